@@ -1,0 +1,13 @@
+"""ELECTRA pre-training for TensorFlow 2.
+
+Shape legend. One letter means one thing in every docstring and comment of the project:
+
+    B  examples in the batch of one replica      V  vocabulary entries
+    S  positions in a sequence                   E  embedding size
+    M  masked positions in a sequence            H  hidden size (of the discriminator or BERT)
+    A  attention heads                           G  hidden size of the generator
+    D  size of one attention head                F  feed-forward (intermediate) size
+    L  layers                                    C  classes of a task
+"""
+
+__version__ = "0.1.0"

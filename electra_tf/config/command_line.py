@@ -1,0 +1,47 @@
+"""What every script shares: a flag parser and the exit codes.
+
+Scripts import this module, parse their flags and only then import what needs TensorFlow, so `--help` answers at once.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable
+
+from electra_tf.config.errors import UserError
+
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+
+class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Keeps the description's line breaks and appends each flag's default."""
+
+
+def flag_parser(description: str) -> argparse.ArgumentParser:
+    """A parser that refuses abbreviated flags, so that adding a flag never changes what an old command means.
+
+    Args:
+        description: the script's docstring; its line breaks are kept.
+    """
+    return argparse.ArgumentParser(description=description, formatter_class=_HelpFormatter, allow_abbrev=False)
+
+
+def run_command(command: Callable[[], None]) -> int:
+    """Runs a script's work and turns what the user can mend into one line on stderr.
+
+    Returns: the exit status: 0, 2 for a `UserError`, 130 for an interrupt by the keyboard.
+    """
+    # TensorFlow's C++ start-up notes bury the lines that matter; a user's own setting wins.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        command()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_USER_ERROR
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return 0
