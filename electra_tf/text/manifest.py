@@ -1,0 +1,136 @@
+"""What a pre-training data set is: `manifest.json`, written last by the builder and checked first by the trainer.
+
+It holds nothing of the machine, the time or the number of processes: equal inputs and settings give equal bytes.
+"""
+
+import json
+from pathlib import Path
+from typing import Protocol
+
+import pydantic
+
+from electra_tf.config.errors import UserError
+
+SCHEMA_VERSION = 1
+MANIFEST_FILE = "manifest.json"
+VOCAB_FILE = "vocab.txt"
+TRAIN_SPLIT = "train"
+HELD_OUT_SPLIT = "held_out"
+
+_BUILD_ANEW = "build the data set with build_pretraining_dataset.py"
+
+
+class VocabularyIdentity(Protocol):
+    """What `check_matches` needs of a vocabulary (`electra_tf.text.vocabulary.Vocabulary` has it)."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def sha256(self) -> str: ...
+
+
+class _Model(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Shard(_Model):
+    """One TFRecord file of a split; `sha256` is of the whole file, in hex."""
+
+    file: str
+    num_examples: int
+    num_bytes: int
+    sha256: str
+
+
+class Split(_Model):
+    """A part of the documents, whole: no document gives examples to two splits."""
+
+    num_documents: int
+    num_examples: int
+    num_tokens: int  # with [CLS] and [SEP]; without padding
+    shards: tuple[Shard, ...]
+
+
+class InputFile(_Model):
+    """A text file that was read; `name` is relative to the fixed part of the glob that found it."""
+
+    format: str
+    name: str
+    num_bytes: int
+
+
+class Counts(_Model):
+    """Totals over all splits, in word pieces, without [CLS] and [SEP]."""
+
+    num_documents: int
+    num_tokens_read: int
+    num_tokens_kept: int  # the rest overflowed an example's length and was dropped
+    num_unknown_tokens: int  # of those read
+
+
+class Manifest(_Model):
+    """The whole data set. Of the settings, only what shapes the output is here."""
+
+    schema_version: int
+    max_seq_length: int
+    vocab_size: int
+    vocab_sha256: str  # hex, of the vocabulary file's bytes
+    lower_case: bool
+    strip_accents: bool
+    seed: int
+    held_out_fraction: float
+    inputs: tuple[InputFile, ...]
+    counts: Counts
+    splits: dict[str, Split]
+
+    @classmethod
+    def load(cls, data_dir: str | Path) -> "Manifest":
+        """Reads `manifest.json` of a data directory.
+
+        Raises: UserError: if it is missing, broken, or of another schema version.
+        """
+        path = Path(data_dir) / MANIFEST_FILE
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise UserError(
+                f"{path} does not exist: {data_dir} is no data set, or its build did not end; {_BUILD_ANEW}"
+            ) from None
+        try:
+            fields = json.loads(content)
+        except ValueError as error:
+            raise UserError(f"{path} is not JSON ({error}); {_BUILD_ANEW}") from None
+        found = fields.get("schema_version") if isinstance(fields, dict) else None
+        if found != SCHEMA_VERSION:
+            raise UserError(f"{path} has schema_version {found}; this version reads {SCHEMA_VERSION}; {_BUILD_ANEW}")
+        try:
+            return cls.model_validate_json(content)
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise UserError(f"{path} is broken at {where}: {first['msg']}; {_BUILD_ANEW}") from None
+
+    def to_json(self) -> str:
+        """The text of `manifest.json`: equal manifests give equal bytes."""
+        return json.dumps(self.model_dump(mode="json"), indent=1) + "\n"
+
+
+def check_matches(manifest: Manifest, *, vocabulary: VocabularyIdentity, max_seq_length: int) -> None:
+    """Refuses a data set that a run's model could not read as it was written.
+
+    Args:
+        max_seq_length: the run's; it must equal the data set's, since examples were cut for that length.
+    Raises: UserError: naming both values, if schema version, vocabulary size or hash, or sequence length differ.
+    """
+    for name, in_data, in_run in (
+        ("schema_version", manifest.schema_version, SCHEMA_VERSION),
+        ("vocab_size", manifest.vocab_size, vocabulary.size),
+        ("vocab_sha256", manifest.vocab_sha256, vocabulary.sha256),
+        ("max_seq_length", manifest.max_seq_length, max_seq_length),
+    ):
+        if in_data != in_run:
+            raise UserError(
+                f"the data set has {name} {in_data}, the run has {in_run}; change the run's setting to the data set's,"
+                f" or {_BUILD_ANEW} for this run"
+            )

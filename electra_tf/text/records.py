@@ -1,0 +1,121 @@
+"""TFRecord examples of pre-training text: the only place that names their features.
+
+Two layouts are read. `compact` is ours: `input_ids` holds `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` without padding,
+`segment_lengths` the lengths of `[CLS] A [SEP]` and, if there is one, of `B [SEP]`. `fixed_length` is what the ELECTRA
+authors' builder writes: `input_ids`, `input_mask` and `segment_ids`, each padded to exactly `max_seq_length`.
+Masking is stored in neither: it is drawn anew every time an example is read.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+
+from electra_tf.config.errors import UserError
+
+INPUT_IDS = "input_ids"
+SEGMENT_LENGTHS = "segment_lengths"
+INPUT_MASK = "input_mask"
+SEGMENT_IDS = "segment_ids"
+
+COMPACT_FEATURES = frozenset({INPUT_IDS, SEGMENT_LENGTHS})
+FIXED_LENGTH_FEATURES = frozenset({INPUT_IDS, INPUT_MASK, SEGMENT_IDS})
+
+RecordFormat = Literal["compact", "fixed_length"]
+
+
+def serialize_example(input_ids: Sequence[int], segment_lengths: Sequence[int]) -> bytes:
+    """One example in the compact layout; equal arguments give equal bytes.
+
+    Args:
+        input_ids: token ids of `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, no padding.
+        segment_lengths: 1 or 2 entries that sum to `len(input_ids)`.
+    """
+    assert 1 <= len(segment_lengths) <= 2 and sum(segment_lengths) == len(input_ids), (segment_lengths, len(input_ids))
+    example = tf.train.Example()
+    example.features.feature[INPUT_IDS].int64_list.value.extend(input_ids)
+    example.features.feature[SEGMENT_LENGTHS].int64_list.value.extend(segment_lengths)
+    # Without `deterministic` protobuf may write the two map entries in either order.
+    return example.SerializeToString(deterministic=True)
+
+
+def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.Tensor]:
+    """Parses and pads a batch of compact examples.
+
+    Args:
+        serialized: [B] string.
+        max_seq_length: S, the length that rows are padded to.
+    Returns: `input_ids`, `input_mask` (1 for a token, 0 for padding) and `segment_ids` (0 for `[CLS] A [SEP]` and
+        padding, 1 for `B [SEP]`), each [B, S] int32 with a static S. The padding id is 0.
+    Raises: tf.errors.InvalidArgumentError: when run, if an example has more than `max_seq_length` tokens or lacks a
+        feature.
+    """
+    parsed = tf.io.parse_example(
+        serialized,
+        {
+            INPUT_IDS: tf.io.RaggedFeature(tf.int64),
+            SEGMENT_LENGTHS: tf.io.RaggedFeature(tf.int64),
+        },
+    )
+    lengths = tf.cast(parsed[INPUT_IDS].row_lengths(), tf.int32)  # [B]
+    segment_lengths = tf.cast(parsed[SEGMENT_LENGTHS].to_tensor(shape=[None, 2]), tf.int32)  # [B, 2]
+    checks = [
+        # `to_tensor` cuts silently what does not fit.
+        tf.debugging.assert_less_equal(lengths, max_seq_length, "an example is longer than max_seq_length"),
+        tf.debugging.assert_equal(
+            tf.reduce_sum(segment_lengths, axis=1), lengths, "segment_lengths do not add up: not a compact record"
+        ),
+    ]
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        input_ids = tf.cast(parsed[INPUT_IDS].to_tensor(shape=[None, max_seq_length]), tf.int32)  # [B, S]
+    positions = tf.range(max_seq_length)[tf.newaxis, :]
+    is_token = positions < lengths[:, tf.newaxis]
+    is_second_segment = is_token & (positions >= segment_lengths[:, :1])
+    return {
+        INPUT_IDS: input_ids,
+        INPUT_MASK: tf.cast(is_token, tf.int32),
+        SEGMENT_IDS: tf.cast(is_second_segment, tf.int32),
+    }
+
+
+def parse_fixed_length_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.Tensor]:
+    """Parses a batch of examples that the ELECTRA authors' builder wrote.
+
+    Args:
+        serialized: [B] string.
+        max_seq_length: S, the exact length of the three features in every example.
+    Returns: `input_ids`, `input_mask` and `segment_ids`, each [B, S] int32 with a static S.
+    Raises: tf.errors.InvalidArgumentError: when run, if a feature is missing or has another length.
+    """
+    features = {
+        name: tf.io.FixedLenFeature([max_seq_length], tf.int64) for name in (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
+    }
+    parsed = tf.io.parse_example(serialized, features)
+    return {name: tf.cast(parsed[name], tf.int32) for name in features}
+
+
+def record_format(serialized: bytes) -> tuple[RecordFormat, int]:
+    """Tells the layout of one record, so that a reader can choose its parser by looking at the first one.
+
+    Returns: the layout, and the number of `input_ids`: for `fixed_length` that is the `max_seq_length` of the whole
+        data set, for `compact` only the length of this example.
+    Raises: UserError: if the record is not an example in either layout.
+    """
+    try:
+        example = tf.train.Example.FromString(serialized)
+    except DecodeError as error:
+        raise UserError(
+            f"the record is not a tf.train.Example ({error}); expected output of build_pretraining_dataset.py"
+        ) from None
+    names = frozenset(example.features.feature)
+    num_ids = len(example.features.feature[INPUT_IDS].int64_list.value) if INPUT_IDS in names else 0
+    if names == COMPACT_FEATURES:
+        return "compact", num_ids
+    # Builders derived from the authors' add features of their own, which do no harm.
+    if names >= FIXED_LENGTH_FEATURES:
+        return "fixed_length", num_ids
+    raise UserError(
+        f"the record has the features {sorted(names)}; expected {sorted(COMPACT_FEATURES)}"
+        f" (build_pretraining_dataset.py) or {sorted(FIXED_LENGTH_FEATURES)} (the ELECTRA authors' builder); build the data set anew"
+    )

@@ -1,0 +1,76 @@
+import pytest
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.text import records
+
+
+def fixed_length_record(**features: list[int]) -> bytes:
+    example = tf.train.Example()
+    for name, values in features.items():
+        example.features.feature[name].int64_list.value.extend(values)
+    return example.SerializeToString()
+
+
+def test_compact_examples_are_padded_with_mask_and_segments():
+    serialized = [
+        records.serialize_example([101, 7, 8, 102, 9, 102], [4, 2]),
+        records.serialize_example([101, 30000, 102], [3]),
+    ]
+    batch = records.parse_examples(tf.constant(serialized), max_seq_length=7)
+    assert batch["input_ids"].numpy().tolist() == [[101, 7, 8, 102, 9, 102, 0], [101, 30000, 102, 0, 0, 0, 0]]
+    assert batch["input_mask"].numpy().tolist() == [[1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0, 0]]
+    assert batch["segment_ids"].numpy().tolist() == [[0, 0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 0, 0, 0]]
+    assert {tensor.dtype for tensor in batch.values()} == {tf.int32}
+
+
+def test_sequence_length_is_static_inside_a_pipeline():
+    dataset = tf.data.Dataset.from_tensors([records.serialize_example([101, 5, 102], [3])])
+    dataset = dataset.map(lambda serialized: records.parse_examples(serialized, max_seq_length=6))
+    assert {name: spec.shape[1] for name, spec in dataset.element_spec.items()} == {
+        "input_ids": 6,
+        "input_mask": 6,
+        "segment_ids": 6,
+    }
+
+
+def test_an_example_that_just_fits_has_no_padding():
+    batch = records.parse_examples([records.serialize_example([101, 4, 102, 6, 102], [3, 2])], max_seq_length=5)
+    assert batch["input_mask"].numpy().tolist() == [[1, 1, 1, 1, 1]]
+
+
+def test_an_example_longer_than_the_sequence_is_refused_and_not_cut():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="longer than max_seq_length"):
+        records.parse_examples([records.serialize_example([101, 4, 5, 102], [4])], max_seq_length=3)
+
+
+def test_a_fixed_length_record_read_as_compact_is_refused():
+    record = fixed_length_record(input_ids=[101, 5, 102], input_mask=[1, 1, 1], segment_ids=[0, 0, 0])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not a compact record"):
+        records.parse_examples([record], max_seq_length=3)
+
+
+def test_records_of_the_authors_builder_are_read():
+    record = fixed_length_record(input_ids=[101, 5, 102, 0], input_mask=[1, 1, 1, 0], segment_ids=[0, 0, 1, 0])
+    batch = records.parse_fixed_length_examples([record], max_seq_length=4)
+    assert batch["input_ids"].numpy().tolist() == [[101, 5, 102, 0]]
+    assert batch["input_mask"].numpy().tolist() == [[1, 1, 1, 0]]
+    assert batch["segment_ids"].numpy().tolist() == [[0, 0, 1, 0]]
+    assert {tensor.dtype for tensor in batch.values()} == {tf.int32}
+
+
+def test_equal_examples_are_equal_bytes():
+    first = records.serialize_example([101, 5, 102, 6, 102], [3, 2])
+    assert all(records.serialize_example([101, 5, 102, 6, 102], [3, 2]) == first for _ in range(20))
+
+
+def test_the_format_of_a_record_is_told_from_its_features():
+    assert records.record_format(records.serialize_example([101, 5, 102], [3])) == ("compact", 3)
+    record = fixed_length_record(input_ids=[1] * 8, input_mask=[1] * 8, segment_ids=[0] * 8)
+    assert records.record_format(record) == ("fixed_length", 8)
+
+
+@pytest.mark.parametrize("record", [b"\xff\xff", fixed_length_record(tokens=[1, 2])], ids=["garbage", "other features"])
+def test_a_record_in_no_known_format_is_a_user_error(record):
+    with pytest.raises(UserError, match="record"):
+        records.record_format(record)
