@@ -117,5 +117,6 @@ def record_format(serialized: bytes) -> tuple[RecordFormat, int]:
         return "fixed_length", num_ids
     raise UserError(
         f"the record has the features {sorted(names)}; expected {sorted(COMPACT_FEATURES)}"
-        f" (build_pretraining_dataset.py) or {sorted(FIXED_LENGTH_FEATURES)} (the ELECTRA authors' builder); build the data set anew"
+        f" (build_pretraining_dataset.py) or {sorted(FIXED_LENGTH_FEATURES)} (the authors' builder);"
+        " build the data set anew"
     )
