@@ -1,0 +1,143 @@
+"""BERT's basic tokenization, exactly, as TensorFlow ops on a batch of lines.
+
+The steps and their order are those of BERT's BasicTokenizer: invalid bytes and control characters are deleted, white
+space separates words, letters are lowered (with Python's rule for the final sigma), accents are stripped after
+canonical decomposition, punctuation and CJK ideographs become words of their own. Each step is a lookup of code points
+in one table (unicode_data.py: Unicode 11, the version under which the authors' code runs), so the result depends
+neither on the Python that builds the graph nor on the Unicode library of the TensorFlow that runs it; of the latter
+only the canonical decomposition is used, which Unicode guarantees never to change for characters that Unicode 11 has.
+
+Source: google-research/electra, model/tokenization.py.
+"""
+
+import sys
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from electra_tf.text import unicode_data
+
+# Bits of a table entry; above them, from LOWER_CASE_SHIFT on, stands the distance to the character's lower case.
+DELETED, SPACE, ISOLATED, NONSPACING_MARK, CASED, CASE_IGNORABLE = (1 << bit for bit in range(6))
+LOWER_CASE_SHIFT = 8
+PAGE_SIZE = 256
+
+CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2
+DOTTED_CAPITAL_I, DOTTED_SMALL_I = "\u0130", "i\u0307"
+
+
+def character_table() -> np.ndarray:
+    """What is known of each code point: the bits above plus the distance to its lower case << LOWER_CASE_SHIFT.
+
+    Returns: [sys.maxunicode + 1] int32.
+    """
+    table = np.zeros(sys.maxunicode + 1, np.int32)
+    for bit, ranges in (
+        (DELETED, unicode_data.DELETED),
+        (SPACE, unicode_data.SPACE),
+        (ISOLATED, unicode_data.ISOLATED),
+        (NONSPACING_MARK, unicode_data.NONSPACING_MARK),
+        (CASED, unicode_data.CASED),
+        (CASE_IGNORABLE, unicode_data.CASE_IGNORABLE),
+    ):
+        for code_points in ranges.split():
+            first, _, last = code_points.partition("-")
+            table[int(first, 16) : int(last or first, 16) + 1] |= bit
+    for entry in unicode_data.LOWER_CASE.split():
+        code_points, _, step_and_distance = entry.partition("/")
+        first, last = (int(bound, 16) for bound in code_points.split("-"))
+        # The step is one digit, the distance keeps its sign: "2+1", "1-29E7".
+        step, distance = int(step_and_distance[0]), int(step_and_distance[1:], 16)
+        table[first : last + 1 : step] += distance << LOWER_CASE_SHIFT
+    return table
+
+
+class BasicTokenizer(tf.Module):
+    """Splits lines into the words that WordPiece cuts into pieces.
+
+    Args of the constructor:
+        lower_case: lowers every letter.
+        strip_accents: decomposes and drops nonspacing marks; as in BERT, only where letters are lowered too.
+    """
+
+    def __init__(self, lower_case: bool, strip_accents: bool) -> None:
+        super().__init__(name="basic_tokenizer")
+        self._lower_case = lower_case
+        self._strip_accents = lower_case and strip_accents
+        # 4,352 pages of 256 entries, of which a few hundred differ: 1.1 M entries in 0.3 MB of the SavedModel.
+        pages, page_of = np.unique(character_table().reshape(-1, PAGE_SIZE), axis=0, return_inverse=True)
+        with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
+            self._pages = tf.constant(pages.reshape(-1))
+            self._page_of = tf.constant(page_of.reshape(-1).astype(np.int32))
+
+    def words(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Cuts lines into words.
+
+        Args:
+            texts: [N] string, UTF-8; invalid bytes are dropped.
+        Returns: for all W words of the batch in order: the words [W] string, their lengths [W] int64 in characters,
+            the rows [W] int64 in [0, N) that they stand in.
+        """
+        if self._lower_case:
+            texts = tf.strings.regex_replace(texts, DOTTED_CAPITAL_I, DOTTED_SMALL_I)
+        characters = tf.strings.unicode_decode(texts, "UTF-8")  # [N, (characters)]; invalid bytes become U+FFFD
+        code_points, rows = characters.values, characters.value_rowids()
+        code_points, rows, known = self._without(DELETED, code_points, rows)
+        if self._lower_case:
+            code_points = _lower(code_points, rows, known)
+            known = self._known(code_points)
+        if self._strip_accents:
+            code_points, rows, known = self._decompose(code_points, rows, nrows=characters.nrows())
+        return _cut(code_points, rows, known)
+
+    def _known(self, code_points: tf.Tensor) -> tf.Tensor:
+        page = tf.gather(self._page_of, code_points // PAGE_SIZE)
+        return tf.gather(self._pages, page * PAGE_SIZE + code_points % PAGE_SIZE)
+
+    def _without(self, bit: int, code_points: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        known = self._known(code_points)
+        kept = tf.where((known & bit) == 0)[:, 0]
+        return tf.gather(code_points, kept), tf.gather(rows, kept), tf.gather(known, kept)
+
+    def _decompose(
+        self, code_points: tf.Tensor, rows: tf.Tensor, nrows: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        # Decomposition is not a lookup: it also brings neighbouring marks into canonical order.
+        texts = tf.strings.unicode_encode(tf.RaggedTensor.from_value_rowids(code_points, rows, nrows=nrows), "UTF-8")
+        characters = tf.strings.unicode_decode(tf_text.normalize_utf8(texts, "NFD"), "UTF-8")
+        return self._without(NONSPACING_MARK, characters.values, characters.value_rowids())
+
+
+def _lower(code_points: tf.Tensor, rows: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
+    """Lower case as Python's str.lower has it: letter by letter, but for the capital sigma, which has two lower cases.
+
+    A sigma is final if the nearest character before it that is not case-ignorable is cased and the nearest one after it
+    is not (Unicode, section 3.13, Final_Sigma). In the sequence without the ignorable characters these two are
+    neighbours.
+    """
+    lowered = code_points + tf.bitwise.right_shift(known, LOWER_CASE_SHIFT)
+    heeded = tf.where((known & CASE_IGNORABLE) == 0)[:, 0]
+    cased = tf.gather((known & CASED) != 0, heeded)
+    row = tf.gather(rows, heeded)
+    same_row = row[1:] == row[:-1]
+    after_cased = tf.concat([[False], cased[:-1] & same_row], axis=0)[: tf.size(heeded)]
+    before_cased = tf.concat([cased[1:] & same_row, [False]], axis=0)[: tf.size(heeded)]
+    is_final = (tf.gather(code_points, heeded) == CAPITAL_SIGMA) & after_cased & ~before_cased
+    finals = tf.boolean_mask(heeded, is_final)
+    return tf.tensor_scatter_nd_update(lowered, finals[:, tf.newaxis], tf.fill(tf.shape(finals), FINAL_SIGMA))
+
+
+def _cut(code_points: tf.Tensor, rows: tf.Tensor, known: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Words begin at the start of a row, after white space, and at and after a character that is a word of its own."""
+    is_space = (known & SPACE) != 0
+    separates = (known & (SPACE | ISOLATED)) != 0
+    continues = tf.concat([[False], ~separates[:-1] & (rows[1:] == rows[:-1])], axis=0)[: tf.size(rows)] & ~separates
+    begins = ~is_space & ~continues
+    kept = tf.where(~is_space)[:, 0]
+    word_of = tf.cumsum(tf.cast(tf.gather(begins, kept), tf.int64)) - 1
+    row_of_word = tf.boolean_mask(rows, begins)
+    characters = tf.RaggedTensor.from_value_rowids(
+        tf.gather(code_points, kept), word_of, nrows=tf.size(row_of_word, out_type=tf.int64), validate=False
+    )  # [W, (characters)]
+    return tf.strings.unicode_encode(characters, "UTF-8"), characters.row_lengths(), row_of_word

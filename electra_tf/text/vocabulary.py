@@ -1,0 +1,100 @@
+"""The WordPiece vocabulary: one token a line, the line number is the id."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from electra_tf.config.errors import UserError
+
+PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+CONTINUATION_PREFIX = "##"  # a piece that does not begin a word
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tokens in the order of their ids, and what identifies the file they came from.
+
+    Attributes:
+        tokens: token i has id i.
+        sha256: hexadecimal digest of the file's bytes; data sets and checkpoints name their vocabulary by it.
+    """
+
+    tokens: tuple[str, ...]
+    sha256: str
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Vocabulary":
+        """Reads a vocabulary file: UTF-8, one token a line, white space around a token ignored.
+
+        Args:
+            path: a file in the layout of BERT's vocab.txt.
+        Raises: UserError: no such file, not UTF-8, an empty line between tokens, a token that occurs twice, a special
+            token missing, or [PAD] with another id than 0 (batches are padded with zeros).
+        """
+        try:
+            content = Path(path).read_bytes()
+            text = content.decode("utf-8")
+        except OSError as error:
+            raise UserError(f"cannot read the vocabulary {path}: {error.strerror}; give a vocab.txt") from error
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"vocabulary {path} is not UTF-8 at byte {error.start}; convert it or give another file"
+            ) from error
+        # Only "\n" ends a line: U+2028 and its like, at which str.splitlines would cut, may occur in a token.
+        tokens = tuple(line.strip() for line in text.rstrip().split("\n"))
+        _check_tokens(tokens, path)
+        return cls(tokens=tokens, sha256=hashlib.sha256(content).hexdigest())
+
+    @property
+    def size(self) -> int:
+        """Number of tokens, V."""
+        return len(self.tokens)
+
+    @property
+    def pad_id(self) -> int:
+        return self._id_of[PAD]
+
+    @property
+    def unk_id(self) -> int:
+        return self._id_of[UNK]
+
+    @property
+    def cls_id(self) -> int:
+        return self._id_of[CLS]
+
+    @property
+    def sep_id(self) -> int:
+        return self._id_of[SEP]
+
+    @property
+    def mask_id(self) -> int:
+        return self._id_of[MASK]
+
+    @cached_property
+    def _id_of(self) -> dict[str, int]:
+        return {token: i for i, token in enumerate(self.tokens)}
+
+
+def _check_tokens(tokens: tuple[str, ...], path: str | Path) -> None:
+    line_of: dict[str, int] = {}
+    for line, token in enumerate(tokens, start=1):
+        if not token:
+            raise UserError(f"vocabulary {path} has an empty line {line}, expected one token a line; remove the line")
+        if token in line_of:
+            raise UserError(
+                f"vocabulary {path} has the token {token!r} on lines {line_of[token]} and {line}, expected it once; "
+                "remove one of them"
+            )
+        line_of[token] = line
+    missing = [token for token in SPECIAL_TOKENS if token not in line_of]
+    if missing:
+        raise UserError(
+            f"vocabulary {path} ({len(tokens)} tokens) lacks {', '.join(missing)}, expected all of "
+            f"{' '.join(SPECIAL_TOKENS)}; add it or build a vocabulary with build_vocab.py"
+        )
+    if line_of[PAD] != 1:
+        raise UserError(
+            f"vocabulary {path} has {PAD} as id {line_of[PAD] - 1}, expected id 0 because batches are padded with "
+            "zeros; move it to the first line"
+        )
