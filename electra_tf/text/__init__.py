@@ -1,1 +1,1 @@
-"""Text to ids and back: vocabulary, BERT's tokenization as TensorFlow ops, the TFRecord schema, the data set's manifest."""
+"""Text to ids and back: vocabulary, BERT's tokenization as TensorFlow ops, TFRecord schema, data set manifest."""

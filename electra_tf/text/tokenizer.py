@@ -1,5 +1,7 @@
 """BERT's tokenization as TensorFlow ops: one object for the data builder, tf.data and the SavedModel."""
 
+from typing import Any
+
 import tensorflow as tf
 import tensorflow_text as tf_text
 
@@ -9,9 +11,34 @@ from electra_tf.text.vocabulary import CONTINUATION_PREFIX, UNK, Vocabulary
 MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK]: the authors' WordpieceTokenizer
 MAX_BYTES_PER_CHARACTER = 4  # UTF-8
 
+# Plain characters: those of which BERT's normalisation and FastBertTokenizer's make the same, whatever stands beside
+# them, and no more than one character each; a test holds every one of them against the exact path. Without marks
+# (they move when decomposed), Hangul (three characters when decomposed) and sigma (its lower case depends on the word).
+# Not all that agree, but the ranges that English, European and CJK text is made of.
+PLAIN_UNCASED = (
+    r"\t\n\r -~"  # ASCII
+    r"\x{A0}-\x{A7}\x{A9}\x{AB}\x{AC}\x{AE}\x{B0}\x{B1}\x{B6}\x{B7}\x{BB}\x{BF}\x{D7}\x{F7}"  # Latin-1 signs
+    r"\x{2010}\x{2012}-\x{2015}\x{2018}-\x{2022}\x{2030}\x{2032}\x{2039}\x{203A}\x{20AC}\x{2190}-\x{222B}"  # - ' " ...
+    r"\x{5D0}-\x{5EA}\x{621}-\x{64A}"  # Hebrew, Arabic
+    r"\x{3001}\x{3002}\x{3008}-\x{3011}\x{3041}-\x{3096}\x{30A1}-\x{30FA}\x{30FC}\x{4E00}-\x{9FEF}"  # kana, CJK
+)
+PLAIN_LATIN_SMALL = r"\x{E0}-\x{F6}\x{F8}-\x{FF}"
+PLAIN_CASED = (
+    r"\x{C0}-\x{D6}\x{D8}-\x{DE}\x{100}-\x{12F}\x{131}\x{134}-\x{13E}\x{141}-\x{148}\x{14A}-\x{17E}\x{1CD}-\x{1DC}"
+    r"\x{250}-\x{2AF}\x{386}\x{388}-\x{38A}\x{38C}\x{38E}-\x{3A1}\x{3A4}-\x{3C1}\x{3C3}-\x{3CE}"  # IPA, Greek
+    r"\x{400}-\x{481}\x{48A}-\x{52F}\x{1E00}-\x{1E99}\x{1EA0}-\x{1EF9}"  # Cyrillic, Latin of Vietnamese
+)
+# A run without a space bounds the words in it from above.
+PERHAPS_TOO_LONG_A_WORD = f"(?s).*[^ ]{{{MAX_CHARACTERS_PER_WORD + 1}}}.*"
+
 
 class BertTokenizer(tf.Module):
     """Text to the ids that BERT's and ELECTRA's own Python code gives, in batches, at the speed of C++.
+
+    A line of plain characters takes tensorflow_text's FastBertTokenizer. Any other takes the exact path: our
+    normalisation, then word pieces. `FastBertTokenizer` alone would give other ids there: it folds compatibility
+    characters (an ellipsis becomes three full stops), turns control characters into spaces, keeps private-use and
+    unassigned characters, and knows no final sigma.
 
     Args of the constructor:
         vocabulary: what the ids index.
@@ -26,15 +53,13 @@ class BertTokenizer(tf.Module):
         self.lower_case = lower_case
         self.strip_accents = strip_accents
         self._basic_tokenizer = BasicTokenizer(lower_case, strip_accents)
+        plain = PLAIN_UNCASED + PLAIN_LATIN_SMALL + (PLAIN_CASED if strip_accents or not lower_case else "")
+        self._plain_line = f"[{plain}]*"
         with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
             self._tokens = tf.constant(vocabulary.tokens)
-            self._word_pieces = tf_text.FastWordpieceTokenizer(
-                list(vocabulary.tokens),
-                suffix_indicator=CONTINUATION_PREFIX,
-                max_bytes_per_word=MAX_CHARACTERS_PER_WORD * MAX_BYTES_PER_CHARACTER,
-                token_out_type=tf.int32,
-                unknown_token=UNK,
-                no_pretokenization=True,
+            self._word_pieces = tf_text.FastWordpieceTokenizer(no_pretokenization=True, **self._word_piece_settings())
+            self._plain_tokenizer = tf_text.FastBertTokenizer(
+                lower_case_nfd_strip_accents=lower_case and strip_accents, **self._word_piece_settings()
             )
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -45,7 +70,10 @@ class BertTokenizer(tf.Module):
         Returns: [N, (tokens)] int32.
         """
         texts = tf.convert_to_tensor(texts, tf.string)
-        return self._tokenize_exactly(texts)
+        is_plain = self._is_plain(texts)
+        return tf.cond(
+            tf.reduce_all(is_plain), lambda: self._tokenize_plain(texts), lambda: self._tokenize_mixed(texts, is_plain)
+        )
 
     def tokens_of(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
         """The tokens that ids stand for.
@@ -55,6 +83,31 @@ class BertTokenizer(tf.Module):
         Returns: the same shape, string.
         """
         return tf.ragged.map_flat_values(lambda flat_ids: tf.gather(self._tokens, flat_ids), ids)
+
+    def _word_piece_settings(self) -> dict[str, Any]:
+        return {
+            "vocab": list(self.vocabulary.tokens),
+            "suffix_indicator": CONTINUATION_PREFIX,
+            "max_bytes_per_word": MAX_CHARACTERS_PER_WORD * MAX_BYTES_PER_CHARACTER,
+            "token_out_type": tf.int32,
+            "unknown_token": UNK,
+        }
+
+    def _is_plain(self, texts: tf.Tensor) -> tf.Tensor:
+        plain = tf.strings.regex_full_match(texts, self._plain_line)
+        return plain & ~tf.strings.regex_full_match(texts, PERHAPS_TOO_LONG_A_WORD)
+
+    def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        if self.lower_case and not self.strip_accents:
+            texts = tf.strings.lower(texts)  # ASCII; of the other plain characters here none has a lower case
+        return self._plain_tokenizer.tokenize(texts)
+
+    def _tokenize_mixed(self, texts: tf.Tensor, is_plain: tf.Tensor) -> tf.RaggedTensor:
+        plain_rows, other_rows = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
+        plain = self._tokenize_plain(tf.gather(texts, plain_rows))
+        other = self._tokenize_exactly(tf.gather(texts, other_rows))
+        row_in_result = tf.argsort(tf.concat([plain_rows, other_rows], axis=0))
+        return tf.gather(tf.concat([plain, other], axis=0), row_in_result)
 
     def _tokenize_exactly(self, texts: tf.Tensor) -> tf.RaggedTensor:
         words, num_characters, rows = self._basic_tokenizer.words(texts)
