@@ -1,0 +1,58 @@
+"""Loads an exported SavedModel and shows, token by token, how sure it is that a word was replaced.
+
+It needs tensorflow and tensorflow_text but nothing of electra_tf: this is what a program that uses the model looks like.
+"""
+
+import argparse
+import sys
+
+# One word of a plain sentence was swapped: "window" stands where "letter" should.
+DEFAULT_TEXT = "He sat down at the table and began to write a long window to his brother in London."
+BAR_WIDTH = 30
+
+
+def read_flags(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("saved_model", help="a version directory that export_saved_model.py wrote, such as DIR/1")
+    parser.add_argument("--text", default=DEFAULT_TEXT, help="the sentence to look at (default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def detect(saved_model: str, text: str) -> list[tuple[str, float]]:
+    """The tokens of `text`, each with the model's probability that it is not the original one."""
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  (registers the tokenizer's ops, which the SavedModel uses)
+
+    outputs = tf.saved_model.load(saved_model).signatures["detect"](text=tf.constant([text]))
+    tokens = [token.decode("utf-8") for token in outputs["tokens"][0].numpy()]
+    probabilities = outputs["replaced_probability"][0].numpy().tolist()
+    # A batch of sentences is padded with empty tokens to the longest of them.
+    return [(token, probability) for token, probability in zip(tokens, probabilities, strict=True) if token]
+
+
+def as_bars(scored_tokens: list[tuple[str, float]]) -> str:
+    """One line a token: the token, its probability, a bar of that length; the most suspicious one is pointed at."""
+    words = [(token, probability) for token, probability in scored_tokens if token not in ("[CLS]", "[SEP]")]
+    most_suspicious = max((probability for _, probability in words), default=None)
+    width = max((len(token) for token, _ in words), default=0)
+    lines = []
+    for token, probability in words:
+        bar = "#" * round(BAR_WIDTH * probability)
+        pointer = "  <- most likely replaced" if probability == most_suspicious else ""
+        lines.append(f"  {token:<{width}}  {probability:5.3f}  {bar}{pointer}")
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    flags = read_flags(argv)
+    scored_tokens = detect(flags.saved_model, flags.text)
+    print(f"Text: {flags.text}")
+    if flags.text == DEFAULT_TEXT:
+        print('The swapped word is "window"; it was "letter".')
+    print("Each token and the probability that it was replaced:")
+    print(as_bars(scored_tokens))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Sets up the environment if need be, then the main job on the bundled sample: text -> TFRecords -> a small ELECTRA ->
+# a SavedModel -> which word of a sentence was swapped?
+#
+# Each finished run keeps its directory: runs/quickstart, runs/quickstart-2, ... An interrupted one is gone on with.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+./setup.sh
+unset PYTHONHOME PYTHONPATH
+export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
+
+readonly PYTHON_PROGRAM=.venv/bin/python
+readonly CONFIG=configs/pretrain/tiny.yaml
+readonly NUM_PARTS=4
+
+# The last run's directory if that run is unfinished, else the next free one.
+choose_run() {
+  local run=runs/quickstart number=1
+  while [ -e "$run/finished" ]; do
+    number=$((number + 1))
+    run=runs/quickstart-$number
+  done
+  echo "$run"
+}
+
+timings=()
+part_number=0
+part() { # TITLE COMMAND...: runs one part of the job under a heading, and notes how long it took
+  local title=$1 started=$SECONDS
+  shift
+  part_number=$((part_number + 1))
+  printf '\n== %d/%d %s\n   %s\n' "$part_number" "$NUM_PARTS" "$title" "${*/#$PYTHON_PROGRAM/python}"
+  "$@" </dev/null
+  timings+=("$(printf '%5d s  %s' $((SECONDS - started)) "$title")")
+}
+
+run=$(choose_run)
+mkdir -p "$run"
+if [ -e "$run/data" ]; then echo "Going on with the unfinished run in $run (delete it to start afresh)."; fi
+
+max_seq_length=$("$PYTHON_PROGRAM" -c '
+import sys
+from electra_tf.config.loader import load_config
+print(load_config(sys.argv[1]).data.max_seq_length)' "$CONFIG")
+
+if [ -e "$run/data/manifest.json" ]; then
+  build=(echo "The data set is already there.")
+else
+  build=("$PYTHON_PROGRAM" build_pretraining_dataset.py '--input=wikiextractor:sample/wikipedia/*'
+    '--input=book:sample/novel/*.txt' --vocab_file=sample/vocab.txt --output_dir="$run/data"
+    --max_seq_length="$max_seq_length" --num_processes=2 --seed=1 --held_out_fraction=0.05 --overwrite)
+fi
+part "Build TFRecords from the sample" "${build[@]}"
+part "Pre-train a small ELECTRA, then evaluate it on held-out text" \
+  "$PYTHON_PROGRAM" run_pretraining.py --config="$CONFIG" --data_dir="$run/data" --model_dir="$run/model" \
+  --strategy=one_device
+part "Export a SavedModel" \
+  "$PYTHON_PROGRAM" export_saved_model.py --model_dir="$run/model" --output_dir="$run/saved_model" --overwrite
+part "Load it in a fresh process and look for the swapped word" \
+  "$PYTHON_PROGRAM" examples/detect_replaced_tokens.py "$run/saved_model/1"
+touch "$run/finished"
+
+printf '\n== Done in %d s\n' "$SECONDS"
+printf '   %s\n' "${timings[@]}"
+cat <<END
+
+   $run/data          TFRecord shards, manifest.json, vocabulary
+   $run/model         config.yaml (resolved), metrics.jsonl, TensorBoard events, checkpoints
+   $run/saved_model   the SavedModel, in TensorFlow Serving's layout
+
+What to type next:
+   source .venv/bin/activate
+   python examples/detect_replaced_tokens.py $run/saved_model/1 --text "A sentence of your own."
+   tensorboard --logdir $run/model
+   python build_pretraining_dataset.py --help        # your own text
+   python run_pretraining.py --help                  # configs/pretrain/small.yaml is the paper's ELECTRA-Small
+END

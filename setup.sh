@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# Makes .venv with the pinned requirements, or finds in well under a second that it is already there.
+#
+#   ./setup.sh          what quickstart.sh and the programs need
+#   ./setup.sh --dev    and what the tests and the style check need (test.sh calls this)
+#
+# PYTHON=/path/to/python picks the interpreter; otherwise an existing .venv is kept, and a new one takes the newest
+# supported python on the PATH. The install is redone when a requirement file, constraints.txt or the Python version
+# changes, and from scratch when it was interrupted.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+# Packages from outside the environment would make two machines differ.
+unset PYTHONHOME PYTHONPATH
+export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+
+readonly VENV=.venv
+readonly SUPPORTED="3.10 to 3.13"
+
+fail() {
+  echo "error: $*" >&2
+  exit 2
+}
+
+# Prints "X.Y" if "$1" runs, is supported, and can make virtual environments; fails otherwise.
+usable_version() {
+  "$1" -I -c '
+import sys
+supported = (3, 10) <= sys.version_info[:2] <= (3, 13)
+if supported:
+    import ensurepip, venv  # Debian keeps these in a package of their own
+    print("%d.%d" % sys.version_info[:2])
+sys.exit(0 if supported else 1)' 2>/dev/null
+}
+
+choose_python() {
+  local candidate
+  if [ -n "${PYTHON:-}" ]; then
+    usable_version "$PYTHON" >/dev/null ||
+      fail "PYTHON=$PYTHON is not a Python $SUPPORTED with the venv module; name one, or unset PYTHON to search the PATH"
+    echo "$PYTHON"
+    return
+  fi
+  for candidate in python3.13 python3.12 python3.11 python3.10 python3 python; do
+    if usable_version "$candidate" >/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+  fail "no Python $SUPPORTED with the venv module on the PATH (python3 is: $(python3 --version 2>&1 || true));" \
+    "on Debian: apt-get install python3 python3-venv; elsewhere: PYTHON=/path/to/python $0"
+}
+
+# A hash of the environment's Python version and of the files that say what belongs in it; nothing if it has no Python.
+fingerprint() {
+  "$VENV/bin/python" -I -S -c '
+import hashlib, pathlib, sys
+digest = hashlib.sha256(b"%d.%d" % sys.version_info[:2])
+for name in sys.argv[1:]:
+    digest.update(pathlib.Path(name).read_bytes())
+print(digest.hexdigest())' constraints.txt "$@" 2>/dev/null || true
+}
+
+is_installed() { # STAMP FILE...: whether STAMP was written for these files as they are now
+  local stamp=$1
+  shift
+  [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint "$@")" ]
+}
+
+has_other_python() { # whether PYTHON asks for another version than the environment's
+  [ -n "${PYTHON:-}" ] && [ "$(usable_version "$PYTHON")" != "$(usable_version "$VENV/bin/python")" ]
+}
+
+requirement_files=(requirements.txt)
+stamp=$VENV/installed-requirements
+case "${1:-}" in
+  "") ;;
+  --dev)
+    requirement_files+=(requirements-dev.txt)
+    stamp=$VENV/installed-requirements-dev
+    ;;
+  *) fail "unknown argument $1; usage: $0 [--dev]" ;;
+esac
+
+# Two set-ups at once would write into each other's environment; the second waits and then finds the work done.
+if command -v flock >/dev/null; then
+  exec 9>.venv.lock
+  flock 9
+fi
+
+if has_other_python; then rm -rf "$VENV"; fi
+if is_installed "$stamp" "${requirement_files[@]}"; then exit 0; fi
+
+if ! is_installed "$VENV/installed-requirements" requirements.txt; then
+  # Half an install looks whole to pip, so nothing without its stamp is built upon.
+  python=$(choose_python)
+  echo "Making $VENV with $("$python" --version) ..."
+  "$python" -m venv --clear "$VENV"
+fi
+rm -f "$VENV"/installed-requirements*
+
+echo "Installing ${requirement_files[*]}: some 600 MB to download, 2 to 5 minutes ..."
+quiet=()
+[ -t 1 ] || quiet=(--quiet)
+started=$SECONDS
+# --use-pep517: the pip of Python 3.10 would build the few source packages by a way that no longer works.
+"$VENV/bin/python" -m pip install ${quiet[@]+"${quiet[@]}"} --use-pep517 --constraint constraints.txt \
+  "${requirement_files[@]/#/--requirement=}" </dev/null ||
+  fail "pip could not install the requirements; the reason is above. Mend it and run $0 again"
+fingerprint requirements.txt >"$VENV/installed-requirements"
+if [ "$stamp" != "$VENV/installed-requirements" ]; then fingerprint "${requirement_files[@]}" >"$stamp"; fi
+echo "Installed in $((SECONDS - started)) s."

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Sets up the environment if need be, checks the style and runs the fast tests.
+#
+#   ./test.sh                        the fast suite
+#   ./test.sh -m slow                the slow one
+#   ./test.sh tests/text -k accents  arguments go to pytest; a later -m or -n wins over the ones here
+set -euo pipefail
+project=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+"$project/setup.sh" --dev
+cd "$project"
+unset PYTHONHOME PYTHONPATH
+
+# Each worker holds a TensorFlow of its own (about 1 GB), so their number is bounded, and so are the threads of each.
+export TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1
+export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
+export TF_FORCE_GPU_ALLOW_GROWTH=true
+
+.venv/bin/python -m ruff check .
+# A file's tests stay on one worker, so that what they share is built once.
+exec .venv/bin/python -m pytest -m "not slow" --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@" </dev/null

@@ -1,0 +1,135 @@
+"""What holds for the repository as a whole: scripts, sizes, names of machines, requirement files."""
+
+import ast
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+PROJECT = Path(__file__).resolve().parents[1]
+SHELL_SCRIPTS = ["quickstart.sh", "setup.sh", "test.sh", ".ci/run"]
+PROGRAMS = sorted(path.name for path in PROJECT.glob("*.py"))
+TEXT_SUFFIXES = {".py", ".sh", ".md", ".toml", ".yaml", ".yml"}
+MAX_TRACKED_BYTES = 1_500_000
+MAX_MODULE_LINES = 350
+HELP_SECONDS = 1.0
+
+
+@pytest.fixture(scope="module")
+def tracked_files() -> list[Path]:
+    if not (PROJECT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=PROJECT, check=True, capture_output=True, text=True).stdout
+    return [path for name in listing.split("\0") if name and (path := PROJECT / name).is_file()]
+
+
+@pytest.fixture(scope="module")
+def tracked_modules(tracked_files) -> list[Path]:
+    return [path for path in tracked_files if path.suffix == ".py"]
+
+
+def _requirements(name: str) -> list[Requirement]:
+    lines = (line.split("#")[0].strip() for line in (PROJECT / name).read_text(encoding="utf-8").splitlines())
+    return [Requirement(line) for line in lines if line]
+
+
+@pytest.mark.parametrize("script", SHELL_SCRIPTS)
+def test_a_shell_script_is_executable_and_parses(script):
+    path = PROJECT / script
+    assert path.stat().st_mode & 0o111 == 0o111
+    assert subprocess.run(["bash", "-n", path], capture_output=True, text=True).stderr == ""
+
+
+def test_no_tracked_file_is_large(tracked_files):
+    large = {str(path.relative_to(PROJECT)): path.stat().st_size for path in tracked_files}
+    assert {name: size for name, size in large.items() if size > MAX_TRACKED_BYTES} == {}
+
+
+def test_no_tracked_text_names_a_place_on_one_machine(tracked_files):
+    place = re.compile(r"(?<![\w.$}])/(?:work|home|root)" + "/")
+    texts = [path for path in tracked_files if path.suffix in TEXT_SUFFIXES or path.name == "run"]
+    named = [str(path.relative_to(PROJECT)) for path in texts if place.search(path.read_text(encoding="utf-8"))]
+    assert named == []
+
+
+def _uses_keras_3_or_addons(tree: ast.AST) -> bool:
+    """Whether a module uses `tf.keras` (Keras 3 on this TensorFlow), `keras` itself or the archived addons."""
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            imported.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("tf.keras", "tensorflow.keras"):
+            return True
+    return any(re.match(r"(keras|tensorflow_addons|tensorflow\.keras)(\.|$)", name) for name in imported)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["x = tf.keras.Model", "import keras", "from tensorflow import keras", "import tensorflow_addons as tfa"],
+)
+def test_the_forbidden_kerases_are_recognised(source):
+    assert _uses_keras_3_or_addons(ast.parse(source))
+
+
+def test_tf_keras_and_prose_about_the_others_are_allowed():
+    assert not _uses_keras_3_or_addons(ast.parse('"""Never tf.keras."""\nimport tf_keras\nx = tf_keras.Model'))
+
+
+def test_no_module_uses_keras_3_or_the_archived_addons(tracked_modules):
+    users = [path for path in tracked_modules if _uses_keras_3_or_addons(ast.parse(path.read_text(encoding="utf-8")))]
+    assert [str(path.relative_to(PROJECT)) for path in users] == []
+
+
+def test_every_module_of_the_packages_is_short(tracked_modules):
+    packages = {"electra_tf", "data_prep", "benchmarks", "examples"}
+    lengths = {
+        str(path.relative_to(PROJECT)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in tracked_modules
+        if path.relative_to(PROJECT).parts[0] in packages
+    }
+    assert {name: length for name, length in lengths.items() if length >= MAX_MODULE_LINES} == {}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_answers_at_once_and_without_tensorflow(program):
+    seconds = []
+    for _ in range(3):  # the machine may be busy: the best of three
+        started = time.monotonic()
+        command = [sys.executable, "-X", "importtime", PROJECT / program, "--help"]
+        answer = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        seconds.append(time.monotonic() - started)
+        assert answer.returncode == 0, answer.stderr[-2000:]
+        assert answer.stdout.startswith("usage:")
+        assert re.search(r"\|\s+(tensorflow|tf_keras)$", answer.stderr, re.MULTILINE) is None
+        if seconds[-1] < HELP_SECONDS:
+            return
+    assert min(seconds) < HELP_SECONDS
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_direct_requirements_are_compatible_releases(name):
+    requirements = _requirements(name)
+    assert requirements
+    assert [str(found) for found in requirements if [spec.operator for spec in found.specifier] != ["~="]] == []
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt", "constraints.in"])
+def test_the_constraints_pin_every_requirement_within_its_bounds(name):
+    pins = {canonicalize_name(pin.name): pin for pin in _requirements("constraints.txt")}
+    for requirement in _requirements(name):
+        (pinned,) = pins[canonicalize_name(requirement.name)].specifier
+        assert pinned.operator == "=="
+        assert requirement.specifier.contains(pinned.version), f"{requirement} but constraints.txt has {pinned.version}"
+
+
+def test_the_constraints_name_no_place_and_the_command_that_made_them():
+    text = (PROJECT / "constraints.txt").read_text(encoding="utf-8")
+    assert re.search(r"://|--(?:extra-)?index-url|--find-links|@ ", text) is None
+    assert "uv pip compile --universal --python-version 3.10" in text.splitlines()[1]
