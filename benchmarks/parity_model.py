@@ -1,0 +1,222 @@
+"""The comparisons of `benchmarks.parity`: one golden set's model, and each family of differences."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.config.schema import PretrainingConfig
+from electra_tf.export.authors_checkpoint import authors_variables, load_authors_checkpoint
+from electra_tf.models.context import ForwardContext
+from electra_tf.objectives import build_objective
+from electra_tf.objectives.base import Objective
+from electra_tf.objectives.losses import masked_lm_losses
+from electra_tf.train.step import compile_objective
+
+Arrays = dict[str, np.ndarray]
+_TRAJECTORY_NAMES = {"masked_lm": "mlm_loss", "replaced_token": "disc_loss", "loss": "total_loss"}
+_GREEDY = ForwardContext(training=False)
+
+
+def config_of(settings: dict) -> PretrainingConfig:
+    """Our configuration of a golden set's config.json. Every size is taken from it, none is derived."""
+    optimizer = settings["optimizer"]
+    return PretrainingConfig(
+        encoder={
+            **{name: settings[name] for name in _ENCODER_SIZES},
+            "num_layers": settings["num_hidden_layers"],
+            "num_heads": settings["num_attention_heads"],
+            "layer_norm_epsilon": settings["layer_norm_eps"],
+            "hidden_dropout": settings["hidden_dropout_prob"],
+            "attention_dropout": settings["attention_probs_dropout_prob"],
+        },
+        objective=_electra(settings) if settings["electra_objective"] else _bert_mlm(settings),
+        masking={"masked_fraction": settings["mask_prob"], "mask_token_fraction": settings["mask_replace_prob"]},
+        data={"max_seq_length": settings["max_seq_length"]},
+        optimizer={
+            "name": "adamw",
+            "learning_rate": settings["learning_rate"],
+            "warmup_steps": settings["num_warmup_steps"],
+            "decay_power": settings["lr_decay_power"],
+            "weight_decay_rate": optimizer["weight_decay_rate"],
+            "beta_1": optimizer["beta_1"],
+            "beta_2": optimizer["beta_2"],
+            "epsilon": optimizer["epsilon"],
+            "clip_norm": optimizer["clip_global_norm"],
+            "exclude_from_weight_decay": optimizer["exclude_from_weight_decay_regexes"],
+        },
+        train={"num_steps": settings["num_train_steps"], "batch_size": settings["batch_size"]},
+    )
+
+
+_ENCODER_SIZES = (
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+
+
+def _electra(settings: dict) -> dict:
+    tying = "all" if not settings["untied_generator"] else "none" if settings["untied_generator_embeddings"] else "embeddings"
+    return {
+        "name": "electra",
+        "generator": {
+            "size_fraction": settings["generator_hidden_size_fraction"],
+            "hidden_size": settings["generator_hidden_size"],
+            "num_layers": settings["generator_num_hidden_layers"],
+            "num_heads": settings["generator_num_attention_heads"],
+            "intermediate_size": settings["generator_intermediate_size"],
+            "embedding_size": settings["generator_embedding_size"],
+        },
+        "tying": tying,
+        "masked_lm_loss_weight": settings["gen_weight"],
+        "replaced_token_loss_weight": settings["disc_weight"],
+        "sampling": "greedy",
+        "temperature": settings["temperature"],
+        "disallow_correct": settings["disallow_correct"],
+    }
+
+
+def _bert_mlm(settings: dict) -> dict:
+    return {"name": "bert_mlm", "masked_lm_loss_weight": settings["gen_weight"]}
+
+
+def build(settings: dict, checkpoint: str) -> Objective:
+    """The compiled objective with the golden set's initial weights."""
+    objective = compile_objective(build_objective(config_of(settings)))
+    load_authors_checkpoint(objective, checkpoint)
+    return objective
+
+
+def load_arrays(path: Path) -> Arrays:
+    """The arrays of an .npz file; one that would need pickle is refused by NumPy."""
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def _batch(batches: Arrays, step: int) -> dict[str, tf.Tensor]:
+    return {name: tf.constant(values[step]) for name, values in batches.items()}
+
+
+def forward_differences(objective: Objective, batches: Arrays, directory: Path, _: float) -> dict[str, float]:
+    """The largest absolute difference of each tensor of the forward pass on batch 0."""
+    expected = load_arrays(directory / "forward.npz")
+    computed = tf.function(_forward_tensors)(objective, _batch(batches, 0))
+    if objective.config.objective.name == "bert_mlm":
+        # Computed by the authors' graph, but read by nothing there.
+        for unused in ("sampled_ids", "corrupted_input_ids", "is_replaced"):
+            expected.pop(unused)
+    if set(expected) != set(computed):
+        raise AssertionError(f"compared tensors differ: {sorted(set(expected) ^ set(computed))}")
+    used = batches["masked_lm_weights"][0] > 0
+    found = {}
+    for name, golden in expected.items():
+        difference = np.abs(golden.astype(np.float64) - computed[name].numpy().astype(np.float64))
+        # Slots out of use hold what is predicted at position 0; it enters nothing, and rounding may tip an argmax there.
+        found[name] = float(np.max(difference[used] if name == "sampled_ids" else difference))
+    return found
+
+
+def _forward_tensors(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    is_electra = objective.config.objective.name == "electra"
+    forward = objective.forward(batch, _GREEDY)
+    proposal = forward.proposal if is_electra else forward
+    losses = {name: term.total / term.weight for name, term in objective.loss_terms(batch, _GREEDY).items()}
+    tensors = {
+        **_encoder_tensors("generator", proposal.encoder_output),
+        "mlm_logits": proposal.logits,
+        "mlm_per_position_loss": masked_lm_losses(proposal.logits, batch["masked_lm_ids"]),
+        "mlm_loss": losses["masked_lm"],
+        "total_loss": tf.add_n([objective.loss_weights[name] * loss for name, loss in losses.items()]),
+    }
+    if not is_electra:
+        return tensors
+    logits = forward.replaced_token_logits
+    labels, mask = (tf.cast(part, tf.float32) for part in (forward.corrupted.is_replaced, batch["input_mask"]))
+    per_token = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits) * mask
+    return {
+        **tensors,
+        **_encoder_tensors("discriminator", forward.discriminator_output),
+        "sampled_ids": forward.corrupted.sampled_ids,
+        "corrupted_input_ids": forward.corrupted.input_ids,
+        "is_replaced": forward.corrupted.is_replaced,
+        "discriminator_logits": logits,
+        "discriminator_probs": tf.sigmoid(logits),
+        "discriminator_preds": tf.cast(logits > 0, tf.int32),
+        "discriminator_per_example_loss": tf.reduce_sum(per_token, 1) / (1e-6 + tf.reduce_sum(mask, 1)),
+        "disc_loss": losses["replaced_token"],
+    }
+
+
+def _encoder_tensors(prefix: str, output) -> dict[str, tf.Tensor]:
+    return {
+        f"{prefix}_embedding_output": output.embedding_output,
+        f"{prefix}_all_layers": tf.stack(output.all_layer_outputs),
+        f"{prefix}_attention_probs": tf.stack(output.attention_probs),
+        f"{prefix}_sequence_output": output.sequence_output,
+    }
+
+
+def gradient_differences(objective: Objective, batches: Arrays, directory: Path, floor: float) -> dict[str, float]:
+    """|ours - golden| / |golden| of each variable's gradient on batch 0, in Euclidean norms.
+
+    The bias of the attention keys shifts all scores of a query alike, so its gradient is zero and both sides hold rounding
+    noise only. It is measured against the gradient of the queries' bias, which passes through the same sums.
+    """
+    expected = load_arrays(directory / "gradients.npz")
+    variables = authors_variables(objective)
+    computed = tf.function(_gradients)(objective, variables, _batch(batches, 0))
+    global_norm = float(expected.pop("global_norm"))
+    _require_same_names(expected, variables)
+    ours = float(tf.linalg.global_norm(list(computed.values())))
+    found = {"global_norm": abs(ours - global_norm) / global_norm}
+    for name, golden in expected.items():
+        scale = expected[name.replace("/key/bias", "/query/bias")]
+        found[name] = _relative(golden, computed[name].numpy(), _norm(scale), floor * global_norm)
+    return found
+
+
+def _gradients(objective: Objective, variables: dict[str, tf.Variable], batch) -> dict[str, tf.Tensor]:
+    with tf.GradientTape() as tape:
+        terms = objective.loss_terms(batch, _GREEDY)
+        loss = tf.add_n([objective.loss_weights[name] * term.total / term.weight for name, term in terms.items()])
+    gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}
+
+
+def trajectory_differences(objective: Objective, batches: Arrays, directory: Path, floor: float) -> dict[str, float]:
+    """Trains on the golden batches with the training step itself; relative differences of losses and final weights."""
+    expected = load_arrays(directory / "trajectory.npz")
+    train_step: Callable = tf.function(objective.train_step)
+    found: dict[str, float] = {}
+    for step in range(len(expected["step"])):
+        metrics = {name: float(value) for name, value in train_step(_batch(batches, step)).items()}
+        for ours, golden in _TRAJECTORY_NAMES.items():
+            if golden in expected:
+                reference = float(expected[golden][step])
+                found[f"trajectory_losses/{golden}/step_{step}"] = abs(metrics[ours] - reference) / abs(reference)
+        rate = float(expected["learning_rate"][step])
+        if abs(metrics["learning_rate"] - rate) > 1e-6 * objective.config.optimizer.learning_rate:
+            found[f"trajectory_losses/learning_rate/step_{step}"] = float("inf")
+    final, variables = load_arrays(directory / "final_variables.npz"), authors_variables(objective)
+    _require_same_names({name: value for name, value in final.items() if name != "global_step"}, variables)
+    for name, variable in variables.items():
+        found[f"final_weights/{name}"] = _relative(final[name], variable.numpy(), _norm(final[name]), floor)
+    return found
+
+
+def _require_same_names(golden: Arrays, variables: dict[str, tf.Variable]) -> None:
+    if set(golden) != set(variables):
+        raise AssertionError(f"compared variables differ: {sorted(set(golden) ^ set(variables))[:5]}")
+
+
+def _norm(values: np.ndarray) -> float:
+    return float(np.linalg.norm(values.astype(np.float64)))
+
+
+def _relative(golden: np.ndarray, ours: np.ndarray, scale: float, smallest_scale: float) -> float:
+    return _norm(golden.astype(np.float64) - ours.astype(np.float64)) / max(scale, smallest_scale)

@@ -1,0 +1,148 @@
+"""Reads a run's YAML file, its optional parent and `--set` overrides into a checked `PretrainingConfig`."""
+
+import difflib
+import os
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.schema import PretrainingConfig
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """A safe loader that refuses a key given twice; plain YAML silently keeps the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
+        repeated = {key for key in keys if keys.count(key) > 1}
+        if repeated:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {sorted(map(str, repeated))[0]!r} is given twice", node.start_mark
+            )
+        return super().construct_mapping(node, deep)
+
+
+def load_config(path: str | os.PathLike, overrides: list[str] | tuple[str, ...] = ()) -> PretrainingConfig:
+    """Loads a run's configuration.
+
+    Args:
+        path: a YAML file; its `base:`, if any, names a parent file relative to it.
+        overrides: `a.b=value` texts; the value is YAML.
+
+    Raises: UserError: for a missing file, broken YAML, an unknown key, a wrong type or an impossible combination.
+    """
+    values = _read_with_base(Path(path), seen=())
+    for override in overrides:
+        _apply_override(values, override)
+    return parse_config(values, source=str(path))
+
+
+def parse_config(values: dict, source: str) -> PretrainingConfig:
+    """Checks a mapping against the schema. `source` names it in errors. Raises: UserError."""
+    try:
+        return PretrainingConfig.model_validate(values)
+    except ValidationError as error:
+        problems = "; ".join(_describe(problem) for problem in error.errors())
+        raise UserError(f"config {source}: {problems}") from None
+
+
+def config_to_yaml(config: PretrainingConfig) -> str:
+    """The resolved configuration as YAML text; reading it back gives an equal configuration."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+
+
+def _read_with_base(path: Path, seen: tuple[Path, ...]) -> dict:
+    values = _read_yaml(path)
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise UserError(f"config {path}: base is {base!r}; expected the path of one YAML file, relative to this one")
+    base_path = path.parent / base
+    if path.resolve() in seen:
+        raise UserError(f"config {path}: its base leads back to itself; remove one of the `base:` lines")
+    return merge(_read_with_base(base_path, (*seen, path.resolve())), values)
+
+
+def _read_yaml(path: Path) -> dict:
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
+    except OSError as error:
+        raise UserError(f"config {path}: {error.strerror or error}; give the path of a YAML file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"config {path}: not readable as YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise UserError(f"config {path}: holds {type(values).__name__}; expected a mapping such as `train: ...`")
+    return values
+
+
+def merge(base: dict, changes: dict) -> dict:
+    """`base` with `changes` on top, mapping by mapping.
+
+    A mapping whose `name` changes is replaced whole: the settings of one objective mean nothing to another.
+    """
+    merged = dict(base)
+    for key, value in changes.items():
+        old = merged.get(key)
+        renamed = isinstance(value, dict) and isinstance(old, dict) and value.get("name", old.get("name")) != old.get("name")
+        both_mappings = isinstance(value, dict) and isinstance(old, dict)
+        merged[key] = merge(old, value) if both_mappings and not renamed else value
+    return merged
+
+
+def _apply_override(values: dict, override: str) -> None:
+    path, separator, text = override.partition("=")
+    if not separator or not path:
+        raise UserError(f"--set {override!r}: expected a.b=value, for example --set train.num_steps=1000")
+    try:
+        value = yaml.load(text, Loader=_StrictLoader)
+    except yaml.YAMLError as error:
+        raise UserError(f"--set {override!r}: the value is not readable as YAML: {' '.join(str(error).split())}") from None
+    *parents, last = path.strip().split(".")
+    node = values
+    for parent in parents:
+        node = node.setdefault(parent, {})
+        if not isinstance(node, dict):
+            raise UserError(f"--set {override!r}: {parent} is a value, not a group of settings")
+    node[last] = value
+
+
+def _describe(problem: Any) -> str:
+    """One clause for one of pydantic's errors: where, what was found, what was expected."""
+    location = [str(part) for part in problem["loc"]]
+    path = ".".join(part for part in location if part not in _UNION_TAGS) or "the settings"
+    if problem["type"] == "extra_forbidden":
+        return f"{path} is not a setting{_nearest(location)}"
+    if problem["type"] == "missing":
+        return f"{path} is missing; start from a preset with `base:` or give it"
+    message = problem["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    if problem["type"] == "value_error":
+        return f"{path}: {message}"
+    return f"{path} is {problem['input']!r}; {message}"
+
+
+_UNION_TAGS = {"electra", "bert_mlm"}
+
+
+def _nearest(location: list[str]) -> str:
+    """'; did you mean ...' for an unknown key, from the names that its group has."""
+    models: list[type[BaseModel]] = [PretrainingConfig]
+    for part in location[:-1]:
+        models = [child for model in models for child in _children(model, part)] or models
+    names = sorted({name for model in models for name in model.model_fields})
+    matches = difflib.get_close_matches(location[-1], names, n=1, cutoff=0.5)
+    return f"; did you mean {matches[0]}?" if matches else f"; there are: {', '.join(names)}"
+
+
+def _children(model: type[BaseModel], field: str) -> list[type[BaseModel]]:
+    if field in _UNION_TAGS:
+        return [model] if model.model_fields["name"].annotation.__args__ == (field,) else []
+    if field not in model.model_fields:
+        return []
+    annotation = model.model_fields[field].annotation
+    candidates = get_args(annotation) or (annotation,)
+    return [candidate for candidate in candidates if isinstance(candidate, type) and issubclass(candidate, BaseModel)]

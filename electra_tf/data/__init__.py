@@ -1,0 +1,1 @@
+"""TFRecords to batches on their way to the device: reading order, masking, batching."""

@@ -1,0 +1,43 @@
+"""How a forward pass is run: for training or not, and with which random numbers."""
+
+from dataclasses import dataclass, replace
+
+import tensorflow as tf
+
+from electra_tf.random import RandomStream
+
+
+@dataclass(frozen=True)
+class ForwardContext:
+    """Passed down through every layer that may draw random numbers.
+
+    Attributes:
+        training: whether dropout is applied.
+        random: the stream to draw from. Inference without sampling needs none.
+    """
+
+    training: bool = False
+    random: RandomStream | None = None
+
+    def scope(self, name: str) -> "ForwardContext":
+        """The context of a named part of the model: the same mode, its own random numbers."""
+        return replace(self, random=self.random and self.random.scope(name))
+
+    def dropout(self, values: tf.Tensor, rate: float, name: str) -> tf.Tensor:
+        """Zeroes a share `rate` of `values` and scales the rest by 1 / (1 - rate); in inference returns them as they are.
+
+        Args:
+            values: [B, ...] with static inner dimensions.
+            rate: in [0, 1).
+            name: unique among the draws of this context.
+        Returns: like `values`.
+        """
+        if not self.training or rate == 0.0:
+            return values
+        assert self.random is not None, "training needs a random stream"
+        uniform = self.random.scope(name).uniform(tf.shape(values)[0], tuple(values.shape[1:]))
+        scale = tf.constant(1.0 / (1.0 - rate), values.dtype)
+        return tf.where(uniform >= rate, values * scale, tf.zeros([], values.dtype))
+
+
+INFERENCE = ForwardContext()

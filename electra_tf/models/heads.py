@@ -1,0 +1,86 @@
+"""What stands on top of an encoder: the masked-LM head and the replaced-token head. Neither has dropout."""
+
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.config.schema import EncoderConfig
+from electra_tf.models.embeddings import Embeddings
+from electra_tf.models.encoder import gelu
+from electra_tf.models.initializers import glorot_uniform, truncated_normal
+
+
+def gather_positions(hidden: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+    """The vectors at the given positions.
+
+    Args:
+        hidden: [B, S, H].        positions: [B, M] int32, each in [0, S).
+    Returns: [B, M, H].
+    """
+    return tf.gather(hidden, positions, batch_dims=1)
+
+
+class MaskedLmHead(tf_keras.layers.Layer):
+    """Scores every vocabulary entry for a vector: dense to the embedding size, GELU, LayerNorm, product with the table.
+
+    The authors' form; the paper's formula has the bare product.
+
+    Args:
+        config: of the encoder below it.        embeddings: whose word table is the output table too.
+    Call:
+        hidden: [B, M, G], gathered at the masked positions, so that [B, S, V] logits never exist.
+    Returns: [B, M, V] float32 logits.
+    """
+
+    def __init__(self, config: EncoderConfig, embeddings: Embeddings, **layer_options):
+        super().__init__(**layer_options)
+        self.embeddings = embeddings
+        self.transform = tf_keras.layers.Dense(
+            embeddings.config.embedding_size,
+            activation=gelu,
+            kernel_initializer=truncated_normal(config.initializer_range),
+            dtype=self.dtype_policy,
+            name="dense",
+        )
+        self.layer_norm = tf_keras.layers.LayerNormalization(
+            epsilon=config.layer_norm_epsilon, dtype=self.dtype_policy, name="LayerNorm"
+        )
+
+    def build(self, input_shape):
+        vocab_size = self.embeddings.config.vocab_size
+        self.output_bias = self.add_weight(name="output_bias", shape=[vocab_size], initializer="zeros")
+        super().build(input_shape)
+
+    def call(self, hidden: tf.Tensor) -> tf.Tensor:
+        transformed = self.layer_norm(self.transform(hidden))  # [B, M, E]
+        # Float32 whatever the compute dtype: the softmax over V and the sampling need more than eight bits of mantissa.
+        flat = tf.reshape(tf.cast(transformed, tf.float32), [-1, transformed.shape[-1]])  # [B*M, E]
+        table = tf.cast(self.embeddings.word_embeddings.value(), tf.float32)
+        logits = tf.matmul(flat, table, transpose_b=True) + tf.cast(self.output_bias, tf.float32)
+        return tf.reshape(logits, [-1, hidden.shape[1], self.embeddings.config.vocab_size])
+
+
+class ReplacedTokenHead(tf_keras.layers.Layer):
+    """Scores each token for having been replaced: dense with GELU, then dense to one unit.
+
+    The authors' form; the paper's formula has a single product with a vector.
+
+    Call:
+        hidden: [B, S, H].
+    Returns: [B, S] float32 logits; positive means replaced.
+    """
+
+    def __init__(self, config: EncoderConfig, **layer_options):
+        super().__init__(**layer_options)
+        self.transform = tf_keras.layers.Dense(
+            config.hidden_size,
+            activation=gelu,
+            kernel_initializer=truncated_normal(config.initializer_range),
+            dtype=self.dtype_policy,
+            name="dense",
+        )
+        self.score = tf_keras.layers.Dense(
+            1, kernel_initializer=glorot_uniform(), dtype=self.dtype_policy, name="dense_1"
+        )
+
+    def call(self, hidden: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tf.squeeze(self.score(self.transform(hidden)), axis=-1), tf.float32)

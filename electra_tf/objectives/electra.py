@@ -1,0 +1,137 @@
+"""ELECTRA: a masked-LM generator, and a discriminator that finds the tokens it replaced (paper, section 2)."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from electra_tf.config.schema import PretrainingConfig
+from electra_tf.data.masking import put_at_positions
+from electra_tf.models.context import INFERENCE, ForwardContext
+from electra_tf.models.encoder import Encoder, EncoderOutput
+from electra_tf.models.generators import Proposal, TransformerGenerator
+from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
+from electra_tf.models.sampling import SAMPLERS, rule_out
+from electra_tf.models.tying import TYINGS
+from electra_tf.objectives.base import PRECISION_POLICIES, Objective
+from electra_tf.objectives.losses import masked_lm_loss, replaced_token_loss
+from electra_tf.objectives.metrics import masked_lm_metrics, replaced_token_metrics
+from electra_tf.objectives.terms import Ratio, Term, weighted_sum
+
+
+class CorruptedInput(NamedTuple):
+    """What the discriminator reads.
+
+    Attributes:
+        sampled_ids: [B, M] int32, the generator's draws.
+        input_ids: [B, S] int32, the original with the draws written in.
+        is_replaced: [B, S] int32, 1 where the token differs from the original.
+    """
+
+    sampled_ids: tf.Tensor
+    input_ids: tf.Tensor
+    is_replaced: tf.Tensor
+
+
+class ElectraForward(NamedTuple):
+    """Everything one forward pass computes."""
+
+    proposal: Proposal
+    corrupted: CorruptedInput
+    discriminator_output: EncoderOutput
+    replaced_token_logits: tf.Tensor  # [B, S] float32
+
+
+class Electra(Objective):
+    """Joint training of generator and discriminator: masked-LM loss + lambda * replaced-token loss."""
+
+    def __init__(self, config: PretrainingConfig, **model_options):
+        super().__init__(config, **model_options)
+        settings, dtype = config.objective, PRECISION_POLICIES[config.train.precision]
+        pair = TYINGS[settings.tying](config.encoder, settings.generator, dtype)
+        masked_lm_head = MaskedLmHead(
+            pair.generator.config, pair.generator.embeddings, name="generator_predictions", dtype=dtype
+        )
+        self.generator = TransformerGenerator(pair.generator, masked_lm_head, name="generator_network", dtype=dtype)
+        self.discriminator = pair.discriminator
+        self.replaced_token_head = ReplacedTokenHead(config.encoder, name="discriminator_predictions", dtype=dtype)
+
+    @property
+    def encoder(self) -> Encoder:
+        return self.discriminator
+
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        settings = self.config.objective
+        return {"masked_lm": settings.masked_lm_loss_weight, "replaced_token": settings.replaced_token_loss_weight}
+
+    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {
+            "masked_lm": tf.reduce_sum(batch["masked_lm_weights"]),
+            "replaced_token": tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32)),
+        }
+
+    def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
+        return self._ratios(batch, self.forward(batch, context))
+
+    def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
+        forward = self.forward(batch, context)
+        sampled_right = tf.cast(forward.corrupted.sampled_ids == batch["masked_lm_ids"], tf.float32)
+        losses = self._ratios(batch, forward)
+        return {
+            "masked_lm_loss": losses["masked_lm"],
+            **masked_lm_metrics(forward.proposal.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
+            "sampled_masked_lm_accuracy": weighted_sum(sampled_right, batch["masked_lm_weights"]),
+            "replaced_token_loss": losses["replaced_token"],
+            **replaced_token_metrics(
+                forward.replaced_token_logits, forward.corrupted.is_replaced, over=batch["input_mask"]
+            ),
+        }
+
+    def forward(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> ElectraForward:
+        """Generator, sampling and discriminator, in that order."""
+        proposal = self.generator(
+            batch["masked_input_ids"],
+            input_mask=batch["input_mask"],
+            segment_ids=batch["segment_ids"],
+            positions=batch["masked_lm_positions"],
+            context=context.scope("generator"),
+        )
+        corrupted = self.corrupt(batch, proposal.logits, context.scope("sampling"))
+        output = self.discriminator(
+            corrupted.input_ids,
+            input_mask=batch["input_mask"],
+            segment_ids=batch["segment_ids"],
+            context=context.scope("discriminator"),
+        )
+        return ElectraForward(proposal, corrupted, output, self.replaced_token_head(output.sequence_output))
+
+    def corrupt(self, batch: dict[str, tf.Tensor], logits: tf.Tensor, context: ForwardContext) -> CorruptedInput:
+        """Writes the generator's draws into the original (not the masked) input.
+
+        A draw that hits the original token counts as original (paper, section 2). No gradient flows through the draw.
+        """
+        settings = self.config.objective
+        scores = tf.stop_gradient(logits) / settings.temperature
+        if settings.disallow_correct:
+            scores = rule_out(scores, batch["masked_lm_ids"])
+        sampled_ids = SAMPLERS[settings.sampling](scores, context)
+        corrupted_ids = put_at_positions(
+            batch["input_ids"], sampled_ids, batch["masked_lm_positions"], batch["masked_lm_weights"]
+        )
+        is_replaced = tf.cast(corrupted_ids != batch["input_ids"], tf.int32)
+        return CorruptedInput(sampled_ids, corrupted_ids, is_replaced)
+
+    def detect(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """[B, S] float32: each token's probability of having been replaced; inputs as for `call`."""
+        output = self.discriminator(
+            inputs["input_ids"], input_mask=inputs["input_mask"], segment_ids=inputs["segment_ids"], context=INFERENCE
+        )
+        return tf.sigmoid(self.replaced_token_head(output.sequence_output))
+
+    def _ratios(self, batch: dict[str, tf.Tensor], forward: ElectraForward) -> dict[str, Ratio]:
+        return {
+            "masked_lm": masked_lm_loss(forward.proposal.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
+            "replaced_token": replaced_token_loss(
+                forward.replaced_token_logits, forward.corrupted.is_replaced, over=batch["input_mask"]
+            ),
+        }

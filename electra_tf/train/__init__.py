@@ -1,0 +1,1 @@
+"""Training: distribution, optimizer, the step, the loop, checkpoints and evaluation."""

@@ -1,0 +1,31 @@
+"""The learning rate as a function of the step."""
+
+import tensorflow as tf
+import tf_keras
+
+
+class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """learning_rate * min(1, step / warmup_steps) * max(0, 1 - step / num_steps) ** decay_power.
+
+    Warm-up and decay multiply, as in the authors' code: step 0 has rate 0, and with the usual 10,000 of 1,000,000 steps the
+    peak is 0.99 of `learning_rate`. (The schedule usual elsewhere starts the decay after the warm-up.)
+
+    Args:
+        learning_rate: the factor in front.        warmup_steps: 0 for none.        num_steps: where the rate reaches 0.
+    """
+
+    def __init__(self, learning_rate: float, warmup_steps: int, num_steps: int, decay_power: float):
+        self.learning_rate = learning_rate
+        self.warmup_steps = warmup_steps
+        self.num_steps = num_steps
+        self.decay_power = decay_power
+
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        """Scalar integer step, counted from 0 -> scalar float32."""
+        step = tf.cast(step, tf.float32)
+        remaining = tf.maximum(0.0, 1.0 - step / self.num_steps)
+        warmup = tf.minimum(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
+        return self.learning_rate * warmup * tf.pow(remaining, self.decay_power)
+
+    def get_config(self) -> dict:
+        return dict(vars(self))
