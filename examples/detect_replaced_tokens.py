@@ -1,9 +1,10 @@
 """Loads an exported SavedModel and shows, token by token, how sure it is that a word was replaced.
 
-It needs tensorflow and tensorflow_text but nothing of electra_tf: this is what a program that uses the model looks like.
+It needs tensorflow and tensorflow_text but nothing of electra_tf: a program that uses the model looks like this.
 """
 
 import argparse
+import os
 import sys
 
 # One word of a plain sentence was swapped: "window" stands where "letter" should.
@@ -20,6 +21,7 @@ def read_flags(argv: list[str] | None) -> argparse.Namespace:
 
 def detect(saved_model: str, text: str) -> list[tuple[str, float]]:
     """The tokens of `text`, each with the model's probability that it is not the original one."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notes would bury the answer
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (registers the tokenizer's ops, which the SavedModel uses)
 

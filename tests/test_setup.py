@@ -1,0 +1,127 @@
+"""setup.sh: installs once, again when something changed, from scratch after an interruption, and says what is missing.
+
+The requirement files are empty here: what is tested is when it installs, not what.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+REQUIREMENT_FILES = ["requirements.txt", "requirements-dev.txt", "constraints.txt"]
+
+
+def make_project(parent: Path) -> Path:
+    """A project with nothing to install, in a directory with a space in its name."""
+    project = parent / "my project"
+    project.mkdir()
+    shutil.copy(PROJECT / "setup.sh", project)
+    for name in REQUIREMENT_FILES:
+        (project / name).write_text("# nothing\n")
+    return project
+
+
+def set_up(project: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    variables = {**os.environ, "PYTHON": sys.executable, **environment}
+    command = [project / "setup.sh", *arguments]
+    return subprocess.run(command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd="/")
+
+
+def is_built_anew(result: subprocess.CompletedProcess) -> bool:
+    assert result.returncode == 0, result.stderr
+    return "Making .venv" in result.stdout
+
+
+def is_installed_again(result: subprocess.CompletedProcess) -> bool:
+    assert result.returncode == 0, result.stderr
+    return "Installing " in result.stdout
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    return make_project(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory) -> Path:
+    """A project that is set up; making an environment takes seconds, copying one does not."""
+    project = make_project(tmp_path_factory.mktemp("template"))
+    assert is_built_anew(set_up(project))
+    return project
+
+
+@pytest.fixture
+def installed(template, tmp_path) -> Path:
+    return shutil.copytree(template, tmp_path / "my project", symlinks=True)
+
+
+def test_a_second_set_up_has_nothing_to_do_and_answers_at_once(installed):
+    started = time.monotonic()
+    assert set_up(installed).stdout == ""
+    assert time.monotonic() - started < 2.0
+
+
+def test_the_development_set_up_adds_to_the_plain_one_and_serves_both(installed):
+    added = set_up(installed, "--dev")
+    assert is_installed_again(added)
+    assert not is_built_anew(added)
+    assert set_up(installed, "--dev").stdout == ""
+    assert set_up(installed).stdout == ""
+
+
+@pytest.mark.parametrize("changed", ["requirements.txt", "constraints.txt"])
+def test_a_changed_requirement_file_is_installed(installed, changed):
+    (installed / changed).write_text("# something else\n")
+    assert is_installed_again(set_up(installed))
+    assert set_up(installed).stdout == ""
+
+
+def test_an_interrupted_set_up_is_redone_from_scratch(installed):
+    (installed / ".venv" / "installed-requirements").unlink()
+    (installed / ".venv" / "left-over").touch()
+    assert is_built_anew(set_up(installed))
+    assert not (installed / ".venv" / "left-over").exists()
+
+
+def test_a_failed_install_leaves_no_stamp_and_says_what_to_do(installed):
+    (installed / "requirements.txt").write_text("./no-such-directory\n")
+    failed = set_up(installed)
+    assert failed.returncode == 2
+    assert "error: pip could not install the requirements" in failed.stderr
+    assert not list((installed / ".venv").glob("installed-requirements*"))
+
+
+def test_an_unknown_argument_is_refused(project):
+    refused = set_up(project, "--developer")
+    assert refused.returncode == 2
+    assert "unknown argument --developer" in refused.stderr
+
+
+@pytest.mark.parametrize("version", ["3.9", "3.14"])
+def test_an_unsupported_python_is_refused_in_one_line(project, tmp_path, version):
+    python = tmp_path / "python"
+    pretend = f"import sys; sys.version_info = ({version.replace('.', ', ')})"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -c "{pretend}; $3"\n')
+    python.chmod(0o755)
+    refused = set_up(project, PYTHON=str(python))
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"error: PYTHON={python} is not a Python 3.10 to 3.13")
+    assert refused.stderr.count("\n") == 1
+
+
+def test_no_supported_python_on_the_path_says_how_to_get_one(project, tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "dirname", "cat", "flock", "rm"):
+        (tools / name).symlink_to(shutil.which(name))
+    old_python = tools / "python3"
+    old_python.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.9.2"\nexit 1\n')
+    old_python.chmod(0o755)
+    refused = set_up(project, PYTHON="", PATH=str(tools))
+    assert refused.returncode == 2
+    assert "no Python 3.10 to 3.13 with the venv module on the PATH (python3 is: Python 3.9.2)" in refused.stderr
