@@ -1,0 +1,97 @@
+"""Token ids of a document to `[CLS] A [SEP] B [SEP]` examples, by the rule of the ELECTRA authors' builder.
+
+Lines are gathered until they hold at least a target number of tokens, then dealt out to two segments; what overflows is
+dropped. B is the real continuation of A: there is no next-sentence prediction. The random draws are made in the order
+of the authors' code, so one shared `random.Random(seed)` repeats its examples id for id.
+
+Source: google-research/electra, build_pretraining_dataset.py (behaviour).
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+MIN_MAX_SEQ_LENGTH = 8
+
+SHORT_TARGET_FRACTION = 0.05  # of the examples aim at a random length from MIN_TARGET_LENGTH to max_seq_length
+MIN_TARGET_LENGTH = 5
+SINGLE_SEGMENT_FRACTION = 0.1  # of the examples have no B, however long they are
+CROSSING_LINE_FRACTION = 0.5  # of the lines that cross the middle still go to A
+_UNREACHABLE_LENGTH = 100_000  # tokens of A in a single-segment example, as in the authors' code
+
+
+class RandomSource(Protocol):
+    """What the rule draws from; `random.Random` is one."""
+
+    def random(self) -> float: ...
+
+    def randint(self, a: int, b: int) -> int: ...
+
+
+class Segments(NamedTuple):
+    """The token ids of A and of B (empty in a single-segment example), without [CLS] and [SEP]."""
+
+    first: list[int]
+    second: list[int]
+
+
+def draw_target_length(max_seq_length: int, random_source: RandomSource) -> int:
+    """How many tokens the next example gathers at least; it is cut to `max_seq_length` afterwards."""
+    if random_source.random() < SHORT_TARGET_FRACTION:
+        return random_source.randint(MIN_TARGET_LENGTH, max_seq_length)
+    return max_seq_length
+
+
+class Segmenter:
+    """Cuts documents into segments; an example never spans two documents.
+
+    Args:
+        max_seq_length: S, the most tokens of an example, [CLS] and [SEP] included.
+        random_source: all draws come from here.
+        target_length: of the first example: `draw_target_length(...)`, or `max_seq_length` as the authors' code starts.
+    """
+
+    def __init__(self, max_seq_length: int, random_source: RandomSource, target_length: int):
+        self._max_seq_length = max_seq_length
+        self._random_source = random_source
+        self._target_length = target_length
+
+    def split_document(self, token_ids: Sequence[int], row_splits: Sequence[int]) -> Iterator[Segments]:
+        """Gives the examples of one document, in order.
+
+        Args:
+            token_ids: the document's token ids, all lines in one.
+            row_splits: one entry more than lines: line i is `token_ids[row_splits[i]:row_splits[i + 1]]`. The entries
+                may begin at any offset into `token_ids`, so that a batch of documents shares one array.
+        """
+        first_line = 0
+        num_lines = len(row_splits) - 1
+        while row_splits[first_line] < row_splits[num_lines]:
+            enough = row_splits[first_line] + self._target_length
+            end_line = min(bisect_left(row_splits, enough, lo=first_line + 1), num_lines)
+            yield self._deal_out(token_ids, row_splits, first_line, end_line)
+            self._target_length = draw_target_length(self._max_seq_length, self._random_source)
+            first_line = end_line
+
+    def _deal_out(self, token_ids: Sequence[int], row_splits: Sequence[int], begin: int, end: int) -> Segments:
+        """Deals lines `begin` to `end` out to the two segments and cuts these to the longest that fits."""
+        draw = self._random_source.random
+        is_single = draw() < SINGLE_SEGMENT_FRACTION
+        first_target = _UNREACHABLE_LENGTH if is_single else (self._target_length - 3) // 2
+        first: list[int] = []
+        second: list[int] = []
+        for line in range(begin, end):
+            line_begin, line_end = row_splits[line], row_splits[line + 1]
+            num_first = len(first)
+            if (
+                num_first == 0
+                # A short line may go back to A after a longer one went to B: so does the authors' code.
+                or num_first + line_end - line_begin < first_target
+                or (not second and num_first < first_target and draw() < CROSSING_LINE_FRACTION)
+            ):
+                first += token_ids[line_begin:line_end]
+            else:
+                second += token_ids[line_begin:line_end]
+        del first[self._max_seq_length - 2 :]  # [CLS] A [SEP]
+        del second[max(0, self._max_seq_length - 3 - len(first)) :]  # [CLS] A [SEP] B [SEP]
+        return Segments(first, second)
