@@ -1,0 +1,92 @@
+"""Checkpoints of model and optimizer, and reading a trained model back."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import load_config
+from electra_tf.objectives import build_objective
+from electra_tf.objectives.base import Objective
+from electra_tf.train.run_directory import RunDirectory
+
+
+def training_checkpoint(objective: Objective) -> tf.train.Checkpoint:
+    """Everything that the next update depends on: weights, moments, and the step (the optimizer's `iterations`)."""
+    return tf.train.Checkpoint(objective=objective, optimizer=objective.optimizer)
+
+
+class Checkpoints:
+    """The checkpoints of one run: the last few in `checkpoints/`, those kept for ever in `milestones/`.
+
+    Every worker of a cluster has to take part in a save; all but the chief write to a temporary place and lose it again.
+
+    Args:
+        interval: steps between two saves of `manager`; it is what Orbit's controller saves with.
+    """
+
+    def __init__(self, objective: Objective, run: RunDirectory, chief: bool, keep: int, interval: int):
+        self._checkpoint = training_checkpoint(objective)
+        self._run = run
+        self._elsewhere = None if chief else tempfile.TemporaryDirectory(prefix="electra_tf_worker_")
+        self._milestones = run.milestones if chief else Path(self._elsewhere.name) / "milestones"
+        self.manager = tf.train.CheckpointManager(
+            self._checkpoint,
+            str(run.checkpoints if chief else self._elsewhere.name),
+            max_to_keep=keep,
+            step_counter=objective.optimizer.iterations,
+            checkpoint_name="step",
+            checkpoint_interval=interval,
+        )
+
+    def restore_latest(self) -> int:
+        """Restores the newest checkpoint, strictly, if there is one. Returns the step: 0 where there is none.
+
+        Raises: UserError: if the checkpoint is damaged or not of this model.
+        """
+        latest = tf.train.latest_checkpoint(str(self._run.checkpoints))
+        if latest is None:
+            return 0
+        try:
+            self._checkpoint.restore(latest).assert_existing_objects_matched()
+        except (AssertionError, ValueError, tf.errors.OpError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise UserError(
+                f"{latest} does not fit this run or is damaged: {reason}; remove it or give a new --model_dir"
+            ) from None
+        return int(self._checkpoint.optimizer.iterations)
+
+    def write_milestone(self, step: int) -> None:
+        """Writes `milestones/step-N`, which is never removed."""
+        self._checkpoint.write(str(self._milestones / f"step-{step}"))
+
+
+def load_trained(model_dir: str | os.PathLike) -> Objective:
+    """The objective of a run with the weights of its newest checkpoint.
+
+    Raises: UserError: if `model_dir` holds no run or no checkpoint yet.
+    """
+    run = RunDirectory(model_dir)
+    if not run.config_file.exists():
+        raise UserError(f"--model_dir={model_dir} holds no config.yaml; give the directory of a run of run_pretraining.py")
+    latest = tf.train.latest_checkpoint(str(run.checkpoints))
+    if latest is None:
+        raise UserError(f"{run.checkpoints} holds no checkpoint yet; train first with run_pretraining.py")
+    objective = build_objective(load_config(run.config_file))
+    restored = tf.train.Checkpoint(objective=objective).restore(latest)
+    restored.assert_existing_objects_matched().expect_partial()
+    return objective
+
+
+def seed_everything(seed: int) -> None:
+    """Fixes the initial values: Keras draws them from its global seed, in the order the variables are created."""
+    tf_keras.utils.set_random_seed(seed)
+
+
+def milestone_steps(num_steps: int, fractions: tuple[float, ...]) -> tuple[int, ...]:
+    """The steps of the milestones: each share of the training, rounded, at least 1."""
+    return tuple(sorted({max(1, round(fraction * num_steps)) for fraction in fractions if fraction > 0}))
+

@@ -1,0 +1,116 @@
+"""A run's directory: what lies where, and what may be written over.
+
+    config.yaml            the resolved configuration, itself a configuration
+    vocab.txt              the vocabulary the model was trained with
+    metrics.jsonl          one JSON object a line: step, split (train or held_out) and its metrics
+    tensorboard/           events of the same
+    checkpoints/           the last few, model and optimizer
+    milestones/            those at the shares of the training that the paper evaluates, kept for ever
+"""
+
+import json
+import os
+from pathlib import Path
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import config_to_yaml, load_config
+from electra_tf.config.schema import PretrainingConfig
+
+# What may change between two calls that continue one run: it has no influence on the weights.
+_MAY_CHANGE = {
+    "train": ("log_every_steps", "save_every_steps", "keep_checkpoints", "milestone_fractions"),
+    "evaluation": ("every_steps", "max_batches", "batch_size"),
+    "data": ("vocab_file",),
+}
+
+
+class RunDirectory:
+    """The paths of one run below `model_dir`."""
+
+    def __init__(self, model_dir: str | os.PathLike):
+        self.path = Path(model_dir)
+        self.config_file = self.path / "config.yaml"
+        self.vocab_file = self.path / "vocab.txt"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.tensorboard = self.path / "tensorboard"
+        self.checkpoints = self.path / "checkpoints"
+        self.milestones = self.path / "milestones"
+
+    @property
+    def has_checkpoint(self) -> bool:
+        return any(self.checkpoints.glob("*.index"))
+
+    def prepare(self, config: PretrainingConfig) -> None:
+        """Creates the directory and writes the configuration, or checks that the run there is the same one.
+
+        Raises: UserError: if the directory holds something else, or a run of other settings, naming the first that differ.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"--model_dir={self.path} is a file; give a directory")
+        if self.path.is_dir() and any(self.path.iterdir()) and not self.config_file.exists():
+            raise UserError(f"--model_dir={self.path} is not empty and holds no run; give a new directory")
+        if self.has_checkpoint:
+            self._require_same_run(config)
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.config_file, config_to_yaml(config))
+
+    def adopt_vocabulary(self, vocab_file: Path) -> None:
+        """Keeps a copy of the vocabulary beside the model. Raises: UserError: if the run has another one."""
+        content = Path(vocab_file).read_bytes()
+        if not self.vocab_file.exists() or not self.has_checkpoint:
+            temporary = self.vocab_file.with_suffix(".tmp")
+            temporary.write_bytes(content)
+            os.replace(temporary, self.vocab_file)
+        elif self.vocab_file.read_bytes() != content:
+            raise UserError(
+                f"{self.vocab_file} and the data set's {vocab_file} differ: the run was started with another vocabulary; use "
+                "its data, or a new --model_dir"
+            )
+
+    def _require_same_run(self, config: PretrainingConfig) -> None:
+        before, now = (_flatten(_essentials(c)) for c in (load_config(self.config_file), config))
+        for key in sorted(before | now):
+            if before.get(key) != now.get(key):
+                raise UserError(
+                    f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; continue it with its own "
+                    f"settings (--config={self.config_file}) or give a new --model_dir"
+                )
+
+
+def _essentials(config: PretrainingConfig) -> dict:
+    values = config.model_dump(mode="json")
+    for group, names in _MAY_CHANGE.items():
+        values[group] = {key: value for key, value in values[group].items() if key not in names}
+    return values
+
+
+def _flatten(values: dict, prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return flat
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a file so that at no moment a part of it is seen."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def drop_metrics_after(metrics_file: Path, step: int) -> None:
+    """Removes the lines of steps after `step`: a run continued from its checkpoint at `step` writes them again."""
+    if not metrics_file.exists():
+        return
+    lines = metrics_file.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if _step_of(line) <= step]
+    if len(kept) < len(lines):
+        write_atomically(metrics_file, "".join(f"{line}\n" for line in kept))
+
+
+def _step_of(line: str) -> float:
+    try:
+        return json.loads(line)["step"]
+    except (ValueError, KeyError, TypeError):
+        return float("inf")  # the torn last line of a killed run

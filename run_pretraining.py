@@ -1,0 +1,66 @@
+"""Pre-trains an ELECTRA, or the masked-LM baseline, as one configuration file says.
+
+    python run_pretraining.py --config=configs/pretrain/small.yaml --data_dir=DATA --model_dir=RUN
+
+The same command again continues where the newest checkpoint in RUN stands. RUN also receives the resolved config.yaml,
+metrics.jsonl and TensorBoard events.
+"""
+
+import sys
+
+from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import load_config
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = flag_parser(__doc__)
+    parser.add_argument("--config", required=True, metavar="FILE", help="YAML file of the run, see configs/README.md")
+    parser.add_argument("--data_dir", metavar="DIR", help="output of build_pretraining_dataset.py")
+    parser.add_argument("--model_dir", required=True, metavar="DIR", help="directory of the run; continued if it holds one")
+    parser.add_argument(
+        "--strategy",
+        default="one_device",
+        choices=["one_device", "mirrored", "multi_worker_mirrored", "tpu"],
+        help="tf.distribute strategy; multi_worker_mirrored reads TF_CONFIG",
+    )
+    parser.add_argument("--tpu", default="local", metavar="NAME", help="local (on a TPU VM), a TPU's name, or grpc://HOST:PORT")
+    parser.add_argument(
+        "--set", action="append", default=[], dest="overrides", metavar="A.B=VALUE", help="changes one setting; repeatable"
+    )
+    parser.add_argument("--stop_at_step", type=int, metavar="N", help="end this call after step N; the schedule stays the same")
+    parser.add_argument("--logical_cpu_devices", type=int, default=1, metavar="N", help="split the CPU into N devices")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--dry_run", action="store_true", help="build the model, print its size as JSON, read no data")
+    mode.add_argument("--evaluate", action="store_true", help="print held-out metrics of the newest checkpoint as JSON")
+    arguments = parser.parse_args(argv)
+    return run_command(lambda: _run(arguments))
+
+
+def _run(arguments) -> None:
+    if arguments.data_dir is None and not arguments.dry_run:
+        raise UserError("--data_dir is missing; give the output directory of build_pretraining_dataset.py")
+    if arguments.logical_cpu_devices < 1:
+        raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices}: expected 1 or more")
+    if arguments.stop_at_step is not None and arguments.stop_at_step < 1:
+        raise UserError(f"--stop_at_step={arguments.stop_at_step}: expected 1 or more")
+    config = load_config(arguments.config, arguments.overrides)
+
+    from electra_tf.train import loop
+    from electra_tf.train.distribution import build_strategy, split_cpu
+    from electra_tf.train.run_directory import RunDirectory
+
+    if arguments.logical_cpu_devices > 1:
+        split_cpu(arguments.logical_cpu_devices)
+    strategy = build_strategy(arguments.strategy, arguments.tpu)
+    run = loop.Run(config, RunDirectory(arguments.model_dir), strategy)
+    if arguments.dry_run:
+        print(loop.to_json(loop.describe(run)))
+    elif arguments.evaluate:
+        print(loop.to_json(loop.evaluate(run, arguments.data_dir)))
+    else:
+        loop.pretrain(run, arguments.data_dir, arguments.stop_at_step)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
