@@ -1,16 +1,15 @@
 """`--input=FORMAT:GLOB` to files, and files to work units of bounded size."""
 
+import contextlib
 import difflib
 import glob
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from data_prep.readers import FORMATS, Document
 from electra_tf.config.errors import UserError
-
-# Text that one work unit holds: enough to keep the tokenizer busy for seconds, little against a process's memory.
-UNIT_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,11 @@ def _fixed_part(pattern: str) -> str:
     return directory or os.curdir
 
 
-def plan_units(files: Iterable[SourceFile], unit_bytes: int = UNIT_BYTES) -> list[WorkUnit]:
-    """Cuts big files and gathers small ones, in order, into units of about `unit_bytes`."""
+def plan_units(files: Iterable[SourceFile], unit_bytes: int) -> list[WorkUnit]:
+    """Cuts big files and gathers small ones, in order, into units of about `unit_bytes`.
+
+    Raises: UserError: a file cannot be read.
+    """
     units: list[WorkUnit] = []
     pending: list[FilePart] = []
     pending_bytes = 0
@@ -103,7 +105,7 @@ def _parts(file: SourceFile, unit_bytes: int) -> Iterator[FilePart]:
     if next_document is None or file.num_bytes <= unit_bytes:
         yield FilePart(file, 0, file.num_bytes)
         return
-    with open(file.path, "rb") as stream:
+    with _reading(file) as stream:
         begin = 0
         while begin < file.num_bytes:
             position = begin + unit_bytes
@@ -117,10 +119,16 @@ def read_part(part: FilePart) -> Iterator[Document]:
 
     Raises: UserError: the file cannot be read, is not UTF-8, or not in its format.
     """
-    try:
-        with open(part.file.path, "rb") as stream:
-            stream.seek(part.begin)
-            content = stream.read(part.end - part.begin)
-    except OSError as error:
-        raise UserError(f"cannot read {part.file.path}: {error.strerror}") from None
+    with _reading(part.file) as stream:
+        stream.seek(part.begin)
+        content = stream.read(part.end - part.begin)
     return FORMATS[part.file.format].documents(content, part.file.path, part.begin)
+
+
+@contextlib.contextmanager
+def _reading(file: SourceFile) -> Iterator[BinaryIO]:
+    try:
+        with open(file.path, "rb") as stream:
+            yield stream
+    except OSError as error:
+        raise UserError(f"cannot read {file.path}: {error.strerror}") from None

@@ -20,7 +20,7 @@ from data_prep import output, worker
 from data_prep.inputs import SourceFile, find_files, plan_units
 from data_prep.progress import Progress, duration, thousands
 from data_prep.segments import MIN_MAX_SEQ_LENGTH
-from data_prep.shards import Buckets, Counts
+from data_prep.shards import Buckets, Counts, spill_path
 from electra_tf.config.errors import UserError
 from electra_tf.text import manifest as data_manifest
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest
@@ -30,6 +30,9 @@ _logger = logging.getLogger(__name__)
 
 # Text in a shard where --num_shards is not given: about 8 MB of records, and 1,000 shards for all of Wikipedia.
 BYTES_PER_SHARD = 16 * 2**20
+
+# Text in a work unit: enough to keep the tokenizer busy for seconds, little against a process's memory.
+UNIT_BYTES = 4 * 2**20
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -110,7 +113,9 @@ def _build(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabul
     )
     spills_dir = settings.output_dir / output.SPILLS_DIR
     spills_dir.mkdir()
-    unit_tasks = [worker.UnitTask(unit, spills_dir / f"unit-{i:06d}") for i, unit in enumerate(plan_units(files))]
+    unit_tasks = [
+        worker.UnitTask(unit, spill_path(spills_dir, i)) for i, unit in enumerate(plan_units(files, UNIT_BYTES))
+    ]
     progress = Progress(num_bytes)
     totals = Counts()
     with _processes(settings, buckets) as run_all:
@@ -118,7 +123,7 @@ def _build(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabul
             totals.add(counts)
             progress.update(totals.num_bytes, totals.num_tokens_read)
         splits = _splits_with_documents(settings, totals)
-        shard_tasks = _shard_tasks(settings.output_dir, buckets, splits, tuple(task.spill for task in unit_tasks))
+        shard_tasks = _shard_tasks(settings.output_dir, buckets, splits, len(unit_tasks))
         shards = list(run_all(worker.write_shard_of, shard_tasks))
 
     manifest = _manifest(settings, files, vocabulary, totals, splits, shards)
@@ -191,13 +196,13 @@ def _splits_with_documents(settings: BuildSettings, totals: Counts) -> list[str]
     return [split for split in (TRAIN_SPLIT, HELD_OUT_SPLIT) if split in totals.num_documents]
 
 
-def _shard_tasks(
-    output_dir: Path, buckets: Buckets, splits: list[str], spills: tuple[Path, ...]
-) -> Iterator[worker.ShardTask]:
+def _shard_tasks(output_dir: Path, buckets: Buckets, splits: list[str], num_spills: int) -> Iterator[worker.ShardTask]:
     for split in splits:
         for shard in range(buckets.num_shards[split]):
             path = output_dir / buckets.file_name(split, shard)
-            yield worker.ShardTask(spills, buckets.first(split) + shard, split, path)
+            yield worker.ShardTask(
+                output_dir / output.SPILLS_DIR, num_spills, buckets.first(split) + shard, split, path
+            )
 
 
 def _manifest(

@@ -72,6 +72,11 @@ class Counts:
         self.num_unknown_tokens += other.num_unknown_tokens
 
 
+def spill_path(spills_dir: Path, unit_index: int) -> Path:
+    """Where the spill of a work unit lies."""
+    return spills_dir / f"unit-{unit_index:06d}"
+
+
 class Spill:
     """Collects the serialized examples of one work unit, in the order of their identities."""
 

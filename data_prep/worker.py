@@ -16,7 +16,7 @@ from data_prep import identity
 from data_prep.inputs import SourceFile, WorkUnit, read_part
 from data_prep.readers import Document
 from data_prep.segments import Segmenter, draw_target_length
-from data_prep.shards import Buckets, Counts, Spill, write_shard
+from data_prep.shards import Buckets, Counts, Spill, spill_path, write_shard
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
 
 # Characters that the tokenizer gets at once: the cost of a call vanishes, its intermediate tensors stay in the cache.
@@ -44,9 +44,10 @@ class UnitTask(NamedTuple):
 
 
 class ShardTask(NamedTuple):
-    """Phase 2: bucket `bucket`, the shard `shard` of `split`, of all `spills` to the file `path`."""
+    """Phase 2: a bucket of the first `num_spills` spills, which is a shard of `split`, to the file `path`."""
 
-    spills: tuple[Path, ...]
+    spills_dir: Path
+    num_spills: int
     bucket: int
     split: str
     path: Path
@@ -86,7 +87,8 @@ class Worker:
 
     def write_shard(self, task: ShardTask) -> ShardResult:
         """Sorts a bucket's examples into a TFRecord file."""
-        return ShardResult(task.split, *write_shard(task.spills, task.bucket, task.path))
+        spills = [spill_path(task.spills_dir, i) for i in range(task.num_spills)]
+        return ShardResult(task.split, *write_shard(spills, task.bucket, task.path))
 
     def _add_documents(self, file: SourceFile, documents: list[Document], spill: Spill, counts: Counts) -> None:
         ragged = self._tokenize([line for document in documents for line in document.lines])
