@@ -15,6 +15,6 @@ export TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 export TF_FORCE_GPU_ALLOW_GROWTH=true
 
-.venv/bin/python -m ruff check .
+.venv/bin/python -m ruff check --output-format=concise .
 # A file's tests stay on one worker, so that what they share is built once.
 exec .venv/bin/python -m pytest -m "not slow" --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@" </dev/null
