@@ -165,8 +165,8 @@ def start_in_this_process(settings: WorkerSettings) -> None:
 
 
 def start_process(settings: WorkerSettings) -> None:
-    """Sets up a process of the pool: it leaves interrupts to its parent, and ends when the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Sets up a process of the pool: it ends in silence at an interrupt, and when its parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     start_in_this_process(settings)
 
