@@ -1,0 +1,138 @@
+"""BERT's basic tokenization, step by step, and the character table against the Unicode database of this Python."""
+
+import unicodedata
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.text import normalization, unicode_data, unicode_data_writer
+from electra_tf.text.normalization import BasicTokenizer, character_table
+
+# Characters that Unicode 12 to 15 classify otherwise than 11: U+055F became case-ignorable, U+166D a symbol instead
+# of punctuation, U+1734 and U+A9BD spacing marks instead of nonspacing ones.
+RECLASSIFIED = {0x55F, 0x166D, 0x1734, 0xA9BD}
+
+
+def words(text, *, lower_case=True, strip_accents=True):
+    found, _, _ = BasicTokenizer(lower_case, strip_accents).words(tf.constant([text]))
+    return [word.decode() for word in found.numpy()]
+
+
+def test_words_know_their_rows_and_lengths():
+    found, lengths, rows = BasicTokenizer(True, True).words(tf.constant(["Ein Käse,", "", "  ", "日本x"]))
+    assert [word.decode() for word in found.numpy()] == ["ein", "kase", ",", "日", "本", "x"]
+    assert lengths.numpy().tolist() == [3, 4, 1, 1, 1, 1]
+    assert rows.numpy().tolist() == [0, 0, 0, 3, 3, 3]
+
+
+def test_a_batch_without_lines_has_no_words():
+    found, lengths, rows = BasicTokenizer(True, True).words(tf.constant([], tf.string))
+    assert [tensor.shape.as_list() for tensor in (found, lengths, rows)] == [[0], [0], [0]]
+
+
+@pytest.mark.parametrize("text", ["", " ", "\u200b", "\n\t"])
+def test_a_line_of_nothing_has_no_words(text):
+    assert words(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\x00b\x7fc\u200dd\ue000e\ufffdf\U000e0041g", ["abcdefg"]),  # control, format, private use, replacement
+        ("a\u0378b", ["ab"]),  # unassigned
+        ("a\U0001f972b", ["ab"]),  # assigned by Unicode 13: unknown to the authors' Python
+        ("a\tb\nc\rd\u00a0e\u3000f\u2028g\u2029h", list("abcdefgh")),
+    ],
+)
+def test_controls_are_deleted_and_white_space_separates(text, expected):
+    assert words(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("it's $5-a^b", ["it", "'", "s", "$", "5", "-", "a", "^", "b"]),
+        ("«wie…»", ["«", "wie", "…", "»"]),  # the ellipsis stays one character
+        ("5€ ½ ™", ["5€", "½", "™"]),  # symbols outside ASCII are no punctuation, and nothing is folded
+        ("ア漢字ア", ["ア", "漢", "字", "ア"]),
+        ("ａｂ！", ["ａｂ", "！"]),  # full width
+    ],
+)
+def test_punctuation_and_ideographs_are_words_of_their_own(text, expected):
+    assert words(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ΟΔΟΣ", "οδος"),
+        ("ΟΔΟΣ'", "οδος"),
+        ("Σ", "σ"),
+        ("ΑΣ\u0301", "ας"),
+        ("ΑΣ\u0301Α", "ασα"),
+        ("Α\u00adΣ", "ας"),
+    ],
+)
+def test_a_capital_sigma_is_final_after_a_cased_letter_and_before_none(text, expected):
+    assert words(text)[0] == expected
+
+
+def test_the_final_sigma_does_not_look_into_the_next_line():
+    found, _, _ = BasicTokenizer(True, True).words(tf.constant(["ΑΣ", "Α", "Σ"]))
+    assert [word.decode() for word in found.numpy()] == ["ας", "α", "σ"]
+
+
+@pytest.mark.parametrize(
+    ("strip_accents", "expected"), [(True, ["eie", "istanbul", "가"]), (False, ["éïe", "i\u0307stanbul", "가"])]
+)
+def test_accents_are_stripped_or_kept(strip_accents, expected):
+    expected = [unicodedata.normalize("NFD", word) if strip_accents else word for word in expected]
+    assert words("ÉÏE İstanbul 가", strip_accents=strip_accents) == expected
+
+
+def test_without_lower_case_letters_and_accents_stay():
+    assert words("ÉCOLE İ Σ\u0301", lower_case=False) == ["ÉCOLE", "İ", "Σ\u0301"]
+
+
+def test_marks_are_brought_into_canonical_order_before_some_of_them_are_stripped():
+    # U+1D165 (class 216) and U+1D16D (226) are spacing marks, which stay; U+0323 (220) is stripped.
+    assert words("a\U0001d16d\u0323\U0001d165") == ["a\U0001d165\U0001d16d"]
+
+
+def test_invalid_utf_8_is_dropped_as_python_drops_it():
+    lines = [b"\xff\xfeab", b"a\xc3", b"\xe2\x82x", b"\xed\xa0\x80y", b"\xf4\x90\x80\x80z", b"\xc0\xafw"]
+    found, _, rows = BasicTokenizer(True, True).words(tf.constant(lines))
+    assert [word.decode() for word in found.numpy()] == ["ab", "a", "x", "y", "z", "w"]
+    assert rows.numpy().tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_table_agrees_with_this_python_on_every_character_that_unicode_11_knows():
+    predicates = {
+        normalization.DELETED: unicode_data_writer.is_deleted,
+        normalization.SPACE: unicode_data_writer.is_space,
+        normalization.ISOLATED: unicode_data_writer.is_isolated,
+        normalization.NONSPACING_MARK: unicode_data_writer.is_nonspacing_mark,
+        normalization.CASED: unicode_data_writer.is_cased,
+        normalization.CASE_IGNORABLE: unicode_data_writer.is_case_ignorable,
+    }
+    table = character_table()
+    kept = np.flatnonzero((table & normalization.DELETED) == 0).tolist()
+    differing = set()
+    for code_point in kept:
+        known = int(table[code_point])
+        agrees = all(bool(known & bit) == holds(code_point) for bit, holds in predicates.items())
+        lowered = chr(code_point + (known >> normalization.LOWER_CASE_SHIFT))
+        if code_point != unicode_data_writer.DOTTED_CAPITAL_I:
+            agrees &= lowered == chr(code_point).lower()
+        if not agrees:
+            differing.add(code_point)
+    assert len(kept) > 130_000
+    assert differing <= RECLASSIFIED, [hex(code_point) for code_point in differing - RECLASSIFIED]
+
+
+def test_the_table_is_that_of_unicode_11():
+    assert unicode_data.UNICODE_VERSION == "11.0.0"
+    table = character_table()
+    assert not table[0x1F97A] & normalization.DELETED  # the newest emoji of Unicode 11
+    assert table[0x1F971] & normalization.DELETED  # one of Unicode 12
