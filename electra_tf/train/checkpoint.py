@@ -25,21 +25,20 @@ class Checkpoints:
     Every worker of a cluster has to take part in a save; all but the chief write to a temporary place and lose it again.
 
     Args:
-        interval: steps between two saves of `manager`; it is what Orbit's controller saves with.
+        keep: how many of the last ones stay.
     """
 
-    def __init__(self, objective: Objective, run: RunDirectory, chief: bool, keep: int, interval: int):
+    def __init__(self, objective: Objective, run: RunDirectory, chief: bool, keep: int):
         self._checkpoint = training_checkpoint(objective)
         self._run = run
         self._elsewhere = None if chief else tempfile.TemporaryDirectory(prefix="electra_tf_worker_")
         self._milestones = run.milestones if chief else Path(self._elsewhere.name) / "milestones"
-        self.manager = tf.train.CheckpointManager(
+        self._manager = tf.train.CheckpointManager(
             self._checkpoint,
             str(run.checkpoints if chief else self._elsewhere.name),
             max_to_keep=keep,
             step_counter=objective.optimizer.iterations,
             checkpoint_name="step",
-            checkpoint_interval=interval,
         )
 
     def restore_latest(self) -> int:
@@ -58,6 +57,10 @@ class Checkpoints:
                 f"{latest} does not fit this run or is damaged: {reason}; remove it or give a new --model_dir"
             ) from None
         return int(self._checkpoint.optimizer.iterations)
+
+    def save(self, step: int) -> None:
+        """Writes `checkpoints/step-N` and removes the oldest beyond the last few."""
+        self._manager.save(checkpoint_number=step)
 
     def write_milestone(self, step: int) -> None:
         """Writes `milestones/step-N`, which is never removed."""

@@ -1,6 +1,8 @@
 """A pre-training run from its configuration to its last checkpoint."""
 
+import contextlib
 import functools
+import io
 import json
 import logging
 import os
@@ -73,7 +75,7 @@ def pretrain(run: Run, data_dir: str | os.PathLike, stop_at_step: int | None = N
     Returns: the metrics of the last evaluation; empty where the data has no held-out split.
     Raises: UserError: if the data or an earlier run in the directory does not fit.
     """
-    # Orbit reports every loop on its own; the reporter below says the same in one line.
+    # Orbit logs and prints a block for every loop; the reporter says the same in one line.
     absl.logging.set_verbosity(absl.logging.WARNING)
     config = run.config
     data = open_data(data_dir, config)
@@ -81,9 +83,7 @@ def pretrain(run: Run, data_dir: str | os.PathLike, stop_at_step: int | None = N
     run.directory.prepare(config)
     run.directory.adopt_vocabulary(_vocab_file(data_dir, config))
     objective = run.build()
-    checkpoints = Checkpoints(
-        objective, run.directory, chief, config.train.keep_checkpoints, config.train.save_every_steps
-    )
+    checkpoints = Checkpoints(objective, run.directory, chief, config.train.keep_checkpoints)
     first_step = checkpoints.restore_latest()
     last_step = min(config.train.num_steps, stop_at_step or config.train.num_steps)
     _announce(run, data, first_step, last_step)
@@ -103,7 +103,7 @@ def evaluate(run: Run, data_dir: str | os.PathLike) -> dict[str, float]:
     if data.held_out is None:
         raise UserError(f"{data_dir} has no held-out split; build it with --held_out_fraction")
     objective = run.build()
-    checkpoints = Checkpoints(objective, run.directory, chief=is_chief(run.strategy), keep=1, interval=1)
+    checkpoints = Checkpoints(objective, run.directory, chief=is_chief(run.strategy), keep=1)
     if not run.directory.has_checkpoint:
         raise UserError(f"{run.directory.checkpoints} holds no checkpoint to evaluate; train first")
     step = checkpoints.restore_latest()
@@ -198,7 +198,6 @@ class _Loop:
             strategy=run.strategy,
             global_step=self._optimizer.iterations,
             steps_per_loop=lambda step: self._next_stop(step) - step,
-            checkpoint_manager=checkpoints.manager,
             summary_dir=tensorboard and os.path.join(tensorboard, "train"),
             eval_summary_dir=tensorboard and os.path.join(tensorboard, "held_out"),
             summary_interval=1,
@@ -206,19 +205,21 @@ class _Loop:
             eval_actions=[self._after_evaluation],
         )
         self._evaluation: dict[str, float] = {}
+        self._last_step = train.num_steps
 
     def run_until(self, last_step: int) -> dict[str, float]:
-        """Trains up to `last_step`, saves there and evaluates. Returns the last evaluation's metrics."""
+        """Trains up to `last_step` and evaluates. Returns the last evaluation's metrics."""
         every = self._run.config.evaluation.every_steps
         evaluate = self._data.held_out is not None
-        step = self._step()
+        step, self._last_step = self._step(), last_step
         while step < last_step:
             stop = min(last_step, (step // every + 1) * every if every and evaluate else last_step)
-            self._controller.train(stop, checkpoint_at_completion=stop == last_step)
-            step = self._step()
-            if evaluate:
-                with self._reporter.pause():
-                    self._controller.evaluate(_num_evaluation_batches(self._run, self._data))
+            with contextlib.redirect_stdout(io.StringIO()):
+                self._controller.train(stop, checkpoint_at_completion=False)
+                step = self._step()
+                if evaluate:
+                    with self._reporter.pause():
+                        self._controller.evaluate(_num_evaluation_batches(self._run, self._data))
         return self._evaluation
 
     def _step(self) -> int:
@@ -237,8 +238,10 @@ class _Loop:
         step = self._step()
         output |= self._reporter.rates(step)
         self._reporter.train(step, output)
-        if step in self._milestones:
-            with self._reporter.pause():
+        with self._reporter.pause():
+            if step % self._run.config.train.save_every_steps == 0 or step == self._last_step:
+                self._checkpoints.save(step)
+            if step in self._milestones:
                 self._checkpoints.write_milestone(step)
 
     def _after_evaluation(self, output: dict[str, float]) -> None:
