@@ -70,10 +70,20 @@ class BertTokenizer(tf.Module):
         Returns: [N, (tokens)] int32.
         """
         texts = tf.convert_to_tensor(texts, tf.string)
-        is_plain = self._is_plain(texts)
+        is_plain = self.is_plain(texts)
         return tf.cond(
             tf.reduce_all(is_plain), lambda: self._tokenize_plain(texts), lambda: self._tokenize_mixed(texts, is_plain)
         )
+
+    def is_plain(self, texts: tf.Tensor) -> tf.Tensor:
+        """Which lines take the fast path; the ids are the same on either.
+
+        Args:
+            texts: [N] string.
+        Returns: [N] bool.
+        """
+        plain = tf.strings.regex_full_match(texts, self._plain_line)
+        return plain & ~tf.strings.regex_full_match(texts, PERHAPS_TOO_LONG_A_WORD)
 
     def tokens_of(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
         """The tokens that ids stand for.
@@ -92,10 +102,6 @@ class BertTokenizer(tf.Module):
             "token_out_type": tf.int32,
             "unknown_token": UNK,
         }
-
-    def _is_plain(self, texts: tf.Tensor) -> tf.Tensor:
-        plain = tf.strings.regex_full_match(texts, self._plain_line)
-        return plain & ~tf.strings.regex_full_match(texts, PERHAPS_TOO_LONG_A_WORD)
 
     def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
         if self.lower_case and not self.strip_accents:

@@ -78,7 +78,7 @@ def test_all_golden_lines_have_the_ids_of_the_authors_code(strip_accents, expect
 def test_each_plain_character_has_the_same_ids_on_both_paths(character_vocabulary, lower_case, strip_accents):
     tokenizer = BertTokenizer(character_vocabulary, lower_case, strip_accents)
     characters = [chr(code_point) for code_point in range(0x10000) if not 0xD800 <= code_point < 0xE000]
-    is_plain = tokenizer._is_plain(tf.constant([character.encode() for character in characters])).numpy()
+    is_plain = tokenizer.is_plain(tf.constant([character.encode() for character in characters])).numpy()
     plain = [character for character, holds in zip(characters, is_plain, strict=True) if holds]
     lines = [f"a{character}B {character} {character}{character}" for character in plain]
     texts = tf.constant([line.encode() for line in lines])
@@ -93,7 +93,7 @@ def test_each_plain_character_has_the_same_ids_on_both_paths(character_vocabular
 def test_random_plain_lines_have_the_same_ids_on_both_paths(character_vocabulary, lower_case, strip_accents):
     tokenizer = BertTokenizer(character_vocabulary, lower_case, strip_accents)
     alphabet = [chr(code_point) for code_point in [*range(0x20, 0x250), *range(0x386, 0x530), *range(0x2010, 0x2040)]]
-    is_plain = tokenizer._is_plain(tf.constant([character.encode() for character in alphabet])).numpy()
+    is_plain = tokenizer.is_plain(tf.constant([character.encode() for character in alphabet])).numpy()
     plain = [character for character, holds in zip(alphabet, is_plain, strict=True) if holds]
     draw = random.Random(20)
     lines = ["".join(draw.choices(plain, k=30)) for _ in range(3000)]
@@ -190,4 +190,4 @@ def test_a_saved_model_tokenizes_in_a_process_without_this_project(tmp_path, gol
 def test_the_plain_classes_hold_nothing_whose_neighbours_matter():
     tokenizer = BertTokenizer(vocabulary_of(["a"]))
     texts = tf.constant([character.encode() for character in ("Σ", "ς", "가", "\u0301", "…", "\ufeff", "\x00", "ß")])
-    assert not tokenizer._is_plain(texts).numpy().any()
+    assert not tokenizer.is_plain(texts).numpy().any()
