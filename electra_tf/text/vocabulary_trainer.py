@@ -64,14 +64,14 @@ def train_vocabulary(word_counts: Counter[str], *, vocab_size: int, max_num_char
         word_counts: how often each word occurs.
         vocab_size: number of tokens, the special ones included.
         max_num_characters: the most frequent characters that may occur in a piece; a word with any other is left out.
-    Returns: `vocab_size` tokens: the special ones in BERT's order ([PAD] has id 0), characters that begin words,
-        characters within words, then the pieces in the order in which they were learnt.
+    Returns: `vocab_size` tokens: [PAD] (id 0), [UNK], [CLS], [SEP], [MASK]; every character; the characters that
+        occur within words, with "##"; then the pieces in the order in which they were learnt.
     Raises: UserError: text too small, or too many characters, for the size.
     """
     words = _spelled_with_frequent_characters(word_counts, max_num_characters)
-    first_characters = sorted({word[0] for word in words})
+    characters = sorted(set().union(*words))
     inner_characters = sorted({CONTINUATION_PREFIX + character for word in words for character in word[1:]})
-    given = [*SPECIAL_TOKENS, *first_characters, *inner_characters]
+    given = [*SPECIAL_TOKENS, *characters, *inner_characters]
     if len(given) > vocab_size:
         raise UserError(
             f"vocab_size is {vocab_size}, but the special tokens and the characters of the text need {len(given)}; "
