@@ -2,7 +2,7 @@
 
 Each example has a 64-bit sort key that is uniform over [0, 2**64) and hangs on the seed and the example's identity
 alone. A shard is a range of keys, sorted by key. Phase 1: a work unit's examples go into one spill directory, ordered
-by bucket and key. Phase 2: each bucket gathers its slice of every spill, sorts and writes. So no process ever holds
+by bucket. Phase 2: each bucket gathers its slice of every spill, sorts by key and writes. So no process ever holds
 more than one unit or one shard, and how the work was divided leaves no trace in the shards.
 
 A bucket is a shard of a split; buckets are numbered through all splits. Spills and shards appear under their names at
@@ -97,7 +97,7 @@ class Spill:
         """Writes the spill as a new directory, at once and whole."""
         buckets = np.array(self._buckets, np.int64)
         keys = np.array(self._keys, np.uint64)
-        order = np.lexsort((keys, buckets))  # stable: equal keys stay in the order of their identities
+        order = np.argsort(buckets, kind="stable")  # inside a bucket the order of identities stays
         index = np.zeros(len(order), _INDEX_ENTRY)
         index["key"] = keys[order]
         index["num_bytes"] = np.array([len(record) for record in self._records], np.uint32)[order]

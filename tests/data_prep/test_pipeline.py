@@ -4,6 +4,7 @@ import json
 import logging
 import random
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -69,23 +70,48 @@ def contents(directory) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-def rows(data_dir, split: str) -> list[list[int]]:
-    """The unpadded ids of all examples of a split."""
+def examples(data_dir, split: str) -> dict[str, np.ndarray]:
+    """All examples of a split as the trainer reads them, in one batch."""
     files = [str(data_dir / shard.file) for shard in Manifest.load(data_dir).splits[split].shards]
     serialized = list(tf.data.TFRecordDataset(files).as_numpy_iterator())
-    batch = parse_examples(tf.constant(serialized), max_seq_length=16)
-    lengths = tf.reduce_sum(batch["input_mask"], axis=1).numpy()
-    return [row[:length].tolist() for row, length in zip(batch["input_ids"].numpy(), lengths, strict=True)]
+    return {name: values.numpy() for name, values in parse_examples(tf.constant(serialized), 16).items()}
+
+
+def rows(data_dir, split: str) -> list[list[int]]:
+    """The unpadded ids of all examples of a split."""
+    batch = examples(data_dir, split)
+    lengths = batch["input_mask"].sum(axis=1)
+    return [row[:length].tolist() for row, length in zip(batch["input_ids"], lengths, strict=True)]
+
+
+def words(data_dir, split: str) -> set[int]:
+    """The ids of all words of a split; each stands for one document's text."""
+    return {token for row in rows(data_dir, split) for token in row if token >= len(SPECIAL_TOKENS)}
 
 
 def test_no_document_gives_examples_to_both_splits(data_dir):
-    words = {
-        split: {token for row in rows(data_dir, split) for token in row if token >= len(SPECIAL_TOKENS)}
-        for split in ("train", "held_out")
-    }
-    assert words["train"] and words["held_out"]
-    assert not words["train"] & words["held_out"]
-    assert len(words["train"] | words["held_out"]) == NUM_DOCUMENTS
+    train, held_out = words(data_dir, "train"), words(data_dir, "held_out")
+    assert train and held_out
+    assert not train & held_out
+    assert len(train | held_out) == NUM_DOCUMENTS
+
+
+def test_documents_of_equal_text_in_two_files_are_two_documents(source, tmp_path):
+    for name in "cd":
+        (tmp_path / f"{name}.txt").write_bytes((source / "a.txt").read_bytes())
+    build(settings(source, tmp_path / "data", inputs=(f"text:{tmp_path}/?.txt",), held_out_fraction=0.5))
+    assert words(tmp_path / "data", "train") & words(tmp_path / "data", "held_out")
+
+
+def test_the_second_segment_begins_after_the_first_sep(data_dir):
+    batch = examples(data_dir, "train")
+    num_two_segments = 0
+    for row, mask, segments in zip(batch["input_ids"], batch["input_mask"], batch["segment_ids"], strict=True):
+        first_length = row.tolist().index(3) + 1
+        num_second = mask.sum() - first_length
+        assert segments.tolist() == [0] * first_length + [1] * num_second + [0] * (16 - mask.sum())
+        num_two_segments += num_second > 0
+    assert 0 < num_two_segments < len(batch["input_ids"])
 
 
 def test_an_example_is_of_one_document_between_cls_and_sep(data_dir):
@@ -100,10 +126,10 @@ def test_the_manifest_counts_what_the_shards_hold(data_dir):
     assert manifest.counts.num_unknown_tokens == 1
     num_kept = 0
     for name, split in manifest.splits.items():
-        examples = rows(data_dir, name)
-        assert split.num_examples == len(examples) == sum(shard.num_examples for shard in split.shards)
-        assert split.num_tokens == sum(map(len, examples))
-        num_kept += sum(token not in (2, 3) for row in examples for token in row)
+        ids = rows(data_dir, name)
+        assert split.num_examples == len(ids) == sum(shard.num_examples for shard in split.shards)
+        assert split.num_tokens == sum(map(len, ids))
+        num_kept += sum(token not in (2, 3) for row in ids for token in row)
     assert manifest.counts.num_tokens_kept == num_kept <= manifest.counts.num_tokens_read
     assert sum(split.num_documents for split in manifest.splits.values()) == NUM_DOCUMENTS
 
@@ -138,9 +164,9 @@ def test_only_the_data_set_stays_in_the_directory(data_dir):
 
 
 def test_shuffling_mixes_the_documents(data_dir):
-    words = [row[1] for row in rows(data_dir, "train")]
-    neighbours = sum(a == b for a, b in zip(words, words[1:], strict=False))
-    assert neighbours < len(words) / 4
+    first_words = [row[1] for row in rows(data_dir, "train")]
+    neighbours = sum(a == b for a, b in zip(first_words, first_words[1:], strict=False))
+    assert neighbours < len(first_words) / 4
 
 
 @pytest.mark.parametrize("num_processes", [2, pytest.param(3, marks=pytest.mark.slow)])

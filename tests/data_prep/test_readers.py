@@ -4,6 +4,7 @@ import json
 import pytest
 
 from data_prep.readers import FORMATS
+from data_prep.readers.documents import seek_line
 from electra_tf.config.errors import UserError
 
 WIKIPEDIA_TAGGED = (
@@ -107,6 +108,12 @@ def test_parts_of_a_file_hold_the_documents_of_the_whole(format_name, content, s
     cut = parts(format_name, content, size)
     assert b"".join(cut) == content
     assert [lines for part in cut for lines in read(format_name, part)] == read(format_name, content)
+
+
+@pytest.mark.parametrize(("position", "line_begin"), [(0, 0), (1, 3), (3, 3), (4, 6), (6, 6), (7, 7)])
+def test_a_line_that_begins_at_the_position_sought_is_found(position, line_begin):
+    file = io.BytesIO(b"ab\ncd\ne")
+    assert (seek_line(file, position), file.tell()) == (line_begin, line_begin)
 
 
 WRAPPED = [
