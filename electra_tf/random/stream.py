@@ -46,15 +46,24 @@ class RandomStream:
         size = math.prod(shape)
         counts = -(-size // _DRAWS_PER_COUNT)
         start = tf.cast(self._first_example, tf.uint64) * tf.constant(counts, tf.uint64)
-        draws = tf.raw_ops.StatelessRandomUniformV2(
+        bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
             shape=[num_examples, counts * _DRAWS_PER_COUNT],
             key=self._key(),
             counter=tf.stack([start, tf.cast(self._step, tf.uint64)]),
             alg=_PHILOX,
-            dtype=tf.float32,
+            dtype=tf.uint32,
         )
-        return tf.reshape(draws[:, :size], [num_examples, *shape])
+        return tf.reshape(_to_unit_interval(bits)[:, :size], [num_examples, *shape])
 
     def _key(self) -> tf.Tensor:
         digest = hashlib.blake2b(f"{self._seed}:{self._name}".encode(), digest_size=8).digest()
         return tf.constant([int.from_bytes(digest, "little")], tf.uint64)
+
+
+def _to_unit_interval(bits: tf.Tensor) -> tf.Tensor:
+    """The upper 24 of 32 random bits as float32 in [0, 1), exactly.
+
+    TensorFlow's own uniform op takes the lower bits where XLA takes the upper ones: compiled, it gives other numbers.
+    """
+    upper = tf.bitwise.right_shift(bits, tf.constant(8, tf.uint32))
+    return tf.cast(tf.bitcast(upper, tf.int32), tf.float32) * 2.0**-24

@@ -1,0 +1,163 @@
+"""What the tests of several packages share: two CPU devices, a tiny configuration, a batch and a data set for it.
+
+In the tiny configuration the sizes differ, so that a mix-up of two axes cannot pass: B 4, S 10, M 3, V 47, E 12,
+H 16, A 2, D 8, F 20, G 6, generator A 3, D 2 and F 14, 13 positions.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.config.loader import merge, parse_config
+from electra_tf.config.schema import PretrainingConfig
+from electra_tf.data.masking import SpecialIds, mask_batch
+from electra_tf.random import RandomStream
+from electra_tf.text import manifest, records
+
+# Before anything runs on a device. Tolerances are those of float32 on a CPU (a GPU multiplies in TF32): GPUs are hidden.
+tf.config.set_visible_devices([], "GPU")
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+
+VOCAB_SIZE = 47
+PAD, UNK, CLS, SEP, MASK, FIRST_WORD = 0, 1, 2, 3, 4, 5
+TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{index}" for index in range(FIRST_WORD, VOCAB_SIZE)))
+
+_TINY = {
+    "encoder": {
+        "vocab_size": VOCAB_SIZE,
+        "embedding_size": 12,
+        "hidden_size": 16,
+        "num_layers": 1,
+        "num_heads": 2,
+        "intermediate_size": 20,
+        "max_position_embeddings": 13,
+    },
+    "objective": {
+        "name": "electra",
+        "generator": {"size_fraction": 0.375, "num_heads": 3, "intermediate_size": 14},
+    },
+    "masking": {"masked_fraction": 0.3},
+    "data": {"max_seq_length": 10},
+    "optimizer": {"learning_rate": 1e-2, "warmup_steps": 0},
+    "train": {"num_steps": 8, "batch_size": 4},
+}
+
+
+@pytest.fixture(scope="session")
+def tiny_config() -> Callable[..., PretrainingConfig]:
+    """`tiny_config(train={"batch_size": 6})`: the tiny configuration with some settings changed."""
+
+    def build(**changes) -> PretrainingConfig:
+        return parse_config(merge(_TINY, changes), source="tiny")
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def special_ids() -> SpecialIds:
+    return SpecialIds(cls_id=CLS, sep_id=SEP, mask_id=MASK, vocab_size=VOCAB_SIZE)
+
+
+@pytest.fixture(scope="session")
+def tiny_batch(special_ids) -> Callable[..., dict[str, tf.Tensor]]:
+    """`tiny_batch(config, lengths)`: a masked batch, one `[CLS] ... [SEP] ... [SEP]` row of each length (5 or more)."""
+
+    def build(config: PretrainingConfig, lengths: Sequence[int], seed: int = 0) -> dict[str, tf.Tensor]:
+        words = np.random.default_rng(seed)
+        batch = {name: np.zeros([len(lengths), config.data.max_seq_length], np.int32) for name in _ROWS}
+        for row, length in enumerate(lengths):
+            first = length // 2
+            batch["input_ids"][row, :length] = words.integers(FIRST_WORD, config.encoder.vocab_size, length)
+            batch["input_ids"][row, [0, first, length - 1]] = [CLS, SEP, SEP]
+            batch["input_mask"][row, :length] = 1
+            batch["segment_ids"][row, first + 1 : length] = 1
+        tensors = {name: tf.constant(rows) for name, rows in batch.items()}
+        return mask_batch(tensors, config.masking, special_ids, RandomStream(seed, 0, 0))
+
+    return build
+
+
+_ROWS = ("input_ids", "input_mask", "segment_ids")
+
+
+@pytest.fixture
+def two_replicas() -> tf.distribute.Strategy:
+    """Two replicas on the two logical CPU devices."""
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+@pytest.fixture(scope="session")
+def numbered_examples() -> Callable[[int, int], list[list[int]]]:
+    """`numbered_examples(first, count)`: `[CLS] high low ... [SEP]` of 4 to 9 tokens, no two alike."""
+
+    def build(first: int, count: int) -> list[list[int]]:
+        base = VOCAB_SIZE - FIRST_WORD
+        return [
+            [CLS, FIRST_WORD + number // base, FIRST_WORD + number % base, *[7] * (number % 6), SEP]
+            for number in range(first, first + count)
+        ]
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def write_data(numbered_examples) -> Callable[..., Path]:
+    """`write_data(directory, train=(5, 3), held_out=(7,))`: a data set with shards of these many numbered examples."""
+
+    def build(directory: Path, train: Sequence[int] = (5, 3, 4), held_out: Sequence[int] = (7,)) -> Path:
+        directory.mkdir(parents=True)
+        vocabulary = "".join(f"{token}\n" for token in TOKENS).encode()
+        (directory / manifest.VOCAB_FILE).write_bytes(vocabulary)
+        splits, first = {}, 0
+        for name, counts in ((manifest.TRAIN_SPLIT, train), (manifest.HELD_OUT_SPLIT, held_out)):
+            shards = []
+            for index, count in enumerate(counts):
+                file = f"{name}-{index:05d}-of-{len(counts):05d}.tfrecord"
+                with tf.io.TFRecordWriter(str(directory / file)) as writer:
+                    for ids in numbered_examples(first, count):
+                        writer.write(records.serialize_example(ids, [len(ids)]))
+                first += count
+                shards.append(_shard(directory / file, count))
+            if shards:
+                splits[name] = _split(shards)
+        described = _manifest(splits, hashlib.sha256(vocabulary).hexdigest())
+        (directory / manifest.MANIFEST_FILE).write_text(described.to_json(), encoding="utf-8")
+        return directory
+
+    return build
+
+
+def _shard(path: Path, count: int) -> manifest.Shard:
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    return manifest.Shard(file=path.name, num_examples=count, num_bytes=len(content), sha256=digest)
+
+
+def _split(shards: list[manifest.Shard]) -> manifest.Split:
+    examples = sum(shard.num_examples for shard in shards)
+    return manifest.Split(num_documents=1, num_examples=examples, num_tokens=0, shards=tuple(shards))
+
+
+def _manifest(splits: dict[str, manifest.Split], vocab_sha256: str) -> manifest.Manifest:
+    return manifest.Manifest(
+        schema_version=manifest.SCHEMA_VERSION,
+        max_seq_length=10,
+        vocab_size=VOCAB_SIZE,
+        vocab_sha256=vocab_sha256,
+        lower_case=True,
+        strip_accents=True,
+        seed=0,
+        held_out_fraction=0.1,
+        inputs=(),
+        counts=manifest.Counts(num_documents=1, num_tokens_read=0, num_tokens_kept=0, num_unknown_tokens=0),
+        splits=splits,
+    )
