@@ -7,7 +7,7 @@ learning rate behind.
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 DropoutRate = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -68,7 +68,14 @@ class GeneratorConfig(Settings):
             "intermediate_size": self.intermediate_size or 4 * hidden_size,
             "embedding_size": self.embedding_size or discriminator.embedding_size,
         }
-        return EncoderConfig(**{**discriminator.model_dump(), **sizes})
+        try:
+            return EncoderConfig(**{**discriminator.model_dump(), **sizes})
+        except ValidationError as error:
+            # One line for the message of the validator that calls this; pydantic's own has several.
+            problem = error.errors()[0]
+            where = ".".join(str(part) for part in ("objective.generator", *problem["loc"]))
+            found = f" is {problem['input']!r}" if problem["loc"] else ""
+            raise ValueError(f"{where}{found}: {problem['msg'].removeprefix('Value error, ')}") from None
 
 
 class ElectraConfig(Settings):
@@ -118,7 +125,7 @@ class MaskingConfig(Settings):
     def max_predictions(self, max_seq_length: int) -> int:
         """M: the slots for masked positions of a sequence, e.g. 19 of 128 at 0.15."""
         # The 0.005 is the authors' rounding guard (configure_pretraining.py).
-        return max(1, int((self.masked_fraction + 0.005) * max_seq_length))
+        return min(max_seq_length, max(1, int((self.masked_fraction + 0.005) * max_seq_length)))
 
 
 class DataConfig(Settings):
@@ -190,7 +197,8 @@ class PretrainingConfig(Settings):
             if self.objective.tying == "all" and not same_size:
                 raise ValueError(
                     f"objective.tying 'all' needs a generator of the discriminator's size: its hidden_size is "
-                    f"{generator.hidden_size}, the discriminator's {self.encoder.hidden_size}; set "
+                    f"{generator.hidden_size}, the discriminator's {self.encoder.hidden_size}; its num_layers is "
+                    f"{generator.num_layers}, the discriminator's {self.encoder.num_layers}; set "
                     "objective.generator.size_fraction to 1.0 or objective.tying to 'embeddings'"
                 )
             if self.objective.tying != "none" and generator.embedding_size != self.encoder.embedding_size:

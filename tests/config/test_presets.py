@@ -1,0 +1,124 @@
+"""The configurations that ship with the project: they load, and their numbers are the paper's or the authors'."""
+
+from pathlib import Path
+
+import pytest
+
+from electra_tf.config.loader import config_to_yaml, load_config
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+PRETRAINING_FILES = sorted((CONFIGS / "pretrain").glob("**/*.yaml"))
+
+
+def preset(name: str):
+    return load_config(CONFIGS / "pretrain" / f"{name}.yaml")
+
+
+def test_the_glob_finds_the_presets():
+    assert {"small.yaml", "base.yaml", "large.yaml", "tiny.yaml"} <= {path.name for path in PRETRAINING_FILES}
+
+
+@pytest.mark.parametrize("path", PRETRAINING_FILES, ids=lambda path: path.stem)
+def test_a_shipped_configuration_loads_and_reads_back_equal(path, tmp_path):
+    config = load_config(path)
+    resolved = tmp_path / "resolved.yaml"
+    resolved.write_text(config_to_yaml(config), encoding="utf-8")
+    assert load_config(resolved) == config
+
+
+@pytest.mark.parametrize("path", PRETRAINING_FILES, ids=lambda path: path.stem)
+def test_a_shipped_configuration_opens_with_what_it_is_and_its_command(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comments = lines[: next(index for index, line in enumerate(lines) if not line.startswith("#"))]
+    assert len(comments) >= 2
+    assert any(path.name in line or "quickstart.sh" in line for line in comments)
+
+
+# vocabulary, embedding, hidden, layers, heads, feed-forward, positions
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("small", (30522, 128, 256, 12, 4, 1024, 512)),
+        ("base", (30522, 768, 768, 12, 12, 3072, 512)),
+        ("large", (30522, 1024, 1024, 24, 16, 4096, 512)),
+    ],
+)
+def test_sizes_of_the_discriminator(name, sizes):
+    encoder = preset(name).encoder
+    assert sizes == (
+        encoder.vocab_size,
+        encoder.embedding_size,
+        encoder.hidden_size,
+        encoder.num_layers,
+        encoder.num_heads,
+        encoder.intermediate_size,
+        encoder.max_position_embeddings,
+    )
+
+
+# hidden, layers, heads, feed-forward, embedding: the layers are not reduced, and the embeddings are the discriminator's
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("small", (64, 12, 1, 256, 128)), ("base", (256, 12, 4, 1024, 768)), ("large", (256, 24, 4, 1024, 1024))],
+)
+def test_sizes_of_the_generator(name, sizes):
+    config = preset(name)
+    generator = config.objective.generator.encoder(config.encoder)
+    assert sizes == (
+        generator.hidden_size,
+        generator.num_layers,
+        generator.num_heads,
+        generator.intermediate_size,
+        generator.embedding_size,
+    )
+
+
+# learning rate, steps, batch, length, masked fraction, slots
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("small", (5e-4, 1_000_000, 128, 128, 0.15, 19)),
+        ("base", (2e-4, 766_000, 256, 512, 0.15, 79)),
+        ("large", (2e-4, 400_000, 2048, 512, 0.15, 79)),
+        ("large_camera_ready", (2e-4, 400_000, 2048, 512, 0.25, 130)),
+        ("bert_small", (5e-4, 1_450_000, 128, 128, 0.15, 19)),
+    ],
+)
+def test_training_numbers(name, numbers):
+    config = preset(name)
+    assert numbers == (
+        config.optimizer.learning_rate,
+        config.train.num_steps,
+        config.train.batch_size,
+        config.data.max_seq_length,
+        config.masking.masked_fraction,
+        config.max_predictions,
+    )
+
+
+@pytest.mark.parametrize("name", ["small", "base", "large"])
+def test_what_the_paper_has_in_common_for_all_sizes(name):
+    config = preset(name)
+    optimizer, objective = config.optimizer, config.objective
+    assert (optimizer.name, optimizer.warmup_steps, optimizer.decay_power) == ("adamw", 10_000, 1.0)
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.999, 1e-6)
+    assert (optimizer.weight_decay_rate, optimizer.clip_norm) == (0.01, 1.0)
+    assert (objective.masked_lm_loss_weight, objective.replaced_token_loss_weight) == (1.0, 50.0)
+    assert (objective.tying, objective.sampling, objective.temperature) == ("embeddings", "gumbel", 1.0)
+    assert not objective.disallow_correct
+    assert (config.encoder.hidden_dropout, config.encoder.attention_dropout) == (0.1, 0.1)
+    assert (config.encoder.initializer_range, config.encoder.layer_norm_epsilon) == (0.02, 1e-12)
+    assert (config.masking.mask_token_fraction, config.masking.random_token_fraction) == (0.85, 0.0)
+    assert config.masking.selection == "distinct"
+
+
+def test_the_camera_ready_large_differs_from_the_submission_in_the_masked_fraction_alone():
+    submission, camera_ready = preset("large").model_dump(), preset("large_camera_ready").model_dump()
+    assert submission["masking"].pop("masked_fraction") == 0.15
+    assert camera_ready["masking"].pop("masked_fraction") == 0.25
+    assert submission == camera_ready
+
+
+def test_the_masked_lm_baseline_uses_the_rule_of_bert():
+    masking = preset("bert_small").masking
+    assert (masking.mask_token_fraction, masking.random_token_fraction) == (0.8, 0.1)
