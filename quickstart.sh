@@ -7,7 +7,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 ./setup.sh
 unset PYTHONHOME PYTHONPATH
-export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
+# What TensorFlow says of GPUs that are not there, and a client library it brings of the Python's age, would bury the rest.
+export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-3}
+export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore:You are using a:FutureWarning}
 
 readonly PYTHON_PROGRAM=.venv/bin/python
 readonly CONFIG=configs/pretrain/tiny.yaml
@@ -23,13 +25,22 @@ choose_run() {
   echo "$run"
 }
 
+as_typed() { # COMMAND...: one line that can be typed, with patterns quoted
+  local word line=
+  for word in "${@/#$PYTHON_PROGRAM/python}"; do
+    case "$word" in *[*\ ]*) word="'$word'" ;; esac
+    line+=" $word"
+  done
+  echo "${line# }"
+}
+
 timings=()
 part_number=0
 part() { # TITLE COMMAND...: runs one part of the job under a heading, and notes how long it took
   local title=$1 started=$SECONDS
   shift
   part_number=$((part_number + 1))
-  printf '\n== %d/%d %s\n   %s\n' "$part_number" "$NUM_PARTS" "$title" "${*/#$PYTHON_PROGRAM/python}"
+  printf '\n== %d/%d %s\n   %s\n' "$part_number" "$NUM_PARTS" "$title" "$(as_typed "$@")"
   "$@" </dev/null
   timings+=("$(printf '%5d s  %s' $((SECONDS - started)) "$title")")
 }
@@ -44,7 +55,7 @@ from electra_tf.config.loader import load_config
 print(load_config(sys.argv[1]).data.max_seq_length)' "$CONFIG")
 
 if [ -e "$run/data/manifest.json" ]; then
-  build=(echo "The data set is already there.")
+  build=(echo "The data set is there already.")
 else
   build=("$PYTHON_PROGRAM" build_pretraining_dataset.py '--input=wikiextractor:sample/wikipedia/*'
     '--input=book:sample/novel/*.txt' --vocab_file=sample/vocab.txt --output_dir="$run/data"

@@ -47,6 +47,9 @@ def as_bars(scored_tokens: list[tuple[str, float]]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     flags = read_flags(argv)
+    if not os.path.isfile(os.path.join(flags.saved_model, "saved_model.pb")):
+        print(f"error: {flags.saved_model} holds no saved_model.pb; give DIR/1 of an export to DIR", file=sys.stderr)
+        return 2
     scored_tokens = detect(flags.saved_model, flags.text)
     print(f"Text: {flags.text}")
     if flags.text == DEFAULT_TEXT:

@@ -1,6 +1,7 @@
 """What holds for the repository as a whole: scripts, sizes, names of machines, requirement files."""
 
 import ast
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -118,6 +119,33 @@ def test_direct_requirements_are_compatible_releases(name):
     requirements = _requirements(name)
     assert requirements
     assert [str(found) for found in requirements if [spec.operator for spec in found.specifier] != ["~="]] == []
+
+
+def _imported_roots(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.add(node.module)
+    return {name.split(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("folders", [("electra_tf", "data_prep", "examples", "."), ("benchmarks", "tests")])
+def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders):
+    files = ["requirements.txt"] if "electra_tf" in folders else ["requirements.txt", "requirements-dev.txt"]
+    required = {canonicalize_name(requirement.name) for name in files for requirement in _requirements(name)}
+    # `packaging` comes with pytest, whose own version checks use it.
+    known = {"electra_tf", "data_prep", "benchmarks", "examples", "packaging"} | {Path(name).stem for name in PROGRAMS}
+    distributions = importlib.metadata.packages_distributions()
+    missing = set()
+    for path in tracked_modules:
+        folder = path.relative_to(PROJECT).parts[0] if path.parent != PROJECT else "."
+        if folder in folders:
+            for root in _imported_roots(path) - known - set(sys.stdlib_module_names):
+                if not required & {canonicalize_name(name) for name in distributions.get(root, [root])}:
+                    missing.add(f"{path.relative_to(PROJECT)}: {root}")
+    assert missing == set()
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt", "constraints.in"])

@@ -57,3 +57,8 @@ def test_the_default_text_holds_the_word_it_says_was_swapped(saved_model, capsys
     assert example.main([saved_model]) == 0
     assert example.DEFAULT_TEXT.split().count("window") == 1
     assert 'The swapped word is "window"' in capsys.readouterr().out
+
+
+def test_a_directory_without_a_model_is_named_in_one_line(tmp_path, capsys):
+    assert example.main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path} holds no saved_model.pb; give DIR/1 of an export to DIR\n"
