@@ -21,7 +21,7 @@ from electra_tf.data.masking import SpecialIds, mask_batch
 from electra_tf.random import RandomStream
 from electra_tf.text import manifest, records
 
-# Before anything runs on a device. Tolerances are those of float32 on a CPU (a GPU multiplies in TF32): GPUs are hidden.
+# Before anything runs on a device. Tolerances are those of float32 on a CPU; a GPU multiplies in TF32, so it is hidden.
 tf.config.set_visible_devices([], "GPU")
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
