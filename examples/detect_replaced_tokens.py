@@ -21,7 +21,7 @@ def read_flags(argv: list[str] | None) -> argparse.Namespace:
 
 def detect(saved_model: str, text: str) -> list[tuple[str, float]]:
     """The tokens of `text`, each with the model's probability that it is not the original one."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notes would bury the answer
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's start-up notes would bury the answer
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (registers the tokenizer's ops, which the SavedModel uses)
 

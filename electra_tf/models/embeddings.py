@@ -42,7 +42,7 @@ class Embeddings(tf_keras.layers.Layer):
 
     def call(self, input_ids: tf.Tensor, segment_ids: tf.Tensor) -> tf.Tensor:
         words = tf.gather(self.word_embeddings, input_ids)  # [B, S, E]
-        positions = self.position_embeddings[: input_ids.shape[1]]  # [S, E]
+        positions = self.position_embeddings[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
         # Two rows only: a product with one-hot vectors has a dense gradient and no scatter.
         segments = tf.one_hot(segment_ids, self.config.type_vocab_size, dtype=words.dtype)
         segments = tf.tensordot(segments, self.token_type_embeddings, axes=1)  # [B, S, E]

@@ -38,6 +38,11 @@ def gelu(values: tf.Tensor) -> tf.Tensor:
     return tf.nn.gelu(values, approximate=False)
 
 
+def sequence_length(values: tf.Tensor) -> tf.Tensor | int:
+    """S of [B, S, ...]: a number where it is static, as always in training; a scalar tensor where serving leaves it open."""
+    return values.shape[1] or tf.shape(values)[1]
+
+
 class _EncoderPart(tf_keras.layers.Layer):
     """What the parts of an encoder share: the configuration and how they make their sub-layers."""
 
@@ -85,7 +90,7 @@ class SelfAttention(_EncoderPart):
         return tf.reshape(mixed, tf.shape(hidden)), probs
 
     def _split_heads(self, projected: tf.Tensor) -> tf.Tensor:
-        length, heads = projected.shape[1], self.config.num_heads
+        length, heads = sequence_length(projected), self.config.num_heads
         split = tf.reshape(projected, [-1, length, heads, self.config.hidden_size // heads])  # [B, S, A, D]
         return tf.transpose(split, [0, 2, 1, 3])  # [B, A, S, D]
 

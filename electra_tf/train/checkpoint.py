@@ -1,6 +1,5 @@
-"""Checkpoints of model and optimizer, and reading a trained model back."""
+"""Checkpoints of model and optimizer."""
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -8,8 +7,6 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import load_config
-from electra_tf.objectives import build_objective
 from electra_tf.objectives.base import Objective
 from electra_tf.train.run_directory import RunDirectory
 
@@ -65,23 +62,6 @@ class Checkpoints:
     def write_milestone(self, step: int) -> None:
         """Writes `milestones/step-N`, which is never removed."""
         self._checkpoint.write(str(self._milestones / f"step-{step}"))
-
-
-def load_trained(model_dir: str | os.PathLike) -> Objective:
-    """The objective of a run with the weights of its newest checkpoint.
-
-    Raises: UserError: if `model_dir` holds no run or no checkpoint yet.
-    """
-    run = RunDirectory(model_dir)
-    if not run.config_file.exists():
-        raise UserError(f"--model_dir={model_dir} holds no config.yaml; give the directory of a run of run_pretraining.py")
-    latest = tf.train.latest_checkpoint(str(run.checkpoints))
-    if latest is None:
-        raise UserError(f"{run.checkpoints} holds no checkpoint yet; train first with run_pretraining.py")
-    objective = build_objective(load_config(run.config_file))
-    restored = tf.train.Checkpoint(objective=objective).restore(latest)
-    restored.assert_existing_objects_matched().expect_partial()
-    return objective
 
 
 def seed_everything(seed: int) -> None:

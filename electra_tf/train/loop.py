@@ -81,7 +81,7 @@ def pretrain(run: Run, data_dir: str | os.PathLike, stop_at_step: int | None = N
     data = open_data(data_dir, config)
     chief = is_chief(run.strategy)
     run.directory.prepare(config)
-    run.directory.adopt_vocabulary(_vocab_file(data_dir, config))
+    run.directory.adopt_tokenizer(_vocab_file(data_dir, config), data.lower_case, data.strip_accents)
     objective = run.build()
     checkpoints = Checkpoints(objective, run.directory, chief, config.train.keep_checkpoints)
     first_step = checkpoints.restore_latest()

@@ -1,11 +1,12 @@
 """A run's directory: what lies where, and what may be written over.
 
-    config.yaml            the resolved configuration, itself a configuration
-    vocab.txt              the vocabulary the model was trained with
-    metrics.jsonl          one JSON object a line: step, split (train or held_out) and its metrics
-    tensorboard/           events of the same
-    checkpoints/           the last few, model and optimizer
-    milestones/            those at the shares of the training that the paper evaluates, kept for ever
+    config.yaml               the resolved configuration, itself a configuration
+    vocab.txt                 the vocabulary the model was trained with
+    tokenizer_settings.json   how its text was normalised
+    metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
+    tensorboard/              events of the same
+    checkpoints/              the last few, model and optimizer
+    milestones/               those at the shares of the training that the paper evaluates, kept for ever
 """
 
 import json
@@ -31,6 +32,7 @@ class RunDirectory:
         self.path = Path(model_dir)
         self.config_file = self.path / "config.yaml"
         self.vocab_file = self.path / "vocab.txt"
+        self.tokenizer_file = self.path / "tokenizer_settings.json"
         self.metrics_file = self.path / "metrics.jsonl"
         self.tensorboard = self.path / "tensorboard"
         self.checkpoints = self.path / "checkpoints"
@@ -52,20 +54,22 @@ class RunDirectory:
         if self.has_checkpoint:
             self._require_same_run(config)
         self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.config_file, config_to_yaml(config))
+        write_atomically(self.config_file, config_to_yaml(config).encode())
 
-    def adopt_vocabulary(self, vocab_file: Path) -> None:
-        """Keeps a copy of the vocabulary beside the model. Raises: UserError: if the run has another one."""
-        content = Path(vocab_file).read_bytes()
-        if not self.vocab_file.exists() or not self.has_checkpoint:
-            temporary = self.vocab_file.with_suffix(".tmp")
-            temporary.write_bytes(content)
-            os.replace(temporary, self.vocab_file)
-        elif self.vocab_file.read_bytes() != content:
-            raise UserError(
-                f"{self.vocab_file} and the data set's {vocab_file} differ: the run was started with another vocabulary; use "
-                "its data, or a new --model_dir"
-            )
+    def adopt_tokenizer(self, vocab_file: str | os.PathLike, lower_case: bool, strip_accents: bool) -> None:
+        """Keeps the vocabulary and the normalisation beside the model.
+
+        Raises: UserError: if the run was started with another vocabulary or normalisation.
+        """
+        settings = json.dumps({"lower_case": lower_case, "strip_accents": strip_accents}).encode()
+        vocabulary = Path(vocab_file).read_bytes()
+        for file, content in ((self.vocab_file, vocabulary), (self.tokenizer_file, settings)):
+            if self.has_checkpoint and file.exists() and file.read_bytes() != content:
+                raise UserError(
+                    f"{file} is not what the data set has: the run was started with another tokenizer; use its data, or a new "
+                    "--model_dir"
+                )
+            write_atomically(file, content)
 
     def _require_same_run(self, config: PretrainingConfig) -> None:
         before, now = (_flatten(_essentials(c)) for c in (load_config(self.config_file), config))
@@ -92,10 +96,11 @@ def _flatten(values: dict, prefix: str = "") -> dict[str, object]:
     return flat
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Writes a file so that at no moment a part of it is seen."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
+    # The workers of a cluster may all write to one shared directory.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(content)
     os.replace(temporary, path)
 
 
@@ -106,7 +111,7 @@ def drop_metrics_after(metrics_file: Path, step: int) -> None:
     lines = metrics_file.read_text(encoding="utf-8").splitlines()
     kept = [line for line in lines if _step_of(line) <= step]
     if len(kept) < len(lines):
-        write_atomically(metrics_file, "".join(f"{line}\n" for line in kept))
+        write_atomically(metrics_file, "".join(f"{line}\n" for line in kept).encode())
 
 
 def _step_of(line: str) -> float:

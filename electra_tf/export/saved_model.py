@@ -1,0 +1,122 @@
+"""A trained model as a SavedModel that takes raw text: tokenizer, encoder and head in one graph, for TF Serving."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import absl.logging
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.export.warmup import write_warmup_requests
+from electra_tf.objectives.base import Objective
+from electra_tf.objectives.electra import Electra
+from electra_tf.text.tokenizer import BertTokenizer
+
+_TEXT = tf.TensorSpec([None], tf.string, name="text")
+# TF Serving calls this signature where a request names none.
+_DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+_VERSION = "1"
+
+
+class TextEncoder(tf.Module):
+    """What the SavedModel holds.
+
+    Args:
+        objective: trained.        tokenizer: of the vocabulary it was trained with.
+        max_seq_length: texts with more tokens are cut off there, [CLS] and [SEP] included.
+    """
+
+    def __init__(self, objective: Objective, tokenizer: BertTokenizer, max_seq_length: int):
+        super().__init__(name="electra_text_encoder")
+        # Behind a function, so that only the graphs below are saved: TensorFlow would save the Keras layers' own calls too,
+        # and the generator's weights. What the graphs read must then be named here.
+        self._get_objective = lambda: objective
+        layers = [objective.encoder, *([objective.replaced_token_head] if isinstance(objective, Electra) else [])]
+        self._weights = [variable for layer in layers for variable in layer.variables]
+        self._tokenizer = tokenizer
+        self._max_seq_length = max_seq_length
+
+    @tf.function(input_signature=[_TEXT])
+    def embed(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Vectors of texts. T is the length of the longest text of the call.
+
+        Args:
+            text: [N] string, UTF-8.
+        Returns: `pooled_output` [N, H] float32, the vector of [CLS]; `sequence_output` [N, T, H] float32, a vector a
+            token, 0 in padding; `tokens` [N, T] string, "" in padding.
+        """
+        inputs = self._inputs(text)
+        output = self._get_objective()(inputs)
+        real = tf.cast(inputs["input_mask"], tf.float32)[:, :, tf.newaxis]
+        return {
+            "pooled_output": tf.cast(output.pooled_output, tf.float32),
+            "sequence_output": tf.cast(output.sequence_output, tf.float32) * real,
+            "tokens": self._tokens(inputs),
+        }
+
+    @tf.function(input_signature=[_TEXT])
+    def detect(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Which tokens were replaced; only for models with a discriminator.
+
+        Args:
+            text: [N] string, UTF-8.
+        Returns: `tokens` [N, T] string, "" in padding; `replaced_probability` [N, T] float32, 0 in padding.
+        """
+        inputs = self._inputs(text)
+        probability = self._get_objective().detect(inputs) * tf.cast(inputs["input_mask"], tf.float32)
+        return {"tokens": self._tokens(inputs), "replaced_probability": probability}
+
+    def _inputs(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """[CLS] text [SEP] of each text, padded to the longest: three tensors [N, T] int32."""
+        vocabulary = self._tokenizer.vocabulary
+        ids = self._tokenizer.tokenize(text)[:, : self._max_seq_length - 2]
+        ends = [tf.fill([tf.size(text), 1], special) for special in (vocabulary.cls_id, vocabulary.sep_id)]
+        ids = tf.concat([ends[0], ids, ends[1]], axis=1)
+        input_ids = ids.to_tensor(default_value=vocabulary.pad_id)
+        input_mask = tf.cast(tf.sequence_mask(ids.row_lengths(), tf.shape(input_ids)[1]), tf.int32)
+        return {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": tf.zeros_like(input_ids)}
+
+    def _tokens(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        return tf.where(inputs["input_mask"] > 0, self._tokenizer.tokens_of(inputs["input_ids"]), "")
+
+    def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
+        """The served functions by name: serving_default and embed, and detect where there is a discriminator."""
+        embed = self.embed.get_concrete_function()
+        served = {_DEFAULT_SIGNATURE: embed, "embed": embed}
+        if isinstance(self._get_objective(), Electra):
+            served["detect"] = self.detect.get_concrete_function()
+        return served
+
+
+def export_saved_model(text_encoder: TextEncoder, output_dir: str | os.PathLike, overwrite: bool = False) -> Path:
+    """Writes `output_dir/1/`, the layout of TF Serving, with warm-up requests for every signature.
+
+    The directory appears whole, or not at all.
+
+    Args:
+        overwrite: replace a version 1 that is there.
+    Returns: the version's directory.
+    Raises: UserError: if `output_dir` holds something already.
+    """
+    output_dir = Path(output_dir)
+    version_dir = output_dir / _VERSION
+    if output_dir.exists() and not output_dir.is_dir():
+        raise UserError(f"--output_dir={output_dir} is a file; give a directory")
+    others = [path.name for path in output_dir.iterdir() if path.name != _VERSION] if output_dir.is_dir() else []
+    if others or (version_dir.exists() and not overwrite):
+        found = others[0] if others else _VERSION
+        raise UserError(f"--output_dir={output_dir} already holds {found}; give a new directory, or --overwrite to replace version 1")
+    # TensorFlow warns of renamed inner names, which nobody sees, at every save.
+    absl.logging.set_verbosity(absl.logging.ERROR)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".saved_model_", dir=output_dir) as temporary:
+        written = Path(temporary) / _VERSION
+        signatures = text_encoder.signatures()
+        tf.saved_model.save(text_encoder, str(written), signatures=signatures)
+        write_warmup_requests(written, sorted(signatures))
+        if version_dir.exists():
+            shutil.rmtree(version_dir)
+        os.replace(written, version_dir)
+    return version_dir

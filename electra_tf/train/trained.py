@@ -1,0 +1,49 @@
+"""Reading a finished, or half-finished, run back: its model and its tokenizer."""
+
+import json
+import os
+
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import load_config
+from electra_tf.objectives import build_objective
+from electra_tf.objectives.base import Objective
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.train.run_directory import RunDirectory
+
+
+def load_trained(model_dir: str | os.PathLike) -> Objective:
+    """The objective of a run with the weights of its newest checkpoint.
+
+    Raises: UserError: if `model_dir` holds no run or no checkpoint yet.
+    """
+    run = _run_in(model_dir)
+    latest = tf.train.latest_checkpoint(str(run.checkpoints))
+    if latest is None:
+        raise UserError(f"{run.checkpoints} holds no checkpoint yet; train first with run_pretraining.py")
+    objective = build_objective(load_config(run.config_file))
+    # The optimizer's moments are in the file, and not wanted here.
+    restored = tf.train.Checkpoint(objective=objective).restore(latest)
+    restored.assert_existing_objects_matched().expect_partial()
+    return objective
+
+
+def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:
+    """The tokenizer of the text that a run was trained on.
+
+    Raises: UserError: if `model_dir` holds no run or has not seen data yet.
+    """
+    run = _run_in(model_dir)
+    if not run.tokenizer_file.exists():
+        raise UserError(f"{run.tokenizer_file} is missing: the run has not read any data yet; train first")
+    settings = json.loads(run.tokenizer_file.read_text(encoding="utf-8"))
+    return BertTokenizer(Vocabulary.load(run.vocab_file), **settings)
+
+
+def _run_in(model_dir: str | os.PathLike) -> RunDirectory:
+    run = RunDirectory(model_dir)
+    if not run.config_file.exists():
+        raise UserError(f"--model_dir={model_dir} holds no config.yaml; give the directory of a run of run_pretraining.py")
+    return run
