@@ -45,6 +45,11 @@ part() { # TITLE COMMAND...: runs one part of the job under a heading, and notes
   timings+=("$(printf '%5d s  %s' $((SECONDS - started)) "$title")")
 }
 
+skip_part() { # TITLE WHY
+  part_number=$((part_number + 1))
+  printf '\n== %d/%d %s: skipped, %s\n' "$part_number" "$NUM_PARTS" "$1" "$2"
+}
+
 run=$(choose_run)
 mkdir -p "$run"
 if [ -e "$run/data" ]; then echo "Going on with the unfinished run in $run (delete it to start afresh)."; fi
@@ -55,13 +60,13 @@ from electra_tf.config.loader import load_config
 print(load_config(sys.argv[1]).data.max_seq_length)' "$CONFIG")
 
 if [ -e "$run/data/manifest.json" ]; then
-  build=(echo "The data set is there already.")
+  skip_part "Build TFRecords from the sample" "$run/data is complete"
 else
-  build=("$PYTHON_PROGRAM" build_pretraining_dataset.py '--input=wikiextractor:sample/wikipedia/*'
-    '--input=book:sample/novel/*.txt' --vocab_file=sample/vocab.txt --output_dir="$run/data"
-    --max_seq_length="$max_seq_length" --num_processes=2 --seed=1 --held_out_fraction=0.05 --overwrite)
+  part "Build TFRecords from the sample" \
+    "$PYTHON_PROGRAM" build_pretraining_dataset.py '--input=wikiextractor:sample/wikipedia/*' \
+    '--input=book:sample/novel/*.txt' --vocab_file=sample/vocab.txt --output_dir="$run/data" \
+    --max_seq_length="$max_seq_length" --num_processes=2 --seed=1 --held_out_fraction=0.05 --overwrite
 fi
-part "Build TFRecords from the sample" "${build[@]}"
 part "Pre-train a small ELECTRA, then evaluate it on held-out text" \
   "$PYTHON_PROGRAM" run_pretraining.py --config="$CONFIG" --data_dir="$run/data" --model_dir="$run/model" \
   --strategy=one_device
