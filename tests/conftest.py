@@ -96,6 +96,23 @@ def two_replicas() -> tf.distribute.Strategy:
 
 
 @pytest.fixture(scope="session")
+def run_on_replicas() -> Callable:
+    """`run_on_replicas(strategy, step, batch)`: a step on every replica's slice of a batch; the first one's result."""
+
+    def run(strategy: tf.distribute.Strategy, step: Callable, batch: dict[str, tf.Tensor]):
+        def share(context: tf.distribute.ValueContext) -> dict[str, tf.Tensor]:
+            size = len(batch["input_ids"]) // context.num_replicas_in_sync
+            first = size * context.replica_id_in_sync_group
+            return {name: values[first : first + size] for name, values in batch.items()}
+
+        shares = strategy.experimental_distribute_values_from_function(share)
+        result = strategy.run(step, args=(shares,))
+        return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], result)
+
+    return run
+
+
+@pytest.fixture(scope="session")
 def numbered_examples() -> Callable[[int, int], list[list[int]]]:
     """`numbered_examples(first, count)`: `[CLS] high low ... [SEP]` of 4 to 9 tokens, no two alike."""
 

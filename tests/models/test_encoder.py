@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.models.context import ForwardContext
+from electra_tf.models.encoder import gelu
+from electra_tf.models.heads import gather_positions
+from electra_tf.objectives import build_objective
+from electra_tf.random import RandomStream
+
+SAMPLING = ForwardContext(random=RandomStream(0, 0, 0))
+
+
+@pytest.fixture(scope="module")
+def electra(tiny_config):
+    tf_keras.utils.set_random_seed(1)
+    return build_objective(tiny_config(encoder={"num_layers": 3, "initializer_range": 0.5}))
+
+
+@pytest.fixture(scope="module")
+def batch(tiny_config, tiny_batch):
+    return tiny_batch(tiny_config(), [10, 7, 5, 8, 6])
+
+
+def encode(objective, batch, **changes):
+    return objective({**batch, **changes})
+
+
+def test_gelu_is_the_exact_one():
+    # x * (1 + erf(x / sqrt 2)) / 2; the approximation by tanh gives 0.841192 and -0.045402.
+    assert gelu(tf.constant([0.0, 1.0, -2.0])).numpy() == pytest.approx([0.0, 0.84134475, -0.04550026], abs=1e-6)
+
+
+def test_shapes_of_the_discriminator(electra, batch):
+    output = encode(electra, batch)
+    assert output.sequence_output.shape == (5, 10, 16)
+    assert output.pooled_output.shape == (5, 16)
+    assert output.embedding_output.shape == (5, 10, 16)
+    assert [layer.shape for layer in output.all_layer_outputs] == [(5, 10, 16)] * 3
+    assert [probs.shape for probs in output.attention_probs] == [(5, 2, 10, 10)] * 3
+
+
+def test_shapes_of_the_generator_and_the_heads(electra, batch):
+    forward = electra.forward(batch, SAMPLING)
+    assert forward.proposal.logits.shape == (5, 3, 47)
+    assert forward.proposal.hidden.shape == (5, 3, 6)
+    assert forward.proposal.encoder_output.attention_probs[0].shape == (5, 3, 10, 10)
+    assert forward.replaced_token_logits.shape == (5, 10)
+    assert forward.corrupted.sampled_ids.shape == (5, 3)
+    assert electra.detect(batch).shape == (5, 10)
+
+
+def test_the_pooled_output_is_the_vector_of_cls(electra, batch):
+    output = encode(electra, batch)
+    assert np.array_equal(output.pooled_output, output.sequence_output[:, 0])
+    assert np.array_equal(output.all_layer_outputs[-1], output.sequence_output)
+
+
+def test_attention_spreads_one_over_the_real_keys(electra, batch):
+    for probs in encode(electra, batch).attention_probs:
+        assert probs.numpy().sum(axis=-1) == pytest.approx(1.0, abs=1e-5)
+        assert probs.numpy()[1, :, :, 7:].max() == 0.0
+        assert probs.numpy()[1, :, :, :7].min() > 0.0
+
+
+def test_padding_does_not_influence_real_tokens(electra, batch):
+    junk = tf.where(batch["input_mask"] > 0, batch["input_ids"], 33)
+    segments = tf.where(batch["input_mask"] > 0, batch["segment_ids"], 1)
+    clean = encode(electra, batch).sequence_output.numpy()
+    dirty = encode(electra, batch, input_ids=junk, segment_ids=segments).sequence_output.numpy()
+    real = batch["input_mask"].numpy() > 0
+    assert np.array_equal(clean[real], dirty[real])
+    assert not np.array_equal(clean[~real], dirty[~real])
+
+
+def test_every_real_token_sees_every_other(electra, batch):
+    before = encode(electra, batch).sequence_output.numpy()
+    changed = batch["input_ids"].numpy().copy()
+    changed[1, 6] = 1
+    after = encode(electra, batch, input_ids=tf.constant(changed)).sequence_output.numpy()
+    assert (np.abs(after - before)[1, :7].max(axis=-1) > 1e-4).all()
+    assert np.array_equal(after[[0, 2, 3, 4]], before[[0, 2, 3, 4]])
+
+
+def test_order_and_segment_matter(electra, batch):
+    before = encode(electra, batch).pooled_output
+    reversed_words = tf.concat(
+        [batch["input_ids"][:, :1], batch["input_ids"][:, 5:0:-1], batch["input_ids"][:, 6:]], axis=1
+    )
+    assert np.abs(encode(electra, batch, input_ids=reversed_words).pooled_output - before).max() > 1e-3
+    assert np.abs(encode(electra, batch, segment_ids=1 - batch["segment_ids"]).pooled_output - before).max() > 1e-3
+
+
+@pytest.mark.parametrize(("embedding_size", "projects"), [(12, True), (16, False)])
+def test_embeddings_are_projected_only_where_the_sizes_differ(tiny_config, embedding_size, projects):
+    objective = build_objective(tiny_config(encoder={"embedding_size": embedding_size}))
+    assert (objective.discriminator.embeddings_project is not None) == projects
+    assert objective.generator.encoder.embeddings_project is not None
+    assert any("electra/embeddings_project" in variable.name for variable in objective.variables) == projects
+
+
+def test_vectors_are_gathered_at_their_positions():
+    hidden = tf.reshape(tf.range(2 * 4 * 3), [2, 4, 3])
+    gathered = gather_positions(hidden, tf.constant([[3, 0], [1, 1]]))
+    assert gathered.numpy().tolist() == [[[9, 10, 11], [0, 1, 2]], [[15, 16, 17], [15, 16, 17]]]
+
+
+@pytest.mark.parametrize("objective_name", ["electra", "bert_mlm"])
+def test_bfloat16_computes_in_it_and_gives_float32_logits_losses_and_weights(tiny_config, batch, objective_name):
+    settings = {"train": {"precision": "bfloat16"}}
+    if objective_name == "bert_mlm":
+        settings["objective"] = {"name": "bert_mlm"}
+    objective = build_objective(tiny_config(**settings))
+    assert encode(objective, batch).sequence_output.dtype == tf.bfloat16
+    forward = objective.forward(batch, SAMPLING)
+    logits = (
+        [forward.logits] if objective_name == "bert_mlm" else [forward.proposal.logits, forward.replaced_token_logits]
+    )
+    terms = tf.nest.flatten(objective.loss_terms(batch, SAMPLING))
+    assert {tensor.dtype for tensor in [*logits, *terms, *objective.trainable_variables]} == {tf.float32}

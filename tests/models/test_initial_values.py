@@ -1,0 +1,107 @@
+"""The initial values and the size of the models of the paper, against those of the authors' own code."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tf_keras
+
+from electra_tf.config.loader import load_config
+from electra_tf.export.authors_checkpoint import authors_variables
+from electra_tf.objectives import build_objective
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
+# Of a normal of standard deviation 0.02 cut at two of them.
+TRUNCATED_STD = 0.02 * 0.8796256610342398
+GLOROT_KERNELS = ("embeddings_project/kernel", "discriminator_predictions/dense_1/kernel")
+
+# One draw of the authors' initializers for the small model: standard deviation of the values, and the bound on them.
+AUTHORS_DRAW = {
+    "electra/embeddings/word_embeddings": (0.0176041, 0.04),
+    "electra/embeddings/position_embeddings": (0.0175731, 0.04),
+    "generator/embeddings_project/kernel": (0.101684, 0.176777),
+    "electra/embeddings_project/kernel": (0.0723211, 0.125),
+    "electra/encoder/layer_0/intermediate/dense/kernel": (0.0175857, 0.04),
+    "generator/encoder/layer_11/output/dense/kernel": (0.0176216, 0.04),
+    "generator_predictions/dense/kernel": (0.0175951, 0.04),
+    "discriminator_predictions/dense/kernel": (0.0175745, 0.04),
+    "discriminator_predictions/dense_1/kernel": (0.0873525, 0.152795),
+}
+
+
+@pytest.fixture(scope="module")
+def small():
+    tf_keras.utils.set_random_seed(11)
+    return build_objective(load_config(CONFIGS / "small.yaml"))
+
+
+@pytest.fixture(scope="module")
+def initial_values(small) -> dict[str, np.ndarray]:
+    return {name: variable.numpy() for name, variable in authors_variables(small).items()}
+
+
+def test_the_small_model_has_as_many_parameters_as_the_authors(small):
+    assert sum(math.prod(variable.shape) for variable in small.trainable_variables) == 14_196_219
+    assert sum(math.prod(variable.shape) for variable in small.encoder.trainable_variables) == 13_483_008
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "parameters"), [("base", 119_386_427), ("large", 354_655_291)])
+def test_the_larger_models_have_as_many_parameters_as_the_authors(name, parameters):
+    objective = build_objective(load_config(CONFIGS / f"{name}.yaml"))
+    assert sum(math.prod(variable.shape) for variable in objective.trainable_variables) == parameters
+
+
+@pytest.mark.parametrize("name", sorted(AUTHORS_DRAW))
+def test_values_are_spread_as_in_a_draw_of_the_authors_code(initial_values, name):
+    std, largest = AUTHORS_DRAW[name]
+    values = initial_values[name]
+    # The sampling error of a standard deviation is at most std / sqrt(2 n), the tails being cut; two draws.
+    assert abs(values.std() - std) < 5 * std * math.sqrt(2 / (2 * values.size))
+    assert 0.95 * largest < np.abs(values).max() <= largest * (1 + 1e-5)
+
+
+def test_tables_and_kernels_are_normals_cut_at_two_deviations(initial_values):
+    kernels = {
+        name: values
+        for name, values in initial_values.items()
+        if name.endswith(("kernel", "_embeddings")) and not name.endswith(GLOROT_KERNELS)
+    }
+    assert len(kernels) == 3 + 2 * 12 * 6 + 2
+    for name, values in kernels.items():
+        n = values.size
+        assert np.abs(values).max() <= 0.04 * (1 + 1e-6), name
+        assert abs(values.mean()) < 5 * TRUNCATED_STD / math.sqrt(n), name
+        assert abs(values.std() - TRUNCATED_STD) < 5 * TRUNCATED_STD / math.sqrt(2 * n), name
+
+
+def test_projections_and_the_last_layer_are_glorot_uniform(initial_values):
+    kernels = {name: values for name, values in initial_values.items() if name.endswith(GLOROT_KERNELS)}
+    assert len(kernels) == 3
+    for name, values in kernels.items():
+        limit = math.sqrt(6 / sum(values.shape))
+        assert np.abs(values).max() <= limit, name
+        assert abs(values.std() - limit / math.sqrt(3)) < 5 * limit / math.sqrt(3) / math.sqrt(2 * values.size), name
+
+
+def test_biases_are_zero_and_layer_norms_do_nothing(initial_values):
+    zeros = [values for name, values in initial_values.items() if name.endswith(("bias", "beta"))]
+    ones = [values for name, values in initial_values.items() if name.endswith("gamma")]
+    assert len(zeros) == 1 + 2 + 2 * 12 * 8 + 3 + 2 and not any(values.any() for values in zeros)
+    assert len(ones) == 2 + 2 * 12 * 2 and all((values == 1).all() for values in ones)
+
+
+def test_no_two_variables_start_with_the_same_values(initial_values):
+    starts = [values.ravel()[:64].tobytes() for name, values in initial_values.items() if values.std() > 0]
+    assert len(starts) == len(set(starts))
+
+
+def test_the_seed_fixes_the_initial_values(tiny_config):
+    def build(seed: int) -> list[np.ndarray]:
+        tf_keras.utils.set_random_seed(seed)
+        return [variable.numpy() for variable in build_objective(tiny_config()).trainable_variables]
+
+    first, again, other = build(1), build(1), build(2)
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert all(np.array_equal(a, b) == (a.std() == 0) for a, b in zip(first, other, strict=True))
