@@ -5,11 +5,14 @@ It needs tensorflow and tensorflow_text but nothing of electra_tf: a program tha
 
 import argparse
 import os
+import statistics
 import sys
 
-# One word of a plain sentence was swapped: "window" stands where "letter" should.
-DEFAULT_TEXT = "He sat down at the table and began to write a long window to his brother in London."
+# One word of a plain sentence was swapped: "forest" stands where "time" should.
+DEFAULT_TEXT = "We waited by the lake for a long forest, and then the professor came back to the camp."
 BAR_WIDTH = 30
+# A token stands out where its probability is this many times the middle one's; below that the order is noise.
+STANDS_OUT = 1.5
 
 
 def read_flags(argv: list[str] | None) -> argparse.Namespace:
@@ -33,15 +36,20 @@ def detect(saved_model: str, text: str) -> list[tuple[str, float]]:
 
 
 def as_bars(scored_tokens: list[tuple[str, float]]) -> str:
-    """One line a token: the token, its probability, a bar of that length; the most suspicious one is pointed at."""
+    """One line a token: the token, its probability, a bar of that length, and a pointer at the one that stands out."""
     words = [(token, probability) for token, probability in scored_tokens if token not in ("[CLS]", "[SEP]")]
-    most_suspicious = max((probability for _, probability in words), default=None)
-    width = max((len(token) for token, _ in words), default=0)
+    if not words:
+        return "  (no tokens)"
+    highest = max(probability for _, probability in words)
+    stands_out = highest >= STANDS_OUT * statistics.median(probability for _, probability in words)
+    width = max(len(token) for token, _ in words)
     lines = []
     for token, probability in words:
         bar = "#" * round(BAR_WIDTH * probability)
-        pointer = "  <- most likely replaced" if probability == most_suspicious else ""
+        pointer = "  <- most likely replaced" if stands_out and probability == highest else ""
         lines.append(f"  {token:<{width}}  {probability:5.3f}  {bar}{pointer}")
+    if not stands_out:
+        lines.append("  No token stands out: the model guesses the average rate. It needs more training or more data.")
     return "\n".join(lines)
 
 
@@ -53,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     scored_tokens = detect(flags.saved_model, flags.text)
     print(f"Text: {flags.text}")
     if flags.text == DEFAULT_TEXT:
-        print('The swapped word is "window"; it was "letter".')
+        print('The swapped word is "forest"; it was "time".')
     print("Each token and the probability that it was replaced:")
     print(as_bars(scored_tokens))
     return 0
