@@ -89,7 +89,7 @@ def tiny_batch(special_ids) -> Callable[..., dict[str, tf.Tensor]]:
 _ROWS = ("input_ids", "input_mask", "segment_ids")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def two_replicas() -> tf.distribute.Strategy:
     """Two replicas on the two logical CPU devices."""
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -97,10 +97,13 @@ def two_replicas() -> tf.distribute.Strategy:
 
 @pytest.fixture(scope="session")
 def run_on_replicas() -> Callable:
-    """`run_on_replicas(strategy, step, batch)`: a step on every replica's slice of a batch; the first one's result."""
+    """`run_on_replicas(strategy, step, batch)`: a step on every replica's slice of a batch; the first one's result.
+
+    `step` is a `tf.function`: without one the replicas' threads may reach their sums in different orders.
+    """
 
     def run(strategy: tf.distribute.Strategy, step: Callable, batch: dict[str, tf.Tensor]):
-        def share(context: tf.distribute.ValueContext) -> dict[str, tf.Tensor]:
+        def share(context: tf.distribute.experimental.ValueContext) -> dict[str, tf.Tensor]:
             size = len(batch["input_ids"]) // context.num_replicas_in_sync
             first = size * context.replica_id_in_sync_group
             return {name: values[first : first + size] for name, values in batch.items()}

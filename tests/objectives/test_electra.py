@@ -150,10 +150,10 @@ def test_a_model_that_knows_nothing_loses_ln_v_plus_50_ln_2(build, batch):
 def test_an_untrained_model_loses_about_that_much(build, tiny_config, tiny_batch):
     objective = build(encoder={"initializer_range": 0.02})
     total = total_loss(objective, tiny_batch(tiny_config(), LENGTHS * 20))
-    # Vectors after LayerNorm have length sqrt(12) and 4; weights deviate by 0.0176, those of the last layer, uniform
-    # within +-sqrt(6 / 17), by 0.343. So masked-LM logits deviate by 0.061. The hidden units are gelu(u), about u / 2, with
-    # u of 0.0704: a logit z of the discriminator deviates by 4 * 0.0353 * 0.343 = 0.048, and its loss from ln 2 by at
-    # most |z| / 2 + z^2 / 8.
+    # Vectors after LayerNorm have length sqrt(12) and 4; weights deviate by 0.0176, those of the last layer, uniform in
+    # +-sqrt(6 / 17), by 0.343. So masked-LM logits deviate by 0.061. The hidden units are gelu(u), about u / 2, u of
+    # 0.0704: a logit z of the discriminator deviates by 4 * 0.0353 * 0.343 = 0.048, its loss from ln 2 by at most
+    # |z| / 2 + z^2 / 8.
     masked_lm, z = 5 * 0.061, 5 * 0.048
     assert abs(total - math.log(47) - 50 * math.log(2)) < masked_lm + 50 * (z / 2 + z * z / 8)
 

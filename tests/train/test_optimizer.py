@@ -1,0 +1,144 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.config.schema import OptimizerConfig
+from electra_tf.export.authors_checkpoint import authors_variables
+from electra_tf.objectives import build_objective
+from electra_tf.train import optimizer as optimizers
+from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
+from electra_tf.train.schedule import WarmupTimesDecay
+from electra_tf.train.step import build_schedule_value, compile_objective, create_slots
+
+LAMB_RECORD = Path(__file__).resolve().parents[1] / "fixtures" / "lamb.npz"
+
+
+# At 10,000 of 1,000,000 steps warm-up ends: 5e-4 * 0.99. Half-way through it: 5e-4 * 0.5 * 0.995.
+@pytest.mark.parametrize(
+    ("step", "rate"), [(0, 0.0), (1, 4.99999995e-8 * 0.999999), (5000, 2.4875e-4), (10_000, 4.95e-4), (1_000_000, 0.0)]
+)
+def test_the_learning_rate_warms_up_and_decays_at_once(step, rate):
+    schedule = WarmupTimesDecay(5e-4, 10_000, 1_000_000, 1.0)
+    assert float(schedule(tf.constant(step, tf.int64))) == pytest.approx(rate, rel=1e-6, abs=1e-15)
+
+
+def test_without_warm_up_the_first_rate_is_the_full_one():
+    assert float(WarmupTimesDecay(0.5, 0, 10, 1.0)(tf.constant(0))) == 0.5
+
+
+@pytest.mark.parametrize(("power", "rate"), [(0.0, 1.0), (0.5, 0.5), (2.0, 0.0625)])
+def test_the_decay_is_a_power_of_what_remains(power, rate):
+    assert float(WarmupTimesDecay(1.0, 0, 100, power)(tf.constant(75))) == pytest.approx(rate, rel=1e-6)
+
+
+def test_after_the_last_step_the_rate_stays_zero():
+    assert float(WarmupTimesDecay(1.0, 0, 100, 1.0)(tf.constant(140))) == 0.0
+
+
+SETTINGS = OptimizerConfig(learning_rate=0.02, warmup_steps=5)
+SHAPES = {"dense/kernel": (4, 3), "dense/bias": (3,), "LayerNorm/gamma": (5,), "word_embeddings": (7, 2)}
+DECAYED = {"dense/kernel", "word_embeddings"}
+
+
+def start() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    return {name: random.normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
+
+
+def gradients(step: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(100 + step)
+    return {name: random.normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
+
+
+def reference_adam(num_steps: int) -> dict[str, np.ndarray]:
+    """In double precision: m / (sqrt(v) + 1e-6), no bias correction, decay 0.01, rate 0.02 warming up over 5 of 40."""
+    weights = {name: value.astype(np.float64) for name, value in start().items()}
+    m, v = ({name: np.zeros(shape) for name, shape in SHAPES.items()} for _ in range(2))
+    for step in range(num_steps):
+        rate = 0.02 * min(1, step / 5) * (1 - step / 40)
+        for name, gradient in gradients(step).items():
+            m[name] = 0.9 * m[name] + 0.1 * gradient
+            v[name] = 0.999 * v[name] + 0.001 * gradient.astype(np.float64) ** 2
+            decay = 0.01 * weights[name] if name in DECAYED else 0.0
+            weights[name] = weights[name] - rate * (m[name] / (np.sqrt(v[name]) + 1e-6) + decay)
+    return weights
+
+
+def test_twenty_steps_of_adam_without_bias_correction():
+    variables = {name: tf.Variable(value, name=name) for name, value in start().items()}
+    optimizer = build_optimizer(SETTINGS, num_steps=40)
+    for step in range(20):
+        found = gradients(step)
+        apply_summed_gradients(optimizer, [tf.constant(found[name]) for name in variables], list(variables.values()))
+    assert int(optimizer.iterations) == 20
+    for name, expected in reference_adam(20).items():
+        # Twenty updates of at most 0.02 * 3.2 / 2^24 rounding each, and as many roundings of weights of up to 4.
+        assert np.abs(variables[name].numpy() - expected).max() < 20 * 2 * 4 * 2**-24, name
+
+
+def test_the_reference_itself_moves_the_weights_and_decays_them():
+    moved = reference_adam(20)
+    assert all(np.abs(moved[name] - start()[name]).max() > 0.05 for name in SHAPES)
+
+
+def test_a_step_at_rate_zero_fills_the_moments_and_leaves_the_weights():
+    variable = tf.Variable([1.0, 2.0], name="kernel")
+    optimizer = build_optimizer(SETTINGS, num_steps=40)
+    apply_summed_gradients(optimizer, [tf.constant([0.5, -4.0])], [variable])
+    assert variable.numpy().tolist() == [1.0, 2.0]
+    first, second = (moment.numpy() for moment in optimizer.variables if moment.shape == [2])
+    assert first == pytest.approx([0.05, -0.4])
+    assert second == pytest.approx([0.00025, 0.016])
+
+
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
+def test_layer_norms_and_biases_are_not_decayed_and_everything_else_is(tiny_config, two_replicas, strategy):
+    chosen = two_replicas if strategy == "mirrored" else tf.distribute.get_strategy()
+    with chosen.scope():
+        objective = compile_objective(build_objective(tiny_config()))
+    for name, variable in authors_variables(objective).items():
+        excluded = "LayerNorm" in name or name.endswith("bias")
+        assert objective.optimizer.decays(variable) != excluded, name
+
+
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
+def test_the_moments_exist_before_the_first_step(name):
+    optimizer = build_optimizer(OptimizerConfig(name=name, learning_rate=0.1), num_steps=5)
+    variables = [tf.Variable(tf.zeros([3, 2])), tf.Variable(tf.zeros([5]))]
+    create_slots(optimizer, variables)
+    all_variables = optimizer.variables() if name == "lamb" else optimizer.variables
+    shapes = sorted(tuple(variable.shape) for variable in all_variables if variable.shape.rank)
+    assert shapes == [(3, 2), (3, 2), (5,), (5,)]
+    assert int(optimizer.iterations) == 0
+
+
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
+def test_the_rate_of_a_step_is_that_of_the_schedule(name):
+    settings = OptimizerConfig(name=name, learning_rate=0.1, warmup_steps=4)
+    optimizer = build_optimizer(settings, num_steps=10)
+    assert float(build_schedule_value(optimizer, tf.constant(2, tf.int64))) == pytest.approx(0.1 * 0.5 * 0.8)
+
+
+def test_lamb_repeats_tensorflow_addons_bit_for_bit(monkeypatch):
+    with np.load(LAMB_RECORD, allow_pickle=False) as archive:
+        record = {name: archive[name] for name in archive.files}
+
+    class RecordedRates(tf_keras.optimizers.schedules.LearningRateSchedule):
+        def __init__(self, *_):
+            self.rates = tf.constant(record["lrs"], tf.float32)
+
+        def __call__(self, step):
+            return tf.gather(self.rates, tf.cast(step, tf.int32))
+
+    monkeypatch.setattr(optimizers, "WarmupTimesDecay", RecordedRates)
+    names = [name.removeprefix("init|") for name in record if name.startswith("init|")]
+    assert len(names) == 6
+    variables = [tf.Variable(record[f"init|{name}"], name=name) for name in names]
+    optimizer = build_optimizer(OptimizerConfig(name="lamb", learning_rate=1.0), num_steps=40)
+    for step in range(40):
+        apply_summed_gradients(optimizer, [tf.constant(record[f"grads|{name}"][step]) for name in names], variables)
+        for name, variable in zip(names, variables, strict=True):
+            assert np.array_equal(variable.numpy(), record[f"after|{name}"][step]), (name, step)
