@@ -1,0 +1,53 @@
+"""Loading the authors' checkpoints is strict: every variable, each of its shape."""
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.export.authors_checkpoint import authors_variables, load_authors_checkpoint
+from electra_tf.objectives import build_objective
+
+
+@pytest.fixture
+def save(tmp_path):
+    """`save(variables)`: writes name -> tensor as a checkpoint of TensorFlow 1 and returns its prefix."""
+
+    def write(tensors: dict[str, tf.Tensor]) -> str:
+        prefix = str(tmp_path / "model.ckpt")
+        names, values = list(tensors), [tf.convert_to_tensor(value) for value in tensors.values()]
+        tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names), tensors=values)
+        return prefix
+
+    return write
+
+
+@pytest.mark.parametrize("tying", ["embeddings", "none"])
+def test_every_variable_is_found_under_its_name_and_loaded(tiny_config, save, tying):
+    objective = build_objective(tiny_config(objective={"tying": tying}))
+    named = authors_variables(objective)
+    wanted = {name: tf.random.stateless_normal(variable.shape, [7, index]) for index, (name, variable) in enumerate(named.items())}
+    load_authors_checkpoint(objective, save(wanted))
+    for name, variable in named.items():
+        assert tf.reduce_all(variable == wanted[name]), name
+    assert ("generator/embeddings/word_embeddings" in named) == (tying == "none")
+
+
+def test_a_missing_variable_is_named(tiny_config, save):
+    objective = build_objective(tiny_config())
+    tensors = {name: variable.value() for name, variable in authors_variables(objective).items()}
+    del tensors["electra/encoder/layer_0/attention/self/key/bias"]
+    with pytest.raises(UserError, match="holds no variable electra/encoder/layer_0/attention/self/key/bias"):
+        load_authors_checkpoint(objective, save(tensors))
+
+
+def test_a_wrong_shape_is_named_with_both_shapes(tiny_config, save):
+    objective = build_objective(tiny_config())
+    tensors = {name: variable.value() for name, variable in authors_variables(objective).items()}
+    tensors["electra/embeddings/word_embeddings"] = tf.zeros([46, 12])
+    with pytest.raises(UserError, match=r"word_embeddings has shape \[46, 12\], the model's is \[47, 12\]"):
+        load_authors_checkpoint(objective, save(tensors))
+
+
+def test_what_is_no_checkpoint_is_said_so(tiny_config, tmp_path):
+    with pytest.raises(UserError, match="is not a readable TensorFlow checkpoint"):
+        load_authors_checkpoint(build_objective(tiny_config()), str(tmp_path / "nothing"))

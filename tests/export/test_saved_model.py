@@ -1,0 +1,142 @@
+"""The SavedModel: what its signatures compute, in this process and in one without the project."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from electra_tf.config.errors import UserError
+from electra_tf.export.saved_model import TextEncoder, export_saved_model
+from electra_tf.export.warmup import WARMUP_FILE
+from electra_tf.objectives import build_objective
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import Vocabulary
+
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "old", "sea", "##side", "inn"]
+SHORT, LONG = "The SEA", "the old seaside inn"
+MAX_SEQ_LENGTH = 6  # [CLS] the old sea ##side [SEP]: the last word of LONG is cut off
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory) -> BertTokenizer:
+    vocab_file = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    vocab_file.write_text("".join(f"{token}\n" for token in TOKENS), encoding="utf-8")
+    return BertTokenizer(Vocabulary.load(vocab_file))
+
+
+@pytest.fixture(scope="module")
+def text_encoder(tiny_config, tokenizer) -> TextEncoder:
+    objective = build_objective(tiny_config(encoder={"vocab_size": len(TOKENS)}))
+    return TextEncoder(objective, tokenizer, MAX_SEQ_LENGTH)
+
+
+@pytest.fixture(scope="module")
+def version_dir(text_encoder, tmp_path_factory):
+    return export_saved_model(text_encoder, tmp_path_factory.mktemp("export") / "model")
+
+
+def _run_without_the_project(version_dir, tmp_path, signature: str) -> dict:
+    """The outputs of a signature for SHORT and LONG, from a process whose path does not lead here."""
+    program = (
+        "import json, sys, tensorflow as tf, tensorflow_text\n"
+        "assert not any(name.split('.')[0] in ('electra_tf', 'tf_keras') for name in sys.modules)\n"
+        "served = tf.saved_model.load(sys.argv[1]).signatures[sys.argv[2]]\n"
+        "outputs = served(text=tf.constant(json.loads(sys.argv[3])))\n"
+        "decode = lambda value: value.decode() if isinstance(value, bytes) else value\n"
+        "rows = {name: [[decode(cell) for cell in row] for row in value.numpy().tolist()]\n"
+        "        for name, value in outputs.items()}\n"
+        "print(json.dumps(rows))\n"
+    )
+    command = [sys.executable, "-I", "-c", program, str(version_dir), signature, json.dumps([SHORT, LONG])]
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def test_a_process_without_the_project_detects_from_raw_text(version_dir, text_encoder, tmp_path):
+    outputs = _run_without_the_project(version_dir, tmp_path, "detect")
+    assert outputs["tokens"] == [
+        ["[CLS]", "the", "sea", "[SEP]", "", ""],
+        ["[CLS]", "the", "old", "sea", "##side", "[SEP]"],
+    ]
+    expected = text_encoder.detect(tf.constant([SHORT, LONG]))["replaced_probability"]
+    np.testing.assert_allclose(outputs["replaced_probability"], expected, atol=1e-6)
+
+
+def test_detect_gives_what_the_objective_computes_from_the_ids(text_encoder, tiny_config):
+    ids = [[2, 5, 7, 3, 0, 0], [2, 5, 6, 7, 8, 3]]
+    inputs = {
+        "input_ids": tf.constant(ids),
+        "input_mask": tf.constant([[1, 1, 1, 1, 0, 0], [1] * 6]),
+        "segment_ids": tf.zeros([2, 6], tf.int32),
+    }
+    expected = text_encoder._get_objective().detect(inputs).numpy()
+    served = text_encoder.detect(tf.constant([SHORT, LONG]))["replaced_probability"].numpy()
+    np.testing.assert_allclose(served[0, :4], expected[0, :4], atol=1e-6)
+    np.testing.assert_allclose(served[1], expected[1], atol=1e-6)
+    assert served[0, 4:].tolist() == [0.0, 0.0]
+
+
+def test_embed_gives_the_first_vector_as_pooled_and_zeros_in_padding(text_encoder):
+    outputs = {name: value.numpy() for name, value in text_encoder.embed(tf.constant([SHORT, LONG])).items()}
+    assert outputs["sequence_output"].shape == (2, 6, 16)
+    np.testing.assert_array_equal(outputs["pooled_output"], outputs["sequence_output"][:, 0])
+    assert not outputs["sequence_output"][0, 4:].any()
+    assert outputs["sequence_output"][1, 5].any()
+
+
+def test_a_text_is_served_alike_alone_and_beside_a_longer_one(text_encoder):
+    alone = text_encoder.embed(tf.constant([SHORT]))["sequence_output"].numpy()
+    beside = text_encoder.embed(tf.constant([SHORT, LONG]))["sequence_output"].numpy()
+    assert alone.shape == (1, 4, 16)
+    np.testing.assert_allclose(alone[0], beside[0, :4], atol=1e-5)
+
+
+def test_the_default_signature_is_embed(version_dir):
+    signatures = tf.saved_model.load(str(version_dir)).signatures
+    assert sorted(signatures) == ["detect", "embed", "serving_default"]
+    default, embed = (signatures[name](text=tf.constant([LONG])) for name in ("serving_default", "embed"))
+    assert set(default) == set(embed) == {"pooled_output", "sequence_output", "tokens"}
+    np.testing.assert_array_equal(default["pooled_output"], embed["pooled_output"])
+
+
+def test_a_masked_lm_without_discriminator_has_no_detect(tiny_config, tokenizer):
+    config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"name": "bert_mlm"})
+    assert sorted(TextEncoder(build_objective(config), tokenizer, 5).signatures()) == ["embed", "serving_default"]
+
+
+def test_only_the_weights_that_are_served_are_in_the_export(version_dir, text_encoder):
+    sizes = [np.prod(shape) for _, shape in tf.train.list_variables(str(version_dir / "variables" / "variables"))]
+    objective = text_encoder._get_objective()
+    served = [*objective.discriminator.variables, *objective.replaced_token_head.variables]
+    # The checkpoint's own bookkeeping is one scalar string.
+    assert sum(sizes) == sum(np.prod(variable.shape) for variable in served) + 1
+
+
+def test_every_warmup_request_runs_on_the_export(version_dir):
+    signatures = tf.saved_model.load(str(version_dir)).signatures
+    requests = []
+    for record in tf.data.TFRecordDataset(str(version_dir / WARMUP_FILE)).as_numpy_iterator():
+        requests.append(prediction_log_pb2.PredictionLog.FromString(record).predict_log.request)
+    assert {request.model_spec.signature_name for request in requests} == set(signatures)
+    for request in requests:
+        texts = tf.constant(tf.make_ndarray(request.inputs["text"]))
+        outputs = signatures[request.model_spec.signature_name](text=texts)
+        assert all(len(value) == len(texts) for value in outputs.values())
+
+
+def test_an_export_that_is_there_is_replaced_only_on_request(version_dir, text_encoder):
+    with pytest.raises(UserError, match="already holds 1; give a new directory, or --overwrite"):
+        export_saved_model(text_encoder, version_dir.parent)
+    assert export_saved_model(text_encoder, version_dir.parent, overwrite=True) == version_dir
+    assert sorted(path.name for path in version_dir.parent.iterdir()) == ["1"]
+
+
+def test_a_directory_with_other_files_is_refused_even_with_overwrite(text_encoder, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="already holds notes.txt"):
+        export_saved_model(text_encoder, tmp_path, overwrite=True)
