@@ -25,6 +25,7 @@ DISTRIBUTIONS = {
     "official": "tf-models-official",
     "orbit": "tf-models-official",
     "sklearn": "scikit-learn",
+    "tensorflow_serving": "tensorflow-serving-api",
     "yaml": "PyYAML",
 }
 
