@@ -19,7 +19,7 @@ def training_checkpoint(objective: Objective) -> tf.train.Checkpoint:
 class Checkpoints:
     """The checkpoints of one run: the last few in `checkpoints/`, those kept for ever in `milestones/`.
 
-    Every worker of a cluster has to take part in a save; all but the chief write to a temporary place and lose it again.
+    Every worker of a cluster has to take part in a save; all but the chief write to a temporary place and lose it.
 
     Args:
         keep: how many of the last ones stay.
@@ -48,12 +48,12 @@ class Checkpoints:
             return 0
         try:
             self._checkpoint.restore(latest).assert_existing_objects_matched()
-        except (AssertionError, ValueError, tf.errors.OpError) as error:
+        except (AssertionError, ValueError, IndexError, tf.errors.OpError) as error:  # IndexError: a file cut short
             reason = str(error).strip().splitlines()[0]
             raise UserError(
                 f"{latest} does not fit this run or is damaged: {reason}; remove it or give a new --model_dir"
             ) from None
-        return int(self._checkpoint.optimizer.iterations)
+        return int(self._checkpoint.optimizer.iterations.numpy())
 
     def save(self, step: int) -> None:
         """Writes `checkpoints/step-N` and removes the oldest beyond the last few."""
@@ -72,4 +72,3 @@ def seed_everything(seed: int) -> None:
 def milestone_steps(num_steps: int, fractions: tuple[float, ...]) -> tuple[int, ...]:
     """The steps of the milestones: each share of the training, rounded, at least 1."""
     return tuple(sorted({max(1, round(fraction * num_steps)) for fraction in fractions if fraction > 0}))
-

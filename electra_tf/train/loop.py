@@ -223,7 +223,7 @@ class _Loop:
         return self._evaluation
 
     def _step(self) -> int:
-        return int(self._optimizer.iterations)
+        return int(self._optimizer.iterations.numpy())
 
     def _next_stop(self, step: int) -> int:
         """The next step after which the host has something to do: report, save, or keep a milestone."""
