@@ -87,8 +87,9 @@ def merge(base: dict, changes: dict) -> dict:
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)
-        renamed = isinstance(value, dict) and isinstance(old, dict) and value.get("name", old.get("name")) != old.get("name")
         both_mappings = isinstance(value, dict) and isinstance(old, dict)
+        # A base that leaves the name at its default (`optimizer`) has settings that the named one shares.
+        renamed = both_mappings and "name" in old and value.get("name", old["name"]) != old["name"]
         merged[key] = merge(old, value) if both_mappings and not renamed else value
     return merged
 
@@ -100,7 +101,9 @@ def _apply_override(values: dict, override: str) -> None:
     try:
         value = yaml.load(text, Loader=_StrictLoader)
     except yaml.YAMLError as error:
-        raise UserError(f"--set {override!r}: the value is not readable as YAML: {' '.join(str(error).split())}") from None
+        raise UserError(
+            f"--set {override!r}: the value is not readable as YAML: {' '.join(str(error).split())}"
+        ) from None
     *parents, last = path.strip().split(".")
     node = values
     for parent in parents:

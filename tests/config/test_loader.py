@@ -69,6 +69,12 @@ def test_the_same_objective_named_again_keeps_its_settings(write):
     assert (child.objective.generator.size_fraction, child.objective.temperature) == (0.5, 0.5)
 
 
+def test_naming_the_optimizer_keeps_the_settings_of_a_base_that_does_not_name_it(write):
+    write(settings(optimizer={"learning_rate": 1e-3, "warmup_steps": 7}), "parent.yaml")
+    child = load_config(write({"base": "parent.yaml", "optimizer": {"name": "lamb"}}))
+    assert (child.optimizer.name, child.optimizer.learning_rate, child.optimizer.warmup_steps) == ("lamb", 1e-3, 7)
+
+
 def test_a_base_that_leads_back_to_itself_is_refused(write):
     write({"base": "second.yaml"}, "first.yaml")
     assert "leads back to itself" in refusal(write({"base": "first.yaml"}, "second.yaml"))
