@@ -47,8 +47,9 @@ def multi_worker_mirrored(tpu: str) -> tf.distribute.Strategy:
         cluster = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
     except KeyError as missing:
         raise UserError(
-            f"--strategy=multi_worker_mirrored: {missing} is not set in the environment variable TF_CONFIG; set it on every "
-            'worker, e.g. {"cluster": {"worker": ["host0:12345", "host1:12345"]}, "task": {"type": "worker", "index": 0}}'
+            f"--strategy=multi_worker_mirrored: {missing} is not set in the environment variable TF_CONFIG; set it on "
+            'every worker, e.g. {"cluster": {"worker": ["host0:12345", "host1:12345"]}, '
+            '"task": {"type": "worker", "index": 0}}'
         ) from None
     except (ValueError, TypeError) as error:
         raise UserError(f"TF_CONFIG is not the JSON that TensorFlow expects: {error}") from None
@@ -62,6 +63,7 @@ def tpu(tpu: str) -> tf.distribute.Strategy:
     if tpu.startswith("grpc://"):
         _require_listening(tpu)
     try:
+        tf.get_logger().setLevel("ERROR")  # its notes on every step of the search would bury the one line below
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=tpu)
         if tpu != "local":
             tf.config.experimental_connect_to_cluster(resolver)
