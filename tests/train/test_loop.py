@@ -1,0 +1,239 @@
+"""Whole runs of eight steps: what they leave behind, and that a run in two parts is the run in one."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.train.checkpoint import milestone_steps
+from electra_tf.train.loop import Run, evaluate, pretrain
+from electra_tf.train.run_directory import RunDirectory, drop_metrics_after
+from electra_tf.train.trained import load_trained
+
+RATES = ("examples_per_second", "tokens_per_second")
+
+
+@pytest.fixture(scope="module")
+def config(tiny_config):
+    return tiny_config(
+        train={
+            "num_steps": 8,
+            "log_every_steps": 2,
+            "save_every_steps": 4,
+            "keep_checkpoints": 1,
+            "milestone_fractions": (0.25, 0.375, 1.0),
+        },
+        evaluation={"every_steps": 4},
+    )
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory, write_data):
+    return write_data(tmp_path_factory.mktemp("data") / "set")
+
+
+def run_of(config, model_dir) -> Run:
+    return Run(config, RunDirectory(model_dir), tf.distribute.OneDeviceStrategy("CPU:0"))
+
+
+@pytest.fixture(scope="module")
+def whole(config, data_dir, tmp_path_factory):
+    """A run of eight steps: its directory and the metrics of its last evaluation."""
+    model_dir = tmp_path_factory.mktemp("whole") / "run"
+    return model_dir, pretrain(run_of(config, model_dir), data_dir)
+
+
+@pytest.fixture(scope="module")
+def in_two_parts(config, data_dir, tmp_path_factory):
+    """Four steps, then a second call that continues; the file of metrics has a torn line of a killed run between."""
+    model_dir = tmp_path_factory.mktemp("parts") / "run"
+    pretrain(run_of(config, model_dir), data_dir, stop_at_step=4)
+    with open(model_dir / "metrics.jsonl", "a", encoding="utf-8") as stream:
+        stream.write('{"step": 6, "split": "train", "loss": 1.0}\n{"step": 8, "spl')
+    pretrain(run_of(config, model_dir), data_dir)
+    return model_dir
+
+
+def lines(model_dir) -> list[dict]:
+    text = (model_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{name: value for name, value in json.loads(line).items() if name not in RATES} for line in text]
+
+
+def tensors(prefix) -> dict[str, np.ndarray]:
+    reader = tf.train.load_checkpoint(str(prefix))
+    names = [name for name in reader.get_variable_to_shape_map() if not name.startswith("_CHECKPOINTABLE")]
+    return {name: reader.get_tensor(name) for name in names if "save_counter" not in name}
+
+
+def saved(model_dir, folder: str) -> list[str]:
+    return sorted(path.stem for path in (model_dir / folder).glob("*.index"))
+
+
+def test_four_steps_and_four_more_are_eight_steps_bit_for_bit(whole, in_two_parts):
+    first, second = tensors(whole[0] / "checkpoints" / "step-8"), tensors(in_two_parts / "checkpoints" / "step-8")
+    assert set(first) == set(second)
+    # Weights and two moments of each, and the counter.
+    assert sum(values.size for values in first.values()) > 10_000
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_the_metrics_of_a_run_in_two_parts_are_those_of_the_whole(whole, in_two_parts):
+    assert lines(in_two_parts) == lines(whole[0])
+
+
+def test_reports_are_means_since_the_last_and_stand_at_the_right_steps(whole):
+    found = [(line["step"], line["split"]) for line in lines(whole[0])]
+    # 1 for the untrained model, 3 for the milestone, else every second; evaluation after 4 and at the end.
+    expected = [(step, "train") for step in (1, 2, 3, 4)] + [(4, "held_out")]
+    assert found == expected + [(6, "train"), (8, "train"), (8, "held_out")]
+    train = [line for line in lines(whole[0]) if line["split"] == "train"]
+    assert set(train[0]) == {"step", "split", "loss", "masked_lm", "replaced_token", "gradient_norm", "learning_rate"}
+    assert train[0]["learning_rate"] == pytest.approx(1e-2)
+    assert train[-1]["learning_rate"] == pytest.approx(1e-2 / 8)
+
+
+def test_milestones_are_kept_and_only_the_last_checkpoints_are(whole):
+    assert saved(whole[0], "milestones") == ["step-2", "step-3", "step-8"]
+    assert saved(whole[0], "checkpoints") == ["step-8"]
+
+
+def test_a_milestone_holds_the_state_of_its_step(whole):
+    milestones = whole[0] / "milestones"
+    (counter,) = [name for name in tensors(milestones / "step-3") if "iterations" in name]
+    assert [int(tensors(milestones / f"step-{step}")[counter]) for step in (2, 3, 8)] == [2, 3, 8]
+
+
+def test_the_directory_holds_the_configuration_and_the_vocabulary(whole, config, data_dir):
+    from electra_tf.config.loader import load_config
+
+    assert load_config(whole[0] / "config.yaml") == config
+    assert (whole[0] / "vocab.txt").read_bytes() == (data_dir / "vocab.txt").read_bytes()
+    assert list((whole[0] / "tensorboard" / "train").glob("events*"))
+    assert list((whole[0] / "tensorboard" / "held_out").glob("events*"))
+
+
+def test_evaluating_afterwards_repeats_the_evaluation_of_the_run(whole, config, data_dir):
+    model_dir, last = whole
+    found = evaluate(run_of(config, model_dir), data_dir)
+    assert found.pop("step") == 8
+    # NaN, where nothing was called replaced, equals NaN here.
+    assert found == pytest.approx(last, rel=0, abs=0, nan_ok=True)
+    assert last["masked_lm_loss"] > 0
+
+
+def test_evaluating_is_the_same_on_two_replicas(whole, config, data_dir, two_replicas):
+    model_dir, last = whole
+    found = evaluate(Run(config, RunDirectory(model_dir), two_replicas), data_dir)
+    assert {name: found[name] for name in last} == pytest.approx(last, rel=1e-5, nan_ok=True)
+
+
+def test_a_run_on_two_replicas_reports_what_one_replica_does(whole, config, data_dir, two_replicas, tmp_path):
+    run = Run(config, RunDirectory(tmp_path / "run"), two_replicas)
+    pretrain(run, data_dir, stop_at_step=2)
+    expected = [line for line in lines(whole[0]) if line["step"] <= 2]
+    found = [line for line in lines(tmp_path / "run") if line["split"] == "train"]
+    assert [line["step"] for line in found] == [1, 2]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.pop("split") == theirs.pop("split")
+        assert ours == pytest.approx(theirs, rel=1e-5)
+    assert evaluate(run, data_dir)["step"] == 2
+
+
+def test_the_trained_model_is_read_back_with_its_weights(whole):
+    objective = load_trained(whole[0])
+    stored = tensors(whole[0] / "checkpoints" / "step-8")
+    table = objective.encoder.embeddings.word_embeddings.numpy()
+    assert any(np.array_equal(table, values) for values in stored.values() if values.shape == table.shape)
+
+
+def test_a_finished_run_called_again_trains_no_further(whole, config, data_dir):
+    before = tensors(whole[0] / "checkpoints" / "step-8")
+    pretrain(run_of(config, whole[0]), data_dir)
+    after = tensors(whole[0] / "checkpoints" / "step-8")
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    assert saved(whole[0], "checkpoints") == ["step-8"]
+
+
+def test_a_run_of_other_settings_is_refused_naming_the_first_that_differ(whole, tiny_config, data_dir):
+    other = tiny_config(train={"num_steps": 8, "batch_size": 2}, evaluation={"every_steps": 4})
+    with pytest.raises(UserError, match=r"has train\.batch_size 4, this call has 2"):
+        pretrain(run_of(other, whole[0]), data_dir)
+
+
+def test_what_does_not_touch_the_weights_may_change(whole, tiny_config):
+    other = tiny_config(
+        train={"log_every_steps": 5, "save_every_steps": 2, "keep_checkpoints": 9, "milestone_fractions": (1.0,)},
+        evaluation={"every_steps": 1, "max_batches": 1},
+    )
+    config_file = whole[0] / "config.yaml"
+    text = config_file.read_text(encoding="utf-8")
+    RunDirectory(whole[0]).prepare(other)
+    config_file.write_text(text, encoding="utf-8")
+
+
+def test_a_run_with_another_vocabulary_is_refused(whole, tmp_path):
+    (tmp_path / "vocab.txt").write_text("something else\n")
+    with pytest.raises(UserError, match="was started with another tokenizer"):
+        RunDirectory(whole[0]).adopt_tokenizer(tmp_path / "vocab.txt", lower_case=True, strip_accents=True)
+
+
+def test_a_damaged_checkpoint_is_refused(whole, config, data_dir, tmp_path):
+    import shutil
+
+    copy = shutil.copytree(whole[0], tmp_path / "run")
+    for file in (copy / "checkpoints").glob("*.data*"):
+        file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(UserError, match="does not fit this run or is damaged"):
+        pretrain(run_of(config, copy), data_dir)
+
+
+def test_evaluating_without_a_checkpoint_is_refused(config, data_dir, tmp_path):
+    with pytest.raises(UserError, match="holds no checkpoint to evaluate"):
+        evaluate(run_of(config, tmp_path / "run"), data_dir)
+
+
+def test_evaluating_without_held_out_documents_is_refused(config, write_data, tmp_path):
+    data_dir = write_data(tmp_path / "set", held_out=())
+    with pytest.raises(UserError, match="has no held-out split"):
+        evaluate(run_of(config, tmp_path / "run"), data_dir)
+
+
+def test_a_foreign_directory_that_is_not_empty_is_refused_and_left_alone(config, tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match="is not empty and holds no run"):
+        RunDirectory(tmp_path).prepare(config)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_file_in_place_of_the_directory_is_refused(config, tmp_path):
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(UserError, match="is a file"):
+        RunDirectory(tmp_path / "run").prepare(config)
+
+
+@pytest.mark.parametrize("size", ["train", "evaluation"])
+def test_a_batch_that_does_not_divide_among_the_replicas_is_refused(tiny_config, two_replicas, tmp_path, size):
+    config = tiny_config(**{size: {"batch_size": 7}})
+    with pytest.raises(UserError, match=rf"{size}\.batch_size is 7, .* 2 replicas; give --set {size}\.batch_size=6"):
+        Run(config, RunDirectory(tmp_path / "run"), two_replicas)
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "fractions", "steps"),
+    [
+        (1_000_000, (0.0625, 0.125, 0.25, 0.5, 1.0), (62_500, 125_000, 250_000, 500_000, 1_000_000)),
+        (3, (0.0625, 0.5, 1.0), (1, 2, 3)),
+        (10, (0.0, 1.0), (10,)),
+    ],
+)
+def test_milestones_are_shares_of_the_training(num_steps, fractions, steps):
+    assert milestone_steps(num_steps, fractions) == steps
+
+
+def test_metrics_after_the_checkpoint_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 2}\n{"step": 4}\n{"step": 6}\n{"st')
+    drop_metrics_after(path, 4)
+    assert path.read_text() == '{"step": 2}\n{"step": 4}\n'
