@@ -2,8 +2,8 @@
 
     python export_saved_model.py --model_dir=RUN --output_dir=EXPORT
 
-Signatures: embed (also the default): text -> pooled and token vectors; detect: text -> each token's probability of having
-been replaced. A program that loads EXPORT/1 needs tensorflow and tensorflow_text, but not this project.
+Signatures: embed (also the default): text -> pooled and token vectors; detect: text -> each token's probability of
+having been replaced. A program that loads EXPORT/1 needs tensorflow and tensorflow_text, but not this project.
 """
 
 import sys
@@ -30,7 +30,9 @@ def _export(arguments) -> None:
 
     objective = load_trained(arguments.model_dir)
     longest = objective.config.encoder.max_position_embeddings
-    max_seq_length = objective.config.data.max_seq_length if arguments.max_seq_length is None else arguments.max_seq_length
+    max_seq_length = (
+        objective.config.data.max_seq_length if arguments.max_seq_length is None else arguments.max_seq_length
+    )
     if not 3 <= max_seq_length <= longest:
         raise UserError(f"--max_seq_length={max_seq_length}: expected 3 to {longest}, the model's number of positions")
     text_encoder = TextEncoder(objective, load_tokenizer(arguments.model_dir), max_seq_length)

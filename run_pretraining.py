@@ -17,18 +17,29 @@ def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
     parser.add_argument("--config", required=True, metavar="FILE", help="YAML file of the run, see configs/README.md")
     parser.add_argument("--data_dir", metavar="DIR", help="output of build_pretraining_dataset.py")
-    parser.add_argument("--model_dir", required=True, metavar="DIR", help="directory of the run; continued if it holds one")
+    parser.add_argument(
+        "--model_dir", required=True, metavar="DIR", help="directory of the run; continued if it holds one"
+    )
     parser.add_argument(
         "--strategy",
         default="one_device",
         choices=["one_device", "mirrored", "multi_worker_mirrored", "tpu"],
         help="tf.distribute strategy; multi_worker_mirrored reads TF_CONFIG",
     )
-    parser.add_argument("--tpu", default="local", metavar="NAME", help="local (on a TPU VM), a TPU's name, or grpc://HOST:PORT")
     parser.add_argument(
-        "--set", action="append", default=[], dest="overrides", metavar="A.B=VALUE", help="changes one setting; repeatable"
+        "--tpu", default="local", metavar="NAME", help="local (on a TPU VM), a TPU's name, or grpc://HOST:PORT"
     )
-    parser.add_argument("--stop_at_step", type=int, metavar="N", help="end this call after step N; the schedule stays the same")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="A.B=VALUE",
+        help="changes one setting; repeatable",
+    )
+    parser.add_argument(
+        "--stop_at_step", type=int, metavar="N", help="end this call after step N; the schedule stays the same"
+    )
     parser.add_argument("--logical_cpu_devices", type=int, default=1, metavar="N", help="split the CPU into N devices")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--dry_run", action="store_true", help="build the model, print its size as JSON, read no data")

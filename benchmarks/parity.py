@@ -21,7 +21,7 @@ LIMITS = {
     "trajectory_losses": 1e-4,  # relative, any loss of any step
     "final_weights": 1e-4,  # of each variable's own norm
 }
-# A gradient that is zero in theory holds only rounding noise: its norm is measured against this share of the global norm.
+# A gradient that is zero in theory holds rounding noise only: its norm counts as at least this share of the global one.
 _SMALLEST_NORM_SHARE = 1e-6
 
 
@@ -70,7 +70,9 @@ def _read_settings(directory: Path) -> dict:
     try:
         return json.loads((directory / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{directory} is no golden set: config.json: {error}; give a directory that holds one") from None
+        raise UserError(
+            f"{directory} is no golden set: config.json: {error}; give a directory that holds one"
+        ) from None
 
 
 if __name__ == "__main__":

@@ -61,7 +61,13 @@ _ENCODER_SIZES = (
 
 
 def _electra(settings: dict) -> dict:
-    tying = "all" if not settings["untied_generator"] else "none" if settings["untied_generator_embeddings"] else "embeddings"
+    tying = (
+        "all"
+        if not settings["untied_generator"]
+        else "none"
+        if settings["untied_generator_embeddings"]
+        else "embeddings"
+    )
     return {
         "name": "electra",
         "generator": {
@@ -116,7 +122,7 @@ def forward_differences(objective: Objective, batches: Arrays, directory: Path, 
     found = {}
     for name, golden in expected.items():
         difference = np.abs(golden.astype(np.float64) - computed[name].numpy().astype(np.float64))
-        # Slots out of use hold what is predicted at position 0; it enters nothing, and rounding may tip an argmax there.
+        # Slots out of use hold what is predicted at position 0; it enters nothing, and rounding may tip it.
         found[name] = float(np.max(difference[used] if name == "sampled_ids" else difference))
     return found
 
@@ -164,8 +170,8 @@ def _encoder_tensors(prefix: str, output) -> dict[str, tf.Tensor]:
 def gradient_differences(objective: Objective, batches: Arrays, directory: Path, floor: float) -> dict[str, float]:
     """|ours - golden| / |golden| of each variable's gradient on batch 0, in Euclidean norms.
 
-    The bias of the attention keys shifts all scores of a query alike, so its gradient is zero and both sides hold rounding
-    noise only. It is measured against the gradient of the queries' bias, which passes through the same sums.
+    The bias of the attention keys shifts all scores of a query alike, so its gradient is zero and both sides hold
+    rounding noise only. It is measured against the gradient of the queries' bias, which passes through the same sums.
     """
     expected = load_arrays(directory / "gradients.npz")
     variables = authors_variables(objective)

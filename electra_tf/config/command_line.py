@@ -33,8 +33,8 @@ def run_command(command: Callable[[], None]) -> int:
 
     Returns: the exit status: 0, 2 for a `UserError`, 130 for an interrupt by the keyboard.
     """
-    # TensorFlow's C++ start-up notes ("failed call to cuInit" on every machine without a GPU) bury the lines that matter,
-    # and its real errors arrive as Python exceptions. A user's own setting wins.
+    # TensorFlow's C++ start-up notes ("failed call to cuInit" on every machine without a GPU) bury the lines that
+    # matter, and its real errors arrive as Python exceptions. A user's own setting wins.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:

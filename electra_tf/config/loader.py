@@ -82,15 +82,17 @@ def _read_yaml(path: Path) -> dict:
 def merge(base: dict, changes: dict) -> dict:
     """`base` with `changes` on top, mapping by mapping.
 
-    A mapping whose `name` changes is replaced whole: the settings of one objective mean nothing to another.
+    An objective of another name replaces the base's whole: the settings of one mean nothing to another.
     """
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)
-        both_mappings = isinstance(value, dict) and isinstance(old, dict)
-        # A base that leaves the name at its default (`optimizer`) has settings that the named one shares.
-        renamed = both_mappings and "name" in old and value.get("name", old["name"]) != old["name"]
-        merged[key] = merge(old, value) if both_mappings and not renamed else value
+        if not (isinstance(value, dict) and isinstance(old, dict)):
+            merged[key] = value
+        elif key == "objective" and value.get("name", old.get("name")) != old.get("name"):
+            merged[key] = value
+        else:
+            merged[key] = merge(old, value)
     return merged
 
 

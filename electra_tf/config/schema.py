@@ -46,8 +46,8 @@ class EncoderConfig(Settings):
 class GeneratorConfig(Settings):
     """The generator's sizes, as fractions of the discriminator's; a size given outright wins over its fraction.
 
-    Source: configure_pretraining.py and paper table 5: hidden size times the fraction, feed-forward four times that, one
-    head per 64 hidden units, layers not reduced.
+    Source: configure_pretraining.py and paper table 5: hidden size times the fraction, feed-forward four times that,
+    one head per 64 hidden units, layers not reduced.
     """
 
     size_fraction: Annotated[float, Field(gt=0.0)]
@@ -106,10 +106,10 @@ class MaskingConfig(Settings):
 
     # The share of the tokens of an example. The submission uses 0.15 everywhere, the camera-ready 0.25 for Large.
     masked_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.15
-    # distinct: k different positions. with_replacement: the authors' draw, which selects some twice and so about 13.8 %.
+    # distinct: k different positions. with_replacement: the authors' draw; it hits some twice, so about 13.8 % in all.
     selection: Literal["distinct", "with_replacement"] = "distinct"
-    # Of the selected tokens: shown as [MASK], as a random token, and (the rest) unchanged. 85/0/15 is the authors' code,
-    # 100/0/0 the paper's text, 80/10/10 BERT's.
+    # Of the selected tokens: shown as [MASK], as a random token, and (the rest) unchanged. 85/0/15 is the authors'
+    # code, 100/0/0 the paper's text, 80/10/10 BERT's.
     mask_token_fraction: Fraction = 0.85
     random_token_fraction: Fraction = 0.0
 
@@ -117,8 +117,8 @@ class MaskingConfig(Settings):
     def _fractions_fit(self) -> "MaskingConfig":
         if self.mask_token_fraction + self.random_token_fraction > 1.0 + 1e-9:
             raise ValueError(
-                f"mask_token_fraction {self.mask_token_fraction} and random_token_fraction {self.random_token_fraction} "
-                "sum to more than 1"
+                f"mask_token_fraction {self.mask_token_fraction} and random_token_fraction "
+                f"{self.random_token_fraction} sum to more than 1"
             )
         return self
 
@@ -136,7 +136,10 @@ class DataConfig(Settings):
 
 
 class OptimizerConfig(Settings):
-    """The update rule and its schedule: learning_rate * min(1, step / warmup_steps) * (1 - step / num_steps)^decay_power."""
+    """The update rule and its schedule.
+
+    The rate is learning_rate * min(1, step / warmup_steps) * (1 - step / num_steps) ** decay_power.
+    """
 
     name: Literal["adamw", "lamb"] = "adamw"  # adamw: no bias correction, as the authors' code; lamb: the paper's text
     learning_rate: Annotated[float, Field(gt=0.0)]  # peak of the two factors above if they were 1
@@ -189,12 +192,13 @@ class PretrainingConfig(Settings):
         if self.data.max_seq_length > self.encoder.max_position_embeddings:
             raise ValueError(
                 f"data.max_seq_length {self.data.max_seq_length} is longer than the position table, "
-                f"encoder.max_position_embeddings {self.encoder.max_position_embeddings}; lower the first or raise the second"
+                f"encoder.max_position_embeddings {self.encoder.max_position_embeddings}; lower the first or raise the "
+                "second"
             )
         if isinstance(self.objective, ElectraConfig):
             generator = self.objective.generator.encoder(self.encoder)
-            same_size = (generator.hidden_size, generator.num_layers) == (self.encoder.hidden_size, self.encoder.num_layers)
-            if self.objective.tying == "all" and not same_size:
+            sizes = [(encoder.hidden_size, encoder.num_layers) for encoder in (generator, self.encoder)]
+            if self.objective.tying == "all" and sizes[0] != sizes[1]:
                 raise ValueError(
                     f"objective.tying 'all' needs a generator of the discriminator's size: its hidden_size is "
                     f"{generator.hidden_size}, the discriminator's {self.encoder.hidden_size}; its num_layers is "
@@ -203,9 +207,9 @@ class PretrainingConfig(Settings):
                 )
             if self.objective.tying != "none" and generator.embedding_size != self.encoder.embedding_size:
                 raise ValueError(
-                    f"objective.tying {self.objective.tying!r} shares the embeddings, but objective.generator.embedding_size "
-                    f"is {generator.embedding_size} and encoder.embedding_size {self.encoder.embedding_size}; leave the "
-                    "first out or set objective.tying to 'none'"
+                    f"objective.tying {self.objective.tying!r} shares the embeddings, but "
+                    f"objective.generator.embedding_size is {generator.embedding_size} and encoder.embedding_size "
+                    f"{self.encoder.embedding_size}; leave the first out or set objective.tying to 'none'"
                 )
         return self
 

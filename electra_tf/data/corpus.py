@@ -69,8 +69,9 @@ def open_data(data_dir: str | os.PathLike, config: PretrainingConfig) -> Pretrai
     vocabulary = Vocabulary.load(_vocab_file(directory, config.data))
     if vocabulary.size != config.encoder.vocab_size:
         raise UserError(
-            f"the data set's vocabulary has {vocabulary.size} entries, encoder.vocab_size is {config.encoder.vocab_size}; "
-            f"give --set encoder.vocab_size={vocabulary.size} or use data built with another vocabulary"
+            f"the data set's vocabulary has {vocabulary.size} entries, encoder.vocab_size is "
+            f"{config.encoder.vocab_size}; give --set encoder.vocab_size={vocabulary.size} or use data built with "
+            "another vocabulary"
         )
     if (directory / MANIFEST_FILE).exists():
         return _open_with_manifest(directory, vocabulary, config)
@@ -119,7 +120,8 @@ def _open_authors_records(directory: Path, config: PretrainingConfig) -> Corpus:
     layout, length = records.record_format(next(iter(tf.data.TFRecordDataset(first).as_numpy_iterator())))
     if layout == "fixed_length" and length != config.data.max_seq_length:
         raise UserError(
-            f"{first} has sequences of length {length}, data.max_seq_length is {config.data.max_seq_length}; make them equal"
+            f"{first} has sequences of length {length}, data.max_seq_length is {config.data.max_seq_length}; make them "
+            "equal"
         )
     return _corpus(files, counts, layout, config.data.max_seq_length)
 

@@ -29,7 +29,8 @@ def put_at_positions(ids: tf.Tensor, values: tf.Tensor, positions: tf.Tensor, we
     arbitrary token.)
 
     Args:
-        ids: [B, S] int32.        values, positions: [B, M] int32, positions in [0, S).        weights: [B, M] float32, 0 or 1.
+        ids: [B, S] int32.        values, positions: [B, M] int32, positions in [0, S).
+        weights: [B, M] float32, 0 or 1.
     Returns: [B, S] int32.
     Source: Clark et al. 2020, section 2 (REPLACE).
     """

@@ -1,8 +1,9 @@
 """Batches for pre-training. Batch k is a function of (seed, k) alone.
 
-The order of an epoch is a permutation of the shards, and within each shard a permutation of its examples, both computed
-from (seed, epoch). So the reader can start at any batch of any epoch at once: it finds the shard by its counts and skips
-within that one. Shards are shuffled globally when they are built. One shard at a time is held in memory.
+The order of an epoch is a permutation of the shards, and within each shard a permutation of its examples, both
+computed from (seed, epoch). So the reader can start at any batch of any epoch at once: it finds the shard by its counts
+and skips within that one. Shards are shuffled globally when they are built. One shard is held in memory while the next
+is read.
 """
 
 import numpy as np

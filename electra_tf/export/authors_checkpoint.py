@@ -17,8 +17,8 @@ NamedVariables = dict[str, tf.Variable]
 def authors_variables(objective: Objective) -> NamedVariables:
     """Every trainable variable of an objective under the name that the authors' code gives it.
 
-    Their discriminator (and their masked-LM baseline) is the scope `electra`, the generator `generator`; embeddings that
-    both use stand under `electra`.
+    Their discriminator (and their masked-LM baseline) is the scope `electra`, the generator `generator`; embeddings
+    that both use stand under `electra`.
     """
     if isinstance(objective, BertMlm):
         named = {**_encoder(objective.encoder, "electra"), **_masked_lm_head(objective.masked_lm.head)}
@@ -32,7 +32,9 @@ def authors_variables(objective: Objective) -> NamedVariables:
         if objective.generator.encoder.embeddings is objective.discriminator.embeddings:
             named = {name: variable for name, variable in named.items() if not name.startswith("generator/embeddings/")}
     else:
-        raise UserError(f"the authors' code has no objective {objective.config.objective.name}; expected electra or bert_mlm")
+        raise UserError(
+            f"the authors' code has no {objective.config.objective.name}; expected electra or bert_mlm"
+        )
     assert {id(v) for v in named.values()} == {id(v) for v in objective.trainable_variables}
     return named
 

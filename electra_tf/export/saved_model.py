@@ -30,8 +30,8 @@ class TextEncoder(tf.Module):
 
     def __init__(self, objective: Objective, tokenizer: BertTokenizer, max_seq_length: int):
         super().__init__(name="electra_text_encoder")
-        # Behind a function, so that only the graphs below are saved: TensorFlow would save the Keras layers' own calls too,
-        # and the generator's weights. What the graphs read must then be named here.
+        # Behind a function, so that only the graphs below are saved: TensorFlow would save the Keras layers' own calls
+        # too, and the generator's weights. What the graphs read must then be named here.
         self._get_objective = lambda: objective
         layers = [objective.encoder, *([objective.replaced_token_head] if isinstance(objective, Electra) else [])]
         self._weights = [variable for layer in layers for variable in layer.variables]
@@ -107,7 +107,9 @@ def export_saved_model(text_encoder: TextEncoder, output_dir: str | os.PathLike,
     others = [path.name for path in output_dir.iterdir() if path.name != _VERSION] if output_dir.is_dir() else []
     if others or (version_dir.exists() and not overwrite):
         found = others[0] if others else _VERSION
-        raise UserError(f"--output_dir={output_dir} already holds {found}; give a new directory, or --overwrite to replace version 1")
+        raise UserError(
+            f"--output_dir={output_dir} already holds {found}; give a new directory, or --overwrite to replace 1"
+        )
     # TensorFlow warns of renamed inner names, which nobody sees, at every save.
     absl.logging.set_verbosity(absl.logging.ERROR)
     output_dir.mkdir(parents=True, exist_ok=True)

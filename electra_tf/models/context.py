@@ -24,7 +24,7 @@ class ForwardContext:
         return replace(self, random=self.random and self.random.scope(name))
 
     def dropout(self, values: tf.Tensor, rate: float, name: str) -> tf.Tensor:
-        """Zeroes a share `rate` of `values` and scales the rest by 1 / (1 - rate); in inference returns them as they are.
+        """Zeroes a share `rate` of `values`, scales the rest by 1 / (1 - rate); in inference returns them as they are.
 
         Args:
             values: [B, ...] with static inner dimensions.

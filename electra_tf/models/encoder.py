@@ -39,7 +39,7 @@ def gelu(values: tf.Tensor) -> tf.Tensor:
 
 
 def sequence_length(values: tf.Tensor) -> tf.Tensor | int:
-    """S of [B, S, ...]: a number where it is static, as always in training; a scalar tensor where serving leaves it open."""
+    """S of [B, S, ...]: a number where it is static, as in training; a scalar tensor where serving leaves it open."""
     return values.shape[1] or tf.shape(values)[1]
 
 
@@ -69,7 +69,7 @@ class SelfAttention(_EncoderPart):
     """Multi-head self-attention, without the output projection.
 
     Call:
-        hidden: [B, S, H].        key_mask: [B, S] int32, 1 for the keys that may be attended to; every query is computed.
+        hidden: [B, S, H].        key_mask: [B, S] int32, 1 for keys that may be attended to; all queries are computed.
     Returns: ([B, S, H] context vectors, [B, A, S, S] float32 probabilities before dropout).
     """
 
@@ -154,7 +154,8 @@ class Encoder(_EncoderPart):
                 name="embeddings_project",
             )
         self.transformer_layers = [
-            TransformerLayer(config, dtype=self.dtype_policy, name=f"layer_{index}") for index in range(config.num_layers)
+            TransformerLayer(config, dtype=self.dtype_policy, name=f"layer_{index}")
+            for index in range(config.num_layers)
         ]
 
     def call(

@@ -4,10 +4,10 @@ import tf_keras
 
 
 def truncated_normal(initializer_range: float) -> tf_keras.initializers.Initializer:
-    """A normal of the given standard deviation, cut at two of them (so the real one is 0.88 of it): tables and kernels."""
+    """Tables and kernels: a normal of this standard deviation, cut at two of them (the real one is 0.88 of it)."""
     return tf_keras.initializers.TruncatedNormal(stddev=initializer_range)
 
 
 def glorot_uniform() -> tf_keras.initializers.Initializer:
-    """TensorFlow's default, which the authors left in place for the embedding projection and the last discriminator layer."""
+    """TensorFlow's default, which the authors left in place for embedding projection and last discriminator layer."""
     return tf_keras.initializers.GlorotUniform()

@@ -44,7 +44,7 @@ class Objective(tf_keras.Model):
         raise NotImplementedError
 
     def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """The weight of each loss term, from the batch alone: known before the forward pass, so it can be summed first."""
+        """The weight of each loss term, from the batch alone: known, and summed, before the forward pass."""
         raise NotImplementedError
 
     def call(self, inputs: dict[str, tf.Tensor]):

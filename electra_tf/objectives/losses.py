@@ -24,7 +24,7 @@ def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, over: tf.Tens
     """The discriminator's loss: binary cross-entropy in nats over all real tokens, [CLS] and [SEP] included.
 
     Args:
-        logits: [B, S] float32.        is_replaced: [B, S] int32.        over: [B, S] int32, 1 for the tokens that count.
+        logits: [B, S] float32.        is_replaced: [B, S] int32.        over: [B, S] int32, 1 for tokens that count.
     Source: paper section 2, L_Disc, as a mean over tokens.
     """
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.cast(is_replaced, tf.float32), logits=logits)

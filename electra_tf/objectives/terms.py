@@ -71,7 +71,7 @@ def ranking_counts(probabilities: tf.Tensor, is_positive: tf.Tensor, weights: tf
     """Counts scores for the area under the ROC curve.
 
     Args:
-        probabilities: any shape, float32 in [0, 1].        is_positive: same shape, 0 or 1.        weights: same shape, float32.
+        probabilities: any shape, float32 in [0, 1].        is_positive, weights: the same shape; 0 or 1, and float32.
     """
     cells = tf.cast(tf.minimum(probabilities * _NUM_CELLS, _NUM_CELLS - 1.0), tf.int32)
     cells, labels = tf.reshape(cells, [-1]), tf.reshape(tf.cast(is_positive, tf.float32), [-1])

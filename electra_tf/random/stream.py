@@ -40,7 +40,7 @@ class RandomStream:
 
         Args:
             num_examples: rows of this replica's batch, B.
-            shape: static shape of one example's draw. Two draws from one stream start with the same numbers: use `scope`.
+            shape: static, of one example's draw. Two draws from one stream start with the same numbers: use `scope`.
         Returns: [B, *shape] float32 in [0, 1).
         """
         size = math.prod(shape)

@@ -34,7 +34,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         exclude_from_weight_decay: tuple[str, ...],
         name: str = "AdamWeightDecay",
     ):
-        # `jit_compile` here would compile one program for each variable; the whole step is compiled by `train.xla` instead.
+        # `jit_compile` here would compile a program for each variable; `train.xla` compiles the whole step instead.
         super().__init__(name=name, jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.weight_decay_rate = weight_decay_rate

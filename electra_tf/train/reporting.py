@@ -27,7 +27,7 @@ class TrainingReporter:
         self._steady_since: tuple[int, float] | None = None
 
     def rates(self, step: int) -> dict[str, float]:
-        """`examples_per_second` and `tokens_per_second` (padding included) since the last report; starts a new interval."""
+        """`examples_per_second` and `tokens_per_second` (with padding) since the last report; a new interval starts."""
         now = time.monotonic()
         examples = (step - self._last_step) * self._batch_size / max(now - self._last_time, 1e-9)
         self._last_step, self._last_time = step, now
@@ -44,7 +44,10 @@ class TrainingReporter:
         self._append(step, "train", metrics)
         shown = ["loss", *sorted(set(metrics) - _NOT_SHOWN)]
         parts = [f"step {step}/{self._num_steps}", *(f"{name} {metrics[name]:.4g}" for name in shown)]
-        parts += [f"{metrics['examples_per_second']:.1f} examples/s", f"{metrics['tokens_per_second'] / 1e3:.1f} k tokens/s"]
+        parts += [
+            f"{metrics['examples_per_second']:.1f} examples/s",
+            f"{metrics['tokens_per_second'] / 1e3:.1f} k tokens/s",
+        ]
         self._say(" | ".join([*parts, f"ETA {self._time_left(step)}"]))
 
     def evaluation(self, step: int, metrics: dict[str, float]) -> None:

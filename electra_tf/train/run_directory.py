@@ -1,12 +1,12 @@
 """A run's directory: what lies where, and what may be written over.
 
-    config.yaml               the resolved configuration, itself a configuration
-    vocab.txt                 the vocabulary the model was trained with
-    tokenizer_settings.json   how its text was normalised
-    metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
-    tensorboard/              events of the same
-    checkpoints/              the last few, model and optimizer
-    milestones/               those at the shares of the training that the paper evaluates, kept for ever
+config.yaml               the resolved configuration, itself a configuration
+vocab.txt                 the vocabulary the model was trained with
+tokenizer_settings.json   how its text was normalised
+metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
+tensorboard/              events of the same
+checkpoints/              the last few, model and optimizer
+milestones/               those at the shares of the training that the paper evaluates, kept for ever
 """
 
 import json
@@ -45,7 +45,7 @@ class RunDirectory:
     def prepare(self, config: PretrainingConfig) -> None:
         """Creates the directory and writes the configuration, or checks that the run there is the same one.
 
-        Raises: UserError: if the directory holds something else, or a run of other settings, naming the first that differ.
+        Raises: UserError: if the directory holds something else, or a run of other settings, naming the first one.
         """
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"--model_dir={self.path} is a file; give a directory")
@@ -66,8 +66,8 @@ class RunDirectory:
         for file, content in ((self.vocab_file, vocabulary), (self.tokenizer_file, settings)):
             if self.has_checkpoint and file.exists() and file.read_bytes() != content:
                 raise UserError(
-                    f"{file} is not what the data set has: the run was started with another tokenizer; use its data, or a new "
-                    "--model_dir"
+                    f"{file} is not what the data set has: the run was started with another tokenizer; use its data, "
+                    "or a new --model_dir"
                 )
             write_atomically(file, content)
 
@@ -76,8 +76,8 @@ class RunDirectory:
         for key in sorted(before | now):
             if before.get(key) != now.get(key):
                 raise UserError(
-                    f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; continue it with its own "
-                    f"settings (--config={self.config_file}) or give a new --model_dir"
+                    f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; continue it "
+                    f"with its own settings (--config={self.config_file}) or give a new --model_dir"
                 )
 
 

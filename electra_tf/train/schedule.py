@@ -7,8 +7,8 @@ import tf_keras
 class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """learning_rate * min(1, step / warmup_steps) * max(0, 1 - step / num_steps) ** decay_power.
 
-    Warm-up and decay multiply, as in the authors' code: step 0 has rate 0, and with the usual 10,000 of 1,000,000 steps the
-    peak is 0.99 of `learning_rate`. (The schedule usual elsewhere starts the decay after the warm-up.)
+    Warm-up and decay multiply, as in the authors' code: step 0 has rate 0, and with the usual 10,000 of 1,000,000 steps
+    the peak is 0.99 of `learning_rate`. (The schedule usual elsewhere starts the decay after the warm-up.)
 
     Args:
         learning_rate: the factor in front.        warmup_steps: 0 for none.        num_steps: where the rate reaches 0.

@@ -1,8 +1,8 @@
 """The one training step: `model.fit` and `run_pretraining.py` both call it.
 
-Every loss arrives as a `Ratio`. Weights are summed over replicas first, then each replica differentiates its own share of
-the global mean, then gradients are summed, clipped once and applied. So one replica and many compute the same update,
-also where they hold unequal numbers of masked or real tokens.
+Every loss arrives as a `Ratio`. Weights are summed over replicas first, then each replica differentiates its own share
+of the global mean, then gradients are summed, clipped once and applied. So one replica and many compute the same
+update, also where they hold unequal numbers of masked or real tokens.
 """
 
 import functools

@@ -45,5 +45,7 @@ def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:
 def _run_in(model_dir: str | os.PathLike) -> RunDirectory:
     run = RunDirectory(model_dir)
     if not run.config_file.exists():
-        raise UserError(f"--model_dir={model_dir} holds no config.yaml; give the directory of a run of run_pretraining.py")
+        raise UserError(
+            f"--model_dir={model_dir} holds no config.yaml; give the directory of a run"
+        )
     return run

@@ -25,7 +25,10 @@ def save(tmp_path):
 def test_every_variable_is_found_under_its_name_and_loaded(tiny_config, save, tying):
     objective = build_objective(tiny_config(objective={"tying": tying}))
     named = authors_variables(objective)
-    wanted = {name: tf.random.stateless_normal(variable.shape, [7, index]) for index, (name, variable) in enumerate(named.items())}
+    wanted = {
+        name: tf.random.stateless_normal(variable.shape, [7, index])
+        for index, (name, variable) in enumerate(named.items())
+    }
     load_authors_checkpoint(objective, save(wanted))
     for name, variable in named.items():
         assert tf.reduce_all(variable == wanted[name]), name
