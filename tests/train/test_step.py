@@ -44,7 +44,7 @@ def reduced(config) -> object:
     values["encoder"] |= {**sizes, "intermediate_size": 18, "max_position_embeddings": 13}
     if "generator" in values["objective"]:
         explicit = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
-        values["objective"]["generator"] |= dict.fromkeys(explicit)
+        values["objective"]["generator"] |= dict.fromkeys(explicit) | {"layers_fraction": 1.0}
     values["data"]["max_seq_length"] = 10
     values["optimizer"]["warmup_steps"] = 0
     values["train"] |= {"num_steps": 8, "batch_size": 4}
