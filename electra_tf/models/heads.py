@@ -26,23 +26,26 @@ class MaskedLmHead(tf_keras.layers.Layer):
 
     Args:
         config: of the encoder below it.        embeddings: whose word table is the output table too.
+        dtype: policy of the layers before the product. The product itself, and so this layer, is float32 whatever it
+            is: the softmax over V and the sampling need more than eight bits of mantissa.
     Call:
         hidden: [B, M, G], gathered at the masked positions, so that [B, S, V] logits never exist.
     Returns: [B, M, V] float32 logits.
     """
 
-    def __init__(self, config: EncoderConfig, embeddings: Embeddings, **layer_options):
-        super().__init__(**layer_options)
+    def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype=None, **layer_options):
+        # Keras hands a layer its variables rounded to the layer's own compute dtype, the table of another layer too.
+        super().__init__(dtype="float32", **layer_options)
         self.embeddings = embeddings
         self.transform = tf_keras.layers.Dense(
             embeddings.config.embedding_size,
             activation=gelu,
             kernel_initializer=truncated_normal(config.initializer_range),
-            dtype=self.dtype_policy,
+            dtype=dtype,
             name="dense",
         )
         self.layer_norm = tf_keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_epsilon, dtype=self.dtype_policy, name="LayerNorm"
+            epsilon=config.layer_norm_epsilon, dtype=dtype, name="LayerNorm"
         )
 
     def build(self, input_shape):
@@ -52,10 +55,8 @@ class MaskedLmHead(tf_keras.layers.Layer):
 
     def call(self, hidden: tf.Tensor) -> tf.Tensor:
         transformed = self.layer_norm(self.transform(hidden))  # [B, M, E]
-        # Float32 whatever the compute dtype: the softmax over V and the sampling need more than eight bits of mantissa.
         flat = tf.reshape(tf.cast(transformed, tf.float32), [-1, transformed.shape[-1]])  # [B*M, E]
-        table = tf.cast(self.embeddings.word_embeddings.value(), tf.float32)
-        logits = tf.matmul(flat, table, transpose_b=True) + tf.cast(self.output_bias, tf.float32)
+        logits = tf.matmul(flat, self.embeddings.word_embeddings, transpose_b=True) + self.output_bias
         return tf.reshape(logits, [-1, hidden.shape[1], self.embeddings.config.vocab_size])
 
 

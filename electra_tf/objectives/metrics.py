@@ -28,7 +28,7 @@ def replaced_token_metrics(logits: tf.Tensor, is_replaced: tf.Tensor, over: tf.T
         "replaced_token_accuracy": weighted_sum(tf.cast(predicted == actual, tf.float32), counted),
         "replaced_token_precision": Ratio(true_positives, tf.reduce_sum(predicted * counted)),
         "replaced_token_recall": Ratio(true_positives, tf.reduce_sum(actual * counted)),
-        "replaced_token_auc": ranking_counts(tf.sigmoid(logits), is_replaced, counted),
+        "replaced_token_auc": ranking_counts(logits, is_replaced, counted),
         "replaced_fraction": replaced_share,
         "constant_predictor_loss": BinaryEntropy(*replaced_share),
     }

@@ -24,7 +24,7 @@ from electra_tf.train.checkpoint import Checkpoints, milestone_steps, seed_every
 from electra_tf.train.distribution import is_chief, require_divisible
 from electra_tf.train.pretrainer import Pretrainer
 from electra_tf.train.reporting import TrainingReporter
-from electra_tf.train.run_directory import RunDirectory, drop_metrics_after
+from electra_tf.train.run_directory import RunDirectory, drop_metrics_after, evaluation_at
 from electra_tf.train.step import compile_objective
 
 logger = logging.getLogger(__name__)
@@ -209,18 +209,24 @@ class _Loop:
 
     def run_until(self, last_step: int) -> dict[str, float]:
         """Trains up to `last_step` and evaluates. Returns the last evaluation's metrics."""
-        every = self._run.config.evaluation.every_steps
-        evaluate = self._data.held_out is not None
+        every = self._run.config.evaluation.every_steps if self._data.held_out is not None else 0
         step, self._last_step = self._step(), last_step
-        while step < last_step:
-            stop = min(last_step, (step // every + 1) * every if every and evaluate else last_step)
-            with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()):
+            while step < last_step:
+                stop = min(last_step, (step // every + 1) * every if every else last_step)
                 self._controller.train(stop, checkpoint_at_completion=False)
                 step = self._step()
-                if evaluate:
-                    with self._reporter.pause():
-                        self._controller.evaluate(_num_evaluation_batches(self._run, self._data))
+                self._evaluate()
+            if not self._evaluation:  # nothing was left to train
+                self._evaluation = evaluation_at(self._run.directory.metrics_file, step) or {}
+            if not self._evaluation:  # an earlier call was killed between its last checkpoint and its evaluation
+                self._evaluate()
         return self._evaluation
+
+    def _evaluate(self) -> None:
+        if self._data.held_out is not None:
+            with self._reporter.pause():
+                self._controller.evaluate(_num_evaluation_batches(self._run, self._data))
 
     def _step(self) -> int:
         return int(self._optimizer.iterations.numpy())

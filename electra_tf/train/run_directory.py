@@ -114,6 +114,18 @@ def drop_metrics_after(metrics_file: Path, step: int) -> None:
         write_atomically(metrics_file, "".join(f"{line}\n" for line in kept).encode())
 
 
+def evaluation_at(metrics_file: Path, step: int) -> dict[str, float] | None:
+    """The held-out metrics that were reported for a step, NaN where one had no value; None if there are none."""
+    if not metrics_file.exists():
+        return None
+    reports = (json.loads(line) for line in metrics_file.read_text(encoding="utf-8").splitlines())
+    found = [report for report in reports if report["step"] == step and report["split"] == "held_out"]
+    if not found:
+        return None
+    metrics = {name: value for name, value in found[-1].items() if name not in ("step", "split")}
+    return {name: float("nan") if value is None else value for name, value in metrics.items()}
+
+
 def _step_of(line: str) -> float:
     try:
         return json.loads(line)["step"]

@@ -119,3 +119,14 @@ def test_bfloat16_computes_in_it_and_gives_float32_logits_losses_and_weights(tin
     )
     terms = tf.nest.flatten(objective.loss_terms(batch, SAMPLING))
     assert {tensor.dtype for tensor in [*logits, *terms, *objective.trainable_variables]} == {tf.float32}
+
+
+def test_bfloat16_logits_are_products_with_the_unrounded_table(tiny_config):
+    objective = build_objective(tiny_config(train={"precision": "bfloat16"}))
+    head = objective.generator.head
+    hidden = tf.random.stateless_normal([2, 3, 6], seed=[1, 2])
+    transformed = tf.cast(head.layer_norm(head.transform(hidden)), tf.float32).numpy()
+    table = objective.discriminator.embeddings.word_embeddings.numpy()
+    assert (table != table.astype(tf.bfloat16.as_numpy_dtype)).any()
+    # Sums of 12 products in float32.
+    np.testing.assert_allclose(head(hidden).numpy(), transformed @ table.T, rtol=0, atol=12 * 2.0**-23)

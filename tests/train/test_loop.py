@@ -1,6 +1,7 @@
 """Whole runs of eight steps: what they leave behind, and that a run in two parts is the run in one."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -154,6 +155,15 @@ def test_a_finished_run_called_again_trains_no_further(whole, config, data_dir):
     after = tensors(whole[0] / "checkpoints" / "step-8")
     assert all(np.array_equal(before[name], after[name]) for name in before)
     assert saved(whole[0], "checkpoints") == ["step-8"]
+
+
+def test_an_evaluation_that_a_killed_run_missed_is_made_up_for(whole, config, data_dir, tmp_path):
+    model_dir = tmp_path / "run"
+    shutil.copytree(whole[0], model_dir)
+    kept = [line for line in lines(model_dir) if (line["step"], line["split"]) != (8, "held_out")]
+    (model_dir / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+    assert pretrain(run_of(config, model_dir), data_dir) == pytest.approx(whole[1], nan_ok=True)
+    assert lines(model_dir) == lines(whole[0])
 
 
 def test_a_run_of_other_settings_is_refused_naming_the_first_that_differ(whole, tiny_config, data_dir):
