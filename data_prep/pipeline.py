@@ -83,11 +83,12 @@ def build(settings: BuildSettings) -> Manifest:
     """
     files = find_files(settings.inputs)
     vocabulary = Vocabulary.load(settings.vocab_file)
-    output.prepare(settings.output_dir, settings.overwrite)
+    output.prepare(settings.output_dir, settings.overwrite, [settings.vocab_file, *(file.path for file in files)])
     try:
         return _build(settings, files, vocabulary)
     except BaseException as error:
-        output.remove_build(settings.output_dir)
+        with contextlib.suppress(OSError):  # the first error is the one to report
+            output.remove_build(settings.output_dir)
         if isinstance(error, BrokenProcessPool):
             raise UserError(
                 f"one of {settings.num_processes} processes was killed, most likely for want of memory; lower"

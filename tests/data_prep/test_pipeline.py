@@ -237,6 +237,14 @@ def test_overwriting_replaces_the_data_set_and_spares_other_files(data_dir, sour
     assert contents(tmp_path) == {**contents(data_dir), "mine.txt": b"keep"}
 
 
+def test_overwriting_refuses_to_remove_the_vocabulary_it_reads(data_dir, source, tmp_path):
+    for name, content in contents(data_dir).items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match="vocab.txt is to be read, and --overwrite would remove it"):
+        build(settings(source, tmp_path, vocab_file=str(tmp_path / "vocab.txt"), overwrite=True))
+    assert contents(tmp_path) == contents(data_dir)
+
+
 def test_a_build_that_fails_leaves_nothing_behind(source, tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"fine\n\nna\xefve")
     with pytest.raises(UserError, match="bad.txt is not UTF-8: byte 0xef at offset 8"):
