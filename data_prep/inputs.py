@@ -40,7 +40,8 @@ def find_files(inputs: Iterable[str]) -> list[SourceFile]:
 
     Args:
         inputs: each `FORMAT:GLOB`; `**` in a glob matches any directories.
-    Raises: UserError: unknown format, a glob that matches no file, a file matched twice, or nothing but empty files.
+    Raises: UserError: unknown format, a glob that matches no file, a file matched twice, a name that is not UTF-8, or
+        nothing but empty files.
     """
     files = [file for index, text in enumerate(inputs) for file in _files_of_input(index, text)]
     seen: dict[str, SourceFile] = {}
@@ -69,8 +70,18 @@ def _files_of_input(index: int, text: str) -> list[SourceFile]:
     if not paths:
         raise UserError(f"--input={text}: no file matches {pattern}; check the path, and quote the glob for the shell")
     root = _fixed_part(pattern)
-    names = {os.path.relpath(path, root).replace(os.sep, "/"): path for path in paths}
+    names = {_checked_name(os.path.relpath(path, root).replace(os.sep, "/")): path for path in paths}
     return [SourceFile(index, format_name, name, path, os.path.getsize(path)) for name, path in sorted(names.items())]
+
+
+def _checked_name(name: str) -> str:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise UserError(
+            f"the name of the input file {name!r} is not UTF-8, which identifies it in the manifest; rename the file"
+        ) from None
+    return name
 
 
 def _fixed_part(pattern: str) -> str:

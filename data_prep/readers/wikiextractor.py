@@ -61,16 +61,24 @@ def _read_tagged(content: bytes, path: str, offset: int) -> Iterator[Document]:
 def _read_json(content: bytes, path: str, offset: int) -> Iterator[Document]:
     for raw_line in content.split(b"\n"):
         line = decode(raw_line, path, offset).strip()
-        if line:
-            try:
-                text = json.loads(line)["text"]
-            except (ValueError, KeyError, TypeError) as error:
-                raise UserError(
-                    f'{path} at offset {offset}: expected a JSON object with "text" on each line ({error!r})'
-                ) from None
-            if lines := _lines(text):
-                yield Document(offset, lines)
+        if line and (lines := _lines(_text_of(line, path, offset))):
+            yield Document(offset, lines)
         offset += len(raw_line) + 1
+
+
+def _text_of(line: str, path: str, offset: int) -> str:
+    try:
+        text = json.loads(line)["text"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(
+            f'{path} at offset {offset}: expected a JSON object with "text" on each line ({error!r})'
+        ) from None
+    if not isinstance(text, str):
+        raise UserError(
+            f'{path} at offset {offset}: "text" is {json.dumps(text)[:40]}, expected a string; mend or remove the line'
+        )
+    # An escape such as "\ud800" gives half of a surrogate pair, which is no character and has no UTF-8.
+    return text.encode("utf-8", "ignore").decode("utf-8")
 
 
 def _lines(text: str) -> list[str]:

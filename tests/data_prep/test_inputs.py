@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from data_prep.inputs import find_files, plan_units, read_part
@@ -58,6 +60,13 @@ def test_a_file_that_two_inputs_match_is_a_user_error(tmp_path):
 def test_nothing_but_empty_files_is_a_user_error(tmp_path):
     write(tmp_path, a="", b="")
     with pytest.raises(UserError, match="all 2 input files are empty"):
+        find_files([f"text:{tmp_path}/*"])
+
+
+def test_a_file_name_that_is_not_utf_8_is_a_user_error(tmp_path):
+    with open(os.fsencode(tmp_path) + b"/caf\xe9.txt", "wb") as file:
+        file.write(b"x")
+    with pytest.raises(UserError, match=r"'caf\\udce9\.txt' is not UTF-8.*; rename the file"):
         find_files([f"text:{tmp_path}/*"])
 
 

@@ -1,5 +1,6 @@
 import io
 import json
+import re
 
 import pytest
 
@@ -92,6 +93,22 @@ def test_an_article_without_text_is_no_document():
 def test_a_broken_wikiextractor_file_is_a_user_error_that_names_the_file(content, complaint):
     with pytest.raises(UserError, match=f"file.txt.*{complaint}"):
         read("wikiextractor", content)
+
+
+@pytest.mark.parametrize("text", ["null", "12", '["a"]'])
+def test_a_json_text_that_is_no_string_is_a_user_error_that_names_its_place(text):
+    content = f'{{"text": "a"}}\n{{"text": {text}}}\n'
+    with pytest.raises(UserError, match=re.escape(f'file.txt at offset 14: "text" is {text}, expected a string')):
+        read("wikiextractor", content)
+
+
+def test_json_nested_too_deeply_is_a_user_error():
+    with pytest.raises(UserError, match="file.txt at offset 0: expected a JSON object"):
+        read("wikiextractor", '{"text": ' + "[" * 100_000)
+
+
+def test_half_a_surrogate_pair_in_json_is_dropped_and_a_whole_one_is_a_character():
+    assert read("wikiextractor", r'{"text": "a\ud800b \ud83d\ude00\n\udc00"}') == [["ab \U0001f600"]]
 
 
 @pytest.mark.parametrize("size", range(1, 40))
