@@ -9,6 +9,7 @@ from electra_tf.config.errors import UserError
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION_PREFIX = "##"  # a piece that does not begin a word
+MAX_BYTES_PER_TOKEN = 256  # of FastWordpieceTokenizer, the prefix not counted
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,9 @@ class Vocabulary:
 
         Args:
             path: a file in the layout of BERT's vocab.txt.
-        Raises: UserError: no such file, not UTF-8, an empty line between tokens, a token that occurs twice, a special
-            token missing, or [PAD] with another id than 0 (batches are padded with zeros).
+        Raises: UserError: no such file, not UTF-8 or with a byte order mark, an empty line between tokens, a token that
+            occurs twice, is too long or has a NUL character, a special token missing, [PAD] with another id than 0
+            (batches are padded with zeros), or no piece of a word.
         """
         try:
             content = Path(path).read_bytes()
@@ -41,6 +43,10 @@ class Vocabulary:
             raise UserError(
                 f"vocabulary {path} is not UTF-8 at byte {error.start}; convert it or give another file"
             ) from error
+        if text.startswith("\ufeff"):
+            raise UserError(
+                f"vocabulary {path} begins with a UTF-8 byte order mark, expected {PAD}; save it as UTF-8 without one"
+            )
         # Only "\n" ends a line: U+2028 and its like, at which str.splitlines would cut, may occur in a token.
         tokens = tuple(line.strip() for line in text.rstrip().split("\n"))
         _check_tokens(tokens, path)
@@ -79,8 +85,7 @@ class Vocabulary:
 def _check_tokens(tokens: tuple[str, ...], path: str | Path) -> None:
     line_of: dict[str, int] = {}
     for line, token in enumerate(tokens, start=1):
-        if not token:
-            raise UserError(f"vocabulary {path} has an empty line {line}, expected one token a line; remove the line")
+        _check_token(token, line, path)
         if token in line_of:
             raise UserError(
                 f"vocabulary {path} has the token {token!r} on lines {line_of[token]} and {line}, expected it once; "
@@ -97,4 +102,25 @@ def _check_tokens(tokens: tuple[str, ...], path: str | Path) -> None:
         raise UserError(
             f"vocabulary {path} has {PAD} as id {line_of[PAD] - 1}, expected id 0 because batches are padded with "
             "zeros; move it to the first line"
+        )
+    # tensorflow_text leaves out every longer token with a punctuation mark in it and fails if no other is there.
+    if not any(len(token) == 1 or token.removeprefix(CONTINUATION_PREFIX).isalnum() for token in tokens):
+        raise UserError(
+            f"vocabulary {path} has no piece of a word among its {len(tokens)} tokens, expected some beside the special "
+            "ones; build a vocabulary with build_vocab.py"
+        )
+
+
+def _check_token(token: str, line: int, path: str | Path) -> None:
+    if not token:
+        raise UserError(f"vocabulary {path} has an empty line {line}, expected one token a line; remove the line")
+    num_bytes = len(token.removeprefix(CONTINUATION_PREFIX).encode("utf-8"))
+    if num_bytes > MAX_BYTES_PER_TOKEN:
+        raise UserError(
+            f"vocabulary {path} has a token of {num_bytes} bytes on line {line}, {token[:20]!r}..., expected at most "
+            f"{MAX_BYTES_PER_TOKEN}; give a WordPiece vocabulary, one token a line"
+        )
+    if "\0" in token:
+        raise UserError(
+            f"vocabulary {path} has a NUL character in the token {token[:20]!r} on line {line}; give another file"
         )

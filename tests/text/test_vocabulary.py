@@ -5,7 +5,8 @@ import hashlib
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 TOKENS = ["[PAD]", "the", "[UNK]", "[CLS]", "##s", "[SEP]", "[MASK]"]
 
@@ -53,11 +54,23 @@ def test_a_missing_special_token_is_named(tmp_path, missing):
         ([*TOKENS, "the"], "'the' on lines 2 and 8"),
         (["the", *TOKENS[:1], *TOKENS[2:]], r"\[PAD\] as id 1, expected id 0"),
         ([*TOKENS[:4], "", *TOKENS[4:]], "an empty line 5"),
+        ([*TOKENS, "é" * 129], "a token of 258 bytes on line 8, 'éé.*'..., expected at most 256"),
+        ([*TOKENS, "a", "##" + "b" * 257], "a token of 257 bytes on line 9, '##bb"),
+        ([*TOKENS, "a\0b"], r"NUL character in the token 'a\\x00b' on line 8"),
+        (["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], "no piece of a word among its 5 tokens"),
+        (["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]", "##", "a-b"], "no piece of a word among its 8"),
+        (["\ufeff[PAD]", *TOKENS[1:]], "begins with a UTF-8 byte order mark"),
     ],
 )
 def test_a_broken_vocabulary_is_refused(tmp_path, tokens, message):
     with pytest.raises(UserError, match=message):
         Vocabulary.load(write(tmp_path / "vocab.txt", tokens))
+
+
+@pytest.mark.parametrize("token", ["é" * 128, "##" + "b" * 256, "##s", "!"])
+def test_the_tokenizer_takes_what_the_vocabulary_allows(tmp_path, token):
+    vocabulary = Vocabulary.load(write(tmp_path / "vocab.txt", [*SPECIAL_TOKENS, token]))
+    assert BertTokenizer(vocabulary).tokenize(["a"]).to_list() == [[1]]
 
 
 def test_a_missing_file_is_named(tmp_path):
