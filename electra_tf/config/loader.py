@@ -30,14 +30,16 @@ def load_config(path: str | os.PathLike, overrides: list[str] | tuple[str, ...] 
 
     Args:
         path: a YAML file; its `base:`, if any, names a parent file relative to it.
-        overrides: `a.b=value` texts; the value is YAML.
+        overrides: `a.b=value` texts; the value is YAML. Of two for one setting the later wins. Together they change
+            the file as a child file would.
 
     Raises: UserError: for a missing file, broken YAML, an unknown key, a wrong type or an impossible combination.
     """
     values = _read_with_base(Path(path), seen=())
+    changes: dict = {}
     for override in overrides:
-        _apply_override(values, override)
-    return parse_config(values, source=str(path))
+        _add_override(changes, override, values)
+    return parse_config(merge(values, changes), source=str(path))
 
 
 def parse_config(values: dict, source: str) -> PretrainingConfig:
@@ -87,16 +89,16 @@ def merge(base: dict, changes: dict) -> dict:
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)
-        if not (isinstance(value, dict) and isinstance(old, dict)):
-            merged[key] = value
-        elif key == "objective" and value.get("name", old.get("name")) != old.get("name"):
-            merged[key] = value
-        else:
+        are_groups = isinstance(value, dict) and isinstance(old, dict)
+        if are_groups and not (key == "objective" and value.get("name", old.get("name")) != old.get("name")):
             merged[key] = merge(old, value)
+        else:
+            merged[key] = value
     return merged
 
 
-def _apply_override(values: dict, override: str) -> None:
+def _add_override(changes: dict, override: str, values: dict) -> None:
+    """Writes one override into `changes`, which are later merged into `values`."""
     path, separator, text = override.partition("=")
     if not separator or not path:
         raise UserError(f"--set {override!r}: expected a.b=value, for example --set train.num_steps=1000")
@@ -107,12 +109,13 @@ def _apply_override(values: dict, override: str) -> None:
             f"--set {override!r}: the value is not readable as YAML: {' '.join(str(error).split())}"
         ) from None
     *parents, last = path.strip().split(".")
-    node = values
+    node, below = changes, values
     for parent in parents:
-        node = node.setdefault(parent, {})
-        if not isinstance(node, dict):
+        node, below = node.setdefault(parent, {}), below.get(parent, {})
+        if not (isinstance(node, dict) and isinstance(below, dict)):
             raise UserError(f"--set {override!r}: {parent} is a value, not a group of settings")
-    node[last] = value
+    old = node.get(last)
+    node[last] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
 
 
 def _describe(problem: Any) -> str:

@@ -98,6 +98,26 @@ def test_an_override_reaches_a_group_that_the_file_does_not_name(write):
     assert load_config(write(settings()), ["masking.masked_fraction=0.4"]).masking.masked_fraction == 0.4
 
 
+def test_an_override_that_names_another_objective_replaces_the_first_whole(write):
+    config = load_config(write(settings()), ["objective.name=bert_mlm", "objective.masked_lm_loss_weight=0.75"])
+    assert config.objective.model_dump() == {"name": "bert_mlm", "masked_lm_loss_weight": 0.75}
+
+
+def test_settings_of_the_new_objective_may_come_before_its_name(write):
+    config = load_config(write(settings()), ["objective.masked_lm_loss_weight=0.75", "objective.name=bert_mlm"])
+    assert config.objective.masked_lm_loss_weight == 0.75
+
+
+def test_an_override_that_names_the_same_objective_keeps_its_settings(write):
+    config = load_config(write(settings()), ["objective.name=electra", "objective.temperature=0.5"])
+    assert (config.objective.generator.size_fraction, config.objective.temperature) == (0.5, 0.5)
+
+
+def test_an_override_of_a_group_keeps_what_an_earlier_one_set_in_it(write):
+    config = load_config(write(settings()), ["train.num_steps=9", "train={batch_size: 6}"])
+    assert (config.train.num_steps, config.train.batch_size) == (9, 6)
+
+
 @pytest.mark.parametrize("override", ["train.num_steps", "=3"])
 def test_an_override_without_name_or_value_is_refused(write, override):
     assert f"--set '{override}': expected a.b=value" in refusal(write(settings()), override)
@@ -248,7 +268,7 @@ def test_a_configuration_cannot_be_changed_after_loading():
 
 @pytest.mark.parametrize(
     ("length", "fraction", "slots"),
-    [(128, 0.15, 19), (512, 0.15, 79), (512, 0.25, 130), (128, 0.25, 32), (3, 0.15, 1), (300, 1.0, 300)],
+    [(128, 0.15, 19), (512, 0.15, 79), (512, 0.25, 130), (128, 0.25, 32), (9, 0.15, 1), (300, 1.0, 300)],
 )
 def test_slots_for_masked_positions(length, fraction, slots):
     config = parse_config(
