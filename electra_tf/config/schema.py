@@ -5,36 +5,52 @@ takes them from one preset as a whole (configs/pretrain/*.yaml), so choosing a s
 learning rate behind.
 """
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-DropoutRate = Annotated[float, Field(ge=0.0, lt=1.0)]
-NonNegative = Annotated[float, Field(ge=0.0)]
+
+def _refuse_boolean(value: Any) -> Any:
+    """Python counts true as 1; in a file it is a slip of the pen."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("boolean_as_number", "input should be a number, not a boolean")
+    return value
+
+
+# Numbers in text pass: YAML reads 1e-4, without a dot, as text.
+Integer = Annotated[int, Field(le=2**31 - 1), BeforeValidator(_refuse_boolean)]  # sizes and steps reach int32 tensors
+Count = Annotated[Integer, Field(gt=0)]
+CountOrZero = Annotated[Integer, Field(ge=0)]
+Real = Annotated[float, BeforeValidator(_refuse_boolean)]
+Positive = Annotated[Real, Field(gt=0.0)]
+NonNegative = Annotated[Real, Field(ge=0.0)]
+Fraction = Annotated[Real, Field(ge=0.0, le=1.0)]
+DropoutRate = Annotated[Real, Field(ge=0.0, lt=1.0)]
 
 
 class Settings(BaseModel):
-    """Base of every group of settings: immutable, and an unknown key is an error."""
+    """Base of every group of settings: immutable, and an unknown key or a number that is not finite is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class EncoderConfig(Settings):
     """One transformer encoder: the discriminator, or the network that the masked-LM baseline trains."""
 
-    vocab_size: PositiveInt
-    embedding_size: PositiveInt
-    hidden_size: PositiveInt
-    num_layers: PositiveInt
-    num_heads: PositiveInt
-    intermediate_size: PositiveInt
-    max_position_embeddings: PositiveInt = 512
-    type_vocab_size: PositiveInt = 2
+    vocab_size: Annotated[Count, Field(ge=6)]  # the five special tokens and at least one word
+    embedding_size: Count
+    hidden_size: Count
+    num_layers: Count
+    num_heads: Count
+    intermediate_size: Count
+    max_position_embeddings: Count = 512
+    type_vocab_size: Count = 2
     hidden_dropout: DropoutRate = 0.1
     attention_dropout: DropoutRate = 0.1
-    initializer_range: Annotated[float, Field(gt=0.0)] = 0.02  # of a normal cut at two standard deviations
-    layer_norm_epsilon: Annotated[float, Field(gt=0.0)] = 1e-12
+    initializer_range: Positive = 0.02  # of a normal cut at two standard deviations
+    layer_norm_epsilon: Positive = 1e-12
 
     @model_validator(mode="after")
     def _heads_divide_the_hidden_size(self) -> "EncoderConfig":
@@ -50,13 +66,13 @@ class GeneratorConfig(Settings):
     one head per 64 hidden units, layers not reduced.
     """
 
-    size_fraction: Annotated[float, Field(gt=0.0)]
-    layers_fraction: Annotated[float, Field(gt=0.0)] = 1.0
-    hidden_size: PositiveInt | None = None
-    num_layers: PositiveInt | None = None
-    num_heads: PositiveInt | None = None
-    intermediate_size: PositiveInt | None = None
-    embedding_size: PositiveInt | None = None  # null: the discriminator's; another only where embeddings are not shared
+    size_fraction: Positive
+    layers_fraction: Positive = 1.0
+    hidden_size: Count | None = None
+    num_layers: Count | None = None
+    num_heads: Count | None = None
+    intermediate_size: Count | None = None
+    embedding_size: Count | None = None  # null: the discriminator's; another only where embeddings are not shared
 
     def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
         """The generator's encoder beside the given discriminator."""
@@ -87,7 +103,7 @@ class ElectraConfig(Settings):
     masked_lm_loss_weight: NonNegative = 1.0
     replaced_token_loss_weight: NonNegative = 50.0  # lambda of the paper, on means over tokens as in the authors' code
     sampling: Literal["gumbel", "greedy"] = "gumbel"  # greedy: the most likely token, for comparisons without chance
-    temperature: Annotated[float, Field(gt=0.0)] = 1.0
+    temperature: Positive = 1.0
     disallow_correct: bool = False  # never sample the original token
 
 
@@ -105,7 +121,7 @@ class MaskingConfig(Settings):
     """Which tokens are selected for prediction, and what the generator is shown in their place."""
 
     # The share of the tokens of an example. The submission uses 0.15 everywhere, the camera-ready 0.25 for Large.
-    masked_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.15
+    masked_fraction: Annotated[Positive, Field(le=1.0)] = 0.15
     # distinct: k different positions. with_replacement: the authors' draw; it hits some twice, so about 13.8 % in all.
     selection: Literal["distinct", "with_replacement"] = "distinct"
     # Of the selected tokens: shown as [MASK], as a random token, and (the rest) unchanged. 85/0/15 is the authors'
@@ -131,7 +147,7 @@ class MaskingConfig(Settings):
 class DataConfig(Settings):
     """The input pipeline."""
 
-    max_seq_length: PositiveInt  # tokens, [CLS] and [SEP] included
+    max_seq_length: Annotated[Count, Field(ge=8)]  # tokens, [CLS] and [SEP] included; below 8 no data is built
     vocab_file: str | None = None  # only for data without a manifest (the authors' records); else the manifest's copy
 
 
@@ -142,28 +158,38 @@ class OptimizerConfig(Settings):
     """
 
     name: Literal["adamw", "lamb"] = "adamw"  # adamw: no bias correction, as the authors' code; lamb: the paper's text
-    learning_rate: Annotated[float, Field(gt=0.0)]  # peak of the two factors above if they were 1
-    warmup_steps: Annotated[int, Field(ge=0)] = 10_000
+    learning_rate: Positive  # peak of the two factors above if they were 1
+    warmup_steps: CountOrZero = 10_000
     decay_power: NonNegative = 1.0
     weight_decay_rate: NonNegative = 0.01
     beta_1: DropoutRate = 0.9
     beta_2: DropoutRate = 0.999
-    epsilon: Annotated[float, Field(gt=0.0)] = 1e-6
-    clip_norm: Annotated[float, Field(gt=0.0)] = 1.0  # of all gradients together, after the sum over replicas
+    epsilon: Positive = 1e-6
+    clip_norm: Positive = 1.0  # of all gradients together, after the sum over replicas
     exclude_from_weight_decay: tuple[str, ...] = ("LayerNorm", "layer_norm", "bias")  # regular expressions on names
+
+    @field_validator("exclude_from_weight_decay")
+    @classmethod
+    def _patterns_compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"the pattern {pattern!r} is not a regular expression: {error}") from None
+        return patterns
 
 
 class TrainConfig(Settings):
     """Length, size and bookkeeping of the run. Steps are optimizer updates."""
 
-    num_steps: PositiveInt
-    batch_size: PositiveInt  # examples of one update, over all replicas
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    num_steps: Count
+    batch_size: Count  # examples of one update, over all replicas
+    seed: CountOrZero = 0
     precision: Literal["float32", "bfloat16"] = "float32"  # of products and activations; variables stay float32
     xla: bool = False
-    log_every_steps: PositiveInt = 100
-    save_every_steps: PositiveInt = 1000
-    keep_checkpoints: PositiveInt = 5
+    log_every_steps: Count = 100
+    save_every_steps: Count = 1000
+    keep_checkpoints: Count = 5
     # Kept for ever: the shares of the training that table 1 of the paper evaluates.
     milestone_fractions: tuple[Fraction, ...] = (0.0625, 0.125, 0.25, 0.5, 1.0)
 
@@ -171,9 +197,9 @@ class TrainConfig(Settings):
 class EvaluationConfig(Settings):
     """Evaluation on the held-out documents."""
 
-    every_steps: Annotated[int, Field(ge=0)] = 0  # 0: only at the end
-    max_batches: PositiveInt = 100
-    batch_size: PositiveInt | None = None  # null: train.batch_size
+    every_steps: CountOrZero = 0  # 0: only at the end
+    max_batches: Count = 100
+    batch_size: Count | None = None  # null: train.batch_size
 
 
 class PretrainingConfig(Settings):
@@ -196,22 +222,30 @@ class PretrainingConfig(Settings):
                 "second"
             )
         if isinstance(self.objective, ElectraConfig):
-            generator = self.objective.generator.encoder(self.encoder)
-            sizes = [(encoder.hidden_size, encoder.num_layers) for encoder in (generator, self.encoder)]
-            if self.objective.tying == "all" and sizes[0] != sizes[1]:
-                raise ValueError(
-                    f"objective.tying 'all' needs a generator of the discriminator's size: its hidden_size is "
-                    f"{generator.hidden_size}, the discriminator's {self.encoder.hidden_size}; its num_layers is "
-                    f"{generator.num_layers}, the discriminator's {self.encoder.num_layers}; set "
-                    "objective.generator.size_fraction to 1.0 or objective.tying to 'embeddings'"
-                )
-            if self.objective.tying != "none" and generator.embedding_size != self.encoder.embedding_size:
-                raise ValueError(
-                    f"objective.tying {self.objective.tying!r} shares the embeddings, but "
-                    f"objective.generator.embedding_size is {generator.embedding_size} and encoder.embedding_size "
-                    f"{self.encoder.embedding_size}; leave the first out or set objective.tying to 'none'"
-                )
+            self._generator_fits(self.objective)
         return self
+
+    def _generator_fits(self, objective: ElectraConfig) -> None:
+        generator = objective.generator.encoder(self.encoder)
+        if objective.tying == "all":
+            self._generator_is_the_discriminator(generator)
+        if objective.tying != "none" and generator.embedding_size != self.encoder.embedding_size:
+            raise ValueError(
+                f"objective.tying {objective.tying!r} shares the embeddings, but "
+                f"objective.generator.embedding_size is {generator.embedding_size} and encoder.embedding_size "
+                f"{self.encoder.embedding_size}; leave the first out or set objective.tying to 'none'"
+            )
+
+    def _generator_is_the_discriminator(self, generator: EncoderConfig) -> None:
+        """With everything tied there is one network, of the discriminator's sizes."""
+        sizes = [(encoder.hidden_size, encoder.num_layers) for encoder in (generator, self.encoder)]
+        if sizes[0] != sizes[1]:
+            raise ValueError(
+                f"objective.tying 'all' needs a generator of the discriminator's size: its hidden_size is "
+                f"{generator.hidden_size}, the discriminator's {self.encoder.hidden_size}; its num_layers is "
+                f"{generator.num_layers}, the discriminator's {self.encoder.num_layers}; set "
+                "objective.generator.size_fraction to 1.0 or objective.tying to 'embeddings'"
+            )
 
     @property
     def max_predictions(self) -> int:

@@ -1,0 +1,118 @@
+"""Values that would crash a run later, or train something else than was asked for, are refused at once."""
+
+import pytest
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import merge, parse_config
+
+SETTINGS = {
+    "encoder": {
+        "vocab_size": 47,
+        "embedding_size": 12,
+        "hidden_size": 16,
+        "num_layers": 3,
+        "num_heads": 2,
+        "intermediate_size": 20,
+    },
+    "objective": {"name": "electra", "generator": {"size_fraction": 0.5}},
+    "data": {"max_seq_length": 10},
+    "optimizer": {"learning_rate": 1e-3},
+    "train": {"num_steps": 8, "batch_size": 4},
+}
+
+
+def parse(path: str, value: object):
+    """The configuration with the setting at `path` changed."""
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    return parse_config(merge(SETTINGS, value), source="test")
+
+
+def refusal(path: str, value: object) -> str:
+    with pytest.raises(UserError) as caught:
+        parse(path, value)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_pattern_that_is_no_regular_expression_is_named():
+    message = refusal("optimizer.exclude_from_weight_decay", ["bias", "[("])
+    assert "optimizer.exclude_from_weight_decay: the pattern '[(' is not a regular expression" in message
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "train.num_steps",
+        "train.batch_size",
+        "train.seed",
+        "train.log_every_steps",
+        "train.save_every_steps",
+        "optimizer.warmup_steps",
+        "evaluation.every_steps",
+        "encoder.vocab_size",
+    ],
+)
+def test_a_count_beyond_32_bits_is_refused(path):
+    assert f"{path} is 2147483648; input should be less than or equal to 2147483647" in refusal(path, 2**31)
+
+
+def test_the_largest_count_of_32_bits_is_allowed():
+    assert parse("train.num_steps", 2**31 - 1).train.num_steps == 2_147_483_647
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), "inf"])
+@pytest.mark.parametrize("path", ["optimizer.learning_rate", "objective.temperature", "optimizer.weight_decay_rate"])
+def test_a_number_that_is_not_finite_is_refused(path, value):
+    assert f"{path} is {value!r}; input should be a finite number" in refusal(path, value)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "train.num_steps",
+        "train.seed",
+        "encoder.hidden_dropout",
+        "evaluation.batch_size",
+        "evaluation.every_steps",
+        "masking.masked_fraction",
+        "objective.generator.num_heads",
+        "objective.temperature",
+        "optimizer.decay_power",
+    ],
+)
+def test_a_boolean_is_no_number(path):
+    assert f"{path} is True; input should be a number, not a boolean" in refusal(path, True)
+
+
+def test_a_boolean_in_a_list_of_numbers_is_refused():
+    assert "train.milestone_fractions.1 is True; input should be a number" in refusal(
+        "train.milestone_fractions", [0.5, True]
+    )
+
+
+def test_a_boolean_setting_takes_a_boolean():
+    assert parse("train.xla", True).train.xla is True
+
+
+@pytest.mark.parametrize(("value", "number"), [(2, 2.0), ("1e-4", 1e-4), (0.5, 0.5)])
+def test_a_real_number_may_be_written_as_an_integer_or_without_a_dot(value, number):
+    temperature = parse("objective.temperature", value).objective.temperature
+    assert (type(temperature), temperature) == (float, number)
+
+
+def test_a_vocabulary_without_a_single_word_is_refused():
+    assert "encoder.vocab_size is 5; input should be greater than or equal to 6" in refusal("encoder.vocab_size", 5)
+
+
+def test_a_vocabulary_of_one_word_is_allowed():
+    assert parse("encoder.vocab_size", 6).encoder.vocab_size == 6
+
+
+def test_a_length_at_which_no_data_is_built_is_refused():
+    assert "data.max_seq_length is 7; input should be greater than or equal to 8" in refusal("data.max_seq_length", 7)
+
+
+def test_the_shortest_length_at_which_data_is_built_is_allowed():
+    assert parse("data.max_seq_length", 8).data.max_seq_length == 8
