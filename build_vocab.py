@@ -8,9 +8,11 @@ The text is normalised and split into words exactly as the tokenizer does it, so
 """
 
 import argparse
+import contextlib
 import glob
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from electra_tf.config.command_line import flag_parser, run_command
@@ -44,7 +46,9 @@ def parse_flags() -> argparse.Namespace:
 def build_vocab(flags: argparse.Namespace) -> None:
     """Reads, trains, writes; raises UserError for what the user can mend."""
     output = Path(flags.output)
-    if output.exists() and not flags.overwrite:
+    if os.path.isdir(output):  # unlike Path.is_dir, no exception for a name too long
+        raise UserError(f"--output={output} is a directory, expected a file; add a file name such as vocab.txt")
+    if os.path.exists(output) and not flags.overwrite:
         raise UserError(f"{output} exists; give another --output or --overwrite")
     if not output.parent.is_dir():
         raise UserError(f"--output names the directory {output.parent}, which does not exist; create it first")
@@ -54,11 +58,23 @@ def build_vocab(flags: argparse.Namespace) -> None:
     from electra_tf.text.vocabulary_trainer import count_words, read_lines, train_vocabulary
 
     word_counts = count_words(read_lines(paths), lower_case=flags.lower_case, strip_accents=flags.strip_accents)
+    if not word_counts:
+        raise UserError(f"--input: {len(paths)} file(s) without a word; give files with text in them")
     tokens = train_vocabulary(word_counts, vocab_size=flags.vocab_size, max_num_characters=flags.max_num_characters)
-    unfinished = output.with_name(f"{output.name}.{os.getpid()}.unfinished")
-    unfinished.write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8", newline="\n")
-    os.replace(unfinished, output)
+    write_tokens(output, tokens)
     print(f"{output}: {len(tokens)} tokens from {len(paths)} files, {word_counts.total()} words")
+
+
+def write_tokens(output: Path, tokens: Sequence[str]) -> None:
+    """Writes the file at once and whole. Raises: UserError: it cannot be written."""
+    unfinished = output.with_name(f"{output.name}.{os.getpid()}.unfinished")
+    try:
+        unfinished.write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8", newline="\n")
+        os.replace(unfinished, output)
+    except OSError as error:
+        with contextlib.suppress(OSError):  # the first error is the one to report
+            unfinished.unlink(missing_ok=True)
+        raise UserError(f"cannot write --output={output}: {error.strerror}; give another file") from None
 
 
 def matching_files(pattern: str) -> list[str]:

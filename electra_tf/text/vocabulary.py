@@ -106,8 +106,8 @@ def _check_tokens(tokens: tuple[str, ...], path: str | Path) -> None:
     # tensorflow_text leaves out every longer token with a punctuation mark in it and fails if no other is there.
     if not any(len(token) == 1 or token.removeprefix(CONTINUATION_PREFIX).isalnum() for token in tokens):
         raise UserError(
-            f"vocabulary {path} has no piece of a word among its {len(tokens)} tokens, expected some beside the special "
-            "ones; build a vocabulary with build_vocab.py"
+            f"vocabulary {path} has no piece of a word among its {len(tokens)} tokens, expected some beside the "
+            "special ones; build a vocabulary with build_vocab.py"
         )
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from build_vocab import write_tokens
+from electra_tf.config.errors import UserError
 from electra_tf.text.vocabulary import Vocabulary
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +63,8 @@ def test_rare_characters_make_room(tmp_path, corpus):
         (["--input=absent*.txt", "--output=v"], "error: --input=absent*.txt matches no file; "),
         (["--input={corpus}", "--output={tmp}/a.txt"], "a.txt exists; give another --output or --overwrite"),
         (["--input={corpus}", "--output={tmp}/absent/v"], "absent, which does not exist; create it first"),
+        (["--input={corpus}", "--vocab_size=40", "--output={tmp}/" + "v" * 300], "File name too long; give another file"),
+        (["--input={corpus}", "--output={tmp}", "--overwrite"], " is a directory, expected a file; add a file name"),
     ],
 )
 def test_a_mistake_is_named_in_one_line_and_nothing_is_written(tmp_path, corpus, flags, message):
@@ -68,6 +72,32 @@ def test_a_mistake_is_named_in_one_line_and_nothing_is_written(tmp_path, corpus,
     assert result.returncode == 2
     assert message in result.stderr.splitlines()[-1]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt"]
+
+
+@pytest.mark.parametrize("text", ["", " \n\u200b\n", "<doc id=1>\n</doc>\n"])
+def test_text_without_a_word_is_refused_and_nothing_is_written(tmp_path, text):
+    (tmp_path / "blank.txt").write_text(text)
+    result = run("--input", tmp_path / "*.txt", "--vocab_size", 5, "--output", tmp_path / "vocab.out")
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].startswith("error: --input: 1 file(s) without a word; give files")
+    assert [path.name for path in tmp_path.iterdir()] == ["blank.txt"]
+
+
+def test_a_file_that_cannot_be_written_is_a_user_error(tmp_path):
+    too_long = tmp_path / ("v" * 250)  # for the temporary name's suffix, whoever runs the test
+    with pytest.raises(UserError, match="cannot write --output=.*vvv: File name too long; give another file"):
+        write_tokens(too_long, ["[PAD]"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_moved_into_place_leaves_nothing_behind(tmp_path, monkeypatch):
+    def refuse(source, target):
+        raise PermissionError(13, "Permission denied", source)
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(UserError, match="vocab.txt: Permission denied; give another file"):
+        write_tokens(tmp_path / "vocab.txt", ["[PAD]"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_help_does_not_load_tensorflow():
