@@ -63,7 +63,10 @@ def test_rare_characters_make_room(tmp_path, corpus):
         (["--input=absent*.txt", "--output=v"], "error: --input=absent*.txt matches no file; "),
         (["--input={corpus}", "--output={tmp}/a.txt"], "a.txt exists; give another --output or --overwrite"),
         (["--input={corpus}", "--output={tmp}/absent/v"], "absent, which does not exist; create it first"),
-        (["--input={corpus}", "--vocab_size=40", "--output={tmp}/" + "v" * 300], "File name too long; give another file"),
+        (
+            ["--input={corpus}", "--vocab_size=40", "--output={tmp}/" + "v" * 300],
+            "File name too long; give another file",
+        ),
         (["--input={corpus}", "--output={tmp}", "--overwrite"], " is a directory, expected a file; add a file name"),
     ],
 )
