@@ -9,13 +9,12 @@ import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 
 
 def _refuse_boolean(value: Any) -> Any:
     """Python counts true as 1; in a file it is a slip of the pen."""
     if isinstance(value, bool):
-        raise PydanticCustomError("boolean_as_number", "input should be a number, not a boolean")
+        raise ValueError(f"expected a number, found the boolean {str(value).lower()}")
     return value
 
 

@@ -83,11 +83,11 @@ def test_a_number_that_is_not_finite_is_refused(path, value):
     ],
 )
 def test_a_boolean_is_no_number(path):
-    assert f"{path} is True; input should be a number, not a boolean" in refusal(path, True)
+    assert f"{path}: expected a number, found the boolean true" in refusal(path, True)
 
 
 def test_a_boolean_in_a_list_of_numbers_is_refused():
-    assert "train.milestone_fractions.1 is True; input should be a number" in refusal(
+    assert "train.milestone_fractions.1: expected a number, found the boolean true" in refusal(
         "train.milestone_fractions", [0.5, True]
     )
 
