@@ -227,7 +227,7 @@ class PretrainingConfig(Settings):
     def _generator_fits(self, objective: ElectraConfig) -> None:
         generator = objective.generator.encoder(self.encoder)
         if objective.tying == "all":
-            self._generator_is_the_discriminator(generator)
+            self._generator_is_the_discriminator(objective.generator, generator)
         if objective.tying != "none" and generator.embedding_size != self.encoder.embedding_size:
             raise ValueError(
                 f"objective.tying {objective.tying!r} shares the embeddings, but "
@@ -235,7 +235,7 @@ class PretrainingConfig(Settings):
                 f"{self.encoder.embedding_size}; leave the first out or set objective.tying to 'none'"
             )
 
-    def _generator_is_the_discriminator(self, generator: EncoderConfig) -> None:
+    def _generator_is_the_discriminator(self, given: GeneratorConfig, generator: EncoderConfig) -> None:
         """With everything tied there is one network, of the discriminator's sizes."""
         sizes = [(encoder.hidden_size, encoder.num_layers) for encoder in (generator, self.encoder)]
         if sizes[0] != sizes[1]:
@@ -245,6 +245,14 @@ class PretrainingConfig(Settings):
                 f"{generator.num_layers}, the discriminator's {self.encoder.num_layers}; set "
                 "objective.generator.size_fraction to 1.0 or objective.tying to 'embeddings'"
             )
+        # Only what was given outright: a derived value is nobody's wish, and the one network does not use it.
+        for name in ("num_heads", "intermediate_size"):
+            value, expected = getattr(given, name), getattr(self.encoder, name)
+            if value not in (None, expected):
+                raise ValueError(
+                    f"objective.tying 'all' has one network for both, but objective.generator.{name} is {value} and "
+                    f"encoder.{name} {expected}; leave the first out or set objective.tying to 'embeddings'"
+                )
 
     @property
     def max_predictions(self) -> int:

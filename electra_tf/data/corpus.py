@@ -94,36 +94,58 @@ def _open_with_manifest(directory: Path, vocabulary: Vocabulary, config: Pretrai
     corpora = {}
     for name, split in manifest.splits.items():
         files = tuple(str(directory / shard.file) for shard in split.shards)
-        missing = [file for file in files if not os.path.exists(file)]
-        if missing:
-            raise UserError(f"{missing[0]} is in {MANIFEST_FILE} but not on disk; build the data set anew")
+        for file, shard in zip(files, split.shards, strict=True):
+            _require_size(file, shard.num_bytes)
         counts = tuple(shard.num_examples for shard in split.shards)
         corpora[name] = _corpus(files, counts, "compact", config.data.max_seq_length)
-    if TRAIN_SPLIT not in corpora or not corpora[TRAIN_SPLIT].total_examples:
+    corpora = {name: corpus for name, corpus in corpora.items() if corpus.total_examples > 0}
+    if TRAIN_SPLIT not in corpora:
         raise UserError(f"{directory} holds no examples to train on; build the data set from more text")
     return PretrainingData(
         vocabulary, manifest.lower_case, manifest.strip_accents, corpora[TRAIN_SPLIT], corpora.get(HELD_OUT_SPLIT)
     )
 
 
+def _require_size(file: str, num_bytes: int) -> None:
+    """A cheap look at each shard before hours of training; a flipped byte is found when it is read."""
+    if not os.path.isfile(file):
+        raise UserError(f"{file} is in {MANIFEST_FILE} but no file on disk; copy or build the data set again")
+    if os.path.getsize(file) != num_bytes:
+        raise UserError(
+            f"{file} has {os.path.getsize(file)} bytes, {MANIFEST_FILE} says {num_bytes}; copy or build the data set "
+            "again"
+        )
+
+
 def _open_authors_records(directory: Path, config: PretrainingConfig) -> Corpus:
-    files = tuple(str(path) for path in sorted(directory.glob(_AUTHORS_FILES)))
+    files = tuple(str(path) for path in sorted(directory.glob(_AUTHORS_FILES)) if path.is_file())
     if not files:
         raise UserError(
             f"{directory} holds neither {MANIFEST_FILE} nor {_AUTHORS_FILES}; build a data set with "
             "build_pretraining_dataset.py"
         )
     counts = tuple(count_records(file) for file in files)
-    first = next((file for file, count in zip(files, counts, strict=True) if count), None)
-    if first is None:
-        raise UserError(f"{directory}: none of its {len(files)} record files holds an example")
-    layout, length = records.record_format(next(iter(tf.data.TFRecordDataset(first).as_numpy_iterator())))
-    if layout == "fixed_length" and length != config.data.max_seq_length:
+    layouts = {_layout(file, config.data) for file, count in zip(files, counts, strict=True) if count}
+    if len(layouts) != 1:
+        nothing = f"none of its {len(files)} record files holds an example"
+        found = f"its record files mix the layouts {sorted(layouts)}" if layouts else nothing
+        raise UserError(f"{directory}: {found}; expected the output of one build")
+    return _corpus(files, counts, layouts.pop(), config.data.max_seq_length)
+
+
+def _layout(file: str, config: DataConfig) -> records.RecordFormat:
+    """The layout of a file's first record. Raises: UserError: if it is none, or of another sequence length."""
+    try:
+        first = next(iter(tf.data.TFRecordDataset(file).as_numpy_iterator()))
+    except tf.errors.OpError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"{file} is no TFRecord file, or damaged ({reason}); copy or build it again") from None
+    layout, length = records.record_format(first)
+    if layout == "fixed_length" and length != config.max_seq_length:
         raise UserError(
-            f"{first} has sequences of length {length}, data.max_seq_length is {config.data.max_seq_length}; make them "
-            "equal"
+            f"{file} has sequences of length {length}, data.max_seq_length is {config.max_seq_length}; make them equal"
         )
-    return _corpus(files, counts, layout, config.data.max_seq_length)
+    return layout
 
 
 def _corpus(files: tuple[str, ...], counts: tuple[int, ...], layout: records.RecordFormat, length: int) -> Corpus:

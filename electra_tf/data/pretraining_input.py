@@ -16,6 +16,8 @@ from electra_tf.random import RandomStream
 
 Batches = tf.data.Dataset
 
+WRONG_COUNT = "does not hold the number of examples that the manifest names"
+
 # The two permutations must not share a seed.
 _SHARD_ORDER, _EXAMPLE_ORDER = 1, 2
 
@@ -107,7 +109,7 @@ def shuffled_records(corpus: Corpus, seed: int, first_example: int) -> tf.data.D
         shard = _shard_order(len(corpus.files), seed, epoch)[place]
         # One more than expected, so that a shard with too many is noticed too.
         found = tf.data.TFRecordDataset(files[shard]).batch(counts[shard] + 1).get_single_element()
-        message = tf.strings.join([files[shard], " does not hold the number of examples that the manifest names"])
+        message = tf.strings.join([files[shard], WRONG_COUNT], separator=" ")
         with tf.control_dependencies([tf.debugging.Assert(tf.size(found, tf.int64) == counts[shard], [message])]):
             order = _permutation(tf.size(found), seed, _EXAMPLE_ORDER, visit)
         return tf.gather(found, order)

@@ -18,18 +18,19 @@ def authors_variables(objective: Objective) -> NamedVariables:
     """Every trainable variable of an objective under the name that the authors' code gives it.
 
     Their discriminator (and their masked-LM baseline) is the scope `electra`, the generator `generator`; embeddings
-    that both use stand under `electra`.
+    that both use, or a whole encoder, stand under `electra`.
     """
     if isinstance(objective, BertMlm):
         named = {**_encoder(objective.encoder, "electra"), **_masked_lm_head(objective.masked_lm.head)}
     elif isinstance(objective, Electra):
+        generator, discriminator = objective.generator.encoder, objective.discriminator
         named = {
-            **_encoder(objective.generator.encoder, "generator"),
+            **(_encoder(generator, "generator") if generator is not discriminator else {}),
             **_masked_lm_head(objective.generator.head),
-            **_encoder(objective.discriminator, "electra"),
+            **_encoder(discriminator, "electra"),
             **_replaced_token_head(objective.replaced_token_head),
         }
-        if objective.generator.encoder.embeddings is objective.discriminator.embeddings:
+        if generator.embeddings is discriminator.embeddings:
             named = {name: variable for name, variable in named.items() if not name.startswith("generator/embeddings/")}
     else:
         raise UserError(

@@ -21,7 +21,7 @@ _VERSION = "1"
 
 
 class TextEncoder(tf.Module):
-    """What the SavedModel holds.
+    """What the SavedModel holds: `embed`, and `detect` where the objective has a discriminator.
 
     Args:
         objective: trained.        tokenizer: of the vocabulary it was trained with.
@@ -33,13 +33,16 @@ class TextEncoder(tf.Module):
         # Behind a function, so that only the graphs below are saved: TensorFlow would save the Keras layers' own calls
         # too, and the generator's weights. What the graphs read must then be named here.
         self._get_objective = lambda: objective
-        layers = [objective.encoder, *([objective.replaced_token_head] if isinstance(objective, Electra) else [])]
+        has_discriminator = isinstance(objective, Electra)
+        layers = [objective.encoder, *([objective.replaced_token_head] if has_discriminator else [])]
         self._weights = [variable for layer in layers for variable in layer.variables]
         self._tokenizer = tokenizer
         self._max_seq_length = max_seq_length
+        self.embed = tf.function(self._embed, input_signature=[_TEXT])
+        # Saving traces every function that stands here, called or not.
+        self.detect = tf.function(self._detect, input_signature=[_TEXT]) if has_discriminator else None
 
-    @tf.function(input_signature=[_TEXT])
-    def embed(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _embed(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Vectors of texts. T is the length of the longest text of the call.
 
         Args:
@@ -56,9 +59,8 @@ class TextEncoder(tf.Module):
             "tokens": self._tokens(inputs),
         }
 
-    @tf.function(input_signature=[_TEXT])
-    def detect(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Which tokens were replaced; only for models with a discriminator.
+    def _detect(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Which tokens were replaced.
 
         Args:
             text: [N] string, UTF-8.
@@ -75,6 +77,9 @@ class TextEncoder(tf.Module):
         ends = [tf.fill([tf.size(text), 1], special) for special in (vocabulary.cls_id, vocabulary.sep_id)]
         ids = tf.concat([ends[0], ids, ends[1]], axis=1)
         input_ids = ids.to_tensor(default_value=vocabulary.pad_id)
+        # Never of width 0: a call without a single text has a [CLS] column too.
+        missing = tf.maximum(0, 2 - tf.shape(input_ids)[1])
+        input_ids = tf.pad(input_ids, [[0, 0], [0, missing]], constant_values=vocabulary.pad_id)
         input_mask = tf.cast(tf.sequence_mask(ids.row_lengths(), tf.shape(input_ids)[1]), tf.int32)
         return {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": tf.zeros_like(input_ids)}
 
@@ -85,7 +90,7 @@ class TextEncoder(tf.Module):
         """The served functions by name: serving_default and embed, and detect where there is a discriminator."""
         embed = self.embed.get_concrete_function()
         served = {_DEFAULT_SIGNATURE: embed, "embed": embed}
-        if isinstance(self._get_objective(), Electra):
+        if self.detect is not None:
             served["detect"] = self.detect.get_concrete_function()
         return served
 
@@ -112,7 +117,10 @@ def export_saved_model(text_encoder: TextEncoder, output_dir: str | os.PathLike,
         )
     # TensorFlow warns of renamed inner names, which nobody sees, at every save.
     absl.logging.set_verbosity(absl.logging.ERROR)
-    output_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        output_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output_dir={output_dir} cannot be made: {error.strerror}; give another one") from None
     with tempfile.TemporaryDirectory(prefix=".saved_model_", dir=output_dir) as temporary:
         written = Path(temporary) / _VERSION
         signatures = text_encoder.signatures()

@@ -58,8 +58,8 @@ class RankingCounts(NamedTuple):
 
 Term = Ratio | BinaryEntropy | RankingCounts
 
-# Logits from -16 to 16 in steps of 1/2048: even the scores of a discriminator that has barely begun to tell tokens apart,
-# which lie within a tenth of each other, fall into hundreds of cells.
+# Logits from -16 to 16 in steps of 1/2048: even the scores of a discriminator that has barely begun to tell tokens
+# apart, which lie within a tenth of each other, fall into hundreds of cells.
 _LARGEST_LOGIT, _CELLS_PER_UNIT = 16, 2048
 _NUM_CELLS = 2 * _LARGEST_LOGIT * _CELLS_PER_UNIT
 

@@ -43,16 +43,10 @@ class Checkpoints:
 
         Raises: UserError: if the checkpoint is damaged or not of this model.
         """
-        latest = tf.train.latest_checkpoint(str(self._run.checkpoints))
+        latest = self._run.latest_checkpoint()
         if latest is None:
             return 0
-        try:
-            self._checkpoint.restore(latest).assert_existing_objects_matched()
-        except (AssertionError, ValueError, IndexError, tf.errors.OpError) as error:  # IndexError: a file cut short
-            reason = str(error).strip().splitlines()[0]
-            raise UserError(
-                f"{latest} does not fit this run or is damaged: {reason}; remove it or give a new --model_dir"
-            ) from None
+        restore_strictly(self._checkpoint, latest)
         return int(self._checkpoint.optimizer.iterations.numpy())
 
     def save(self, step: int) -> None:
@@ -62,6 +56,26 @@ class Checkpoints:
     def write_milestone(self, step: int) -> None:
         """Writes `milestones/step-N`, which is never removed."""
         self._checkpoint.write(str(self._milestones / f"step-{step}"))
+
+
+def restore_strictly(checkpoint: tf.train.Checkpoint, path: str) -> None:
+    """Restores everything that `checkpoint` tracks; what the file holds beside it is left aside.
+
+    Raises: UserError: if something is missing there, of another shape, or damaged.
+    """
+    status = None
+    try:
+        status = checkpoint.restore(path)
+        status.assert_existing_objects_matched()
+    except (AssertionError, ValueError, IndexError, tf.errors.OpError) as error:  # IndexError: a file cut short
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(
+            f"{path} does not fit this run or is damaged: {reason}; remove its files to go on from the one before, or "
+            "give a new --model_dir"
+        ) from None
+    finally:
+        if status is not None:
+            status.expect_partial()  # else TensorFlow lists at exit what was left aside
 
 
 def seed_everything(seed: int) -> None:

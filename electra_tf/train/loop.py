@@ -16,7 +16,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.data.corpus import PretrainingData, open_data
-from electra_tf.data.pretraining_input import evaluation_batches, num_evaluation_batches, training_batches
+from electra_tf.data.pretraining_input import WRONG_COUNT, evaluation_batches, num_evaluation_batches, training_batches
 from electra_tf.objectives import build_objective
 from electra_tf.objectives.base import Objective
 from electra_tf.text.manifest import VOCAB_FILE
@@ -55,7 +55,7 @@ class Run:
 
 def describe(run: Run) -> dict:
     """What `--dry_run` prints: the model is built under the strategy, no data is read."""
-    run.directory.prepare(run.config)
+    run.directory.prepare(run.config, chief=True)
     objective, train = run.build(), run.config.train
     return {
         "trainable_parameters": int(sum(np.prod(variable.shape) for variable in objective.trainable_variables)),
@@ -80,8 +80,9 @@ def pretrain(run: Run, data_dir: str | os.PathLike, stop_at_step: int | None = N
     config = run.config
     data = open_data(data_dir, config)
     chief = is_chief(run.strategy)
-    run.directory.prepare(config)
-    run.directory.adopt_tokenizer(_vocab_file(data_dir, config), data.lower_case, data.strip_accents)
+    run.directory.prepare(config, chief)
+    if chief:
+        run.directory.adopt_tokenizer(_vocab_file(data_dir, config), data.lower_case, data.strip_accents)
     objective = run.build()
     checkpoints = Checkpoints(objective, run.directory, chief, config.train.keep_checkpoints)
     first_step = checkpoints.restore_latest()
@@ -91,23 +92,45 @@ def pretrain(run: Run, data_dir: str | os.PathLike, stop_at_step: int | None = N
         drop_metrics_after(run.directory.metrics_file, first_step)
     pretrainer = _pretrainer(run, objective, data, first_step)
     loop = _Loop(run, data, objective, pretrainer, checkpoints, first_step, chief)
-    return loop.run_until(last_step)
+    with _damaged_data_reported(data_dir):
+        return loop.run_until(last_step)
 
 
 def evaluate(run: Run, data_dir: str | os.PathLike) -> dict[str, float]:
     """The held-out metrics of the run's newest checkpoint.
 
-    Raises: UserError: without a checkpoint, or if the data has no held-out split.
+    Raises: UserError: without a checkpoint, without a held-out split, or if settings or data are not the run's.
     """
     data = open_data(data_dir, run.config)
     if data.held_out is None:
         raise UserError(f"{data_dir} has no held-out split; build it with --held_out_fraction")
-    objective = run.build()
-    checkpoints = Checkpoints(objective, run.directory, chief=is_chief(run.strategy), keep=1)
-    if not run.directory.has_checkpoint:
+    if run.directory.latest_checkpoint() is None:
         raise UserError(f"{run.directory.checkpoints} holds no checkpoint to evaluate; train first")
-    step = checkpoints.restore_latest()
-    return {"step": step, **_pretrainer(run, objective, data, None).evaluate(_num_evaluation_batches(run, data))}
+    run.directory.require_same_run(run.config)
+    run.directory.require_same_tokenizer(_vocab_file(data_dir, run.config), data.lower_case, data.strip_accents)
+    objective = run.build()
+    step = Checkpoints(objective, run.directory, chief=is_chief(run.strategy), keep=1).restore_latest()
+    pretrainer = _pretrainer(run, objective, data, None)
+    with _damaged_data_reported(data_dir):
+        return {"step": step, **pretrainer.evaluate(_num_evaluation_batches(run, data))}
+
+
+@contextlib.contextmanager
+def _damaged_data_reported(data_dir: str | os.PathLike):
+    """Turns what TensorFlow says of a damaged record into one line.
+
+    Raises: UserError.
+    """
+    try:
+        yield
+    except tf.errors.DataLossError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"{data_dir} holds a damaged shard ({reason}); copy or build the data set again") from None
+    except tf.errors.InvalidArgumentError as error:
+        if WRONG_COUNT not in str(error):
+            raise
+        reason = next(line for line in str(error).splitlines() if WRONG_COUNT in line)
+        raise UserError(f"{reason.strip()}; copy or build the data set again") from None
 
 
 def _vocab_file(data_dir: str | os.PathLike, config: PretrainingConfig) -> str:

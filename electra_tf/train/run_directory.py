@@ -38,40 +38,49 @@ class RunDirectory:
         self.checkpoints = self.path / "checkpoints"
         self.milestones = self.path / "milestones"
 
-    @property
-    def has_checkpoint(self) -> bool:
-        return any(self.checkpoints.glob("*.index"))
+    def latest_checkpoint(self) -> str | None:
+        """The prefix of the newest checkpoint, by the steps in the names of those that are there; None without any."""
+        steps = [int(path.stem.removeprefix("step-")) for path in self.checkpoints.glob("step-*.index")]
+        return str(self.checkpoints / f"step-{max(steps)}") if steps else None
 
-    def prepare(self, config: PretrainingConfig) -> None:
+    def prepare(self, config: PretrainingConfig, chief: bool) -> None:
         """Creates the directory and writes the configuration, or checks that the run there is the same one.
 
+        Args:
+            chief: whether this process writes; the other workers of a cluster only check.
         Raises: UserError: if the directory holds something else, or a run of other settings, naming the first one.
         """
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"--model_dir={self.path} is a file; give a directory")
+        if self.latest_checkpoint() is not None:
+            self.require_same_run(config)
+        if not chief:
+            return
         if self.path.is_dir() and any(self.path.iterdir()) and not self.config_file.exists():
             raise UserError(f"--model_dir={self.path} is not empty and holds no run; give a new directory")
-        if self.has_checkpoint:
-            self._require_same_run(config)
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.config_file, config_to_yaml(config).encode())
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.config_file, config_to_yaml(config).encode())
+        except OSError as error:
+            raise UserError(f"--model_dir={self.path} cannot be written: {error.strerror}; give another one") from None
 
     def adopt_tokenizer(self, vocab_file: str | os.PathLike, lower_case: bool, strip_accents: bool) -> None:
         """Keeps the vocabulary and the normalisation beside the model.
 
         Raises: UserError: if the run was started with another vocabulary or normalisation.
         """
-        settings = json.dumps({"lower_case": lower_case, "strip_accents": strip_accents}).encode()
-        vocabulary = Path(vocab_file).read_bytes()
-        for file, content in ((self.vocab_file, vocabulary), (self.tokenizer_file, settings)):
-            if self.has_checkpoint and file.exists() and file.read_bytes() != content:
-                raise UserError(
-                    f"{file} is not what the data set has: the run was started with another tokenizer; use its data, "
-                    "or a new --model_dir"
-                )
+        for file, content in self._tokenizer_files(vocab_file, lower_case, strip_accents).items():
+            if self.latest_checkpoint() is not None:
+                _require_content(file, content)
             write_atomically(file, content)
 
-    def _require_same_run(self, config: PretrainingConfig) -> None:
+    def require_same_tokenizer(self, vocab_file: str | os.PathLike, lower_case: bool, strip_accents: bool) -> None:
+        """Raises: UserError: if the run was started with another vocabulary or normalisation."""
+        for file, content in self._tokenizer_files(vocab_file, lower_case, strip_accents).items():
+            _require_content(file, content)
+
+    def require_same_run(self, config: PretrainingConfig) -> None:
+        """Raises: UserError: if a setting that touches the weights is not the run's, naming both values."""
         before, now = (_flatten(_essentials(c)) for c in (load_config(self.config_file), config))
         for key in sorted(before | now):
             if before.get(key) != now.get(key):
@@ -79,6 +88,18 @@ class RunDirectory:
                     f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; continue it "
                     f"with its own settings (--config={self.config_file}) or give a new --model_dir"
                 )
+
+    def _tokenizer_files(self, vocab_file, lower_case: bool, strip_accents: bool) -> dict[Path, bytes]:
+        settings = json.dumps({"lower_case": lower_case, "strip_accents": strip_accents}).encode()
+        return {self.vocab_file: Path(vocab_file).read_bytes(), self.tokenizer_file: settings}
+
+
+def _require_content(file: Path, content: bytes) -> None:
+    if file.exists() and file.read_bytes() != content:
+        raise UserError(
+            f"{file} is not what the data set has: the run was started with another tokenizer; use its data, or a new "
+            "--model_dir"
+        )
 
 
 def _essentials(config: PretrainingConfig) -> dict:
@@ -98,8 +119,7 @@ def _flatten(values: dict, prefix: str = "") -> dict[str, object]:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Writes a file so that at no moment a part of it is seen."""
-    # The workers of a cluster may all write to one shared directory.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(content)
     os.replace(temporary, path)
 

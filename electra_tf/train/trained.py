@@ -11,22 +11,21 @@ from electra_tf.objectives import build_objective
 from electra_tf.objectives.base import Objective
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.train.checkpoint import restore_strictly
 from electra_tf.train.run_directory import RunDirectory
 
 
 def load_trained(model_dir: str | os.PathLike) -> Objective:
     """The objective of a run with the weights of its newest checkpoint.
 
-    Raises: UserError: if `model_dir` holds no run or no checkpoint yet.
+    Raises: UserError: if `model_dir` holds no run, or no checkpoint yet, or a damaged one.
     """
     run = _run_in(model_dir)
-    latest = tf.train.latest_checkpoint(str(run.checkpoints))
+    latest = run.latest_checkpoint()
     if latest is None:
         raise UserError(f"{run.checkpoints} holds no checkpoint yet; train first with run_pretraining.py")
     objective = build_objective(load_config(run.config_file))
-    # The optimizer's moments are in the file, and not wanted here.
-    restored = tf.train.Checkpoint(objective=objective).restore(latest)
-    restored.assert_existing_objects_matched().expect_partial()
+    restore_strictly(tf.train.Checkpoint(objective=objective), latest)
     return objective
 
 

@@ -235,6 +235,19 @@ def test_tying_everything_is_allowed_at_equal_sizes(write):
     assert config.objective.tying == "all"
 
 
+@pytest.mark.parametrize(("name", "value", "encoder"), [("num_heads", 4, 2), ("intermediate_size", 14, 20)])
+def test_tying_everything_refuses_a_generator_given_another_size(write, name, value, encoder):
+    overrides = ["objective.tying=all", "objective.generator.size_fraction=1", f"objective.generator.{name}={value}"]
+    message = refusal(write(settings()), *overrides)
+    assert f"objective.generator.{name} is {value} and encoder.{name} {encoder};" in message
+
+
+def test_tying_everything_allows_the_sizes_of_the_discriminator_given_again(write):
+    given = ["objective.generator.num_heads=2", "objective.generator.intermediate_size=20"]
+    config = load_config(write(settings()), ["objective.tying=all", "objective.generator.size_fraction=1", *given])
+    assert config.objective.tying == "all"
+
+
 def test_shared_embeddings_of_two_sizes_are_refused(write):
     message = refusal(write(settings()), "objective.generator.embedding_size=11")
     assert "embedding_size is 11 and encoder.embedding_size 12" in message

@@ -114,7 +114,25 @@ def test_another_sequence_length_is_refused_with_both_lengths(directory, tiny_co
 def test_a_missing_shard_is_named(directory, tiny_config):
     (directory / "train-00001-of-00003.tfrecord").unlink()
     message = refusal(directory, tiny_config())
-    assert "train-00001-of-00003.tfrecord is in manifest.json but not on disk" in message
+    assert "train-00001-of-00003.tfrecord is in manifest.json but no file on disk" in message
+
+
+def test_a_shard_cut_short_is_named_with_both_sizes(directory, tiny_config):
+    shard = directory / "train-00002-of-00003.tfrecord"
+    size = shard.stat().st_size
+    shard.write_bytes(shard.read_bytes()[:-3])
+    message = refusal(directory, tiny_config())
+    assert f"train-00002-of-00003.tfrecord has {size - 3} bytes, manifest.json says {size}" in message
+
+
+def test_a_held_out_split_without_examples_is_none(tmp_path, write_data, tiny_config):
+    assert open_data(write_data(tmp_path / "set", held_out=(0,)), tiny_config()).held_out is None
+
+
+def test_what_is_no_record_file_of_the_authors_is_named(authors_directory, tiny_config):
+    damaged = sorted(authors_directory.glob("pretrain_data.tfrecord*"))[1]
+    damaged.write_bytes(bytes(48))  # three frames of length 0 whose checksums are wrong
+    assert f"{damaged} is no TFRecord file, or damaged" in refusal(authors_directory, tiny_config())
 
 
 def test_a_data_set_without_training_examples_is_refused(tmp_path, write_data, tiny_config):

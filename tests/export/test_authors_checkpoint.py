@@ -35,6 +35,14 @@ def test_every_variable_is_found_under_its_name_and_loaded(tiny_config, save, ty
     assert ("generator/embeddings/word_embeddings" in named) == (tying == "none")
 
 
+def test_one_encoder_in_both_roles_has_the_names_of_the_discriminator(tiny_config):
+    generator = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
+    objective = build_objective(tiny_config(objective={"tying": "all", "generator": generator}))
+    named = authors_variables(objective)
+    assert not [name for name in named if name.startswith("generator/")]
+    assert len(named) == len(objective.trainable_variables)
+
+
 def test_a_missing_variable_is_named(tiny_config, save):
     objective = build_objective(tiny_config())
     tensors = {name: variable.value() for name, variable in authors_variables(objective).items()}

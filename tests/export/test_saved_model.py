@@ -104,9 +104,22 @@ def test_the_default_signature_is_embed(version_dir):
     np.testing.assert_array_equal(default["pooled_output"], embed["pooled_output"])
 
 
-def test_a_masked_lm_without_discriminator_has_no_detect(tiny_config, tokenizer):
+def test_a_masked_lm_is_exported_without_detect(tiny_config, tokenizer, tmp_path):
     config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"name": "bert_mlm"})
-    assert sorted(TextEncoder(build_objective(config), tokenizer, 5).signatures()) == ["embed", "serving_default"]
+    text_encoder = TextEncoder(build_objective(config), tokenizer, 5)
+    exported = tf.saved_model.load(str(export_saved_model(text_encoder, tmp_path / "model"))).signatures
+    assert sorted(exported) == ["embed", "serving_default"]
+    outputs = exported["embed"](text=tf.constant([LONG]))
+    np.testing.assert_allclose(
+        outputs["sequence_output"], text_encoder.embed(tf.constant([LONG]))["sequence_output"], atol=1e-6
+    )
+
+
+def test_a_call_without_texts_gives_empty_outputs(version_dir):
+    signatures = tf.saved_model.load(str(version_dir)).signatures
+    nothing = tf.constant([], tf.string)
+    assert signatures["embed"](text=nothing)["pooled_output"].shape == (0, 16)
+    assert len(signatures["detect"](text=nothing)["replaced_probability"]) == 0
 
 
 def test_only_the_weights_that_are_served_are_in_the_export(version_dir, text_encoder):

@@ -7,7 +7,8 @@ from electra_tf.objectives import build_objective
 @pytest.fixture
 def build(tiny_config):
     def with_tying(tying: str):
-        sizes = {"size_fraction": 1.0, "num_heads": 2} if tying == "all" else {"size_fraction": 0.375, "num_heads": 3}
+        same = {"size_fraction": 1.0, "num_heads": 2, "intermediate_size": 20}
+        sizes = same if tying == "all" else {"size_fraction": 0.375, "num_heads": 3}
         return build_objective(tiny_config(objective={"tying": tying, "generator": {**sizes}}))
 
     return with_tying

@@ -179,7 +179,7 @@ def test_what_does_not_touch_the_weights_may_change(whole, tiny_config):
     )
     config_file = whole[0] / "config.yaml"
     text = config_file.read_text(encoding="utf-8")
-    RunDirectory(whole[0]).prepare(other)
+    RunDirectory(whole[0]).prepare(other, chief=True)
     config_file.write_text(text, encoding="utf-8")
 
 
@@ -190,13 +190,42 @@ def test_a_run_with_another_vocabulary_is_refused(whole, tmp_path):
 
 
 def test_a_damaged_checkpoint_is_refused(whole, config, data_dir, tmp_path):
-    import shutil
-
     copy = shutil.copytree(whole[0], tmp_path / "run")
     for file in (copy / "checkpoints").glob("*.data*"):
         file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(UserError, match="does not fit this run or is damaged"):
         pretrain(run_of(config, copy), data_dir)
+
+
+def test_without_the_newest_checkpoint_the_run_goes_on_from_the_one_before(config, data_dir, tmp_path, whole):
+    model_dir = tmp_path / "run"
+    keeping_all = config.model_copy(update={"train": config.train.model_copy(update={"keep_checkpoints": 9})})
+    pretrain(run_of(keeping_all, model_dir), data_dir)
+    for file in (model_dir / "checkpoints").glob("step-8.*"):
+        file.unlink()
+    assert RunDirectory(model_dir).latest_checkpoint() == str(model_dir / "checkpoints" / "step-4")
+    pretrain(run_of(keeping_all, model_dir), data_dir)
+    assert lines(model_dir) == lines(whole[0])
+
+
+def test_evaluating_with_other_settings_or_another_vocabulary_is_refused(whole, config, data_dir, tmp_path):
+    other = config.model_copy(update={"encoder": config.encoder.model_copy(update={"num_heads": 4})})
+    with pytest.raises(UserError, match=r"has encoder\.num_heads 2, this call has 4"):
+        evaluate(run_of(other, whole[0]), data_dir)
+    model_dir = shutil.copytree(whole[0], tmp_path / "run")
+    (model_dir / "vocab.txt").write_text("another\n")
+    with pytest.raises(UserError, match="was started with another tokenizer"):
+        evaluate(run_of(config, model_dir), data_dir)
+
+
+def test_a_flipped_byte_in_a_shard_is_one_line(config, data_dir, tmp_path):
+    copy = shutil.copytree(data_dir, tmp_path / "set")
+    for shard in copy.glob("train-*"):
+        content = bytearray(shard.read_bytes())
+        content[20] ^= 255
+        shard.write_bytes(content)
+    with pytest.raises(UserError, match="holds a damaged shard"):
+        pretrain(run_of(config, tmp_path / "run"), copy)
 
 
 def test_evaluating_without_a_checkpoint_is_refused(config, data_dir, tmp_path):
@@ -213,14 +242,14 @@ def test_evaluating_without_held_out_documents_is_refused(config, write_data, tm
 def test_a_foreign_directory_that_is_not_empty_is_refused_and_left_alone(config, tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(UserError, match="is not empty and holds no run"):
-        RunDirectory(tmp_path).prepare(config)
+        RunDirectory(tmp_path).prepare(config, chief=True)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_a_file_in_place_of_the_directory_is_refused(config, tmp_path):
     (tmp_path / "run").write_text("mine")
     with pytest.raises(UserError, match="is a file"):
-        RunDirectory(tmp_path / "run").prepare(config)
+        RunDirectory(tmp_path / "run").prepare(config, chief=True)
 
 
 @pytest.mark.parametrize("size", ["train", "evaluation"])
