@@ -7,6 +7,7 @@ import argparse
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable
 
 from electra_tf.config.errors import UserError
@@ -36,6 +37,10 @@ def run_command(command: Callable[[], None]) -> int:
     # TensorFlow's C++ start-up notes ("failed call to cuInit" on every machine without a GPU) bury the lines that
     # matter, and its real errors arrive as Python exceptions. A user's own setting wins.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # A client library that tf-models-official brings warns of the Python's age at every start; worker processes hear of
+    # this by the environment.
+    warnings.filterwarnings("ignore", message="You are using a", category=FutureWarning)
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:You are using a:FutureWarning")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         command()
