@@ -47,6 +47,7 @@ class PretrainingData:
     """A data directory that fits a run: its vocabulary, its training split, and its held-out split if it has one."""
 
     vocabulary: Vocabulary
+    vocab_file: Path
     lower_case: bool
     strip_accents: bool
     train: Corpus
@@ -66,7 +67,8 @@ def open_data(data_dir: str | os.PathLike, config: PretrainingConfig) -> Pretrai
     directory = Path(data_dir)
     if not directory.is_dir():
         raise UserError(f"--data_dir={data_dir} is no directory; build one with build_pretraining_dataset.py")
-    vocabulary = Vocabulary.load(_vocab_file(directory, config.data))
+    vocab_file = _vocab_file(directory, config.data)
+    vocabulary = Vocabulary.load(vocab_file)
     if vocabulary.size != config.encoder.vocab_size:
         raise UserError(
             f"the data set's vocabulary has {vocabulary.size} entries, encoder.vocab_size is "
@@ -74,10 +76,10 @@ def open_data(data_dir: str | os.PathLike, config: PretrainingConfig) -> Pretrai
             "another vocabulary"
         )
     if (directory / MANIFEST_FILE).exists():
-        return _open_with_manifest(directory, vocabulary, config)
+        return _open_with_manifest(directory, vocab_file, vocabulary, config)
     # The authors' builder records neither; both are its defaults.
     train = _open_authors_records(directory, config)
-    return PretrainingData(vocabulary, lower_case=True, strip_accents=True, train=train, held_out=None)
+    return PretrainingData(vocabulary, vocab_file, lower_case=True, strip_accents=True, train=train, held_out=None)
 
 
 def _vocab_file(directory: Path, config: DataConfig) -> Path:
@@ -88,7 +90,9 @@ def _vocab_file(directory: Path, config: DataConfig) -> Path:
     return directory / VOCAB_FILE
 
 
-def _open_with_manifest(directory: Path, vocabulary: Vocabulary, config: PretrainingConfig) -> PretrainingData:
+def _open_with_manifest(
+    directory: Path, vocab_file: Path, vocabulary: Vocabulary, config: PretrainingConfig
+) -> PretrainingData:
     manifest = Manifest.load(directory)
     check_matches(manifest, vocabulary=vocabulary, max_seq_length=config.data.max_seq_length)
     corpora = {}
@@ -102,7 +106,12 @@ def _open_with_manifest(directory: Path, vocabulary: Vocabulary, config: Pretrai
     if TRAIN_SPLIT not in corpora:
         raise UserError(f"{directory} holds no examples to train on; build the data set from more text")
     return PretrainingData(
-        vocabulary, manifest.lower_case, manifest.strip_accents, corpora[TRAIN_SPLIT], corpora.get(HELD_OUT_SPLIT)
+        vocabulary,
+        vocab_file,
+        manifest.lower_case,
+        manifest.strip_accents,
+        corpora[TRAIN_SPLIT],
+        corpora.get(HELD_OUT_SPLIT),
     )
 
 

@@ -1,7 +1,6 @@
 """A pre-training run from its configuration to its last checkpoint."""
 
 import contextlib
-import functools
 import io
 import json
 import logging
@@ -19,7 +18,6 @@ from electra_tf.data.corpus import PretrainingData, open_data
 from electra_tf.data.pretraining_input import WRONG_COUNT, evaluation_batches, num_evaluation_batches, training_batches
 from electra_tf.objectives import build_objective
 from electra_tf.objectives.base import Objective
-from electra_tf.text.manifest import VOCAB_FILE
 from electra_tf.train.checkpoint import Checkpoints, milestone_steps, seed_everything
 from electra_tf.train.distribution import is_chief, require_divisible
 from electra_tf.train.pretrainer import Pretrainer
@@ -82,7 +80,7 @@ def pretrain(run: Run, data_dir: str | os.PathLike, stop_at_step: int | None = N
     chief = is_chief(run.strategy)
     run.directory.prepare(config, chief)
     if chief:
-        run.directory.adopt_tokenizer(_vocab_file(data_dir, config), data.lower_case, data.strip_accents)
+        run.directory.adopt_tokenizer(data.vocab_file, data.lower_case, data.strip_accents)
     objective = run.build()
     checkpoints = Checkpoints(objective, run.directory, chief, config.train.keep_checkpoints)
     first_step = checkpoints.restore_latest()
@@ -107,7 +105,7 @@ def evaluate(run: Run, data_dir: str | os.PathLike) -> dict[str, float]:
     if run.directory.latest_checkpoint() is None:
         raise UserError(f"{run.directory.checkpoints} holds no checkpoint to evaluate; train first")
     run.directory.require_same_run(run.config)
-    run.directory.require_same_tokenizer(_vocab_file(data_dir, run.config), data.lower_case, data.strip_accents)
+    run.directory.require_same_tokenizer(data.vocab_file, data.lower_case, data.strip_accents)
     objective = run.build()
     step = Checkpoints(objective, run.directory, chief=is_chief(run.strategy), keep=1).restore_latest()
     pretrainer = _pretrainer(run, objective, data, None)
@@ -133,10 +131,6 @@ def _damaged_data_reported(data_dir: str | os.PathLike):
         raise UserError(f"{reason.strip()}; copy or build the data set again") from None
 
 
-def _vocab_file(data_dir: str | os.PathLike, config: PretrainingConfig) -> str:
-    return config.data.vocab_file or os.path.join(data_dir, VOCAB_FILE)
-
-
 def _num_evaluation_batches(run: Run, data: PretrainingData) -> int:
     assert data.held_out is not None
     return num_evaluation_batches(data.held_out, run.evaluation_batch_size, run.config.evaluation.max_batches)
@@ -145,40 +139,34 @@ def _num_evaluation_batches(run: Run, data: PretrainingData) -> int:
 def _pretrainer(run: Run, objective: Objective, data: PretrainingData, first_step: int | None) -> Pretrainer:
     """The objective with its input; `first_step` None gives no training input."""
     config = run.config
-    training = functools.partial(
-        _keep_context_last,
-        functools.partial(
-            training_batches,
+    masking = (config.masking, data.special_ids)
+
+    def training(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
+        return training_batches(
             data.train,
-            config.masking,
-            data.special_ids,
+            *masking,
             seed=config.train.seed,
             batch_size=config.train.batch_size,
-            first_step=first_step or 0,
-        ),
-    )
-    held_out = functools.partial(
-        _keep_context_last,
-        functools.partial(
-            evaluation_batches,
+            first_step=first_step,
+            input_context=input_context,
+        )
+
+    def held_out(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
+        return evaluation_batches(
             data.held_out,
-            config.masking,
-            data.special_ids,
+            *masking,
             seed=config.train.seed,
             batch_size=run.evaluation_batch_size,
             max_batches=config.evaluation.max_batches,
-        ),
-    )
+            input_context=input_context,
+        )
+
     return Pretrainer(
         objective,
         run.strategy,
         training_batches=None if first_step is None else training,
         evaluation_batches=None if data.held_out is None else held_out,
     )
-
-
-def _keep_context_last(batches, input_context: tf.distribute.InputContext) -> tf.data.Dataset:
-    return batches(input_context=input_context)
 
 
 def _announce(run: Run, data: PretrainingData, first_step: int, last_step: int) -> None:

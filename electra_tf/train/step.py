@@ -61,7 +61,7 @@ def training_step(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str
     terms = sum_over_replicas(shares)
     gradient_norm = update(sum_over_replicas(gradients))
     loss = tf.add_n([objective.loss_weights[name] * value for name, value in terms.items()])
-    learning_rate = build_schedule_value(optimizer, step)
+    learning_rate = learning_rate_at(optimizer, step)
     return {"loss": loss, **terms, "gradient_norm": gradient_norm, "learning_rate": learning_rate}
 
 
@@ -86,7 +86,7 @@ def _clip_and_apply(objective: Objective, variables, gradients) -> tf.Tensor:
     return norm
 
 
-def build_schedule_value(optimizer, step: tf.Tensor) -> tf.Tensor:
+def learning_rate_at(optimizer, step: tf.Tensor) -> tf.Tensor:
     """The learning rate that the optimizer's schedule gives for a step. Scalar float32."""
     schedule = optimizer._hyper["learning_rate"] if hasattr(optimizer, "_hyper") else optimizer._learning_rate
     return schedule(step)

@@ -11,7 +11,7 @@ from electra_tf.objectives import build_objective
 from electra_tf.train import optimizer as optimizers
 from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
 from electra_tf.train.schedule import WarmupTimesDecay
-from electra_tf.train.step import build_schedule_value, compile_objective, create_slots
+from electra_tf.train.step import compile_objective, create_slots, learning_rate_at
 
 LAMB_RECORD = Path(__file__).resolve().parents[1] / "fixtures" / "lamb.npz"
 
@@ -119,7 +119,7 @@ def test_the_moments_exist_before_the_first_step(name):
 def test_the_rate_of_a_step_is_that_of_the_schedule(name):
     settings = OptimizerConfig(name=name, learning_rate=0.1, warmup_steps=4)
     optimizer = build_optimizer(settings, num_steps=10)
-    assert float(build_schedule_value(optimizer, tf.constant(2, tf.int64))) == pytest.approx(0.1 * 0.5 * 0.8)
+    assert float(learning_rate_at(optimizer, tf.constant(2, tf.int64))) == pytest.approx(0.1 * 0.5 * 0.8)
 
 
 def test_lamb_repeats_tensorflow_addons_bit_for_bit(monkeypatch):
