@@ -1,7 +1,7 @@
-"""What every reader gives: documents, each a list of lines with its place in the file."""
+"""What every reader takes and gives: bytes of a file in, documents out."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from electra_tf.config.errors import UserError
@@ -11,10 +11,62 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class Document:
-    """One document: `lines` are sentences or paragraphs, stripped, none blank; `offset` is the byte it begins at."""
+    """One document: its lines, stripped, none blank.
 
-    offset: int
+    Attributes:
+        has_paragraphs: a line is a paragraph, which sentences may be split from; otherwise it is a sentence.
+    """
+
     lines: list[str]
+    has_paragraphs: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a stream of bytes comes from.
+
+    Attributes:
+        path: of the file, for messages; ARCHIVE/MEMBER in an archive.
+        offset: where the stream begins in the file, in bytes, decompressed.
+        is_end: the stream ends where the file does: what is unfinished then was cut off.
+    """
+
+    path: str
+    offset: int
+    is_end: bool
+
+
+@dataclass(frozen=True)
+class ReaderOptions:
+    """What a user may say of the input's formats; the defaults stand in the flags of the scripts.
+
+    Attributes:
+        text_field: the field or column of `jsonl`, `parquet` and `arrow` that holds the text.
+        lines_per_document: of `sentences`, whose files do not say where a document ends.
+        keep_disambiguation_pages: of `wikipedia`.
+    """
+
+    text_field: str
+    lines_per_document: int
+    keep_disambiguation_pages: bool
+
+
+@dataclass
+class ReadReport:
+    """What readers came across, of a work unit.
+
+    Attributes:
+        num_documents_skipped: by reason, a plural noun such as "redirects".
+        num_documents_cut: documents longer than a reader holds at once, which became several.
+        truncations: for each file that is cut off, a message that names it and the byte.
+    """
+
+    num_documents_skipped: dict[str, int] = field(default_factory=dict)
+    num_documents_cut: int = 0
+    truncations: list[str] = field(default_factory=list)
+
+    def skip(self, reason: str) -> None:
+        self.num_documents_skipped[reason] = self.num_documents_skipped.get(reason, 0) + 1
 
 
 @dataclass(frozen=True)
@@ -22,14 +74,14 @@ class TextFormat:
     """How files of one format become documents.
 
     Attributes:
-        documents: (content, path, offset) -> documents. `content` is the file's bytes from `offset` on: the whole file
-            or a part that begins and ends at document boundaries. `path` is for error messages.
-        next_document: (file, position) -> the first boundary between documents at or after `position`, at most the
-            file's size; a file is cut there into parts for several processes. None: a file is one document.
+        documents: (stream, source, options, report) -> documents. The stream is a file or a part of one that begins and
+            ends at document boundaries; it gives no more than that part. Readers go through it in pieces of bounded size.
+        begins_document: (line) -> whether a boundary between documents lies before this line, which may be one of
+            millions: it looks at the line alone. None: a file is one document, or cannot be cut by lines.
     """
 
-    documents: Callable[[bytes, str, int], Iterator[Document]]
-    next_document: Callable[[BinaryIO, int], int] | None
+    documents: Callable[[BinaryIO, Source, ReaderOptions, ReadReport], Iterator[Document]]
+    begins_document: Callable[[bytes], bool] | None
 
 
 def decode(content: bytes, path: str, offset: int) -> str:
@@ -46,20 +98,3 @@ def decode(content: bytes, path: str, offset: int) -> str:
             f"{path} is not UTF-8: byte 0x{content[error.start]:02x} at offset {offset + error.start}"
             f" ({error.reason}); convert the file, for example with iconv -f LATIN1 -t UTF-8"
         ) from None
-
-
-def seek_line(file: BinaryIO, position: int) -> int:
-    """Moves to the first line that begins at or after `position` and returns where that is."""
-    if position == 0:
-        file.seek(0)
-        return 0
-    file.seek(position - 1)
-    file.readline()
-    return file.tell()
-
-
-def without_byte_order_mark(content: bytes, offset: int) -> tuple[bytes, int]:
-    """Drops a UTF-8 byte order mark at the beginning of a file; returns the rest and its offset."""
-    if offset == 0 and content.startswith(BYTE_ORDER_MARK):
-        return content[len(BYTE_ORDER_MARK) :], len(BYTE_ORDER_MARK)
-    return content, offset
