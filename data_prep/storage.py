@@ -1,0 +1,210 @@
+"""The files that a build reads and writes, on this machine or by URL (`gs://`, `s3://`, `hdfs://`, ...).
+
+What is written appears at once and whole, or not at all. Errors of either kind of storage are OSErrors, save what the
+user can mend before anything is read: an unknown protocol, a missing package.
+"""
+
+import contextlib
+import glob
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from electra_tf.config.files import is_remote, open_filesystem, read_bytes
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+__all__ = [
+    "FileStatus",
+    "exists",
+    "is_remote",
+    "join",
+    "make_directory",
+    "matches",
+    "names_in",
+    "open_binary",
+    "publish",
+    "read_bytes",
+    "remove",
+    "write_bytes",
+]
+
+# Stores in which an object appears when its upload is complete, and in which there are no directories to make. (Making
+# one may create a whole bucket, for a mistyped name.)
+_OBJECT_STORES = frozenset({"gs", "gcs", "s3", "s3a", "az", "abfs", "abfss", "oss"})
+
+# Whichever of these a file system tells of a file changes when the file does; the surest first.
+_VERSION_FIELDS = (
+    "etag",
+    "ETag",
+    "generation",
+    "md5Hash",
+    "mtime",
+    "LastModified",
+    "last_modified",
+    "updated",
+    "created",
+)
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """A file as it was found.
+
+    Attributes:
+        path: a path, or a URL with its protocol.
+        num_bytes: its size.
+        modified: changes when the file does (a time or a store's tag of its content); "" if the storage has neither.
+    """
+
+    path: str
+    num_bytes: int
+    modified: str
+
+
+def join(directory: str | os.PathLike, name: str) -> str:
+    """The path of a file in a directory."""
+    directory = str(directory)
+    return f"{directory.rstrip('/')}/{name}" if is_remote(directory) else os.path.join(directory, name)
+
+
+def matches(pattern: str) -> list[FileStatus]:
+    """The files, not directories, that match a glob, in the order of their paths; `**` is any directories, or none."""
+    if not is_remote(pattern):
+        paths = {path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)}
+        return [_local_status(path) for path in sorted(paths)]
+    filesystem, name = _fresh_filesystem(pattern)
+    found = filesystem.glob(name, detail=True)
+    url_of = _url_maker(pattern, filesystem, name)
+    return [
+        FileStatus(url_of(name), int(info["size"] or 0), _version(info))
+        for name, info in sorted(found.items())
+        if info["type"] == "file"
+    ]
+
+
+def _local_status(path: str) -> FileStatus:
+    status = os.stat(path)
+    return FileStatus(path, status.st_size, str(status.st_mtime_ns))
+
+
+def _version(info: dict[str, Any]) -> str:
+    return next((str(info[field]) for field in _VERSION_FIELDS if info.get(field) is not None), "")
+
+
+def _url_maker(url: str, filesystem: "AbstractFileSystem", name: str) -> Callable[[str], str]:
+    """Gives a function from a file's name in its file system back to a URL like the given one."""
+    # The file systems' own way back loses the host of hdfs://host:8020/.
+    if name and url.endswith(name):
+        prefix = url.removesuffix(name)
+        return lambda name: prefix + name
+    return filesystem.unstrip_protocol
+
+
+def _fresh_filesystem(url: str) -> tuple["AbstractFileSystem", str]:
+    """Listings are remembered; what another process has written since must be seen."""
+    filesystem, name = open_filesystem(url)
+    filesystem.invalidate_cache()
+    return filesystem, name
+
+
+def _is_in_object_store(url: str) -> bool:
+    return url.partition("://")[0] in _OBJECT_STORES
+
+
+def names_in(directory: str | os.PathLike) -> list[str]:
+    """The names of the files and directories in a directory, sorted.
+
+    Raises: FileNotFoundError: there is no such directory; an object store has none where there are no files.
+    """
+    if not is_remote(str(directory)):
+        return sorted(os.listdir(directory))
+    filesystem, name = _fresh_filesystem(str(directory))
+    # Some object stores list the directory itself among its files, as an object of no bytes.
+    entries = (entry.rstrip("/") for entry in filesystem.ls(name, detail=False))
+    return sorted(entry.rpartition("/")[2] for entry in entries if entry.strip("/") != name.strip("/"))
+
+
+def exists(path: str | os.PathLike) -> bool:
+    """Whether there is a file or a directory of this path."""
+    if not is_remote(str(path)):
+        return os.path.exists(path)
+    filesystem, name = _fresh_filesystem(str(path))
+    return filesystem.exists(name)
+
+
+def open_binary(path: str | os.PathLike) -> BinaryIO:
+    """Opens a file for reading from any offset."""
+    if not is_remote(str(path)):
+        return open(path, "rb")
+    filesystem, name = open_filesystem(str(path))
+    return filesystem.open(name, "rb")
+
+
+def write_bytes(path: str | os.PathLike, content: bytes) -> None:
+    """Writes a file, or replaces it, at once and whole."""
+    if is_remote(str(path)):
+        _put(str(path), lambda filesystem, name: filesystem.pipe_file(name, content))
+        return
+    partial = Path(_partial_name(str(path)))
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def publish(local_file: str | os.PathLike, path: str | os.PathLike) -> None:
+    """Moves a finished file of this machine to its place, or replaces what is there, at once and whole.
+
+    A local `path` must be on the file system of `local_file`.
+    """
+    if not is_remote(str(path)):
+        os.replace(local_file, path)
+        return
+    _put(str(path), lambda filesystem, name: filesystem.put_file(str(local_file), name))
+    os.remove(local_file)
+
+
+def _partial_name(path: str) -> str:
+    """A name that no other process gives to the same file."""
+    return f"{path}.{uuid.uuid4().hex}.partial"
+
+
+def _put(url: str, upload: Callable[["AbstractFileSystem", str], Any]) -> None:
+    filesystem, name = open_filesystem(url)
+    if _is_in_object_store(url):
+        upload(filesystem, name)
+        return
+    partial = _partial_name(name)
+    try:
+        upload(filesystem, partial)
+        filesystem.mv(partial, name)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first error is the one to report
+            filesystem.rm_file(partial)
+        raise
+
+
+def remove(path: str | os.PathLike) -> None:
+    """Removes a file; it is no error if there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        if not is_remote(str(path)):
+            os.remove(path)
+            return
+        filesystem, name = open_filesystem(str(path))
+        filesystem.rm_file(name)
+
+
+def make_directory(path: str | os.PathLike) -> None:
+    """Makes a directory and those above it, unless it is there; an object store needs none."""
+    if not is_remote(str(path)):
+        os.makedirs(path, exist_ok=True)
+    elif not _is_in_object_store(str(path)):
+        filesystem, name = open_filesystem(str(path))
+        filesystem.makedirs(name, exist_ok=True)

@@ -1,0 +1,54 @@
+"""Files by path or by URL: `gs://`, `s3://`, `hdfs://` and whatever else fsspec has a file system for."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from electra_tf.config.errors import UserError
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+
+def is_remote(path: str | Path) -> bool:
+    """Whether a path is a URL rather than a path of this machine."""
+    return "://" in str(path)
+
+
+def open_filesystem(url: str) -> tuple["AbstractFileSystem", str]:
+    """The file system of a URL, and the URL's name in it.
+
+    Raises: UserError: an unknown protocol, a file system whose package is not installed, or one that cannot be set up.
+    """
+    from fsspec.core import url_to_fs  # a tenth of a second, which local paths need not wait for
+
+    protocol = url.partition("://")[0]
+    try:
+        return url_to_fs(url)
+    except ImportError as error:
+        raise UserError(f"{url} needs a package for {protocol}://; {_how_to_install(protocol, error)}") from None
+    except ValueError:
+        raise UserError(
+            f"{url} has the unknown protocol {protocol}://; expected a path or one such as gs://, s3:// or hdfs://"
+        ) from None
+    except OSError as error:  # hdfs:// tells here, in a hundred lines, that it finds no Java or no Hadoop
+        reason = str(error).splitlines()[0]
+        raise UserError(f"cannot reach {url}: {reason}; set up what its file system needs") from None
+
+
+def _how_to_install(protocol: str, error: ImportError) -> str:
+    from fsspec.registry import known_implementations
+
+    # What fsspec does not carry itself lies in a package with the name of its module: gcsfs, s3fs, adlfs, ...
+    package = known_implementations.get(protocol, {}).get("class", "fsspec").partition(".")[0]
+    return f"install it with `pip install {package}`" if package != "fsspec" else str(error)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a file.
+
+    Raises: OSError: it cannot be read. UserError: see `open_filesystem`.
+    """
+    if not is_remote(path):
+        return Path(path).read_bytes()
+    filesystem, name = open_filesystem(str(path))
+    return filesystem.cat_file(name)

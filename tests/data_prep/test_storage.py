@@ -1,0 +1,175 @@
+import os
+import sys
+from pathlib import Path
+
+import fsspec
+import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+
+from data_prep import storage
+from electra_tf.config.errors import UserError
+
+
+@pytest.fixture(params=["local", "memory", "disk", "bucket"])
+def root(request, tmp_path, monkeypatch):
+    """The same directory as each kind of storage: a path, and URLs of stores with renames, hosts and objects."""
+    if request.param == "local":
+        yield str(tmp_path)
+    elif request.param == "memory":
+        yield "memory://root"
+        fsspec.filesystem("memory").rm("/root", recursive=True)
+    else:
+        register_disk(request.param, tmp_path)
+        if request.param == "bucket":
+            monkeypatch.setattr(storage, "_OBJECT_STORES", frozenset({"bucket"}))
+        yield f"{request.param}://host:8020/data"
+
+
+def register_disk(protocol_name: str, directory: Path) -> None:
+    """Makes PROTOCOL://host:8020/ mean a local directory, so that all processes would see it."""
+
+    class Disk(DirFileSystem):
+        protocol = protocol_name
+        cachable = False
+
+        def __init__(self, **_):
+            super().__init__(path=str(directory), fs=LocalFileSystem(auto_mkdir=True))
+
+        @classmethod
+        def _strip_protocol(cls, path):
+            return path.removeprefix(f"{protocol_name}://host:8020").lstrip("/")
+
+    fsspec.register_implementation(protocol_name, Disk, clobber=True)
+
+
+def put(root: str, names: dict[str, bytes]) -> None:
+    for name, content in names.items():
+        path = storage.join(root, name)
+        storage.make_directory(os.path.dirname(path))
+        storage.write_bytes(path, content)
+
+
+def test_what_is_written_is_read(root):
+    put(root, {"a/one.bin": b"123"})
+    assert storage.read_bytes(storage.join(root, "a/one.bin")) == b"123"
+
+
+def test_a_file_is_replaced_and_nothing_else_is_left(root):
+    put(root, {"one": b"123"})
+    storage.write_bytes(storage.join(root, "one"), b"45")
+    assert storage.read_bytes(storage.join(root, "one")) == b"45"
+    assert storage.names_in(root) == ["one"]
+
+
+def test_a_glob_gives_files_with_their_sizes_in_order(root):
+    put(root, {"b.txt": b"12", "a.txt": b"1", "c.bin": b"123", "d.txt/inner": b""})
+    found = storage.matches(storage.join(root, "*.txt"))
+    assert [(status.path, status.num_bytes) for status in found] == [
+        (storage.join(root, "a.txt"), 1),
+        (storage.join(root, "b.txt"), 2),
+    ]
+
+
+def test_two_stars_match_any_directories_or_none(root):
+    put(root, {"a.txt": b"", "x/b.txt": b"", "x/y/c.txt": b"", "x/y/d.bin": b""})
+    found = storage.matches(storage.join(root, "**/*.txt"))
+    assert [status.path for status in found] == [storage.join(root, name) for name in ("a.txt", "x/b.txt", "x/y/c.txt")]
+
+
+def test_a_glob_without_a_match_gives_nothing(root):
+    put(root, {"a": b""})
+    assert storage.matches(storage.join(root, "none/*.txt")) == []
+
+
+def test_the_modification_of_a_file_changes_when_it_is_written_again(root):
+    put(root, {"a": b"1"})
+    (first,) = storage.matches(storage.join(root, "a"))
+    put(root, {"a": b"2"})
+    (second,) = storage.matches(storage.join(root, "a"))
+    assert first.modified and first.modified != second.modified
+
+
+def test_a_file_is_opened_at_any_offset(root):
+    put(root, {"a": b"0123456789"})
+    with storage.open_binary(storage.join(root, "a")) as stream:
+        stream.seek(7)
+        assert stream.read(2) == b"78"
+        stream.seek(0)
+        assert stream.read() == b"0123456789"
+
+
+def test_a_published_file_leaves_its_first_place(root, tmp_path):
+    made = tmp_path / "made"
+    made.write_bytes(b"shard")
+    storage.make_directory(root)
+    storage.publish(made, storage.join(root, "shard"))
+    assert storage.read_bytes(storage.join(root, "shard")) == b"shard"
+    assert not made.exists()
+
+
+def test_existence_is_told_of_files_and_directories(root):
+    put(root, {"x/a": b""})
+    assert storage.exists(storage.join(root, "x/a")) and storage.exists(storage.join(root, "x"))
+    assert not storage.exists(storage.join(root, "x/b"))
+
+
+def test_removing_a_file_twice_is_no_error(root):
+    put(root, {"a": b"", "b": b""})
+    storage.remove(storage.join(root, "a"))
+    storage.remove(storage.join(root, "a"))
+    assert storage.names_in(root) == ["b"]
+
+
+def test_a_missing_file_is_an_os_error(root):
+    put(root, {"a": b""})
+    with pytest.raises(FileNotFoundError):
+        storage.read_bytes(storage.join(root, "b"))
+    with pytest.raises(FileNotFoundError):
+        storage.open_binary(storage.join(root, "b"))
+    with pytest.raises(FileNotFoundError):
+        storage.names_in(storage.join(root, "c"))
+
+
+def test_a_failed_upload_leaves_neither_the_file_nor_a_part_of_it(tmp_path, monkeypatch):
+    register_disk("disk", tmp_path)
+    put("disk://host:8020/data", {"a": b"old"})
+
+    def full(self, *_, **__):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(LocalFileSystem, "mv", full)
+    with pytest.raises(OSError, match="no space left"):
+        storage.write_bytes("disk://host:8020/data/a", b"new")
+    assert os.listdir(tmp_path / "data") == ["a"] and (tmp_path / "data/a").read_bytes() == b"old"
+
+
+def test_a_failed_local_write_leaves_no_part_of_the_file(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(OSError):
+        storage.write_bytes(tmp_path / "a", b"a directory cannot be replaced by a file")
+    assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("gs://bucket/a", "pip install gcsfs"),
+        ("s3://bucket/a", "pip install s3fs"),
+        ("nowhere://a", "unknown protocol nowhere://"),
+    ],
+)
+def test_a_storage_that_cannot_be_used_says_what_to_do(url, message, monkeypatch):
+    # As if neither package were installed, on machines that have them.
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(UserError, match=message) as raised:
+        storage.read_bytes(url)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("directory", "joined"), [("/data", "/data/a"), ("gs://bucket", "gs://bucket/a"), ("s3://b/c/", "s3://b/c/a")]
+)
+def test_names_are_joined_to_paths_and_urls(directory, joined):
+    assert storage.join(directory, "a") == joined
