@@ -1,158 +1,134 @@
-"""Examples to TFRecord shards, globally shuffled, in two phases.
+"""Examples to TFRecord shards, globally shuffled by an external sort.
 
-Each example has a 64-bit sort key that is uniform over [0, 2**64) and hangs on the seed and the example's identity
-alone. A shard is a range of keys, sorted by key. Phase 1: a work unit's examples go into one spill directory, ordered
-by bucket. Phase 2: each bucket gathers its slice of every spill, sorts by key and writes. So no process ever holds
-more than one unit or one shard, and how the work was divided leaves no trace in the shards.
-
-A bucket is a shard of a split; buckets are numbered through all splits. Spills and shards appear under their names at
-once and whole (`os.rename`), so one that exists is complete.
+Each example has a 64-bit sort key that is uniform over [0, 2**64) and hangs on the seed and its document's text alone. A
+shard is a range of keys, sorted by key. Phase 1 leaves one sorted spill for each work unit; phase 2 gathers a range of
+keys from every spill, sorts and writes. So no process ever holds more than one unit or one shard, and how the work was
+divided leaves no trace in the shards.
 """
 
 import hashlib
-import json
+import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from electra_tf.config.errors import UserError
+from data_prep.spills import read_range
 from electra_tf.text.manifest import Shard
 
-_PARTIAL_SUFFIX = ".partial"
-_RECORDS_FILE = "records.bin"
-_INDEX_FILE = "index.npy"
-_BUCKETS_FILE = "bucket_begins.npy"
-_COUNTS_FILE = "counts.json"
+# Records in a shard where --num_shards is not given: some 2,000 shards for all of English Wikipedia.
+RECORD_BYTES_PER_SHARD = 8 * 2**20
 
-_INDEX_ENTRY = np.dtype([("key", "<u8"), ("offset", "<u8"), ("num_bytes", "<u4"), ("num_tokens", "<u4")])
+_NUM_KEYS = 2**64
 
 
 @dataclass(frozen=True)
-class Buckets:
-    """How many shards each split has, in the order of their numbers."""
+class ShardRange:
+    """Shard `index` of the `num_shards` of a split: one of that many equal ranges of keys."""
 
-    num_shards: Mapping[str, int]
+    split: str
+    index: int
+    num_shards: int
 
     @property
-    def size(self) -> int:
-        return sum(self.num_shards.values())
+    def first_key(self) -> int:
+        return -(-self.index * _NUM_KEYS // self.num_shards)
 
-    def first(self, split: str) -> int:
-        """The number of a split's first bucket."""
-        names = list(self.num_shards)
-        return sum(self.num_shards[name] for name in names[: names.index(split)])
+    @property
+    def end_key(self) -> int:
+        return -(-(self.index + 1) * _NUM_KEYS // self.num_shards)
 
-    def bucket(self, split: str, key: int) -> int:
-        """The bucket that holds a key in [0, 2**64): equal ranges of keys, in order."""
-        return self.first(split) + (key * self.num_shards[split] >> 64)
-
-    def file_name(self, split: str, shard: int) -> str:
-        return f"{split}-{shard:05d}-of-{self.num_shards[split]:05d}.tfrecord"
+    @property
+    def file_name(self) -> str:
+        return f"{self.split}-{self.index:05d}-of-{self.num_shards:05d}.tfrecord"
 
 
-@dataclass
-class Counts:
-    """Totals of a unit or of the whole build; see `electra_tf.text.manifest.Counts`."""
-
-    num_documents: dict[str, int] = field(default_factory=dict)  # by split
-    num_bytes: int = 0
-    num_tokens_read: int = 0
-    num_tokens_kept: int = 0
-    num_unknown_tokens: int = 0
-
-    def add(self, other: "Counts") -> None:
-        for split, number in other.num_documents.items():
-            self.num_documents[split] = self.num_documents.get(split, 0) + number
-        self.num_bytes += other.num_bytes
-        self.num_tokens_read += other.num_tokens_read
-        self.num_tokens_kept += other.num_tokens_kept
-        self.num_unknown_tokens += other.num_unknown_tokens
+def shard_index(key: int, num_shards: int) -> int:
+    """Which of `num_shards` ranges holds a key."""
+    return key * num_shards >> 64
 
 
-def spill_path(spills_dir: Path, unit_index: int) -> Path:
-    """Where the spill of a work unit lies."""
-    return spills_dir / f"unit-{unit_index:06d}"
+def num_shards_for(num_record_bytes: int) -> int:
+    """How many shards a split of so many bytes of records gets by itself, at least one."""
+    return max(1, math.ceil(num_record_bytes / RECORD_BYTES_PER_SHARD))
 
 
-class Spill:
-    """Collects the serialized examples of one work unit, in the order of their identities."""
+@dataclass(frozen=True)
+class ShardResult:
+    """What is known of a shard once it is written.
 
-    def __init__(self, num_buckets: int):
-        self._num_buckets = num_buckets
-        self._records: list[bytes] = []
-        self._buckets: list[int] = []
-        self._keys: list[int] = []
-        self._num_tokens: list[int] = []
-
-    def append(self, bucket: int, key: int, record: bytes, num_tokens: int) -> None:
-        self._buckets.append(bucket)
-        self._keys.append(key)
-        self._records.append(record)
-        self._num_tokens.append(num_tokens)
-
-    def write(self, directory: Path, counts: Counts) -> None:
-        """Writes the spill as a new directory, at once and whole."""
-        buckets = np.array(self._buckets, np.int64)
-        keys = np.array(self._keys, np.uint64)
-        order = np.argsort(buckets, kind="stable")  # inside a bucket the order of identities stays
-        index = np.zeros(len(order), _INDEX_ENTRY)
-        index["key"] = keys[order]
-        index["num_bytes"] = np.array([len(record) for record in self._records], np.uint32)[order]
-        index["num_tokens"] = np.array(self._num_tokens, np.uint32)[order]
-        index["offset"] = np.cumsum(index["num_bytes"], dtype=np.uint64) - index["num_bytes"]
-        begins = np.searchsorted(buckets[order], np.arange(self._num_buckets + 1))
-
-        partial = directory.with_name(directory.name + _PARTIAL_SUFFIX)
-        partial.mkdir(parents=True)
-        (partial / _RECORDS_FILE).write_bytes(b"".join([self._records[i] for i in order]))
-        np.save(partial / _INDEX_FILE, index)
-        np.save(partial / _BUCKETS_FILE, begins)
-        (partial / _COUNTS_FILE).write_text(json.dumps(asdict(counts)))
-        os.rename(partial, directory)
-
-
-def _read_bucket(spill: Path, bucket: int) -> tuple[np.ndarray, bytes]:
-    """A bucket's index entries in a spill, and the bytes of its records, which lie one after the other."""
-    begin, end = np.load(spill / _BUCKETS_FILE, mmap_mode="r")[bucket : bucket + 2]
-    if begin == end:
-        return np.zeros(0, _INDEX_ENTRY), b""
-    entries = np.array(np.load(spill / _INDEX_FILE, mmap_mode="r")[begin:end])
-    with open(spill / _RECORDS_FILE, "rb") as file:
-        file.seek(int(entries["offset"][0]))
-        return entries, file.read(int(entries["num_bytes"].sum()))
-
-
-def write_shard(spills: Sequence[Path], bucket: int, path: Path) -> tuple[Shard, int]:
-    """Sorts one bucket's examples and writes them as a TFRecord file, at once and whole.
-
-    Args:
-        spills: of all units, in the order of the input.
-    Returns: what the manifest says of the shard, and the number of tokens in it.
-    Raises: UserError, OSError: if the disk is full.
+    Attributes:
+        num_documents: how many have their first example here.
+        num_duplicate_documents: how many more had, and were dropped as copies.
     """
-    import tensorflow as tf
 
+    split: str
+    shard: Shard
+    num_tokens: int
+    num_text_tokens: int
+    num_documents: int
+    num_duplicate_documents: int
+
+
+def gather(spills: Iterable[Path], shard_range: ShardRange) -> tuple[np.ndarray, list[bytes]]:
+    """The index entries and the records of a range of keys from all spills, not sorted."""
     index_parts, records = [], []
     for spill in spills:
-        entries, content = _read_bucket(spill, bucket)
+        entries, content = read_range(spill, shard_range.split, shard_range.first_key, shard_range.end_key)
         index_parts.append(entries)
         ends = np.cumsum(entries["num_bytes"], dtype=np.int64).tolist()
         records += [content[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-    index = np.concatenate(index_parts)
-    partial = path.with_name(path.name + _PARTIAL_SUFFIX)
+    return np.concatenate(index_parts), records
+
+
+def write_shard(
+    index: np.ndarray, records: Sequence[bytes], shard_range: ShardRange, path: Path, drop_duplicates: bool
+) -> ShardResult:
+    """Sorts a shard's examples and writes them as a TFRecord file, at once and whole.
+
+    Args:
+        index: `INDEX_ENTRY`, entry i is of record i.
+        path: of the file; another process may write the same one at the same time.
+        drop_duplicates: of examples with equal keys and records one stays: copies of a document give such.
+    Raises: OSError: if the disk is full.
+    """
+    import tensorflow as tf
+
+    # Keys are equal for copies, and beyond them once in 2**64: the records make the order whole.
+    keys = index["key"].tolist()
+    order = sorted(range(len(records)), key=lambda i: (keys[i], records[i]))
+    follows_copy = [False] + [
+        keys[i] == keys[j] and records[i] == records[j] for i, j in zip(order, order[1:], strict=False)
+    ]
+    kept = [i for i, is_copy in zip(order, follows_copy, strict=False) if not (is_copy and drop_duplicates)]
+    partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
     try:
         with tf.io.TFRecordWriter(str(partial)) as writer:
-            for i in np.argsort(index["key"], kind="stable").tolist():
+            for i in kept:
                 writer.write(records[i])
+        content = partial.read_bytes()
+        os.replace(partial, path)
     except tf.errors.OpError as error:
-        raise UserError(f"cannot write {partial}: {error.message}; free some space or give another place") from None
-    with open(partial, "rb") as file:
-        content = file.read()
-    shard = Shard(
-        file=path.name, num_examples=len(records), num_bytes=len(content), sha256=hashlib.sha256(content).hexdigest()
+        partial.unlink(missing_ok=True)
+        raise OSError(None, f"{partial}: {error.message}") from None
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+    stays = index[kept]
+    num_first = int(index["is_first"].sum())
+    num_documents = int(stays["is_first"].sum())
+    return ShardResult(
+        split=shard_range.split,
+        shard=Shard(
+            file=shard_range.file_name,
+            num_examples=len(kept),
+            num_bytes=len(content),
+            sha256=hashlib.sha256(content).hexdigest(),
+        ),
+        num_tokens=int(stays["num_tokens"].sum()),
+        num_text_tokens=int(stays["num_text_tokens"].sum()),
+        num_documents=num_documents,
+        num_duplicate_documents=num_first - num_documents,
     )
-    os.replace(partial, path)
-    return shard, int(index["num_tokens"].sum())

@@ -3,20 +3,23 @@
 It holds nothing of the machine, the time or the number of processes: equal inputs and settings give equal bytes.
 """
 
+import hashlib
 import json
-from pathlib import Path
-from typing import Protocol
+import os
+from typing import Any, Protocol
 
 import pydantic
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.files import read_bytes
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MANIFEST_FILE = "manifest.json"
 VOCAB_FILE = "vocab.txt"
 TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
 
+_CHECKSUM_FIELD = "sha256"
 _BUILD_ANEW = "build the data set with build_pretraining_dataset.py"
 
 
@@ -56,21 +59,34 @@ class InputFile(_Model):
     """A text file that was read; `name` is relative to the fixed part of the glob that found it."""
 
     format: str
+    compression: str  # "" if there is none
     name: str
     num_bytes: int
 
 
 class Counts(_Model):
-    """Totals over all splits, in word pieces, without [CLS] and [SEP]."""
+    """Totals over all splits. Tokens are word pieces, without [CLS] and [SEP].
 
+    Of `num_documents_read`, those too short, without a token and duplicate were left out; `num_documents` are the rest.
+    """
+
+    num_documents_skipped: dict[str, int]  # by readers, before they count as read: the reason, e.g. "redirects"
+    num_documents_cut: int  # longer than a reader holds, and so read as several
+    num_documents_read: int
+    num_documents_normalized: int  # changed by Unicode normalisation
+    num_control_characters_dropped: int
+    num_documents_too_short: int
+    num_documents_without_tokens: int
+    num_documents_duplicate: int
     num_documents: int
-    num_tokens_read: int
-    num_tokens_kept: int  # the rest overflowed an example's length and was dropped
+    num_tokens_read: int  # before duplicates were dropped
     num_unknown_tokens: int  # of those read
+    num_tokens_kept: int  # the rest were duplicate, or overflowed an example's length
+    num_truncated_inputs: int  # files that were cut off, and read up to there
 
 
 class Manifest(_Model):
-    """The whole data set. Of the settings, only what shapes the output is here."""
+    """The whole data set. Of the settings, only what shapes the output is here: see the flags of the same names."""
 
     schema_version: int
     max_seq_length: int
@@ -80,40 +96,61 @@ class Manifest(_Model):
     strip_accents: bool
     seed: int
     held_out_fraction: float
+    num_shards: int  # as asked for; 0: by the size of the text
+    sentences: str
+    language: str
+    unicode_normalization: str
+    drop_control_characters: bool
+    min_document_characters: int
+    drop_duplicates: bool
+    text_field: str
+    lines_per_document: int
+    keep_disambiguation_pages: bool
     inputs: tuple[InputFile, ...]
     counts: Counts
     splits: dict[str, Split]
 
     @classmethod
-    def load(cls, data_dir: str | Path) -> "Manifest":
-        """Reads `manifest.json` of a data directory.
+    def load(cls, data_dir: str | os.PathLike) -> "Manifest":
+        """Reads `manifest.json` of a data directory, local or by URL.
 
-        Raises: UserError: if it is missing, broken, or of another schema version.
+        Raises: UserError: if it is missing, broken, edited, or of another schema version.
         """
-        path = Path(data_dir) / MANIFEST_FILE
+        path = f"{str(data_dir).rstrip('/')}/{MANIFEST_FILE}"
         try:
-            content = path.read_bytes()
+            fields = json.loads(read_bytes(path))
         except FileNotFoundError:
             raise UserError(
                 f"{path} does not exist: {data_dir} is no data set, or its build did not end; {_BUILD_ANEW}"
             ) from None
-        try:
-            fields = json.loads(content)
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror or error}; {_BUILD_ANEW}") from None
         except ValueError as error:
             raise UserError(f"{path} is not JSON ({error}); {_BUILD_ANEW}") from None
         found = fields.get("schema_version") if isinstance(fields, dict) else None
         if found != SCHEMA_VERSION:
             raise UserError(f"{path} has schema_version {found}; this version reads {SCHEMA_VERSION}; {_BUILD_ANEW}")
+        stated = fields.pop(_CHECKSUM_FIELD, None)
+        if stated != (actual := _checksum(fields)):
+            raise UserError(
+                f"{path} was edited or damaged: its own sha256 is {stated}, that of its content {actual}; copy it again"
+                f" or {_BUILD_ANEW}"
+            )
         try:
-            return cls.model_validate_json(content)
+            return cls.model_validate_json(json.dumps(fields))
         except pydantic.ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
             raise UserError(f"{path} is broken at {where}: {first['msg']}; {_BUILD_ANEW}") from None
 
     def to_json(self) -> str:
-        """The text of `manifest.json`: equal manifests give equal bytes."""
-        return json.dumps(self.model_dump(mode="json"), indent=1) + "\n"
+        """The text of `manifest.json`, with a checksum of itself: equal manifests give equal bytes."""
+        fields = self.model_dump(mode="json")
+        return json.dumps({**fields, _CHECKSUM_FIELD: _checksum(fields)}, indent=1) + "\n"
+
+
+def _checksum(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 def check_matches(manifest: Manifest, *, vocabulary: VocabularyIdentity, max_seq_length: int) -> None:
