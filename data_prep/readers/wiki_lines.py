@@ -1,0 +1,142 @@
+"""Lines of wikitext whose elements are already text: paragraphs, headings, list items; and the cleaning of a line."""
+
+import html
+import re
+from collections.abc import Callable
+
+_HEADING = re.compile(r"(={1,6})(.+?)\1\s*")
+_LINE_MARKERS = " \t=*#:;|!-"
+_LIST_MARKER = re.compile(r"[*#:;][*#:; \t]*")
+_RULE = re.compile(r"-{4,}")
+# What is left of tables and templates that were not closed; no prose begins so.
+_TABLE_LINE = re.compile(r"\||!.*(?:\||!!)")
+
+# The lists under these headings are citations and addresses; sentences under them stay.
+_REFERENCE_SECTIONS = frozenset(
+    {
+        "bibliography",
+        "citations",
+        "citations and references",
+        "external links",
+        "footnotes",
+        "further reading",
+        "general references",
+        "literature",
+        "notes",
+        "notes and references",
+        "primary sources",
+        "publications",
+        "references",
+        "references and further reading",
+        "references and notes",
+        "references and sources",
+        "secondary sources",
+        "see also",
+        "sources",
+        "works cited",
+    }
+)
+
+_QUOTES = re.compile(r"'{2,}")
+_MAGIC_WORD = re.compile(r"__[^\W\da-z_](?:[^\W\da-z])+?__")
+_LEFTOVER = re.compile(r"\[\[|\]\]|\{\{|\}\}|\{\||\|\}|</?ref\b[^<>]*>?|<!--|-->")
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,31});", re.IGNORECASE)
+# Soft hyphen, zero width space, direction marks, word joiner, byte order mark: hints to a layout engine.
+_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\ufeff]")
+_SPACES = re.compile(r"\s+")
+# After a space only: "printf()" is a name.
+_EMPTY_BRACKETS = re.compile(r"(?:(?<=\s)|^)(?:\([\s,;:/–—-]*\)|\[[\s,;:]*\]|\{\s*\})")
+_LEADING_SEPARATORS = re.compile(r"\((?:\s*[,;])+\s*")
+_TRAILING_SEPARATORS = re.compile(r"(?:\s*[,;])+\s*\)")
+_REPEATED_SEPARATORS = re.compile(r"([,;])(?:\s+[,;])+")
+_INNER_SPACE = re.compile(r"(?<=[(\[])\s+|\s+(?=[)\]])")
+_SPACE_BEFORE_POINT = re.compile(r"\s+(?=[,.](?:\s|$))")
+
+
+def paragraphs_of(text: str, render: Callable[[str], str]) -> list[str]:
+    """Headings, paragraphs and list items as clean lines without markers, in their order.
+
+    As in MediaWiki, lines that follow each other are one paragraph. A heading under which nothing is left is dropped.
+
+    Args:
+        render: (line) -> its text, of what still has markup within the line.
+    """
+    outline = _Outline()
+    paragraph: list[str] = []
+    for line in [*text.split("\n"), ""]:
+        if line and line[0] not in _LINE_MARKERS and not line.isspace():
+            paragraph.append(line)
+            continue
+        if paragraph:
+            outline.add_text(clean_line(render(" ".join(paragraph))))
+            paragraph = []
+        if not (line := line.strip()) or _TABLE_LINE.match(line) or _RULE.fullmatch(line):
+            continue
+        if heading := _HEADING.fullmatch(line):
+            outline.add_heading(len(heading.group(1)), clean_line(render(heading.group(2))))
+        elif marker := _LIST_MARKER.match(line):
+            outline.add_list_item(clean_line(render(line[marker.end() :])))
+        else:
+            outline.add_text(clean_line(render(line)))
+    return outline.lines
+
+
+class _Outline:
+    """The lines so far, and the headings that wait for text under them."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._pending_headings: list[tuple[int, str]] = []
+        self._reference_level = 0
+
+    def add_heading(self, level: int, title: str) -> None:
+        while self._pending_headings and self._pending_headings[-1][0] >= level:
+            self._pending_headings.pop()
+        if title:
+            self._pending_headings.append((level, title))
+        if self._reference_level == 0 or level <= self._reference_level:
+            self._reference_level = level if title.lower() in _REFERENCE_SECTIONS else 0
+
+    def add_text(self, line: str) -> None:
+        if not line:
+            return
+        self.lines += [title for _, title in self._pending_headings]
+        self._pending_headings.clear()
+        self.lines.append(line)
+
+    def add_list_item(self, line: str) -> None:
+        if self._reference_level == 0:
+            self.add_text(line)
+
+
+def clean_line(line: str) -> str:
+    """Decodes entities; takes out emphasis, magic words, and what templates without text leave: empty brackets, spaces.
+
+    Returns: the line, stripped; empty if no letter or digit is left.
+    """
+    if "''" in line:
+        line = _QUOTES.sub(_apostrophes, line)
+    if "__" in line:
+        line = _MAGIC_WORD.sub("", line)
+    line = _LEFTOVER.sub("", line)
+    if "&" in line:
+        line = _ENTITY.sub(lambda match: html.unescape(match.group()), line)
+    line = _INVISIBLE.sub("", line)
+    if "(" in line or "[" in line or "{" in line:
+        line = _without_empty_brackets(line)
+    line = _SPACE_BEFORE_POINT.sub("", _SPACES.sub(" ", line)).strip()
+    return line if any(map(str.isalnum, line)) else ""
+
+
+def _apostrophes(match: re.Match[str]) -> str:
+    """Two, three or five are emphasis; of four the first is text, and of more those before the last five."""
+    length = len(match.group())
+    return "'" * (1 if length == 4 else max(length - 5, 0))
+
+
+def _without_empty_brackets(line: str) -> str:
+    line = _REPEATED_SEPARATORS.sub(r"\1", line)
+    line = _LEADING_SEPARATORS.sub("(", line)
+    line = _TRAILING_SEPARATORS.sub(")", line)
+    line = _EMPTY_BRACKETS.sub("", line)
+    return _INNER_SPACE.sub("", line)

@@ -1,0 +1,286 @@
+"""Templates that stand for text of a sentence, which without them has a hole.
+
+The choice follows two English dumps of 2014 and 2016: of 13,935 templates in 319 articles (outside tables and
+references) 4,849 stand within a line of prose. Of these some 1,900 are citations or remarks of editors and leave no
+hole, some 400 are pronunciations, left out on purpose; of the others the most frequent are below: {{convert}} (818),
+{{lang}} and its kin (about 800), {{IPA}} (184), {{chem}} (142). Names are those of the English Wikipedia, many of which other
+languages took over. Their output is near that of the wiki, not equal: {{convert|5|km}} gives "5 km".
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of a template as plain text, stripped.
+
+    Attributes:
+        positional: those without a name, or with a number for one.
+        named: the others.
+    """
+
+    positional: list[str]
+    named: dict[str, str]
+
+    def get(self, index: int) -> str:
+        """The positional argument `index`, counted from 0; empty if there is none."""
+        return self.positional[index] if index < len(self.positional) else ""
+
+
+TemplateText = Callable[[Arguments], str]
+
+
+def find_template(name: str) -> TemplateText | None:
+    """The function that gives the text of a template; None for one that stands for no text.
+
+    Args:
+        name: as written before the first `|`; parser functions have their first argument in it ("formatnum: 5000").
+    """
+    name = name.replace("_", " ").strip().lower()
+    if name in _TEMPLATES:
+        return _TEMPLATES[name]
+    function, colon, argument = name.partition(":")
+    if colon and function in _TEXT_FUNCTIONS:
+        return lambda arguments: argument.strip()
+    if name.startswith(("lang-", "script/")):
+        return _first
+    return None
+
+
+def _first(arguments: Arguments) -> str:
+    return arguments.get(0)
+
+
+def _second(arguments: Arguments) -> str:
+    return arguments.get(1)
+
+
+def _last(arguments: Arguments) -> str:
+    return arguments.positional[-1] if arguments.positional else ""
+
+
+def _quoted(arguments: Arguments) -> str:
+    """{{quote|text|author}}: a paragraph of its own."""
+    text = arguments.named.get("text") or arguments.named.get("quote") or arguments.get(0)
+    return f"\n\n{text}\n\n"
+
+
+def _constant(text: str) -> TemplateText:
+    return lambda arguments: text
+
+
+def _with_prefix(prefix: str) -> TemplateText:
+    return lambda arguments: f"{prefix}{arguments.get(0)}" if arguments.get(0) else ""
+
+
+def _as_of(arguments: Arguments) -> str:
+    """{{as of|2015|3|lc=y}}: "as of March 2015"."""
+    if alternative := arguments.named.get("alt"):
+        return alternative
+    words = "as of" if arguments.named.get("lc") else "As of"
+    return " ".join([words, *_day_month_year(arguments.positional)])
+
+
+def _date(arguments: Arguments) -> str:
+    """{{birth date|1879|3|14}}: "14 March 1879"."""
+    return " ".join(_day_month_year([number for number in arguments.positional if number.isdecimal()]))
+
+
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+
+def _day_month_year(numbers: list[str]) -> list[str]:
+    year, month, day = [*numbers[:3], "", "", ""][:3]
+    if month.isdecimal() and 1 <= int(month) <= 12:
+        month = _MONTHS[int(month) - 1]
+    return [part for part in (day.lstrip("0"), month, year) if part]
+
+
+_UNITS = {
+    "c": "°C",
+    "f": "°F",
+    "k": "K",
+    "sqmi": "sq mi",
+    "sqft": "sq ft",
+    "sqkm": "km2",
+    "cuft": "cu ft",
+    "cumi": "cu mi",
+    "cuin": "cu in",
+    "kph": "km/h",
+    "impgal": "imp gal",
+    "usgal": "US gal",
+    "lbf": "lbf",
+}
+_RANGE_WORDS = {"-": "–", "–": "–", "to": " to ", "and": " and ", "or": " or ", "by": " by ", "x": " × ", "×": " × "}
+_RANGE_WORDS |= {"+/-": " ± ", "±": " ± ", "to(-)": " to ", "to about": " to about ", "and(-)": " and "}
+_INTEGER = re.compile(r"\d{5,}")
+
+
+def _convert(arguments: Arguments) -> str:
+    """{{convert|5|km|mi}}: "5 km"; {{convert|5|to|8|km}}: "5 to 8 km"; {{convert|6|ft|2|in}}: "6 ft 2 in"."""
+    number, *rest = [*arguments.positional, ""]
+    text = _with_commas(number)
+    while len(rest) >= 2 and rest[0] in _RANGE_WORDS:
+        text += _RANGE_WORDS[rest[0]] + _with_commas(rest[1])
+        rest = rest[2:]
+    unit = _unit(rest[0]) if rest else ""
+    text = f"{text} {unit}".strip()
+    if len(rest) >= 3 and unit in ("ft", "lb", "st", "mi", "yd") and rest[1].isdecimal() and rest[2] in _SMALLER_UNITS:
+        text += f" {rest[1]} {rest[2]}"
+    return text
+
+
+_SMALLER_UNITS = ("in", "oz", "lb", "ft", "yd")
+
+
+def _unit(code: str) -> str:
+    unit = _UNITS.get(code.lower(), code)
+    return re.sub(r"(?<=[a-z])2$", "²", re.sub(r"(?<=[a-z])3$", "³", unit))
+
+
+def _with_commas(number: str) -> str:
+    """Five digits or more in groups, as {{convert}} and {{formatnum}} write them; anything else as it is."""
+    return f"{int(number):,}" if _INTEGER.fullmatch(number) else number
+
+
+def _format_number(arguments: Arguments) -> str:
+    return _with_commas(arguments.get(0))
+
+
+def _value(arguments: Arguments) -> str:
+    """{{val|6.241|e=18|u=C}}: "6.241×10^18 C"."""
+    uncertainty = f"±{arguments.get(1)}" if arguments.get(1) else ""
+    exponent = f"×10^{arguments.named['e']}" if arguments.named.get("e") else ""
+    unit = arguments.named.get("u") or arguments.named.get("ul") or ""
+    return f"{_with_commas(arguments.get(0))}{uncertainty}{exponent} {unit}".strip()
+
+
+def _fraction(arguments: Arguments) -> str:
+    """{{frac|2}}: "1/2"; {{frac|3|4}}: "3/4"; {{frac|1|3|4}}: "1 3/4"."""
+    numbers = [number for number in arguments.positional if number]
+    if len(numbers) == 3:
+        return f"{numbers[0]} {numbers[1]}/{numbers[2]}"
+    return "/".join(numbers if len(numbers) == 2 else ["1", *numbers])
+
+
+def _height(arguments: Arguments) -> str:
+    """{{height|ft=6|in=2}}: "6 ft 2 in"."""
+    units = ("m", "cm", "ft", "in")
+    return " ".join(f"{arguments.named[unit]} {unit}" for unit in units if arguments.named.get(unit))
+
+
+def _joined(separator: str) -> TemplateText:
+    return lambda arguments: separator.join(argument for argument in arguments.positional if argument)
+
+
+def _nihongo(arguments: Arguments) -> str:
+    """{{nihongo|Aikido|合気道|Aikidō}}: "Aikido (合気道, Aikidō)"."""
+    english, *others = [argument for argument in arguments.positional[:3] if argument] or [""]
+    return f"{english} ({', '.join(others)})" if others else english
+
+
+def _interlanguage_link(arguments: Arguments) -> str:
+    """{{ill|Title|fr|Titre}}, or of old {{ill|fr|Title|Titre}}."""
+    label = arguments.named.get("lt") or arguments.get(0)
+    return arguments.get(1) if re.fullmatch(r"[a-z]{2,3}", label) and arguments.get(1) else label
+
+
+def _era(name: str) -> TemplateText:
+    return lambda arguments: f"{_last(arguments)} {name}".strip()
+
+
+def _ship(prefix: str) -> TemplateText:
+    """{{USS|Hornet|CV-12|6}}: "USS Hornet"."""
+    return lambda arguments: f"{prefix} {arguments.get(0)}".strip()
+
+
+def _old_style_date(arguments: Arguments) -> str:
+    """{{OldStyleDate|February 2|1905|January 20}}: "February 2 [O.S. January 20] 1905"."""
+    old = f"[O.S. {arguments.get(2)}]" if arguments.get(2) else ""
+    return " ".join(part for part in (arguments.get(0), old, arguments.get(1)) if part)
+
+
+_TEXT_FUNCTIONS = frozenset({"formatnum", "lc", "uc", "lcfirst", "ucfirst"})
+
+_OF_ONE_TEXT = """nowrap|nobr|nobreak|nowiki|big|small|smaller|larger|large|resize|sc|smallcaps|small caps|sc1|unicode
+|ipa|ipalink|ipablink|ipaslink|mvar|math|var|strong|em|bold|italic|italics|code|tt|kbd|samp|mono|center|allow wrap
+|not a typo|sic|as written|proper name|abbr|tooltip|hover title|abbrv|vanchor|visible anchor|clarify span
+|citation needed span|cn span|fact span|annotated link|noitalic|no italic|nobold|overline|underline|music|railgauge
+|polytonic|hebrew|arabic|sup|sub|flag|flagcountry|linktext|term|text|wt"""
+_OF_A_QUOTATION = "quote|blockquote|block quote|cquote|bquote|quotation|rquote|quote box|quotebox|centered pull quote"
+
+_TEMPLATES: dict[str, TemplateText] = {
+    **{name.strip(): _first for name in _OF_ONE_TEXT.split("|")},
+    **{name: _quoted for name in _OF_A_QUOTATION.split("|")},
+    **dict.fromkeys(
+        ("lang", "rtl-lang", "ltr-lang", "audio", "color", "colour", "font color", "sort", "langx"), _second
+    ),
+    **dict.fromkeys(("transl", "transliteration", "translit"), _last),
+    **dict.fromkeys(("convert", "cvt", "conv"), _convert),
+    **dict.fromkeys(("frac", "sfrac", "fraction", "frac2"), _fraction),
+    **dict.fromkeys(("as of", "asof"), _as_of),
+    **dict.fromkeys(
+        (
+            "birth date",
+            "death date",
+            "start date",
+            "end date",
+            "birth date and age",
+            "death date and age",
+            "dob",
+            "dts",
+        ),
+        _date,
+    ),
+    **dict.fromkeys(("circa", "c.", "ca."), _with_prefix("c. ")),
+    **dict.fromkeys(("ill", "interlanguage link", "link-interwiki", "illm"), _interlanguage_link),
+    **dict.fromkeys(("nihongo", "korean", "nihongo2", "nihongo3"), _nihongo),
+    **dict.fromkeys(("chem", "chem2", "angbr ipa"), _joined("")),
+    **dict.fromkeys(("format price", "formatprice", "nts", "format number", "number"), _format_number),
+    **dict.fromkeys(("snd", "spnd", "spaced ndash", "spaced en dash", "spndash", "ndash spaced"), _constant(" – ")),
+    **dict.fromkeys(("mdash", "mdashb", "em dash", "emdash", "—"), _constant("—")),
+    **dict.fromkeys(("ndash", "en dash", "endash", "–"), _constant("–")),
+    **dict.fromkeys(("nbsp", "spaces", "space", "pad", "thinsp", "hsp", "thin space", "zwsp"), _constant(" ")),
+    **dict.fromkeys(("angbr", "angle bracket", "angle brackets"), lambda arguments: f"⟨{arguments.get(0)}⟩"),
+    **{ship: _ship(ship.upper()) for ship in ("uss", "hms", "hmas", "hmcs", "ss", "rms", "mv", "sms", "usns", "uscgc")},
+    **{era: _era(era.upper()) for era in ("bce", "bc", "ce", "ad")},
+    "fl.": _with_prefix("fl. "),
+    "floruit": _with_prefix("fl. "),
+    "val": _value,
+    "e": _with_prefix("×10^"),
+    "height": _height,
+    "oldstyledate": _old_style_date,
+    "bibleref": _joined(" "),
+    "bibleverse": _joined(" "),
+    "mpl": _joined(""),
+    "us$": _with_prefix("US$"),
+    "usd": _with_prefix("US$"),
+    "gbp": _with_prefix("£"),
+    "pound sterling": _with_prefix("£"),
+    "£": _with_prefix("£"),
+    "euro": _with_prefix("€"),
+    "eur": _with_prefix("€"),
+    "us patent": _with_prefix("U.S. Patent "),
+    "isbn": _with_prefix("ISBN "),
+    "oeis": _with_prefix("OEIS "),
+    "'": _constant("'"),
+    "'s": _constant("'s"),
+    "' \"": _constant("' \""),
+    "\" '": _constant("\" '"),
+    "-'": _constant("'"),
+    '-"': _constant('"'),
+    "=": _constant("="),
+    "!": _constant("|"),
+    "-": _constant("-"),
+    "lord": _constant("Lord"),
+    "okina": _constant("ʻ"),
+    "hamza": _constant("ʾ"),
+    "ayin": _constant("ʿ"),
+    "dot": _constant(" · "),
+    "·": _constant(" · "),
+}
