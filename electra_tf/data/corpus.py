@@ -4,11 +4,12 @@ import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import BinaryIO
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.files import is_remote
 from electra_tf.config.schema import DataConfig, PretrainingConfig
 from electra_tf.data.masking import SpecialIds
 from electra_tf.text import records
@@ -44,10 +45,14 @@ class Corpus:
 
 @dataclass(frozen=True)
 class PretrainingData:
-    """A data directory that fits a run: its vocabulary, its training split, and its held-out split if it has one."""
+    """A data directory that fits a run: its vocabulary, its training split, and its held-out split if it has one.
+
+    Attributes:
+        vocab_content: of the vocabulary's file.
+    """
 
     vocabulary: Vocabulary
-    vocab_file: Path
+    vocab_content: bytes
     lower_case: bool
     strip_accents: bool
     train: Corpus
@@ -62,42 +67,74 @@ class PretrainingData:
 def open_data(data_dir: str | os.PathLike, config: PretrainingConfig) -> PretrainingData:
     """Opens what `build_pretraining_dataset.py`, or the authors' builder, has written.
 
+    Args:
+        data_dir: a directory, or a URL of a storage that TensorFlow itself reads, such as `gs://`.
     Raises: UserError: if there is nothing, or if vocabulary, sequence length or schema do not fit the run.
     """
-    directory = Path(data_dir)
-    if not directory.is_dir():
-        raise UserError(f"--data_dir={data_dir} is no directory; build one with build_pretraining_dataset.py")
+    directory = str(data_dir)
+    _require_directory(directory)
     vocab_file = _vocab_file(directory, config.data)
-    vocabulary = Vocabulary.load(vocab_file)
+    vocab_content = _read(vocab_file)
+    vocabulary = Vocabulary.from_bytes(vocab_content, vocab_file)
     if vocabulary.size != config.encoder.vocab_size:
         raise UserError(
             f"the data set's vocabulary has {vocabulary.size} entries, encoder.vocab_size is "
             f"{config.encoder.vocab_size}; give --set encoder.vocab_size={vocabulary.size} or use data built with "
             "another vocabulary"
         )
-    if (directory / MANIFEST_FILE).exists():
-        return _open_with_manifest(directory, vocab_file, vocabulary, config)
+    if tf.io.gfile.exists(os.path.join(directory, MANIFEST_FILE)):
+        return _open_with_manifest(directory, vocab_content, vocabulary, config)
     # The authors' builder records neither; both are its defaults.
     train = _open_authors_records(directory, config)
-    return PretrainingData(vocabulary, vocab_file, lower_case=True, strip_accents=True, train=train, held_out=None)
+    return PretrainingData(vocabulary, vocab_content, lower_case=True, strip_accents=True, train=train, held_out=None)
 
 
-def _vocab_file(directory: Path, config: DataConfig) -> Path:
+def _require_directory(data_dir: str) -> None:
+    try:
+        is_directory = tf.io.gfile.stat(data_dir).is_directory  # `isdir` would hide every reason behind a "no"
+    except tf.errors.NotFoundError:
+        is_directory = False
+    except tf.errors.UnimplementedError:
+        raise UserError(
+            f"--data_dir={data_dir}: TensorFlow has no file system for {data_dir.partition('://')[0]}://; copy the data"
+            " set to a local directory or to gs://"
+        ) from None
+    except tf.errors.OpError as error:
+        raise UserError(f"cannot reach --data_dir={data_dir}: {_first_line(error)}") from None
+    if not is_directory:
+        raise UserError(f"--data_dir={data_dir} is no directory; build one with build_pretraining_dataset.py")
+
+
+def _vocab_file(directory: str, config: DataConfig) -> str:
     if config.vocab_file is not None:
-        return Path(config.vocab_file)
-    if not (directory / VOCAB_FILE).exists():
+        return config.vocab_file
+    path = os.path.join(directory, VOCAB_FILE)
+    if not tf.io.gfile.exists(path):
         raise UserError(f"{directory} holds no {VOCAB_FILE}; give the vocabulary with --set data.vocab_file=PATH")
-    return directory / VOCAB_FILE
+    return path
+
+
+def _read(path: str) -> bytes:
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return file.read()
+    except tf.errors.OpError as error:
+        raise UserError(f"cannot read {path}: {_first_line(error)}; give a file that can be read") from None
+
+
+def _first_line(error: tf.errors.OpError) -> str:
+    return str(error.message).strip().partition("\n")[0]
 
 
 def _open_with_manifest(
-    directory: Path, vocab_file: Path, vocabulary: Vocabulary, config: PretrainingConfig
+    directory: str, vocab_content: bytes, vocabulary: Vocabulary, config: PretrainingConfig
 ) -> PretrainingData:
-    manifest = Manifest.load(directory)
+    manifest_file = os.path.join(directory, MANIFEST_FILE)
+    manifest = Manifest.from_bytes(_read(manifest_file), manifest_file)
     check_matches(manifest, vocabulary=vocabulary, max_seq_length=config.data.max_seq_length)
     corpora = {}
     for name, split in manifest.splits.items():
-        files = tuple(str(directory / shard.file) for shard in split.shards)
+        files = tuple(os.path.join(directory, shard.file) for shard in split.shards)
         for file, shard in zip(files, split.shards, strict=True):
             _require_size(file, shard.num_bytes)
         counts = tuple(shard.num_examples for shard in split.shards)
@@ -107,7 +144,7 @@ def _open_with_manifest(
         raise UserError(f"{directory} holds no examples to train on; build the data set from more text")
     return PretrainingData(
         vocabulary,
-        vocab_file,
+        vocab_content,
         manifest.lower_case,
         manifest.strip_accents,
         corpora[TRAIN_SPLIT],
@@ -117,17 +154,16 @@ def _open_with_manifest(
 
 def _require_size(file: str, num_bytes: int) -> None:
     """A cheap look at each shard before hours of training; a flipped byte is found when it is read."""
-    if not os.path.isfile(file):
+    if not tf.io.gfile.exists(file) or tf.io.gfile.isdir(file):
         raise UserError(f"{file} is in {MANIFEST_FILE} but no file on disk; copy or build the data set again")
-    if os.path.getsize(file) != num_bytes:
-        raise UserError(
-            f"{file} has {os.path.getsize(file)} bytes, {MANIFEST_FILE} says {num_bytes}; copy or build the data set "
-            "again"
-        )
+    found = tf.io.gfile.stat(file).length
+    if found != num_bytes:
+        raise UserError(f"{file} has {found} bytes, {MANIFEST_FILE} says {num_bytes}; copy or build the data set again")
 
 
-def _open_authors_records(directory: Path, config: PretrainingConfig) -> Corpus:
-    files = tuple(str(path) for path in sorted(directory.glob(_AUTHORS_FILES)) if path.is_file())
+def _open_authors_records(directory: str, config: PretrainingConfig) -> Corpus:
+    found = sorted(tf.io.gfile.glob(os.path.join(directory, _AUTHORS_FILES)))
+    files = tuple(path for path in found if not tf.io.gfile.isdir(path))
     if not files:
         raise UserError(
             f"{directory} holds neither {MANIFEST_FILE} nor {_AUTHORS_FILES}; build a data set with "
@@ -147,8 +183,9 @@ def _layout(file: str, config: DataConfig) -> records.RecordFormat:
     try:
         first = next(iter(tf.data.TFRecordDataset(file).as_numpy_iterator()))
     except tf.errors.OpError as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"{file} is no TFRecord file, or damaged ({reason}); copy or build it again") from None
+        raise UserError(
+            f"{file} is no TFRecord file, or damaged ({_first_line(error)}); copy or build it again"
+        ) from None
     layout, length = records.record_format(first)
     if layout == "fixed_length" and length != config.max_seq_length:
         raise UserError(
@@ -173,8 +210,8 @@ def count_records(file: str) -> int:
 
     Raises: UserError: if the file ends inside a record, naming the offset.
     """
-    size, offset, count = os.path.getsize(file), 0, 0
-    with open(file, "rb") as stream:
+    size, offset, count = tf.io.gfile.stat(file).length, 0, 0
+    with _opened(file) as stream:
         while offset < size:
             stream.seek(offset)
             header = stream.read(_LENGTH_BYTES)
@@ -184,3 +221,8 @@ def count_records(file: str) -> int:
                 raise UserError(f"{file} ends inside the record that starts at byte {start}; copy or build it again")
             count += 1
     return count
+
+
+def _opened(file: str) -> BinaryIO:
+    # TensorFlow's reader costs several times as much a call, and there is one for every record.
+    return tf.io.gfile.GFile(file, "rb") if is_remote(file) else open(file, "rb")

@@ -118,13 +118,23 @@ class Manifest(_Model):
         """
         path = f"{str(data_dir).rstrip('/')}/{MANIFEST_FILE}"
         try:
-            fields = json.loads(read_bytes(path))
+            content = read_bytes(path)
         except FileNotFoundError:
             raise UserError(
                 f"{path} does not exist: {data_dir} is no data set, or its build did not end; {_BUILD_ANEW}"
             ) from None
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror or error}; {_BUILD_ANEW}") from None
+        return cls.from_bytes(content, path)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, path: str) -> "Manifest":
+        """The manifest that a file holds; `path` only names it in messages.
+
+        Raises: UserError: if it is broken, edited, or of another schema version.
+        """
+        try:
+            fields = json.loads(content)
         except ValueError as error:
             raise UserError(f"{path} is not JSON ({error}); {_BUILD_ANEW}") from None
         found = fields.get("schema_version") if isinstance(fields, dict) else None

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.files import read_bytes
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION_PREFIX = "##"  # a piece that does not begin a word
@@ -29,16 +30,27 @@ class Vocabulary:
         """Reads a vocabulary file: UTF-8, one token a line, white space around a token ignored.
 
         Args:
-            path: a file in the layout of BERT's vocab.txt.
-        Raises: UserError: no such file, not UTF-8 or with a byte order mark, an empty line between tokens, a token that
-            occurs twice, is too long or has a NUL character, a special token missing, [PAD] with another id than 0
-            (batches are padded with zeros), or no piece of a word.
+            path: a file, or a URL, in the layout of BERT's vocab.txt.
+        Raises: UserError: no such file, or one that `from_bytes` refuses.
         """
         try:
-            content = Path(path).read_bytes()
-            text = content.decode("utf-8")
+            content = read_bytes(path)
         except OSError as error:
-            raise UserError(f"cannot read the vocabulary {path}: {error.strerror}; give a vocab.txt") from error
+            raise UserError(
+                f"cannot read the vocabulary {path}: {error.strerror or error}; give a vocab.txt"
+            ) from error
+        return cls.from_bytes(content, path)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, path: str | Path) -> "Vocabulary":
+        """The vocabulary that a file at `path` holds, which is only named in messages.
+
+        Raises: UserError: not UTF-8 or with a byte order mark, an empty line between tokens, a token that occurs twice,
+            is too long or has a NUL character, a special token missing, [PAD] with another id than 0 (batches are
+            padded with zeros), or no piece of a word.
+        """
+        try:
+            text = content.decode("utf-8")
         except UnicodeDecodeError as error:
             raise UserError(
                 f"vocabulary {path} is not UTF-8 at byte {error.start}; convert it or give another file"

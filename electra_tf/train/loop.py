@@ -80,7 +80,7 @@ def pretrain(run: Run, data_dir: str | os.PathLike, stop_at_step: int | None = N
     chief = is_chief(run.strategy)
     run.directory.prepare(config, chief)
     if chief:
-        run.directory.adopt_tokenizer(data.vocab_file, data.lower_case, data.strip_accents)
+        run.directory.adopt_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
     objective = run.build()
     checkpoints = Checkpoints(objective, run.directory, chief, config.train.keep_checkpoints)
     first_step = checkpoints.restore_latest()
@@ -105,7 +105,7 @@ def evaluate(run: Run, data_dir: str | os.PathLike) -> dict[str, float]:
     if run.directory.latest_checkpoint() is None:
         raise UserError(f"{run.directory.checkpoints} holds no checkpoint to evaluate; train first")
     run.directory.require_same_run(run.config)
-    run.directory.require_same_tokenizer(data.vocab_file, data.lower_case, data.strip_accents)
+    run.directory.require_same_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
     objective = run.build()
     step = Checkpoints(objective, run.directory, chief=is_chief(run.strategy), keep=1).restore_latest()
     pretrainer = _pretrainer(run, objective, data, None)

@@ -64,19 +64,19 @@ class RunDirectory:
         except OSError as error:
             raise UserError(f"--model_dir={self.path} cannot be written: {error.strerror}; give another one") from None
 
-    def adopt_tokenizer(self, vocab_file: str | os.PathLike, lower_case: bool, strip_accents: bool) -> None:
-        """Keeps the vocabulary and the normalisation beside the model.
+    def adopt_tokenizer(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> None:
+        """Keeps the vocabulary, the content of its file, and the normalisation beside the model.
 
         Raises: UserError: if the run was started with another vocabulary or normalisation.
         """
-        for file, content in self._tokenizer_files(vocab_file, lower_case, strip_accents).items():
+        for file, content in self._tokenizer_files(vocabulary, lower_case, strip_accents).items():
             if self.latest_checkpoint() is not None:
                 _require_content(file, content)
             write_atomically(file, content)
 
-    def require_same_tokenizer(self, vocab_file: str | os.PathLike, lower_case: bool, strip_accents: bool) -> None:
+    def require_same_tokenizer(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> None:
         """Raises: UserError: if the run was started with another vocabulary or normalisation."""
-        for file, content in self._tokenizer_files(vocab_file, lower_case, strip_accents).items():
+        for file, content in self._tokenizer_files(vocabulary, lower_case, strip_accents).items():
             _require_content(file, content)
 
     def require_same_run(self, config: PretrainingConfig) -> None:
@@ -89,9 +89,9 @@ class RunDirectory:
                     f"with its own settings (--config={self.config_file}) or give a new --model_dir"
                 )
 
-    def _tokenizer_files(self, vocab_file, lower_case: bool, strip_accents: bool) -> dict[Path, bytes]:
+    def _tokenizer_files(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> dict[Path, bytes]:
         settings = json.dumps({"lower_case": lower_case, "strip_accents": strip_accents}).encode()
-        return {self.vocab_file: Path(vocab_file).read_bytes(), self.tokenizer_file: settings}
+        return {self.vocab_file: vocabulary, self.tokenizer_file: settings}
 
 
 def _require_content(file: Path, content: bytes) -> None:

@@ -176,3 +176,35 @@ def test_a_file_that_ends_inside_a_record_is_refused_with_the_place(tmp_path, si
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(UserError, match=f"ends inside the record that starts at byte {start};"):
         count_records(str(path))
+
+
+def copied_to_memory(directory) -> str:
+    """The data set where TensorFlow alone can read it."""
+    url = f"ram://{directory}"
+    tf.io.gfile.makedirs(url)
+    for file in directory.iterdir():
+        tf.io.gfile.copy(str(file), f"{url}/{file.name}", overwrite=True)
+    return url
+
+
+def test_a_data_set_is_read_from_a_url(directory, tiny_config):
+    url = copied_to_memory(directory)
+    data = open_data(url, tiny_config())
+    assert data.vocab_content == (directory / "vocab.txt").read_bytes()
+    assert data.train.files[0] == f"{url}/train-00000-of-00003.tfrecord"
+    assert len(list(tf.data.TFRecordDataset(data.train.files))) == 12
+
+
+def test_records_of_the_authors_builder_are_read_from_a_url(authors_directory, tiny_config):
+    data = open_data(copied_to_memory(authors_directory), tiny_config())
+    assert data.train.num_examples == (2, 1)
+
+
+def test_a_missing_shard_is_named_by_its_url(directory, tiny_config):
+    (directory / "train-00001-of-00003.tfrecord").unlink()
+    url = copied_to_memory(directory)
+    assert f"{url}/train-00001-of-00003.tfrecord is in manifest.json but no file" in refusal(url, tiny_config())
+
+
+def test_a_url_that_tensorflow_cannot_read_is_refused(tiny_config):
+    assert "TensorFlow has no file system for s3://; copy the data set" in refusal("s3://bucket/set", tiny_config())

@@ -186,7 +186,7 @@ def test_what_does_not_touch_the_weights_may_change(whole, tiny_config):
 def test_a_run_with_another_vocabulary_is_refused(whole, tmp_path):
     (tmp_path / "vocab.txt").write_text("something else\n")
     with pytest.raises(UserError, match="was started with another tokenizer"):
-        RunDirectory(whole[0]).adopt_tokenizer(tmp_path / "vocab.txt", lower_case=True, strip_accents=True)
+        RunDirectory(whole[0]).adopt_tokenizer(b"[PAD]\n", lower_case=True, strip_accents=True)
 
 
 def test_a_damaged_checkpoint_is_refused(whole, config, data_dir, tmp_path):
