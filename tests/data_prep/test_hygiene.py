@@ -1,0 +1,114 @@
+"""What is mended in documents and what is counted."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_prep.hygiene import HygieneCounts, HygieneOptions, clean_document
+from data_prep.readers.documents import Document
+from electra_tf.config.errors import UserError
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+DECOMPOSED, COMPOSED = "cafe\u0301", "caf\u00e9"
+
+
+def clean(*lines, unicode_normalization="NFC", drop_control_characters=True, min_document_characters=1):
+    """The lines that are left, or None, and the counts."""
+    options = HygieneOptions(unicode_normalization, drop_control_characters, min_document_characters)
+    counts = HygieneCounts()
+    document = clean_document(Document(list(lines), has_paragraphs=True), options, counts)
+    return document and document.lines, counts
+
+
+def test_a_clean_document_is_given_back_itself():
+    document = Document(["Plain text.", f"{COMPOSED}\u00a0— «ok»\u3000\u200d"], has_paragraphs=True)
+    counts = HygieneCounts()
+    assert clean_document(document, HygieneOptions("NFC", True, 1), counts) is document
+    assert counts == HygieneCounts(num_documents_read=1)
+
+
+def test_letters_are_composed():
+    lines, counts = clean(DECOMPOSED, "plain", DECOMPOSED)
+    assert lines == [COMPOSED, "plain", COMPOSED]
+    assert counts == HygieneCounts(num_documents_read=1, num_documents_normalized=1)
+
+
+def test_letters_stay_as_they_are_without_normalization():
+    assert clean(DECOMPOSED, unicode_normalization="none") == ([DECOMPOSED], HygieneCounts(num_documents_read=1))
+
+
+def test_control_characters_are_dropped_and_counted():
+    lines, counts = clean("a\0b\x7fc\ufffd", "\x0cd\x85", "e")
+    assert lines == ["abc", "d", "e"]
+    assert counts == HygieneCounts(num_documents_read=1, num_control_characters_dropped=5)
+
+
+def test_control_characters_stay_where_they_are_wanted():
+    assert clean("a\0b\ufffd", drop_control_characters=False)[0] == ["a\0b\ufffd"]
+
+
+def test_tabs_and_carriage_returns_become_spaces():
+    assert clean("a\tb\rc\r") == (["a b c"], HygieneCounts(num_documents_read=1))
+
+
+@pytest.mark.parametrize("joiner", ["\u200c", "\u200d", "\u00ad", "\ufeff"])
+def test_characters_of_format_stay(joiner):
+    assert clean(f"a{joiner}b")[0] == [f"a{joiner}b"]
+
+
+def test_a_line_of_control_characters_alone_vanishes():
+    assert clean("a", "\x01\x02 \ufffd", "b")[0] == ["a", "b"]
+
+
+def test_control_characters_go_before_letters_are_composed():
+    assert clean("e\0\u0301")[0] == ["\u00e9"]
+
+
+def test_the_document_keeps_its_kind():
+    cleaned = clean_document(Document(["a\0"], has_paragraphs=False), HygieneOptions("NFC", True, 0), HygieneCounts())
+    assert cleaned == Document(["a"], has_paragraphs=False)
+
+
+@pytest.mark.parametrize(("least", "is_kept"), [(0, True), (5, True), (6, False)])
+def test_documents_below_the_least_length_are_left_out(least, is_kept):
+    lines, counts = clean("ab\0", f"{DECOMPOSED[3:]}cd", min_document_characters=least)
+    assert lines == (["ab", "\u00e9cd"] if is_kept else None)
+    assert counts.num_documents_too_short == (0 if is_kept else 1)
+
+
+@pytest.mark.parametrize("lines", [[], ["\0"], ["\x01", "\ufffd\t"]])
+def test_a_document_without_a_character_is_left_out_whatever_the_least_length(lines):
+    cleaned, counts = clean(*lines, min_document_characters=0)
+    assert cleaned is None
+    assert counts.num_documents_too_short == 1
+
+
+def test_counts_add_up():
+    counts = HygieneCounts(1, 2, 3, 4)
+    counts.add(HygieneCounts(10, 20, 30, 40))
+    assert counts == HygieneCounts(11, 22, 33, 44)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (("NFD", True, 1), "^--unicode_normalization=NFD; expected one of NFC, none$"),
+        (("NFC", True, -1), "^--min_document_characters=-1; expected at least 0$"),
+    ],
+)
+def test_values_out_of_range_are_refused(values, message):
+    with pytest.raises(UserError, match=message):
+        HygieneOptions(*values)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    tokens = (*SPECIAL_TOKENS, *"abcde", *(f"##{letter}" for letter in "abcde"))
+    return BertTokenizer(Vocabulary(tokens, sha256=""))
+
+
+@given(line=st.lists(st.sampled_from([*map(chr, range(0xA1)), "\ufffd", "\u200d", "\u0301", "é", "ab"])).map("".join))
+def test_dropping_control_characters_changes_no_token(tokenizer, line):
+    lines, _ = clean(line, unicode_normalization="none")
+    assert tokenizer.tokenize(lines or [""]).to_list() == tokenizer.tokenize([line]).to_list()
