@@ -1,85 +1,216 @@
-"""The output directory: what may stand in it, what the builder writes into it, and nothing else that it may remove."""
+"""The output directory: what may stand in it, what a build writes into it, and nothing else that it may remove.
 
+A build keeps what it has done so far, and what it was asked to do, in a directory of its own beside the data set. The same
+command goes on there; another one is refused. Of a finished data set the manifest says what it was asked to do.
+"""
+
+import contextlib
+import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from data_prep import storage
+from data_prep.settings import BuildSettings
+from data_prep.spills import PARTIAL_MARK
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE
+from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest
 
-SPILLS_DIR = ".spills"
+_CONFIGURATION_FILE = "configuration.json"
+_LOCK_FILE = "lock"
 
 _OWN_FILE = re.compile(
     rf"({re.escape(MANIFEST_FILE)}|{re.escape(VOCAB_FILE)}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)"
-    r"(\.partial)?"
+    r"(\.partial|\.[0-9a-f]{32}\.partial|\.partial-\d+)?"
 )
 
+Configuration = Mapping[str, Any]
 
-def prepare(output_dir: Path, overwrite: bool, sources: Iterable[str | Path]) -> None:
-    """Makes the directory, or empties it of an earlier build.
+
+def finished_manifest(settings: BuildSettings, configuration: Configuration) -> Manifest | None:
+    """The manifest in the output directory, if the same command has written it; None if there is none.
+
+    Raises: UserError: another command has, or it cannot be read; but if `--overwrite` is set, it counts as none.
+    """
+    if settings.overwrite or not storage.exists(storage.join(settings.output_dir, MANIFEST_FILE)):
+        return None
+    try:
+        manifest = Manifest.load(settings.output_dir)
+    except UserError as error:
+        raise UserError(
+            f"--output_dir={settings.output_dir} is not empty: {error}; or give another directory, or --overwrite"
+        ) from None
+    found = configuration_of(manifest)
+    # A manifest tells nothing of the machine, and so no times.
+    without_times = {**configuration, "inputs": [{**file, "modified": ""} for file in configuration["inputs"]]}
+    if found != without_times:
+        raise UserError(
+            f"--output_dir={settings.output_dir} holds a data set with {_differences(found, without_times)};"
+            " give another directory, or --overwrite to replace it"
+        )
+    return manifest
+
+
+def configuration_of(manifest: Manifest) -> Configuration:
+    """What a data set was asked to be; see `pipeline.configuration`."""
+    fields = manifest.model_dump(mode="json")
+    for name in ("schema_version", "vocab_size", "counts", "splits"):
+        del fields[name]
+    return {**fields, "inputs": [{**file, "modified": ""} for file in fields["inputs"]]}
+
+
+@contextlib.contextmanager
+def opened(settings: BuildSettings, configuration: Configuration, sources: Iterable[str | Path]) -> Iterator[None]:
+    """Holds the output directory for one build: new, emptied, or as a build of the same configuration left it.
 
     Args:
+        configuration: what the build is asked to do, as JSON.
         sources: files that the build reads.
-    Raises: UserError: if it is not empty and `overwrite` is not set, or is no directory that can be written to; also
-        if a source, or something that no build has written, stands in the place of a file to remove. Nothing is
-        removed then.
+    Raises: UserError: if it is not empty and `overwrite` is not set, holds an unfinished build of another configuration,
+        is being written to, or is no directory that can be written to; also if a source, or something that no build has
+        written, stands in the place of a file to remove. Nothing is removed then.
     """
     try:
-        output_dir.mkdir(parents=True, exist_ok=True)
-        is_empty = not any(output_dir.iterdir())
+        storage.make_directory(settings.output_dir)
+        found = _unfinished_configuration(settings.build_dir)
+        names = [name for name in _names_in(settings.output_dir) if name != settings.build_dir.name]
     except OSError as error:
-        raise UserError(f"--output_dir={output_dir} is no usable directory: {error.strerror}") from None
-    if not is_empty and not overwrite:
         raise UserError(
-            f"--output_dir={output_dir} is not empty; give a new directory, or --overwrite to replace its data set"
-        )
+            f"--output_dir={settings.output_dir} is no usable directory: {error.strerror or error}; give another"
+        ) from None
+    is_same = found == json.loads(json.dumps(configuration))
+    if not settings.overwrite and not is_same:
+        if found is not None:
+            raise UserError(
+                f"--output_dir={settings.output_dir} holds an unfinished build with"
+                f" {_differences(found, configuration)}; give its flags to go on with it, another directory, or"
+                " --overwrite to begin anew"
+            )
+        if names:
+            raise UserError(
+                f"--output_dir={settings.output_dir} is not empty; give a new directory, or --overwrite to replace its"
+                " data set"
+            )
+    _check_removable(settings, sources)
     try:
-        _check_removable(output_dir, sources)
-        remove_build(output_dir)
-    except OSError as error:
+        with _locked(settings):
+            if not is_same:
+                remove_build(settings)
+                settings.build_dir.mkdir(parents=True, exist_ok=True)
+                storage.write_bytes(settings.build_dir / _CONFIGURATION_FILE, json.dumps(configuration).encode())
+            _remove_partial(settings)
+            yield
+    except PermissionError as error:
         raise UserError(
-            f"cannot remove the earlier build in --output_dir={output_dir}: {error.filename}: {error.strerror};"
-            " give a new directory"
+            f"cannot write to --output_dir={settings.output_dir}: {error.filename}: {error.strerror}; give another"
         ) from None
 
 
-def _check_removable(output_dir: Path, sources: Iterable[str | Path]) -> None:
-    own_files = _own_files(output_dir)
+def _names_in(directory: str) -> list[str]:
+    try:
+        return storage.names_in(directory)
+    except FileNotFoundError:  # an object store has no empty directories
+        return []
+
+
+def _unfinished_configuration(build_dir: Path) -> Configuration | None:
+    try:
+        return json.loads((build_dir / _CONFIGURATION_FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _differences(found: Configuration, wanted: Configuration) -> str:
+    """What two configurations do not share: "seed=1 and sentences=line; this command has seed=2 and sentences=auto"."""
+    names = [name for name in wanted if found.get(name) != wanted[name]]
+    names += [name for name in found if name not in wanted]
+    described = []
+    for configuration, other in ((found, wanted), (wanted, found)):
+        described.append(" and ".join(_described(name, configuration.get(name), other.get(name)) for name in names))
+    return f"{described[0]}; this command has {described[1]}"
+
+
+def _described(name: str, value: Any, other: Any) -> str:
+    if name != "inputs":
+        return f"{name}={value}"
+    own = [file for file in value or [] if file not in (other or [])]
+    if not own:
+        return f"{len(value or [])} input files"
+    first = ", ".join(f"{field} {entry}" for field, entry in own[0].items() if entry != "")
+    return f"{len(value)} input files, of which {len(own)} differ, first {first}"
+
+
+@contextlib.contextmanager
+def _locked(settings: BuildSettings) -> Iterator[None]:
+    """Keeps a second build out. The lock goes with the process that holds it, however that ends."""
+    import fcntl
+
+    settings.build_dir.mkdir(parents=True, exist_ok=True)
+    with open(settings.build_dir / _LOCK_FILE, "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"another process is building in {settings.build_dir.parent}; wait for it, stop it, or give another"
+                " directory"
+            ) from None
+        yield
+
+
+def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> None:
+    build_dir = settings.build_dir
+    if os.path.lexists(build_dir) and (build_dir.is_symlink() or not build_dir.is_dir()):
+        raise UserError(f"{build_dir} is no directory, expected that of a build's intermediate files; move it")
+    if storage.is_remote(settings.output_dir):
+        return
+    output_dir = Path(settings.output_dir)
+    own_files = [output_dir / name for name in _own_files(settings.output_dir)]
     for path in own_files:
         if path.is_dir() and not path.is_symlink():
             raise UserError(f"{path} is a directory, expected a file of an earlier build; move it")
-    spills = output_dir / SPILLS_DIR
-    if os.path.lexists(spills) and (spills.is_symlink() or not spills.is_dir()):
-        raise UserError(
-            f"{spills} is no directory, expected that of an earlier build's temporary files; move it or give a new"
-            " --output_dir"
-        )
     removed = {os.path.realpath(path) for path in own_files}
-    spills_prefix = os.path.join(os.path.realpath(spills), "")
+    build_prefix = os.path.join(os.path.realpath(settings.build_dir), "")
     for source in sources:
         real_path = os.path.realpath(source)
-        if real_path in removed or real_path.startswith(spills_prefix):
+        if real_path in removed or real_path.startswith(build_prefix):
             raise UserError(
-                f"{source} is to be read, and --overwrite would remove it from --output_dir={output_dir}; copy it"
+                f"{source} is to be read, and the build would remove it from --output_dir={output_dir}; copy it"
                 " elsewhere and name the copy, or give another directory"
             )
 
 
-def remove_build(output_dir: Path) -> None:
+def remove_build(settings: BuildSettings) -> None:
     """Removes the files that a build writes, whole or partial, and no others; the manifest first."""
-    (output_dir / MANIFEST_FILE).unlink(missing_ok=True)
-    for path in _own_files(output_dir):
-        path.unlink()
-    remove_spills(output_dir)
+    storage.remove(storage.join(settings.output_dir, MANIFEST_FILE))
+    for name in _own_files(settings.output_dir):
+        storage.remove(storage.join(settings.output_dir, name))
+    remove_build_dir(settings)
 
 
-def _own_files(output_dir: Path) -> list[Path]:
-    return [path for path in output_dir.iterdir() if _OWN_FILE.fullmatch(path.name)]
+def remove_build_dir(settings: BuildSettings) -> None:
+    """Removes the intermediate files; first what says that they are whole."""
+    build_dir = settings.build_dir
+    (build_dir / _CONFIGURATION_FILE).unlink(missing_ok=True)
+    for path in build_dir.iterdir() if build_dir.is_dir() else []:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    with contextlib.suppress(FileNotFoundError):
+        build_dir.rmdir()
 
 
-def remove_spills(output_dir: Path) -> None:
-    spills = output_dir / SPILLS_DIR
-    if spills.exists():
-        shutil.rmtree(spills)
+def _remove_partial(settings: BuildSettings) -> None:
+    """Removes what a killed process had begun."""
+    for path in settings.build_dir.glob(f"*{PARTIAL_MARK}*"):
+        shutil.rmtree(path, ignore_errors=True)
+    for name in _own_files(settings.output_dir):
+        if ".partial" in name:
+            storage.remove(storage.join(settings.output_dir, name))
+
+
+def _own_files(output_dir: str) -> list[str]:
+    return [name for name in _names_in(output_dir) if _OWN_FILE.fullmatch(name)]

@@ -3,6 +3,8 @@
 import logging
 import time
 
+from electra_tf.text.manifest import HELD_OUT_SPLIT, Manifest
+
 _logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_LINES = 5.0
@@ -20,16 +22,23 @@ class Progress:
         self._num_bytes = num_bytes
         self._clock = clock
         self._begin = self._last_line = clock()
+        self._num_bytes_skipped = self._num_tokens_skipped = 0
 
     @property
     def seconds(self) -> float:
         """Since the beginning."""
         return self._clock() - self._begin
 
+    def skip(self, num_bytes: int, num_tokens: int) -> None:
+        """Takes what an earlier run has done: it counts as done, but not for the speed."""
+        self._num_bytes_skipped += num_bytes
+        self._num_tokens_skipped += num_tokens
+
     def update(self, num_bytes: int, num_tokens: int) -> None:
-        """Takes the totals so far; logs a line if the last one is long enough ago."""
+        """Takes the totals so far, what was skipped included; logs a line if the last one is long enough ago."""
         now = self._clock()
-        if now - self._last_line < _SECONDS_BETWEEN_LINES or not num_bytes:
+        num_bytes_now = num_bytes - self._num_bytes_skipped
+        if now - self._last_line < _SECONDS_BETWEEN_LINES or not num_bytes_now:
             return
         self._last_line = now
         elapsed = now - self._begin
@@ -37,9 +46,35 @@ class Progress:
             "%.1f %% of %.1f MB | %s tokens/s | ETA %s",
             100 * num_bytes / self._num_bytes,
             self._num_bytes / 1e6,
-            thousands(num_tokens / elapsed),
-            duration(elapsed * (self._num_bytes - num_bytes) / num_bytes),
+            thousands((num_tokens - self._num_tokens_skipped) / elapsed),
+            duration(elapsed * (self._num_bytes - num_bytes) / num_bytes_now),
         )
+
+
+def log_summary(manifest: Manifest, seconds: float) -> None:
+    """Logs what a data set holds and what was left out of it."""
+    counts = manifest.counts
+    left_out = {
+        **counts.num_documents_skipped,
+        "too short": counts.num_documents_too_short,
+        "without a token": counts.num_documents_without_tokens,
+        "duplicate": counts.num_documents_duplicate,
+    }
+    if any(left_out.values()):
+        reasons = ", ".join(f"{number} {reason}" for reason, number in left_out.items() if number)
+        _logger.info("left out: %s", reasons)
+    splits = manifest.splits.values()
+    _logger.info(
+        "%d documents (%d held out) | %d examples | %d tokens read, %d kept | %s | %s tokens/s | %.1f MB on disk",
+        counts.num_documents,
+        manifest.splits[HELD_OUT_SPLIT].num_documents if HELD_OUT_SPLIT in manifest.splits else 0,
+        sum(split.num_examples for split in splits),
+        counts.num_tokens_read,
+        counts.num_tokens_kept,
+        duration(seconds),
+        thousands(counts.num_tokens_read / seconds),
+        sum(shard.num_bytes for split in splits for shard in split.shards) / 1e6,
+    )
 
 
 def thousands(number: float) -> str:

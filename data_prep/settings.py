@@ -12,7 +12,7 @@ from data_prep.segments import MIN_MAX_SEQ_LENGTH
 from electra_tf.config.errors import UserError
 from electra_tf.text.vocabulary import Vocabulary
 
-BUILD_DIR = ".build"
+BUILD_DIR = ".electra_tf_build"
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ divided leaves no trace in the shards.
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from data_prep.spills import read_range
-from electra_tf.text.manifest import Shard
+from electra_tf.text.manifest import TRAIN_SPLIT, Shard
 
 # Records in a shard where --num_shards is not given: some 2,000 shards for all of English Wikipedia.
 RECORD_BYTES_PER_SHARD = 8 * 2**20
@@ -50,9 +50,20 @@ def shard_index(key: int, num_shards: int) -> int:
     return key * num_shards >> 64
 
 
-def num_shards_for(num_record_bytes: int) -> int:
-    """How many shards a split of so many bytes of records gets by itself, at least one."""
-    return max(1, math.ceil(num_record_bytes / RECORD_BYTES_PER_SHARD))
+def shard_ranges(num_record_bytes: Mapping[str, int], num_train_shards: int) -> list[ShardRange]:
+    """All shards of a data set.
+
+    Args:
+        num_record_bytes: by split, duplicates included; a split without records gets no shard.
+        num_train_shards: of the training split; 0: by its size.
+    """
+    ranges = []
+    for split, num_bytes in num_record_bytes.items():
+        num_shards = math.ceil(num_bytes / RECORD_BYTES_PER_SHARD)
+        if split == TRAIN_SPLIT and num_train_shards:
+            num_shards = num_train_shards
+        ranges += [ShardRange(split, index, num_shards) for index in range(num_shards)]
+    return ranges
 
 
 @dataclass(frozen=True)

@@ -36,10 +36,10 @@ INDEX_ENTRY = np.dtype(
 
 @dataclass(frozen=True)
 class SpillSummary:
-    """What the coordinating process needs to know of a spill; both dictionaries are by split."""
+    """What the coordinating process needs to know of a spill; both dictionaries are by split, duplicates included."""
 
     counts: Counts
-    num_examples: dict[str, int]
+    num_documents: dict[str, int]
     num_record_bytes: dict[str, int]
 
 
@@ -66,7 +66,9 @@ class Spill:
             examples.sort(key=attrgetter("key"))
         summary = SpillSummary(
             counts=counts,
-            num_examples={split: len(examples) for split, examples in self._examples.items()},
+            num_documents={
+                split: sum(example.is_first for example in examples) for split, examples in self._examples.items()
+            },
             num_record_bytes={
                 split: sum(len(example.record) for example in examples) for split, examples in self._examples.items()
             },

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
+from data_prep import storage
 from data_prep.counts import Counts
 from data_prep.examples import ExampleBuilder, ExampleSettings
 from data_prep.inputs import WorkUnit, unit_num_bytes
@@ -25,16 +26,17 @@ class UnitTask(NamedTuple):
 
 
 class ShardTask(NamedTuple):
-    """Phase 2: a range of keys from the first `num_spills` spills to a finished shard in the same directory."""
+    """Phase 2: a range of keys from the first `num_spills` spills in `build_dir` to a shard in `output_dir`."""
 
     build_dir: Path
+    output_dir: str
     num_spills: int
     shard_range: ShardRange
     drop_duplicates: bool
 
     @property
-    def shard_path(self) -> Path:
-        return self.build_dir / self.shard_range.file_name
+    def shard_path(self) -> str:
+        return storage.join(self.output_dir, self.shard_range.file_name)
 
     @property
     def result_path(self) -> Path:
@@ -85,10 +87,13 @@ def write_shard_of_spills(task: ShardTask) -> ShardResult:
     """
     spills = [spill_path(task.build_dir, i) for i in range(task.num_spills)]
     index, records = gather(spills, task.shard_range)
-    result = write_shard(index, records, task.shard_range, task.shard_path, task.drop_duplicates)
-    partial = task.result_path.with_name(f"{task.result_path.name}.partial-{os.getpid()}")
-    partial.write_text(json.dumps({**asdict(result), "shard": result.shard.model_dump()}))
-    os.replace(partial, task.result_path)
+    is_remote = storage.is_remote(task.output_dir)
+    path = task.build_dir / task.shard_range.file_name if is_remote else Path(task.shard_path)
+    result = write_shard(index, records, task.shard_range, path, task.drop_duplicates)
+    if is_remote:
+        storage.publish(path, task.shard_path)
+    content = json.dumps({**asdict(result), "shard": result.shard.model_dump()}).encode()
+    storage.write_bytes(task.result_path, content)
     return result
 
 

@@ -1,0 +1,117 @@
+"""Is a data set on the disk still what its manifest says? Every checksum and every count, shard by shard."""
+
+import hashlib
+import logging
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from data_prep import storage
+from data_prep.examples import restrained_tensorflow
+from electra_tf.config.errors import UserError
+from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, VOCAB_FILE, Manifest, Shard, Split
+
+_logger = logging.getLogger(__name__)
+
+_EXAMPLES_PER_BATCH = 1024
+_SHARDS_PER_LINE = 50  # of progress
+
+
+def verify(data_dir: str) -> Manifest:
+    """Reads all of a data set and compares it with its manifest.
+
+    Args:
+        data_dir: a local path or a URL.
+    Raises: UserError: naming each file that is missing, damaged or too many; the manifest itself may be.
+    """
+    manifest = Manifest.load(data_dir)
+    faults = [*_vocabulary_faults(data_dir, manifest), *_stray_shards(data_dir, manifest)]
+    for name, split in manifest.splits.items():
+        faults += _split_faults(data_dir, name, split, manifest)
+    if faults:
+        raise UserError(
+            f"{data_dir} is not what its manifest says: {'; '.join(faults)}; copy these files again, or build the data"
+            " set anew"
+        )
+    _logger.info(
+        "%s: %d shards, %d examples, %d tokens, all as the manifest says",
+        data_dir,
+        sum(len(split.shards) for split in manifest.splits.values()),
+        sum(split.num_examples for split in manifest.splits.values()),
+        sum(split.num_tokens for split in manifest.splits.values()),
+    )
+    return manifest
+
+
+def _vocabulary_faults(data_dir: str, manifest: Manifest) -> Iterator[str]:
+    try:
+        content = storage.read_bytes(storage.join(data_dir, VOCAB_FILE))
+    except OSError as error:
+        yield f"{VOCAB_FILE} cannot be read ({error.strerror or error})"
+        return
+    if (sha256 := hashlib.sha256(content).hexdigest()) != manifest.vocab_sha256:
+        yield f"{VOCAB_FILE} has sha256 {sha256}, expected {manifest.vocab_sha256}"
+
+
+def _stray_shards(data_dir: str, manifest: Manifest) -> list[str]:
+    known = {shard.file for split in manifest.splits.values() for shard in split.shards}
+    return [
+        f"{name} is not in the manifest"
+        for name in storage.names_in(data_dir)
+        if name.startswith((TRAIN_SPLIT, HELD_OUT_SPLIT)) and name.endswith(".tfrecord") and name not in known
+    ]
+
+
+def _split_faults(data_dir: str, name: str, split: Split, manifest: Manifest) -> list[str]:
+    faults = []
+    num_tokens_of_split = 0
+    for i, shard in enumerate(split.shards):
+        if i and i % _SHARDS_PER_LINE == 0:
+            _logger.info("%s: %d of %d shards", name, i, len(split.shards))
+        try:
+            content = storage.read_bytes(storage.join(data_dir, shard.file))
+        except OSError as error:
+            faults.append(f"{shard.file} cannot be read ({error.strerror or error})")
+            continue
+        fault = _shard_fault(content, shard)
+        if fault is None:
+            num_examples, num_tokens = _count(content, manifest.max_seq_length)
+            num_tokens_of_split += num_tokens
+            if num_examples != shard.num_examples:
+                fault = f"{shard.file} holds {num_examples} examples, expected {shard.num_examples}"
+        if fault is not None:
+            faults.append(fault)
+    if not faults:
+        in_shards = sum(shard.num_examples for shard in split.shards)
+        for what, found, expected in (
+            ("examples", in_shards, split.num_examples),
+            ("tokens", num_tokens_of_split, split.num_tokens),
+        ):
+            if found != expected:
+                faults.append(f"the split {name} holds {found} {what}, expected {expected}")
+    return faults
+
+
+def _shard_fault(content: bytes, shard: Shard) -> str | None:
+    if len(content) != shard.num_bytes:
+        return f"{shard.file} has {len(content)} bytes, expected {shard.num_bytes}"
+    if (sha256 := hashlib.sha256(content).hexdigest()) != shard.sha256:
+        return f"{shard.file} has sha256 {sha256}, expected {shard.sha256}"
+    return None
+
+
+def _count(content: bytes, max_seq_length: int) -> tuple[int, int]:
+    """Examples, and tokens without padding, in the bytes of a shard."""
+    tf = restrained_tensorflow()
+    from electra_tf.text.records import INPUT_MASK, parse_examples
+
+    num_examples = num_tokens = 0
+    # TensorFlow reads records by name alone, and not from every store that the shard may have come from.
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "shard.tfrecord"
+        path.write_bytes(content)
+        for records in tf.data.TFRecordDataset(str(path)).batch(_EXAMPLES_PER_BATCH):
+            mask = parse_examples(records, max_seq_length)[INPUT_MASK]
+            num_examples += mask.shape[0]
+            num_tokens += int(tf.reduce_sum(mask))
+    return num_examples, num_tokens
