@@ -24,8 +24,8 @@ from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
 
-# Text in a work unit: enough to keep the tokenizer busy for seconds, little against a process's memory. More where there
-# is so much text that every shard would be gathered from thousands of places.
+# Text in a work unit: enough to keep the tokenizer busy for seconds, little against a process's memory. More where
+# there is so much text that every shard would be gathered from thousands of places.
 _MIN_UNIT_BYTES = 4 * 2**20
 _MAX_UNIT_BYTES = 32 * 2**20
 _USUAL_NUM_UNITS = 1024
@@ -34,8 +34,8 @@ _USUAL_NUM_UNITS = 1024
 def build(settings: BuildSettings) -> Manifest:
     """Builds the data set, or goes on with it, and returns its manifest, which is also the last file written.
 
-    Raises: UserError: see `find_files`, the readers, `Vocabulary.load` and `output.opened`; also if no document is left to
-        train on, the disk is full, or a process was killed. After the last two the same call goes on.
+    Raises: UserError: see `find_files`, the readers, `Vocabulary.load` and `output.opened`; also if no document is left
+        to train on, the disk is full, or a process was killed. After the last two the same call goes on.
     """
     files = find_files(settings.inputs)
     vocabulary = Vocabulary.load(settings.vocab_file)
@@ -72,9 +72,9 @@ def check_truncated(manifest: Manifest, settings: BuildSettings) -> None:
     """Raises: UserError: input was cut off, and that is not allowed."""
     if manifest.counts.num_truncated_inputs and not settings.allow_truncated:
         raise UserError(
-            f"{manifest.counts.num_truncated_inputs} of {len(manifest.inputs)} input files are cut off (see the warnings);"
-            f" {settings.output_dir} is complete with what stands before the cuts; fetch them anew, or give"
-            " --allow_truncated if that is as it should be"
+            f"{manifest.counts.num_truncated_inputs} of {len(manifest.inputs)} input files are cut off (see the"
+            f" warnings); {settings.output_dir} is complete with what stands before the cuts; fetch the files anew, or"
+            " give --allow_truncated if that is as it should be"
         )
 
 
@@ -107,7 +107,7 @@ def _build(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabul
     num_bytes = sum(file.num_bytes for file in files)
     _logger.info("reading %d files, %.1f MB, with %d processes", len(files), num_bytes / 1e6, settings.num_processes)
     unit_bytes = min(max(_MIN_UNIT_BYTES, num_bytes // _USUAL_NUM_UNITS), _MAX_UNIT_BYTES)
-    with processes.started(settings.num_processes, settings.example_settings(vocabulary)) as run_all:
+    with processes.started(settings.num_processes, worker.set_up, settings.example_settings(vocabulary)) as run_all:
         progress = Progress(num_bytes)
         phase_1 = Phase1()
         unit_tasks = _unit_tasks(settings, files, unit_bytes, phase_1, progress)

@@ -2,14 +2,15 @@
 
 import contextlib
 import multiprocessing
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
 from typing import TypeVar
 
-from data_prep import worker
-from data_prep.examples import ExampleSettings
-
+Settings = TypeVar("Settings")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 RunAll = Callable[[Callable[[Task], Result], Iterable[Task]], Iterator[Result]]
@@ -23,19 +24,23 @@ _PRELOADED = ["tensorflow", "tensorflow_text", "data_prep.worker"]
 
 
 @contextlib.contextmanager
-def started(num_processes: int, settings: ExampleSettings) -> Iterator[RunAll]:
+def started(num_processes: int, set_up: Callable[[Settings], None], settings: Settings) -> Iterator[RunAll]:
     """Gives a function that runs a task function on many tasks and yields the results as they come, in any order.
 
     It takes the tasks one by one, no faster than they are done.
+
+    Args:
+        num_processes: 1 is this process itself.
+        set_up: called in each process with `settings`, before the first task.
     """
     if num_processes == 1:
-        worker.start_in_this_process(settings)
+        set_up(settings)
         yield map
         return
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
     executor = ProcessPoolExecutor(
-        num_processes, mp_context=context, initializer=worker.start_process, initargs=(settings,)
+        num_processes, mp_context=context, initializer=_start_process, initargs=(set_up, settings)
     )
 
     def run_all(function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
@@ -53,3 +58,17 @@ def started(num_processes: int, settings: ExampleSettings) -> Iterator[RunAll]:
         yield run_all
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+def _start_process(set_up: Callable[[Settings], None], settings: Settings) -> None:
+    """Sets up a process of the pool: it ends in silence at an interrupt, and when its parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    set_up(settings)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -16,10 +16,12 @@ class Progress:
     Args:
         num_bytes: of all input.
         clock: seconds, monotonic.
+        counted: what the speed is told in, a plural.
     """
 
-    def __init__(self, num_bytes: int, clock=time.monotonic):
+    def __init__(self, num_bytes: int, clock=time.monotonic, counted: str = "tokens"):
         self._num_bytes = num_bytes
+        self._counted = counted
         self._clock = clock
         self._begin = self._last_line = clock()
         self._num_bytes_skipped = self._num_tokens_skipped = 0
@@ -43,10 +45,11 @@ class Progress:
         self._last_line = now
         elapsed = now - self._begin
         _logger.info(
-            "%.1f %% of %.1f MB | %s tokens/s | ETA %s",
+            "%.1f %% of %.1f MB | %s %s/s | ETA %s",
             100 * num_bytes / self._num_bytes,
             self._num_bytes / 1e6,
             thousands((num_tokens - self._num_tokens_skipped) / elapsed),
+            self._counted,
             duration(elapsed * (self._num_bytes - num_bytes) / num_bytes_now),
         )
 

@@ -1,10 +1,6 @@
 """What a process of the build does: a work unit to a spill, a range of keys to a shard."""
 
 import json
-import multiprocessing
-import os
-import signal
-import threading
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -47,24 +43,10 @@ class ShardTask(NamedTuple):
 _example_builder: ExampleBuilder | None = None
 
 
-def start_in_this_process(settings: ExampleSettings) -> None:
-    """Sets up a build without other processes."""
+def set_up(settings: ExampleSettings) -> None:
+    """Readies this process for units."""
     global _example_builder
     _example_builder = ExampleBuilder(settings)
-
-
-def start_process(settings: ExampleSettings) -> None:
-    """Sets up a process of the pool: it ends in silence at an interrupt, and when its parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    start_in_this_process(settings)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def write_unit(task: UnitTask) -> SpillSummary:
