@@ -64,23 +64,21 @@ def _add_place_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--verify", metavar="DIR", help="build nothing: compare the data set in DIR with its manifest")
     parser.add_argument(
         "--runner",
-        help="run on Apache Beam: DirectRunner, DataflowRunner, FlinkRunner, SparkRunner, ...; flags that are not listed"
-        " here are Beam's then",
+        help="run on Apache Beam: DirectRunner, DataflowRunner, FlinkRunner, SparkRunner, ...; flags that are not"
+        " listed here are Beam's then",
     )
 
 
 def _add_text_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--text_field", default="text", help="field or column with the text, of jsonl, parquet, arrow")
     parser.add_argument("--lines_per_document", type=int, default=1000, help="lines of a document, of sentences")
-    parser.add_argument(
-        "--keep_disambiguation_pages", action=BooleanOptionalAction, default=False, help="of wikipedia"
-    )
+    parser.add_argument("--keep_disambiguation_pages", action=BooleanOptionalAction, default=False, help="of wikipedia")
     parser.add_argument(
         "--sentences",
         choices=("auto", "line", "split"),
         default="auto",
-        help="what an example is made of: lines as they are, as the authors do; sentences split from paragraphs; or auto:"
-        " split where the format has paragraphs",
+        help="what examples are made of: line: lines as they are, as the authors do; split: sentences split from lines;"
+        " auto: split where the format has paragraphs",
     )
     parser.add_argument("--language", default="en", help="of the sentences to split, as in ISO 639-1")
     parser.add_argument("--unicode_normalization", choices=("NFC", "none"), default="NFC", help="of all text")

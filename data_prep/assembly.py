@@ -54,8 +54,8 @@ def require_documents(settings: BuildSettings, phase_1: Phase1) -> None:
         }
         reasons = ", ".join(f"{number} {reason}" for reason, number in left_out.items() if number)
         raise UserError(
-            f"no document is left of {counts.num_bytes} bytes of input: {reasons or 'it holds no text'}; give files with"
-            " words in them, or relax these rules"
+            f"no document is left of {counts.num_bytes} bytes of input: {reasons or 'it holds no text'}; give files"
+            " with words in them, or relax these rules"
         )
     if not num_train:
         raise UserError(

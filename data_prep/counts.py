@@ -45,4 +45,6 @@ class Counts:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Counts":
         """Reads what `to_json` gave."""
-        return cls(**{**fields, "reading": ReadReport(**fields["reading"]), "hygiene": HygieneCounts(**fields["hygiene"])})
+        return cls(
+            **{**fields, "reading": ReadReport(**fields["reading"]), "hygiene": HygieneCounts(**fields["hygiene"])}
+        )

@@ -1,7 +1,7 @@
 """The output directory: what may stand in it, what a build writes into it, and nothing else that it may remove.
 
-A build keeps what it has done so far, and what it was asked to do, in a directory of its own beside the data set. The same
-command goes on there; another one is refused. Of a finished data set the manifest says what it was asked to do.
+A build keeps what it has done so far, and what it was asked to do, in a directory of its own beside the data set. The
+same command goes on there; another one is refused. Of a finished data set the manifest says what it was asked to do.
 """
 
 import contextlib
@@ -69,9 +69,9 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
     Args:
         configuration: what the build is asked to do, as JSON.
         sources: files that the build reads.
-    Raises: UserError: if it is not empty and `overwrite` is not set, holds an unfinished build of another configuration,
-        is being written to, or is no directory that can be written to; also if a source, or something that no build has
-        written, stands in the place of a file to remove. Nothing is removed then.
+    Raises: UserError: if it is not empty and `overwrite` is not set, holds an unfinished build of another
+        configuration, is being written to, or is no directory that can be written to; also if a source, or something
+        that no build has written, stands in the place of a file to remove. Nothing is removed then.
     """
     try:
         storage.make_directory(settings.output_dir)

@@ -64,8 +64,8 @@ class BuildSettings:
                 raise UserError(f"--{name}={value}; expected at least {least}")
         if storage.is_remote(self.work_dir) or storage.is_remote(self.output_dir) and not self.work_dir:
             raise UserError(
-                f"--output_dir={self.output_dir} needs --work_dir=DIRECTORY, a local one for intermediate files of about"
-                f" the size of the data set, got {self.work_dir!r}"
+                f"--output_dir={self.output_dir} needs --work_dir=DIRECTORY, a local one for intermediate files of"
+                f" about the size of the data set, got {self.work_dir!r}"
             )
 
     @property

@@ -1,9 +1,9 @@
 """Examples to TFRecord shards, globally shuffled by an external sort.
 
-Each example has a 64-bit sort key that is uniform over [0, 2**64) and hangs on the seed and its document's text alone. A
-shard is a range of keys, sorted by key. Phase 1 leaves one sorted spill for each work unit; phase 2 gathers a range of
-keys from every spill, sorts and writes. So no process ever holds more than one unit or one shard, and how the work was
-divided leaves no trace in the shards.
+Each example has a 64-bit sort key that is uniform over [0, 2**64) and hangs on the seed and its document's text alone.
+A shard is a range of keys, sorted by key. Phase 1 leaves one sorted spill for each work unit; phase 2 gathers a range
+of keys from every spill, sorts and writes. So no process ever holds more than one unit or one shard, and how the work
+was divided leaves no trace in the shards.
 """
 
 import hashlib

@@ -1,85 +1,149 @@
+import hashlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep.shards import Buckets, Counts, Spill, spill_path, write_shard
+from data_prep.counts import Counts
+from data_prep.examples import Example
+from data_prep.shards import ShardRange, gather, shard_index, shard_ranges, write_shard
+from data_prep.spills import Spill, spill_path
 
-BUCKETS = Buckets({"train": 3, "held_out": 2})
+ONLY = ShardRange("train", 0, 1)
+
+
+def example(key: int, record: bytes, *, split="train", num_tokens=9, is_first=True) -> Example:
+    return Example(split, key, record, num_tokens, num_tokens - 2, is_first)
 
 
 def records_of(path) -> list[bytes]:
     return [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
 
 
-def write_spills(directory, *units: list[tuple[int, int, bytes, int]]) -> list:
-    """Spills of (bucket, key, record, num_tokens) lists, one for each unit."""
+def write_spills(directory, *units: list[Example]) -> list:
+    """A spill for each unit."""
     paths = [spill_path(directory, i) for i in range(len(units))]
     for path, examples in zip(paths, units, strict=True):
-        spill = Spill(BUCKETS.size)
-        for example in examples:
-            spill.append(*example)
+        spill = Spill()
+        for one in examples:
+            spill.append(one)
         spill.write(path, Counts())
     return paths
 
 
+def write(directory, spills, shard_range=ONLY, drop_duplicates=True):
+    """Writes a shard; gives its result and its records."""
+    path = directory / "a.tfrecord"
+    result = write_shard(*gather(spills, shard_range), shard_range, path, drop_duplicates)
+    return result, records_of(path)
+
+
 @pytest.mark.parametrize(
-    ("split", "key", "bucket"),
-    [
-        ("train", 0, 0),
-        ("train", 2**64 // 3, 0),
-        ("train", 2**64 // 3 + 1, 1),
-        ("train", 2**64 - 1, 2),
-        ("held_out", 0, 3),
-        ("held_out", 2**63, 4),
-    ],
+    ("key", "index"), [(0, 0), (2**64 // 3, 0), (2**64 // 3 + 1, 1), (2**65 // 3, 1), (2**64 - 1, 2)]
 )
-def test_a_bucket_is_an_equal_range_of_keys(split, key, bucket):
-    assert BUCKETS.bucket(split, key) == bucket
+def test_a_shard_is_an_equal_range_of_keys(key, index):
+    shard = ShardRange("train", index, 3)
+    assert shard.first_key <= key < shard.end_key
+    assert shard_index(key, 3) == index
 
 
-def test_a_shard_gathers_its_bucket_of_all_units_sorted_by_key(tmp_path):
+def test_the_ranges_follow_each_other_from_the_first_key_to_the_last():
+    ranges = [ShardRange("train", index, 7) for index in range(7)]
+    assert ranges[0].first_key == 0
+    assert [shard.end_key for shard in ranges] == [*(shard.first_key for shard in ranges[1:]), 2**64]
+
+
+def test_a_split_gets_a_shard_for_every_8_mib_of_records_and_an_empty_one_none():
+    ranges = shard_ranges({"train": 2**24 + 1, "held_out": 5}, num_train_shards=0)
+    assert [shard.file_name for shard in ranges] == [
+        "train-00000-of-00003.tfrecord",
+        "train-00001-of-00003.tfrecord",
+        "train-00002-of-00003.tfrecord",
+        "held_out-00000-of-00001.tfrecord",
+    ]
+    assert shard_ranges({"train": 1, "held_out": 0}, 0) == [ONLY]
+
+
+def test_a_number_of_shards_can_be_asked_for():
+    assert len(shard_ranges({"train": 9, "held_out": 0}, num_train_shards=5)) == 5
+
+
+def test_a_shard_gathers_its_keys_of_all_units_in_their_order(tmp_path):
     spills = write_spills(
         tmp_path,
-        [(0, 9, b"nine", 4), (1, 5, b"other", 8), (0, 2**64 - 1, b"last", 2)],
-        [(4, 1, b"held out", 16)],
-        [(0, 7, b"seven", 1)],
+        [example(9, b"nine"), example(2**63, b"other half"), example(2**63 - 1, b"last")],
+        [example(1, b"held out", split="held_out")],
+        [example(7, b"seven", num_tokens=4)],
     )
-    shard, num_tokens = write_shard(spills, 0, tmp_path / "a.tfrecord")
-    assert records_of(tmp_path / "a.tfrecord") == [b"seven", b"nine", b"last"]
-    assert (shard.file, shard.num_examples, num_tokens) == ("a.tfrecord", 3, 7)
+    result, records = write(tmp_path, spills, ShardRange("train", 0, 2))
+    assert records == [b"seven", b"nine", b"last"]
+    assert (result.num_tokens, result.num_text_tokens, result.num_documents) == (22, 16, 3)
 
 
-def test_equal_keys_keep_the_order_of_the_input(tmp_path):
-    # Many of them: few items are put in order by insertion, whatever sort was asked for.
-    records = [str(i).encode() for i in range(200)]
-    spills = write_spills(
-        tmp_path,
-        [(i % 2, 5, records[i], 1) for i in range(120)],
-        [*((0, 5, records[i], 1) for i in range(120, 200)), (0, 3, b"first", 1)],
-    )
-    write_shard(spills, 0, tmp_path / "a.tfrecord")
-    assert records_of(tmp_path / "a.tfrecord") == [b"first", *records[0:120:2], *records[120:]]
+def test_the_last_range_ends_with_the_last_key(tmp_path):
+    spills = write_spills(tmp_path, [example(2**64 - 1, b"last"), example(5, b"early")])
+    assert write(tmp_path, spills, ShardRange("train", 1, 2))[1] == [b"last"]
 
 
-def test_a_bucket_without_examples_is_an_empty_shard(tmp_path):
-    spills = write_spills(tmp_path, [(0, 5, b"a", 1)], [])
-    shard, num_tokens = write_shard(spills, 2, tmp_path / "a.tfrecord")
-    assert (shard.num_examples, num_tokens, records_of(tmp_path / "a.tfrecord")) == (0, 0, [])
+def test_a_result_describes_the_file(tmp_path):
+    result, _ = write(tmp_path, write_spills(tmp_path, [example(5, b"a"), example(6, b"bb", is_first=False)]))
+    content = (tmp_path / "a.tfrecord").read_bytes()
+    assert result.shard.file == "train-00000-of-00001.tfrecord"
+    assert (result.shard.num_examples, result.shard.num_bytes) == (2, len(content))
+    assert result.shard.sha256 == hashlib.sha256(content).hexdigest()
+    assert (result.num_documents, result.num_duplicate_documents) == (1, 0)
+
+
+def test_of_a_document_that_is_there_three_times_one_stays(tmp_path):
+    document = [example(5, b"a"), example(8, b"b", is_first=False)]
+    result, records = write(tmp_path, write_spills(tmp_path, document + document, [example(6, b"c"), *document]))
+    assert records == [b"a", b"c", b"b"]
+    assert (result.num_documents, result.num_duplicate_documents) == (2, 2)
+    assert (result.num_tokens, result.shard.num_examples) == (27, 3)
+
+
+def test_duplicates_can_be_kept(tmp_path):
+    result, records = write(tmp_path, write_spills(tmp_path, [example(5, b"a")] * 2), drop_duplicates=False)
+    assert records == [b"a", b"a"]
+    assert (result.num_documents, result.num_duplicate_documents) == (2, 0)
+
+
+def test_other_records_with_an_equal_key_stay_in_an_order_of_their_own(tmp_path):
+    forth = write(tmp_path, write_spills(tmp_path, [example(5, b"b")], [example(5, b"a")]))[1]
+    (tmp_path / "other").mkdir()
+    back = write(tmp_path, write_spills(tmp_path / "other", [example(5, b"a")], [example(5, b"b")]))[1]
+    assert forth == back == [b"a", b"b"]
+
+
+def test_a_range_without_examples_is_an_empty_shard(tmp_path):
+    result, records = write(tmp_path, write_spills(tmp_path, [example(5, b"a")], []), ShardRange("train", 2, 3))
+    assert (result.shard.num_examples, result.num_tokens, records) == (0, 0, [])
 
 
 def test_what_is_written_has_its_final_name_and_nothing_partial_stays(tmp_path):
-    write_shard(write_spills(tmp_path, [(0, 5, b"a", 1)]), 0, tmp_path / "a.tfrecord")
+    write(tmp_path, write_spills(tmp_path, [example(5, b"a")]))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tfrecord", "unit-000000"]
 
 
-def test_counts_add_up_by_split():
-    totals = Counts({"train": 2}, num_bytes=10, num_tokens_read=7)
-    totals.add(Counts({"train": 1, "held_out": 4}, num_bytes=5, num_tokens_kept=3, num_unknown_tokens=2))
-    assert totals == Counts({"train": 3, "held_out": 4}, 15, 7, 3, 2)
+def test_a_spill_that_another_process_has_written_first_stays(tmp_path):
+    (first,) = write_spills(tmp_path, [example(5, b"a")])
+    write_spills(tmp_path, [example(5, b"a")])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [first.name]
 
 
 def test_keys_beyond_the_signed_range_are_sorted_as_unsigned(tmp_path):
     keys = [2**63 + 1, 1, 2**63 - 1]
-    spills = write_spills(tmp_path, [(0, key, str(key).encode(), 1) for key in keys])
-    write_shard(spills, 0, tmp_path / "a.tfrecord")
-    assert [int(record) for record in records_of(tmp_path / "a.tfrecord")] == np.sort(np.uint64(keys)).tolist()
+    spills = write_spills(tmp_path, [example(key, str(key).encode()) for key in keys])
+    assert [int(record) for record in write(tmp_path, spills)[1]] == np.sort(np.uint64(keys)).tolist()
+
+
+def test_counts_add_up_and_survive_json():
+    one, other = Counts(num_bytes=10, num_tokens_read=7), Counts(num_bytes=5, num_unknown_tokens=2)
+    one.reading.skip("redirects")
+    other.reading.skip("redirects")
+    other.reading.truncations.append("cut off")
+    other.hygiene.num_documents_too_short = 3
+    one.add(Counts.from_json(other.to_json()))
+    assert (one.num_bytes, one.num_tokens_read, one.num_unknown_tokens) == (15, 7, 2)
+    assert one.reading.num_documents_skipped == {"redirects": 2}
+    assert (one.reading.truncations, one.hygiene.num_documents_too_short) == (["cut off"], 3)
