@@ -1,8 +1,7 @@
 """Passes over wikitext that take out, in linear time, what leaves no text behind: what the parser need not see.
 
 They follow the order of MediaWiki's own preprocessor: comments and extension tags first, whichever begins first, then
-brackets, innermost first. What comes out is balanced, and its nesting is bounded: on such text the parser neither
-backtracks nor recurses deeply.
+brackets, innermost first. So the parser sees single templates, nothing nested, and has nothing to backtrack over.
 """
 
 import html
@@ -19,7 +18,7 @@ _DROPPED_TAGS = (
 _EXTENSION_TAG = re.compile(rf"<!--|<(nowiki|{_DROPPED_TAGS})(?=[\s/>])([^<>]*)>", re.IGNORECASE)
 _CLOSING_TAGS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("nowiki", *_DROPPED_TAGS.split("|"))}
 # <math>n</math> is a word of its sentence; <math>\frac{1}{2}</math> is no text.
-_PLAIN_FORMULA = re.compile(r"\s*[\w+=,. ]{1,20}\s*")
+_PLAIN_FORMULA = re.compile(r"[\w+=,. ]{1,20}")
 _MARKUP_CHARACTER = re.compile(r"[\[\]{}|'*#:;=<>_~!-]")
 
 # HTML that wikitext allows, and tags of extensions whose content is text of the page or which were left without an end.
@@ -37,8 +36,7 @@ _HTML_TABLE = re.compile(r"<(/?)table(?=[\s/>])[^<>]*>", re.IGNORECASE)
 # Tables open and close at the beginning of a line. `|}}` there ends a template, `|}}}` a table in one.
 _BRACKET = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|^[ \t:*#]*\{\|(?!\})|^[ \t]*\|\}(?!\}(?!\}))", re.MULTILINE)
 _OPENING_OF = {"]]": "[[", "}}": "{{", "|}": "{|"}
-_MAX_DEPTH = 24  # of templates and links in the dumps of 2014 and 2016: 9
-_MAX_ELEMENT_CHARACTERS = 20_000  # of a template or link that the parser sees: its worst case is quadratic
+_ARGUMENT_CHARACTER = re.compile(r"[|=]")
 
 
 def without_extension_tags(text: str) -> str:
@@ -69,8 +67,8 @@ def without_extension_tags(text: str) -> str:
 
 
 def _kept_content(name: str, content: str) -> str:
-    if name == "nowiki" or (name == "math" and _PLAIN_FORMULA.fullmatch(content)):
-        return _MARKUP_CHARACTER.sub(lambda match: f"&#{ord(match.group())};", html.unescape(content))
+    if name == "nowiki" or (name == "math" and _PLAIN_FORMULA.fullmatch(content.strip())):
+        return _MARKUP_CHARACTER.sub(_as_entity, html.unescape(content))
     return ""
 
 
@@ -89,67 +87,72 @@ def without_html(text: str) -> str:
     return _HTML_TAG.sub("", _LINE_BREAK.sub(" ", "".join(pieces)))
 
 
-def without_brackets(text: str, is_kept: Callable[[str], bool], render: Callable[[str], str]) -> str:
+def without_brackets(text: str, template_text: Callable[[str], str]) -> str:
     """Takes out tables, templates and links, innermost first; puts in the text that stands for them.
 
-    Brackets without their counterpart go alone. Links that hold no template become text here, which is exact; what
-    needs a parser (templates that are kept, with all that they hold, and links that hold one) is left to `render`.
+    Brackets without their counterpart go alone; so does the first line of a table without an end.
 
     Args:
-        is_kept: (what stands in a template before the first `|`) -> whether it stands for text.
-        render: (balanced wikitext of a template or link) -> text.
+        template_text: (what stands between the braces of a template; no other element is in it) -> its text.
     """
-    output: list[str] = []
-    open_brackets: list[tuple[str, int]] = []  # bracket, index in `output`
-    num_open = {"[[": 0, "{{": 0, "{|": 0}
+    brackets = _Brackets(template_text)
     position = 0
     for match in _BRACKET.finditer(text):
-        output.append(text[position : match.start()])
+        brackets.output.append(text[position : match.start()])
         position = match.end()
-        token = match.group()
-        bracket = token.lstrip(" \t:*#")[:2]
-        if bracket in num_open:
-            if bracket == "{{" and len(token) % 2:
-                output.append("{")
-            for _ in range(len(token) // 2 if bracket == "{{" else 1):
-                open_brackets.append((bracket, len(output)))
-                num_open[bracket] += 1
-                output.append("")
-            continue
-        opening = _OPENING_OF[bracket]
-        for _ in range(len(token) // 2 if opening == "{{" else 1):
-            if num_open[opening]:
-                _close(opening, output, open_brackets, num_open, is_kept, render)
-        if opening == "{{" and len(token) % 2:
-            output.append("}")
-    output.append(text[position:])
-    return "".join(output)
+        token = match.group().lstrip(" \t:*#")
+        # `{{{x}}}`: the odd brace is outermost.
+        num_brackets, num_odd_braces = divmod(len(token), 2)
+        if token[:2] in _OPENING_OF:
+            for _ in range(num_brackets):
+                brackets.close(_OPENING_OF[token[:2]])
+            brackets.output.append("}" * num_odd_braces)
+        else:
+            brackets.output.append("{" * num_odd_braces)
+            for _ in range(num_brackets):
+                brackets.open(token[:2])
+    brackets.output.append(text[position:])
+    return brackets.text()
 
 
-def _close(
-    opening: str,
-    output: list[str],
-    open_brackets: list[tuple[str, int]],
-    num_open: dict[str, int],
-    is_kept: Callable[[str], bool],
-    render: Callable[[str], str],
-) -> None:
-    """Closes the last `opening`, and with it whatever was opened in it and not closed."""
-    bracket = ""
-    while bracket != opening:
-        bracket, begin = open_brackets.pop()
-        num_open[bracket] -= 1
-    content = "".join(output[begin:])
-    del output[begin:]
-    if opening == "{|" or len(open_brackets) >= _MAX_DEPTH or len(content) > _MAX_ELEMENT_CHARACTERS:
-        return
-    if opening == "{{":
-        if not is_kept(content.partition("|")[0]):
+class _Brackets:
+    """The text so far, and the brackets that wait for their counterpart."""
+
+    def __init__(self, template_text: Callable[[str], str]) -> None:
+        self.output: list[str] = []
+        self._template_text = template_text
+        self._open: list[tuple[str, int]] = []  # a bracket and where in `output` its content begins
+        self._num_open = {"[[": 0, "{{": 0, "{|": 0}
+
+    def open(self, bracket: str) -> None:
+        self._open.append((bracket, len(self.output)))
+        self._num_open[bracket] += 1
+
+    def close(self, bracket: str) -> None:
+        """Closes the last `bracket`, if any, and with it whatever was opened in it and not closed."""
+        if not self._num_open[bracket]:
             return
-        element = "{{" + content + "}}"
-    elif "{{" not in content and not num_open["{{"]:
-        output.append(link_text(content))
-        return
-    else:
-        element = "[[" + content + "]]"
-    output.append(element if num_open["{{"] or num_open["[["] else render(element))
+        closed = ""
+        while closed != bracket:
+            closed, begin = self._open.pop()
+            self._num_open[closed] -= 1
+        content = "".join(self.output[begin:])
+        del self.output[begin:]
+        if bracket == "{|":
+            return
+        text = link_text(content) if bracket == "[[" else self._template_text(content)
+        if self._open:
+            # In a label or an argument, `|` and `=` would divide it.
+            text = _ARGUMENT_CHARACTER.sub(_as_entity, text)
+        self.output.append(text)
+
+    def text(self) -> str:
+        for bracket, begin in self._open:
+            if bracket == "{|":
+                _, newline, rest = self.output[begin].partition("\n")
+                self.output[begin] = newline + rest
+        return "".join(self.output)
+
+
+def _as_entity(match: re.Match[str]) -> str:
+    return f"&#{ord(match.group())};"

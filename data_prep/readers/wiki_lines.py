@@ -48,7 +48,7 @@ _SPACES = re.compile(r"\s+")
 _EMPTY_BRACKETS = re.compile(r"(?:(?<=\s)|^)(?:\([\s,;:/–—-]*\)|\[[\s,;:]*\]|\{\s*\})")
 _LEADING_SEPARATORS = re.compile(r"\((?:\s*[,;])+\s*")
 _TRAILING_SEPARATORS = re.compile(r"(?:\s*[,;])+\s*\)")
-_REPEATED_SEPARATORS = re.compile(r"([,;])(?:\s+[,;])+")
+_REPEATED_SEPARATORS = re.compile(r"([,;])(?:\s?[,;])+")
 _INNER_SPACE = re.compile(r"(?<=[(\[])\s+|\s+(?=[)\]])")
 _SPACE_BEFORE_POINT = re.compile(r"\s+(?=[,.](?:\s|$))")
 
@@ -121,10 +121,11 @@ def clean_line(line: str) -> str:
     line = _LEFTOVER.sub("", line)
     if "&" in line:
         line = _ENTITY.sub(lambda match: html.unescape(match.group()), line)
-    line = _INVISIBLE.sub("", line)
+    line = _SPACES.sub(" ", _INVISIBLE.sub("", line))
+    line = _REPEATED_SEPARATORS.sub(r"\1", line)
     if "(" in line or "[" in line or "{" in line:
         line = _without_empty_brackets(line)
-    line = _SPACE_BEFORE_POINT.sub("", _SPACES.sub(" ", line)).strip()
+    line = _SPACE_BEFORE_POINT.sub("", line).strip()
     return line if any(map(str.isalnum, line)) else ""
 
 
@@ -135,8 +136,7 @@ def _apostrophes(match: re.Match[str]) -> str:
 
 
 def _without_empty_brackets(line: str) -> str:
-    line = _REPEATED_SEPARATORS.sub(r"\1", line)
     line = _LEADING_SEPARATORS.sub("(", line)
     line = _TRAILING_SEPARATORS.sub(")", line)
     line = _EMPTY_BRACKETS.sub("", line)
-    return _INNER_SPACE.sub("", line)
+    return _SPACES.sub(" ", _INNER_SPACE.sub("", line))

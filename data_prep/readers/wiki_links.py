@@ -11,6 +11,7 @@ _MEDIA_TARGET = re.compile(
 # [[de:Anarchismus]] names the article in another language. Longer prefixes are sister projects, whose links are read.
 _LANGUAGE_PREFIX = re.compile(r"[a-z]{2,3}(?:-[a-z]{2,8}){0,2}|simple")
 _PROJECT_PREFIXES = frozenset({"mw", "wmf", "rfc", "wp", "doi"})
+_MAX_TARGET_CHARACTERS = 255  # of a title, in MediaWiki; what is longer is no link
 # The pipe trick: [[Project:Boston, Massachusetts|]] reads "Boston", [[Pipe (computing)|]] "Pipe".
 _PIPE_TRICK = re.compile(r"(?:[^:]*:)?(.*?)(?:\s*\([^()]*\)|,.*)?")
 
@@ -21,7 +22,7 @@ def link_text(content: str) -> str:
     A leading colon (`[[:File:Example.png]]`) makes a link to a file or category a visible one.
     """
     target, has_label, label = content.partition("|")
-    if "\n" in target:
+    if "\n" in target or len(target) > _MAX_TARGET_CHARACTERS:
         return content
     target = target.strip()
     prefix, colon, rest = target.partition(":")

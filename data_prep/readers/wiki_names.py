@@ -11,10 +11,10 @@ def _names(text: str) -> frozenset[str]:
 
 # All are lower case, with spaces for underscores.
 FILE_NAMES = _names(
-    """file, image, media, datei, bild, fichier, archivo, imagen, immagine, bestand, afbeelding, plik, grafika, ficheiro,
-    arquivo, imagem, файл, изображение, зображення, фајл, датотека, слика, ファイル, 画像, 文件, 檔案, 图像, 圖像, fil,
-    billede, bilde, tiedosto, kuva, soubor, obrázok, súbor, fájl, kép, dosya, resim, berkas, gambar, fail, imej, ملف,
-    صورة, קובץ, תמונה, پرونده, تصویر, 파일, 그림, αρχείο, εικόνα, fitxer, imatge, fișier, imagine, slika, datoteka,
+    """file, image, media, datei, bild, fichier, archivo, imagen, immagine, bestand, afbeelding, plik, grafika,
+    ficheiro, arquivo, imagem, файл, изображение, зображення, фајл, датотека, слика, ファイル, 画像, 文件, 檔案, 图像,
+    圖像, fil, billede, bilde, tiedosto, kuva, soubor, obrázok, súbor, fájl, kép, dosya, resim, berkas, gambar, fail,
+    imej, ملف, صورة, קובץ, תמונה, پرونده, تصویر, 파일, 그림, αρχείο, εικόνα, fitxer, imatge, fișier, imagine, slika, datoteka,
     dosiero, bildo, fitxategi, irudi, चित्र, ไฟล์, ภาพ, tập tin, hình"""
 )
 CATEGORY_NAMES = _names(
@@ -25,11 +25,13 @@ CATEGORY_NAMES = _names(
 # For exports before schema 0.6, which do not state the namespace of a page.
 OTHER_NAMESPACE_NAMES = _names(
     """talk, user, user talk, wikipedia, wikipedia talk, wp, project, project talk, file talk, image talk, mediawiki,
-    mediawiki talk, template, template talk, help, help talk, category talk, portal, portal talk, book, book talk, draft,
-    draft talk, module, module talk, gadget, topic, special, timedtext, education program, education program talk,
+    mediawiki talk, template, template talk, help, help talk, category talk, portal, portal talk, book, book talk,
+    draft, draft talk, module, module talk, gadget, topic, special, timedtext, education program,
+    education program talk,
     diskussion, benutzer, vorlage, hilfe, discussion, utilisateur, modèle, aide, discusión, usuario, plantilla, ayuda,
     discussione, utente, aiuto, overleg, gebruiker, sjabloon, dyskusja, wikipedysta, szablon, pomoc, discussão,
-    predefinição, ajuda, обсуждение, участник, википедия, шаблон, справка, ノート, 利用者, テンプレート, användare, mall"""
+    predefinição, ajuda, обсуждение, участник, википедия, шаблон, справка, ノート, 利用者, テンプレート, användare,
+    mall"""
 )
 DISAMBIGUATION_TEMPLATES = _names(
     """dab, disamb, disambig, disambiguation, hndis, hndis-cleanup, hndab, geodis, geodab, schooldis, schooldab,

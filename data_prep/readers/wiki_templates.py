@@ -3,8 +3,8 @@
 The choice follows two English dumps of 2014 and 2016: of 13,935 templates in 319 articles (outside tables and
 references) 4,849 stand within a line of prose. Of these some 1,900 are citations or remarks of editors and leave no
 hole, some 400 are pronunciations, left out on purpose; of the others the most frequent are below: {{convert}} (818),
-{{lang}} and its kin (about 800), {{IPA}} (184), {{chem}} (142). Names are those of the English Wikipedia, many of which other
-languages took over. Their output is near that of the wiki, not equal: {{convert|5|km}} gives "5 km".
+{{lang}} and its kin (about 800), {{IPA}} (184), {{chem}} (142). Names are those of the English Wikipedia, many of which
+other languages took over. Their output is near that of the wiki, not equal: {{convert|5|km}} gives "5 km".
 """
 
 import re

@@ -14,8 +14,8 @@ __all__ = ["begins_page", "read_wikipedia"]
 _ARTICLE_NAMESPACE = 0
 _NON_ARTICLE_NAMES = FILE_NAMES | CATEGORY_NAMES | OTHER_NAMESPACE_NAMES
 # `#REDIRECT [[X]]` in any language: `#WEITERLEITUNG`, `#перенаправление`, `#転送`. An article does not begin so.
-_REDIRECT = re.compile(r"\s*#\s*[^\s\[\]{}|<>#:]{2,30}\s*:?\s*\[\[[^\[\]\n]+\]\]")
-_TEMPLATE_NAME = re.compile(r"\{\{\s*([^|{}<>\n]{1,60}?)\s*[|}\n]")
+_REDIRECT = re.compile(r"\s*#\s?[^\s\[\]{}|<>#:]{2,30}\s{0,9}:?\s{0,9}\[\[[^\[\]\n]+\]\]")
+_TEMPLATE_NAME = re.compile(r"\{\{([^|{}<>\n]{1,80})[|}\n]")
 _DISAMBIGUATION_TITLE = "(disambiguation)"
 _DISAMBIGUATION_WORD = "__DISAMBIG__"
 # {{disambig}}, {{disambiguation}}, {{airport disambiguation}}, {{disambiguation cleanup}}: but neither
@@ -62,5 +62,5 @@ def _is_in_article_namespace(page: Page) -> bool:
 def _is_disambiguation(page: Page) -> bool:
     if page.title.endswith(_DISAMBIGUATION_TITLE) or _DISAMBIGUATION_WORD in page.text:
         return True
-    names = (match.group(1).replace("_", " ").lower() for match in _TEMPLATE_NAME.finditer(page.text))
+    names = (match.group(1).replace("_", " ").strip().lower() for match in _TEMPLATE_NAME.finditer(page.text))
     return any(name in DISAMBIGUATION_TEMPLATES or _DISAMBIGUATION_TEMPLATE.fullmatch(name) for name in names)
