@@ -123,7 +123,7 @@ def test_help_answers_at_once_and_without_tensorflow(program):
     assert min(seconds) < HELP_SECONDS
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-beam.txt", "requirements-dev.txt"])
 def test_direct_requirements_are_compatible_releases(name):
     requirements = _requirements(name)
     assert requirements
@@ -142,7 +142,7 @@ def _imported_roots(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("folders", [("electra_tf", "data_prep", "examples", "."), ("benchmarks", "tests")])
 def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders):
-    files = ["requirements.txt"] if "electra_tf" in folders else ["requirements.txt", "requirements-dev.txt"]
+    files = ["requirements.txt", "requirements-beam.txt" if "electra_tf" in folders else "requirements-dev.txt"]
     required = {canonicalize_name(requirement.name) for name in files for requirement in _requirements(name)}
     # `packaging` comes with pytest, whose own version checks use it.
     known = {"electra_tf", "data_prep", "benchmarks", "examples", "packaging"} | {Path(name).stem for name in PROGRAMS}
@@ -156,13 +156,19 @@ def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders
     assert missing == set()
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt", "constraints.in"])
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "requirements-beam.txt", "requirements-dev.txt", "constraints.in"]
+)
 def test_the_constraints_pin_every_requirement_within_its_bounds(name):
     pins = {canonicalize_name(pin.name): pin for pin in _requirements("constraints.txt")}
     for requirement in _requirements(name):
         (pinned,) = pins[canonicalize_name(requirement.name)].specifier
         assert pinned.operator == "=="
         assert requirement.specifier.contains(pinned.version), f"{requirement} but constraints.txt has {pinned.version}"
+
+
+def test_what_beam_needs_is_installed_for_the_tests():
+    assert set(map(str, _requirements("requirements-beam.txt"))) <= set(map(str, _requirements("requirements-dev.txt")))
 
 
 def test_the_constraints_name_no_place_and_the_command_that_made_them():
