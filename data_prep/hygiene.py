@@ -12,7 +12,6 @@ Cost: 315 MB/s on a core for 252 MB of English Wikipedia, 398 MB/s for novels, 9
 no mending is looked at by three functions in C.
 """
 
-import dataclasses
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -66,10 +65,6 @@ class HygieneCounts:
     num_documents_normalized: int = 0
     num_control_characters_dropped: int = 0
     num_documents_too_short: int = 0
-
-    def add(self, other: "HygieneCounts") -> None:
-        for field in dataclasses.fields(self):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 def clean_document(document: Document, options: HygieneOptions, counts: HygieneCounts) -> Document | None:

@@ -45,9 +45,9 @@ class Vocabulary:
     def from_bytes(cls, content: bytes, path: str | Path) -> "Vocabulary":
         """The vocabulary that a file at `path` holds, which is only named in messages.
 
-        Raises: UserError: not UTF-8 or with a byte order mark, an empty line between tokens, a token that occurs twice,
-            is too long or has a NUL character, a special token missing, [PAD] with another id than 0 (batches are
-            padded with zeros), or no piece of a word.
+        Raises: UserError: empty, not UTF-8 or with a byte order mark, an empty line between tokens, a token that occurs
+            twice, is too long or has a NUL character, a special token missing, [PAD] with another id than 0 (batches
+            are padded with zeros), or no piece of a word.
         """
         try:
             text = content.decode("utf-8")
@@ -58,6 +58,11 @@ class Vocabulary:
         if text.startswith("\ufeff"):
             raise UserError(
                 f"vocabulary {path} begins with a UTF-8 byte order mark, expected {PAD}; save it as UTF-8 without one"
+            )
+        if not text.strip():
+            raise UserError(
+                f"vocabulary {path} is empty, expected one token a line; give another file, or build one with"
+                " build_vocab.py"
             )
         # Only "\n" ends a line: U+2028 and its like, at which str.splitlines would cut, may occur in a token.
         tokens = tuple(line.strip() for line in text.rstrip().split("\n"))

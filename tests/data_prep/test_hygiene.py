@@ -84,12 +84,6 @@ def test_a_document_without_a_character_is_left_out_whatever_the_least_length(li
     assert counts.num_documents_too_short == 1
 
 
-def test_counts_add_up():
-    counts = HygieneCounts(1, 2, 3, 4)
-    counts.add(HygieneCounts(10, 20, 30, 40))
-    assert counts == HygieneCounts(11, 22, 33, 44)
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -73,6 +73,14 @@ def test_the_tokenizer_takes_what_the_vocabulary_allows(tmp_path, token):
     assert BertTokenizer(vocabulary).tokenize(["a"]).to_list() == [[1]]
 
 
+@pytest.mark.parametrize("content", [b"", b"\n", b" \r\n\n"])
+def test_an_empty_file_is_named_as_such(tmp_path, content):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"^vocabulary .*vocab\.txt is empty, expected one token a line; give another"):
+        Vocabulary.load(path)
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"cannot read the vocabulary .*absent\.txt: No such file"):
         Vocabulary.load(tmp_path / "absent.txt")

@@ -1,59 +1,178 @@
 """Counting words and learning pieces."""
 
+import sys
 from collections import Counter
 
 import pytest
+import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.text.vocabulary_trainer import count_words, read_lines, train_vocabulary
+from electra_tf.text import vocabulary_trainer
+from electra_tf.text.normalization import BasicTokenizer
+from electra_tf.text.vocabulary_trainer import WordCounter, special_tokens, train_vocabulary
+
+
+def count(*lines, lower_case=True, strip_accents=True):
+    counter = WordCounter(lower_case, strip_accents)
+    counter.add(lines)
+    return counter.take()
+
+
+def train(counts, vocab_size, max_num_characters=99, num_unused_tokens=0):
+    return train_vocabulary(
+        Counter(counts),
+        vocab_size=vocab_size,
+        max_num_characters=max_num_characters,
+        num_unused_tokens=num_unused_tokens,
+    )
 
 
 def test_words_are_counted_as_the_tokenizer_cuts_them():
-    lines = [b"It's  caf\xc3\xa9, CAF\xc3\x89!\n", b"\n", b"it\n"]
-    counts = count_words(lines, lower_case=True, strip_accents=True)
-    assert counts == {"it": 2, "'": 1, "s": 1, "cafe": 2, ",": 1, "!": 1}
+    assert count("It's  café, CAFÉ!", "", "it") == {"it": 2, "'": 1, "s": 1, "cafe": 2, ",": 1, "!": 1}
 
 
 def test_accents_are_counted_where_they_are_kept():
-    assert count_words([b"CAF\xc3\x89"], lower_case=True, strip_accents=False) == {"café": 1}
-    assert count_words([b"CAF\xc3\x89"], lower_case=False, strip_accents=False) == {"CAFÉ": 1}
+    assert count("CAFÉ", strip_accents=False) == {"café": 1}
+    assert count("CAFÉ", lower_case=False, strip_accents=False) == {"CAFÉ": 1}
+
+
+def test_taken_words_are_not_counted_again():
+    counter = WordCounter(lower_case=True, strip_accents=True)
+    counter.add(["a b"])
+    assert counter.take() == {"a": 1, "b": 1}
+    counter.add(["b c"])
+    assert counter.take() == {"b": 1, "c": 1}
+
+
+def test_counts_are_the_same_however_often_the_counter_makes_room(monkeypatch):
+    lines = ["one two, three", "two three", "Three! two."] * 3
+    expected = count(*lines)
+    monkeypatch.setattr(vocabulary_trainer, "_RUNS_AT_ONCE", 2)
+    monkeypatch.setattr(vocabulary_trainer, "_RUNS_PER_CALL", 3)
+    assert count(*lines) == expected
+
+
+def test_of_a_word_too_long_for_any_piece_only_the_beginning_is_kept():
+    counts = count("a" * 200, "b" * 201, "b" * 5000)
+    assert counts == {"a" * 200: 1, "b" * 201: 2}
+    assert not any("b" in token for token in train(counts, vocab_size=8))
+
+
+def test_every_character_separates_words_where_the_tokenizer_says_so():
+    lines = [f"a{character}b" for character in map(chr, range(sys.maxunicode + 1)) if not character.isalnum()]
+    lines = [line for line in lines if not "\ud800" <= line[1] <= "\udfff"]
+    words = BasicTokenizer(lower_case=False, strip_accents=False).words(tf.constant(lines))[0]
+    expected = Counter(word.decode() for word in words.numpy().tolist())
+    assert count(*lines, lower_case=False, strip_accents=False) == expected
 
 
 def test_pieces_follow_in_the_order_of_their_frequency():
-    tokens = train_vocabulary(Counter({"aab": 5, "ab": 7, "c": 9}), vocab_size=13, max_num_characters=10)
     # Pairs: a+##b 7, a+##a 5, ##a+##b 5; of the two equally frequent ones the smaller ids go first.
-    assert tokens == (
+    assert train({"aab": 5, "ab": 7, "c": 9}, vocab_size=13) == (
         "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##a", "##b", "ab", "aa", "aab",
     )  # fmt: skip
 
 
 def test_the_order_of_the_words_does_not_matter():
     counts = {"abab": 4, "baba": 4, "bb": 4, "aa": 4, "cab": 4}
-    forwards = train_vocabulary(Counter(counts), vocab_size=15, max_num_characters=10)
-    backwards = train_vocabulary(Counter(dict(reversed(counts.items()))), vocab_size=15, max_num_characters=10)
-    assert forwards == backwards
+    assert train(counts, vocab_size=15) == train(dict(reversed(counts.items())), vocab_size=15)
+
+
+def test_unused_slots_stand_before_the_unknown_token():
+    assert train({"ab": 3}, vocab_size=11, num_unused_tokens=2) == (
+        "[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##b", "ab",
+    )  # fmt: skip
+
+
+def test_with_99_unused_slots_or_more_the_special_tokens_have_berts_ids():
+    for num_unused_tokens in (99, 994):
+        tokens = special_tokens(num_unused_tokens)
+        assert tokens[0] == "[PAD]"
+        assert tokens[1:100] == tuple(f"[unused{i}]" for i in range(99))
+        assert tokens[100:104] == ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
+        assert tokens[104:] == tuple(f"[unused{i}]" for i in range(99, num_unused_tokens))
 
 
 def test_of_equally_frequent_characters_the_smaller_code_point_stays():
-    tokens = train_vocabulary(Counter({"b": 2, "a": 2, "c": 3}), vocab_size=7, max_num_characters=2)
-    assert tokens[5:] == ("a", "c")
+    assert train({"b": 2, "a": 2, "c": 3}, vocab_size=7, max_num_characters=2)[5:] == ("a", "c")
+
+
+def characters_kept(character_counts, vocab_size):
+    counts = sorted(character_counts, reverse=True)
+    return vocabulary_trainer._num_covering(counts, vocab_size)
+
+
+def test_without_a_number_a_thousand_characters_stay():
+    assert characters_kept([10**6] * 60 + [1] * 5000, vocab_size=30522) == 1000
+
+
+def test_without_a_number_as_many_characters_stay_as_make_up_the_text():
+    # 99.99 % of 5,000 x 100 + 50 are 500,000 less 0.005: the last of the frequent characters is needed.
+    assert characters_kept([100] * 5000 + [1] * 50, vocab_size=30522) == 5000
+
+
+def test_without_a_number_no_more_than_a_third_of_the_vocabulary_are_characters():
+    assert characters_kept([100] * 5000, vocab_size=6000) == 2000
+    assert characters_kept([100] * 5000, vocab_size=600) == 1000
+
+
+def test_all_frequent_ideographs_stay_by_default():
+    counts = Counter({chr(0x4E00 + i): 9 for i in range(1500)})
+    assert vocabulary_trainer._spelled_with_frequent_characters(counts, 0, vocab_size=4800) == counts
+    assert len(vocabulary_trainer._spelled_with_frequent_characters(counts, 700, vocab_size=4800)) == 700
 
 
 def test_a_word_more_frequent_than_fits_a_line_keeps_its_count():
-    counts = Counter({"xy": 2500, "zw": 2400})
-    assert train_vocabulary(counts, vocab_size=12, max_num_characters=9)[5:] == ("w", "x", "y", "z", "##w", "##y", "xy")
+    counts = {"xy": 2500, "zw": 2400}
+    assert train(counts, vocab_size=12)[5:] == ("w", "x", "y", "z", "##w", "##y", "xy")
+
+
+def test_counts_beyond_what_is_trained_on_keep_their_proportion(monkeypatch):
+    monkeypatch.setattr(vocabulary_trainer, "MAX_TRAINING_OCCURRENCES", 100)
+    lines = list(vocabulary_trainer._as_lines(Counter({"a": 6000, "b": 3994, "c": 6})))
+    assert [len(line.split()) for line in lines] == [60, 40, 1]
+
+
+TURKISH = "Iğdır ılık, İzmir iyi. ışık IŞIK İNCİR incir"
+
+
+def test_turkish_keeps_case_and_its_two_kinds_of_i():
+    tokens = train(count(TURKISH, lower_case=False, strip_accents=False), vocab_size=47)
+    assert {"I", "İ", "ı", "i", "Ş", "ş", "ğ", "##ı", "##i", "##İ"} <= set(tokens)
+
+
+def test_turkish_is_lowered_as_bert_does_it_by_no_rules_of_turkish():
+    assert count("IŞIK ışık İnci", strip_accents=False) == {"işik": 1, "ışık": 1, "i\u0307nci": 1}
+    assert count("IŞIK ışık İnci") == {"isik": 1, "ısık": 1, "inci": 1}
+
+
+def test_chinese_gives_a_token_an_ideograph():
+    tokens = train(count("我们走吧。他来了，我们走。"), vocab_size=5 + 9)
+    assert tokens[5:] == tuple(sorted("我们走吧他来了。，"))
+
+
+def test_thai_marks_stay_where_accents_do():
+    counts = count("ผู้ ที่ ผู้", lower_case=True, strip_accents=False)
+    assert counts == {"ผู้": 2, "ที่": 1}
+    assert {"ผ", "##\u0e39", "##\u0e49"} <= set(train(counts, vocab_size=15))
+    assert count("ผู้ ที่") == {"ผ": 1, "ท": 1}
+
+
+def test_accents_and_case_are_in_the_vocabulary_if_they_were_asked_for():
+    text = "Élan élan déjà Déjà"
+    cased = train(count(text, lower_case=False, strip_accents=False), vocab_size=24)
+    accented = train(count(text, strip_accents=False), vocab_size=18)
+    plain = train(count(text), vocab_size=16)
+    assert {"É", "é", "D", "d"} <= set(cased)
+    assert {"é", "##à"} <= set(accented) and not {"É", "D"} & set(accented)
+    assert set("".join(plain[5:])) == set("#elandj")
 
 
 def test_a_size_below_the_characters_is_refused():
     with pytest.raises(UserError, match="vocab_size is 6, but .* need 7"):
-        train_vocabulary(Counter({"a": 1, "b": 1}), vocab_size=6, max_num_characters=9)
+        train({"a": 1, "b": 1}, vocab_size=6)
 
 
 def test_a_size_that_the_text_cannot_fill_is_refused():
     with pytest.raises(UserError, match="yields only 9 tokens, expected 50"):
-        train_vocabulary(Counter({"ab": 3}), vocab_size=50, max_num_characters=9)
-
-
-def test_a_directory_among_the_files_is_refused(tmp_path):
-    with pytest.raises(UserError, match="cannot read"):
-        list(read_lines([str(tmp_path)]))
+        train({"ab": 3}, vocab_size=50)
