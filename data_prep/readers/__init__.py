@@ -2,13 +2,27 @@
 
 from data_prep.readers.books import read_book
 from data_prep.readers.documents import Document, TextFormat
-from data_prep.readers.plain_text import next_plain_text_document, read_plain_text
-from data_prep.readers.wikiextractor import next_wikiextractor_document, read_wikiextractor
+from data_prep.readers.json_lines import begins_json_line, read_json_lines
+from data_prep.readers.plain_text import (
+    begins_plain_text_document,
+    read_plain_text,
+    read_sentences,
+    read_whole_text,
+)
+from data_prep.readers.tables import read_table_file
+from data_prep.readers.wikiextractor import begins_wikiextractor_article, read_wikiextractor
+from data_prep.readers.wikipedia import begins_page, read_wikipedia
 
 __all__ = ["FORMATS", "Document", "TextFormat"]
 
 FORMATS: dict[str, TextFormat] = {
-    "text": TextFormat(read_plain_text, next_plain_text_document),
-    "book": TextFormat(read_book, next_document=None),
-    "wikiextractor": TextFormat(read_wikiextractor, next_wikiextractor_document),
+    "text": TextFormat(read_plain_text, begins_plain_text_document),
+    "sentences": TextFormat(read_sentences, begins_document=None),
+    "book": TextFormat(read_book, begins_document=None),
+    "wikiextractor": TextFormat(read_wikiextractor, begins_wikiextractor_article),
+    "wikipedia": TextFormat(read_wikipedia, begins_page),
+    "jsonl": TextFormat(read_json_lines, begins_json_line),
+    "openwebtext": TextFormat(read_whole_text, begins_document=None),
+    "parquet": TextFormat(read_table_file, begins_document=None),
+    "arrow": TextFormat(read_table_file, begins_document=None),
 }

@@ -7,8 +7,10 @@ ends at a line that stops early: one that ends a sentence although the next word
 
 import re
 from collections.abc import Iterator
+from typing import BinaryIO
 
-from data_prep.readers.documents import Document, decode, without_byte_order_mark
+from data_prep.readers.documents import Document, ReaderOptions, ReadReport, Source
+from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, LineReader
 
 # 0.90 quantile / 0.75 quantile of the line length: in 97 English novels (1839 to 1929), 1.01 to 1.09 where lines are
 # wrapped, 1.4 to 2.7 where a line is a paragraph.
@@ -22,13 +24,25 @@ _SENTENCE_END = re.compile(r"""[.!?:;][)\]"'”’_*]*$""")
 _HYPHENATED_END = re.compile(r"\w-$")
 
 
-def read_book(content: bytes, path: str, offset: int) -> Iterator[Document]:
-    """The one document of a book; see `TextFormat.documents`. Its lines are paragraphs."""
-    content, offset = without_byte_order_mark(content, offset)
-    lines = [line.strip() for line in decode(content, path, offset).split("\n")]
-    paragraphs = _paragraphs(lines)
-    if paragraphs:
-        yield Document(offset, paragraphs)
+def read_book(stream: BinaryIO, source: Source, options: ReaderOptions, report: ReadReport) -> Iterator[Document]:
+    """The one document of a book; see `TextFormat.documents`. Its lines are paragraphs.
+
+    A file of more than `MAX_DOCUMENT_CHARACTERS` is cut into several such documents.
+    """
+    lines: list[str] = []
+    num_characters = 0
+    is_cut = False
+    for line in LineReader(stream, source):
+        if num_characters + len(line) > MAX_DOCUMENT_CHARACTERS:
+            if paragraphs := _paragraphs(lines):
+                yield Document(paragraphs, has_paragraphs=True)
+            lines, num_characters, is_cut = [], 0, True
+        lines.append(line)
+        # Blank lines are held too, so they count: as one character, like any other line's end.
+        num_characters += len(line) + 1
+    report.num_documents_cut += is_cut
+    if paragraphs := _paragraphs(lines):
+        yield Document(paragraphs, has_paragraphs=True)
 
 
 def _paragraphs(lines: list[str]) -> list[str]:

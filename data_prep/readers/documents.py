@@ -75,7 +75,7 @@ class TextFormat:
 
     Attributes:
         documents: (stream, source, options, report) -> documents. The stream is a file or a part of one that begins and
-            ends at document boundaries; it gives no more than that part. Readers go through it in pieces of bounded size.
+            ends at document boundaries; it gives no more than that part. Readers go through it in bounded pieces.
         begins_document: (line) -> whether a boundary between documents lies before this line, which may be one of
             millions: it looks at the line alone. None: a file is one document, or cannot be cut by lines.
     """

@@ -1,85 +1,76 @@
 """Output of WikiExtractor: many articles a file, in its `<doc>` layout or its `--json` layout, told by the content."""
 
-import json
-import re
+import io
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import BYTE_ORDER_MARK, Document, decode, seek_line, without_byte_order_mark
+from data_prep.readers.documents import BYTE_ORDER_MARK, Document, ReaderOptions, ReadReport, Source
+from data_prep.readers.json_lines import read_json_objects
+from data_prep.readers.lines import DocumentCollector, LineReader
 from electra_tf.config.errors import UserError
 
-_ARTICLE_BEGIN = b"<doc "
-_JSON_BEGIN = b"{"
-_ARTICLE = re.compile(rb"^<doc [^\n]*\n(.*?)^</doc>[ \t\r]*$", re.MULTILINE | re.DOTALL)
+_ARTICLE_BEGIN = "<doc "
+_ARTICLE_END = "</doc>"
+# Read to tell the layout; white space before the first article is skipped, if it is not more than this.
+_PEEK_BYTES = 1024
 
 
-def read_wikiextractor(content: bytes, path: str, offset: int) -> Iterator[Document]:
+def read_wikiextractor(
+    stream: BinaryIO, source: Source, options: ReaderOptions, report: ReadReport
+) -> Iterator[Document]:
     """Documents of a WikiExtractor file; see `TextFormat.documents`. Each article is one, its title the first line.
 
-    Raises: UserError: if the content is in neither layout, or an article is cut off or no JSON object with `text`.
+    Raises: UserError: if the content is in neither layout, or an article has no end or is no JSON object with `text`.
     """
-    content, offset = without_byte_order_mark(content, offset)
-    begin = content.lstrip()
-    if not begin:
-        return iter(())
-    if begin.startswith(_ARTICLE_BEGIN):
-        return _read_tagged(content, path, offset)
-    if begin.startswith(_JSON_BEGIN):
-        return _read_json(content, path, offset)
+    buffered = io.BufferedReader(stream) if not isinstance(stream, io.BufferedReader) else stream
+    begin = buffered.peek(_PEEK_BYTES)[:_PEEK_BYTES].removeprefix(BYTE_ORDER_MARK).lstrip()
+    if is_json_layout(begin):
+        return read_json_objects(buffered, source, "text", report)
+    if not begin or begin.startswith(b"<doc "):
+        return _read_tagged(buffered, source, report)
     raise UserError(
-        f"{path} at offset {offset} begins with {begin[:20]!r}; expected WikiExtractor output: <doc id=...> or a JSON"
-        " object a line; name the right format in --input=FORMAT:GLOB"
+        f"{source.path} at offset {source.offset} begins with {begin[:20]!r}; expected WikiExtractor output: <doc"
+        " id=...> or a JSON object a line; name the right format in --input=FORMAT:GLOB"
     )
 
 
-def next_wikiextractor_document(file: BinaryIO, position: int) -> int:
-    """The first line at or after `position` that begins an article."""
-    file.seek(0)
-    is_json = file.read(1024).removeprefix(BYTE_ORDER_MARK).lstrip().startswith(_JSON_BEGIN)
-    begin = _JSON_BEGIN if is_json else _ARTICLE_BEGIN
-    line_begin = seek_line(file, position)
-    while (line := file.readline()) and not line.startswith(begin):
-        line_begin = file.tell()
-    return line_begin
+def begins_wikiextractor_article(line: bytes) -> bool:
+    """Whether an article of the `<doc>` layout begins with `line`."""
+    return line.startswith(b"<doc ")
 
 
-def _read_tagged(content: bytes, path: str, offset: int) -> Iterator[Document]:
-    num_read = 0
-    for match in _ARTICLE.finditer(content):
-        num_read += 1
-        text = decode(match.group(1), path, offset + match.start(1))
-        if lines := _lines(text):
-            yield Document(offset + match.start(), lines)
-    num_begun = len(re.findall(rb"^<doc ", content, re.MULTILINE))
-    if num_read != num_begun:
-        raise UserError(
-            f"{path} after offset {offset}: {num_begun} articles begin with <doc ...> and {num_read} end with </doc>;"
-            " the file is cut off or broken, extract it anew"
-        )
+def is_json_layout(begin: bytes) -> bool:
+    """Whether a file that begins so has an article a line: then every line begins one."""
+    return begin.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{")
 
 
-def _read_json(content: bytes, path: str, offset: int) -> Iterator[Document]:
-    for raw_line in content.split(b"\n"):
-        line = decode(raw_line, path, offset).strip()
-        if line and (lines := _lines(_text_of(line, path, offset))):
-            yield Document(offset, lines)
-        offset += len(raw_line) + 1
+def _read_tagged(stream: BinaryIO, source: Source, report: ReadReport) -> Iterator[Document]:
+    collector = DocumentCollector(has_paragraphs=True, report=report)
+    tag = ""
+    reader = LineReader(stream, source)
+    for line in reader:
+        if not line:
+            continue
+        if tag:
+            if line == _ARTICLE_END:
+                tag = ""
+                document = collector.end()
+            elif line.startswith(_ARTICLE_BEGIN):
+                raise _unended(source, tag)
+            else:
+                document = collector.add(line)
+            if document:
+                yield document
+        elif line.startswith(_ARTICLE_BEGIN):
+            tag = line
+    if tag and source.is_end:
+        report.truncations.append(f"{source.path} is cut off at byte {reader.offset}, in the article {tag[:80]}")
+    elif tag:
+        raise _unended(source, tag)
 
 
-def _text_of(line: str, path: str, offset: int) -> str:
-    try:
-        text = json.loads(line)["text"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(
-            f'{path} at offset {offset}: expected a JSON object with "text" on each line ({error!r})'
-        ) from None
-    if not isinstance(text, str):
-        raise UserError(
-            f'{path} at offset {offset}: "text" is {json.dumps(text)[:40]}, expected a string; mend or remove the line'
-        )
-    # An escape such as "\ud800" gives half of a surrogate pair, which is no character and has no UTF-8.
-    return text.encode("utf-8", "ignore").decode("utf-8")
-
-
-def _lines(text: str) -> list[str]:
-    return [stripped for line in text.split("\n") if (stripped := line.strip())]
+def _unended(source: Source, tag: str) -> UserError:
+    return UserError(
+        f"{source.path} after offset {source.offset}: the article {tag[:80]} has no </doc>; the file is broken, extract"
+        " it anew"
+    )

@@ -1,0 +1,186 @@
+"""Lines of text from streams of any length, in bounded memory.
+
+A line ends with LF, CR LF or CR. One of more than `MAX_LINE_BYTES` is cut at white space and becomes several. Both
+depend on the bytes since the beginning of the line alone, so a file read in parts gives the lines of the whole.
+"""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from data_prep.readers.documents import BYTE_ORDER_MARK, Document, ReadReport, Source, decode
+from electra_tf.config.errors import UserError
+
+# A document of more characters becomes several: a worker holds a few of this size, and no article is so long.
+MAX_DOCUMENT_CHARACTERS = 2**22
+MAX_LINE_BYTES = MAX_DOCUMENT_CHARACTERS
+
+# Of one read: large against the cost of a call, small enough to stay in the cache.
+BLOCK_BYTES = 2**18
+
+_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+def check_is_text(begin: bytes, path: str) -> None:
+    """Refuses the first bytes of a file that cannot be UTF-8 text.
+
+    Raises: UserError: a byte order mark of UTF-16 or UTF-32, or a NUL byte.
+    """
+    if begin.startswith(_UTF_16_MARKS):
+        raise UserError(f"{path} begins with the byte order mark of UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
+    if (position := begin.find(b"\0")) >= 0:
+        raise UserError(
+            f"{path} is no text: byte 0x00 at offset {position}; expected UTF-8, so convert the file, or name its right"
+            " format in --input=FORMAT:GLOB"
+        )
+
+
+def line_blocks(
+    stream: BinaryIO, max_line_bytes: int = MAX_LINE_BYTES, block_bytes: int = BLOCK_BYTES
+) -> Iterator[bytes]:
+    """The stream in blocks of whole lines, of as many bytes: CR LF has become space LF and CR has become LF.
+
+    A block without LF at its end is a piece of a line of more than `max_line_bytes`, or the last line of the stream.
+    """
+    pending: list[bytes] = []  # of the line that the last block left unfinished
+    num_pending = 0
+    for block in _normalized_blocks(stream, block_bytes):
+        line_end = block.find(b"\n")
+        if num_pending + (line_end if line_end >= 0 else len(block)) > max_line_bytes:
+            block = b"".join([*pending, block])
+            pending, num_pending = [], 0
+            while _first_line_length(block) > max_line_bytes:
+                cut = _cut_position(block, max_line_bytes)
+                yield block[:cut]
+                block = block[cut:]
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*pending, block[:end]])
+            pending, num_pending = [], 0
+        pending.append(block[end:])
+        num_pending += len(block) - end
+    if num_pending:
+        yield b"".join(pending)
+
+
+def _normalized_blocks(stream: BinaryIO, block_bytes: int) -> Iterator[bytes]:
+    carriage_return = b""
+    while block := stream.read(block_bytes):
+        block = carriage_return + block
+        carriage_return = b""
+        if b"\r" in block:
+            if block.endswith(b"\r"):  # what it is shows in the next block
+                block, carriage_return = block[:-1], b"\r"
+            block = block.replace(b"\r\n", b" \n").replace(b"\r", b"\n")
+        yield block
+    if carriage_return:
+        yield b"\n"
+
+
+def _first_line_length(block: bytes) -> int:
+    end = block.find(b"\n")
+    return end if end >= 0 else len(block)
+
+
+def _cut_position(line: bytes, max_line_bytes: int) -> int:
+    """After the last space among the first `max_line_bytes`, or there if the half of it holds none."""
+    for white_space in (b" ", b"\t"):
+        position = line.rfind(white_space, max_line_bytes // 2, max_line_bytes)
+        if position >= 0:
+            return position + 1
+    position = max_line_bytes
+    # 10xxxxxx continues a character of UTF-8, which has at most three such bytes.
+    while position > max_line_bytes - 4 and line[position] & 0xC0 == 0x80:
+        position -= 1
+    return max(position, 1)
+
+
+class LineReader:
+    """Decodes the lines of a stream.
+
+    Attributes:
+        offset: in the file, in bytes, of the end of what has been read.
+    """
+
+    def __init__(self, stream: BinaryIO, source: Source, max_line_bytes: int = MAX_LINE_BYTES):
+        self._stream = stream
+        self._source = source
+        self._max_line_bytes = max_line_bytes
+        self.offset = source.offset
+
+    def blocks(self) -> Iterator[bytes]:
+        """`line_blocks` of the stream without its byte order mark; `offset` is where the block given last ends.
+
+        Raises: UserError: the text is UTF-16.
+        """
+        for block in line_blocks(self._stream, self._max_line_bytes):
+            is_begin = self.offset == 0
+            self.offset += len(block)
+            if is_begin:
+                check_is_text(block[:2], self._source.path)
+                block = block.removeprefix(BYTE_ORDER_MARK)
+            yield block
+
+    def __iter__(self) -> Iterator[str]:
+        """The lines, stripped; see `decoded`."""
+        for block in self.blocks():
+            for line in self.decoded(block).removesuffix("\n").split("\n"):
+                yield line.strip()
+
+    def decoded(self, block: bytes) -> str:
+        """The text of the block given last. Raises: UserError: it is not UTF-8."""
+        return decode(block, self._source.path, self.offset - len(block))
+
+
+class DocumentCollector:
+    """Makes documents of the lines of one after the other, cutting those of more than `MAX_DOCUMENT_CHARACTERS`."""
+
+    def __init__(self, has_paragraphs: bool, report: ReadReport):
+        self._has_paragraphs = has_paragraphs
+        self._report = report
+        self._lines: list[str] = []
+        self._num_characters = 0
+        self._is_cut = False
+
+    def add(self, line: str) -> Document | None:
+        """Adds a stripped line that is not blank; gives the lines before it, if they are full."""
+        self._num_characters += len(line)
+        if self._num_characters <= MAX_DOCUMENT_CHARACTERS or not self._lines:
+            self._lines.append(line)
+            return None
+        full = Document(self._lines, self._has_paragraphs)
+        self._lines, self._num_characters = [line], len(line)
+        self._report.num_documents_cut += not self._is_cut
+        self._is_cut = True
+        return full
+
+    def end(self) -> Document | None:
+        """Ends the document; gives its lines, or the last of them if it was cut."""
+        last = Document(self._lines, self._has_paragraphs) if self._lines else None
+        self.discard()
+        return last
+
+    def discard(self) -> None:
+        """Forgets what is left of an unfinished document."""
+        self._lines, self._num_characters, self._is_cut = [], 0, False
+
+    def documents_of_text(self, text: str) -> Iterator[Document]:
+        """A whole document of its text; see `split_lines`."""
+        for line in split_lines(text):
+            if full := self.add(line):
+                yield full
+        if last := self.end():
+            yield last
+
+
+def split_lines(text: str) -> Iterator[str]:
+    """The lines of a text, stripped, none blank; one of more than `MAX_DOCUMENT_CHARACTERS` is cut at white space."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    for line in text.split("\n"):
+        line = line.strip()
+        while len(line) > MAX_DOCUMENT_CHARACTERS:
+            cut = line.rfind(" ", MAX_DOCUMENT_CHARACTERS // 2, MAX_DOCUMENT_CHARACTERS) + 1 or MAX_DOCUMENT_CHARACTERS
+            yield line[:cut].rstrip()
+            line = line[cut:].lstrip()
+        if line:
+            yield line
