@@ -48,8 +48,9 @@ _SPACES = re.compile(r"\s+")
 _EMPTY_BRACKETS = re.compile(r"(?:(?<=\s)|^)(?:\([\s,;:/–—-]*\)|\[[\s,;:]*\]|\{\s*\})")
 _LEADING_SEPARATORS = re.compile(r"\((?:\s*[,;])+\s*")
 _TRAILING_SEPARATORS = re.compile(r"(?:\s*[,;])+\s*\)")
-_REPEATED_SEPARATORS = re.compile(r"([,;])(?:\s?[,;])+")
-_INNER_SPACE = re.compile(r"(?<=[(\[])\s+|\s+(?=[)\]])")
+_REPEATED_SEPARATORS = re.compile(r"([,;:])(?:\s?[,;])+")
+_SEPARATOR_BEFORE_STOP = re.compile(r"[,;:]\s?(?=\.(?:\s|$))")
+_INNER_SPACE = re.compile(r"(?<=\()\s+|\s+(?=\))")
 _SPACE_BEFORE_POINT = re.compile(r"\s+(?=[,.](?:\s|$))")
 
 
@@ -118,14 +119,15 @@ def clean_line(line: str) -> str:
         line = _QUOTES.sub(_apostrophes, line)
     if "__" in line:
         line = _MAGIC_WORD.sub("", line)
-    line = _LEFTOVER.sub("", line)
+    # By a space, so that what stood around it forms no bracket in its turn.
+    line = _LEFTOVER.sub(" ", line)
     if "&" in line:
         line = _ENTITY.sub(lambda match: html.unescape(match.group()), line)
     line = _SPACES.sub(" ", _INVISIBLE.sub("", line))
     line = _REPEATED_SEPARATORS.sub(r"\1", line)
     if "(" in line or "[" in line or "{" in line:
         line = _without_empty_brackets(line)
-    line = _SPACE_BEFORE_POINT.sub("", line).strip()
+    line = _SPACE_BEFORE_POINT.sub("", _SEPARATOR_BEFORE_STOP.sub("", line)).strip()
     return line if any(map(str.isalnum, line)) else ""
 
 

@@ -12,10 +12,11 @@ def _names(text: str) -> frozenset[str]:
 # All are lower case, with spaces for underscores.
 FILE_NAMES = _names(
     """file, image, media, datei, bild, fichier, archivo, imagen, immagine, bestand, afbeelding, plik, grafika,
-    ficheiro, arquivo, imagem, файл, изображение, зображення, фајл, датотека, слика, ファイル, 画像, 文件, 檔案, 图像,
-    圖像, fil, billede, bilde, tiedosto, kuva, soubor, obrázok, súbor, fájl, kép, dosya, resim, berkas, gambar, fail,
-    imej, ملف, صورة, קובץ, תמונה, پرونده, تصویر, 파일, 그림, αρχείο, εικόνα, fitxer, imatge, fișier, imagine, slika, datoteka,
-    dosiero, bildo, fitxategi, irudi, चित्र, ไฟล์, ภาพ, tập tin, hình"""
+    ficheiro, arquivo, imagem, файл, изображение, зображення, фајл, датотека, слика, ファイル, 画像, 文件,
+    檔案, 图像, 圖像, fil, billede, bilde, tiedosto, kuva, soubor, obrázok, súbor, fájl, kép, dosya, resim,
+    berkas, gambar, fail, imej, ملف, صورة, קובץ, תמונה, پرونده, تصویر, 파일, 그림, αρχείο, εικόνα, fitxer,
+    imatge, fișier, imagine, slika, datoteka, dosiero, bildo, fitxategi, irudi, चित्र, ไฟล์, ภาพ, tập tin,
+    hình"""
 )
 CATEGORY_NAMES = _names(
     """category, kategorie, catégorie, categoría, categoria, categorie, kategoria, kategória, kategori, категория,
@@ -37,7 +38,7 @@ DISAMBIGUATION_TEMPLATES = _names(
     """dab, disamb, disambig, disambiguation, hndis, hndis-cleanup, hndab, geodis, geodab, schooldis, schooldab,
     hospitaldis, roaddis, mathdab, mathdis, numberdis, letterdis, letter-numbercombdisambig, letter-numbercombdab,
     airportdis, callsigndis, biodab, stationdis, templedis, begriffsklärung, homonymie, desambiguación, desambiguação,
-    desambig, disambigua, dp, ujednoznacznienie, неоднозначность, неоднозначність, 曖昧さ回避, aimai, förgrening,
+    desambig, disambigua, ujednoznacznienie, неоднозначность, неоднозначність, 曖昧さ回避, aimai, förgrening,
     täsmennyssivu, rozcestník, egyértelmű, anlam ayrımı, توضيح, ابهام‌زدایی, פירושונים, 동음이의, 消歧义, 消歧義,
     desambiguació, dezambiguizare, flertydig"""
 )

@@ -124,12 +124,13 @@ class _PendingPage:
             at = self._line_offset(error.position[0])
             raise UserError(f"{self.place()} is not well-formed XML at byte {at} ({error}); {_MEND}") from None
         namespace = page.findtext("ns", "").strip()
+        revision = page.findall("revision")[-1:] or [ElementTree.Element("revision")]
         return Page(
             title=page.findtext("title", "").strip(),
             namespace=int(namespace) if namespace.lstrip("-").isdecimal() else None,
             is_redirect=page.find("redirect") is not None,
-            model=(page.findtext("revision/model") or "wikitext").strip(),
-            text=page.findtext("revision/text") or "",
+            model=(revision[0].findtext("model") or "wikitext").strip(),
+            text=revision[0].findtext("text") or "",
         )
 
     def _line_offset(self, line_number: int) -> int:

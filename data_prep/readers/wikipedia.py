@@ -20,7 +20,7 @@ _DISAMBIGUATION_TITLE = "(disambiguation)"
 _DISAMBIGUATION_WORD = "__DISAMBIG__"
 # {{disambig}}, {{disambiguation}}, {{airport disambiguation}}, {{disambiguation cleanup}}: but neither
 # {{disambiguation needed}}, which marks a link, nor {{surname}} and {{given name}}, which stand under articles too.
-_DISAMBIGUATION_TEMPLATE = re.compile(r"(?:.*\b)?disambig(?:uation)?(?: page)?(?: cleanup)?")
+_DISAMBIGUATION_TEMPLATE = re.compile(r"(?:.*\b)?disambig(?:uation)?(?: page)?(?:[ -]cleanup)?")
 
 
 def read_wikipedia(stream: BinaryIO, source: Source, options: ReaderOptions, report: ReadReport) -> Iterator[Document]:
