@@ -74,7 +74,7 @@ class ExampleBuilder:
         from electra_tf.text.records import serialize_example
         from electra_tf.text.tokenizer import BertTokenizer
 
-        self._settings = settings
+        self.settings = settings
         self._sentence_splitter = SentenceSplitter(settings.sentences, settings.language)
         self._tokenizer = BertTokenizer(settings.vocabulary, settings.lower_case, settings.strip_accents)
         # A graph: op by op, Python's part in the calls costs as much as the tokens.
@@ -88,7 +88,7 @@ class ExampleBuilder:
             counts: what is read and left out is added here, except `num_bytes`.
         Raises: UserError: a file cannot be read, or is not what its format says.
         """
-        settings = self._settings
+        settings = self.settings
         documents = read_unit(unit, settings.reader, counts.reading)
         cleaned = (clean_document(document, settings.hygiene, counts.hygiene) for document in documents)
         for batch in _batches(document for document in cleaned if document is not None):
@@ -98,7 +98,7 @@ class ExampleBuilder:
         sentences = [self._sentence_splitter.sentences(document) for document in documents]
         token_ids, row_splits = self._token_ids([line for lines in sentences for line in lines])
         counts.num_tokens_read += len(token_ids)
-        counts.num_unknown_tokens += int(np.count_nonzero(token_ids == self._settings.vocabulary.unk_id))
+        counts.num_unknown_tokens += int(np.count_nonzero(token_ids == self.settings.vocabulary.unk_id))
         ids = token_ids.tolist()
         first_line = 0
         for document, lines in zip(documents, sentences, strict=True):
@@ -120,7 +120,7 @@ class ExampleBuilder:
         return np.concatenate(flat_ids), np.cumsum(np.concatenate(lengths)).tolist()
 
     def _examples_of_document(self, document: Document, ids: list[int], rows: list[int]) -> Iterator[Example]:
-        settings = self._settings
+        settings = self.settings
         cls, sep = [settings.vocabulary.cls_id], [settings.vocabulary.sep_id]
         digest = identity.document_digest(settings.seed, document.lines)
         split = HELD_OUT_SPLIT if identity.is_held_out(digest, settings.held_out_fraction) else TRAIN_SPLIT

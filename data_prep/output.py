@@ -73,6 +73,7 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
         configuration, is being written to, or is no directory that can be written to; also if a source, or something
         that no build has written, stands in the place of a file to remove. Nothing is removed then.
     """
+    _check_build_dir(settings)
     try:
         storage.make_directory(settings.output_dir)
         found = _unfinished_configuration(settings.build_dir)
@@ -98,8 +99,8 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
     try:
         with _locked(settings):
             if not is_same:
-                remove_build(settings)
-                settings.build_dir.mkdir(parents=True, exist_ok=True)
+                _remove_data_set(settings)
+                _empty_build_dir(settings)
                 storage.write_bytes(settings.build_dir / _CONFIGURATION_FILE, json.dumps(configuration).encode())
             _remove_partial(settings)
             yield
@@ -160,10 +161,13 @@ def _locked(settings: BuildSettings) -> Iterator[None]:
         yield
 
 
-def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> None:
+def _check_build_dir(settings: BuildSettings) -> None:
     build_dir = settings.build_dir
     if os.path.lexists(build_dir) and (build_dir.is_symlink() or not build_dir.is_dir()):
         raise UserError(f"{build_dir} is no directory, expected that of a build's intermediate files; move it")
+
+
+def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> None:
     if storage.is_remote(settings.output_dir):
         return
     output_dir = Path(settings.output_dir)
@@ -183,24 +187,34 @@ def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> 
 
 
 def remove_build(settings: BuildSettings) -> None:
-    """Removes the files that a build writes, whole or partial, and no others; the manifest first."""
-    storage.remove(storage.join(settings.output_dir, MANIFEST_FILE))
-    for name in _own_files(settings.output_dir):
-        storage.remove(storage.join(settings.output_dir, name))
+    """Removes the files that a build writes, whole or partial, and no others."""
+    _remove_data_set(settings)
     remove_build_dir(settings)
 
 
+def _remove_data_set(settings: BuildSettings) -> None:
+    """The manifest goes first: where there is one, the data set is complete."""
+    storage.remove(storage.join(settings.output_dir, MANIFEST_FILE))
+    for name in _own_files(settings.output_dir):
+        storage.remove(storage.join(settings.output_dir, name))
+
+
 def remove_build_dir(settings: BuildSettings) -> None:
+    """Removes the intermediate files, and with them the lock."""
+    if settings.build_dir.is_dir():
+        _empty_build_dir(settings)
+        (settings.build_dir / _LOCK_FILE).unlink(missing_ok=True)
+        settings.build_dir.rmdir()
+
+
+def _empty_build_dir(settings: BuildSettings) -> None:
     """Removes the intermediate files; first what says that they are whole."""
-    build_dir = settings.build_dir
-    (build_dir / _CONFIGURATION_FILE).unlink(missing_ok=True)
-    for path in build_dir.iterdir() if build_dir.is_dir() else []:
+    (settings.build_dir / _CONFIGURATION_FILE).unlink(missing_ok=True)
+    for path in settings.build_dir.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
-        else:
+        elif path.name != _LOCK_FILE:
             path.unlink()
-    with contextlib.suppress(FileNotFoundError):
-        build_dir.rmdir()
 
 
 def _remove_partial(settings: BuildSettings) -> None:

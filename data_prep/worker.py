@@ -44,9 +44,10 @@ _example_builder: ExampleBuilder | None = None
 
 
 def set_up(settings: ExampleSettings) -> None:
-    """Readies this process for units."""
+    """Readies this process for units; a tokenizer, which takes a second to make, serves every build with its settings."""
     global _example_builder
-    _example_builder = ExampleBuilder(settings)
+    if _example_builder is None or _example_builder.settings != settings:
+        _example_builder = ExampleBuilder(settings)
 
 
 def write_unit(task: UnitTask) -> SpillSummary:

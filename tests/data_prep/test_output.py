@@ -1,11 +1,21 @@
 """The output directory: what an overwriting build may remove, and what it leaves untouched with a user error."""
 
+import contextlib
+import fcntl
+from types import SimpleNamespace
+
 import pytest
 
-from data_prep.output import prepare, remove_build
+from data_prep import output
 from electra_tf.config.errors import UserError
 
 OWN_FILES = ["manifest.json", "train-00000-of-00001.tfrecord", "vocab.txt"]
+BUILD_DIR = ".electra_tf_build"
+CONFIGURATION = {
+    "seed": 1,
+    "sentences": "line",
+    "inputs": [{"format": "text", "name": "a.txt", "num_bytes": 7, "modified": "12"}],
+}
 
 
 @pytest.fixture
@@ -18,23 +28,87 @@ def output_dir(tmp_path):
     return directory
 
 
+def settings(directory, overwrite=False):
+    return SimpleNamespace(output_dir=str(directory), build_dir=directory / BUILD_DIR, overwrite=overwrite)
+
+
+def open_it(directory, configuration=CONFIGURATION, *, overwrite=False, sources=()):
+    """Begins a build and leaves it unfinished."""
+    with output.opened(settings(directory, overwrite), configuration, sources):
+        (directory / BUILD_DIR / "unit-000000").mkdir(exist_ok=True)
+
+
 def names(directory) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def assert_refused(output_dir, sources, complaint):
-    before = names(output_dir)
+def assert_refused(directory, sources, complaint, overwrite=True):
+    before = names(directory)
     with pytest.raises(UserError, match=complaint) as error:
-        prepare(output_dir, overwrite=True, sources=sources)
+        open_it(directory, overwrite=overwrite, sources=sources)
     assert "\n" not in str(error.value)
-    assert names(output_dir) == before
+    assert names(directory) == before
+
+
+def test_a_directory_with_something_in_it_is_refused(output_dir):
+    assert_refused(output_dir, [], "is not empty; give a new directory, or --overwrite", overwrite=False)
 
 
 def test_an_earlier_build_is_removed_and_other_files_and_sources_are_spared(output_dir):
-    (output_dir / ".spills").mkdir()
-    (output_dir / ".spills" / "00000").write_text("")
-    prepare(output_dir, overwrite=True, sources=[output_dir / "mine.txt"])
-    assert names(output_dir) == ["mine.txt"]
+    with output.opened(settings(output_dir, overwrite=True), CONFIGURATION, [output_dir / "mine.txt"]):
+        assert names(output_dir) == [BUILD_DIR, "mine.txt"]
+
+
+def test_the_same_command_finds_what_an_unfinished_build_has_done(tmp_path):
+    open_it(tmp_path)
+    (tmp_path / "train-00000-of-00002.tfrecord").write_text("done")
+    with output.opened(settings(tmp_path), CONFIGURATION, []):
+        assert (tmp_path / BUILD_DIR / "unit-000000").is_dir()
+        assert (tmp_path / "train-00000-of-00002.tfrecord").read_text() == "done"
+
+
+def test_what_a_killed_process_had_begun_is_removed(tmp_path):
+    open_it(tmp_path)
+    (tmp_path / BUILD_DIR / "unit-000001.partial-77").mkdir()
+    (tmp_path / "train-00000-of-00002.tfrecord.partial-77").write_text("half")
+    open_it(tmp_path)
+    assert names(tmp_path) == [BUILD_DIR]
+    assert "unit-000001.partial-77" not in names(tmp_path / BUILD_DIR)
+
+
+def test_a_leftover_of_another_configuration_is_refused_with_both_named(tmp_path):
+    open_it(tmp_path)
+    with pytest.raises(UserError, match="unfinished build with seed=1; this command has seed=2") as error:
+        open_it(tmp_path, {**CONFIGURATION, "seed": 2})
+    assert "sentences" not in str(error.value)
+    assert (tmp_path / BUILD_DIR / "unit-000000").is_dir()
+
+
+def test_a_leftover_of_files_that_have_changed_since_is_refused(tmp_path):
+    open_it(tmp_path)
+    changed = {**CONFIGURATION, "inputs": [{**CONFIGURATION["inputs"][0], "modified": "13"}]}
+    with pytest.raises(UserError, match="1 input files, of which 1 differ, first .*name a.txt, .*modified 12; .*13"):
+        open_it(tmp_path, changed)
+
+
+def test_overwriting_begins_anew_after_another_configuration_and_goes_on_after_the_same(tmp_path):
+    open_it(tmp_path)
+    with output.opened(settings(tmp_path, overwrite=True), CONFIGURATION, []):
+        assert "unit-000000" in names(tmp_path / BUILD_DIR)
+    with output.opened(settings(tmp_path, overwrite=True), {**CONFIGURATION, "seed": 2}, []):
+        assert "unit-000000" not in names(tmp_path / BUILD_DIR)
+
+
+def test_a_second_build_at_the_same_time_is_refused(tmp_path):
+    with output.opened(settings(tmp_path), CONFIGURATION, []), pytest.raises(UserError, match="another process is"):
+        open_it(tmp_path)
+
+
+def test_the_lock_is_free_again_after_a_failure(tmp_path):
+    with contextlib.suppress(ValueError), output.opened(settings(tmp_path), CONFIGURATION, []):
+        raise ValueError
+    with open(tmp_path / BUILD_DIR / "lock") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.parametrize("name", OWN_FILES)
@@ -49,9 +123,9 @@ def test_a_source_that_is_reached_by_links_is_known_by_its_real_path(output_dir,
     assert_refused(output_dir, [tmp_path / "link" / "vocab.txt"], "vocab.txt is to be read")
 
 
-def test_a_source_among_the_temporary_files_is_refused(output_dir):
-    (output_dir / ".spills").mkdir()
-    source = output_dir / ".spills" / "novel.txt"
+def test_a_source_among_the_intermediate_files_is_refused(output_dir):
+    (output_dir / BUILD_DIR).mkdir()
+    source = output_dir / BUILD_DIR / "novel.txt"
     source.write_text("keep")
     assert_refused(output_dir, [source], "novel.txt is to be read")
     assert source.read_text() == "keep"
@@ -63,25 +137,32 @@ def test_a_directory_in_the_place_of_a_file_is_refused(output_dir, name):
     assert_refused(output_dir, [], f"{name} is a directory, expected a file")
 
 
-def test_a_file_in_the_place_of_the_temporary_directory_is_refused(output_dir):
-    (output_dir / ".spills").write_text("")
-    assert_refused(output_dir, [], ".spills is no directory, expected")
+def test_a_file_in_the_place_of_the_build_directory_is_refused(output_dir):
+    (output_dir / BUILD_DIR).write_text("")
+    assert_refused(output_dir, [], f"{BUILD_DIR} is no directory, expected")
 
 
-def test_a_link_in_the_place_of_the_temporary_directory_is_refused(output_dir, tmp_path):
+def test_a_link_in_the_place_of_the_build_directory_is_refused(output_dir, tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    (output_dir / ".spills").symlink_to(tmp_path / "elsewhere")
-    assert_refused(output_dir, [], ".spills is no directory, expected")
+    (output_dir / BUILD_DIR).symlink_to(tmp_path / "elsewhere")
+    assert_refused(output_dir, [], f"{BUILD_DIR} is no directory, expected")
+
+
+def test_a_file_in_the_place_of_the_output_directory_is_refused(tmp_path):
+    (tmp_path / "data").write_text("")
+    with pytest.raises(UserError, match="data is no usable directory: File exists"):
+        open_it(tmp_path / "data")
 
 
 def test_a_file_that_cannot_be_removed_is_a_user_error(output_dir, monkeypatch):
-    def refuse(path, missing_ok=False):
+    def refuse(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("pathlib.Path.unlink", refuse)
-    assert_refused(output_dir, [], "cannot remove the earlier build .*manifest.json: Permission denied")
+    monkeypatch.setattr("os.remove", refuse)
+    with pytest.raises(UserError, match="cannot write to --output_dir=.*manifest.json: Permission denied"):
+        open_it(output_dir, overwrite=True)
 
 
 def test_removing_a_build_spares_other_files(output_dir):
-    remove_build(output_dir)
+    output.remove_build(settings(output_dir))
     assert names(output_dir) == ["mine.txt"]

@@ -9,7 +9,10 @@ import pytest
 import tensorflow as tf
 
 from data_prep import pipeline
-from data_prep.pipeline import BuildSettings, build
+from data_prep.hygiene import HygieneOptions
+from data_prep.pipeline import build
+from data_prep.readers.documents import ReaderOptions
+from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest, check_matches
 from electra_tf.text.records import parse_examples
@@ -46,14 +49,21 @@ def settings(source, output_dir, **changes) -> BuildSettings:
     defaults = BuildSettings(
         inputs=(f"text:{source}/?.txt", f"wikiextractor:{source}/wiki_*", f"book:{source}/novel.txt"),
         vocab_file=str(source / "vocab.txt"),
-        output_dir=output_dir,
+        output_dir=str(output_dir),
+        work_dir="",
         max_seq_length=16,
         seed=1,
         held_out_fraction=0.25,
         lower_case=True,
         strip_accents=True,
+        sentences="line",
+        language="en",
+        reader=ReaderOptions(text_field="text", lines_per_document=3, keep_disambiguation_pages=False),
+        hygiene=HygieneOptions(unicode_normalization="NFC", drop_control_characters=True, min_document_characters=0),
+        drop_duplicates=True,
         num_shards=3,
         num_processes=1,
+        allow_truncated=False,
         overwrite=False,
     )
     return dataclasses.replace(defaults, **changes)
@@ -96,11 +106,31 @@ def test_no_document_gives_examples_to_both_splits(data_dir):
     assert len(train | held_out) == NUM_DOCUMENTS
 
 
-def test_documents_of_equal_text_in_two_files_are_two_documents(source, tmp_path):
+def test_a_file_and_its_copy_give_the_examples_of_one(data_dir, source, tmp_path):
+    for name, of in ("aa", "bb", "ca", "db"):
+        (tmp_path / f"{name}.txt").write_bytes((source / f"{of}.txt").read_bytes())
+    inputs = (f"text:{tmp_path}/[ac].txt", f"text:{tmp_path}/[bd].txt", *settings(source, tmp_path).inputs[1:])
+    manifest = build(settings(source, tmp_path / "data", inputs=inputs))
+    assert manifest.counts.num_documents_duplicate == 25
+    assert rows(tmp_path / "data", "train") == rows(data_dir, "train")
+
+
+def test_kept_duplicates_are_in_the_same_split(source, tmp_path):
     for name in "cd":
         (tmp_path / f"{name}.txt").write_bytes((source / "a.txt").read_bytes())
-    build(settings(source, tmp_path / "data", inputs=(f"text:{tmp_path}/?.txt",), held_out_fraction=0.5))
-    assert words(tmp_path / "data", "train") & words(tmp_path / "data", "held_out")
+    changes = {"inputs": (f"text:{tmp_path}/?.txt",), "held_out_fraction": 0.5, "drop_duplicates": False}
+    manifest = build(settings(source, tmp_path / "data", **changes))
+    assert (manifest.counts.num_documents, manifest.counts.num_documents_duplicate) == (40, 0)
+    assert not words(tmp_path / "data", "train") & words(tmp_path / "data", "held_out")
+
+
+def test_what_hygiene_leaves_out_is_counted(source, tmp_path):
+    (tmp_path / "a.txt").write_text("w1 w2\u0007 w3\n\nw4\n\n\u200b\u200b\u200b\u200b\n")
+    hygiene = HygieneOptions(unicode_normalization="NFC", drop_control_characters=True, min_document_characters=3)
+    changes = {"inputs": (f"text:{tmp_path}/a.txt",), "hygiene": hygiene, "held_out_fraction": 0.0}
+    counts = build(settings(source, tmp_path / "data", **changes)).counts
+    assert (counts.num_documents_read, counts.num_documents, counts.num_documents_too_short) == (3, 1, 1)
+    assert (counts.num_documents_without_tokens, counts.num_control_characters_dropped) == (1, 1)
 
 
 def test_the_second_segment_begins_after_the_first_sep(data_dir):
@@ -171,14 +201,14 @@ def test_shuffling_mixes_the_documents(data_dir):
 
 @pytest.mark.parametrize("num_processes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_any_number_of_processes_gives_the_same_bytes(data_dir, source, tmp_path, monkeypatch, num_processes):
-    monkeypatch.setattr(pipeline, "UNIT_BYTES", 150)
+    monkeypatch.setattr(pipeline, "_MIN_UNIT_BYTES", 150)
     build(settings(source, tmp_path / "data", num_processes=num_processes))
     assert contents(tmp_path / "data") == contents(data_dir)
 
 
 @pytest.mark.parametrize("unit_bytes", [1, 100, 700])
 def test_the_division_into_work_units_leaves_no_trace(data_dir, source, tmp_path, monkeypatch, unit_bytes):
-    monkeypatch.setattr(pipeline, "UNIT_BYTES", unit_bytes)
+    monkeypatch.setattr(pipeline, "_MIN_UNIT_BYTES", unit_bytes)
     build(settings(source, tmp_path / "data"))
     assert contents(tmp_path / "data") == contents(data_dir)
 
@@ -223,6 +253,11 @@ def test_a_setting_out_of_range_is_a_user_error_that_names_it(source, tmp_path, 
         settings(source, tmp_path, **change)
 
 
+def test_a_remote_directory_needs_a_local_one_for_intermediate_files(source):
+    with pytest.raises(UserError, match="output_dir=gs://bucket/data needs --work_dir=DIRECTORY, a local one"):
+        settings(source, "gs://bucket/data")
+
+
 def test_a_directory_with_something_in_it_is_refused_untouched(source, tmp_path):
     (tmp_path / "mine.txt").write_text("keep")
     with pytest.raises(UserError, match="is not empty; .*--overwrite"):
@@ -240,7 +275,7 @@ def test_overwriting_replaces_the_data_set_and_spares_other_files(data_dir, sour
 def test_overwriting_refuses_to_remove_the_vocabulary_it_reads(data_dir, source, tmp_path):
     for name, content in contents(data_dir).items():
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match="vocab.txt is to be read, and --overwrite would remove it"):
+    with pytest.raises(UserError, match="vocab.txt is to be read, and the build would remove it"):
         build(settings(source, tmp_path, vocab_file=str(tmp_path / "vocab.txt"), overwrite=True))
     assert contents(tmp_path) == contents(data_dir)
 
@@ -259,8 +294,8 @@ def test_an_error_in_another_process_is_the_same_user_error(source, tmp_path):
 
 
 def test_text_without_a_word_is_a_user_error(source, tmp_path):
-    (tmp_path / "blank.txt").write_text("\n \n\u200b\n")
-    with pytest.raises(UserError, match="the input holds no text"):
+    (tmp_path / "blank.txt").write_text("\n \n\u200b")
+    with pytest.raises(UserError, match="no document is left of 6 bytes of input: 1 without a token; give files"):
         build(settings(source, tmp_path / "data", inputs=(f"text:{tmp_path}/blank.txt",)))
 
 

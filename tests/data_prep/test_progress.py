@@ -34,6 +34,16 @@ def test_lines_are_seconds_apart(caplog):
     assert [message.split()[0] for message in caplog.messages] == ["5.0", "10.0"]
 
 
+def test_what_an_earlier_run_has_done_counts_as_done_but_not_for_the_speed(caplog):
+    clock = Clock()
+    progress = Progress(num_bytes=4_000_000, clock=clock)
+    progress.skip(num_bytes=2_000_000, num_tokens=500_000)
+    clock.now += 20
+    with caplog.at_level(logging.INFO):
+        progress.update(num_bytes=3_000_000, num_tokens=740_000)
+    assert caplog.messages == ["75.0 % of 4.0 MB | 12 k tokens/s | ETA 0:00:20"]
+
+
 def test_thousands():
     assert thousands(1_234_567.8) == "1,235 k"
 

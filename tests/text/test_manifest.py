@@ -1,10 +1,13 @@
 import dataclasses
+import hashlib
 import json
 
 import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import MANIFEST_FILE, Counts, InputFile, Manifest, Shard, Split, check_matches
+
+NUMBERS = tuple(Counts.model_fields)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +19,7 @@ class VocabularyOfSize:
 def manifest(**changes) -> Manifest:
     shard = Shard(file="train-00000-of-00001.tfrecord", num_examples=2, num_bytes=70, sha256="ff")
     fields = {
-        "schema_version": 1,
+        "schema_version": 2,
         "max_seq_length": 16,
         "vocab_size": 11,
         "vocab_sha256": "aa",
@@ -24,11 +27,28 @@ def manifest(**changes) -> Manifest:
         "strip_accents": False,
         "seed": 3,
         "held_out_fraction": 0.25,
-        "inputs": (InputFile(format="text", name="a/b.txt", num_bytes=90),),
-        "counts": Counts(num_documents=1, num_tokens_read=23, num_tokens_kept=19, num_unknown_tokens=4),
+        "num_shards": 0,
+        "sentences": "auto",
+        "language": "de",
+        "unicode_normalization": "NFC",
+        "drop_control_characters": True,
+        "min_document_characters": 40,
+        "drop_duplicates": False,
+        "text_field": "text",
+        "lines_per_document": 1000,
+        "keep_disambiguation_pages": True,
+        "inputs": (InputFile(format="text", compression="gzip", name="a/b.txt", num_bytes=90),),
+        "counts": Counts(**{**dict.fromkeys(NUMBERS, 7), "num_documents_skipped": {"redirects": 3}}),
         "splits": {"train": Split(num_documents=1, num_examples=2, num_tokens=24, shards=(shard,))},
     }
     return Manifest(**{**fields, **changes})
+
+
+def edited(**changes) -> str:
+    """A manifest with other fields and the checksum that they have."""
+    fields = {**manifest().model_dump(mode="json"), **changes}
+    sha256 = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return json.dumps({**fields, "sha256": sha256})
 
 
 def test_a_written_manifest_loads_as_it_was(tmp_path):
@@ -46,11 +66,16 @@ def test_a_missing_manifest_is_a_user_error_that_names_the_file(tmp_path):
     [
         ("{", "not JSON"),
         ("[]", "schema_version None"),
-        (json.dumps({**json.loads(manifest().to_json()), "schema_version": 99}), "schema_version 99"),
-        (json.dumps({**json.loads(manifest().to_json()), "vocab_size": "many"}), "broken at vocab_size"),
-        (json.dumps({**json.loads(manifest().to_json()), "extra": 1}), "broken at extra"),
+        (edited(schema_version=99), "schema_version 99"),
+        (edited(vocab_size="many"), "broken at vocab_size"),
+        (edited(extra=1), "broken at extra"),
+        (
+            manifest().to_json().replace('"num_examples": 2', '"num_examples": 3'),
+            "was edited or damaged: its own sha256",
+        ),
+        (manifest().to_json().replace('"sha256": "', '"sha256": "0'), "was edited or damaged"),
     ],
-    ids=["cut off", "not an object", "later version", "wrong type", "unknown field"],
+    ids=["cut off", "not an object", "later version", "wrong type", "unknown field", "edited", "checksum edited"],
 )
 def test_a_broken_manifest_is_a_user_error_that_says_where(tmp_path, text, complaint):
     (tmp_path / MANIFEST_FILE).write_text(text)
@@ -68,7 +93,7 @@ def test_a_matching_run_is_accepted():
         ({}, 12, "aa", 16, "vocab_size 11, the run has 12"),
         ({}, 11, "bb", 16, "vocab_sha256 aa, the run has bb"),
         ({}, 11, "aa", 32, "max_seq_length 16, the run has 32"),
-        ({"schema_version": 2}, 11, "aa", 16, "schema_version 2, the run has 1"),
+        ({"schema_version": 1}, 11, "aa", 16, "schema_version 1, the run has 2"),
     ],
 )
 def test_a_mismatch_is_a_user_error_that_names_both_values(changes, size, sha256, max_seq_length, complaint):

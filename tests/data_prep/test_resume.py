@@ -1,0 +1,194 @@
+"""A build that is stopped at any moment, and run again, ends with the bytes of one that was not."""
+
+import errno
+import gzip
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from data_prep import assembly, output, pipeline, worker
+from data_prep.pipeline import build
+from electra_tf.config.errors import UserError
+
+PROJECT = Path(__file__).resolve().parents[2]
+NUM_DOCUMENTS = 36
+NUM_FILES = 6
+
+
+class Killed(BaseException):
+    """What no code of the builder catches, as no code sees a SIGKILL."""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Six files of six documents, one of them compressed."""
+    directory = tmp_path_factory.mktemp("source")
+    lengths = random.Random(0)
+    documents = [
+        "\n".join(" ".join([f"w{i}"] * lengths.randint(1, 9)) for _ in range(lengths.randint(1, 12)))
+        for i in range(NUM_DOCUMENTS)
+    ]
+    for number in range(NUM_FILES):
+        text = "\n\n".join(documents[number::NUM_FILES])
+        (directory / f"{number}.txt").write_bytes(
+            gzip.compress(text.encode(), mtime=0) if number == 4 else text.encode()
+        )
+    return directory
+
+
+@pytest.fixture
+def in_small_units(monkeypatch):
+    monkeypatch.setattr(pipeline, "_MIN_UNIT_BYTES", 1)
+
+
+@pytest.fixture
+def settings(build_settings, source, tmp_path):
+    return build_settings([f"text:{source}/*.txt"], tmp_path / "data")
+
+
+@pytest.fixture(scope="module")
+def expected(build_settings, source, tmp_path_factory):
+    """The data set of a build that nothing has stopped."""
+    output_dir = tmp_path_factory.mktemp("expected") / "data"
+    build(build_settings([f"text:{source}/*.txt"], output_dir))
+    return contents(output_dir)
+
+
+def contents(directory) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+
+
+def stop_at(monkeypatch, module, name: str, call: int, failure: BaseException, *, after: bool = True) -> None:
+    """Makes the `call`-th call of a function the last one: it is done, or not, and then `failure` comes."""
+    function = getattr(module, name)
+    num_calls = 0
+
+    def stopping(*arguments, **keyword_arguments):
+        nonlocal num_calls
+        num_calls += 1
+        if num_calls < call:
+            return function(*arguments, **keyword_arguments)
+        if after:
+            function(*arguments, **keyword_arguments)
+        raise failure
+
+    monkeypatch.setattr(module, name, stopping)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "call"),
+    [
+        (worker, "write_unit", 1),
+        (worker, "write_unit", 5),
+        (pipeline, "require_documents", 1),
+        (worker, "write_shard", 1),
+        (worker, "write_shard_of_spills", 2),
+        (worker, "write_shard_of_spills", 4),
+        (pipeline, "assemble_manifest", 1),
+        (assembly.storage, "write_bytes", 2),
+        (pipeline, "write_manifest", 1),
+        (output.shutil, "rmtree", 3),
+        (output, "remove_build_dir", 1),
+    ],
+)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_build_killed_at_any_moment_goes_on(
+    settings, expected, in_small_units, monkeypatch, module, name, call, after
+):
+    with monkeypatch.context() as patch:
+        stop_at(patch, module, name, call, Killed(), after=after)
+        with pytest.raises(Killed):
+            build(settings)
+    build(settings)
+    assert contents(settings.output_dir) == expected
+
+
+def test_what_was_done_is_not_done_again(settings, in_small_units, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_at(patch, worker, "write_shard_of_spills", 2, Killed())
+        with pytest.raises(Killed):
+            build(settings)
+    stop_at(monkeypatch, worker, "write_unit", 1, AssertionError("a unit is done again"))
+    stop_at(monkeypatch, worker, "write_shard_of_spills", 3, AssertionError("a shard is done again"))
+    build(settings)
+
+
+def test_a_finished_data_set_is_left_as_it_is_by_the_same_command(settings, monkeypatch):
+    manifest = build(settings)
+    stop_at(monkeypatch, worker, "write_unit", 1, AssertionError("it is built again"))
+    assert build(settings) == manifest
+
+
+def test_a_finished_data_set_of_another_command_is_refused_with_both_named(build_settings, source, tmp_path):
+    build(build_settings([f"text:{source}/*.txt"], tmp_path / "data"))
+    before = contents(tmp_path / "data")
+    with pytest.raises(UserError, match="holds a data set with max_seq_length=16; this command has max_seq_length=24"):
+        build(build_settings([f"text:{source}/*.txt"], tmp_path / "data", max_seq_length=24))
+    assert contents(tmp_path / "data") == before
+
+
+def test_an_unfinished_build_of_another_command_is_refused_with_both_named(
+    build_settings, source, tmp_path, monkeypatch
+):
+    inputs = [f"text:{source}/*.txt"]
+    with monkeypatch.context() as patch:
+        stop_at(patch, worker, "write_unit", 1, Killed())
+        with pytest.raises(Killed):
+            build(build_settings(inputs, tmp_path / "data"))
+    with pytest.raises(UserError, match="an unfinished build with seed=1; this command has seed=5; give its flags"):
+        build(build_settings(inputs, tmp_path / "data", seed=5))
+
+
+def test_another_number_of_processes_goes_on_with_the_work(
+    build_settings, settings, source, expected, in_small_units, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        stop_at(patch, worker, "write_unit", 3, Killed())
+        with pytest.raises(Killed):
+            build(settings)
+    build(build_settings(settings.inputs, settings.output_dir, num_processes=2))
+    assert contents(settings.output_dir) == expected
+
+
+@pytest.mark.parametrize("name", ["write_unit", "write_shard_of_spills"])
+def test_a_full_disk_is_a_user_error_and_the_same_command_goes_on(
+    settings, expected, in_small_units, monkeypatch, name
+):
+    with monkeypatch.context() as patch:
+        stop_at(patch, worker, name, 2, OSError(errno.ENOSPC, "No space left on device"), after=False)
+        with pytest.raises(UserError, match="No space left on device; .*the same command goes on") as error:
+            build(settings)
+    assert "\n" not in str(error.value)
+    build(settings)
+    assert contents(settings.output_dir) == expected
+
+
+@pytest.mark.slow
+def test_kill_9_at_random_moments_leaves_the_same_bytes(build_settings, vocab_file, tmp_path):
+    text = random.Random(1)
+    for number in range(12):
+        paragraphs = (" ".join(f"w{text.randrange(40)}" for _ in range(60)) for _ in range(12_000))
+        (tmp_path / f"{number}.txt").write_text("\n\n".join(paragraphs))
+    command = [sys.executable, "build_pretraining_dataset.py", f"--input=text:{tmp_path}/*.txt"]
+    command += [f"--vocab_file={vocab_file}", "--num_processes=2", "--seed=3"]
+    started = time.monotonic()
+    subprocess.run([*command, f"--output_dir={tmp_path}/whole"], cwd=PROJECT, check=True)
+    seconds = time.monotonic() - started
+
+    num_kills = 0
+    while True:
+        build_process = subprocess.Popen([*command, f"--output_dir={tmp_path}/killed"], cwd=PROJECT)
+        try:
+            status = build_process.wait(timeout=text.uniform(0.2, 0.9) * seconds)
+            break
+        except subprocess.TimeoutExpired:
+            build_process.send_signal(signal.SIGKILL)
+            build_process.wait()
+            num_kills += 1
+    assert status == 0 and num_kills > 0
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")

@@ -1,0 +1,106 @@
+"""--verify: whatever happens to a finished data set is found, and the file it happened to is named."""
+
+import json
+import shutil
+
+import pytest
+import tensorflow as tf
+
+from data_prep.pipeline import build
+from data_prep.verify import verify
+from electra_tf.config.errors import UserError
+from electra_tf.text.manifest import Manifest
+
+SHARD = "train-00001-of-00002.tfrecord"
+
+
+@pytest.fixture(scope="module")
+def built(build_settings, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("verify")
+    (directory / "a.txt").write_text("\n\n".join(f"w{i} w{i} w{i + 1}\nw{i}" for i in range(29)))
+    build(build_settings([f"text:{directory}/a.txt"], directory / "data", held_out_fraction=0.2, num_shards=2))
+    return directory / "data"
+
+
+@pytest.fixture
+def data_dir(built, tmp_path):
+    return shutil.copytree(built, tmp_path / "data")
+
+
+def rewrite_manifest(data_dir, change):
+    """A manifest that is whole in itself and says something else."""
+    fields = Manifest.load(data_dir).model_dump(mode="json")
+    change(fields)
+    (data_dir / "manifest.json").write_text(Manifest.model_validate_json(json.dumps(fields)).to_json())
+
+
+def test_a_data_set_as_it_was_written_passes(data_dir):
+    assert sum(split.num_examples for split in verify(str(data_dir)).splits.values()) == 29
+
+
+def test_a_flipped_byte_is_found_and_the_shard_named(data_dir):
+    content = bytearray((data_dir / SHARD).read_bytes())
+    content[40] ^= 1
+    (data_dir / SHARD).write_bytes(content)
+    with pytest.raises(UserError, match=f"{SHARD} has sha256 .*, expected"):
+        verify(str(data_dir))
+
+
+def test_a_truncated_shard_is_found(data_dir):
+    content = (data_dir / SHARD).read_bytes()
+    (data_dir / SHARD).write_bytes(content[:-7])
+    with pytest.raises(UserError, match=f"{SHARD} has {len(content) - 7} bytes, expected {len(content)}"):
+        verify(str(data_dir))
+
+
+def test_a_missing_shard_is_found(data_dir):
+    (data_dir / SHARD).unlink()
+    with pytest.raises(UserError, match=f"{SHARD} cannot be read .No such file"):
+        verify(str(data_dir))
+
+
+def test_every_damaged_file_is_named(data_dir):
+    for name in (SHARD, "held_out-00000-of-00001.tfrecord", "vocab.txt"):
+        (data_dir / name).write_bytes(b"other")
+    with pytest.raises(UserError) as error:
+        verify(str(data_dir))
+    assert all(name in str(error.value) for name in (SHARD, "held_out-00000-of-00001.tfrecord", "vocab.txt"))
+    assert "\n" not in str(error.value)
+
+
+def test_a_shard_that_no_one_wrote_is_found(data_dir):
+    shutil.copy(data_dir / SHARD, data_dir / "train-00002-of-00002.tfrecord")
+    with pytest.raises(UserError, match="train-00002-of-00002.tfrecord is not in the manifest"):
+        verify(str(data_dir))
+
+
+def test_an_edited_manifest_is_found(data_dir):
+    manifest = (data_dir / "manifest.json").read_text()
+    (data_dir / "manifest.json").write_text(manifest.replace('"seed": 1', '"seed": 4'))
+    with pytest.raises(UserError, match="manifest.json was edited or damaged"):
+        verify(str(data_dir))
+
+
+def test_a_count_that_is_not_that_of_the_records_is_found(data_dir):
+    def one_more(fields):
+        fields["splits"]["train"]["num_tokens"] += 1
+
+    rewrite_manifest(data_dir, one_more)
+    with pytest.raises(UserError, match=r"the split train holds (\d+) tokens, expected (\d+)"):
+        verify(str(data_dir))
+
+
+def test_a_shard_with_a_record_more_than_its_manifest_says_is_found(data_dir):
+    num_examples = sum(1 for _ in tf.data.TFRecordDataset(str(data_dir / SHARD)))
+
+    def one_less(fields):
+        fields["splits"]["train"]["shards"][1]["num_examples"] -= 1
+
+    rewrite_manifest(data_dir, one_less)
+    with pytest.raises(UserError, match=f"{SHARD} holds {num_examples} examples, expected {num_examples - 1}"):
+        verify(str(data_dir))
+
+
+def test_a_directory_without_a_manifest_is_no_data_set(tmp_path):
+    with pytest.raises(UserError, match="manifest.json does not exist"):
+        verify(str(tmp_path))
