@@ -43,7 +43,8 @@ def line_blocks(
     """
     pending: list[bytes] = []  # of the line that the last block left unfinished
     num_pending = 0
-    for block in _normalized_blocks(stream, block_bytes):
+    # No line that begins in a block of so many bytes can be too long yet.
+    for block in _normalized_blocks(stream, min(block_bytes, max_line_bytes)):
         line_end = block.find(b"\n")
         if num_pending + (line_end if line_end >= 0 else len(block)) > max_line_bytes:
             block = b"".join([*pending, block])
