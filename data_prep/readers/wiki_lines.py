@@ -39,7 +39,9 @@ _REFERENCE_SECTIONS = frozenset(
 
 _QUOTES = re.compile(r"'{2,}")
 _MAGIC_WORD = re.compile(r"__[^\W\da-z_](?:[^\W\da-z])+?__")
-_LEFTOVER = re.compile(r"\[\[|\]\]|\{\{|\}\}|\{\||\|\}|</?ref\b[^<>]*>?|<!--|-->")
+_LEFTOVER = re.compile(
+    r"""\[\[|\]\]|\{\{|\}\}|\{\||\|\}|<!--|-->|</?ref[^\s<>]*(?:\s+(?:name|group)\s*=\s*(?:"[^"<>]*"|[^\s<>]+))?\s*/?>?"""
+)
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,31});", re.IGNORECASE)
 # Soft hyphen, zero width space, direction marks, word joiner, byte order mark: hints to a layout engine.
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\ufeff]")

@@ -29,6 +29,7 @@ _UNPARSED_EXTERNAL_LINK = re.compile(r"\[[a-z]*:?//[^\s\[\]]*([^\[\]]*)\]?", re.
 # The parser's time is quadratic in the brackets of external links that are not closed (1 MB with a bracket in every
 # 12 characters: 6 s in pieces of this size), and exponential in HTML tags that are not, of which it sees none.
 _MAX_PARSED_CHARACTERS = 4_000
+_HIDDEN_LESS_THAN = "&#060;"
 
 
 def plain_text(wikitext: str) -> list[str]:
@@ -46,7 +47,7 @@ def _template_text(content: str) -> str:
     if find_template(name) is None:
         return ""
     code = _parse("{{" + content + "}}")
-    return arguments if code is None else _text_of(code)
+    return arguments if code is None else _text_of(code).replace(_HIDDEN_LESS_THAN, "<")
 
 
 def _external_links_text(line: str) -> str:
@@ -54,7 +55,9 @@ def _external_links_text(line: str) -> str:
     if not _EXTERNAL_LINK.search(line):
         return line
     code = _parse(line)
-    return _UNPARSED_EXTERNAL_LINK.sub(r"\1", line) if code is None else _text_of(code)
+    if code is None:
+        return _UNPARSED_EXTERNAL_LINK.sub(r"\1", line)
+    return _text_of(code).replace(_HIDDEN_LESS_THAN, "<")
 
 
 def _parse(source: str) -> Wikicode | None:
@@ -63,7 +66,7 @@ def _parse(source: str) -> Wikicode | None:
         return None
     try:
         # HTML is gone already: a `<` that is left is one of the text.
-        return mwparserfromhell.parse(source.replace("<", "&lt;"), skip_style_tags=True)
+        return mwparserfromhell.parse(source.replace("<", _HIDDEN_LESS_THAN), skip_style_tags=True)
     except (ParserError, RecursionError):
         return None
 

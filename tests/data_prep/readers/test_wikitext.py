@@ -1,0 +1,236 @@
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_prep.readers import wikitext as wikitext_module
+from data_prep.readers.wikitext import plain_text
+
+MARKERS = ("[[", "]]", "{{", "}}", "<ref", "&nbsp;", "{|", "|}")
+
+
+@pytest.mark.parametrize(
+    ("wikitext", "text"),
+    [
+        ("'''Bold''' and ''slanted'' and '''''both'''''", "Bold and slanted and both"),
+        ("the dog''''s''' tail", "the dog's tail"),
+        ("a [[cat]], a [[dog|hound]]", "a cat, a hound"),
+        ("[[bus]]es and [[public transport|public]]s", "buses and publics"),
+        ("[[Pipe (computing)|]], [[Boston, Massachusetts|]], [[Help:Pipe|]]", "Pipe, Boston, Pipe"),
+        ("see [[:File:Cat.png]] and [[:Category:Cats|the cats]]", "see File:Cat.png and the cats"),
+        ("a [[wikt:word|word]] of [[s:Hamlet|Hamlet]]", "a word of Hamlet"),
+        ("[[File:Cat.jpg|thumb|A [[cat]] with {{convert|5|kg}} [http://a b]]]It sleeps.", "It sleeps."),
+        ("[[Datei:Katze.jpg|mini|Eine [[Katze]]]]Sie schläft.", "Sie schläft."),
+        ("[[Unknown:Cat.svg|left]]It sleeps.[[Category:Cats|cat]][[de:Katze]][[zh-min-nan:Niau]]", "It sleeps."),
+        ("[http://example.org The ''site''] and [https://example.org]", "The site and"),
+        ("[http://example.org a [[b]]] c", "a b c"),
+        ("[mailto:a@example.org mail] http://example.org/a stays", "mail http://example.org/a stays"),
+        ("5&nbsp;km &ndash; 6&#160;km &#x3b1; &lt;b&gt; &amp;amp; AT&T; &copy", "5 km – 6 km α <b> &amp; AT&T; &copy"),
+        ("a<!-- no -->b<!-- [[ {{ --> c", "ab c"),
+        ("a<!-- not closed [[x]]", "a"),
+        ("It is so.<ref name=a>{{cite web|url=x}}</ref><ref name=a /> And so.<REF\n>x</REF >", "It is so. And so."),
+        ("one <ref> two", "one two"),
+        ("Let <math>\\frac{a}{b}</math> and <math>n</math> be", "Let and n be"),
+        (
+            "<gallery>\nA.jpg|one\n</gallery>x<timeline>t</timeline><source lang='c'>int[[i]]</source>",
+            "x",
+        ),
+        ("the <code>int</code> <span style='a'>type</span><br/>of <small>C</small>", "the int type of C"),
+        ("<nowiki>[[not a link]] ''x''</nowiki>", "[[not a link]] ''x''"),
+        ("10<sup>7</sup> m<sup>2</sup>, H<sub>2</sub>O, the 1<sup>st</sup>", "10^7 m2, H2O, the 1st"),
+        ("__NOTOC__a__KEIN_INHALTSVERZEICHNIS__ b__init__", "a b__init__"),
+        ("a < b and b > c <email>", "a < b and b > c <email>"),
+        (
+            "A (; born 1950; ) and B (, ) and C ({{IPAc-en|x}}; {{lang|fr|D}}), f() , g.",
+            "A (born 1950) and B and C (D), f(), g.",
+        ),
+        ("word{{citation needed|date=May}} , next {{x}} . End", "word, next. End"),
+        ("shy\u00adphen\u200b {{nbsp}}&thinsp;  spaces", "shyphen spaces"),
+        ("{{Infobox\n| a = {{convert|5|km}}\n| b = [[x]]\n}}\nText.", "Text."),
+        ("a {{{1|default}}} b", "a b"),
+        ("{|\n! h !! i\n|-\n| a || b\n{|\n| inner\n|}\n|}\nText.", "Text."),
+        (":{| class=x\n| a\n|}\nText.", "Text."),
+        ("<table><tr><td>a<table></table></td></tr></table>Text.", "Text."),
+        ("{{Taxobox\n| a = {|\n| b\n|}}}\nText.", "Text."),
+    ],
+)
+def test_markup_within_a_line_becomes_what_a_reader_sees(wikitext, text):
+    assert plain_text(wikitext) == [text]
+
+
+@pytest.mark.parametrize(
+    ("wikitext", "text"),
+    [
+        ("{{lang|fr|''chat''}} {{lang-ru|кот}} {{transl|ar|ALA|qiṭṭ}}", "chat кот qiṭṭ"),
+        ("{{nowrap|[[Apollo 7|seven]]}} {{abbr|Dr|Doctor}}", "seven Dr"),
+        ("{{nowrap|1=a=b}} {{math|{{!}}''x''{{!}} {{=}} 2}}", "a=b |x| = 2"),
+        ("{{Convert|52419|sqmi|km2|abbr=on}} {{convert|5|to|8|km}}", "52,419 sq mi 5 to 8 km"),
+        ("{{convert|6|ft|2|in|m}} {{convert|20|C}} {{convert|3|-|4.5|km2|mi2}}", "6 ft 2 in 20 °C 3–4.5 km²"),
+        ("{{frac|2}} {{frac|3|4}} {{frac|1|3|4}}", "1/2 3/4 1 3/4"),
+        ("{{val|6.241|e=18|u=C}} {{formatnum:12345}} {{nts|12345}}", "6.241×10^18 C 12345 12,345"),
+        ("{{as of|2015|3}} and {{as of|2015|lc=y}}", "As of March 2015 and as of 2015"),
+        ("{{birth date|1879|03|14|df=yes}} {{circa|1500}}", "14 March 1879 c. 1500"),
+        (
+            "{{nihongo|Aikido|合気道|Aikidō}} {{ill|fr|Le Chat}} {{ill|Cat|fr|Chat}}",
+            "Aikido (合気道, Aikidō) Le Chat Cat",
+        ),
+        ("{{chem|H|2|O}} {{angbr|a}} {{USS|Hornet|CV-12|6}}", "H2O ⟨a⟩ USS Hornet"),
+        ("322 {{bce}} {{US$|2 million}} a{{snd}}b{{'s}}", "322 BCE US$2 million a – b's"),
+        ("{{harvtxt|Boolos|Jeffrey|1974}} say", "Boolos and Jeffrey (1974) say"),
+        ("{{OldStyleDate|February 2|1905|January 20}}", "February 2 [O.S. January 20] 1905"),
+        ("{{ Lang |fr| {{nowrap| a b }} }}", "a b"),
+    ],
+)
+def test_a_template_that_stands_for_text_gives_it(wikitext, text):
+    assert plain_text(wikitext) == [text]
+
+
+def test_a_quotation_is_a_paragraph_of_its_own():
+    assert plain_text("He said:\n{{quote|One [[a|two]].\n\nThree.|Author}}\nYes.") == [
+        "He said:",
+        "One two.",
+        "Three.",
+        "Yes.",
+    ]
+
+
+def test_lines_that_follow_each_other_are_one_paragraph_and_list_items_are_lines():
+    assert plain_text("One\ntwo.\n\nThree:\n* four\n** five\n#six\n:seven\n; eight\n pre\n----\nnine") == [
+        *("One two.", "Three:", "four", "five", "six", "seven", "eight", "pre", "nine")
+    ]
+
+
+def test_a_heading_stays_where_text_stands_under_it_or_its_subsections():
+    assert plain_text("== A ==\n=== B ===\n{{x}}\n=== ''C'' ===\nText.\n== D ==\n[[File:x.png]]\n== E ==\n* e") == [
+        *("A", "C", "Text.", "E", "e")
+    ]
+
+
+def test_lists_of_references_are_dropped_and_sentences_there_stay():
+    assert plain_text("Text.\n== See also ==\n* [[A]]\n=== More ===\n* b\nReal prose.\n== Cats ==\n* c") == [
+        *("Text.", "See also", "More", "Real prose.", "Cats", "c")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wikitext", "lines"),
+    [
+        ("a [[b c", ["a b c"]),
+        ("a ]] b }} c", ["a b c"]),
+        ("a {{nowrap|b [[c}} d]] e", ["a b c d e"]),
+        ("{{Infobox\n| name = [[x|y]]\n| b = {{z}}\n\nText with a [[link|label]].", ["Infobox", "Text with a label."]),
+        ('{| class="wikitable"\n! a !! b\n|-\n| c\n\nText.', ["Text."]),
+        ("one [[two\n\nthree [[four|4]] ]] five", ["one two", "three 4 five"]),
+        ("[http://example.org not closed", ["[http://example.org not closed"]),
+        ('</ref> a <ref name="b" c <ref d', ["a c d"]),
+        ("|} a\n{| \nb", ["a", "b"]),
+        ("[]][ {}}{ {{{{ }}}}}", []),
+    ],
+)
+def test_brackets_without_their_counterpart_go_and_the_text_stays(wikitext, lines):
+    assert plain_text(wikitext) == lines
+
+
+@pytest.mark.parametrize(
+    "wikitext",
+    [
+        pytest.param(piece * (1_000_000 // len(piece)), id=repr(piece))
+        for piece in (
+            "{{a ",
+            "{",
+            "[[a|",
+            "<ref>",
+            "<b ",
+            "<!--",
+            "{|\n",
+            "[http://a b ",
+            "'",
+            "==",
+            ",",
+            "( ",
+            "&",
+            "__A",
+        )
+    ]
+    + [
+        pytest.param("{{nowrap|" * 20_000 + "x" + "}}" * 20_000, id="nested templates"),
+        pytest.param("[[a|" * 50_000 + "x" + "]]" * 50_000, id="nested links"),
+        pytest.param("{|\n" * 50_000 + "|}\n" * 50_000, id="nested tables"),
+        pytest.param("{|\n" + "|-\n| [[a|b]] || {{x|c}}\n" * 20_000 + "|}", id="a huge table"),
+        pytest.param(
+            ("{{nowrap|" + "<b [http://a b " * 300 + "}}\n\n") * 20, id="unclosed tags and links in templates"
+        ),
+    ],
+)
+def test_a_megabyte_of_broken_markup_is_read_in_seconds(wikitext):
+    begin = time.process_time()
+    lines = plain_text(wikitext)
+    # 2.5 s at most on the machine where it was written: bounds what grows with the square, which takes minutes or more.
+    assert time.process_time() - begin < 30
+    assert not any(marker in line for line in lines for marker in ("[[", "{{", "{|"))
+
+
+def test_what_is_too_long_for_the_parser_keeps_its_text():
+    words = "word " * 2_000
+    assert plain_text("{{quote|" + words + "end}}") == [words + "end"]
+    assert plain_text(words + "[http://example.org the ''site''].") == [words + "the site."]
+
+
+def test_what_the_parser_gives_up_on_keeps_its_text(monkeypatch):
+    def give_up(*args, **options):
+        raise RecursionError
+
+    monkeypatch.setattr(wikitext_module.mwparserfromhell, "parse", give_up)
+    assert plain_text("{{nowrap|a b}} [http://example.org c]") == ["a b c"]
+
+
+PIECES = st.sampled_from(
+    [
+        "[[",
+        "]]",
+        "{{",
+        "}}",
+        "{|",
+        "|}",
+        "|",
+        "\n",
+        "=",
+        "'",
+        "<ref>",
+        "</ref>",
+        "<ref",
+        ">",
+        "<!--",
+        "-->",
+        "[http://a ",
+        "]",
+    ]
+    + [
+        "*",
+        " ",
+        "(",
+        ")",
+        "nowrap|",
+        "File:",
+        "a",
+        "é",
+        "<b>",
+        "{",
+        "}",
+        "[",
+        ",",
+        ":",
+        "__TOC__",
+        "<math>",
+        "lang|fr|",
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PIECES, max_size=40))
+def test_no_markup_leaks_from_any_mixture_of_it(pieces):
+    for line in plain_text("".join(pieces)):
+        assert line == line.strip() != ""
+        assert not any(marker in line for marker in MARKERS)
