@@ -44,7 +44,7 @@ _example_builder: ExampleBuilder | None = None
 
 
 def set_up(settings: ExampleSettings) -> None:
-    """Readies this process for units. A tokenizer takes a second to make, so one serves all builds of equal settings."""
+    """Readies this process for units. A tokenizer takes a second to make: one serves all builds of equal settings."""
     global _example_builder
     if _example_builder is None or _example_builder.settings != settings:
         _example_builder = ExampleBuilder(settings)
