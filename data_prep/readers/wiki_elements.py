@@ -39,8 +39,8 @@ _HTML_TABLE = re.compile(r"<(/?)table(?=[\s/>])[^<>]*>", re.IGNORECASE)
 # Tables open and close at the beginning of a line. `|}}` there ends a template, `|}}}` a table in one.
 _BRACKET = re.compile(r"\[\[|\]\]+|\{\{+|\}\}+|^[ \t:*#]*\{\|(?!\})|^[ \t]*\|\}(?!\}(?!\}))", re.MULTILINE)
 _OPENING_OF = {"]]": "[[", "}}": "{{", "|}": "{|"}
-# As deep as MediaWiki expands templates; 14 in the dumps of 2014 and 2016. Of more open brackets the oldest counts as one
-# without its counterpart: the time that text within them takes is multiplied by their number.
+# As deep as MediaWiki expands templates; 14 in the dumps of 2014 and 2016. Of more open brackets the oldest counts as
+# one without its counterpart: the time that text within them takes is multiplied by their number.
 _MAX_OPEN_BRACKETS = 100
 _ARGUMENT_CHARACTER = re.compile(r"[|=]")
 

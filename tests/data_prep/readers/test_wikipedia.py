@@ -1,0 +1,253 @@
+import io
+from pathlib import Path
+
+import pytest
+
+from data_prep.readers.documents import ReaderOptions, ReadReport, Source
+from data_prep.readers.wikipedia import begins_page, read_wikipedia
+from electra_tf.config.errors import UserError
+
+EXCERPT = Path(__file__).parents[2] / "fixtures" / "wikipedia_excerpt.xml"
+HEADER = (
+    '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10" xml:lang="en">\n'
+    "  <siteinfo>\n    <sitename>Wikipedia</sitename>\n  </siteinfo>\n"
+)
+END = "</mediawiki>\n"
+
+
+def page(title="Cat", text="A '''cat'''.", head="<ns>0</ns>", revision="<model>wikitext</model>") -> str:
+    return (
+        f"  <page>\n    <title>{title}</title>\n    {head}\n    <id>7</id>\n    <revision>\n      {revision}\n"
+        f'      <text xml:space="preserve">{text}</text>\n    </revision>\n  </page>\n'
+    )
+
+
+def read(
+    content: str | bytes, keep_disambiguation_pages=False, offset=0, is_end=True
+) -> tuple[list[list[str]], ReadReport]:
+    content = content.encode() if isinstance(content, str) else content
+    options = ReaderOptions(
+        text_field="text", lines_per_document=3, keep_disambiguation_pages=keep_disambiguation_pages
+    )
+    report = ReadReport()
+    documents = list(read_wikipedia(io.BytesIO(content), Source("dump.xml", offset, is_end), options, report))
+    assert all(document.has_paragraphs for document in documents)
+    return [document.lines for document in documents], report
+
+
+def lines_of(content: str, **options) -> list[list[str]]:
+    return read(HEADER + content + END, **options)[0]
+
+
+def skipped(content: str, **options) -> dict[str, int]:
+    return read(HEADER + content + END, **options)[1].num_documents_skipped
+
+
+def test_an_article_is_a_document_whose_first_line_is_its_title():
+    assert lines_of(page() + page("Dog &amp; bone", "== A ==\nOne.\n\nTwo &lt;small&gt;2&lt;/small&gt;.")) == [
+        ["Cat", "A cat."],
+        ["Dog & bone", "A", "One.", "Two 2."],
+    ]
+
+
+@pytest.mark.parametrize("version", ["0.3", "0.5", "0.8", "0.11"])
+def test_the_version_of_the_schema_makes_no_difference(version):
+    content = HEADER.replace("0.10", version) + page() + END
+    assert read(content) == ([["Cat", "A cat."]], ReadReport())
+
+
+def test_a_part_that_begins_at_a_page_gives_the_same_as_within_the_whole():
+    assert read(page(), offset=999, is_end=False) == ([["Cat", "A cat."]], ReadReport())
+    assert read(page() + END) == ([["Cat", "A cat."]], ReadReport())
+    assert read(END) == read("\n", is_end=False) == ([], ReadReport())
+
+
+def test_a_declaration_a_byte_order_mark_and_windows_line_ends_change_nothing():
+    content = "\ufeff<?xml version='1.0'?>\n" + HEADER + page() + END
+    assert lines_of(page()) == read(content)[0] == read(content.replace("\n", "\r\n"))[0]
+
+
+def test_the_last_revision_of_a_history_is_read():
+    older = "<revision>\n<model>css</model>\n<text>Old &amp; broken [[</text>\n</revision>\n"
+    older += "<revision><text>Older</text></revision>\n"
+    assert lines_of(page().replace("<revision>", older + "<revision>")) == [["Cat", "A cat."]]
+    in_one_line = page().replace("    <revision>", "<revision><text>Old</text></revision><revision>")
+    assert lines_of(in_one_line) == [["Cat", "A cat."]]
+
+
+def test_redirects_are_skipped_by_their_element_or_in_any_language_by_their_text():
+    pages = [
+        page(head='<ns>0</ns><redirect title="Dog" />'),
+        page(head="", text="#REDIRECT [[Dog]]"),
+        page(head="", text=" \n#redirect:[[Dog]] {{R from x}}"),
+        page(text="# Weiterleitung [[Hund]]"),
+        page(text="#перенаправление [[Собака]]"),
+        page(text="#अनुप्रेषित [[कुत्ता]]"),
+        page(text="#転送[[犬]]"),
+    ]
+    assert skipped("".join(pages)) == {"redirects": 7}
+
+
+def test_a_list_of_links_is_no_redirect():
+    assert lines_of(page(text="# [[one]]\n# two [[three]]")) == [["Cat", "one", "two three"]]
+
+
+@pytest.mark.parametrize("title", ["Talk:Cat", "User:A", "user talk:A", "Datei:Katze.png", "Template:Cat"])
+def test_old_exports_tell_the_namespace_by_the_title_alone(title):
+    assert skipped(page(title, head="")) == {"pages outside the article namespace": 1}
+
+
+def test_a_title_with_a_colon_may_be_one_of_an_article():
+    assert lines_of(page("Alien: Covenant", head="")) == [["Alien: Covenant", "A cat."]]
+    assert lines_of(page("User: the film", head="<ns>0</ns>")) == [["User: the film", "A cat."]]
+
+
+def test_pages_outside_the_article_namespace_are_skipped():
+    assert skipped(page(head="<ns>4</ns>") + page(head="<ns>-2</ns>")) == {"pages outside the article namespace": 2}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'''Cat''' may be:\n* [[Dog]]\n{{disambig}}",
+        "{{ Disambiguation | geo }}\n* a",
+        "* a\n{{dab}}",
+        "* a\n{{Hndis|Cat, A}}",
+        "* a\n{{airport disambiguation}}",
+        "* a\n{{Disambiguation_cleanup|date=May}}",
+        "* a\n{{Begriffsklärung}}",
+        "* a\n__DISAMBIG__",
+    ],
+)
+def test_disambiguation_pages_are_skipped_unless_they_are_wanted(text):
+    assert skipped(page(text=text)) == {"disambiguation pages": 1}
+    assert len(lines_of(page(text=text), keep_disambiguation_pages=True)) == 1
+
+
+def test_a_title_can_tell_a_disambiguation_page():
+    assert skipped(page("Cat (disambiguation)")) == {"disambiguation pages": 1}
+
+
+@pytest.mark.parametrize("template", ["{{disambiguation needed}}", "{{other uses}}", "{{surname}}", "{{dp|2}}"])
+def test_articles_that_mention_disambiguation_are_articles(template):
+    assert lines_of(page(text=f"A cat.{template}")) == [["Cat", "A cat."]]
+
+
+@pytest.mark.parametrize("model", ["css", "javascript", "json", "Scribunto"])
+def test_pages_that_are_not_wikitext_are_skipped(model):
+    assert skipped(page(revision=f"<model>{model}</model>")) == {"pages that are not wikitext": 1}
+
+
+def test_an_export_that_states_no_model_is_wikitext():
+    assert lines_of(page(revision="<id>8</id>")) == [["Cat", "A cat."]]
+
+
+@pytest.mark.parametrize(
+    "text", ['<text bytes="0" />', '<text deleted="deleted" />', "<text>{{x}} [[Category:A]]</text>", ""]
+)
+def test_pages_without_text_are_skipped(text):
+    content = page().replace("<text xml:space=\"preserve\">A '''cat'''.</text>", text)
+    assert skipped(content) == {"pages without text": 1}
+
+
+def test_a_page_without_a_revision_is_one_without_text():
+    assert skipped("<page>\n<title>Cat</title>\n<ns>0</ns>\n</page>\n") == {"pages without text": 1}
+
+
+def test_boundaries_are_lines_that_begin_a_page():
+    lines = (HEADER + page(text="&lt;page&gt;\n &lt;page> a <i/>") + END).encode().splitlines(keepends=True)
+    assert [line for line in lines if begins_page(line)] == [b"  <page>\n"]
+    assert begins_page(b"<page>") and begins_page(b"\t<page>\r\n") and not begins_page(b"a <page>")
+
+
+def test_what_is_cut_off_inside_a_page_gives_the_pages_before_and_one_message():
+    content = HEADER + page() + page("Dog")
+    cut = content[: content.index("Dog") + 40]
+    documents, report = read(cut)
+    assert documents == [["Cat", "A cat."]]
+    begin = content.index("  <page>\n    <title>Dog")
+    assert report.truncations == [
+        f"dump.xml is cut off at byte {len(cut)}: inside the page that begins at byte {begin}, expected </mediawiki>"
+        " at its end"
+    ]
+
+
+def test_what_is_cut_off_between_pages_gives_them_all_and_one_message():
+    documents, report = read(page() + page("Dog"), offset=5_000)
+    assert documents == [["Cat", "A cat."], ["Dog", "A cat."]]
+    at = 5_000 + len(page() + page("Dog"))
+    assert report.truncations == [
+        f"dump.xml is cut off at byte {at}: between two pages, expected </mediawiki> at its end"
+    ]
+
+
+def test_a_part_within_the_file_is_not_cut_off():
+    assert read(page(), is_end=False)[1].truncations == []
+
+
+@pytest.mark.parametrize("broken", ["A <b> cat", "A & cat", "A \x01 cat", "A &undeclared; cat"])
+def test_a_broken_page_is_named_with_its_byte(broken):
+    content = HEADER + page() + page("Dog", broken) + END
+    begin, line = content.index("  <page>\n    <title>Dog"), content.index("      <text", content.index("Dog"))
+    with pytest.raises(UserError, match=rf"^dump.xml: the page that begins at byte {begin} is not .* at byte {line} "):
+        read(content)
+
+
+def test_the_byte_of_a_broken_page_counts_earlier_revisions():
+    history = page(text="A & cat").replace(
+        "    <revision>", "    <revision>\n<text>Old</text>\n</revision>\n    <revision>"
+    )
+    line = history.index("      <text")
+    with pytest.raises(UserError, match=f"at byte {100 + line} "):
+        read(history, offset=100)
+
+
+def test_bytes_that_are_not_utf_8_are_a_broken_page():
+    with pytest.raises(UserError, match="dump.xml: the page that begins at byte 0 is not well-formed XML at byte"):
+        read(page().encode().replace(b"cat", b"c\xe4t"))
+
+
+def test_a_page_without_its_end_before_the_next_is_a_broken_page():
+    with pytest.raises(UserError, match="the page that begins at byte 30 has no </page> before the next <page>"):
+        read(page().replace("</page>", "") + page() + END, offset=30)
+    with pytest.raises(UserError, match="the page that begins at byte 0 has no </page>; "):
+        read(page().replace("</page>", ""), is_end=False)
+
+
+def test_entities_that_a_document_type_declares_are_not_expanded():
+    bomb = '<?xml version="1.0"?>\n<!DOCTYPE x [\n<!ENTITY a "aaaa">\n]>\n' + HEADER + page(text="&a;") + END
+    with pytest.raises(UserError, match="undefined entity"):
+        read(bomb)
+
+
+@pytest.mark.parametrize("content", ["Plain text.\n<page>\n", '<doc id="1">\n', "{}\n", "\x00\x01\n"])
+def test_another_format_is_refused_with_what_was_found(content):
+    with pytest.raises(UserError, match="dump.xml at byte 4 begins with .*; expected a MediaWiki XML export"):
+        read(content, offset=4)
+
+
+def test_a_real_excerpt_becomes_articles_without_leftovers_of_markup():
+    documents, report = read(EXCERPT.read_bytes())
+    assert [(lines[0], len(lines)) for lines in documents] == [
+        ("Answer", 7),
+        ("Atomic number", 26),
+        ("Affirming the consequent", 20),
+        ("Demographics of Angola", 34),
+        ("Transport in Angola", 46),
+        ("Ampere", 40),
+    ]
+    assert report == ReadReport({"redirects": 1, "disambiguation pages": 1, "pages outside the article namespace": 1})
+    markers = ("[[", "]]", "{{", "}}", "<ref", "&nbsp;", "{|", "|}", "''", "__", "==", "http")
+    assert [line for lines in documents for line in lines for marker in markers if marker in line] == []
+
+
+def test_a_real_sentence_keeps_its_words_and_numbers():
+    ampere = read(EXCERPT.read_bytes())[0][5]
+    assert ampere[1].startswith(
+        'The ampere (SI unit symbol: A), often shortened to "amp", is the SI unit of electric current (dimension symbol:'
+        " I) and is one of the seven SI base units. It is named after André-Marie Ampère (1775–1836), French mathematician"
+    )
+    assert ampere[2].startswith(
+        "The ampere is equivalent to one coulomb (roughly 6.241×10^18 times the elementary charge) per second."
+    )
+    assert "Tungsten light bulb (60–100 W): 240–450 mA" in ampere
