@@ -102,8 +102,8 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
         not enough for the size, or a process was killed.
     """
     _check_output(settings)
-    files = find_files(settings.inputs)
-    coverage_files = find_files(settings.coverage_inputs) if settings.coverage_inputs else []
+    files = find_files(settings.inputs, undetected_format="text")
+    coverage_files = find_files(settings.coverage_inputs, undetected_format="text") if settings.coverage_inputs else []
     with _failures_explained(settings):
         with WordTotals() as totals:
             training_text = _count(settings, settings.inputs, files, totals)

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from build_vocab import write_tokens
-from electra_tf.config.errors import UserError
 from electra_tf.text.vocabulary import Vocabulary
 
 ROOT = Path(__file__).parents[2]
@@ -24,23 +22,28 @@ def run(*flags, **environment):
 
 @pytest.fixture
 def corpus(tmp_path):
-    (tmp_path / "a.txt").write_text(f'<doc id="1" url="q" title="Q">\n{WORDS}\n</doc>\n')
-    (tmp_path / "b.txt").write_text(f"{WORDS.upper()} él ÉL\n")
+    (tmp_path / "a.txt").write_text(f"{WORDS.upper()} él\n")
+    (tmp_path / "b.txt").write_text(f"{WORDS} ÉL\n")
     return tmp_path / "*.txt"
 
 
 def test_special_tokens_come_first_then_characters_then_pieces(tmp_path, corpus):
     result = run("--input", corpus, "--vocab_size", 40, "--output", tmp_path / "vocab.out")
     assert result.returncode == 0, result.stderr
-    assert result.stdout.endswith("40 tokens from 2 files, 20 words\n")
+    assert result.stdout.splitlines() == [
+        f"{tmp_path}/vocab.out: 40 tokens from 2 files, 20 words",
+        "on the training text: 0.000 % of the tokens are [UNK], 1.200 tokens a word, 80.0 % of the words are one piece",
+    ]
     tokens = Vocabulary.load(tmp_path / "vocab.out").tokens
     inner = [f"##{character}" for character in "dehilorst"]
     assert list(tokens[:24]) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"dehilorstw", *inner]
     assert {"lost", "the", "wor"} < set(tokens[24:])
 
 
-def test_tag_lines_of_wikiextractor_are_left_out(tmp_path, corpus):
-    run("--input", corpus, "--vocab_size", 40, "--output", tmp_path / "vocab.out")
+def test_tag_lines_of_wikiextractor_are_left_out(tmp_path):
+    (tmp_path / "wiki_00").write_text(f'<doc id="1" url="q" title="Q">\n{WORDS}\n</doc>\n')
+    result = run("--input", tmp_path / "wiki_*", "--vocab_size", 40, "--output", tmp_path / "vocab.out")
+    assert result.returncode == 0, result.stderr
     assert not {"<", "q", '"'} & set(Vocabulary.load(tmp_path / "vocab.out").tokens)
 
 
@@ -60,7 +63,7 @@ def test_rare_characters_make_room(tmp_path, corpus):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--input=absent*.txt", "--output=v"], "error: --input=absent*.txt matches no file; "),
+        (["--input=absent*.txt", "--output=v"], "error: --input=absent*.txt: no file matches absent*.txt; "),
         (["--input={corpus}", "--output={tmp}/a.txt"], "a.txt exists; give another --output or --overwrite"),
         (["--input={corpus}", "--output={tmp}/absent/v"], "absent, which does not exist; create it first"),
         (
@@ -77,30 +80,13 @@ def test_a_mistake_is_named_in_one_line_and_nothing_is_written(tmp_path, corpus,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt"]
 
 
-@pytest.mark.parametrize("text", ["", " \n\u200b\n", "<doc id=1>\n</doc>\n"])
+@pytest.mark.parametrize("text", [" \n\u200b\n", "<doc id=1>\n</doc>\n"])
 def test_text_without_a_word_is_refused_and_nothing_is_written(tmp_path, text):
     (tmp_path / "blank.txt").write_text(text)
     result = run("--input", tmp_path / "*.txt", "--vocab_size", 5, "--output", tmp_path / "vocab.out")
     assert result.returncode == 2
-    assert result.stderr.splitlines()[-1].startswith("error: --input: 1 file(s) without a word; give files")
+    assert result.stderr.splitlines()[-1].endswith("*.txt: 1 file(s) without a word; give files with text in them")
     assert [path.name for path in tmp_path.iterdir()] == ["blank.txt"]
-
-
-def test_a_file_that_cannot_be_written_is_a_user_error(tmp_path):
-    too_long = tmp_path / ("v" * 250)  # for the temporary name's suffix, whoever runs the test
-    with pytest.raises(UserError, match="cannot write --output=.*vvv: File name too long; give another file"):
-        write_tokens(too_long, ["[PAD]"])
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_file_that_cannot_be_moved_into_place_leaves_nothing_behind(tmp_path, monkeypatch):
-    def refuse(source, target):
-        raise PermissionError(13, "Permission denied", source)
-
-    monkeypatch.setattr("os.replace", refuse)
-    with pytest.raises(UserError, match="vocab.txt: Permission denied; give another file"):
-        write_tokens(tmp_path / "vocab.txt", ["[PAD]"])
-    assert not list(tmp_path.iterdir())
 
 
 def test_help_does_not_load_tensorflow():
