@@ -108,12 +108,18 @@ def members(stream: BinaryIO, path: str, truncation: Truncation) -> Iterator[Mem
 def _member_blocks(
     archive: tarfile.TarFile, info: tarfile.TarInfo, path: str, truncation: Truncation
 ) -> Iterator[bytes]:
-    file = archive.extractfile(info)
-    assert file is not None
-    try:
-        while block := file.read(BUFFER_BYTES):
-            yield block
-    except tarfile.ReadError:
+    if info.issparse():
+        raise UserError(
+            f"{path}: its member {info.name} is stored as a sparse file; unpack the archive and read the files"
+        )
+    # Not `extractfile`, which gives nothing of a read that meets the end of the archive.
+    stream = archive.fileobj
+    assert stream is not None
+    left = info.size
+    while left and (block := stream.read(min(left, BUFFER_BYTES))):
+        left -= len(block)
+        yield block
+    if left:
         truncation.set(f"{path} is cut off: the archive in it goes on in its member {info.name}")
 
 

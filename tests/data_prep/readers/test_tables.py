@@ -1,0 +1,121 @@
+import io
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_prep.readers.documents import ReaderOptions, ReadReport, Source
+from data_prep.readers.tables import documents_of_rows, documents_of_sentences, read_rows, row_ranges, table_of
+from electra_tf.config.errors import UserError
+
+OPTIONS = ReaderOptions(text_field="text", lines_per_document=3, keep_disambiguation_pages=False)
+ROWS = [f"row {i}" for i in range(11)]
+
+
+def table(texts=ROWS, column="text") -> pa.Table:
+    return pa.table({"id": list(range(len(texts))), column: texts})
+
+
+def write(path, kind: str, content: pa.Table, rows_per_group: int) -> str:
+    if kind == "parquet":
+        pq.write_table(content, path, row_group_size=rows_per_group)
+        return str(path)
+    new_file = pa.ipc.new_file if kind == "arrow file" else pa.ipc.new_stream
+    with new_file(str(path), content.schema) as writer:
+        writer.write_table(content, max_chunksize=rows_per_group)
+    return str(path)
+
+
+def read(path: str, begin=0, end=None, documents_of=documents_of_rows, report=None) -> list[list[str]]:
+    with open(path, "rb") as stream:
+        source = Source(path, begin, is_end=True)
+        documents = read_rows(stream, source, end, documents_of, OPTIONS, report or ReadReport())
+        return [document.lines for document in documents]
+
+
+KINDS = pytest.mark.parametrize("kind", ["parquet", "arrow file", "arrow stream"])
+
+
+@KINDS
+def test_a_table_is_told_by_its_first_bytes(tmp_path, kind):
+    path = write(tmp_path / "a", kind, table(), rows_per_group=4)
+    with open(path, "rb") as stream:
+        assert table_of(stream.read(8)) == kind.split()[0]
+
+
+@pytest.mark.parametrize("begin", [b"", b"PAR", b"\xff\xff\xff\xff\0\0\0\0", b"ARROW", b"text"])
+def test_other_bytes_are_no_table(begin):
+    assert table_of(begin) == ""
+
+
+@KINDS
+def test_a_row_is_a_document_whose_lines_are_paragraphs(tmp_path, kind):
+    path = write(tmp_path / "a", kind, table(["a\n\nb", "", "c"]), rows_per_group=2)
+    assert read(path) == [["a", "b"], ["c"]]
+
+
+@KINDS
+def test_rows_of_sentences_are_joined_to_documents(tmp_path, kind):
+    path = write(tmp_path / "a", kind, table(), rows_per_group=4)
+    assert read(path, documents_of=documents_of_sentences) == [ROWS[:3], ROWS[3:6], ROWS[6:9], ROWS[9:]]
+
+
+@KINDS
+@pytest.mark.parametrize(("rows_per_document", "documents_of"), [(1, documents_of_rows), (3, documents_of_sentences)])
+@pytest.mark.parametrize("unit_bytes", [1, 30, 80, 10_000])
+def test_ranges_of_rows_hold_the_documents_of_the_whole(tmp_path, kind, rows_per_document, documents_of, unit_bytes):
+    path = write(tmp_path / "a", kind, table(), rows_per_group=2)
+    with open(path, "rb") as stream:
+        ranges = row_ranges(stream, path, unit_bytes, rows_per_document)
+    assert [ranges[0][0], ranges[-1][1]] == [0, 11]
+    parts = [read(path, begin, end, documents_of) for begin, end in ranges]
+    assert [lines for part in parts for lines in part] == read(path, documents_of=documents_of)
+
+
+@KINDS
+def test_small_groups_share_a_range_and_documents_are_not_cut(tmp_path, kind):
+    path = write(tmp_path / "a", kind, table(), rows_per_group=2)
+    with open(path, "rb") as stream:
+        assert row_ranges(stream, path, 1, rows_per_document=3) == [(0, 3), (3, 6), (6, 9), (9, 11)]
+
+
+def test_rows_without_text_are_counted(tmp_path):
+    report = ReadReport()
+    path = write(tmp_path / "a", "parquet", table(["a", None, "b"]), rows_per_group=4)
+    assert read(path, report=report) == [["a"], ["b"]]
+    assert report.num_documents_skipped == {"rows without text": 1}
+
+
+@KINDS
+def test_a_table_without_the_column_is_a_user_error_that_names_those_found(tmp_path, kind):
+    path = write(tmp_path / "a", kind, table(column="content"), rows_per_group=4)
+    with pytest.raises(UserError, match="a has no column 'text'; its columns are 'id', 'content'; .*--text_field"):
+        read(path)
+
+
+def test_a_column_of_numbers_is_a_user_error(tmp_path):
+    path = write(tmp_path / "a", "parquet", pa.table({"text": [1, 2]}), rows_per_group=4)
+    with pytest.raises(UserError, match="the column 'text' holds int64, expected strings"):
+        read(path)
+
+
+@pytest.mark.parametrize("column_type", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
+def test_every_kind_of_strings_is_read(tmp_path, column_type):
+    content = pa.table({"text": pa.array(["a", "b", "a"]).cast(column_type)})
+    assert read(write(tmp_path / "a", "arrow stream", content, rows_per_group=2)) == [["a"], ["b"], ["a"]]
+
+
+@KINDS
+def test_a_table_that_is_cut_off_is_a_user_error(tmp_path, kind):
+    random.seed(3)
+    path = write(tmp_path / "a", kind, table([random.randbytes(40).hex() for _ in range(99)]), rows_per_group=9)
+    with open(path, "rb+") as file:
+        file.truncate(3_000)
+    with pytest.raises(UserError, match=r"a is (no parquet file|no arrow file|damaged).*; fetch it anew"):
+        read(path)
+
+
+def test_something_else_is_a_user_error():
+    with pytest.raises(UserError, match="a begins with b'Once upo'; expected a Parquet or Arrow file"):
+        list(read_rows(io.BytesIO(b"Once upon"), Source("a", 0, True), None, documents_of_rows, OPTIONS, ReadReport()))
