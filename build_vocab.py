@@ -71,7 +71,7 @@ def build_vocab(flags: argparse.Namespace) -> None:
         strip_accents=flags.strip_accents,
         num_unused_tokens=flags.num_unused_tokens,
         max_num_characters=flags.max_num_characters,
-        coverage_inputs=tuple(flags.coverage_input or ()),
+        coverage_inputs=tuple(flags.coverage_input),
         # Where documents end does not matter to a vocabulary, nor does how short they are.
         reader=ReaderOptions(flags.text_field, lines_per_document=1000, keep_disambiguation_pages=False),
         hygiene=HygieneOptions(flags.unicode_normalization, flags.drop_control_characters, min_document_characters=0),

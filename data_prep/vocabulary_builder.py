@@ -104,16 +104,15 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
     _check_output(settings)
     files = find_files(settings.inputs, undetected_format="text")
     coverage_files = find_files(settings.coverage_inputs, undetected_format="text") if settings.coverage_inputs else []
-    with _failures_explained(settings):
-        with WordTotals() as totals:
-            training_text = _count(settings, settings.inputs, files, totals)
-            vocabulary, training = _train(settings, totals)
-            if not coverage_files:
-                coverage_text, coverage = None, _measure(settings, totals, vocabulary)
-        if coverage_files:
-            with WordTotals() as totals:
-                coverage_text = _count(settings, settings.coverage_inputs, coverage_files, totals)
-                coverage = _measure(settings, totals, vocabulary)
+    counting = CountingSettings(settings.lower_case, settings.strip_accents, settings.reader, settings.hygiene)
+    with _failures_explained(settings), WordTotals() as totals, WordTotals() as coverage_totals:
+        with processes.started(settings.num_processes, vocabulary_counts.set_up, counting) as run_all:
+            training_text = _count(settings, settings.inputs, files, totals, run_all)
+            coverage_text = None
+            if coverage_files:
+                coverage_text = _count(settings, settings.coverage_inputs, coverage_files, coverage_totals, run_all)
+        vocabulary, training = _train(settings, totals)
+        coverage = _measure(settings, coverage_totals if coverage_text else totals, vocabulary)
     report = {
         **_settings_json(settings, vocabulary),
         "training_text": {**training_text.to_json(), **training},
@@ -152,7 +151,13 @@ def _failures_explained(settings: VocabularySettings) -> Iterator[None]:
         ) from error
 
 
-def _count(settings: VocabularySettings, inputs: tuple[str, ...], files: list[SourceFile], totals: WordTotals) -> _Text:
+def _count(
+    settings: VocabularySettings,
+    inputs: tuple[str, ...],
+    files: list[SourceFile],
+    totals: WordTotals,
+    run_all: processes.RunAll,
+) -> _Text:
     """Adds the words of files to `totals`.
 
     Raises: UserError: there are none.
@@ -161,14 +166,12 @@ def _count(settings: VocabularySettings, inputs: tuple[str, ...], files: list[So
     _logger.info("reading %d files, %.1f MB, with %d processes", len(files), num_bytes / 1e6, settings.num_processes)
     counts = Counts()
     progress = Progress(num_bytes, counted="words")
-    counting = CountingSettings(settings.lower_case, settings.strip_accents, settings.reader, settings.hygiene)
-    with processes.started(settings.num_processes, vocabulary_counts.set_up, counting) as run_all:
-        for result in run_all(vocabulary_counts.count_unit, plan_units(files, _UNIT_BYTES, settings.reader)):
-            totals.add(result.words)
-            for message in result.counts.reading.truncations:
-                _logger.warning("warning: %s", message)
-            counts.add(result.counts)
-            progress.update(counts.num_bytes, totals.num_words)
+    for result in run_all(vocabulary_counts.count_unit, plan_units(files, _UNIT_BYTES, settings.reader)):
+        totals.add(result.words)
+        for message in result.counts.reading.truncations:
+            _logger.warning("warning: %s", message)
+        counts.add(result.counts)
+        progress.update(counts.num_bytes, totals.num_words)
     if not totals.num_words:
         raise UserError(f"{' '.join(inputs)}: {len(files)} file(s) without a word; give files with text in them")
     _logger.info("%d words | %s words/s", totals.num_words, thousands(totals.num_words / progress.seconds))

@@ -1,12 +1,16 @@
 """What is mended in documents and what is counted."""
 
+import unicodedata
+
 import pytest
+import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_prep.hygiene import HygieneCounts, HygieneOptions, clean_document
 from data_prep.readers.documents import Document
 from electra_tf.config.errors import UserError
+from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -106,3 +110,17 @@ def tokenizer():
 def test_dropping_control_characters_changes_no_token(tokenizer, line):
     lines, _ = clean(line, unicode_normalization="none")
     assert tokenizer.tokenize(lines or [""]).to_list() == tokenizer.tokenize([line]).to_list()
+
+
+def test_composing_changes_no_word_where_accents_are_stripped():
+    characters = [chr(code_point) for code_point in range(0x110000) if not 0xD800 <= code_point <= 0xDFFF]
+    changed = [text for text in characters if not unicodedata.is_normalized("NFC", text)]
+    changed += [unicodedata.normalize("NFD", text) for text in characters if unicodedata.decomposition(text)]
+    basic_tokenizer = BasicTokenizer(lower_case=True, strip_accents=True)
+    words, _, rows = basic_tokenizer.words(tf.constant(changed))
+    composed_words, _, composed_rows = basic_tokenizer.words(
+        tf.constant([unicodedata.normalize("NFC", text) for text in changed])
+    )
+    assert len(changed) > 2000
+    assert words.numpy().tolist() == composed_words.numpy().tolist()
+    assert rows.numpy().tolist() == composed_rows.numpy().tolist()
