@@ -1,0 +1,220 @@
+import dataclasses
+import gzip
+import logging
+import random
+import sys
+
+import fsspec
+import pytest
+from apache_beam.metrics import MetricsFilter
+
+from data_prep import beam, beam_transforms, pipeline, storage
+from data_prep.inputs import find_files
+from electra_tf.config.errors import UserError
+from electra_tf.text.manifest import Manifest
+from electra_tf.text.vocabulary import Vocabulary
+
+NUM_DOCUMENTS = 37
+IN_PROCESS = ["--runner=DirectRunner"]
+TWO_PROCESSES = [*IN_PROCESS, "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Plain and compressed text, WikiExtractor's articles and a book; one document occurs three times, in two files."""
+    directory = tmp_path_factory.mktemp("source")
+    lengths = random.Random(0)
+    documents = [
+        "\n".join(" ".join([f"w{i}"] * lengths.randint(1, 9)) for _ in range(lengths.randint(1, 12)))
+        for i in range(NUM_DOCUMENTS)
+    ]
+    (directory / "a.txt").write_text("\n\n".join([*documents[:13], documents[3]]))
+    (directory / "b.txt").write_bytes(gzip.compress("\n\n".join([*documents[13:22], documents[3]]).encode(), mtime=0))
+    (directory / "wiki_00").write_text("".join(f'<doc id="1">\n{text}\n</doc>\n' for text in documents[22:36]))
+    (directory / "novel.txt").write_text(documents[36].replace("\n", "\n\n"))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def make_settings(build_settings, source):
+    inputs = [f"text:{source}/?.txt", f"wikiextractor:{source}/wiki_*", f"book:{source}/novel.txt"]
+    return lambda output_dir, **changes: build_settings(changes.pop("inputs", inputs), output_dir, **changes)
+
+
+@pytest.fixture(scope="module")
+def expected(make_settings, tmp_path_factory):
+    """The files of the local builder."""
+    settings = make_settings(tmp_path_factory.mktemp("expected") / "data")
+    pipeline.build(settings)
+    return contents(settings.output_dir)
+
+
+def contents(directory: str) -> dict[str, bytes]:
+    return {name: storage.read_bytes(storage.join(directory, name)) for name in storage.names_in(directory)}
+
+
+def refusal(settings, arguments) -> str:
+    with pytest.raises(UserError) as raised:
+        beam.run(settings, arguments)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_the_data_set_is_that_of_the_local_builder_byte_for_byte(make_settings, expected, tmp_path):
+    manifest = beam.run(make_settings(tmp_path / "data"), IN_PROCESS)
+    assert contents(str(tmp_path / "data")) == expected
+    assert manifest.counts.num_documents == NUM_DOCUMENTS and manifest.counts.num_documents_duplicate == 2
+
+
+def test_two_worker_processes_give_the_same_bytes(make_settings, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # from where the workers do not find this package by themselves
+    beam.run(make_settings(tmp_path / "data"), TWO_PROCESSES)
+    assert contents(str(tmp_path / "data")) == expected
+
+
+def test_the_size_of_the_units_leaves_no_trace(make_settings, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(beam_transforms, "_UNIT_BYTES", 1)
+    beam.run(make_settings(tmp_path / "data"), IN_PROCESS)
+    assert contents(str(tmp_path / "data")) == expected
+
+
+def test_steps_that_are_done_again_leave_no_trace(make_settings, expected, tmp_path):
+    beam.run(make_settings(tmp_path / "data"), [*IN_PROCESS, "--direct_runner_bundle_repeat=2"])
+    assert contents(str(tmp_path / "data")) == expected
+
+
+def test_shards_without_an_example_are_written_too(make_settings, tmp_path):
+    settings = make_settings(tmp_path / "beam", num_shards=500)
+    manifest = beam.run(settings, IN_PROCESS)
+    assert 0 in [shard.num_examples for shard in manifest.splits["train"].shards]
+    pipeline.build(dataclasses.replace(settings, output_dir=str(tmp_path / "local")))
+    assert contents(settings.output_dir) == contents(str(tmp_path / "local"))
+
+
+def test_inputs_and_outputs_may_be_urls(make_settings, source, expected, tmp_path):
+    fsspec.filesystem("memory").put(str(source), "/remote", recursive=True)
+    inputs = ["text:memory://remote/?.txt", "wikiextractor:memory://remote/wiki_*", "book:memory://remote/novel.txt"]
+    settings = make_settings("memory://built", inputs=inputs, work_dir=str(tmp_path))
+    try:
+        beam.run(settings, IN_PROCESS)
+        assert contents("memory://built") == expected
+    finally:
+        fsspec.filesystem("memory").store.clear()
+
+
+def test_a_finished_data_set_is_not_built_again(make_settings, tmp_path, monkeypatch):
+    settings = make_settings(tmp_path / "data")
+    manifest = beam.run(settings, IN_PROCESS)
+    monkeypatch.setattr(beam, "_build", lambda *_: pytest.fail("built again"))
+    assert beam.run(settings, IN_PROCESS) == manifest
+
+
+def test_a_data_set_of_other_settings_is_refused(make_settings, tmp_path):
+    settings = make_settings(tmp_path / "data")
+    beam.run(settings, IN_PROCESS)
+    before = contents(settings.output_dir)
+    assert "seed=1; this command has seed=2" in refusal(dataclasses.replace(settings, seed=2), IN_PROCESS)
+    assert contents(settings.output_dir) == before
+
+
+def test_a_build_that_broke_off_begins_anew_with_the_same_command(make_settings, expected, tmp_path, monkeypatch):
+    settings = make_settings(tmp_path / "data")
+    with monkeypatch.context() as patch:
+        patch.setattr(beam_transforms, "assemble_manifest", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            beam.run(settings, IN_PROCESS)
+    beam.run(settings, IN_PROCESS)
+    assert contents(settings.output_dir) == expected
+
+
+def test_a_fault_of_the_input_has_the_message_of_the_local_builder_and_leaves_nothing(make_settings, tmp_path):
+    (tmp_path / "bad.txt").write_bytes(b"w1 w2\nw3 \xff")
+    settings = make_settings(tmp_path / "data", inputs=[f"text:{tmp_path}/bad.txt"])
+    with pytest.raises(UserError) as local:
+        pipeline.build(settings)
+    assert refusal(settings, IN_PROCESS) == str(local.value)
+    assert storage.names_in(settings.output_dir) == []
+
+
+def test_documents_that_are_all_held_out_are_refused(make_settings, tmp_path):
+    settings = make_settings(tmp_path / "data", held_out_fraction=0.9999)
+    assert refusal(settings, IN_PROCESS).startswith("all 39 documents were held out; lower --held_out_fraction")
+
+
+def test_input_that_is_cut_off_is_read_up_to_there(make_settings, source, tmp_path):
+    (tmp_path / "cut.txt").write_bytes((source / "b.txt").read_bytes()[:-20])
+    settings = make_settings(tmp_path / "beam", inputs=[f"text:{tmp_path}/cut.txt"], num_shards=1)
+    assert "1 of 1 input files are cut off" in refusal(settings, IN_PROCESS)
+    allowed = dataclasses.replace(settings, allow_truncated=True, output_dir=str(tmp_path / "local"))
+    pipeline.build(allowed)
+    assert contents(settings.output_dir) == contents(allowed.output_dir)
+
+
+def test_a_shard_that_cannot_be_written_is_named(make_settings, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(beam_transforms, "write_shard", full)
+    message = refusal(make_settings(tmp_path / "data"), IN_PROCESS)
+    assert message.startswith(f"cannot write {tmp_path}/data/") and "No space left on device" in message
+
+
+def test_directrunner_is_the_runner_in_python(make_settings, tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        beam.run(make_settings(tmp_path / "data"), IN_PROCESS)
+    assert "reading 4 files, 0.0 MB, by Beam's FnApiRunner" in caplog.messages
+
+
+def test_counters_are_metrics_of_beam(make_settings, tmp_path):
+    settings = make_settings(tmp_path, drop_duplicates=False)
+    with open(settings.vocab_file, "rb") as file:
+        content = file.read()
+    build = beam_transforms.BuildDataset(
+        settings, find_files(settings.inputs), Vocabulary.load(settings.vocab_file), content
+    )
+    tested = beam._pipeline(beam._options(IN_PROCESS))
+    tested | build
+    result = tested.run()
+    counters = result.metrics().query(MetricsFilter().with_namespace("electra_tf"))["counters"]
+    manifest = Manifest.load(tmp_path)
+    assert {counter.key.metric.name: counter.committed for counter in counters} == {
+        "documents_read": NUM_DOCUMENTS + 2,
+        "tokens_read": manifest.counts.num_tokens_read,
+        "examples": sum(split.num_examples for split in manifest.splits.values()),
+        "shards_written": sum(len(split.shards) for split in manifest.splits.values()),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "message"),
+    [
+        ({}, ["--runner=DirectRunner", "--seeed=3"], "unknown arguments --seeed=3: neither this program nor Apache"),
+        ({}, ["--runner=DirectRunner", "stray"], "unknown arguments stray"),
+        ({}, ["--runner=NoRunner"], "--runner=NoRunner cannot be used"),
+        ({}, ["--runner=DataflowRunner"], "is on this machine, and the workers of --runner=DataflowRunner are others"),
+        ({"num_processes": 2}, IN_PROCESS, "--num_processes=2 is for builds without --runner; give the runner's own"),
+    ],
+)
+def test_what_beam_cannot_do_is_refused(make_settings, tmp_path, changes, arguments, message):
+    assert message in refusal(make_settings(tmp_path / "data", **changes), arguments)
+    assert not (tmp_path / "data").exists()
+
+
+def test_without_beam_the_message_says_how_to_install_it(make_settings, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    assert "install it with `pip install .[beam]`" in refusal(make_settings(tmp_path / "data"), IN_PROCESS)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (UserError("a.txt is empty [while running 'BuildDataset/PlanUnits']"), "a.txt is empty"),
+        (
+            RuntimeError("Traceback\n  x\nelectra_tf.config.errors.UserError: a [1] is b [while running 'C']\n\n"),
+            "a [1] is b",
+        ),
+        (RuntimeError("worker gone"), None),
+    ],
+)
+def test_the_message_of_a_mistake_is_found_in_what_workers_send(error, message):
+    assert beam._user_message(error) == message
