@@ -1,0 +1,267 @@
+import bz2
+import gzip
+import io
+import logging
+import lzma
+import os
+import tarfile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from data_prep.source_files import find_files
+from electra_tf.config.errors import UserError
+
+WIKIPEDIA = b'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">\n'
+WIKIEXTRACTOR = b'<doc id="12" url="u" title="t">\nt\n</doc>\n'
+
+
+def write(directory, **contents: str):
+    """Files NAME.txt with these contents."""
+    for name, content in contents.items():
+        (directory / f"{name}.txt").write_text(content)
+    return directory
+
+
+def write_tar(path, files: dict[str, bytes], mode: str = "w") -> None:
+    with tarfile.open(path, mode) as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+def test_names_are_relative_to_the_fixed_part_of_the_glob_and_sorted(tmp_path):
+    (tmp_path / "B").mkdir()
+    (tmp_path / "A").mkdir()
+    write(tmp_path / "B", first="x")
+    write(tmp_path / "A", second="xy")
+    files = find_files([f"text:{tmp_path}/*/*.txt"])
+    assert [(file.name, file.num_bytes) for file in files] == [("A/second.txt", 2), ("B/first.txt", 1)]
+
+
+def test_a_plain_path_is_a_glob_too(tmp_path):
+    write(tmp_path, only="x")
+    (file,) = find_files([f"book:{tmp_path}/only.txt"])
+    assert (file.name, file.format) == ("only.txt", "book")
+
+
+def test_a_path_may_have_a_colon(tmp_path):
+    (tmp_path / "a:b").mkdir()
+    (tmp_path / "a:b" / "c.xml").write_bytes(WIKIPEDIA)
+    (file,) = find_files([f"{tmp_path}/a:b/c.xml"])
+    assert (file.name, file.format) == ("c.xml", "wikipedia")
+
+
+def test_inputs_keep_the_order_in_which_they_were_given(tmp_path):
+    write(tmp_path, a="x", b="y")
+    files = find_files([f"text:{tmp_path}/b*", f"book:{tmp_path}/a*"])
+    assert [(file.input_index, file.name) for file in files] == [(0, "b.txt"), (1, "a.txt")]
+
+
+def test_a_change_of_a_file_shows(tmp_path):
+    write(tmp_path, a="x")
+    (before,) = find_files([f"text:{tmp_path}/*"])
+    os.utime(tmp_path / "a.txt", (1, 1))
+    (after,) = find_files([f"text:{tmp_path}/*"])
+    assert before.modified != after.modified
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("text:{}/*.json", r"no file matches .*\.json; check the path"),
+        ("text:{}/no.txt", r"no file matches .*no\.txt; check the path"),
+        ("{}/no.txt", r"no file matches .*no\.txt; check the path"),
+        ("books:{}/*", "unknown format 'books'; did you mean book?"),
+        ("wikiextract:{}/*", "did you mean wikiextractor?"),
+        (
+            "q:{}/*",
+            "expected one of text, sentences, book, wikiextractor, wikipedia, jsonl, openwebtext, parquet, arrow",
+        ),
+        ("text:", "is not FORMAT:GLOB"),
+        ("", "is not FORMAT:GLOB"),
+        ("text:{}", r"is a directory; name the files in it, as in DIR/\*\.txt"),
+        ("nothing://bucket/*", "nothing://bucket"),
+    ],
+)
+def test_an_input_that_names_nothing_is_a_user_error(tmp_path, text, complaint):
+    write(tmp_path, a="x")
+    with pytest.raises(UserError, match=complaint):
+        find_files([text.format(tmp_path)])
+
+
+def test_a_file_that_two_inputs_match_is_a_user_error(tmp_path):
+    write(tmp_path, a="x")
+    with pytest.raises(UserError, match="a.txt is read twice"):
+        find_files([f"text:{tmp_path}/*", f"book:{tmp_path}/a.txt"])
+
+
+def test_a_link_to_a_file_that_is_read_too_is_a_user_error(tmp_path):
+    write(tmp_path, a="x")
+    (tmp_path / "b.txt").symlink_to(tmp_path / "a.txt")
+    with pytest.raises(UserError, match="b.txt is read twice"):
+        find_files([f"text:{tmp_path}/*"])
+
+
+@pytest.mark.parametrize("prefix", ["text:", ""])
+def test_nothing_but_empty_files_is_a_user_error(tmp_path, prefix):
+    write(tmp_path, a="", b="")
+    with pytest.raises(UserError, match="all 2 input files are empty"):
+        find_files([f"{prefix}{tmp_path}/*"])
+
+
+def test_a_file_name_that_is_not_utf_8_is_a_user_error(tmp_path):
+    with open(os.fsencode(tmp_path) + b"/caf\xe9.txt", "wb") as file:
+        file.write(b"x")
+    with pytest.raises(UserError, match=r"'caf\\udce9\.txt' is not UTF-8.*; rename the file"):
+        find_files([f"text:{tmp_path}/*"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_may_not_be_read_is_a_user_error(tmp_path):
+    write(tmp_path, a="x")
+    (tmp_path / "a.txt").chmod(0)
+    with pytest.raises(UserError, match="cannot read .*a.txt: Permission denied"):
+        find_files([f"text:{tmp_path}/*"])
+
+
+def test_a_file_that_cannot_be_opened_is_a_user_error(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("data_prep.storage.open_binary", refuse)
+    write(tmp_path, a="x")
+    with pytest.raises(UserError, match="cannot read .*a.txt: Permission denied$"):
+        find_files([f"text:{tmp_path}/*"])
+
+
+@pytest.mark.parametrize(
+    ("name", "compress"),
+    [
+        ("", bytes),
+        ("gzip", gzip.compress),
+        ("bzip2", bz2.compress),
+        ("xz", lzma.compress),
+        ("zstd", zstandard.ZstdCompressor().compress),
+    ],
+)
+def test_compression_is_told_by_content_whatever_the_name(tmp_path, name, compress):
+    (tmp_path / "a.txt").write_bytes(compress(b"text"))
+    (file,) = find_files([f"text:{tmp_path}/*"])
+    assert (file.compression, file.is_archive, file.table) == (name, False, "")
+
+
+@pytest.mark.parametrize(("mode", "compression"), [("w", ""), ("w:xz", "xz")])
+def test_an_archive_is_told_by_content_whatever_the_name(tmp_path, mode, compression):
+    write_tar(tmp_path / "a", {"1.txt": b"one"}, mode)
+    (file,) = find_files([f"text:{tmp_path}/*"])
+    assert (file.compression, file.is_archive) == (compression, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "format_name"),
+    [
+        (WIKIPEDIA, "wikipedia"),
+        (b'<?xml version="1.0"?>\n' + WIKIPEDIA, "wikipedia"),
+        (b"\xef\xbb\xbf" + WIKIEXTRACTOR, "wikiextractor"),
+        (b'\n{"title": "t", "text": "x"}\n{"', "jsonl"),
+        (b'{"text": "' + b"x" * 20_000 + b'"}', "jsonl"),
+    ],
+)
+@pytest.mark.parametrize("compress", [bytes, bz2.compress])
+def test_a_format_is_detected_where_content_shows_it(tmp_path, content, format_name, compress):
+    (tmp_path / "a").write_bytes(compress(content))
+    (file,) = find_files([f"{tmp_path}/a"])
+    assert file.format == format_name
+
+
+def test_tables_are_detected(tmp_path):
+    table = pa.table({"text": ["a"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pa.ipc.new_stream(str(tmp_path / "b.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    files = find_files([f"{tmp_path}/*.parquet", f"{tmp_path}/*.arrow"])
+    assert [(file.format, file.table) for file in files] == [("parquet", "parquet"), ("arrow", "arrow")]
+
+
+def test_openwebtext_is_detected_by_the_names_in_its_archive(tmp_path):
+    write_tar(tmp_path / "subset.tar", {"1.txt": b"Some text"}, "w:xz")
+    write_tar(tmp_path / "all.tar", {"openwebtext/urlsf_subset00-1_data.xz": (tmp_path / "subset.tar").read_bytes()})
+    (file,) = find_files([f"{tmp_path}/all.tar"])
+    assert file.format == "openwebtext"
+
+
+@pytest.mark.parametrize("content", [b"Once upon a time\n", b"{{cite}}\n", b"{[(\n", b"<html>"])
+def test_plain_text_does_not_show_its_format(tmp_path, content):
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(UserError, match="a does not show its format; name it, as in --input=text:GLOB: text .*, book"):
+        find_files([f"{tmp_path}/a"])
+
+
+def test_a_caller_may_take_what_shows_no_format_for_plain_text(tmp_path):
+    (tmp_path / "a").write_bytes(b"Once upon a time\n")
+    (tmp_path / "b").write_bytes(WIKIPEDIA)
+    files = find_files([f"{tmp_path}/a", f"{tmp_path}/b"], undetected_format="text")
+    assert [file.format for file in files] == ["text", "wikipedia"]
+
+
+def test_files_of_several_formats_need_an_input_each(tmp_path):
+    (tmp_path / "a").write_bytes(WIKIPEDIA)
+    (tmp_path / "b").write_bytes(WIKIEXTRACTOR)
+    with pytest.raises(UserError, match="several formats: .*b is wikiextractor, .*a is wikipedia; give an --input"):
+        find_files([f"{tmp_path}/*"])
+
+
+def test_empty_files_among_others_do_not_hinder_detection(tmp_path):
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "b").write_bytes(WIKIPEDIA)
+    assert {file.format for file in find_files([f"{tmp_path}/*"])} == {"wikipedia"}
+
+
+def test_a_line_for_each_input_says_what_was_found(tmp_path, caplog):
+    (tmp_path / "a.xml").write_bytes(bz2.compress(WIKIPEDIA * 1000))
+    (tmp_path / "b.xml").write_bytes(WIKIPEDIA * 40_000)
+    write(tmp_path, c="text")
+    with caplog.at_level(logging.INFO):
+        find_files([f"{tmp_path}/*.xml", f"text:{tmp_path}/*.txt"])
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/*.xml: 2 files, 2.5 MB, 1 bzip2 and 1 uncompressed, format wikipedia (detected)",
+        f"{tmp_path}/*.txt: 1 file, 0.0 MB, uncompressed, format text (as given)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("format_name", "content", "complaint"),
+    [
+        ("text", b"ab\0cd", "a is no text: byte 0x00 at offset 2; expected UTF-8"),
+        ("book", b"\x7fELF\x02\x01\x01\0", "a is no text: byte 0x00 at offset 7"),
+        ("jsonl", "\ufeff{}".encode("utf-16-le"), "begins with the byte order mark of UTF-16; convert it"),
+        ("parquet", b"Once upon a time", "a begins with b'Once upon a '; expected a Parquet or Arrow file"),
+        ("text", b"PAR1\x15\x04", "a is a table of parquet; read it as parquet:GLOB, or as sentences:GLOB"),
+        ("wikipedia", b"ARROW1\0\0", "a is a table of arrow"),
+    ],
+)
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_content_that_is_not_of_the_format_is_a_user_error(tmp_path, format_name, content, complaint, compress):
+    (tmp_path / "a").write_bytes(compress(content))
+    with pytest.raises(UserError, match=complaint):
+        find_files([f"{format_name}:{tmp_path}/a"])
+
+
+def test_the_first_member_of_an_archive_is_looked_at_too(tmp_path):
+    write_tar(tmp_path / "a.tar", {"1.bin": b"ab\0cd"})
+    with pytest.raises(UserError, match="a.tar/1.bin is no text: byte 0x00 at offset 2"):
+        find_files([f"text:{tmp_path}/a.tar"])
+
+
+def test_a_remote_file_is_found_and_named(tmp_path):
+    import fsspec
+
+    filesystem = fsspec.filesystem("memory")
+    filesystem.pipe("/source_files/en/a.xml.bz2", bz2.compress(WIKIPEDIA))
+    (file,) = find_files(["memory://source_files/*/*.bz2"])
+    assert (file.name, file.format, file.compression) == ("en/a.xml.bz2", "wikipedia", "bzip2")
+    assert file.path == "memory://source_files/en/a.xml.bz2"
