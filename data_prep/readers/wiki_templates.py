@@ -1,7 +1,7 @@
 """Templates that stand for text of a sentence, which without them has a hole.
 
 The choice follows two heads of English dumps, of 2014 and 2016: of 13,935 templates in 321 pages (outside tables and
-references) 4,849 stand within a line of prose. 2,395 of these give text here, {{convert}} (818), {{lang}} and its
+references) 4,849 stand within a line of prose. 2,396 of these give text here, {{convert}} (818), {{lang}} and its
 kin (about 800) first; nearly all others are citations and remarks of editors, which leave no hole, and about 400 are
 pronunciations, left out on purpose. The names are those of the English Wikipedia, many of which other languages took
 over. What a template gives is near what it gives in the wiki, not equal: {{convert|5|km}} is "5 km" without miles.

@@ -1,16 +1,16 @@
 """Wikitext to plain text.
 
 Fast passes take out what leaves no text behind (`wiki_elements`); mwparserfromhell takes apart what needs a parser: the
-templates that stand for text, and lines with external links. What was measured, on the 319 articles (15.7 MB of
-wikitext) of two heads of English dumps, of 2014 and 2016, on one core, with Python 3.11:
+templates that stand for text, and lines with external links. What was measured on the 321 pages (15.7 MB of wikitext) of
+two heads of English dumps, of 2014 and 2016, on one core of a machine that others used, too, with Python 3.11:
 
     what                                      MB/s of wikitext    lines with leftovers of markup
-    this module                                            8.4    0 of 27,140
+    this module                                            8      0 of 27,140
     mwparserfromhell 0.7.2, strip_code()                   1.2    76 of 40,386
-    wikitextparser 3.0.0, remove_markup()                  3.8    7 of 10,809 (every fourth article)
+    wikitextparser 3.0.0, remove_markup()                  3.8    7 of 10,809 (every fourth page)
 
-wikitextparser is under the GPL, too, which this project is not. Both drop every template. Of 52,886 sentences that
-WikiExtractor gives for the same articles in 2018, 30,861 stand word for word in the older wikitext: all come out.
+wikitextparser is under the GPL, besides, which this project is not. Both drop every template. Of 53,139 sentences that
+WikiExtractor gives for the same articles in 2018, 31,023 stand word for word in the older wikitext: all come out.
 """
 
 import re
@@ -24,12 +24,15 @@ from data_prep.readers.wiki_elements import without_brackets, without_extension_
 from data_prep.readers.wiki_lines import paragraphs_of
 from data_prep.readers.wiki_templates import Arguments, find_template
 
-_EXTERNAL_LINK = re.compile(r"\[(?=(?:https?:|ftps?:|mailto:|news:|irc:|gopher:)?//|mailto:)", re.IGNORECASE)
-_UNPARSED_EXTERNAL_LINK = re.compile(r"\[[a-z]*:?//[^\s\[\]]*([^\[\]]*)\]?", re.IGNORECASE)
-# The parser's time is quadratic in the brackets of external links that are not closed (1 MB with a bracket in every
-# 12 characters: 6 s in pieces of this size), and exponential in HTML tags that are not, of which it sees none.
-_MAX_PARSED_CHARACTERS = 4_000
+_SCHEME = r"(?:(?:https?:|ftps?:|news:|irc:|gopher:)?//|mailto:)"
+_EXTERNAL_LINK = re.compile(rf"\[(?={_SCHEME})", re.IGNORECASE)
+# The parser tries every way to end a link that is not closed: such a bracket is one of the text.
+_UNCLOSED_EXTERNAL_LINK = re.compile(rf"\[(?={_SCHEME}[^\[\]]*(?:\[|\Z))", re.IGNORECASE)
+_UNPARSED_EXTERNAL_LINK = re.compile(rf"\[{_SCHEME}[^\s\[\]]*([^\[\]]*)\]", re.IGNORECASE)
+# So it does with HTML tags, of which none are left: a `<` is one of the text.
 _HIDDEN_LESS_THAN = "&#060;"
+# Longest template or line with a link in the dumps: under 4,000. Its square bounds the time: 6 s for 1 MB at worst.
+_MAX_PARSED_CHARACTERS = 5_000
 
 
 def plain_text(wikitext: str) -> list[str]:
@@ -64,9 +67,9 @@ def _parse(source: str) -> Wikicode | None:
     """The parser's tree; None where it would take too long, or gives up."""
     if len(source) > _MAX_PARSED_CHARACTERS:
         return None
+    source = _UNCLOSED_EXTERNAL_LINK.sub("", source).replace("<", _HIDDEN_LESS_THAN)
     try:
-        # HTML is gone already: a `<` that is left is one of the text.
-        return mwparserfromhell.parse(source.replace("<", _HIDDEN_LESS_THAN), skip_style_tags=True)
+        return mwparserfromhell.parse(source, skip_style_tags=True)
     except (ParserError, RecursionError):
         return None
 

@@ -122,7 +122,7 @@ def test_lists_of_references_are_dropped_and_sentences_there_stay():
         ("{{Infobox\n| name = [[x|y]]\n| b = {{z}}\n\nText with a [[link|label]].", ["Infobox", "Text with a label."]),
         ('{| class="wikitable"\n! a !! b\n|-\n| c\n\nText.', ["Text."]),
         ("one [[two\n\nthree [[four|4]] ]] five", ["one two", "three 4 five"]),
-        ("[http://example.org not closed", ["[http://example.org not closed"]),
+        ("[http://example.org not closed", ["http://example.org not closed"]),
         ('</ref> a <ref name="b" c <ref d', ["a c d"]),
         ("|} a\n{| \nb", ["a", "b"]),
         ("[]][ {}}{ {{{{ }}}}}", []),
