@@ -4,9 +4,11 @@ The runner and its options are Beam's own. What is needed beside requirements.tx
 """
 
 import contextlib
+import dataclasses
 import logging
 import os
 import re
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,11 +39,12 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
     """Builds the data set by a Beam pipeline and returns its manifest, which is also the last file written.
 
     Args:
-        settings: `num_processes` is 1; how many there are is for the runner's own options to say.
+        settings: `num_processes` is 1; how many there are is for the runner's own options to say. No `work_dir` is
+            needed: what lies between input and output is the runner's.
         beam_arguments: Beam's options, `--runner=NAME` among them, as on a command line.
     Raises: UserError: as `pipeline.build`; also if Beam is not installed or does not know an option, or if the runner's
         machines cannot reach what is to be read or written. A build that failed for another reason than its input
-        begins anew with the same call.
+        begins anew with the same call, if it wrote to a URL with `overwrite`.
     """
     options = _options(beam_arguments)
     if settings.num_processes != 1:
@@ -59,11 +62,21 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
         return manifest
     pipeline = _pipeline(options)
     sources = [settings.vocab_file, *(file.path for file in files)]
-    with output.opened(settings, wanted, sources):
+    with _work_dir(settings) as settings, output.opened(settings, wanted, sources):
         manifest = _build(settings, files, vocabulary, pipeline)
         output.remove_build_dir(settings)
     check_truncated(manifest, settings)
     return manifest
+
+
+@contextlib.contextmanager
+def _work_dir(settings: BuildSettings) -> Iterator[BuildSettings]:
+    """The settings with a place for the lock and the notes of a build, which are local also if its output is not."""
+    if settings.work_dir or not storage.is_remote(settings.output_dir):
+        yield settings
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        yield dataclasses.replace(settings, work_dir=directory)
 
 
 def _build(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabulary, pipeline: "Pipeline") -> Manifest:

@@ -37,6 +37,7 @@ def build(settings: BuildSettings) -> Manifest:
     Raises: UserError: see `find_files`, the readers, `Vocabulary.load` and `output.opened`; also if no document is left
         to train on, the disk is full, or a process was killed. After the last two the same call goes on.
     """
+    settings.require_work_dir()
     files = find_files(settings.inputs)
     vocabulary = Vocabulary.load(settings.vocab_file)
     wanted = configuration(settings, files, vocabulary)

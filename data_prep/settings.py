@@ -62,10 +62,15 @@ class BuildSettings:
         ):
             if value < least:
                 raise UserError(f"--{name}={value}; expected at least {least}")
-        if storage.is_remote(self.work_dir) or storage.is_remote(self.output_dir) and not self.work_dir:
+        if storage.is_remote(self.work_dir):
+            raise UserError(f"--work_dir={self.work_dir} is a URL; expected a local directory")
+
+    def require_work_dir(self) -> None:
+        """Raises: UserError: `output_dir` is a URL, where intermediate files cannot lie."""
+        if storage.is_remote(self.output_dir) and not self.work_dir:
             raise UserError(
                 f"--output_dir={self.output_dir} needs --work_dir=DIRECTORY, a local one for intermediate files of"
-                f" about the size of the data set, got {self.work_dir!r}"
+                " about the size of the data set"
             )
 
     @property

@@ -91,12 +91,11 @@ def test_shards_without_an_example_are_written_too(make_settings, tmp_path):
     assert contents(settings.output_dir) == contents(str(tmp_path / "local"))
 
 
-def test_inputs_and_outputs_may_be_urls(make_settings, source, expected, tmp_path):
+def test_inputs_and_outputs_may_be_urls(make_settings, source, expected):
     fsspec.filesystem("memory").put(str(source), "/remote", recursive=True)
     inputs = ["text:memory://remote/?.txt", "wikiextractor:memory://remote/wiki_*", "book:memory://remote/novel.txt"]
-    settings = make_settings("memory://built", inputs=inputs, work_dir=str(tmp_path))
     try:
-        beam.run(settings, IN_PROCESS)
+        beam.run(make_settings("memory://built", inputs=inputs), IN_PROCESS)
         assert contents("memory://built") == expected
     finally:
         fsspec.filesystem("memory").store.clear()

@@ -255,7 +255,7 @@ def test_a_setting_out_of_range_is_a_user_error_that_names_it(source, tmp_path, 
 
 def test_a_remote_directory_needs_a_local_one_for_intermediate_files(source):
     with pytest.raises(UserError, match="output_dir=gs://bucket/data needs --work_dir=DIRECTORY, a local one"):
-        settings(source, "gs://bucket/data")
+        build(settings(source, "gs://bucket/data"))
 
 
 def test_a_directory_with_something_in_it_is_refused_untouched(source, tmp_path):
