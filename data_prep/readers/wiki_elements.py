@@ -79,18 +79,23 @@ def _kept_content(name: str, content: str) -> str:
 
 
 def without_html(text: str) -> str:
-    """Takes out HTML tables, and the tags of other HTML, whose content stays."""
+    """Takes out HTML tables, and the tags of other HTML and of tables without an end, whose content stays."""
     if "<" not in text:
         return text
-    pieces = []
-    position = depth = 0
+    tables: list[tuple[int, int]] = []  # begin and end, none within another
+    open_tables = []
     for match in _HTML_TABLE.finditer(text):
-        if depth == 0:
-            pieces.append(text[position : match.start()])
-        depth = max(depth - 1, 0) if match.group(1) else depth + 1
-        position = match.end()
-    pieces.append(text[position:])  # of a table without an end, too: its tags go, its text stays
-    return _HTML_TAG.sub("", _LINE_BREAK.sub(" ", _POWER.sub("^", "".join(pieces))))
+        if not match.group(1):
+            open_tables.append(match.start())
+        elif open_tables:
+            begin = open_tables.pop()
+            while tables and tables[-1][0] > begin:
+                tables.pop()
+            tables.append((begin, match.end()))
+    begins = [0, *(end for _, end in tables)]
+    ends = [*(begin for begin, _ in tables), len(text)]
+    text = "".join(text[begin:end] for begin, end in zip(begins, ends, strict=True))
+    return _HTML_TAG.sub("", _LINE_BREAK.sub(" ", _POWER.sub("^", text)))
 
 
 def without_brackets(text: str, template_text: Callable[[str], str]) -> str:

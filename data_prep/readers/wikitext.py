@@ -1,8 +1,8 @@
 """Wikitext to plain text.
 
-Fast passes take out what leaves no text behind (`wiki_elements`); mwparserfromhell takes apart what needs a parser: the
-templates that stand for text, and lines with external links. What was measured on the 321 pages (15.7 MB of wikitext) of
-two heads of English dumps, of 2014 and 2016, on one core of a machine that others used, too, with Python 3.11:
+Fast passes take out what leaves no text behind (`wiki_elements`); mwparserfromhell takes apart what needs a parser:
+templates that stand for text, and lines with external links. What was measured on the 321 pages (15.7 MB of wikitext)
+of two heads of English dumps, of 2014 and 2016, on one core of a machine that others used, too, with Python 3.11:
 
     what                                      MB/s of wikitext    lines with leftovers of markup
     this module                                            8      0 of 27,140

@@ -125,6 +125,8 @@ def test_lists_of_references_are_dropped_and_sentences_there_stay():
         ("[http://example.org not closed", ["http://example.org not closed"]),
         ('</ref> a <ref name="b" c <ref d', ["a c d"]),
         ("|} a\n{| \nb", ["a", "b"]),
+        ("<table>one</td> two<table><tr><td>x</table> three</table\n>four <table>five", ["four five"]),
+        ("one <table>two <table>x</table> three", ["one two three"]),
         ("[]][ {}}{ {{{{ }}}}}", []),
     ],
 )
