@@ -1,7 +1,8 @@
 """The files that a build reads and writes, on this machine or by URL (`gs://`, `s3://`, `hdfs://`, ...).
 
 What is written appears at once and whole, or not at all. Errors of either kind of storage are OSErrors, save what the
-user can mend before anything is read: an unknown protocol, a missing package.
+user can mend before anything is read: an unknown protocol, a missing package. Listings of remote directories are never
+remembered: what another process has written since must be seen.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from electra_tf.config.files import is_remote, open_filesystem, read_bytes
+from electra_tf.config.files import filesystem_of, is_remote, read_bytes
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -77,8 +78,9 @@ def matches(pattern: str) -> list[FileStatus]:
     if not is_remote(pattern):
         paths = {path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)}
         return [_local_status(path) for path in sorted(paths)]
-    filesystem, name = _fresh_filesystem(pattern)
-    found = filesystem.glob(name, detail=True)
+    with filesystem_of(pattern) as (filesystem, name):
+        filesystem.invalidate_cache()
+        found = filesystem.glob(name, detail=True)
     url_of = _url_maker(pattern, filesystem, name)
     return [
         FileStatus(url_of(name), int(info["size"] or 0), _version(info))
@@ -105,13 +107,6 @@ def _url_maker(url: str, filesystem: "AbstractFileSystem", name: str) -> Callabl
     return filesystem.unstrip_protocol
 
 
-def _fresh_filesystem(url: str) -> tuple["AbstractFileSystem", str]:
-    """Listings are remembered; what another process has written since must be seen."""
-    filesystem, name = open_filesystem(url)
-    filesystem.invalidate_cache()
-    return filesystem, name
-
-
 def _is_in_object_store(url: str) -> bool:
     return url.partition("://")[0] in _OBJECT_STORES
 
@@ -123,9 +118,11 @@ def names_in(directory: str | os.PathLike) -> list[str]:
     """
     if not is_remote(str(directory)):
         return sorted(os.listdir(directory))
-    filesystem, name = _fresh_filesystem(str(directory))
+    with filesystem_of(str(directory)) as (filesystem, name):
+        filesystem.invalidate_cache()
+        found = filesystem.ls(name, detail=False)
     # Some object stores list the directory itself among its files, as an object of no bytes.
-    entries = (entry.rstrip("/") for entry in filesystem.ls(name, detail=False))
+    entries = (entry.rstrip("/") for entry in found)
     return sorted(entry.rpartition("/")[2] for entry in entries if entry.strip("/") != name.strip("/"))
 
 
@@ -133,16 +130,17 @@ def exists(path: str | os.PathLike) -> bool:
     """Whether there is a file or a directory of this path."""
     if not is_remote(str(path)):
         return os.path.exists(path)
-    filesystem, name = _fresh_filesystem(str(path))
-    return filesystem.exists(name)
+    with filesystem_of(str(path)) as (filesystem, name):
+        filesystem.invalidate_cache()
+        return filesystem.exists(name)
 
 
 def open_binary(path: str | os.PathLike) -> BinaryIO:
     """Opens a file for reading from any offset."""
     if not is_remote(str(path)):
         return open(path, "rb")
-    filesystem, name = open_filesystem(str(path))
-    return filesystem.open(name, "rb")
+    with filesystem_of(str(path)) as (filesystem, name):
+        return filesystem.open(name, "rb")
 
 
 def write_bytes(path: str | os.PathLike, content: bytes) -> None:
@@ -177,18 +175,18 @@ def _partial_name(path: str) -> str:
 
 
 def _put(url: str, upload: Callable[["AbstractFileSystem", str], Any]) -> None:
-    filesystem, name = open_filesystem(url)
-    if _is_in_object_store(url):
-        upload(filesystem, name)
-        return
-    partial = _partial_name(name)
-    try:
-        upload(filesystem, partial)
-        filesystem.mv(partial, name)
-    except BaseException:
-        with contextlib.suppress(OSError):  # the first error is the one to report
-            filesystem.rm_file(partial)
-        raise
+    with filesystem_of(url) as (filesystem, name):
+        if _is_in_object_store(url):
+            upload(filesystem, name)
+            return
+        partial = _partial_name(name)
+        try:
+            upload(filesystem, partial)
+            filesystem.mv(partial, name)
+        except BaseException:
+            with contextlib.suppress(OSError):  # the first error is the one to report
+                filesystem.rm_file(partial)
+            raise
 
 
 def remove(path: str | os.PathLike) -> None:
@@ -197,8 +195,8 @@ def remove(path: str | os.PathLike) -> None:
         if not is_remote(str(path)):
             os.remove(path)
             return
-        filesystem, name = open_filesystem(str(path))
-        filesystem.rm_file(name)
+        with filesystem_of(str(path)) as (filesystem, name):
+            filesystem.rm_file(name)
 
 
 def make_directory(path: str | os.PathLike) -> None:
@@ -206,5 +204,5 @@ def make_directory(path: str | os.PathLike) -> None:
     if not is_remote(str(path)):
         os.makedirs(path, exist_ok=True)
     elif not _is_in_object_store(str(path)):
-        filesystem, name = open_filesystem(str(path))
-        filesystem.makedirs(name, exist_ok=True)
+        with filesystem_of(str(path)) as (filesystem, name):
+            filesystem.makedirs(name, exist_ok=True)

@@ -1,5 +1,7 @@
 """Files by path or by URL: `gs://`, `s3://`, `hdfs://` and whatever else fsspec has a file system for."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +16,23 @@ def is_remote(path: str | Path) -> bool:
     return "://" in str(path)
 
 
-def open_filesystem(url: str) -> tuple["AbstractFileSystem", str]:
-    """The file system of a URL, and the URL's name in it.
+@contextlib.contextmanager
+def filesystem_of(url: str) -> Iterator[tuple["AbstractFileSystem", str]]:
+    """Gives the file system of a URL, and the URL's name in it, for as long as it takes to ask something of it.
 
     Raises: UserError: an unknown protocol, a file system whose package is not installed, or one that cannot be set up.
+        OSError: whatever goes wrong inside.
     """
+    filesystem, name = _open_filesystem(url)
+    try:
+        yield filesystem, name
+    except OSError:
+        raise
+    except Exception as error:  # each store has exceptions of its own, for missing credentials say
+        raise OSError(None, f"{type(error).__name__}: {error}", url) from error
+
+
+def _open_filesystem(url: str) -> tuple["AbstractFileSystem", str]:
     from fsspec.core import url_to_fs  # a tenth of a second, which local paths need not wait for
 
     protocol = url.partition("://")[0]
@@ -46,9 +60,9 @@ def _how_to_install(protocol: str, error: ImportError) -> str:
 def read_bytes(path: str | Path) -> bytes:
     """The content of a file.
 
-    Raises: OSError: it cannot be read. UserError: see `open_filesystem`.
+    Raises: OSError: it cannot be read. UserError: see `filesystem_of`.
     """
     if not is_remote(path):
         return Path(path).read_bytes()
-    filesystem, name = open_filesystem(str(path))
-    return filesystem.cat_file(name)
+    with filesystem_of(str(path)) as (filesystem, name):
+        return filesystem.cat_file(name)

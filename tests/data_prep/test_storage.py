@@ -144,6 +144,31 @@ def test_a_failed_upload_leaves_neither_the_file_nor_a_part_of_it(tmp_path, monk
     assert os.listdir(tmp_path / "data") == ["a"] and (tmp_path / "data/a").read_bytes() == b"old"
 
 
+def test_what_a_store_raises_of_its_own_is_an_os_error(tmp_path, monkeypatch):
+    class NoCredentials(Exception):
+        pass
+
+    def refuse(self, *_, **__):
+        raise NoCredentials("unable to locate credentials")
+
+    register_disk("disk", tmp_path)
+    for method in ("glob", "ls", "exists", "open", "cat_file", "pipe_file", "rm_file", "makedirs"):
+        monkeypatch.setattr(DirFileSystem, method, refuse)
+    url = "disk://host:8020/data"
+    for ask in (
+        storage.matches,
+        storage.names_in,
+        storage.exists,
+        storage.open_binary,
+        storage.read_bytes,
+        lambda url: storage.write_bytes(url, b""),
+        storage.remove,
+        storage.make_directory,
+    ):
+        with pytest.raises(OSError, match="NoCredentials: unable to locate credentials"):
+            ask(url)
+
+
 def test_a_failed_local_write_leaves_no_part_of_the_file(tmp_path):
     (tmp_path / "a").mkdir()
     with pytest.raises(OSError):
