@@ -6,9 +6,9 @@ Input is what build_pretraining_dataset.py takes, in all its formats and compres
 the content tells. Plain text needs no format here, since it does not matter where a document ends.
 
 Text is cleaned and cut into words exactly as the builder and the tokenizer do it, so give the same --lower_case and
---strip_accents later on. The special tokens come first, [PAD] as id 0; with --num_unused_tokens=994 the layout is that
-of BERT's own vocabulary: [PAD], [unused0] to [unused98], [UNK], [CLS], [SEP], [MASK], [unused99] and so on. The same
-text gives the same bytes, in any order of files and with any number of processes and threads.
+--strip_accents later on. The special tokens come first, [PAD] as id 0; with --num_unused_tokens=99 or more, they have
+the ids of BERT's own vocabulary: [PAD], [unused0] to [unused98], [UNK] (100), [CLS], [SEP], [MASK], [unused99] ...
+The same text gives the same bytes, in any order of files and with any number of processes and threads.
 
 Beside the vocabulary, FILE.coverage.json holds the settings and how well the vocabulary fits the text of
 --coverage_input (give text that it was not learnt from) or, without one, the training text itself.
@@ -24,12 +24,13 @@ from electra_tf.config.command_line import flag_parser, run_command
 
 def parse_flags() -> argparse.Namespace:
     parser = flag_parser(__doc__)
+    required = {"required": True, "default": argparse.SUPPRESS}
     inputs = {"action": "append", "metavar": "FORMAT:GLOB"}
-    parser.add_argument("--input", required=True, help="text to learn from; may be given repeatedly", **inputs)
+    parser.add_argument("--input", help="text to learn from; may be given repeatedly", **inputs, **required)
+    parser.add_argument("--output", metavar="FILE", help="the vocabulary, one token a line; may be a URL", **required)
     parser.add_argument(
-        "--output", required=True, metavar="FILE", help="the vocabulary, one token a line; may be a URL"
+        "--coverage_input", default=[], help="text to measure the fit on; may be given repeatedly", **inputs
     )
-    parser.add_argument("--coverage_input", help="text to measure the fit on; may be given repeatedly", **inputs)
     parser.add_argument("--vocab_size", type=int, default=30522, help="tokens, the special and unused ones included")
     boolean = argparse.BooleanOptionalAction
     parser.add_argument("--lower_case", action=boolean, default=True, help="lower every letter")

@@ -31,6 +31,9 @@ REPORT_SUFFIX = ".coverage.json"
 # Input in a work unit: so much that most words come more than once, so little that processes share a small corpus.
 _UNIT_BYTES = 8 * 2**20
 
+# Of text whose format does not show: it does not matter where documents end, and this one can be cut anywhere.
+_PLAIN_TEXT_FORMAT = "sentences"
+
 
 @dataclass(frozen=True)
 class VocabularySettings:
@@ -102,8 +105,10 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
         not enough for the size, or a process was killed.
     """
     _check_output(settings)
-    files = find_files(settings.inputs, undetected_format="text")
-    coverage_files = find_files(settings.coverage_inputs, undetected_format="text") if settings.coverage_inputs else []
+    files = find_files(settings.inputs, undetected_format=_PLAIN_TEXT_FORMAT)
+    coverage_files = (
+        find_files(settings.coverage_inputs, undetected_format=_PLAIN_TEXT_FORMAT) if settings.coverage_inputs else []
+    )
     counting = CountingSettings(settings.lower_case, settings.strip_accents, settings.reader, settings.hygiene)
     with _failures_explained(settings), WordTotals() as totals, WordTotals() as coverage_totals:
         with processes.started(settings.num_processes, vocabulary_counts.set_up, counting) as run_all:

@@ -36,7 +36,7 @@ MAX_CHARACTER_FRACTION = 1 / 3
 
 NUM_UNUSED_BEFORE_UNK = 99  # as in BERT's vocabularies, where [UNK] is 100
 
-_RUNS_AT_ONCE = 2**19  # distinct runs of characters without white space that wait to be cut into words
+_RUNS_AT_ONCE = 2**18  # distinct runs of characters without white space that wait to be cut into words
 _RUNS_PER_CALL = 2**14
 _WORDS_PER_LINE = 1000  # of the lines that carry the counts to the trainer
 # Python takes these for white space; BERT deletes them.

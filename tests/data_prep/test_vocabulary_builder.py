@@ -53,7 +53,7 @@ def test_the_report_says_what_was_read_and_what_of_it_was_mended(tmp_path, corpu
         "num_files": 2,
         "num_bytes": 90,
         "num_truncated_inputs": 0,
-        "num_documents_read": 4,
+        "num_documents_read": 2,
         "num_documents_normalized": 1,
         "num_control_characters_dropped": 1,
         "num_documents_too_short": 0,
