@@ -35,8 +35,13 @@ def finished_manifest(settings: BuildSettings, configuration: Configuration) -> 
 
     Raises: UserError: another command has, or it cannot be read; but if `--overwrite` is set, it counts as none.
     """
-    if settings.overwrite or not storage.exists(storage.join(settings.output_dir, MANIFEST_FILE)):
-        return None
+    try:
+        if settings.overwrite or not storage.exists(storage.join(settings.output_dir, MANIFEST_FILE)):
+            return None
+    except OSError as error:
+        raise UserError(
+            f"--output_dir={settings.output_dir} cannot be reached: {error.strerror or error}; give another"
+        ) from None
     try:
         manifest = Manifest.load(settings.output_dir)
     except UserError as error:

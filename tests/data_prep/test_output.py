@@ -166,3 +166,13 @@ def test_a_file_that_cannot_be_removed_is_a_user_error(output_dir, monkeypatch):
 def test_removing_a_build_spares_other_files(output_dir):
     output.remove_build(settings(output_dir))
     assert names(output_dir) == ["mine.txt"]
+
+
+def test_an_output_directory_that_cannot_be_reached_is_named(build_settings, monkeypatch):
+    def refuse(_):
+        raise OSError(None, "NoCredentialsError: unable to locate credentials")
+
+    monkeypatch.setattr(output.storage, "exists", refuse)
+    settings = build_settings([], "s3://bucket/data", work_dir="work")
+    with pytest.raises(UserError, match="output_dir=s3://bucket/data cannot be reached: NoCredentialsError: unable to"):
+        output.finished_manifest(settings, {})
