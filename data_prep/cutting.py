@@ -1,15 +1,23 @@
 """Where streams of text may be cut: at boundaries between documents that depend on the text before them alone."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple, Protocol
 
-from data_prep.readers.lines import line_blocks
+from data_prep.readers.documents import BYTE_ORDER_MARK
+from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, line_blocks
 
 _SCAN_BYTES = 2**16
 
 
 class Boundaries(Protocol):
-    """Goes through the lines of a stream, from the beginning of a document, and knows where others begin."""
+    """Goes through the lines of a stream, from the beginning of a document, and knows where others begin.
+
+    Attributes:
+        is_cut: the boundary found last is none of the text's own: a document is too long.
+    """
+
+    is_cut: bool
 
     def pass_block(self, block: bytes) -> None:
         """Goes over whole lines of which none is asked for."""
@@ -22,6 +30,8 @@ class Boundaries(Protocol):
 class LineBoundaries:
     """A document begins at a line that looks like it."""
 
+    is_cut = False
+
     def __init__(self, begins_document: Callable[[bytes], bool]):
         self._begins_document = begins_document
 
@@ -32,8 +42,37 @@ class LineBoundaries:
         return self._begins_document(line)
 
 
+class LengthBoundaries:
+    """As `LineBoundaries`; a document of over `MAX_DOCUMENT_CHARACTERS` also ends where `DocumentCollector` cuts it.
+
+    Every line has to be looked at for that: it is for text that may have few boundaries, or none.
+    """
+
+    def __init__(self, begins_document: Callable[[bytes], bool]):
+        self._begins_document = begins_document
+        self._num_characters = 0
+        self.is_cut = False
+
+    def pass_block(self, block: bytes) -> None:
+        for line in block.splitlines(keepends=True):
+            self.lies_before(line)
+
+    def lies_before(self, line: bytes) -> bool:
+        # What the reader cannot decode, it reports. It drops the mark of the first line, as it does white space.
+        num_characters = len(line.removeprefix(BYTE_ORDER_MARK).decode("utf-8", errors="replace").strip())
+        begins_document = self._begins_document(line)
+        num_together = self._num_characters + num_characters
+        self.is_cut = bool(
+            not begins_document and self._num_characters and num_characters and num_together > MAX_DOCUMENT_CHARACTERS
+        )
+        self._num_characters = num_characters if begins_document or self.is_cut else num_together
+        return begins_document or self.is_cut
+
+
 class CountBoundaries:
     """A document begins every so many lines."""
+
+    is_cut = False
 
     def __init__(self, lines_per_document: int):
         self._lines_per_document = lines_per_document
@@ -51,39 +90,42 @@ class CountBoundaries:
 
 
 class Piece(NamedTuple):
-    """Bytes `begin` to `end` of a stream; `content` is None if they are too many to hold."""
+    """Bytes `begin` to `end` of a stream.
+
+    Attributes:
+        is_end: they go up to the end of the stream.
+        is_cut: a document goes on after them.
+        content: None if they are too many to hold.
+    """
 
     begin: int
     end: int
     is_end: bool
+    is_cut: bool
     content: bytes | None
 
 
-def next_document(stream: BinaryIO, position: int, boundaries: LineBoundaries) -> int:
-    """The first boundary at or after `position` of a file; its end if there is none."""
+def next_document(
+    stream: BinaryIO, position: int, begins_document: Callable[[bytes], bool], max_scanned_bytes: int | None
+) -> int | None:
+    """The first boundary at or after `position` of a file; its end if there is none.
+
+    Returns: None if there is none in about `max_scanned_bytes`, of which None is no limit.
+    """
+    max_position = math.inf if max_scanned_bytes is None else position + max_scanned_bytes
     stream.seek(position - 1)
     before = stream.read(2)
-    if before[:1] == b"\n" or (before[:1] == b"\r" and before != b"\r\n"):
-        stream.seek(position)
-    else:
-        stream.seek(position)
-        position = _line_end(stream, position)
-        stream.seek(position)
+    # Pieces of long lines are no lines: a line is gone over to its end.
+    is_in_line = not (before[:1] == b"\n" or (before[:1] == b"\r" and before != b"\r\n"))
+    stream.seek(position)
     for block in line_blocks(stream, block_bytes=_SCAN_BYTES):
+        if position > max_position:
+            return None
         for line in block.splitlines(keepends=True):
-            if boundaries.lies_before(line):
+            if not is_in_line and begins_document(line):
                 return position
+            is_in_line = is_in_line and not line.endswith(b"\n")
             position += len(line)
-    return position
-
-
-def _line_end(stream: BinaryIO, position: int) -> int:
-    """Where the line ends that goes on at `position`, at which the stream stands. Pieces of long lines are no lines."""
-    for block in line_blocks(stream, block_bytes=_SCAN_BYTES):
-        end = block.find(b"\n")
-        if end >= 0:
-            return position + end + 1
-        position += len(block)
     return position
 
 
@@ -104,13 +146,13 @@ def pieces(stream: BinaryIO, boundaries: Boundaries, piece_bytes: int, max_held_
                 if position < begin + piece_bytes:
                     boundaries.pass_block(line)
                 elif boundaries.lies_before(line):
-                    yield Piece(begin, position, False, recorder.take(begin, position))
+                    yield Piece(begin, position, False, boundaries.is_cut, recorder.take(begin, position))
                     begin = position
                 position += len(line)
         if position - begin > max_held_bytes:
             recorder.forget(position)
     if position > begin:
-        yield Piece(begin, position, True, recorder.take(begin, position))
+        yield Piece(begin, position, True, False, recorder.take(begin, position))
 
 
 class _Recorder:

@@ -1,30 +1,17 @@
-"""Files to work units of bounded size, and work units to documents.
-
-Plain files are cut into ranges, which the workers read themselves. Big compressed files and archives have to be gone
-through in one piece: the process that plans does it, and hands the text over. Small files share a unit.
-"""
+"""Work units, which are parts of files, and the documents in them."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from io import BytesIO
 from typing import BinaryIO
 
 from data_prep import containers, storage
 from data_prep.compression import Truncation
-from data_prep.cutting import Boundaries, CountBoundaries, LineBoundaries, next_document, pieces
 from data_prep.readers import FORMATS, Document, tables
 from data_prep.readers.documents import ReaderOptions, ReadReport, Source
-from data_prep.readers.json_lines import begins_json_line
-from data_prep.readers.wikiextractor import is_json_layout
 from data_prep.source_files import SourceFile
 from electra_tf.config.errors import UserError
-
-# A file of text unpacks to about so many times its size.
-_USUAL_COMPRESSION = 4
-
-# A document that is longer than so many units is not handed over; its worker unpacks the file anew, up to its end.
-_MAX_UNITS_HELD = 4
 
 
 @dataclass(frozen=True)
@@ -36,6 +23,7 @@ class FilePart:
         begin, end: boundaries between documents, in bytes of the unpacked file or archive member, or in rows of a
             table. An `end` of None: the whole of it, still packed, which may be an archive too.
         is_end: it goes up to the end of that file or member.
+        is_cut: a document that is too long goes on after it.
         member: its path in the archive, or "".
         numbers: its place in the archive: that of the member, of the member in the archive that this is, and so on.
         content: what stands there; None: the worker opens the file.
@@ -47,6 +35,7 @@ class FilePart:
     begin: int = 0
     end: int | None = None
     is_end: bool = True
+    is_cut: bool = False
     member: str = ""
     numbers: tuple[int, ...] = ()
     content: bytes | None = None
@@ -66,134 +55,6 @@ def unit_num_bytes(unit: WorkUnit) -> int:
     return sum(part.num_bytes for part in unit)
 
 
-def plan_units(files: Iterable[SourceFile], unit_bytes: int, options: ReaderOptions) -> Iterator[WorkUnit]:
-    """Cuts big files and gathers small ones, in order, into units of about `unit_bytes` of text.
-
-    The units are a function of the files and the arguments; the documents in them of the files and `options`.
-
-    Raises: UserError: a file cannot be read, or is damaged.
-    """
-    pending: list[FilePart] = []
-    pending_bytes = 0
-    for part in (part for file in files for part in _parts(file, unit_bytes, options)):
-        text_bytes = _text_bytes(part)
-        if pending and pending_bytes + text_bytes > unit_bytes:
-            yield tuple(pending)
-            pending, pending_bytes = [], 0
-        pending.append(part)
-        pending_bytes += text_bytes
-    if pending:
-        yield tuple(pending)
-
-
-def _text_bytes(part: FilePart) -> int:
-    """About how much text a part is."""
-    if part.content is not None:
-        return len(part.content)
-    return part.num_bytes * (_USUAL_COMPRESSION if part.file.compression else 1)
-
-
-def _parts(file: SourceFile, unit_bytes: int, options: ReaderOptions) -> Iterator[FilePart]:
-    text_format = FORMATS[file.format]
-    is_packed = bool(file.compression or file.is_archive)
-    is_small = file.num_bytes * (_USUAL_COMPRESSION if file.compression else 1) <= unit_bytes
-    can_be_cut = file.is_archive or file.format == "sentences" or text_format.begins_document is not None
-    if file.table and not is_packed:
-        with _reading(file) as stream:
-            yield from _table_parts(file, stream, unit_bytes, options)
-    elif is_small or not can_be_cut:
-        yield FilePart(file, file.num_bytes)
-    elif is_packed:
-        yield from _with_num_bytes(file, unit_bytes, options)
-    else:
-        with _reading(file) as stream:
-            yield from _plain_parts(file, stream, unit_bytes, options)
-
-
-def _boundaries(file: SourceFile, begin: bytes, options: ReaderOptions) -> Boundaries | None:
-    """How to cut text that begins so; None: not at all."""
-    if file.format == "sentences":
-        return CountBoundaries(options.lines_per_document)
-    if file.format == "wikiextractor" and is_json_layout(begin):
-        return LineBoundaries(begins_json_line)
-    begins_document = FORMATS[file.format].begins_document
-    return LineBoundaries(begins_document) if begins_document else None
-
-
-def _plain_parts(file: SourceFile, stream: BinaryIO, unit_bytes: int, options: ReaderOptions) -> Iterator[FilePart]:
-    boundaries = _boundaries(file, stream.read(containers.PEEK_BYTES), options)
-    stream.seek(0)
-    if not isinstance(boundaries, LineBoundaries):
-        assert boundaries is not None
-        for piece in pieces(stream, boundaries, unit_bytes, max_held_bytes=0):
-            yield FilePart(file, piece.end - piece.begin, piece.begin, piece.end, piece.is_end)
-        return
-    begin = 0
-    while begin < file.num_bytes:
-        position = begin + unit_bytes
-        end = next_document(stream, position, boundaries) if position < file.num_bytes else file.num_bytes
-        yield FilePart(file, end - begin, begin, end, end == file.num_bytes)
-        begin = end
-
-
-def _with_num_bytes(file: SourceFile, unit_bytes: int, options: ReaderOptions) -> Iterator[FilePart]:
-    """The parts of a packed file. Each accounts for what was read of the file for it, the last one for all the rest."""
-    truncation = Truncation()
-    last = None
-    counted = position = 0
-    with _reading(file) as stream:
-        stream = containers.buffered(stream)
-        for part in _packed_parts(FilePart(file, 0), stream, unit_bytes, options, truncation):
-            if last is not None:
-                yield replace(last, num_bytes=position - counted)
-                counted = position
-            position, last = stream.tell(), part
-    # An archive of nothing has a part too, to be accounted for.
-    last = last or FilePart(file, 0, end=0, content=b"")
-    yield replace(last, num_bytes=file.num_bytes - counted, truncation=truncation.message)
-
-
-def _packed_parts(
-    origin: FilePart, stream: BinaryIO, unit_bytes: int, options: ReaderOptions, truncation: Truncation
-) -> Iterator[FilePart]:
-    """The parts of what a file or member holds, `origin` saying which."""
-    path = origin.path
-    stream = containers.unpacked(stream, path, truncation)
-    begin = containers.begin_of(stream)
-    if containers.is_archive(begin):
-        can_be_cut = _boundaries(origin.file, b"", options) is not None
-        max_held_bytes = unit_bytes * (1 if can_be_cut else _MAX_UNITS_HELD)
-        for i, member in enumerate(containers.members(stream, path, truncation)):
-            name = f"{origin.member}/{member.name}" if origin.member else member.name
-            inner = replace(origin, member=name, numbers=(*origin.numbers, i), end=None, content=None)
-            if member.num_bytes <= max_held_bytes:
-                yield replace(inner, content=member.stream.read())
-            else:
-                yield from _packed_parts(inner, member.stream, unit_bytes, options, truncation)
-        return
-    boundaries = None if tables.table_of(begin) else _boundaries(origin.file, begin, options)
-    if boundaries is None:
-        yield replace(origin, end=None, content=None)
-        return
-    text = containers.whole_lines(stream, truncation)
-    for piece in pieces(text, boundaries, unit_bytes, _MAX_UNITS_HELD * unit_bytes):
-        yield replace(origin, begin=piece.begin, end=piece.end, is_end=piece.is_end, content=piece.content)
-
-
-def _table_parts(file: SourceFile, stream: BinaryIO, unit_bytes: int, options: ReaderOptions) -> Iterator[FilePart]:
-    rows_per_document = options.lines_per_document if file.format == "sentences" else 1
-    ranges = tables.row_ranges(stream, file.path, unit_bytes, rows_per_document)
-    if not ranges:
-        yield FilePart(file, file.num_bytes)
-        return
-    num_rows = ranges[-1][1]
-    counted = 0
-    for begin, end in ranges:
-        num_bytes = file.num_bytes * end // num_rows - counted
-        yield FilePart(file, num_bytes, begin, end, end == num_rows)
-        counted += num_bytes
-
-
 def read_unit(unit: WorkUnit, options: ReaderOptions, report: ReadReport) -> Iterator[Document]:
     """The documents of a work unit.
 
@@ -203,6 +64,7 @@ def read_unit(unit: WorkUnit, options: ReaderOptions, report: ReadReport) -> Ite
         truncation = Truncation(part.truncation)
         num_truncations = len(report.truncations)
         yield from _documents(part, options, report, truncation)
+        report.num_documents_cut += part.is_cut
         if truncation.message:
             # What the reader of a file that is cut off says of its end is no second fault.
             report.truncations[num_truncations:] = [truncation.message]
@@ -216,7 +78,7 @@ def _documents(
     elif part.content is not None:
         yield from _read_leaves(part, BytesIO(part.content), options, report, truncation)
     else:
-        with _reading(part.file) as stream:
+        with reading(part.file) as stream:
             yield from _documents_of_file(part, stream, options, report, truncation)
 
 
@@ -256,6 +118,8 @@ def _read_leaves(
 def _read(
     part: FilePart, stream: BinaryIO, path: str, options: ReaderOptions, report: ReadReport
 ) -> Iterator[Document]:
+    if part.file.compression and not part.file.is_archive:
+        path = f"{path} (unpacked)"  # where the offsets are that a reader names
     source = Source(path, part.begin, part.is_end)
     stream = containers.buffered(stream)
     if part.begin == 0 and tables.table_of(containers.begin_of(stream)):
@@ -269,7 +133,8 @@ def _documents_of_texts(file: SourceFile) -> tables.DocumentsOf:
 
 
 @contextlib.contextmanager
-def _reading(file: SourceFile) -> Iterator[BinaryIO]:
+def reading(file: SourceFile) -> Iterator[BinaryIO]:
+    """Opens a file. Raises: UserError: it cannot be read, then or later."""
     try:
         with storage.open_binary(file.path) as stream:
             yield stream

@@ -31,16 +31,15 @@ def read_book(stream: BinaryIO, source: Source, options: ReaderOptions, report: 
     """
     lines: list[str] = []
     num_characters = 0
-    is_cut = False
     for line in LineReader(stream, source):
-        if num_characters + len(line) > MAX_DOCUMENT_CHARACTERS:
-            if paragraphs := _paragraphs(lines):
-                yield Document(paragraphs, has_paragraphs=True)
-            lines, num_characters, is_cut = [], 0, True
-        lines.append(line)
-        # Blank lines are held too, so they count: as one character, like any other line's end.
-        num_characters += len(line) + 1
-    report.num_documents_cut += is_cut
+        if line and num_characters and num_characters + len(line) > MAX_DOCUMENT_CHARACTERS:
+            yield Document(_paragraphs(lines), has_paragraphs=True)
+            report.num_documents_cut += 1
+            lines, num_characters = [], 0
+        # Of several blank lines one tells as much.
+        if line or (lines and lines[-1]):
+            lines.append(line)
+            num_characters += len(line)
     if paragraphs := _paragraphs(lines):
         yield Document(paragraphs, has_paragraphs=True)
 

@@ -57,7 +57,7 @@ class ReadReport:
 
     Attributes:
         num_documents_skipped: by reason, a plural noun such as "redirects".
-        num_documents_cut: documents longer than a reader holds at once, which became several.
+        num_documents_cut: cuts in documents longer than a reader holds at once, each of which made one more of them.
         truncations: for each file that is cut off, a message that names it and the byte.
     """
 

@@ -140,7 +140,6 @@ class DocumentCollector:
         self._report = report
         self._lines: list[str] = []
         self._num_characters = 0
-        self._is_cut = False
 
     def add(self, line: str) -> Document | None:
         """Adds a stripped line that is not blank; gives the lines before it, if they are full."""
@@ -150,8 +149,7 @@ class DocumentCollector:
             return None
         full = Document(self._lines, self._has_paragraphs)
         self._lines, self._num_characters = [line], len(line)
-        self._report.num_documents_cut += not self._is_cut
-        self._is_cut = True
+        self._report.num_documents_cut += 1
         return full
 
     def end(self) -> Document | None:
@@ -162,7 +160,7 @@ class DocumentCollector:
 
     def discard(self) -> None:
         """Forgets what is left of an unfinished document."""
-        self._lines, self._num_characters, self._is_cut = [], 0, False
+        self._lines, self._num_characters = [], 0
 
     def documents_of_text(self, text: str) -> Iterator[Document]:
         """A whole document of its text; see `split_lines`."""

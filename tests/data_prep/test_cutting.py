@@ -4,11 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.cutting import CountBoundaries, LineBoundaries, next_document, pieces
+from data_prep.cutting import CountBoundaries, LengthBoundaries, LineBoundaries, next_document, pieces
+from data_prep.readers.documents import ReaderOptions, ReadReport, Source
 from data_prep.readers.lines import MAX_LINE_BYTES
+from data_prep.readers.plain_text import begins_plain_text_document, read_plain_text
 
-# A line that begins with a letter begins a document.
-LETTERS = LineBoundaries(lambda line: line[:1].isalpha())
+
+def begins_document(line: bytes) -> bool:
+    """A letter does."""
+    return line[:1].isalpha()
+
+
+LETTERS = LineBoundaries(begins_document)
 
 
 def cut(content: bytes, boundaries, piece_bytes: int, max_held_bytes: int = 1000):
@@ -70,7 +77,7 @@ def test_pieces_are_the_whole_stream(content, piece_bytes, lines_per_document, m
 def test_the_next_document_begins_at_or_after_the_position(position, boundary):
     #                   0 2   5 6   9 10
     file = io.BytesIO(b"1\na2\n\nb\r\n\rc1")
-    assert next_document(file, position, LETTERS) == boundary
+    assert next_document(file, position, begins_document, None) == boundary
 
 
 @given(content=st.text(alphabet="a1\r\n", max_size=30).map(str.encode), position=st.integers(1, 30))
@@ -78,4 +85,26 @@ def test_seeking_finds_the_boundaries_that_reading_finds(content, position):
     if position < len(content):
         found = cut(content, LETTERS, piece_bytes=1)
         expected = min(piece.end for piece in found if piece.end >= position)
-        assert next_document(io.BytesIO(content), position, LETTERS) == expected
+        assert next_document(io.BytesIO(content), position, begins_document, None) == expected
+
+
+@pytest.mark.parametrize("line", [b"1\n", b"1" * 99], ids=["many lines", "a long line"])
+def test_seeking_ends_where_there_is_no_boundary_far_and_wide(line):
+    file = io.BytesIO(b"a\n" + line * 100_000 + b"\nb\n")
+    assert next_document(file, 1, begins_document, max_scanned_bytes=100_000) is None
+    assert next_document(file, 1, begins_document, max_scanned_bytes=None) == len(file.getvalue()) - 2
+
+
+LINE = b"word " * 200_000 + b"\n"  # four of them are as much as a document holds
+
+
+@pytest.mark.parametrize("begin", [b"", b"\xef\xbb\xbf"])
+def test_a_document_that_is_too_long_is_cut_where_its_reader_cuts_it(begin):
+    content = begin + LINE * 10 + b"\n" + LINE * 3 + b"\xc3\xa9" * 300_000 + b"\n" + LINE
+    found = cut(content, LengthBoundaries(begins_plain_text_document), piece_bytes=1)
+    options = ReaderOptions(text_field="", lines_per_document=1, keep_disambiguation_pages=False)
+    documents = read_plain_text(io.BytesIO(content), Source("file", 0, True), options, ReadReport())
+    num_lines = [len(document.lines) for document in documents]
+    assert num_lines == [4, 4, 2, 4, 1]
+    assert [content[piece.begin : piece.end].count(b"\n") for piece in found] == [4, 4, 2, 5, 1]
+    assert [piece.is_cut for piece in found] == [True, True, False, True, False]

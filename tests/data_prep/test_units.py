@@ -5,6 +5,7 @@ import itertools
 import json
 import lzma
 import pickle
+import random
 import tarfile
 import tracemalloc
 from collections.abc import Iterator
@@ -17,11 +18,12 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from data_prep.planning import plan_units
 from data_prep.readers import FORMATS
 from data_prep.readers.documents import ReaderOptions, ReadReport
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.source_files import find_files
-from data_prep.units import WorkUnit, plan_units, read_unit, unit_num_bytes
+from data_prep.units import WorkUnit, read_unit, unit_num_bytes
 from electra_tf.config.errors import UserError
 
 OPTIONS = ReaderOptions(text_field="text", lines_per_document=3, keep_disambiguation_pages=False)
@@ -295,7 +297,8 @@ def test_invalid_utf_8_is_named_by_its_byte_in_the_whole_file(tmp_path):
     content = b"one\r\n\r\ntwo\r\n\r\n" * 50 + b"thr\xffee\r\n"
     for name, compress in COMPRESS.items():
         (tmp_path / name).write_bytes(compress(content))
-        with pytest.raises(UserError, match=f"{name} is not UTF-8: byte 0xff at offset 703 "):
+        place = name if name == "plain" else rf"{name} \(unpacked\)"
+        with pytest.raises(UserError, match=f"/{place} is not UTF-8: byte 0xff at offset 703 "):
             read(plan(f"text:{tmp_path}/{name}", unit_bytes=20))
 
 
@@ -308,32 +311,64 @@ def test_a_remote_file_is_read_in_parts():
 
 def _lines_of_text(num_lines: int) -> Iterator[bytes]:
     for i in range(num_lines):
-        yield b"line %07d " % i + b"word " * 198 + b"\n"
+        # Words that do not vanish when they are compressed.
+        yield b"line %07d " % i + random.randbytes(495).hex(" ", 4).encode()[:989] + b"\n"
 
 
 @pytest.mark.parametrize("packing", ["plain", "gzip"])
-def test_a_text_without_a_blank_line_is_read_in_bounded_memory_whatever_the_units(tmp_path, packing):
-    """40 MB, which stands for any size: nothing holds more than a few units or documents."""
+@pytest.mark.parametrize("format_name", ["text", pytest.param("book", marks=pytest.mark.slow), "openwebtext"])
+def test_a_document_without_end_is_read_in_bounded_memory_whatever_the_units(tmp_path, packing, format_name):
+    """60 MB, which stands for any size: nothing holds more than a few units or documents."""
     open_file = gzip.open if packing == "gzip" else open
+    random.seed(5)
     with open_file(tmp_path / "a", "wb") as file:
-        file.writelines(_lines_of_text(40_000))
-    files = find_files([f"text:{tmp_path}/a"])
-    found = []
-    for unit_bytes in (2**20, 2**22, 2**26):
+        file.writelines(_lines_of_text(60_000))
+    files = find_files([f"{format_name}:{tmp_path}/a"])
+    found, num_parts = [], []
+    for unit_bytes in (2**20, 2**23):
         report = ReadReport()
         tracemalloc.start()
-        units = plan_units(files, unit_bytes, OPTIONS)
-        found.append(
-            [
-                (len(document.lines), document.lines[0][:12])
-                for unit in units
-                for document in read_unit(unit, OPTIONS, report)
+        units = []
+        documents = []
+        for unit in plan_units(files, unit_bytes, OPTIONS):
+            units.append(unit_num_bytes(unit))
+            documents += [
+                (len(document.lines), document.lines[0][:12]) for document in read_unit(unit, OPTIONS, report)
             ]
-        )
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert report.num_documents_cut == 1
-        assert peak < 48e6
-    assert found[0] == found[1] == found[2]
-    assert sum(num_lines for num_lines, _ in found[0]) == 40_000
-    assert {num_lines for num_lines, _ in found[0][:-1]} == {MAX_DOCUMENT_CHARACTERS // 1002}
+        assert report.num_documents_cut == len(documents) - 1
+        assert sum(units) == files[0].num_bytes
+        assert peak < 32e6 + 3 * unit_bytes
+        found.append(documents)
+        num_parts.append(len(units))
+    assert found[0] == found[1]
+    assert num_parts[0] == len(documents) > num_parts[1] > 1
+    if format_name != "book":
+        assert sum(num_lines for num_lines, _ in documents) == 60_000
+        assert {num_lines for num_lines, _ in documents[:-1]} == {MAX_DOCUMENT_CHARACTERS // 1002}
+
+
+def test_a_line_without_end_is_read_in_bounded_memory_whatever_the_units(tmp_path):
+    with open(tmp_path / "a", "wb") as file:
+        file.writelines(b"w%07d " % i for i in range(4_000_000))
+    lengths = []
+    for unit_bytes in (2**20, 2**24):
+        tracemalloc.start()
+        lengths.append([len(lines[0]) for lines in read(plan(f"text:{tmp_path}/a", unit_bytes))])
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 72e6
+    assert lengths[0] == lengths[1]
+    assert max(lengths[0]) <= MAX_DOCUMENT_CHARACTERS
+    # Cut after a space, which is dropped there.
+    assert sum(lengths[0]) == 9 * 4_000_000 - len(lengths[0])
+
+
+def test_a_document_that_is_not_handed_over_is_read_by_the_worker(tmp_path):
+    documents = [["short"], [f"long {i * i}" for i in range(60_000)], ["short"]]
+    packed = gzip.compress(content_of("wikiextractor", documents))
+    (tmp_path / "a").write_bytes(tar({"1": content_of("wikiextractor", documents[:1]), "2": packed}))
+    units = plan(f"wikiextractor:{tmp_path}/a", unit_bytes=100)
+    assert None in [part.content for unit in units for part in unit]
+    assert read(units) == [documents[0], *documents]

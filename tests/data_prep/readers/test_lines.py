@@ -119,7 +119,7 @@ def test_a_reader_knows_where_it_is():
     assert reader.offset == 18
 
 
-def test_a_document_that_is_too_long_is_cut_between_lines_and_counted_once():
+def test_a_document_that_is_too_long_is_cut_between_lines_and_every_cut_is_counted():
     report = ReadReport()
     collector = DocumentCollector(has_paragraphs=True, report=report)
     line = "x" * (MAX_DOCUMENT_CHARACTERS // 2)
@@ -127,7 +127,7 @@ def test_a_document_that_is_too_long_is_cut_between_lines_and_counted_once():
     assert [document and len(document.lines) for document in found] == [None, None, 2, None, 2, None]
     assert collector.end().lines == [line, "b"]
     assert collector.end() is None
-    assert report.num_documents_cut == 1
+    assert report.num_documents_cut == 2
 
 
 def test_what_is_discarded_is_in_no_document():

@@ -55,4 +55,4 @@ def test_a_text_without_a_blank_line_is_cut_into_documents_of_bounded_size(read)
     num_lines = MAX_DOCUMENT_CHARACTERS // len(line.strip())
     documents = read("text", f"{line}\n" * (2 * num_lines + 1), report)
     assert [len(lines) for lines in documents] == [num_lines, num_lines, 1]
-    assert report.num_documents_cut == 1
+    assert report.num_documents_cut == 2

@@ -80,6 +80,16 @@ def test_small_groups_share_a_range_and_documents_are_not_cut(tmp_path, kind):
         assert row_ranges(stream, path, 1, rows_per_document=3) == [(0, 3), (3, 6), (6, 9), (9, 11)]
 
 
+@KINDS
+def test_a_group_that_is_too_big_is_cut_into_eight_at_most(tmp_path, kind):
+    path = write(tmp_path / "a", kind, table([f"row {i}" for i in range(100)]), rows_per_group=100)
+    with open(path, "rb") as stream:
+        ranges = row_ranges(stream, path, unit_bytes=1, rows_per_document=1)
+    assert ranges[:2] == [(0, 12), (12, 25)]
+    assert len(ranges) == 8
+    assert [lines for begin, end in ranges for lines in read(path, begin, end)] == read(path)
+
+
 def test_rows_without_text_are_counted(tmp_path):
     report = ReadReport()
     path = write(tmp_path / "a", "parquet", table(["a", None, "b"]), rows_per_group=4)
