@@ -16,6 +16,8 @@ from electra_tf.text.vocabulary import Vocabulary
 
 NUM_DOCUMENTS = 37
 IN_PROCESS = ["--runner=DirectRunner"]
+# What FlinkRunner and SparkRunner do with a job service of theirs, in front of Beam's own one in Python.
+JOB_SERVICE = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK"]
 TWO_PROCESSES = [*IN_PROCESS, "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 
 
@@ -69,6 +71,11 @@ def test_the_data_set_is_that_of_the_local_builder_byte_for_byte(make_settings, 
 def test_two_worker_processes_give_the_same_bytes(make_settings, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # from where the workers do not find this package by themselves
     beam.run(make_settings(tmp_path / "data"), TWO_PROCESSES)
+    assert contents(str(tmp_path / "data")) == expected
+
+
+def test_a_job_service_gives_the_same_bytes(make_settings, expected, tmp_path):
+    beam.run(make_settings(tmp_path / "data"), JOB_SERVICE)
     assert contents(str(tmp_path / "data")) == expected
 
 
@@ -126,12 +133,13 @@ def test_a_build_that_broke_off_begins_anew_with_the_same_command(make_settings,
     assert contents(settings.output_dir) == expected
 
 
-def test_a_fault_of_the_input_has_the_message_of_the_local_builder_and_leaves_nothing(make_settings, tmp_path):
+@pytest.mark.parametrize("arguments", [IN_PROCESS, JOB_SERVICE])
+def test_a_fault_of_the_input_has_the_local_builders_message_and_leaves_nothing(make_settings, tmp_path, arguments):
     (tmp_path / "bad.txt").write_bytes(b"w1 w2\nw3 \xff")
     settings = make_settings(tmp_path / "data", inputs=[f"text:{tmp_path}/bad.txt"])
     with pytest.raises(UserError) as local:
         pipeline.build(settings)
-    assert refusal(settings, IN_PROCESS) == str(local.value)
+    assert refusal(settings, arguments) == str(local.value)
     assert storage.names_in(settings.output_dir) == []
 
 
