@@ -154,6 +154,22 @@ def test_the_size_of_the_units_and_the_packing_do_not_change_the_documents(packe
         assert plan(f"{format_name}:{path}", unit_bytes) == units, packing
 
 
+@pytest.mark.parametrize("format_name", ["text", "sentences", "book", "openwebtext"])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.text(alphabet="ab é\u00a0\ufeff\r\n\n\n", max_size=50),
+    unit_bytes=st.integers(1, 30),
+    packing=st.sampled_from(["plain", "gzip"]),
+)
+def test_the_size_of_the_units_changes_nothing_whatever_the_lines(tmp_path, format_name, text, unit_bytes, packing):
+    # An empty file is refused, so there is a first line.
+    content = f"first\n{text}".encode()
+    (tmp_path / "whole").write_bytes(content)
+    (tmp_path / "cut").write_bytes(COMPRESS[packing](content))
+    expected = read(plan(f"{format_name}:{tmp_path}/whole", unit_bytes=2**20))
+    assert read(plan(f"{format_name}:{tmp_path}/cut", unit_bytes)) == expected
+
+
 @pytest.mark.parametrize("format_name", ["text", "sentences", "wikiextractor", "wikipedia", "jsonl"])
 @pytest.mark.parametrize("packing", ["plain", "xz"])
 def test_the_documents_are_those_that_were_written(packed_files, format_name, packing):
