@@ -99,7 +99,8 @@ def find_files(inputs: Iterable[str], undetected_format: str = "") -> list[Sourc
             )
         seen.add(real_path)
     if not any(file.num_bytes for file in files):
-        raise UserError(f"all {len(files)} input files are empty; give files that hold text")
+        which = "all input files are empty" if len(files) > 1 else f"{files[0].path} is empty"
+        raise UserError(f"{which}; give files that hold text")
     return files
 
 
@@ -251,7 +252,7 @@ def _detected_format(given: _Input, paths: list[str], contents: list[_Content], 
         raise UserError(
             f"--input={given.text}: {examples['']} does not show its format; name it, as in --input=text:GLOB: text (a"
             " blank line ends a document), sentences (one a line, no documents), book (a file is one), openwebtext (the"
-            f" same, a paragraph a line), or one of {', '.join(FORMATS)}"
+            " same, a paragraph a line)"
         )
     if len(examples) > 1:
         found = ", ".join(f"{path} is {name}" for name, path in sorted(examples.items()))
