@@ -8,7 +8,8 @@ blank lines between documents, at least 300 MB if the ratios shall not be those 
 (benchmarks/builder_peers.py) may use every core: run on as many cores as ours has processes, with `taskset` if need be.
 Pure Python reads a head of the text, and its start-up is not counted, since that would weigh more on it.
 
-Memory is of the whole process tree, at the sizes of --memory_megabytes (heads of the text), with the most processes.
+Memory is of the whole process tree, at the sizes of --memory_megabytes (heads of the text), with the most processes. A
+page that programs outside the tree map too, as other users of TensorFlow do, counts in part: let none run beside.
 With --wikipedia also the raw-dump path is timed, in MB of XML a second.
 
 Prints a table and a line PASS or FAIL for each floor; exits 1 if one fails.
