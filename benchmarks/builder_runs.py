@@ -3,11 +3,13 @@
 import os
 import statistics
 import subprocess
-import threading
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from electra_tf.config.errors import UserError
 
@@ -41,40 +43,56 @@ class PeakMemory:
 
 def run(command: Sequence[str]) -> Run:
     """Runs a program in the project's root, its stderr aside. Raises: UserError: it fails, with its last line."""
-    start = time.perf_counter()
-    process = subprocess.run(command, cwd=PROJECT, env=_environment(), capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - start
-    _require_success(command, process.returncode, process.stderr)
-    return Run(seconds, process.stdout)
+    with tempfile.TemporaryFile("w+") as output:
+        start = time.perf_counter()
+        with _started(command, output) as process:
+            process.wait()
+            seconds = time.perf_counter() - start
+        output.seek(0)
+        return Run(seconds, output.read())
 
 
 def peak_memory_of(command: Sequence[str]) -> PeakMemory:
     """Runs a program while looking at its process tree every 50 ms. Raises: UserError: it fails."""
-    process = subprocess.Popen(
-        command, cwd=PROJECT, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    peaks: list[PeakMemory] = []
-    sampler = threading.Thread(target=lambda: peaks.append(_watch(process.pid)))
-    sampler.start()
-    _, errors = process.communicate()
-    sampler.join()
-    _require_success(command, process.returncode, errors)
-    return peaks[0]
+    with _started(command, subprocess.DEVNULL) as process:
+        return _watch(process)
 
 
-def _watch(process_id: int) -> PeakMemory:
+@contextmanager
+def _started(command: Sequence[str], output: IO[str] | int) -> Iterator[subprocess.Popen]:
+    """A running program; at the end it is waited for. Raises: UserError: it fails.
+
+    Its output goes into files: a pipe's end would come only when the last helper process has ended too, which may be a
+    second after the program itself.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=output, stderr=errors)
+        try:
+            yield process
+        except BaseException:
+            process.terminate()
+            raise
+        finally:
+            status = process.wait()
+        if status:
+            errors.seek(0)
+            last_line = (errors.read().strip().splitlines() or ["no message"])[-1]
+            program = " ".join(" ".join(command).split())  # one line, whatever its arguments hold
+            raise UserError(f"exit status {status} from {program}: {last_line}")
+
+
+def _watch(process: subprocess.Popen) -> PeakMemory:
     """Samples until the process has ended."""
     import psutil
 
     pss = rss = num_samples = 0
-    try:
-        root = psutil.Process(process_id)
-        while root.status() != psutil.STATUS_ZOMBIE:
+    with suppress(psutil.NoSuchProcess):  # it ended between two looks
+        root = psutil.Process(process.pid)
+        while process.poll() is None:
             sampled = _memory_of([root, *root.children(recursive=True)])
             pss, rss, num_samples = max(pss, sampled[0]), max(rss, sampled[1]), num_samples + 1
             time.sleep(SAMPLING_SECONDS)
-    except psutil.NoSuchProcess:
-        pass  # it ended between two looks
     return PeakMemory(pss, rss, num_samples)
 
 
@@ -90,17 +108,6 @@ def _memory_of(processes: Iterable) -> tuple[int, int]:
             continue
         pss, rss = pss + memory.pss, rss + memory.rss
     return pss, rss
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(PROJECT)}
-
-
-def _require_success(command: Sequence[str], status: int, errors: str) -> None:
-    if status:
-        last_line = (errors.strip().splitlines() or ["no message"])[-1]
-        program = " ".join(" ".join(command).split())  # one line, whatever its arguments hold
-        raise UserError(f"exit status {status} from {program}: {last_line}")
 
 
 def interleaved(measurements: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:

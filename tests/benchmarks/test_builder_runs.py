@@ -18,6 +18,11 @@ def test_a_run_is_timed_from_start_to_end_and_its_output_kept():
     assert done.seconds >= 0.3
 
 
+def test_a_helper_process_that_ends_later_is_not_waited_for():
+    helper = "import time; time.sleep(5)"
+    assert run(python("import subprocess, sys", f"subprocess.Popen([sys.executable, '-c', {helper!r}])")).seconds < 3
+
+
 def test_a_program_that_fails_is_named_with_the_last_line_it_said():
     with pytest.raises(UserError, match="exit status 3 .*: cannot go on"):
         run(python("import sys", "print('first\\ncannot go on', file=sys.stderr)", "sys.exit(3)"))
