@@ -77,10 +77,12 @@ def segments_with_one_source(corpus: Corpus, max_length: int, seed: int) -> Iter
 
 
 def segments_with_a_source_each(corpus: Corpus, max_length: int, seed: int) -> Iterator[Segments]:
-    """As our builder draws: a generator for each document, keyed by the seed and the document's identity."""
-    for i, (token_ids, documents) in enumerate(zip(corpus.token_ids, corpus.documents, strict=True)):
+    """As our builder draws: a generator for each document, keyed by the seed and the document's content."""
+    for token_ids, documents in zip(corpus.token_ids, corpus.documents, strict=True):
         for row_splits in documents:
-            source = random_source(document_digest(seed, input_index=0, name=str(i), offset=row_splits[0]))
+            # The builder hashes the text; its ids are as good.
+            content = " ".join(map(str, token_ids[row_splits[0] : row_splits[-1]]))
+            source = random_source(document_digest(seed, [content]))
             segmenter = Segmenter(max_length, source, draw_target_length(max_length, source))
             yield from segmenter.split_document(token_ids, row_splits)
 

@@ -94,7 +94,7 @@ def _build(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabul
     with _failures_explained(settings):
         pipeline.run().wait_until_finish()
     manifest = Manifest.load(settings.output_dir)
-    log_summary(manifest, time.monotonic() - begin)
+    log_summary(manifest, time.monotonic() - begin, manifest.counts.num_tokens_read)
     return manifest
 
 

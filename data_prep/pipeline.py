@@ -119,7 +119,7 @@ def _build(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabul
         results = _write_shards(settings, phase_1, run_all)
     manifest = assemble_manifest(settings, files, vocabulary, phase_1, results)
     write_manifest(manifest, settings, Path(settings.vocab_file).read_bytes())
-    log_summary(manifest, progress.seconds)
+    log_summary(manifest, progress.seconds, phase_1.counts.num_tokens_read - progress.num_tokens_skipped)
     return manifest
 
 

@@ -24,7 +24,7 @@ class Progress:
         self._counted = counted
         self._clock = clock
         self._begin = self._last_line = clock()
-        self._num_bytes_skipped = self._num_tokens_skipped = 0
+        self._num_bytes_skipped = self.num_tokens_skipped = 0
 
     @property
     def seconds(self) -> float:
@@ -34,7 +34,7 @@ class Progress:
     def skip(self, num_bytes: int, num_tokens: int) -> None:
         """Takes what an earlier run has done: it counts as done, but not for the speed."""
         self._num_bytes_skipped += num_bytes
-        self._num_tokens_skipped += num_tokens
+        self.num_tokens_skipped += num_tokens
 
     def update(self, num_bytes: int, num_tokens: int) -> None:
         """Takes the totals so far, what was skipped included; logs a line if the last one is long enough ago."""
@@ -48,14 +48,19 @@ class Progress:
             "%.1f %% of %.1f MB | %s %s/s | ETA %s",
             100 * num_bytes / self._num_bytes,
             self._num_bytes / 1e6,
-            thousands((num_tokens - self._num_tokens_skipped) / elapsed),
+            thousands((num_tokens - self.num_tokens_skipped) / elapsed),
             self._counted,
             duration(elapsed * (self._num_bytes - num_bytes) / num_bytes_now),
         )
 
 
-def log_summary(manifest: Manifest, seconds: float) -> None:
-    """Logs what a data set holds and what was left out of it."""
+def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
+    """Logs what a data set holds and what was left out of it.
+
+    Args:
+        seconds: that the build took.
+        num_tokens: read in this time: fewer than all where an earlier run had begun.
+    """
     counts = manifest.counts
     left_out = {
         **counts.num_documents_skipped,
@@ -75,7 +80,7 @@ def log_summary(manifest: Manifest, seconds: float) -> None:
         counts.num_tokens_read,
         counts.num_tokens_kept,
         duration(seconds),
-        thousands(counts.num_tokens_read / seconds),
+        thousands(num_tokens / seconds),
         sum(shard.num_bytes for split in splits for shard in split.shards) / 1e6,
     )
 

@@ -123,7 +123,7 @@ def write_shard(
         os.replace(partial, path)
     except tf.errors.OpError as error:
         partial.unlink(missing_ok=True)
-        raise OSError(None, f"{partial}: {error.message}") from None
+        raise OSError(None, error.message) from None
     except OSError:
         partial.unlink(missing_ok=True)
         raise
