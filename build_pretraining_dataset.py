@@ -111,6 +111,10 @@ def build(flags: Namespace) -> None:
     """Runs the build, or the check, that the flags describe."""
     # Which Keras TensorFlow brings along does not matter here; tf_keras takes half the time and memory of Keras 3.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    from data_prep import processes
+
+    if flags.verify is None and flags.runner is None:
+        processes.preload(flags.num_processes)
     from data_prep.hygiene import HygieneOptions
     from data_prep.readers.documents import ReaderOptions
     from data_prep.settings import BuildSettings

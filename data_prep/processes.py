@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
+from multiprocessing import forkserver
 from typing import TypeVar
 
 Settings = TypeVar("Settings")
@@ -20,7 +21,14 @@ _TASKS_WAITING_PER_PROCESS = 2
 
 # Imported once, before the processes part: it takes seconds and hundreds of megabytes, which they then share. Nothing
 # runs in TensorFlow before that: its threads do not survive a fork.
-_PRELOADED = ["tensorflow", "tensorflow_text", "data_prep.worker"]
+_PRELOADED = ["data_prep.preloaded", "data_prep.worker"]
+
+
+def preload(num_processes: int) -> None:
+    """Begins to import what other processes, if there are to be any, will need; the caller has other things to do."""
+    if num_processes > 1:
+        multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
+        forkserver.ensure_running()
 
 
 @contextlib.contextmanager
@@ -37,10 +45,12 @@ def started(num_processes: int, set_up: Callable[[Settings], None], settings: Se
         set_up(settings)
         yield map
         return
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
+    preload(num_processes)
     executor = ProcessPoolExecutor(
-        num_processes, mp_context=context, initializer=_start_process, initargs=(set_up, settings)
+        num_processes,
+        mp_context=multiprocessing.get_context("forkserver"),
+        initializer=_start_process,
+        initargs=(set_up, settings),
     )
 
     def run_all(function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:

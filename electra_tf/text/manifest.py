@@ -71,7 +71,7 @@ class Counts(_Model):
     """
 
     num_documents_skipped: dict[str, int]  # by readers, before they count as read: the reason, e.g. "redirects"
-    num_documents_cut: int  # longer than a reader holds, and so read as several
+    num_documents_cut: int  # cuts through documents longer than a reader holds: each makes one more document
     num_documents_read: int
     num_documents_normalized: int  # changed by Unicode normalisation
     num_control_characters_dropped: int

@@ -66,7 +66,11 @@ class BasicTokenizer(tf.Module):
         self._lower_case = lower_case
         self._strip_accents = lower_case and strip_accents
         # 4,352 pages of 256 entries, of which a few hundred differ: 1.1 M entries in 0.3 MB of the SavedModel.
-        pages, page_of = np.unique(character_table().reshape(-1, PAGE_SIZE), axis=0, return_inverse=True)
+        # Compared as bytes: entry by entry it takes ten times as long.
+        table = character_table().reshape(-1, PAGE_SIZE)
+        as_bytes = table.view(np.dtype((np.void, table.itemsize * PAGE_SIZE)))[:, 0]
+        _, first, page_of = np.unique(as_bytes, return_index=True, return_inverse=True)
+        pages = table[first]
         with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
             self._pages = tf.constant(pages.reshape(-1))
             self._page_of = tf.constant(page_of.reshape(-1).astype(np.int32))

@@ -13,6 +13,7 @@ from electra_tf.data.pretraining_input import (
     shuffled_records,
     training_batches,
 )
+from electra_tf.text.manifest import Manifest
 
 MASKING = MaskingConfig(masked_fraction=0.3, mask_token_fraction=0.5, random_token_fraction=0.3)
 
@@ -168,8 +169,11 @@ def test_the_announced_number_of_evaluation_batches_is_the_real_one(data, batch_
 @pytest.mark.parametrize("claimed", [2, 4])
 def test_a_shard_with_another_count_than_the_manifests_is_noticed(tmp_path, write_data, tiny_config, claimed):
     directory = write_data(tmp_path / "set", train=(3,), held_out=())
-    path = directory / "manifest.json"
-    path.write_text(path.read_text().replace('"num_examples": 3', f'"num_examples": {claimed}'))
+    manifest = Manifest.load(directory)
+    shard = manifest.splits["train"].shards[0].model_copy(update={"num_examples": claimed})
+    split = manifest.splits["train"].model_copy(update={"shards": (shard,), "num_examples": claimed})
+    claiming = manifest.model_copy(update={"splits": {"train": split}})
+    (directory / "manifest.json").write_text(claiming.to_json())
     corpus = open_data(directory, tiny_config()).train
     with pytest.raises(tf.errors.InvalidArgumentError, match="does not hold the number of examples"):
         list(shuffled_records(corpus, 0, 0).take(9))
