@@ -8,7 +8,6 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 from typing import Any
 
 from data_prep import output, processes, storage, worker
@@ -108,8 +107,8 @@ def _build(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabul
     num_bytes = sum(file.num_bytes for file in files)
     _logger.info("reading %d files, %.1f MB, with %d processes", len(files), num_bytes / 1e6, settings.num_processes)
     unit_bytes = min(max(_MIN_UNIT_BYTES, num_bytes // _USUAL_NUM_UNITS), _MAX_UNIT_BYTES)
+    progress = Progress(num_bytes)
     with processes.started(settings.num_processes, worker.set_up, settings.example_settings(vocabulary)) as run_all:
-        progress = Progress(num_bytes)
         phase_1 = Phase1()
         unit_tasks = _unit_tasks(settings, files, unit_bytes, phase_1, progress)
         for summary in run_all(worker.write_unit, unit_tasks):
@@ -118,7 +117,7 @@ def _build(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabul
         require_documents(settings, phase_1)
         results = _write_shards(settings, phase_1, run_all)
     manifest = assemble_manifest(settings, files, vocabulary, phase_1, results)
-    write_manifest(manifest, settings, Path(settings.vocab_file).read_bytes())
+    write_manifest(manifest, settings, storage.read_bytes(settings.vocab_file))
     log_summary(manifest, progress.seconds, phase_1.counts.num_tokens_read - progress.num_tokens_skipped)
     return manifest
 
