@@ -21,8 +21,12 @@ killed, goes on with the same command.
 import os
 import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
+from typing import TYPE_CHECKING
 
 from electra_tf.config.command_line import flag_parser, run_command
+
+if TYPE_CHECKING:
+    from data_prep.settings import BuildSettings
 
 _REQUIRED = ("input", "vocab_file", "output_dir")
 
@@ -71,8 +75,15 @@ def _add_place_flags(parser: ArgumentParser) -> None:
 
 def _add_text_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--text_field", default="text", help="field or column with the text, of jsonl, parquet, arrow")
-    parser.add_argument("--lines_per_document", type=int, default=1000, help="lines of a document, of sentences")
-    parser.add_argument("--keep_disambiguation_pages", action=BooleanOptionalAction, default=False, help="of wikipedia")
+    parser.add_argument(
+        "--lines_per_document", type=int, default=1000, help="of the format sentences: how many lines make a document"
+    )
+    parser.add_argument(
+        "--keep_disambiguation_pages",
+        action=BooleanOptionalAction,
+        default=False,
+        help="keep the disambiguation pages of a Wikipedia dump",
+    )
     parser.add_argument(
         "--sentences",
         choices=("auto", "line", "split"),
@@ -80,8 +91,13 @@ def _add_text_flags(parser: ArgumentParser) -> None:
         help="what examples are made of: line: lines as they are, as the authors do; split: sentences split from lines;"
         " auto: split where the format has paragraphs",
     )
-    parser.add_argument("--language", default="en", help="of the sentences to split, as in ISO 639-1")
-    parser.add_argument("--unicode_normalization", choices=("NFC", "none"), default="NFC", help="of all text")
+    parser.add_argument("--language", default="en", help="of the text whose sentences are split, as in ISO 639-1")
+    parser.add_argument(
+        "--unicode_normalization",
+        choices=("NFC", "none"),
+        default="NFC",
+        help="Unicode normal form that all text is brought into",
+    )
     parser.add_argument(
         "--drop_control_characters", action=BooleanOptionalAction, default=True, help="drop them from the text"
     )
@@ -115,16 +131,27 @@ def build(flags: Namespace) -> None:
 
     if flags.verify is None and flags.runner is None:
         processes.preload(flags.num_processes)
-    from data_prep.hygiene import HygieneOptions
-    from data_prep.readers.documents import ReaderOptions
-    from data_prep.settings import BuildSettings
-
     if flags.verify is not None:
         from data_prep.verify import verify
 
         verify(flags.verify)
-        return
-    settings = BuildSettings(
+    elif flags.runner is None:
+        from data_prep import pipeline
+
+        pipeline.build(settings_of(flags))
+    else:
+        from data_prep import beam
+
+        beam.run(settings_of(flags), [f"--runner={flags.runner}", *flags.beam_arguments])
+
+
+def settings_of(flags: Namespace) -> "BuildSettings":
+    """The flags that describe a build, checked."""
+    from data_prep.hygiene import HygieneOptions
+    from data_prep.readers.documents import ReaderOptions
+    from data_prep.settings import BuildSettings
+
+    return BuildSettings(
         inputs=tuple(flags.input),
         vocab_file=flags.vocab_file,
         output_dir=flags.output_dir,
@@ -152,14 +179,6 @@ def build(flags: Namespace) -> None:
         allow_truncated=flags.allow_truncated,
         overwrite=flags.overwrite,
     )
-    if flags.runner is None:
-        from data_prep import pipeline
-
-        pipeline.build(settings)
-    else:
-        from data_prep import beam
-
-        beam.run(settings, [f"--runner={flags.runner}", *flags.beam_arguments])
 
 
 def main() -> None:

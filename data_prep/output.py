@@ -17,10 +17,9 @@ from data_prep import storage
 from data_prep.settings import BuildSettings
 from data_prep.spills import PARTIAL_MARK
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest
+from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, SCHEMA_VERSION, TRAIN_SPLIT, VOCAB_FILE, Manifest
 
 _CONFIGURATION_FILE = "configuration.json"
-_LOCK_FILE = "lock"
 
 _OWN_FILE = re.compile(
     rf"({re.escape(MANIFEST_FILE)}|{re.escape(VOCAB_FILE)}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)"
@@ -79,6 +78,9 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
         that no build has written, stands in the place of a file to remove. Nothing is removed then.
     """
     _check_build_dir(settings)
+    # What is not for the manifest: another version may cut otherwise, and a work_dir may serve several outputs.
+    place = str(settings.output_dir) if settings.build_dir.parent != Path(settings.output_dir) else ""
+    configuration = {**configuration, "schema_version": SCHEMA_VERSION, "output_dir": place}
     try:
         storage.make_directory(settings.output_dir)
         found = _unfinished_configuration(settings.build_dir)
@@ -101,18 +103,21 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
                 " data set"
             )
     _check_removable(settings, sources)
-    try:
-        with _locked(settings):
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(_locked(settings))
             if not is_same:
                 _remove_data_set(settings)
                 _empty_build_dir(settings)
+                settings.build_dir.mkdir(exist_ok=True)
                 storage.write_bytes(settings.build_dir / _CONFIGURATION_FILE, json.dumps(configuration).encode())
             _remove_partial(settings)
-            yield
-    except PermissionError as error:
-        raise UserError(
-            f"cannot write to --output_dir={settings.output_dir}: {error.filename}: {error.strerror}; give another"
-        ) from None
+        except OSError as error:
+            raise UserError(
+                f"cannot write to --output_dir={settings.output_dir} or its --work_dir: {error.filename}:"
+                f" {error.strerror or error}; give another"
+            ) from None
+        yield
 
 
 def _names_in(directory: str) -> list[str]:
@@ -151,18 +156,23 @@ def _described(name: str, value: Any, other: Any) -> str:
 
 @contextlib.contextmanager
 def _locked(settings: BuildSettings) -> Iterator[None]:
-    """Keeps a second build out. The lock goes with the process that holds it, however that ends."""
+    """Keeps a second build out. The locks go with the process that holds them, however that ends."""
     import fcntl
 
     settings.build_dir.mkdir(parents=True, exist_ok=True)
-    with open(settings.build_dir / _LOCK_FILE, "ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"another process is building in {settings.build_dir.parent}; wait for it, stop it, or give another"
-                " directory"
-            ) from None
+    directories = {settings.build_dir.parent}
+    if not storage.is_remote(settings.output_dir):
+        directories.add(Path(settings.output_dir))
+    with contextlib.ExitStack() as stack:
+        for directory in sorted(directories):
+            descriptor = os.open(directory, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"another process is building in {directory}; wait for it, stop it, or give another directory"
+                ) from None
         yield
 
 
@@ -205,10 +215,9 @@ def _remove_data_set(settings: BuildSettings) -> None:
 
 
 def remove_build_dir(settings: BuildSettings) -> None:
-    """Removes the intermediate files, and with them the lock."""
+    """Removes the intermediate files."""
     if settings.build_dir.is_dir():
         _empty_build_dir(settings)
-        (settings.build_dir / _LOCK_FILE).unlink(missing_ok=True)
         settings.build_dir.rmdir()
 
 
@@ -218,7 +227,7 @@ def _empty_build_dir(settings: BuildSettings) -> None:
     for path in settings.build_dir.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
-        elif path.name != _LOCK_FILE:
+        else:
             path.unlink()
 
 
@@ -226,6 +235,8 @@ def _remove_partial(settings: BuildSettings) -> None:
     """Removes what a killed process had begun."""
     for path in settings.build_dir.glob(f"*{PARTIAL_MARK}*"):
         shutil.rmtree(path, ignore_errors=True)
+    for path in settings.build_dir.glob("*.partial"):
+        path.unlink()
     for name in _own_files(settings.output_dir):
         if ".partial" in name:
             storage.remove(storage.join(settings.output_dir, name))

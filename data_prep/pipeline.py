@@ -5,6 +5,7 @@ any number of processes, for files cut or ordered otherwise, and across an inter
 """
 
 import contextlib
+import errno
 import logging
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
@@ -19,7 +20,7 @@ from data_prep.shards import ShardResult, shard_ranges
 from data_prep.spills import read_summary, spill_path
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import Manifest
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.vocabulary import Vocabulary, read_vocabulary_file
 
 _logger = logging.getLogger(__name__)
 
@@ -38,16 +39,18 @@ def build(settings: BuildSettings) -> Manifest:
     """
     settings.require_work_dir()
     files = find_files(settings.inputs)
-    vocabulary = Vocabulary.load(settings.vocab_file)
+    vocab_content = read_vocabulary_file(settings.vocab_file)
+    vocabulary = Vocabulary.from_bytes(vocab_content, settings.vocab_file)
     wanted = configuration(settings, files, vocabulary)
     if manifest := output.finished_manifest(settings, wanted):
         output.remove_build_dir(settings)
-        _logger.info("%s holds this data set already", settings.output_dir)
+        _logger.info("%s holds this data set already, of files of these names and sizes", settings.output_dir)
         check_truncated(manifest, settings)
         return manifest
     sources = [settings.vocab_file, *(file.path for file in files)]
     with output.opened(settings, wanted, sources), _failures_explained(settings):
         manifest = _build(settings, files, vocabulary)
+        write_manifest(manifest, settings, vocab_content)
         output.remove_build_dir(settings)
     check_truncated(manifest, settings)
     return manifest
@@ -80,7 +83,10 @@ def check_truncated(manifest: Manifest, settings: BuildSettings) -> None:
 
 @contextlib.contextmanager
 def _failures_explained(settings: BuildSettings) -> Iterator[None]:
-    """Turns what can be mended into a message. What was done so far stays, unless it was done on input with a fault."""
+    """Turns what can be mended into a message. What was done so far stays, but not if the input has a fault.
+
+    The input is another one when it is mended, and a build of other input begins anew.
+    """
     go_on = "the same command goes on where this one stopped"
     try:
         yield
@@ -94,9 +100,12 @@ def _failures_explained(settings: BuildSettings) -> Iterator[None]:
             f" --num_processes, which may be another each time: {go_on}"
         ) from None
     except OSError as error:
+        # TensorFlow, which writes the shards, gives no number.
+        is_full = error.errno in (None, errno.ENOSPC, errno.EDQUOT)
+        needed = "about twice the size of the finished data set is needed: free some space" if is_full else "mend this"
         raise UserError(
-            f"cannot write to {settings.build_dir} or {settings.output_dir}: {error.strerror or error}; about twice the"
-            f" size of the finished data set is needed: free some space, and {go_on}"
+            f"building in {settings.build_dir} and {settings.output_dir} failed: {error.filename or ''}"
+            f" {error.strerror or error}; {needed}, and {go_on}"
         ) from error
     except KeyboardInterrupt:
         _logger.info("interrupted: %s", go_on)
@@ -117,7 +126,6 @@ def _build(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabul
         require_documents(settings, phase_1)
         results = _write_shards(settings, phase_1, run_all)
     manifest = assemble_manifest(settings, files, vocabulary, phase_1, results)
-    write_manifest(manifest, settings, storage.read_bytes(settings.vocab_file))
     log_summary(manifest, progress.seconds, phase_1.counts.num_tokens_read - progress.num_tokens_skipped)
     return manifest
 
@@ -150,7 +158,7 @@ def _write_shards(settings: BuildSettings, phase_1: Phase1, run_all: processes.R
     results, missing = [], []
     for task in tasks:
         result = worker.read_result(task)
-        if result is not None and storage.exists(task.shard_path):
+        if result is not None and storage.size_of(task.shard_path) == result.shard.num_bytes:
             results.append(result)
         else:
             missing.append(task)

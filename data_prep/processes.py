@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
 from multiprocessing import forkserver
+from pathlib import Path
 from typing import TypeVar
 
 Settings = TypeVar("Settings")
@@ -28,7 +29,34 @@ def preload(num_processes: int) -> None:
     """Begins to import what other processes, if there are to be any, will need; the caller has other things to do."""
     if num_processes > 1:
         multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
-        forkserver.ensure_running()
+        with _forkserver_environment():
+            forkserver.ensure_running()
+
+
+@contextlib.contextmanager
+def _forkserver_environment() -> Iterator[None]:
+    """What the fork server is to inherit.
+
+    It finds this package, whatever directory it is started in. And it does not hear of an interrupt by the keyboard:
+    it ends with this process, and in the midst of its imports it would tell of them at length.
+    """
+    changes = {"PYTHONPATH": str(Path(__file__).resolve().parents[1]), "PYTHONSAFEPATH": "1"}
+    before = {name: os.environ.get(name) for name in changes}
+    if before["PYTHONPATH"]:
+        changes["PYTHONPATH"] += os.pathsep + before["PYTHONPATH"]
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main_thread else None
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        if is_main_thread:
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,9 @@ _logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_LINES = 5.0
 
+# Of text in sentences some 85 % are kept at length 128, of paragraphs some 63 %.
+_MIN_USUAL_KEPT_FRACTION = 0.7
+
 
 class Progress:
     """Logs, every few seconds, the share of bytes read, the speed and the time left.
@@ -71,6 +74,12 @@ def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
     if any(left_out.values()):
         reasons = ", ".join(f"{number} {reason}" for reason, number in left_out.items() if number)
         _logger.info("left out: %s", reasons)
+    if counts.num_tokens_kept < _MIN_USUAL_KEPT_FRACTION * counts.num_tokens_read:
+        _logger.warning(
+            "warning: only %.0f %% of the tokens are kept: long lines lose what overflows an example, duplicates are"
+            " dropped; --sentences=split cuts lines into sentences",
+            100 * counts.num_tokens_kept / counts.num_tokens_read,
+        )
     splits = manifest.splits.values()
     _logger.info(
         "%d documents (%d held out) | %d examples | %d tokens read, %d kept | %s | %s tokens/s | %.1f MB on disk",

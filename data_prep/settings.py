@@ -9,6 +9,7 @@ from data_prep.examples import ExampleSettings
 from data_prep.hygiene import HygieneOptions
 from data_prep.readers.documents import ReaderOptions
 from data_prep.segments import MIN_MAX_SEQ_LENGTH
+from data_prep.sentences import SentenceSplitter
 from electra_tf.config.errors import UserError
 from electra_tf.text.vocabulary import Vocabulary
 
@@ -51,6 +52,7 @@ class BuildSettings:
     overwrite: bool
 
     def __post_init__(self) -> None:
+        SentenceSplitter(self.sentences, self.language)  # for its checks
         if not 0 <= self.held_out_fraction < 1:
             raise UserError(f"--held_out_fraction={self.held_out_fraction}; expected a fraction in [0, 1), e.g. 0.005")
         for name, value, least in (

@@ -142,10 +142,12 @@ def _parsed(text: str) -> _Input:
 
 def _matches_nothing(given: _Input) -> UserError:
     try:
-        is_directory = storage.exists(given.pattern) and not glob.has_magic(given.pattern)
+        found = storage.exists(given.pattern) and not glob.has_magic(given.pattern)
     except OSError:
-        is_directory = False
-    if is_directory:
+        found = False
+    if found and not storage.is_remote(given.pattern) and not os.path.isdir(given.pattern):
+        return UserError(f"--input={given.text}: {given.pattern} is no regular file; write what it gives into one")
+    if found:
         return UserError(f"--input={given.text}: {given.pattern} is a directory; name the files in it, as in DIR/*.txt")
     return UserError(
         f"--input={given.text}: no file matches {given.pattern}; check the path, and quote the glob for the shell"

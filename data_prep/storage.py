@@ -31,6 +31,7 @@ __all__ = [
     "publish",
     "read_bytes",
     "remove",
+    "size_of",
     "write_bytes",
 ]
 
@@ -133,6 +134,18 @@ def exists(path: str | os.PathLike) -> bool:
     with filesystem_of(str(path)) as (filesystem, name):
         filesystem.invalidate_cache()
         return filesystem.exists(name)
+
+
+def size_of(path: str | os.PathLike) -> int | None:
+    """The bytes of a file; None if there is none."""
+    try:
+        if not is_remote(str(path)):
+            return os.path.getsize(path)
+        with filesystem_of(str(path)) as (filesystem, name):
+            filesystem.invalidate_cache()
+            return filesystem.size(name)
+    except FileNotFoundError:
+        return None
 
 
 def open_binary(path: str | os.PathLike) -> BinaryIO:

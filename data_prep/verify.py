@@ -25,7 +25,7 @@ def verify(data_dir: str) -> Manifest:
     Raises: UserError: naming each file that is missing, damaged or too many; the manifest itself may be.
     """
     manifest = Manifest.load(data_dir)
-    faults = [*_vocabulary_faults(data_dir, manifest), *_stray_shards(data_dir, manifest)]
+    faults = [*_vocabulary_faults(data_dir, manifest), *_stray_shards(data_dir, manifest), *_count_faults(manifest)]
     for name, split in manifest.splits.items():
         faults += _split_faults(data_dir, name, split, manifest)
     if faults:
@@ -60,6 +60,16 @@ def _stray_shards(data_dir: str, manifest: Manifest) -> list[str]:
         for name in storage.names_in(data_dir)
         if name.startswith((TRAIN_SPLIT, HELD_OUT_SPLIT)) and name.endswith(".tfrecord") and name not in known
     ]
+
+
+def _count_faults(manifest: Manifest) -> Iterator[str]:
+    """Whether what was read is what was kept and what was left out."""
+    counts = manifest.counts
+    left_out = counts.num_documents_too_short + counts.num_documents_without_tokens + counts.num_documents_duplicate
+    in_splits = sum(split.num_documents for split in manifest.splits.values())
+    for what, found in (("splits hold", in_splits), ("counts leave", counts.num_documents_read - left_out)):
+        if found != counts.num_documents:
+            yield f"the manifest's {what} {found} documents, expected {counts.num_documents}"
 
 
 def _split_faults(data_dir: str, name: str, split: Split, manifest: Manifest) -> list[str]:

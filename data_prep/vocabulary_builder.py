@@ -109,6 +109,7 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
     coverage_files = (
         find_files(settings.coverage_inputs, undetected_format=_PLAIN_TEXT_FORMAT) if settings.coverage_inputs else []
     )
+    _check_not_read(settings, [file.path for file in (*files, *coverage_files)])
     counting = CountingSettings(settings.lower_case, settings.strip_accents, settings.reader, settings.hygiene)
     with _failures_explained(settings), WordTotals() as totals, WordTotals() as coverage_totals:
         with processes.started(settings.num_processes, vocabulary_counts.set_up, counting) as run_all:
@@ -138,6 +139,13 @@ def _check_output(settings: VocabularySettings) -> None:
     parent = Path(settings.output).parent
     if not storage.is_remote(settings.output) and not parent.is_dir():
         raise UserError(f"--output names the directory {parent}, which does not exist; create it first")
+
+
+def _check_not_read(settings: VocabularySettings, sources: list[str]) -> None:
+    read = {os.path.realpath(source) for source in sources}
+    for path in (settings.output, settings.report_file):
+        if os.path.realpath(path) in read:
+            raise UserError(f"{path} is to be read, and would be overwritten with --output; give another --output")
 
 
 @contextlib.contextmanager

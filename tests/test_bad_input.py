@@ -143,6 +143,7 @@ def test_an_output_directory_that_cannot_be_made(run, tmp_path):
         ("--min_document_characters=1000", "400 shorter than --min_document_characters=1000"),
         ("--language=German", "--language=German; expected a language code"),
         ("--num_processes=0", "--num_processes=0; expected at least 1"),
+        ("--output_dir=/proc/self/data", "is no usable directory"),
     ],
 )
 def test_a_setting_with_which_nothing_can_be_built(run, tmp_path, flag, complaint):

@@ -158,6 +158,8 @@ def _check_column(schema: "pyarrow.Schema", path: str, column: str) -> None:
             f"{path} has no column {column!r}; its columns are {', '.join(map(repr, schema.names))}; name the one with"
             " the text in --text_field"
         )
+    if schema.names.count(column) > 1:
+        raise UserError(f"{path} has {schema.names.count(column)} columns {column!r}, expected one; rename the others")
     column_type = schema.field(column).type
     value_type = column_type.value_type if types.is_dictionary(column_type) else column_type
     if not (types.is_string(value_type) or types.is_large_string(value_type) or types.is_string_view(value_type)):

@@ -19,6 +19,7 @@ _PAGE_END = b"</page>"
 _REVISION_BEGIN = b"<revision>"
 _EXPORT_BEGIN = re.compile(rb"<(?:\?xml|mediawiki|!--|page>|/mediawiki>)")
 _EXPORT_END = b"</mediawiki>"
+_NAMESPACE = re.compile(r"-?[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class _PendingPage:
         revision = page.findall("revision")[-1:] or [ElementTree.Element("revision")]
         return Page(
             title=page.findtext("title", "").strip(),
-            namespace=int(namespace) if namespace.lstrip("-").isdecimal() else None,
+            namespace=int(namespace) if _NAMESPACE.fullmatch(namespace) else None,
             is_redirect=page.find("redirect") is not None,
             model=(revision[0].findtext("model") or "wikitext").strip(),
             text=revision[0].findtext("text") or "",

@@ -135,7 +135,7 @@ class Manifest(_Model):
         """
         try:
             fields = json.loads(content)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not JSON ({error}); {_BUILD_ANEW}") from None
         found = fields.get("schema_version") if isinstance(fields, dict) else None
         if found != SCHEMA_VERSION:

@@ -13,6 +13,17 @@ CONTINUATION_PREFIX = "##"  # a piece that does not begin a word
 MAX_BYTES_PER_TOKEN = 256  # of FastWordpieceTokenizer, the prefix not counted
 
 
+def read_vocabulary_file(path: str | Path) -> bytes:
+    """The bytes that `Vocabulary.from_bytes` takes.
+
+    Raises: UserError: no such file, or one that cannot be read.
+    """
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise UserError(f"cannot read the vocabulary {path}: {error.strerror or error}; give a vocab.txt") from error
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """The tokens in the order of their ids, and what identifies the file they came from.
@@ -33,13 +44,7 @@ class Vocabulary:
             path: a file, or a URL, in the layout of BERT's vocab.txt.
         Raises: UserError: no such file, or one that `from_bytes` refuses.
         """
-        try:
-            content = read_bytes(path)
-        except OSError as error:
-            raise UserError(
-                f"cannot read the vocabulary {path}: {error.strerror or error}; give a vocab.txt"
-            ) from error
-        return cls.from_bytes(content, path)
+        return cls.from_bytes(read_vocabulary_file(path), path)
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str | Path) -> "Vocabulary":

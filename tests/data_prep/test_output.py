@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -104,11 +105,39 @@ def test_a_second_build_at_the_same_time_is_refused(tmp_path):
         open_it(tmp_path)
 
 
+def test_two_builds_into_one_directory_are_kept_apart_whatever_their_work_dir(tmp_path):
+    one, other = (
+        SimpleNamespace(output_dir=str(tmp_path / "data"), build_dir=tmp_path / name / BUILD_DIR, overwrite=False)
+        for name in ("one", "other")
+    )
+    with (
+        output.opened(one, CONFIGURATION, []),
+        pytest.raises(UserError, match="another process is building in .*data"),
+        output.opened(other, CONFIGURATION, []),
+    ):
+        pass
+
+
+def test_the_work_of_a_build_into_another_directory_is_not_taken_over(tmp_path):
+    def into(name):
+        build_dir = tmp_path / "work" / BUILD_DIR
+        return SimpleNamespace(output_dir=str(tmp_path / name), build_dir=build_dir, overwrite=False)
+
+    with output.opened(into("a"), CONFIGURATION, []):
+        pass
+    with (
+        pytest.raises(UserError, match="output_dir=.*/a; this command has output_dir=.*/b"),
+        output.opened(into("b"), CONFIGURATION, []),
+    ):
+        pass
+
+
 def test_the_lock_is_free_again_after_a_failure(tmp_path):
     with contextlib.suppress(ValueError), output.opened(settings(tmp_path), CONFIGURATION, []):
         raise ValueError
-    with open(tmp_path / BUILD_DIR / "lock") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(descriptor)
 
 
 @pytest.mark.parametrize("name", OWN_FILES)

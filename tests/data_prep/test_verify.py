@@ -90,6 +90,15 @@ def test_a_count_that_is_not_that_of_the_records_is_found(data_dir):
         verify(str(data_dir))
 
 
+def test_documents_that_do_not_add_up_are_found(data_dir):
+    def one_more(fields):
+        fields["splits"]["train"]["num_documents"] += 1
+
+    rewrite_manifest(data_dir, one_more)
+    with pytest.raises(UserError, match="the manifest's splits hold 30 documents, expected 29"):
+        verify(str(data_dir))
+
+
 def test_a_shard_with_a_record_more_than_its_manifest_says_is_found(data_dir):
     num_examples = sum(1 for _ in tf.data.TFRecordDataset(str(data_dir / SHARD)))
 
