@@ -21,7 +21,7 @@ from data_prep.progress import log_summary
 from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import Manifest
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.vocabulary import Vocabulary, read_vocabulary_file
 
 if TYPE_CHECKING:
     from apache_beam import Pipeline
@@ -54,7 +54,8 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
         )
     files = find_files(settings.inputs)
     _check_reachable(settings, files, options)
-    vocabulary = Vocabulary.load(settings.vocab_file)
+    vocab_content = read_vocabulary_file(settings.vocab_file)
+    vocabulary = Vocabulary.from_bytes(vocab_content, settings.vocab_file)
     wanted = configuration(settings, files, vocabulary)
     if manifest := output.finished_manifest(settings, wanted):
         _logger.info("%s holds this data set already", settings.output_dir)
@@ -63,7 +64,7 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
     pipeline = _pipeline(options)
     sources = [settings.vocab_file, *(file.path for file in files)]
     with _work_dir(settings) as settings, output.opened(settings, wanted, sources):
-        manifest = _build(settings, files, vocabulary, pipeline)
+        manifest = _build(settings, files, vocabulary, vocab_content, pipeline)
         output.remove_build_dir(settings)
     check_truncated(manifest, settings)
     return manifest
@@ -79,10 +80,15 @@ def _work_dir(settings: BuildSettings) -> Iterator[BuildSettings]:
         yield dataclasses.replace(settings, work_dir=directory)
 
 
-def _build(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabulary, pipeline: "Pipeline") -> Manifest:
+def _build(
+    settings: BuildSettings,
+    files: list[SourceFile],
+    vocabulary: Vocabulary,
+    vocab_content: bytes,
+    pipeline: "Pipeline",
+) -> Manifest:
     from data_prep.beam_transforms import BuildDataset
 
-    content = storage.read_bytes(settings.vocab_file)
     begin = time.monotonic()
     _logger.info(
         "reading %d files, %.1f MB, by Beam's %s",
@@ -90,7 +96,7 @@ def _build(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabul
         sum(file.num_bytes for file in files) / 1e6,
         type(pipeline.runner).__name__,
     )
-    pipeline | "BuildDataset" >> BuildDataset(settings, files, vocabulary, content)
+    pipeline | "BuildDataset" >> BuildDataset(settings, files, vocabulary, vocab_content)
     with _failures_explained(settings):
         pipeline.run().wait_until_finish()
     manifest = Manifest.load(settings.output_dir)

@@ -60,7 +60,6 @@ class BuildSettings:
             ("num_processes", self.num_processes, 1),
             ("num_shards", self.num_shards, 0),
             ("lines_per_document", self.reader.lines_per_document, 1),
-            ("min_document_characters", self.hygiene.min_document_characters, 0),
         ):
             if value < least:
                 raise UserError(f"--{name}={value}; expected at least {least}")

@@ -1,7 +1,9 @@
 """Is a data set on the disk still what its manifest says? Every checksum and every count, shard by shard."""
 
+import contextlib
 import hashlib
 import logging
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,14 +80,15 @@ def _split_faults(data_dir: str, name: str, split: Split, manifest: Manifest) ->
     for i, shard in enumerate(split.shards):
         if i and i % _SHARDS_PER_LINE == 0:
             _logger.info("%s: %d of %d shards", name, i, len(split.shards))
+        path = storage.join(data_dir, shard.file)
         try:
-            content = storage.read_bytes(storage.join(data_dir, shard.file))
+            content = storage.read_bytes(path)
         except OSError as error:
             faults.append(f"{shard.file} cannot be read ({error.strerror or error})")
             continue
         fault = _shard_fault(content, shard)
         if fault is None:
-            num_examples, num_tokens = _count(content, manifest.max_seq_length)
+            num_examples, num_tokens = _count(path, content, manifest.max_seq_length)
             num_tokens_of_split += num_tokens
             if num_examples != shard.num_examples:
                 fault = f"{shard.file} holds {num_examples} examples, expected {shard.num_examples}"
@@ -110,17 +113,18 @@ def _shard_fault(content: bytes, shard: Shard) -> str | None:
     return None
 
 
-def _count(content: bytes, max_seq_length: int) -> tuple[int, int]:
-    """Examples, and tokens without padding, in the bytes of a shard."""
+def _count(path: str, content: bytes, max_seq_length: int) -> tuple[int, int]:
+    """Examples, and tokens without padding, in a shard whose bytes are `content`."""
     tf = restrained_tensorflow()
     from electra_tf.text.records import INPUT_MASK, parse_examples
 
     num_examples = num_tokens = 0
-    # TensorFlow reads records by name alone, and not from every store that the shard may have come from.
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "shard.tfrecord"
-        path.write_bytes(content)
-        for records in tf.data.TFRecordDataset(str(path)).batch(_EXAMPLES_PER_BATCH):
+    with contextlib.ExitStack() as stack:
+        # TensorFlow reads records by name alone, and not from every store that the shard may have come from.
+        if storage.is_remote(path):
+            path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "shard.tfrecord")
+            Path(path).write_bytes(content)
+        for records in tf.data.TFRecordDataset(path).batch(_EXAMPLES_PER_BATCH):
             mask = parse_examples(records, max_seq_length)[INPUT_MASK]
             num_examples += mask.shape[0]
             num_tokens += int(tf.reduce_sum(mask))

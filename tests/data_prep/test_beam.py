@@ -74,6 +74,22 @@ def test_two_worker_processes_give_the_same_bytes(make_settings, expected, tmp_p
     assert contents(str(tmp_path / "data")) == expected
 
 
+def test_a_vocabulary_file_that_changes_meanwhile_is_written_as_it_was_read(
+    make_settings, vocab_file, expected, tmp_path, monkeypatch
+):
+    changing = tmp_path / "changing.txt"
+    changing.write_bytes(storage.read_bytes(vocab_file))
+    build = beam._build
+
+    def change_and_build(*arguments):
+        changing.write_text("other")
+        return build(*arguments)
+
+    monkeypatch.setattr(beam, "_build", change_and_build)
+    beam.run(make_settings(tmp_path / "data", vocab_file=str(changing)), IN_PROCESS)
+    assert contents(str(tmp_path / "data")) == expected
+
+
 def test_a_job_service_gives_the_same_bytes(make_settings, expected, tmp_path):
     beam.run(make_settings(tmp_path / "data"), JOB_SERVICE)
     assert contents(str(tmp_path / "data")) == expected

@@ -6,6 +6,7 @@ import shutil
 import pytest
 import tensorflow as tf
 
+from data_prep import storage
 from data_prep.pipeline import build
 from data_prep.verify import verify
 from electra_tf.config.errors import UserError
@@ -36,6 +37,16 @@ def rewrite_manifest(data_dir, change):
 
 def test_a_data_set_as_it_was_written_passes(data_dir):
     assert sum(split.num_examples for split in verify(str(data_dir)).splits.values()) == 29
+
+
+def test_a_data_set_at_a_url_passes_and_is_read_from_there(data_dir):
+    url = "memory://verify/data"
+    for path in data_dir.iterdir():
+        storage.write_bytes(storage.join(url, path.name), path.read_bytes())
+    assert verify(url) == verify(str(data_dir))
+    storage.remove(storage.join(url, SHARD))
+    with pytest.raises(UserError, match=f"{SHARD} cannot be read"):
+        verify(url)
 
 
 def test_a_flipped_byte_is_found_and_the_shard_named(data_dir):
