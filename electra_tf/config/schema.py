@@ -148,6 +148,8 @@ class DataConfig(Settings):
 
     max_seq_length: Annotated[Count, Field(ge=8)]  # tokens, [CLS] and [SEP] included; below 8 no data is built
     vocab_file: str | None = None  # only for data without a manifest (the authors' records); else the manifest's copy
+    # A record or shard that cannot be read: the run stops and names it, or it counts as an example of padding.
+    on_damaged_record: Literal["stop", "skip"] = "stop"
 
 
 class OptimizerConfig(Settings):
@@ -185,12 +187,29 @@ class TrainConfig(Settings):
     batch_size: Count  # examples of one update, over all replicas
     seed: CountOrZero = 0
     precision: Literal["float32", "bfloat16"] = "float32"  # of products and activations; variables stay float32
-    xla: bool = False
+    xla: bool = False  # the whole step as one program; a TPU always does
+    # Micro-batches of one update, one after the other: batch_size / this many examples are in memory at once.
+    gradient_accumulation_steps: Count = 1
+    rematerialize: bool = False  # layers are computed again on the way back instead of being kept
+    # A loss or gradient that is not finite: the run stops before that update, or leaves up to so many of them out.
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    max_nonfinite_steps: CountOrZero = 10
+    # Steps in which nothing may be learnt (see electra_tf/train/health.py) before the run says so; 0: never.
+    alarm_after_steps: CountOrZero = 5000
+    asynchronous_checkpoints: bool = False  # written while the next steps run
     log_every_steps: Count = 100
     save_every_steps: Count = 1000
     keep_checkpoints: Count = 5
     # Kept for ever: the shares of the training that table 1 of the paper evaluates.
     milestone_fractions: tuple[Fraction, ...] = (0.0625, 0.125, 0.25, 0.5, 1.0)
+
+
+class StageConfig(Settings):
+    """A part of the training with its own input: its own sequence length, batch and data set, the same optimizer."""
+
+    num_steps: Count
+    max_seq_length: Annotated[Count, Field(ge=8)]
+    batch_size: Count
 
 
 class EvaluationConfig(Settings):
@@ -211,6 +230,8 @@ class PretrainingConfig(Settings):
     optimizer: OptimizerConfig
     train: TrainConfig
     evaluation: EvaluationConfig = EvaluationConfig()
+    # Empty: one stage of train.num_steps, train.batch_size and data.max_seq_length. One schedule runs through all.
+    stages: tuple[StageConfig, ...] = ()
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> "PretrainingConfig":
