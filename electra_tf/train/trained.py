@@ -12,21 +12,41 @@ from electra_tf.objectives.base import Objective
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.train.checkpoint import restore_strictly
+from electra_tf.train.checkpoint_files import CheckpointFolder, require_whole
 from electra_tf.train.run_directory import RunDirectory
 
 
-def load_trained(model_dir: str | os.PathLike) -> Objective:
-    """The objective of a run with the weights of its newest checkpoint.
+def load_trained(model_dir: str | os.PathLike, step: int | None = None) -> Objective:
+    """The objective of a run with its weights.
 
-    Raises: UserError: if `model_dir` holds no run, or no checkpoint yet, or a damaged one.
+    Args:
+        step: of a checkpoint or a milestone that the run has; None: the newest whole checkpoint. Newer ones that are
+            damaged are warned of.
+    Raises: UserError: if `model_dir` holds no run, or no checkpoint yet, or no whole one.
     """
     run = _run_in(model_dir)
-    latest = run.latest_checkpoint()
-    if latest is None:
-        raise UserError(f"{run.checkpoints} holds no checkpoint yet; train first with run_pretraining.py")
+    prefix = _newest(run) if step is None else _checkpoint_of(run, step)
     objective = build_objective(load_config(run.config_file))
-    restore_strictly(tf.train.Checkpoint(objective=objective), latest)
+    restore_strictly(tf.train.Checkpoint(objective=objective), prefix)
     return objective
+
+
+def _newest(run: RunDirectory) -> str:
+    folder = CheckpointFolder(run.checkpoints)
+    step = folder.newest_whole()
+    if step is None:
+        raise UserError(f"{run.checkpoints} holds no checkpoint yet; train first with run_pretraining.py")
+    return folder.prefix(step)
+
+
+def _checkpoint_of(run: RunDirectory, step: int) -> str:
+    folders = [CheckpointFolder(path) for path in (run.milestones, run.checkpoints)]
+    prefixes = [folder.prefix(step) for folder in folders if step in folder.steps()]
+    if not prefixes:
+        found = sorted({step for folder in folders for step in folder.published_steps()})
+        raise UserError(f"{run.path} has no checkpoint of step {step}; it has those of {', '.join(map(str, found))}")
+    require_whole(prefixes[0])
+    return prefixes[0]
 
 
 def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:
@@ -44,7 +64,5 @@ def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:
 def _run_in(model_dir: str | os.PathLike) -> RunDirectory:
     run = RunDirectory(model_dir)
     if not run.config_file.exists():
-        raise UserError(
-            f"--model_dir={model_dir} holds no config.yaml; give the directory of a run"
-        )
+        raise UserError(f"--model_dir={model_dir} holds no config.yaml; give the directory of a run")
     return run
