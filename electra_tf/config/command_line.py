@@ -10,8 +10,9 @@ import sys
 import warnings
 from collections.abc import Callable
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import TrainingStopped, UserError
 
+EXIT_TRAINING_STOPPED = 1
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
@@ -30,9 +31,9 @@ def flag_parser(description: str) -> argparse.ArgumentParser:
 
 
 def run_command(command: Callable[[], None]) -> int:
-    """Runs a script's work and turns what the user can mend into one line on stderr.
+    """Runs a script's work and turns what the user can mend, or what ends a training, into one line on stderr.
 
-    Returns: the exit status: 0, 2 for a `UserError`, 130 for an interrupt by the keyboard.
+    Returns: the exit status: 0, 1 for `TrainingStopped`, 2 for a `UserError`, 130 for an interrupt by the keyboard.
     """
     # TensorFlow's C++ start-up notes ("failed call to cuInit" on every machine without a GPU) bury the lines that
     # matter, and its real errors arrive as Python exceptions. A user's own setting wins.
@@ -45,9 +46,16 @@ def run_command(command: Callable[[], None]) -> int:
     try:
         command()
     except UserError as error:
-        print(f"error: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        print(f"error: {_one_line(error)}", file=sys.stderr)
         return EXIT_USER_ERROR
+    except TrainingStopped as error:
+        print(f"training stopped: {_one_line(error)}", file=sys.stderr)
+        return EXIT_TRAINING_STOPPED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).splitlines())

@@ -1,4 +1,4 @@
-"""The one exception for what a user can mend."""
+"""The exceptions that a script says in one line: what a user can mend, and a training that must not go on."""
 
 
 class UserError(Exception):
@@ -6,4 +6,12 @@ class UserError(Exception):
 
     The message is one line: what was found, where, what was expected, what to do. The scripts print it without a stack
     trace and exit with status 2. Errors that only a programmer can cause stay `assert` or the exception they are.
+    """
+
+
+class TrainingStopped(Exception):
+    """A run that cannot go on, though nobody gave anything wrong: its losses are no longer finite, say.
+
+    The message is one line: what happened, at which step, what usually causes it, what to do. The scripts print it
+    without a stack trace and exit with status 1. The newest checkpoint is from before.
     """

@@ -1,10 +1,11 @@
 """The shards of a pre-training data set, whoever built it, and the vocabulary they were built with."""
 
+import logging
 import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import tensorflow as tf
 
@@ -12,14 +13,15 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.files import is_remote
 from electra_tf.config.schema import DataConfig, PretrainingConfig
 from electra_tf.data.masking import SpecialIds
+from electra_tf.data.record_frames import FRAME_BYTES, LENGTH_BYTES, read_frames
 from electra_tf.text import records
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest, check_matches
 from electra_tf.text.vocabulary import Vocabulary
 
 # How the authors' builder names its files.
 _AUTHORS_FILES = "pretrain_data.tfrecord*"
-# A TFRecord is its length (8 bytes), a checksum of the length (4), the data and a checksum of the data (4).
-_LENGTH_BYTES, _FRAME_BYTES = 8, 16
+
+logger = logging.getLogger(__name__)
 
 _PARSERS = {"compact": records.parse_examples, "fixed_length": records.parse_fixed_length_examples}
 
@@ -31,12 +33,17 @@ class Corpus:
     Attributes:
         files: the shards, in a fixed order.
         num_examples: of each shard.
-        parse: [B] string of serialized records -> `input_ids`, `input_mask`, `segment_ids`, each [B, S] int32.
+        parse: [B] string of serialized records -> `input_ids`, `input_mask`, `segment_ids`, each [B, S] int32. Fails
+            with a `tf.errors.InvalidArgumentError` where one is no such record or holds an id beyond the vocabulary.
+        padding: a serialized record that parses to a row without a token.
+        on_damaged_record: what is done with a record that cannot be read: the run stops, or it counts as padding.
     """
 
     files: tuple[str, ...]
     num_examples: tuple[int, ...]
     parse: Callable[[tf.Tensor], dict[str, tf.Tensor]]
+    padding: bytes
+    on_damaged_record: Literal["stop", "skip"]
 
     @property
     def total_examples(self) -> int:
@@ -136,9 +143,9 @@ def _open_with_manifest(
     for name, split in manifest.splits.items():
         files = tuple(os.path.join(directory, shard.file) for shard in split.shards)
         for file, shard in zip(files, split.shards, strict=True):
-            _require_size(file, shard.num_bytes)
+            _require_size(file, shard.num_bytes, config.data)
         counts = tuple(shard.num_examples for shard in split.shards)
-        corpora[name] = _corpus(files, counts, "compact", config.data.max_seq_length)
+        corpora[name] = _corpus(files, counts, "compact", config)
     corpora = {name: corpus for name, corpus in corpora.items() if corpus.total_examples > 0}
     if TRAIN_SPLIT not in corpora:
         raise UserError(f"{directory} holds no examples to train on; build the data set from more text")
@@ -152,12 +159,14 @@ def _open_with_manifest(
     )
 
 
-def _require_size(file: str, num_bytes: int) -> None:
+def _require_size(file: str, num_bytes: int, config: DataConfig) -> None:
     """A cheap look at each shard before hours of training; a flipped byte is found when it is read."""
     if not tf.io.gfile.exists(file) or tf.io.gfile.isdir(file):
         raise UserError(f"{file} is in {MANIFEST_FILE} but no file on disk; copy or build the data set again")
     found = tf.io.gfile.stat(file).length
-    if found != num_bytes:
+    if found < num_bytes and config.on_damaged_record == "skip":
+        logger.warning("damaged data: %s has %d bytes, %s says %d", file, found, MANIFEST_FILE, num_bytes)
+    elif found != num_bytes:
         raise UserError(f"{file} has {found} bytes, {MANIFEST_FILE} says {num_bytes}; copy or build the data set again")
 
 
@@ -169,20 +178,25 @@ def _open_authors_records(directory: str, config: PretrainingConfig) -> Corpus:
             f"{directory} holds neither {MANIFEST_FILE} nor {_AUTHORS_FILES}; build a data set with "
             "build_pretraining_dataset.py"
         )
-    counts = tuple(count_records(file) for file in files)
-    layouts = {_layout(file, config.data) for file, count in zip(files, counts, strict=True) if count}
+    counts = tuple(count_records(file, config.data.on_damaged_record) for file in files)
+    layouts = {_layout(file, config.data) for file, count in zip(files, counts, strict=True) if count} - {None}
     if len(layouts) != 1:
         nothing = f"none of its {len(files)} record files holds an example"
         found = f"its record files mix the layouts {sorted(layouts)}" if layouts else nothing
         raise UserError(f"{directory}: {found}; expected the output of one build")
-    return _corpus(files, counts, layouts.pop(), config.data.max_seq_length)
+    return _corpus(files, counts, layouts.pop(), config)
 
 
-def _layout(file: str, config: DataConfig) -> records.RecordFormat:
-    """The layout of a file's first record. Raises: UserError: if it is none, or of another sequence length."""
+def _layout(file: str, config: DataConfig) -> records.RecordFormat | None:
+    """The layout of a file's first record; None if that cannot be read but may be left out.
+
+    Raises: UserError: if it is none, or of another sequence length.
+    """
     try:
         first = next(iter(tf.data.TFRecordDataset(file).as_numpy_iterator()))
     except tf.errors.OpError as error:
+        if config.on_damaged_record == "skip":
+            return None
         raise UserError(
             f"{file} is no TFRecord file, or damaged ({_first_line(error)}); copy or build it again"
         ) from None
@@ -194,33 +208,55 @@ def _layout(file: str, config: DataConfig) -> records.RecordFormat:
     return layout
 
 
-def _corpus(files: tuple[str, ...], counts: tuple[int, ...], layout: records.RecordFormat, length: int) -> Corpus:
+def _corpus(
+    files: tuple[str, ...], counts: tuple[int, ...], layout: records.RecordFormat, config: PretrainingConfig
+) -> Corpus:
     # An empty shard would be visited for nothing.
     kept = [(file, count) for file, count in zip(files, counts, strict=True) if count]
-    parser = _PARSERS[layout]
+    parser, length, vocab_size = _PARSERS[layout], config.data.max_seq_length, config.encoder.vocab_size
+
+    def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        batch = parser(serialized, length)
+        ids = batch[records.INPUT_IDS]
+        # An accelerator reads some other row of the word table without a word.
+        known = tf.reduce_all((ids >= 0) & (ids < vocab_size))
+        with tf.control_dependencies([tf.debugging.Assert(known, ["an id is not in the vocabulary"])]):
+            return {**batch, records.INPUT_IDS: tf.identity(ids)}
+
     return Corpus(
         files=tuple(file for file, _ in kept),
         num_examples=tuple(count for _, count in kept),
-        parse=lambda serialized: parser(serialized, length),
+        parse=parse,
+        padding=records.padding_example(layout, length),
+        on_damaged_record=config.data.on_damaged_record,
     )
 
 
-def count_records(file: str) -> int:
+def count_records(file: str, on_damaged_record: Literal["stop", "skip"]) -> int:
     """The number of records of an uncompressed TFRecord file, from the lengths alone.
 
-    Raises: UserError: if the file ends inside a record, naming the offset.
+    Raises: UserError: if the file ends inside a record or a length is damaged, naming the place, and that is to stop.
     """
     size, offset, count = tf.io.gfile.stat(file).length, 0, 0
     with _opened(file) as stream:
         while offset < size:
             stream.seek(offset)
-            header = stream.read(_LENGTH_BYTES)
-            length = struct.unpack("<Q", header)[0] if len(header) == _LENGTH_BYTES else size
-            offset, start = offset + _FRAME_BYTES + length, offset
+            header = stream.read(LENGTH_BYTES)
+            offset += FRAME_BYTES + (struct.unpack("<Q", header)[0] if len(header) == LENGTH_BYTES else size)
             if offset > size:
-                raise UserError(f"{file} ends inside the record that starts at byte {start}; copy or build it again")
+                return _count_whole_records(file, on_damaged_record)
             count += 1
     return count
+
+
+def _count_whole_records(file: str, on_damaged_record: Literal["stop", "skip"]) -> int:
+    """The number of records up to the one, counted, at whose length or end the file breaks off."""
+    frames = read_frames(_read(file))
+    place = f"{file}: record {len(frames) - 1} at byte {frames[-1].offset}: {frames[-1].problem}"
+    if on_damaged_record == "stop":
+        raise UserError(f"{place}; copy or build it again")
+    logger.warning("damaged data: %s; the examples from there on are lost", place)
+    return len(frames)
 
 
 def _opened(file: str) -> BinaryIO:

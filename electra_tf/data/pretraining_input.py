@@ -2,8 +2,8 @@
 
 The order of an epoch is a permutation of the shards, and within each shard a permutation of its examples, both
 computed from (seed, epoch). So the reader can start at any batch of any epoch at once: it finds the shard by its counts
-and skips within that one. Shards are shuffled globally when they are built. One shard is held in memory while the next
-is read.
+and takes the rest of that one's permutation. Shards are shuffled globally when they are built. One shard is held in
+memory while the next is read. What cannot be read is `electra_tf.data.damage`'s matter.
 """
 
 import numpy as np
@@ -11,14 +11,13 @@ import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.corpus import Corpus
+from electra_tf.data.damage import RecordReader
 from electra_tf.data.masking import SpecialIds, mask_batch
 from electra_tf.random import RandomStream
 
 Batches = tf.data.Dataset
 
-WRONG_COUNT = "does not hold the number of examples that the manifest names"
-
-# The two permutations must not share a seed.
+# The permutations must not share a seed: these, and those of later stages, which count on by two.
 _SHARD_ORDER, _EXAMPLE_ORDER = 1, 2
 
 
@@ -30,12 +29,15 @@ def training_batches(
     seed: int,
     batch_size: int,
     first_step: int,
+    stage: int = 0,
     input_context: tf.distribute.InputContext | None = None,
 ) -> Batches:
     """Endless training batches from step `first_step` on.
 
     Args:
         batch_size: examples of one step over all replicas; it must divide among them.
+        first_step: counted from the start of the stage.
+        stage: a part of the run with its own input. Batch k of a stage is a function of (seed, stage, k).
         input_context: which share of each batch this pipeline prepares; None for all of it, as one batch a step.
     Returns: batches of `mask_batch`, each for one replica; those of one step follow each other in replica order.
     """
@@ -43,12 +45,16 @@ def training_batches(
     share = batch_size // context.num_input_pipelines
     offset = share * context.input_pipeline_id
 
+    order = EpochOrder(corpus, seed, stage)
+    reader = RecordReader(corpus, order.shard_of)
+    name = f"masking/stage_{stage}" if stage else "masking"
+
     def prepare(step: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        batch = corpus.parse(serialized[offset : offset + share])
-        return mask_batch(batch, masking, special, RandomStream(seed, step, offset, name="masking"))
+        batch = reader.parse(serialized[offset : offset + share], step * batch_size + offset)
+        return mask_batch(batch, masking, special, RandomStream(seed, step, offset, name))
 
     batches = (
-        shuffled_records(corpus, seed, first_step * batch_size)
+        order.records(reader, first_step * batch_size)
         .batch(batch_size, drop_remainder=True)
         .enumerate(start=first_step)
         .map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
@@ -76,13 +82,18 @@ def evaluation_batches(
     share = batch_size // context.num_input_pipelines
     offset = share * context.input_pipeline_id
 
+    first_of_shard = np.cumsum([0, *corpus.num_examples])
+    reader = RecordReader(corpus, lambda example: int(np.searchsorted(first_of_shard, example, side="right")) - 1)
+
     def prepare(step: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        batch = {name: _fill_up(rows, batch_size) for name, rows in corpus.parse(serialized).items()}
-        batch = {name: rows[offset : offset + share] for name, rows in batch.items()}
+        batch = reader.parse(serialized, step * batch_size)
+        batch = {name: _fill_up(rows, batch_size)[offset : offset + share] for name, rows in batch.items()}
         return mask_batch(batch, masking, special, RandomStream(seed, step, offset, name="evaluation_masking"))
 
     batches = (
-        tf.data.TFRecordDataset(list(corpus.files))
+        tf.data.Dataset.range(len(corpus.files))
+        .map(reader.records)
+        .unbatch()
         .batch(batch_size)
         .take(max_batches)
         .enumerate()
@@ -96,46 +107,57 @@ def num_evaluation_batches(corpus: Corpus, batch_size: int, max_batches: int) ->
     return min(max_batches, -(-corpus.total_examples // batch_size))
 
 
-def shuffled_records(corpus: Corpus, seed: int, first_example: int) -> tf.data.Dataset:
-    """Serialized records without end, from number `first_example` of the whole stream of epochs on.
+class EpochOrder:
+    """Which record comes when, in an endless stream of epochs.
 
-    Raises: tf.errors.InvalidArgumentError: when read, if a shard does not hold as many records as it should.
+    A visit is the reading of one shard; the visits of all epochs are counted through.
     """
-    files, counts = tf.constant(corpus.files), tf.constant(corpus.num_examples, tf.int64)
-    first_visit, to_skip = _locate(corpus, seed, first_example)
 
-    def records_of_visit(visit: tf.Tensor) -> tf.Tensor:
-        epoch, place = visit // len(corpus.files), visit % len(corpus.files)
-        shard = _shard_order(len(corpus.files), seed, epoch)[place]
-        # One more than expected, so that a shard with too many is noticed too.
-        found = tf.data.TFRecordDataset(files[shard]).batch(counts[shard] + 1).get_single_element()
-        message = tf.strings.join([files[shard], WRONG_COUNT], separator=" ")
-        with tf.control_dependencies([tf.debugging.Assert(tf.size(found, tf.int64) == counts[shard], [message])]):
-            order = _permutation(tf.size(found), seed, _EXAMPLE_ORDER, visit)
-        return tf.gather(found, order)
+    def __init__(self, corpus: Corpus, seed: int, stage: int = 0):
+        self._corpus = corpus
+        self._seed = seed
+        self._stage = stage
 
-    visits = tf.data.Dataset.range(first_visit, np.iinfo(np.int64).max)
-    # The next shard is read while this one is used.
-    return visits.map(records_of_visit).prefetch(1).unbatch().skip(to_skip)
+    def records(self, reader: RecordReader, first_example: int) -> tf.data.Dataset:
+        """Serialized records without end, from example `first_example` of the stream on."""
+        counts = tf.constant(self._corpus.num_examples)
+        first_visit, first_place = self._locate(first_example)
 
+        def records_of_visit(visit: tf.Tensor) -> tf.Tensor:
+            shard = self._shard_of_visit(visit)
+            order = self._permutation(counts[shard], _EXAMPLE_ORDER, visit)
+            begin = tf.where(visit == first_visit, first_place, 0)
+            return tf.gather(reader.records(tf.cast(shard, tf.int64)), order[begin:])
 
-def _locate(corpus: Corpus, seed: int, first_example: int) -> tuple[int, int]:
-    """The visit (the shards of all epochs, counted through) that holds an example, and its place in that visit."""
-    epoch, place = divmod(first_example, corpus.total_examples)
-    order = _shard_order(len(corpus.files), seed, tf.constant(epoch, tf.int64)).numpy()
-    ends = np.cumsum(np.asarray(corpus.num_examples)[order])
-    slot = int(np.searchsorted(ends, place, side="right"))
-    return epoch * len(corpus.files) + slot, place - (int(ends[slot - 1]) if slot else 0)
+        visits = tf.data.Dataset.range(first_visit, np.iinfo(np.int64).max)
+        # The next shard is read while this one is used.
+        return visits.map(records_of_visit).prefetch(1).unbatch()
 
+    def shard_of(self, example: int) -> int:
+        """The shard, an index into the corpus's files, that holds an example of the stream."""
+        visit, _ = self._locate(example)
+        return int(self._shard_of_visit(tf.constant(visit, tf.int64)))
 
-def _shard_order(num_shards: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
-    return _permutation(tf.constant(num_shards), seed, _SHARD_ORDER, epoch)
+    def _locate(self, example: int) -> tuple[int, int]:
+        """The visit that holds an example, and its place in that visit."""
+        epoch, place = divmod(example, self._corpus.total_examples)
+        order = self._shard_order(tf.constant(epoch, tf.int64)).numpy()
+        ends = np.cumsum(np.asarray(self._corpus.num_examples)[order])
+        slot = int(np.searchsorted(ends, place, side="right"))
+        return epoch * len(self._corpus.files) + slot, place - (int(ends[slot - 1]) if slot else 0)
 
+    def _shard_of_visit(self, visit: tf.Tensor) -> tf.Tensor:
+        num_shards = len(self._corpus.files)
+        return self._shard_order(visit // num_shards)[visit % num_shards]
 
-def _permutation(size: tf.Tensor, seed: int, purpose: int, number: tf.Tensor) -> tf.Tensor:
-    """[size] int32: the permutation that belongs to (seed, purpose, number)."""
-    key = tf.random.experimental.stateless_fold_in(tf.constant([seed, purpose], tf.int64), number)
-    return tf.random.experimental.stateless_shuffle(tf.range(size), seed=key)
+    def _shard_order(self, epoch: tf.Tensor) -> tf.Tensor:
+        return self._permutation(tf.constant(len(self._corpus.files)), _SHARD_ORDER, epoch)
+
+    def _permutation(self, size: tf.Tensor, purpose: int, number: tf.Tensor) -> tf.Tensor:
+        """[size] int32: the permutation that belongs to (seed, stage, purpose, number)."""
+        seed = tf.constant([self._seed, purpose + 2 * self._stage], tf.int64)
+        key = tf.random.experimental.stateless_fold_in(seed, number)
+        return tf.random.experimental.stateless_shuffle(tf.range(size), seed=key)
 
 
 def _fill_up(rows: tf.Tensor, num_rows: int) -> tf.Tensor:

@@ -95,6 +95,16 @@ def parse_fixed_length_examples(serialized: tf.Tensor, max_seq_length: int) -> d
     return {name: tf.cast(parsed[name], tf.int32) for name in features}
 
 
+def padding_example(layout: RecordFormat, max_seq_length: int) -> bytes:
+    """A serialized example without a token, which parses to a row of zeros."""
+    if layout == "compact":
+        return serialize_example([], [0])
+    example = tf.train.Example()
+    for name in (INPUT_IDS, INPUT_MASK, SEGMENT_IDS):
+        example.features.feature[name].int64_list.value.extend([0] * max_seq_length)
+    return example.SerializeToString(deterministic=True)
+
+
 def record_format(serialized: bytes) -> tuple[RecordFormat, int]:
     """Tells the layout of one record, so that a reader can choose its parser by looking at the first one.
 

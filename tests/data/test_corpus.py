@@ -164,7 +164,7 @@ def test_record_files_without_a_record_are_refused(authors_directory, tiny_confi
 @pytest.mark.parametrize("records", [[], [b"x"], [b"", b"abc", b"y" * 1000]])
 def test_records_are_counted(tmp_path, records):
     write_records(tmp_path / "file", records)
-    assert count_records(str(tmp_path / "file")) == len(records)
+    assert count_records(str(tmp_path / "file"), "stop") == len(records)
 
 
 # Two records of 16 + 3 and 16 + 5 bytes: cut inside the second's data, its checksum, its length, and the first.
@@ -174,8 +174,8 @@ def test_a_file_that_ends_inside_a_record_is_refused_with_the_place(tmp_path, si
     write_records(path, [b"abc", b"defgh"])
     assert path.stat().st_size == 40
     path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(UserError, match=f"ends inside the record that starts at byte {start};"):
-        count_records(str(path))
+    with pytest.raises(UserError, match=f"record {int(start > 0)} at byte {start}: the file ends inside it;"):
+        count_records(str(path), "stop")
 
 
 def copied_to_memory(directory) -> str:

@@ -1,3 +1,4 @@
+import hashlib
 import itertools
 from collections import Counter
 
@@ -7,13 +8,13 @@ import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.corpus import open_data
+from electra_tf.data.damage import RecordReader
 from electra_tf.data.pretraining_input import (
+    EpochOrder,
     evaluation_batches,
     num_evaluation_batches,
-    shuffled_records,
     training_batches,
 )
-from electra_tf.text.manifest import Manifest
 
 MASKING = MaskingConfig(masked_fraction=0.3, mask_token_fraction=0.5, random_token_fraction=0.3)
 
@@ -28,7 +29,9 @@ def taken(batches, count: int) -> list[dict[str, np.ndarray]]:
     return list(itertools.islice(batches.as_numpy_iterator(), count))
 
 
-def train(data, first_step: int, count: int, *, seed=3, batch_size=4, context=None) -> list[dict[str, np.ndarray]]:
+def train(
+    data, first_step: int, count: int, *, seed=3, batch_size=4, stage=0, context=None
+) -> list[dict[str, np.ndarray]]:
     batches = training_batches(
         data.train,
         MASKING,
@@ -36,6 +39,7 @@ def train(data, first_step: int, count: int, *, seed=3, batch_size=4, context=No
         seed=seed,
         batch_size=batch_size,
         first_step=first_step,
+        stage=stage,
         input_context=context,
     )
     return taken(batches, count)
@@ -65,8 +69,10 @@ def contexts(num_pipelines: int, num_replicas: int) -> list[tf.distribute.InputC
     return [tf.distribute.InputContext(num_pipelines, index, num_replicas) for index in range(num_pipelines)]
 
 
-def records_of(data, count: int, seed: int = 3, first: int = 0) -> list[bytes]:
-    return list(shuffled_records(data.train, seed, first).take(count).as_numpy_iterator())
+def records_of(data, count: int, seed: int = 3, first: int = 0, stage: int = 0) -> list[bytes]:
+    order = EpochOrder(data.train, seed, stage)
+    reader = RecordReader(data.train, order.shard_of)
+    return list(order.records(reader, first).take(count).as_numpy_iterator())
 
 
 def test_every_epoch_visits_every_example_exactly_once(data, tmp_path):
@@ -166,14 +172,50 @@ def test_the_announced_number_of_evaluation_batches_is_the_real_one(data, batch_
     assert len(evaluation(data, 20, batch_size=batch_size, max_batches=max_batches)) == steps
 
 
-@pytest.mark.parametrize("claimed", [2, 4])
-def test_a_shard_with_another_count_than_the_manifests_is_noticed(tmp_path, write_data, tiny_config, claimed):
-    directory = write_data(tmp_path / "set", train=(3,), held_out=())
-    manifest = Manifest.load(directory)
-    shard = manifest.splits["train"].shards[0].model_copy(update={"num_examples": claimed})
-    split = manifest.splits["train"].model_copy(update={"shards": (shard,), "num_examples": claimed})
-    claiming = manifest.model_copy(update={"splits": {"train": split}})
-    (directory / "manifest.json").write_text(claiming.to_json())
-    corpus = open_data(directory, tiny_config()).train
-    with pytest.raises(tf.errors.InvalidArgumentError, match="does not hold the number of examples"):
-        list(shuffled_records(corpus, 0, 0).take(9))
+def test_the_first_batches_are_these(data):
+    # What a run reads must never change under it: these are the batches of every version so far.
+    (first,) = train(data, 0, 1)
+    assert first["input_ids"].tolist() == [
+        [2, 5, 5, 3, 0, 0, 0, 0, 0, 0],
+        [2, 5, 8, 7, 7, 7, 3, 0, 0, 0],
+        [2, 5, 7, 7, 7, 3, 0, 0, 0, 0],
+        [2, 5, 9, 7, 7, 7, 7, 3, 0, 0],
+    ]
+    assert first["masked_input_ids"].tolist() == [
+        [2, 5, 4, 3, 0, 0, 0, 0, 0, 0],
+        [2, 5, 46, 7, 7, 4, 3, 0, 0, 0],
+        [2, 5, 4, 4, 7, 3, 0, 0, 0, 0],
+        [2, 28, 9, 7, 7, 4, 7, 3, 0, 0],
+    ]
+    (seventh,) = train(data, 7, 1)
+    assert seventh["masked_lm_positions"].tolist() == [[1, 4, 0], [1, 2, 0], [5, 1, 0], [2, 0, 0]]
+    digest = hashlib.sha256()
+    for batch in train(data, 0, 20, batch_size=5):
+        for name in sorted(batch):
+            digest.update(batch[name].tobytes())
+    assert digest.hexdigest() == "9bd171144ca7191d51dabf91a7f87ad63df026f471cf87a91c8d6390054b5d8a"
+
+
+def test_step_one_hundred_thousand_is_reached_at_once(data):
+    # 33,333 epochs of twelve examples: the batch is that of the examples in their place, read one by one.
+    (batch,) = train(data, 100_000, 1)
+    records = records_of(data, 4, first=400_000)
+    assert batch["input_ids"].tolist() == data.train.parse(tf.constant(records))["input_ids"].numpy().tolist()
+    epoch = records_of(data, 12, first=33_333 * 12)
+    assert epoch[4:8] == records
+
+
+def test_the_stages_of_a_run_read_in_different_orders_and_mask_differently(data):
+    assert same(train(data, 2, 3, stage=0), train(data, 2, 3))
+    assert same(train(data, 2, 3, stage=1), train(data, 0, 5, stage=1)[2:])
+    streams = [records_of(data, 24, stage=stage) for stage in range(3)]
+    assert len({tuple(stream) for stream in streams}) == 3
+    assert [Counter(stream) for stream in streams[1:]] == [Counter(streams[0])] * 2
+
+
+def test_an_example_in_the_same_place_is_masked_differently_in_another_stage(tmp_path, write_data, tiny_config):
+    # A set of one example, eight times in the batch: the order cannot differ, so only the masks can.
+    alone = open_data(write_data(tmp_path / "set", train=(1,)), tiny_config())
+    first, second = (train(alone, 0, 1, batch_size=8, stage=stage)[0] for stage in (0, 1))
+    assert first["input_ids"].tolist() == second["input_ids"].tolist()
+    assert first["masked_input_ids"].tolist() != second["masked_input_ids"].tolist()

@@ -1,0 +1,34 @@
+import pytest
+
+from electra_tf.config.command_line import run_command
+from electra_tf.config.errors import TrainingStopped, UserError
+
+
+def raising(error: BaseException):
+    def command() -> None:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (UserError("no such\nfile"), 2, "error: no such file\n"),
+        (TrainingStopped("the loss is\nnot finite"), 1, "training stopped: the loss is not finite\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+    ],
+)
+def test_what_ends_a_command_is_one_line_and_a_status(capsys, error, status, line):
+    assert run_command(raising(error)) == status
+    assert capsys.readouterr().err == line
+
+
+def test_a_command_that_succeeds_has_status_zero(capsys):
+    assert run_command(lambda: None) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_what_only_a_programmer_can_mend_keeps_its_stack_trace():
+    with pytest.raises(ZeroDivisionError):
+        run_command(raising(ZeroDivisionError()))
