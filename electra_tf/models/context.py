@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from electra_tf.random import RandomStream
+from electra_tf.models import programs
+from electra_tf.random import Draw, RandomStream
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,15 @@ class ForwardContext:
             name: unique among the draws of this context.
         Returns: like `values`.
         """
+        draw = self.draw(rate, tuple(values.shape[1:]), name)
+        return values if draw is None else programs.dropout(values, rate=rate, draw=draw)
+
+    def draw(self, rate: float, shape: tuple[int, ...], name: str) -> Draw | None:
+        """The random numbers for dropping a share `rate` of `shape` per example; None where nothing is dropped."""
         if not self.training or rate == 0.0:
-            return values
+            return None
         assert self.random is not None, "training needs a random stream"
-        uniform = self.random.scope(name).uniform(tf.shape(values)[0], tuple(values.shape[1:]))
-        scale = tf.constant(1.0 / (1.0 - rate), values.dtype)
-        return tf.where(uniform >= rate, values * scale, tf.zeros([], values.dtype))
+        return self.random.scope(name).draw(shape)
 
 
 INFERENCE = ForwardContext()

@@ -7,12 +7,11 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import EncoderConfig
+from electra_tf.models import programs
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.initializers import glorot_uniform, truncated_normal
-
-# Added to the scores of padded keys before the softmax (modeling.py of the authors' code).
-_MASKED_SCORE = -10000.0
+from electra_tf.models.layer_norm import LayerNorm
 
 
 class EncoderOutput(NamedTuple):
@@ -23,7 +22,8 @@ class EncoderOutput(NamedTuple):
         pooled_output: [B, H], the vector of [CLS] as it is: ELECTRA has no pooler layer.
         embedding_output: [B, S, H], the input of the first layer.
         all_layer_outputs: L tensors [B, S, H].
-        attention_probs: L tensors [B, A, S, S] float32, rows sum to 1, before dropout.
+        attention_probs: L tensors [B, A, S, S], rows sum to 1, before dropout; for inspection, without gradient in
+            training. float32 in inference.
     """
 
     sequence_output: tf.Tensor
@@ -33,16 +33,6 @@ class EncoderOutput(NamedTuple):
     attention_probs: tuple[tf.Tensor, ...]
 
 
-def gelu(values: tf.Tensor) -> tf.Tensor:
-    """The exact Gaussian error linear unit, by erf and not by the tanh approximation."""
-    return tf.nn.gelu(values, approximate=False)
-
-
-def sequence_length(values: tf.Tensor) -> tf.Tensor | int:
-    """S of [B, S, ...]: a number where it is static, as in training; a scalar tensor where serving leaves it open."""
-    return values.shape[1] or tf.shape(values)[1]
-
-
 class _EncoderPart(tf_keras.layers.Layer):
     """What the parts of an encoder share: the configuration and how they make their sub-layers."""
 
@@ -50,19 +40,28 @@ class _EncoderPart(tf_keras.layers.Layer):
         super().__init__(**layer_options)
         self.config = config
 
-    def dense(self, units: int, name: str, activation=None) -> tf_keras.layers.Layer:
+    def dense(self, units: int, name: str) -> tf_keras.layers.Dense:
         return tf_keras.layers.Dense(
             units,
-            activation=activation,
             kernel_initializer=truncated_normal(self.config.initializer_range),
             dtype=self.dtype_policy,
             name=name,
         )
 
-    def layer_normalization(self) -> tf_keras.layers.Layer:
-        return tf_keras.layers.LayerNormalization(
-            epsilon=self.config.layer_norm_epsilon, dtype=self.dtype_policy, name="LayerNorm"
-        )
+    def layer_norm_layer(self) -> LayerNorm:
+        return LayerNorm(epsilon=self.config.layer_norm_epsilon, name="LayerNorm")
+
+
+def _build(layer: tf_keras.layers.Layer, input_size: int) -> None:
+    """Creates a layer's variables under its own name, for a layer whose product is taken by the layer above it."""
+    with tf.name_scope(layer.name):
+        layer.build([None, None, input_size])
+
+
+def _product(values: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    """[B, S, H] x [H, F] -> [B, S, F], as one product of two matrices."""
+    flat = tf.matmul(tf.reshape(values, [-1, values.shape[-1]]), kernel)
+    return tf.reshape(flat, [-1, values.shape[1] or tf.shape(values)[1], kernel.shape[-1]])
 
 
 class SelfAttention(_EncoderPart):
@@ -70,7 +69,7 @@ class SelfAttention(_EncoderPart):
 
     Call:
         hidden: [B, S, H].        key_mask: [B, S] int32, 1 for keys that may be attended to; all queries are computed.
-    Returns: ([B, S, H] context vectors, [B, A, S, S] float32 probabilities before dropout).
+    Returns: ([B, S, H] context vectors, [B, A, S, S] probabilities before dropout).
     """
 
     def __init__(self, config: EncoderConfig, **layer_options):
@@ -79,20 +78,32 @@ class SelfAttention(_EncoderPart):
         self.key = self.dense(config.hidden_size, "key")
         self.value = self.dense(config.hidden_size, "value")
 
+    def build(self, input_shape):
+        for layer in (self.query, self.key, self.value):
+            _build(layer, input_shape[-1])
+        super().build(input_shape)
+
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
-        query, key, value = (self._split_heads(layer(hidden)) for layer in (self.query, self.key, self.value))
-        scale = 1.0 / math.sqrt(self.config.hidden_size // self.config.num_heads)
-        scores = tf.matmul(query * tf.cast(scale, query.dtype), key, transpose_b=True)  # [B, A, S, S]
-        padding = (1.0 - tf.cast(key_mask, tf.float32))[:, tf.newaxis, tf.newaxis, :] * _MASKED_SCORE
-        probs = tf.nn.softmax(tf.cast(scores, tf.float32) + padding)
-        dropped = context.dropout(tf.cast(probs, value.dtype), self.config.attention_dropout, "probs")
+        query, key, value = tf.unstack(self._heads(hidden, context.training))
+        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
+        draw = context.draw(self.config.attention_dropout, tuple(scores.shape[1:]), "probs")
+        probs, dropped = programs.attention_probs(
+            scores, key_mask, rate=self.config.attention_dropout, draw=draw, training=context.training
+        )
         mixed = tf.transpose(tf.matmul(dropped, value), [0, 2, 1, 3])  # [B, S, A, D]
         return tf.reshape(mixed, tf.shape(hidden)), probs
 
-    def _split_heads(self, projected: tf.Tensor) -> tf.Tensor:
-        length, heads = sequence_length(projected), self.config.num_heads
-        split = tf.reshape(projected, [-1, length, heads, self.config.hidden_size // heads])  # [B, S, A, D]
-        return tf.transpose(split, [0, 2, 1, 3])  # [B, A, S, D]
+    def _heads(self, hidden: tf.Tensor, training: bool) -> tf.Tensor:
+        """[3, B, A, S, D]: queries, scaled, keys and values, from one product."""
+        layers = (self.query, self.key, self.value)
+        product = _product(hidden, tf.concat([layer.kernel for layer in layers], axis=1))  # [B, S, 3 H]
+        return programs.split_heads(
+            product,
+            tf.concat([layer.bias for layer in layers], axis=0),
+            num_heads=self.config.num_heads,
+            query_scale=1.0 / math.sqrt(self.config.hidden_size // self.config.num_heads),
+            training=training,
+        )
 
 
 class _ResidualOutput(_EncoderPart):
@@ -101,11 +112,26 @@ class _ResidualOutput(_EncoderPart):
     def __init__(self, config: EncoderConfig, **layer_options):
         super().__init__(config, **layer_options)
         self.projection = self.dense(config.hidden_size, "dense")
-        self.layer_norm = self.layer_normalization()
+        self.layer_norm = self.layer_norm_layer()
+
+    def build(self, input_shape):
+        _build(self.projection, input_shape[-1])
+        _build(self.layer_norm, self.config.hidden_size)
+        super().build(input_shape)
 
     def call(self, values: tf.Tensor, residual: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        projected = context.dropout(self.projection(values), self.config.hidden_dropout, "output")
-        return self.layer_norm(projected + residual)
+        product = _product(values, self.projection.kernel)
+        return programs.dropout_add_layer_norm(
+            product,
+            self.projection.bias,
+            residual,
+            self.layer_norm.gamma,
+            self.layer_norm.beta,
+            epsilon=self.config.layer_norm_epsilon,
+            rate=self.config.hidden_dropout,
+            draw=context.draw(self.config.hidden_dropout, tuple(product.shape[1:]), "output"),
+            training=context.training,
+        )
 
 
 class TransformerLayer(_EncoderPart):
@@ -113,7 +139,7 @@ class TransformerLayer(_EncoderPart):
 
     Call:
         hidden: [B, S, H].        key_mask: [B, S] int32.
-    Returns: ([B, S, H], [B, A, S, S] float32 attention probabilities).
+    Returns: ([B, S, H], [B, A, S, S] attention probabilities before dropout).
     """
 
     def __init__(self, config: EncoderConfig, **layer_options):
@@ -121,13 +147,18 @@ class TransformerLayer(_EncoderPart):
         options = {"dtype": self.dtype_policy}
         self.attention = SelfAttention(config, name="attention_self", **options)
         self.attention_output = _ResidualOutput(config, name="attention_output", **options)
-        self.intermediate = self.dense(config.intermediate_size, "intermediate", activation=gelu)
+        self.intermediate = self.dense(config.intermediate_size, "intermediate")
         self.feed_forward_output = _ResidualOutput(config, name="output", **options)
+
+    def build(self, input_shape):
+        _build(self.intermediate, input_shape[-1])
+        super().build(input_shape)
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
         attended, probs = self.attention(hidden, key_mask=key_mask, context=context.scope("attention"))
         hidden = self.attention_output(attended, residual=hidden, context=context.scope("attention_output"))
-        expanded = self.intermediate(hidden)  # [B, S, F]
+        product = _product(hidden, self.intermediate.kernel)
+        expanded = programs.bias_gelu(product, self.intermediate.bias, training=context.training)  # [B, S, F]
         return self.feed_forward_output(expanded, residual=hidden, context=context.scope("output")), probs
 
 
@@ -165,7 +196,7 @@ class Encoder(_EncoderPart):
         segment_ids: tf.Tensor,
         context: ForwardContext = INFERENCE,
     ) -> EncoderOutput:
-        hidden = self.embeddings(input_ids, segment_ids=segment_ids)
+        hidden = self.embeddings(input_ids, segment_ids=segment_ids, training=context.training)
         hidden = context.dropout(hidden, self.config.hidden_dropout, "embeddings")
         if self.embeddings_project is not None:
             hidden = self.embeddings_project(hidden)

@@ -5,8 +5,9 @@ import tf_keras
 
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.models.embeddings import Embeddings
-from electra_tf.models.encoder import gelu
 from electra_tf.models.initializers import glorot_uniform, truncated_normal
+from electra_tf.models.layer_norm import LayerNorm
+from electra_tf.models.programs import gelu
 
 
 def gather_positions(hidden: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
@@ -44,9 +45,7 @@ class MaskedLmHead(tf_keras.layers.Layer):
             dtype=dtype,
             name="dense",
         )
-        self.layer_norm = tf_keras.layers.LayerNormalization(
-            epsilon=config.layer_norm_epsilon, dtype=dtype, name="LayerNorm"
-        )
+        self.layer_norm = LayerNorm(epsilon=config.layer_norm_epsilon, name="LayerNorm")
 
     def build(self, input_shape):
         vocab_size = self.embeddings.config.vocab_size

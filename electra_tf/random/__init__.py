@@ -1,5 +1,5 @@
 """Random numbers that belong to an example, not to a device. A leaf: imports nothing of the project."""
 
-from electra_tf.random.stream import RandomStream
+from electra_tf.random.stream import Draw, RandomStream
 
-__all__ = ["RandomStream"]
+__all__ = ["Draw", "RandomStream"]

@@ -1,6 +1,8 @@
 """The update rules: Adam without bias correction, as the authors' code has it, and LAMB, as the paper says."""
 
+import functools
 import re
+from collections.abc import Callable
 
 import tensorflow as tf
 import tf_keras
@@ -53,14 +55,35 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         """Updates one variable and its two moments. `gradient` is dense."""
+        self._update(variable, gradient, self.learning_rate, tf.constant(1.0), tf.constant(True))
+
+    def apply(
+        self, gradients: list[tf.Tensor], variables: list[tf.Variable], factor: tf.Tensor, wanted: tf.Tensor
+    ) -> None:
+        """Updates every variable with `factor` times its gradient; leaves `iterations` alone. In a replica context.
+
+        Args:
+            gradients: dense, the same on all replicas.        factor: scalar float32, as clipping gives it.
+            wanted: scalar bool; where it is false nothing changes.
+        """
+        learning_rate = self._learning_rate(self.iterations)
+
+        def update_all(strategy, gradients, learning_rate, factor, wanted):
+            for variable, gradient in zip(variables, gradients, strict=True):
+                args = (gradient, learning_rate, factor, wanted)
+                strategy.extended.update(variable, self._update, args=args, group=False)
+
+        in_cross_replica_context(update_all, gradients, learning_rate, factor, wanted)
+
+    def _update(self, variable, gradient, learning_rate, factor, wanted) -> None:
         index = self._index_dict[self._var_key(variable)]
         first, second = self._first_moments[index], self._second_moments[index]
-        first.assign(self.beta_1 * first + (1.0 - self.beta_1) * gradient)
-        second.assign(self.beta_2 * second + (1.0 - self.beta_2) * tf.square(gradient))
-        update = first / (tf.sqrt(second) + self.epsilon)
-        if self.decays(variable):
-            update += self.weight_decay_rate * variable
-        variable.assign_sub(tf.cast(self.learning_rate, variable.dtype) * update)
+        decay = self.weight_decay_rate if self.decays(variable) else 0.0
+        update = _adam_program(self.beta_1, self.beta_2, self.epsilon, decay)
+        before = [tensor.read_value() for tensor in (variable, first, second)]
+        after = update(*before, gradient, tf.cast(learning_rate, tf.float32), factor, wanted)
+        for tensor, value in zip((variable, first, second), after, strict=True):
+            tensor.assign(value)
 
     def decays(self, variable: tf.Variable) -> bool:
         """Whether weight decay applies to the variable."""
@@ -77,6 +100,23 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
             "epsilon": self.epsilon,
             "exclude_from_weight_decay": self.decay_exclusions,
         }
+
+
+@functools.cache
+def _adam_program(beta_1: float, beta_2: float, epsilon: float, decay: float) -> Callable:
+    """One update of one variable as one program: its memory is read and written once."""
+
+    def update(weights, first, second, gradient, learning_rate, factor, wanted):
+        gradient *= factor
+        new_first = beta_1 * first + (1.0 - beta_1) * gradient
+        new_second = beta_2 * second + (1.0 - beta_2) * tf.square(gradient)
+        step = new_first / (tf.sqrt(new_second) + epsilon)
+        if decay:
+            step += decay * weights
+        new = (weights - learning_rate * step, new_first, new_second)
+        return [tf.where(wanted, value, old) for value, old in zip(new, (weights, first, second), strict=True)]
+
+    return tf.function(update, jit_compile=True, autograph=False)
 
 
 def build_adamw(config: OptimizerConfig, schedule: WarmupTimesDecay) -> AdamWeightDecay:
@@ -116,10 +156,34 @@ def build_optimizer(config: OptimizerConfig, num_steps: int):
     return OPTIMIZERS[config.name](config, schedule)
 
 
-def apply_summed_gradients(optimizer, gradients: list[tf.Tensor], variables: list[tf.Variable]) -> None:
-    """Applies gradients that have been summed over replicas already, by either generation of Keras optimizer."""
-    pairs = list(zip(gradients, variables, strict=True))
-    if isinstance(optimizer, tf_keras.optimizers.legacy.Optimizer):
-        optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)
-    else:
-        optimizer.apply_gradients(pairs, skip_gradients_aggregation=True)
+def apply_summed_gradients(
+    optimizer, gradients: list[tf.Tensor], variables: list[tf.Variable], factor: tf.Tensor, wanted: tf.Tensor
+) -> None:
+    """Applies gradients that have been summed over replicas already, times `factor`. In a replica context.
+
+    Args:
+        optimizer: of `build_optimizer`.
+        wanted: scalar bool; where it is false weights and moments stay as they are. `iterations` stays in any case.
+    """
+    if isinstance(optimizer, AdamWeightDecay):
+        optimizer.apply(gradients, variables, factor, wanted)
+        return
+    # A Keras optimizer knows no condition: it takes its step, and takes it back.
+    state = [*variables, *(variable for variable in optimizer.variables() if variable is not optimizer.iterations)]
+    before = [tf.identity(variable) for variable in state]
+    pairs = [(tf.where(wanted, gradient * factor, 0.0), variable) for gradient, variable in zip(gradients, variables)]
+    optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)
+    optimizer.iterations.assign_sub(1)
+
+    def keep_or_take_back(strategy, before, wanted):
+        for variable, old in zip(state, before, strict=True):
+            choose = lambda variable, old, wanted: variable.assign(tf.where(wanted, variable, old))  # noqa: E731
+            strategy.extended.update(variable, choose, args=(old, wanted), group=False)
+
+    in_cross_replica_context(keep_or_take_back, before, wanted)
+
+
+def in_cross_replica_context(function: Callable, *args) -> None:
+    """Calls function(strategy, *args) where a strategy updates its variables: all replicas' copies at once, or each its
+    own inside of a compiled program."""
+    tf.__internal__.distribute.interim.maybe_merge_call(function, tf.distribute.get_strategy(), *args)

@@ -42,48 +42,117 @@ def create_slots(optimizer, variables: list[tf.Variable]) -> None:
 def training_step(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """One update from one batch. Runs in a replica context.
 
+    A loss or gradient that is not finite is never applied; whether the step counts says `train.on_nonfinite`.
+
     Args:
         batch: this replica's share of the global batch, see `electra_tf.data.masking.mask_batch`. Each replica holds
             equally many examples; row i of replica r is example r * B + i.
-    Returns: scalars float32, equal on all replicas: `loss`, each term by its name, `gradient_norm` before clipping and
-        `learning_rate` of this update.
+    Returns: scalars float32, equal on all replicas: `loss`, each term by its name, `gradient_norm` before clipping,
+        `learning_rate` of this update, and `nonfinite`, 1 where the update was left out.
     """
-    config, optimizer = objective.config, objective.optimizer
+    optimizer = objective.optimizer
     # Read before the update: the step that this batch belongs to.
     step = tf.identity(optimizer.iterations)
-    variables = objective.trainable_variables
-    weights = sum_over_replicas(objective.term_weights(batch))
-    differentiate = functools.partial(_loss_and_gradients, objective, variables)
-    update = functools.partial(_clip_and_apply, objective, variables)
-    if config.train.xla:
-        differentiate, update = (tf.function(part, jit_compile=True) for part in (differentiate, update))
-    shares, gradients = differentiate(batch, weights, step, _first_example(batch))
-    terms = sum_over_replicas(shares)
-    gradient_norm = update(sum_over_replicas(gradients))
-    loss = tf.add_n([objective.loss_weights[name] * value for name, value in terms.items()])
     learning_rate = learning_rate_at(optimizer, step)
-    return {"loss": loss, **terms, "gradient_norm": gradient_norm, "learning_rate": learning_rate}
+    terms, gradients = summed_gradients(objective, batch, step)
+    loss = total_loss(objective, terms)
+    update = functools.partial(_clip_and_apply, objective)
+    if objective.config.train.xla:
+        update = tf.function(update, jit_compile=True)
+    gradient_norm, finite = update(gradients, loss)
+    nonfinite = 1.0 - tf.cast(finite, tf.float32)
+    return {
+        "loss": loss,
+        **terms,
+        "gradient_norm": gradient_norm,
+        "learning_rate": learning_rate,
+        "nonfinite": nonfinite,
+    }
 
 
-def _loss_and_gradients(objective: Objective, variables, batch, weights, step, first_example):
-    """This replica's share of each mean loss, and the gradients of its share of the total."""
+def summed_gradients(
+    objective: Objective, batch: dict[str, tf.Tensor], step: tf.Tensor
+) -> tuple[dict[str, tf.Tensor], list[tf.Tensor]]:
+    """The mean losses of the global batch and the gradients of their weighted sum, before clipping.
+
+    Runs in a replica context; the results are equal on all replicas.
+
+    Args:
+        step: scalar int64; with the run's seed it fixes dropout and samples.
+    Returns: each term by its name, scalar float32, and a dense gradient for each trainable variable.
+    """
+    weights = sum_over_replicas(objective.term_weights(batch))
+    differentiate = functools.partial(_accumulated_gradients, objective)
+    if objective.config.train.xla:
+        differentiate = tf.function(differentiate, jit_compile=True)
+    shares, gradients = differentiate(batch, weights, step, _first_example(batch))
+    return sum_over_replicas(shares), sum_over_replicas(gradients)
+
+
+def total_loss(objective: Objective, terms: dict[str, tf.Tensor]) -> tf.Tensor:
+    """The weighted sum of the terms that are losses."""
+    return tf.add_n([weight * terms[name] for name, weight in objective.loss_weights.items()])
+
+
+def _accumulated_gradients(objective: Objective, batch, weights, step, first_example):
+    """This replica's share of each mean, and the gradients of its share of the loss, over its micro-batches.
+
+    Every micro-batch is divided by the weights of the whole global batch, so the shares and gradients just add up.
+    """
+    count = objective.config.train.gradient_accumulation_steps
+    if count == 1:
+        return _shares_and_gradients(objective, batch, weights, step, first_example)
+    rows = batch["input_ids"].shape[0] // count
+    parts = {name: tf.reshape(values, [count, rows, *values.shape[1:]]) for name, values in batch.items()}
+
+    def add_micro_batch(index, sums):
+        part = {name: values[index] for name, values in parts.items()}
+        first = first_example + tf.cast(index * rows, tf.int64)
+        found = _shares_and_gradients(objective, part, weights, step, first)
+        return index + 1, tf.nest.map_structure(tf.add, sums, found)
+
+    zeros = (
+        {name: tf.zeros([]) for name in weights},
+        [tf.zeros(variable.shape) for variable in objective.trainable_variables],
+    )
+    # One after the other: that is what saves the memory.
+    _, sums = tf.while_loop(
+        lambda index, _: index < count,
+        add_micro_batch,
+        (tf.constant(0), zeros),
+        parallel_iterations=1,
+        maximum_iterations=count,
+    )
+    return sums
+
+
+def _shares_and_gradients(objective: Objective, batch, weights, step, first_example):
+    """One micro-batch's part of what `_accumulated_gradients` returns."""
     random = RandomStream(objective.config.train.seed, step, first_example)
     with tf.GradientTape() as tape:
         terms = objective.loss_terms(batch, ForwardContext(training=True, random=random))
         # The only division: by weights that are already sums over all replicas.
         shares = {name: tf.math.divide_no_nan(term.total, weights[name]) for name, term in terms.items()}
-        total = tf.add_n([objective.loss_weights[name] * share for name, share in shares.items()])
-    gradients = tape.gradient(total, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        loss = total_loss(objective, shares)
+    variables = objective.trainable_variables
+    gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     # The word table's gradient may be slices; its norm must be that of the merged rows.
     return shares, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
-def _clip_and_apply(objective: Objective, variables, gradients) -> tf.Tensor:
-    """Scales the gradients to a joint norm of at most `clip_norm`, applies them, returns their norm before."""
+def _clip_and_apply(objective: Objective, gradients, loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Scales the gradients to a joint norm of at most `clip_norm` and applies them, if all is finite.
+
+    Returns: their norm before, scalar float32, and whether it and the loss are finite.
+    """
+    optimizer, config = objective.optimizer, objective.config
     norm = tf.linalg.global_norm(gradients)
-    clipped, _ = tf.clip_by_global_norm(gradients, objective.config.optimizer.clip_norm, use_norm=norm)
-    apply_summed_gradients(objective.optimizer, clipped, variables)
-    return norm
+    finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
+    factor = config.optimizer.clip_norm / tf.maximum(norm, config.optimizer.clip_norm)
+    apply_summed_gradients(optimizer, gradients, objective.trainable_variables, factor, wanted=finite)
+    counts = finite | (config.train.on_nonfinite == "skip")
+    optimizer.iterations.assign_add(tf.cast(counts, tf.int64))
+    return norm, finite
 
 
 def learning_rate_at(optimizer, step: tf.Tensor) -> tf.Tensor:

@@ -53,10 +53,8 @@ def test_two_places_in_the_model_drop_different_units():
 
 def test_no_two_draws_of_a_forward_pass_share_a_name(tiny_config, tiny_batch, monkeypatch):
     drawn = []
-    original = RandomStream.uniform
-    monkeypatch.setattr(
-        RandomStream, "uniform", lambda self, *args: (drawn.append(self._name), original(self, *args))[1]
-    )
+    original = RandomStream.draw
+    monkeypatch.setattr(RandomStream, "draw", lambda self, *args: (drawn.append(self._name), original(self, *args))[1])
     config = tiny_config(encoder={"num_layers": 2})
     objective, batch = build_objective(config), tiny_batch(config, [10, 7, 5, 8])
     drawn.clear()
@@ -99,4 +97,5 @@ def test_each_rate_has_its_effect_alone(tiny_config, kind):
 
 def test_without_rates_training_is_inference(tiny_config):
     encoder = build_objective(tiny_config(encoder={"hidden_dropout": 0.0, "attention_dropout": 0.0})).encoder
-    assert np.array_equal(encode(encoder, 4, training()), encode(encoder, 4, INFERENCE))
+    # Compiled programs and single operations round differently: a few units in the last place of values around 1.
+    assert np.abs(encode(encoder, 4, training()) - encode(encoder, 4, INFERENCE)).max() < 1e-5

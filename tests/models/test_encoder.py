@@ -4,7 +4,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.models.context import ForwardContext
-from electra_tf.models.encoder import gelu
+from electra_tf.models.programs import gelu
 from electra_tf.models.heads import gather_positions
 from electra_tf.objectives import build_objective
 from electra_tf.random import RandomStream

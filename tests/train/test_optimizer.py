@@ -13,6 +13,13 @@ from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
 from electra_tf.train.schedule import WarmupTimesDecay
 from electra_tf.train.step import compile_objective, create_slots, learning_rate_at
 
+
+def take_step(optimizer, gradients: list[tf.Tensor], variables: list[tf.Variable]) -> None:
+    create_slots(optimizer, variables)
+    apply_summed_gradients(optimizer, gradients, variables, factor=tf.constant(1.0), wanted=tf.constant(True))
+    optimizer.iterations.assign_add(1)
+
+
 LAMB_RECORD = Path(__file__).resolve().parents[1] / "fixtures" / "lamb.npz"
 
 
@@ -72,7 +79,7 @@ def test_twenty_steps_of_adam_without_bias_correction():
     optimizer = build_optimizer(SETTINGS, num_steps=40)
     for step in range(20):
         found = gradients(step)
-        apply_summed_gradients(optimizer, [tf.constant(found[name]) for name in variables], list(variables.values()))
+        take_step(optimizer, [tf.constant(found[name]) for name in variables], list(variables.values()))
     assert int(optimizer.iterations) == 20
     for name, expected in reference_adam(20).items():
         # Twenty updates of at most 0.02 * 3.2 / 2^24 rounding each, and as many roundings of weights of up to 4.
@@ -87,11 +94,23 @@ def test_the_reference_itself_moves_the_weights_and_decays_them():
 def test_a_step_at_rate_zero_fills_the_moments_and_leaves_the_weights():
     variable = tf.Variable([1.0, 2.0], name="kernel")
     optimizer = build_optimizer(SETTINGS, num_steps=40)
-    apply_summed_gradients(optimizer, [tf.constant([0.5, -4.0])], [variable])
+    take_step(optimizer, [tf.constant([0.5, -4.0])], [variable])
     assert variable.numpy().tolist() == [1.0, 2.0]
     first, second = (moment.numpy() for moment in optimizer.variables if moment.shape == [2])
     assert first == pytest.approx([0.05, -0.4])
     assert second == pytest.approx([0.00025, 0.016])
+
+
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
+def test_an_unwanted_step_changes_nothing_even_where_the_gradient_is_not_finite(name):
+    variable = tf.Variable([1.0, 2.0], name="kernel")
+    optimizer = build_optimizer(OptimizerConfig(name=name, learning_rate=0.5, warmup_steps=0), num_steps=40)
+    take_step(optimizer, [tf.constant([0.5, -4.0])], [variable])
+    state = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+    before = [value.numpy() for value in (variable, *state)]
+    bad = [tf.constant([float("nan"), float("inf")])]
+    apply_summed_gradients(optimizer, bad, [variable], factor=tf.constant(float("nan")), wanted=tf.constant(False))
+    assert all(np.array_equal(old, value.numpy()) for old, value in zip(before, (variable, *state), strict=True))
 
 
 @pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
@@ -139,6 +158,6 @@ def test_lamb_repeats_tensorflow_addons_bit_for_bit(monkeypatch):
     variables = [tf.Variable(record[f"init|{name}"], name=name) for name in names]
     optimizer = build_optimizer(OptimizerConfig(name="lamb", learning_rate=1.0), num_steps=40)
     for step in range(40):
-        apply_summed_gradients(optimizer, [tf.constant(record[f"grads|{name}"][step]) for name in names], variables)
+        take_step(optimizer, [tf.constant(record[f"grads|{name}"][step]) for name in names], variables)
         for name, variable in zip(names, variables, strict=True):
             assert np.array_equal(variable.numpy(), record[f"after|{name}"][step]), (name, step)

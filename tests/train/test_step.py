@@ -63,7 +63,8 @@ def test_every_shipped_configuration_takes_the_same_step_on_one_and_two_replicas
     one = as_floats(single.train_step(batch))
     two = as_floats(run_on_replicas(two_replicas, tf.function(double.train_step), batch))
     assert all(math.isfinite(value) for value in one.values())
-    assert set(one) == {"loss", "gradient_norm", "learning_rate", *single.loss_weights}
+    terms = single.term_weights(batch)
+    assert set(one) == {"loss", "gradient_norm", "learning_rate", "nonfinite", *terms}
     assert two == pytest.approx(one, rel=1e-5)
     rate = config.optimizer.learning_rate
     assert largest_difference(before, weights(single)) > 0.1 * rate

@@ -1,0 +1,293 @@
+"""Operations of the encoder that are worth more as one compiled program than as the ten operations they consist of.
+
+Between its matrix products a transformer adds, scales, draws, exponentiates and sums, each time over a whole activation.
+As single operations every one of them reads and writes main memory, and that, not arithmetic, is where a step's time
+goes. Here each stretch between two products is one formula. In training it is compiled by XLA into a program of its own
+(in a step that is compiled as a whole, as on a TPU, it becomes part of that) with a gradient that keeps as few tensors
+as it can. In inference the same formula runs as ordinary operations, so that a SavedModel needs no compiler.
+
+Everything is computed in float32 inside, whatever the dtype of what comes in and goes out.
+"""
+
+import functools
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from electra_tf.random import Draw
+
+# Added to the scores of padded keys before the softmax (modeling.py of the authors' code).
+_MASKED_SCORE = -10000.0
+
+
+def compiled(formula: Callable) -> Callable:
+    """The formula as one XLA program for each signature it is called with."""
+    return tf.function(formula, jit_compile=True, autograph=False)
+
+
+def with_own_gradient(formula: Callable) -> Callable:
+    """The compiled formula, and a compiled gradient that computes the formula again instead of keeping its steps.
+
+    Args:
+        formula: (values [..., F], bias [F]) -> a tensor that depends on their sum alone; keywords are static.
+    """
+
+    @functools.cache
+    def programs(**static) -> tuple[Callable, Callable]:
+        def gradient(values: tf.Tensor, bias: tf.Tensor, upstream: tf.Tensor):
+            with tf.GradientTape() as tape:
+                tape.watch(values)
+                output = formula(values, bias, **static)
+            values_gradient = tape.gradient(output, values, upstream)
+            return values_gradient, tf.cast(_column_sums(_rows(values_gradient)), bias.dtype)
+
+        return compiled(functools.partial(formula, **static)), compiled(gradient)
+
+    def call(values: tf.Tensor, bias: tf.Tensor, **static) -> tf.Tensor:
+        forward, gradient = programs(**static)
+
+        @tf.custom_gradient
+        def operation(values, bias):
+            return forward(values, bias), lambda upstream: gradient(values, bias, upstream)
+
+        return operation(values, bias)
+
+    return call
+
+
+def float32(values: tf.Tensor) -> tf.Tensor:
+    """The values in float32."""
+    return tf.cast(values, tf.float32)
+
+
+def gelu(values: tf.Tensor) -> tf.Tensor:
+    """The exact Gaussian error linear unit, by erf and not by the tanh approximation."""
+    return tf.nn.gelu(values, approximate=False)
+
+
+def _bias_gelu(product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    return tf.cast(gelu(float32(product) + float32(bias)), product.dtype)
+
+
+_bias_gelu_program = with_own_gradient(_bias_gelu)
+
+
+def bias_gelu(product: tf.Tensor, bias: tf.Tensor, training: bool) -> tf.Tensor:
+    """gelu(product + bias): [..., F] and [F] -> [..., F] in the dtype of `product`."""
+    return (_bias_gelu_program if training else _bias_gelu)(product, bias)
+
+
+def _split_heads(product: tf.Tensor, bias: tf.Tensor, *, num_heads: int, query_scale: float) -> tf.Tensor:
+    length = product.shape[1] or tf.shape(product)[1]
+    size = product.shape[2] // (3 * num_heads)
+    biased = tf.reshape(float32(product) + float32(bias), [-1, length, 3, num_heads, size])
+    scaled = biased * tf.constant([query_scale, 1.0, 1.0])[:, tf.newaxis, tf.newaxis]
+    return tf.cast(tf.transpose(scaled, [2, 0, 3, 1, 4]), product.dtype)
+
+
+_split_heads_program = with_own_gradient(_split_heads)
+
+
+def split_heads(
+    product: tf.Tensor, bias: tf.Tensor, *, num_heads: int, query_scale: float, training: bool
+) -> tf.Tensor:
+    """Queries, keys and values of every head from one product with the three kernels side by side.
+
+    Args:
+        product: [B, S, 3 H], queries, keys and values.        bias: [3 H].
+        query_scale: the factor of the queries.
+    Returns: [3, B, A, S, D] in the dtype of `product`.
+    """
+    split = _split_heads_program if training else _split_heads
+    return split(product, bias, num_heads=num_heads, query_scale=query_scale)
+
+
+def _row_means(rows: tf.Tensor) -> tf.Tensor:
+    """[N, H] -> [N, 1]. As a product: XLA's loops over the last axis on a CPU are not vectorised, its products are."""
+    size = rows.shape[-1]
+    return tf.matmul(rows, tf.fill([size, 1], 1.0 / size))
+
+
+def _column_sums(rows: tf.Tensor) -> tf.Tensor:
+    """[N, H] -> [H], as a product for the same reason."""
+    return tf.matmul(tf.ones_like(rows[:, :1]), rows, transpose_a=True)[0]
+
+
+def _rows(values: tf.Tensor) -> tf.Tensor:
+    """[..., H] -> [N, H] float32."""
+    return tf.reshape(float32(values), [-1, values.shape[-1]])
+
+
+def _dropped(values: tf.Tensor, draw: Draw | None, rate: float) -> tf.Tensor:
+    """[B, ...] float32 -> the same, with a share `rate` set to zero and the rest scaled up."""
+    if draw is None:
+        return values
+    kept = draw.at_least(rate, tf.shape(values)[0], tuple(values.shape[1:]))
+    return tf.where(kept, values * (1.0 / (1.0 - rate)), 0.0)
+
+
+def _normalized(values: tf.Tensor, epsilon: float) -> tuple[tf.Tensor, tf.Tensor]:
+    """[..., H] float32 -> (z - mean) / deviation as rows [N, H], and 1 / deviation [N, 1]."""
+    rows = _rows(values)
+    centred = rows - _row_means(rows)
+    inverse_deviation = tf.math.rsqrt(_row_means(tf.square(centred)) + epsilon)
+    return centred * inverse_deviation, inverse_deviation
+
+
+def layer_norm(values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, *, epsilon: float) -> tf.Tensor:
+    """LayerNorm over the last axis, statistics in float32: [..., H], [H], [H] -> [..., H] in the dtype of `values`."""
+    normalized, _ = _normalized(values, epsilon)
+    return tf.cast(tf.reshape(normalized * gamma + beta, tf.shape(values)), values.dtype)
+
+
+@functools.cache
+def _layer_norm_programs(epsilon: float) -> tuple[Callable, Callable]:
+    def gradient(values, gamma, upstream):
+        normalized, inverse_deviation = _normalized(values, epsilon)
+        found = _layer_norm_gradient(normalized, inverse_deviation, gamma, _rows(upstream))
+        return tf.cast(tf.reshape(found[0], tf.shape(values)), values.dtype), *found[1:]
+
+    return compiled(functools.partial(layer_norm, epsilon=epsilon)), compiled(gradient)
+
+
+def _layer_norm_gradient(normalized: tf.Tensor, inverse_deviation: tf.Tensor, gamma: tf.Tensor, rows: tf.Tensor):
+    """The gradients by what was normalised, [N, H], and by gamma and beta; `rows` is the one by the output."""
+    scaled = rows * gamma
+    values = scaled - _row_means(scaled) - normalized * _row_means(scaled * normalized)
+    return values * inverse_deviation, _column_sums(rows * normalized), _column_sums(rows)
+
+
+def compiled_layer_norm(values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, *, epsilon: float) -> tf.Tensor:
+    """`layer_norm` as one program, with a gradient that normalises again."""
+    forward, gradient = _layer_norm_programs(epsilon)
+
+    @tf.custom_gradient
+    def operation(values, gamma, beta):
+        return forward(values, gamma, beta), lambda upstream: gradient(values, gamma, upstream)
+
+    return operation(values, gamma, beta)
+
+
+@functools.cache
+def _dropout_program(rate: float) -> Callable:
+    return compiled(lambda values, draw: tf.cast(_dropped(float32(values), draw, rate), values.dtype))
+
+
+def dropout(values: tf.Tensor, *, rate: float, draw: Draw) -> tf.Tensor:
+    """Zeroes a share `rate` of [B, ...], scales the rest by 1 / (1 - rate). The gradient draws the mask again."""
+    program = _dropout_program(rate)
+
+    @tf.custom_gradient
+    def operation(values):
+        return program(values, draw), lambda upstream: program(upstream, draw)
+
+    return operation(values)
+
+
+@functools.cache
+def _dropout_add_layer_norm_programs(rate: float, epsilon: float) -> tuple[Callable, Callable]:
+    def forward(product, bias, residual, gamma, beta, draw):
+        summed = _dropped(float32(product) + float32(bias), draw, rate) + float32(residual)
+        normalized, inverse_deviation = _normalized(summed, epsilon)
+        output = tf.reshape(normalized * gamma + beta, tf.shape(product))
+        return tf.cast(output, product.dtype), tf.cast(normalized, product.dtype), inverse_deviation
+
+    def gradient(normalized, inverse_deviation, gamma, draw, upstream):
+        found, gamma_gradient, beta_gradient = _layer_norm_gradient(
+            float32(normalized), inverse_deviation, gamma, _rows(upstream)
+        )
+        residual = tf.reshape(found, tf.shape(upstream))
+        product = _dropped(residual, draw, rate)
+        bias = _column_sums(_rows(product))
+        return tf.cast(product, upstream.dtype), bias, tf.cast(residual, upstream.dtype), gamma_gradient, beta_gradient
+
+    return compiled(forward), compiled(gradient)
+
+
+def dropout_add_layer_norm(
+    product: tf.Tensor,
+    bias: tf.Tensor,
+    residual: tf.Tensor,
+    gamma: tf.Tensor,
+    beta: tf.Tensor,
+    *,
+    epsilon: float,
+    rate: float,
+    draw: Draw | None,
+    training: bool,
+) -> tf.Tensor:
+    """LayerNorm(dropout(product + bias) + residual).
+
+    For the way back it keeps the normalised sum and one number a row; the dropout mask is drawn again.
+
+    Args:
+        product, residual: [B, S, H].        bias, gamma, beta: [H].
+        draw: the random numbers of the dropout; None for no dropout.
+    Returns: [B, S, H] in the dtype of `product`.
+    """
+    if not training:
+        summed = float32(product) + float32(bias) + float32(residual)
+        return tf.cast(layer_norm(summed, gamma, beta, epsilon=epsilon), product.dtype)
+    forward, gradient = _dropout_add_layer_norm_programs(rate if draw is not None else 0.0, epsilon)
+
+    @tf.custom_gradient
+    def operation(product, bias, residual, gamma, beta):
+        output, normalized, inverse_deviation = forward(product, bias, residual, gamma, beta, draw)
+
+        def backward(upstream):
+            found = gradient(normalized, inverse_deviation, gamma, draw, upstream)
+            return found[0], tf.cast(found[1], bias.dtype), *found[2:]
+
+        return output, backward
+
+    return operation(product, bias, residual, gamma, beta)
+
+
+def _masked_scores(scores: tf.Tensor, key_mask: tf.Tensor) -> tf.Tensor:
+    return float32(scores) + (1.0 - float32(key_mask))[:, tf.newaxis, tf.newaxis, :] * _MASKED_SCORE
+
+
+_masked_scores_program = compiled(_masked_scores)
+
+
+@functools.cache
+def _attention_programs(rate: float, dtype: tf.DType) -> tuple[Callable, Callable]:
+    def drop(probs, draw):
+        return tf.cast(probs, dtype), tf.cast(_dropped(probs, draw, rate), dtype)
+
+    def gradient(probs, dropped, upstream):
+        # upstream * dropped is the gradient of the undropped probabilities times themselves: no mask is needed.
+        weighted = _rows(upstream) * _rows(dropped)
+        # A product with ones, as in _row_means.
+        shares = tf.matmul(weighted, tf.ones([weighted.shape[-1], 1]))
+        return tf.cast(tf.reshape(weighted - _rows(probs) * shares, tf.shape(upstream)), dtype)
+
+    return compiled(drop), compiled(gradient)
+
+
+def attention_probs(
+    scores: tf.Tensor, key_mask: tf.Tensor, *, rate: float, draw: Draw | None, training: bool
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The softmax over keys, and the same after dropout.
+
+    Args:
+        scores: [B, A, S, S], scaled.        key_mask: [B, S] int32, 1 for keys that may be attended to.
+        draw: the random numbers of the dropout; None for no dropout.
+    Returns: probabilities before dropout, for inspection only: no gradient flows through them ([B, A, S, S], float32
+        in inference), and those to be used, in the dtype of `scores`.
+    """
+    if not training:
+        probs = tf.nn.softmax(_masked_scores(scores, key_mask))
+        return probs, tf.cast(probs, scores.dtype)
+    drop, gradient = _attention_programs(rate if draw is not None else 0.0, scores.dtype)
+
+    @tf.custom_gradient
+    def operation(scores):
+        # TensorFlow's own softmax is twice as fast on a CPU as the one that XLA makes. The shape, which it has already,
+        # is stated for Grappler, which does not see through a program and would print a line about each softmax.
+        masked = tf.reshape(_masked_scores_program(scores, key_mask), tf.shape(scores))
+        probs, dropped = drop(tf.nn.softmax(masked), draw)
+        return (probs, dropped), lambda _, upstream: gradient(probs, dropped, upstream)
+
+    probs, dropped = operation(scores)
+    return tf.stop_gradient(probs), dropped
