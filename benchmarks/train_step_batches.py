@@ -1,11 +1,11 @@
-"""Batches for measuring training steps: random tokens, real masks. Needs NumPy alone, so that the peers read them too."""
+"""Batches for measuring training steps: random tokens, real masks. Needs NumPy alone: the peers read them too."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 _CLS, _SEP, _MASK, _FIRST_WORD = 1, 2, 3, 5
-# Of the builder's examples at length 128, 82 % fill their row; the rest are of any length. 8 % of all places are padding.
+# Of the builder's examples at length 128, 82 % fill their row; the rest are of any length. So 8 % is padding.
 _FULL_ROW_FRACTION = 0.82
 _SHORTEST = 5
 _MASK_TOKEN_FRACTION = 0.85  # of the selected tokens; the rest are shown as they are (the authors' code)

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -74,3 +74,10 @@ class OurStep:
             self.run()
             seconds.append(time.perf_counter() - start)
         return statistics.median(seconds)
+
+
+def matmul(precision: str, size: int) -> Callable[[], object]:
+    """A product of two square matrices, as a function without arguments."""
+    left, right = (tf.cast(tf.random.normal([size, size]), precision) for _ in range(2))
+    multiply = tf.function(lambda: tf.linalg.matmul(left, right)[0, 0])
+    return lambda: multiply().numpy()
