@@ -1,0 +1,407 @@
+"""Checkpoints of a real objective: what is saved comes back, whatever the disk does."""
+
+import errno
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import config_to_yaml
+from electra_tf.objectives import build_objective
+from electra_tf.train import checkpoint as checkpoint_module
+from electra_tf.train.checkpoint import Checkpoints, restore_strictly, training_checkpoint
+from electra_tf.train.checkpoint_files import CheckpointFolder
+from electra_tf.train.checkpoint_state import CheckpointState, read_every_tensor, write_tensors
+from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.step import compile_objective
+from electra_tf.train.trained import load_trained
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    return RunDirectory(tmp_path / "run")
+
+
+def state_of(objective) -> list[tf.Variable]:
+    """Weights, the step, and the moments; the moments of the older generation of optimizers are its weights."""
+    optimizer = objective.optimizer
+    moments = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+    return [*objective.trainable_variables, *moments]
+
+
+def fill(objective, number: int) -> None:
+    """Gives every variable values of its own, and the step counter `number`."""
+    for index, variable in enumerate(state_of(objective)):
+        if variable.dtype.is_floating:
+            variable.assign(tf.random.stateless_uniform(variable.shape, [number, index], dtype=variable.dtype))
+    objective.optimizer.iterations.assign(number)
+
+
+def values(objective) -> list[np.ndarray]:
+    return [variable.numpy() for variable in state_of(objective)]
+
+
+def equal(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
+    return len(first) == len(second) and all(map(np.array_equal, first, second))
+
+
+@pytest.fixture(scope="module")
+def build(tiny_config):
+    """`build(**changes)`: a compiled objective of the tiny configuration."""
+    return lambda **changes: compile_objective(build_objective(tiny_config(**changes)))
+
+
+@pytest.fixture(scope="module")
+def objective(build):
+    return build()
+
+
+def opened(objective, run, **options) -> Checkpoints:
+    return Checkpoints(objective, run, **{"chief": True, "keep": 2, **options})
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"optimizer": {"name": "lamb"}}, {"objective": {"tying": "none"}}, {"train": {"precision": "bfloat16"}}],
+    ids=["adamw", "lamb", "untied", "bfloat16"],
+)
+def test_everything_that_was_saved_comes_back_bit_for_bit(build, run, changes, asynchronous):
+    objective = build(**changes)
+    fill(objective, 3)
+    saved = values(objective)
+    checkpoints = opened(objective, run, asynchronous=asynchronous)
+    checkpoints.save(3)
+    checkpoints.close()
+    fresh = build(**changes)
+    assert not equal(values(fresh), saved)
+    assert opened(fresh, run).restore_latest() == 3
+    assert equal(values(fresh), saved)
+    assert sum(value.size for value in saved) > 3 * 3000
+
+
+def test_the_files_are_those_of_tensorflow(objective, tmp_path):
+    fill(objective, 4)
+    checkpoint = training_checkpoint(objective)
+    ours, theirs = str(tmp_path / "ours"), checkpoint.write(str(tmp_path / "theirs"))
+    write_tensors(ours, CheckpointState(checkpoint, tmp_path / "scratch").read())
+    readers = [tf.train.load_checkpoint(prefix) for prefix in (ours, theirs)]
+    assert readers[0].get_variable_to_shape_map() == readers[1].get_variable_to_shape_map()
+    for name in readers[1].get_variable_to_shape_map():
+        assert np.array_equal(readers[0].get_tensor(name), readers[1].get_tensor(name)), name
+    status = checkpoint.read(ours)
+    status.assert_existing_objects_matched()
+    status.assert_consumed()
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".data-00000-of-00001"] * 2 + [".index"] * 2
+
+
+def test_written_in_a_thread_or_not_the_bytes_are_the_same(objective, tmp_path):
+    fill(objective, 5)
+    runs = {asynchronous: RunDirectory(tmp_path / str(asynchronous)) for asynchronous in (False, True)}
+    for asynchronous, run in runs.items():
+        checkpoints = opened(objective, run, asynchronous=asynchronous)
+        checkpoints.save(5)
+        checkpoints.write_milestone(5)
+        checkpoints.close()
+    files = sorted(path.relative_to(runs[False].path) for path in runs[False].path.rglob("step-5.*"))
+    assert len(files) == 6
+    for file in files:
+        assert (runs[True].path / file).read_bytes() == (runs[False].path / file).read_bytes(), file
+
+
+def test_what_is_written_in_a_thread_is_the_state_at_the_call(build, run, monkeypatch):
+    objective, may_write = build(), threading.Event()
+    fill(objective, 1)
+    saved = values(objective)
+
+    def write_later(prefix, tensors):
+        assert may_write.wait(30)
+        write_tensors(prefix, tensors)
+
+    monkeypatch.setattr(checkpoint_module, "write_tensors", write_later)
+    checkpoints = opened(objective, run, asynchronous=True)
+    checkpoints.save(1)
+    fill(objective, 2)
+    assert CheckpointFolder(run.checkpoints).newest_whole() is None
+    may_write.set()
+    checkpoints.wait()
+    assert checkpoints.restore_latest() == 1
+    assert equal(values(objective), saved)
+    checkpoints.close()
+
+
+def test_a_save_waits_for_the_one_before(objective, run, monkeypatch):
+    running = []
+
+    def write_alone(prefix, tensors):
+        assert not running
+        running.append(prefix)
+        write_tensors(prefix, tensors)
+        running.remove(prefix)
+
+    monkeypatch.setattr(checkpoint_module, "write_tensors", write_alone)
+    checkpoints = opened(objective, run, asynchronous=True)
+    for step in (1, 2, 3):
+        checkpoints.save(step)
+        checkpoints.write_milestone(step)
+    checkpoints.close()
+    assert CheckpointFolder(run.checkpoints).steps() == [2, 3]
+    assert CheckpointFolder(run.milestones).steps() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_error_that_is_not_the_disk_s_comes_up(objective, run, monkeypatch, asynchronous):
+    def fail(prefix, tensors):
+        raise KeyError("a mistake of ours")
+
+    monkeypatch.setattr(checkpoint_module, "write_tensors", fail)
+    checkpoints = opened(objective, run, asynchronous=asynchronous)
+    with pytest.raises(KeyError, match="a mistake of ours"):
+        checkpoints.save(1)
+        checkpoints.wait()
+    assert RunDirectory(run.path).latest_checkpoint() is None
+
+
+def full_disk(prefix, tensors):
+    write_tensors(prefix, tensors)
+    raise tf.errors.ResourceExhaustedError(None, None, f"{prefix}.data: No space left on device")
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_full_disk_costs_the_save_that_meets_it_and_nothing_else(build, run, monkeypatch, caplog, asynchronous):
+    objective = build()
+    checkpoints = opened(objective, run, asynchronous=asynchronous)
+    fill(objective, 1)
+    checkpoints.save(1)
+    checkpoints.wait()
+    with monkeypatch.context() as full:
+        full.setattr(checkpoint_module, "write_tensors", full_disk)
+        checkpoints.save(2)
+        checkpoints.write_milestone(2)
+        checkpoints.wait()
+    warnings = [message for message in caplog.messages if "No space left on device" in message]
+    assert len(warnings) == 2
+    assert warnings[0].endswith("training goes on, the newest is step-1")
+    assert CheckpointFolder(run.checkpoints).newest_whole() == 1
+    assert not [path for path in run.checkpoints.rglob("*step-2*")]
+    fill(objective, 3)
+    checkpoints.save(3)
+    checkpoints.close()
+    assert CheckpointFolder(run.checkpoints).newest_whole() == 3
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_run_whose_last_save_fails_says_so_at_its_end(objective, run, monkeypatch, asynchronous):
+    monkeypatch.setattr(checkpoint_module, "write_tensors", full_disk)
+    checkpoints = opened(objective, run, asynchronous=asynchronous)
+    checkpoints.save(2)
+    with pytest.raises(
+        UserError, match=r"step-2 could not be written \(.*No space left on device\); make room"
+    ) as caught:
+        checkpoints.close()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_disk_that_reads_back_something_else_costs_that_save(objective, run, monkeypatch, caplog):
+    def write_wrongly(prefix, tensors):
+        write_tensors(prefix, tensors)
+        data = Path(f"{prefix}.data-00000-of-00001")
+        content = bytearray(data.read_bytes())
+        content[5000] ^= 1
+        data.write_bytes(content)
+
+    checkpoints = opened(objective, run)
+    checkpoints.save(1)
+    monkeypatch.setattr(checkpoint_module, "write_tensors", write_wrongly)
+    checkpoints.save(2)
+    assert "step-2 could not be written (it reads back differently: " in caplog.text
+    assert CheckpointFolder(run.checkpoints).steps() == [1]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 300 kB, where the machine lets us mount one."""
+    place = tmp_path / "small_disk"
+    place.mkdir()
+    mount = shutil.which("mount")
+    command = [mount, "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(place)]
+    if mount is None or os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_disk_that_is_really_full_leaves_the_last_good_one(build, small_disk, caplog, asynchronous):
+    objective, run = build(), RunDirectory(small_disk / "run")
+    checkpoints = opened(objective, run, keep=1, asynchronous=asynchronous)
+    fill(objective, 1)
+    saved = values(objective)
+    checkpoints.save(1)
+    checkpoints.wait()
+    free = shutil.disk_usage(small_disk).free
+    (small_disk / "filler").write_bytes(b"f" * (free - 50_000))
+    checkpoints.save(2)
+    checkpoints.wait()
+    assert "No space left on device" in caplog.text and "the newest is step-1" in caplog.text
+    with pytest.raises(UserError, match="No space left on device"):
+        checkpoints.close()
+    (small_disk / "filler").unlink()
+    fresh = build()
+    again = opened(fresh, run, keep=1)
+    assert again.restore_latest() == 1
+    assert equal(values(fresh), saved)
+    again.save(3)
+    again.close()
+    assert CheckpointFolder(run.checkpoints).steps() == [3]
+
+
+def test_a_milestone_can_be_continued_from(build, run):
+    objective = build()
+    fill(objective, 4)
+    saved = values(objective)
+    opened(objective, run).write_milestone(4)
+    fresh = build()
+    restore_strictly(training_checkpoint(fresh), str(run.milestones / "step-4"))
+    assert equal(values(fresh), saved)
+    for file in run.milestones.glob("step-4.*"):
+        shutil.copy(file, run.checkpoints)
+    assert opened(build(), run).restore_latest() == 4
+
+
+def test_what_was_restored_or_saved_is_not_written_again(objective, run):
+    checkpoints = opened(objective, run)
+    checkpoints.save(1)
+    before = (run.checkpoints / "step-1.index").stat()
+    checkpoints.save(1)
+    again = opened(objective, run)
+    again.restore_latest()
+    again.save(1)
+    after = (run.checkpoints / "step-1.index").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_leftovers_of_a_killed_call_are_removed(objective, run):
+    opened(objective, run).save(1)
+    partial = run.checkpoints / ".partial"
+    partial.mkdir(exist_ok=True)
+    (partial / "step-2.json").write_text("{}")
+    (run.checkpoints / "step-2.data-00000-of-00001").write_bytes(b"moved already")
+    checkpoints = opened(objective, run)
+    checkpoints.remove_leftovers()
+    suffixes = ("data-00000-of-00001", "index", "json")
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == [f"step-1.{suffix}" for suffix in suffixes]
+
+
+class Window(tf.Module):
+    """State of a run beside its model."""
+
+    def __init__(self, total: float):
+        super().__init__()
+        self.total = tf.Variable(total)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_other_state_of_the_run_is_saved_with_it(objective, run, asynchronous):
+    opened(objective, run, asynchronous=asynchronous, window=Window(2.5), count=tf.Variable(7)).save(1)
+    window, count = Window(0.0), tf.Variable(0)
+    checkpoints = opened(objective, run, window=window, count=count)
+    # The writer's thread may still be at it: only a closed one has surely written.
+    while RunDirectory(run.path).latest_checkpoint() is None:
+        pass
+    checkpoints.restore_latest()
+    assert (window.total.numpy(), count.numpy()) == (2.5, 7)
+
+
+def test_a_checkpoint_from_before_some_state_was_kept_is_refused_by_its_name(objective, run):
+    opened(objective, run).save(1)
+    with pytest.raises(UserError, match=r"step-1 does not fit this run: it has no count and no window; continue it"):
+        opened(objective, run, window=Window(0.0), count=tf.Variable(0)).restore_latest()
+
+
+def test_a_checkpoint_of_another_model_is_refused_by_the_shapes(build, objective, run):
+    opened(objective, run).save(1)
+    other = build(encoder={"intermediate_size": 22})
+    with pytest.raises(UserError, match="does not fit this run: .*shape") as caught:
+        opened(other, run).restore_latest()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_worker_that_is_not_the_chief_writes_nothing_but_restores(objective, run, asynchronous):
+    worker = opened(objective, run, chief=False, asynchronous=asynchronous)
+    worker.save(1)
+    worker.write_milestone(1)
+    assert not run.path.exists()
+    opened(objective, run).save(6)
+    assert worker.restore_latest() == 6
+    worker.remove_leftovers()
+    worker.close()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_replicas_save_what_one_device_restores(build, two_replicas, run, asynchronous):
+    with two_replicas.scope():
+        objective = build()
+        window = tf.Variable(1.5, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+    fill(objective, 2)
+    saved = [variable.numpy() for variable in objective.trainable_variables]
+    checkpoints = opened(objective, run, asynchronous=asynchronous, window=window)
+    checkpoints.save(2)
+    fill(objective, 3)
+    checkpoints.close()
+    fresh, found = build(), tf.Variable(0.0)
+    assert opened(fresh, run, window=found).restore_latest() == 2
+    assert equal([variable.numpy() for variable in fresh.trainable_variables], saved)
+    assert found.numpy() == 1.5
+    # And back: every replica's copy gets the value.
+    assert checkpoints.restore_latest() == 2
+    for variable, expected in zip(objective.trainable_variables, saved, strict=True):
+        assert all(np.array_equal(copy.numpy(), expected) for copy in two_replicas.experimental_local_results(variable))
+
+
+def test_a_trained_model_is_read_at_the_step_that_is_asked_for(build, run):
+    objective = build()
+    checkpoints = opened(objective, run, keep=1)
+    run.config_file.parent.mkdir()
+    run.config_file.write_text(config_to_yaml(objective.config), encoding="utf-8")
+    tables = {}
+    for step in (1, 2, 3):
+        fill(objective, step)
+        tables[step] = objective.encoder.embeddings.word_embeddings.numpy()
+        checkpoints.save(step)
+        if step == 1:
+            checkpoints.write_milestone(step)
+    for asked, expected in ((None, 3), (3, 3), (1, 1)):
+        assert np.array_equal(load_trained(run.path, asked).encoder.embeddings.word_embeddings, tables[expected])
+    with pytest.raises(UserError, match=r"has no checkpoint of step 2; it has those of 1, 3$"):
+        load_trained(run.path, 2)
+
+
+def test_reading_every_tensor_finds_a_flipped_byte_that_sizes_do_not_show(objective, tmp_path):
+    prefix = str(tmp_path / "state")
+    write_tensors(prefix, CheckpointState(training_checkpoint(objective), tmp_path / "scratch").read())
+    read_every_tensor(prefix)
+    data = tmp_path / "state.data-00000-of-00001"
+    content = bytearray(data.read_bytes())
+    content[-1] ^= 128
+    data.write_bytes(content)
+    with pytest.raises(tf.errors.DataLossError, match="reads back differently"):
+        read_every_tensor(prefix)
+
+
+def test_the_operating_system_s_words_are_given_for_its_errors(objective, run, monkeypatch, caplog):
+    def read_only(prefix, tensors):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), prefix)
+
+    monkeypatch.setattr(checkpoint_module, "write_tensors", read_only)
+    opened(objective, run).save(1)
+    assert (
+        "step-1 could not be written (Read-only file system); training goes on, there is none before it" in caplog.text
+    )
