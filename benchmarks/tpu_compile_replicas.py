@@ -1,0 +1,61 @@
+"""Several replicas of a training step in one compiled program, without the devices.
+
+`tf.distribute.TPUStrategy` needs a TPU before it can trace anything. What it makes of the step is the same program on
+every core, in which the core's number and the sums over cores are operations of XLA; this traces that program anywhere.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+from tensorflow.python.distribute.one_device_strategy import OneDeviceExtended
+
+from electra_tf.objectives.base import Objective
+from electra_tf.train.static_step import batch_specs
+
+
+class CompiledReplicas(tf.distribute.Strategy):
+    """A strategy of `num_replicas` cores. What is traced under it is the program of each; it compiles and cannot run.
+
+    Build the objective under its scope.
+    """
+
+    def __init__(self, num_replicas: int):
+        super().__init__(_Extended(self, num_replicas))
+
+    def training_step_function(self, objective: Objective) -> Callable:
+        """As `electra_tf.train.static_step.training_step_function`, of one of the replicas."""
+        names = list(batch_specs(objective.config, batch_size=1))
+
+        def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+            with _ReplicaContext(self, gen_xla_ops.xla_replica_id()):
+                return objective.train_step(dict(zip(names, tensors, strict=True)))
+
+        return tf.function(step, jit_compile=True)
+
+
+class _Extended(OneDeviceExtended):
+    """One device's parts: variables are each core's own, and updates happen where they are called."""
+
+    def __init__(self, strategy: tf.distribute.Strategy, num_replicas: int):
+        super().__init__(strategy, device="/device:CPU:0")
+        self._num_replicas = num_replicas
+
+    @property
+    def _num_replicas_in_sync(self) -> int:
+        return self._num_replicas
+
+    def _use_merge_call(self) -> bool:
+        return False
+
+    def _replica_ctx_update(self, var, fn, args=(), kwargs=None, group=True):
+        return fn(var, *args, **(kwargs or {}))
+
+
+class _ReplicaContext(tf.distribute.ReplicaContext):
+    def all_reduce(self, reduce_op, value, options=None):
+        assert reduce_op == tf.distribute.ReduceOp.SUM, "the training step sums, and divides by itself"
+        everyone = [list(range(self.num_replicas_in_sync))]
+        return tf.nest.map_structure(
+            lambda share: gen_xla_ops.xla_all_reduce(share, everyone, reduce_op="Add", mode="CrossReplica"), value
+        )

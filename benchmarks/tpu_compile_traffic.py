@@ -1,0 +1,199 @@
+"""Where the bytes go: the optimised program of a TPU, read instruction by instruction.
+
+    python -m benchmarks.tpu_compile_traffic STEP.hlo.gz [--rows=N]
+
+Counts what each instruction moves between the chip's memory (HBM) and its core. What the compiler keeps in the core's
+own memory (VMEM) costs no such traffic, though the compiler's own sum of bytes accessed counts it too. Instructions
+that stem from the same source operation, in whatever layer, are one row.
+"""
+
+import gzip
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.tpu_compile_program import Instruction, Program, read_program
+from electra_tf.config.command_line import flag_parser, run_command
+
+# They name or regroup values that others have moved.
+_MOVE_NOTHING = frozenset(
+    ("parameter", "constant", "bitcast", "tuple", "get-tuple-element", "while", "conditional", "call", "after-all")
+    + ("copy-done", "slice-done", "all-reduce-done", "async-done", "partition-id", "replica-id", "iota")
+)
+_READ_A_PART = ("slice", "dynamic-slice", "gather")
+
+
+@dataclass
+class Traffic:
+    """What a group of instructions moves in one step: bytes to and from HBM, and bytes anywhere, VMEM included."""
+
+    read: int = 0
+    written: int = 0
+    anywhere: int = 0
+    cycles: int = 0
+    count: int = 0
+    shapes: Counter = field(default_factory=Counter)
+
+    def add(self, other: "Traffic", times: int) -> None:
+        self.read += other.read * times
+        self.written += other.written * times
+        self.anywhere += other.anywhere * times
+        self.cycles += other.cycles * times
+        self.count += other.count * times
+        self.shapes.update(other.shapes)
+
+    @property
+    def hbm(self) -> int:
+        return self.read + self.written
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = flag_parser(__doc__)
+    parser.add_argument("program", metavar="STEP.hlo.gz", help="as benchmarks.tpu_compile wrote it")
+    parser.add_argument("--rows", type=int, default=30, metavar="N", help="of each table")
+    arguments = parser.parse_args(argv)
+    return run_command(lambda: print(report(Path(arguments.program), arguments.rows)))
+
+
+def report(path: Path, rows: int) -> str:
+    """The tables of a program as text: by operation that moves, and by tensor that is moved."""
+    with gzip.open(path, "rt") as file:
+        program = read_program(file)
+    return "\n".join([*_by_operation(program, rows), "", *_by_tensor(program, rows)])
+
+
+def total(program: Program) -> Traffic:
+    """What one step moves."""
+    everything = Traffic()
+    for instruction, times in executed(program):
+        everything.add(traffic_of(program, instruction), times)
+    return everything
+
+
+def count(program: Program, opcode: str) -> int:
+    """How often an operation runs in a step, in whole or as the start of an asynchronous one."""
+    return sum(times for instruction, times in executed(program) if instruction.opcode in (opcode, f"{opcode}-start"))
+
+
+def executed(program: Program) -> Iterator[tuple[Instruction, int]]:
+    """Each instruction that runs by itself (a fusion is one), and how often in a step."""
+    waiting = [(program.entry, 1)]
+    while waiting:
+        name, times = waiting.pop()
+        for instruction in program.computations[name]:
+            yield instruction, times
+            if instruction.opcode in ("while", "call", "conditional"):
+                waiting += [(inner, times * instruction.trips) for inner in instruction.calls]
+
+
+def traffic_of(program: Program, instruction: Instruction) -> Traffic:
+    """What one run of an instruction moves."""
+    if instruction.opcode in _MOVE_NOTHING:
+        return Traffic()
+    moved = Traffic(count=1, cycles=instruction.cycles)
+    reads = list(_reads(program, instruction))
+    writes = list(_writes(program, instruction))
+    moved.read = sum(size for in_hbm, size, _ in reads if in_hbm)
+    moved.written = sum(size for in_hbm, size, _ in writes if in_hbm)
+    moved.anywhere = sum(size for _, size, _ in reads + writes)
+    largest = max(reads + writes, key=lambda entry: (entry[0], entry[1]), default=None)
+    if largest:
+        moved.shapes[largest[2]] = moved.hbm
+    return moved
+
+
+def _reads(program: Program, instruction: Instruction) -> Iterator[tuple[bool, int, str]]:
+    """(whether from HBM, bytes, type) of what an instruction reads."""
+    for index, name in enumerate(instruction.operands):
+        for shape in program.shapes_of(name):
+            size = _bytes_read(program, instruction, index, shape.bytes)
+            if size:
+                yield shape.in_hbm, size, shape.text
+
+
+def _bytes_read(program: Program, instruction: Instruction, index: int, whole: int) -> int:
+    if instruction.opcode in (*_READ_A_PART, "slice-start") and index == 0:
+        return min(whole, min(shape.bytes for shape in instruction.shapes if shape.bytes > 4))
+    if instruction.opcode == "dynamic-update-slice" and index == 0:
+        return 0
+    if instruction.opcode != "fusion":
+        return whole
+    # Of a fusion's operand that is only sliced inside, no more is read than the slices.
+    users = program.users_of_parameter(instruction.calls[0], index)
+    if users and all(user.opcode in (*_READ_A_PART, "dynamic-update-slice") for user, _ in users):
+        parts = [
+            0 if user.opcode == "dynamic-update-slice" and place == 0 else user.shapes[0].bytes for user, place in users
+        ]
+        return min(whole, sum(parts))
+    return whole
+
+
+def _writes(program: Program, instruction: Instruction) -> Iterator[tuple[bool, int, str]]:
+    """(whether to HBM, bytes, type) of what an instruction writes."""
+    shapes = instruction.shapes
+    if instruction.opcode in ("copy-start", "all-reduce-start"):  # (destination, source, context)
+        shapes = shapes[:1]
+    if instruction.opcode == "slice-start":  # (source, destination, context)
+        shapes = shapes[1:2]
+    roots = program.roots(instruction.calls[0]) if instruction.opcode == "fusion" else [instruction]
+    for shape, root in zip(shapes, roots if len(roots) == len(shapes) else [instruction] * len(shapes), strict=True):
+        size = shape.bytes
+        if root.opcode == "dynamic-update-slice":
+            update = program.find(root.operands[1])
+            size = min(size, update.shapes[0].bytes if update else size)
+        yield shape.in_hbm, size, shape.text
+
+
+def _by_operation(program: Program, rows: int) -> Iterator[str]:
+    groups: dict[tuple[str, str], Traffic] = defaultdict(Traffic)
+    everything = Traffic()
+    for instruction, times in executed(program):
+        moved = traffic_of(program, instruction)
+        groups[_source(program, instruction), instruction.opcode].add(moved, times)
+        everything.add(moved, times)
+    gigabytes = f"{everything.hbm / 1e9:.2f} GB between HBM and core ({everything.anywhere / 1e9:.2f} GB with VMEM)"
+    yield f"one step moves {gigabytes}"
+    yield f"{'GB':>7} {'read':>7} {'write':>7} {'Mcycle':>7} {'count':>6}  operation [instruction] largest tensor"
+    for (source, opcode), moved in sorted(groups.items(), key=lambda item: -item[1].hbm)[:rows]:
+        yield _row(moved, f"{source} [{opcode}] {moved.shapes.most_common(1)[0][0] if moved.shapes else ''}")
+    yield f"by the compiler's estimate {everything.cycles / 1e6:.1f} Mcycles; the operations of most:"
+    for (source, opcode), moved in sorted(groups.items(), key=lambda item: -item[1].cycles)[: rows // 2]:
+        yield _row(moved, f"{source} [{opcode}] {moved.shapes.most_common(1)[0][0] if moved.shapes else ''}")
+
+
+def _row(moved: Traffic, text: str) -> str:
+    columns = f"{moved.hbm / 1e9:7.3f} {moved.read / 1e9:7.3f} {moved.written / 1e9:7.3f} {moved.cycles / 1e6:7.2f}"
+    return f"{columns} {moved.count:6d}  {text}"
+
+
+def _by_tensor(program: Program, rows: int) -> Iterator[str]:
+    """Tables by the tensor: what made it, and how often it crosses."""
+    groups: dict[tuple[str, str], Traffic] = defaultdict(Traffic)
+    for instruction, times in executed(program):
+        if instruction.opcode in _MOVE_NOTHING:
+            continue
+        for index, name in enumerate(instruction.operands):
+            maker = program.maker(name)
+            for shape in program.shapes_of(name):
+                size = _bytes_read(program, instruction, index, shape.bytes)
+                if shape.in_hbm and maker:
+                    groups[_source(program, maker), shape.text].add(Traffic(read=size, count=1), times)
+        for in_hbm, size, text in _writes(program, instruction):
+            if in_hbm:
+                groups[_source(program, instruction), text].add(Traffic(written=size, count=1), times)
+    yield f"{'GB':>7} {'read':>7} {'write':>7} {'':>7} {'moves':>6}  tensor, by the operation that made it"
+    for (source, shape), moved in sorted(groups.items(), key=lambda item: -item[1].hbm)[:rows]:
+        yield _row(moved, f"{shape} of {source}")
+
+
+def _source(program: Program, instruction: Instruction) -> str:
+    """The source operation's name, layers taken together; a fusion without one has that of its largest part."""
+    name = instruction.op_name or program.name_inside(instruction) or instruction.opcode
+    return re.sub(r"_\d+(?=/|$)", "_*", name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
