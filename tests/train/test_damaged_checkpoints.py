@@ -30,6 +30,10 @@ def _truncate(file: str, length: int | None = None) -> Callable[[Path], None]:
     return damage
 
 
+def _append(file: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / file).write_bytes((folder / file).read_bytes() + b"x")
+
+
 def _flip(file: str, position: int) -> Callable[[Path], None]:
     def damage(folder: Path) -> None:
         content = bytearray((folder / file).read_bytes())
@@ -63,7 +67,7 @@ def _make_directory(file: str) -> Callable[[Path], None]:
 DAMAGES = {
     "data cut in half": (_truncate(DATA), f"{DATA} has "),
     "data empty": (_truncate(DATA, 0), f"{DATA} has 0 bytes instead of "),
-    "data one byte longer": (lambda folder: open(folder / DATA, "ab").write(b"x"), f"{DATA} has "),
+    "data one byte longer": (_append(DATA), f"{DATA} has "),
     "data, a bit flipped in the first byte": (_flip(DATA, 0), f"the content of {DATA} is not what {JSON} says"),
     "data, a bit flipped in the middle": (_flip(DATA, 20_000), f"the content of {DATA} is not what {JSON} says"),
     "data, a bit flipped in the last byte": (_flip(DATA, -1), f"the content of {DATA} is not what {JSON} says"),

@@ -1,0 +1,90 @@
+"""The names that the authors' code gives the variables, as its TensorFlow 1 checkpoints hold them."""
+
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.config.errors import UserError
+from electra_tf.models.embeddings import Embeddings
+from electra_tf.models.encoder import Encoder, TransformerLayer
+from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
+from electra_tf.objectives.base import Objective
+from electra_tf.objectives.bert_mlm import BertMlm
+from electra_tf.objectives.electra import Electra
+
+NamedVariables = dict[str, tf.Variable]
+
+
+def authors_variables(objective: Objective) -> NamedVariables:
+    """Every trainable variable of an objective under the name that the authors' code gives it.
+
+    Their discriminator (and their masked-LM baseline) is the scope `electra`, the generator `generator`; embeddings
+    that both use, or a whole encoder, stand under `electra`.
+    """
+    if isinstance(objective, BertMlm):
+        named = {**_encoder(objective.encoder, "electra"), **_masked_lm_head(objective.masked_lm.head)}
+    elif isinstance(objective, Electra):
+        generator, discriminator = objective.generator.encoder, objective.discriminator
+        named = {
+            **(_encoder(generator, "generator") if generator is not discriminator else {}),
+            **_masked_lm_head(objective.generator.head),
+            **_encoder(discriminator, "electra"),
+            **_replaced_token_head(objective.replaced_token_head),
+        }
+        if generator.embeddings is discriminator.embeddings:
+            named = {name: variable for name, variable in named.items() if not name.startswith("generator/embeddings/")}
+    else:
+        raise UserError(f"the authors' code has no {objective.config.objective.name}; expected electra or bert_mlm")
+    assert {id(v) for v in named.values()} == {id(v) for v in objective.trainable_variables}
+    return named
+
+
+def _encoder(encoder: Encoder, scope: str) -> NamedVariables:
+    named = _embeddings(encoder.embeddings, f"{scope}/embeddings")
+    if encoder.embeddings_project is not None:
+        named |= _dense(encoder.embeddings_project, f"{scope}/embeddings_project")
+    for index, layer in enumerate(encoder.transformer_layers):
+        named |= _transformer_layer(layer, f"{scope}/encoder/layer_{index}")
+    return named
+
+
+def _embeddings(embeddings: Embeddings, scope: str) -> NamedVariables:
+    tables = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+    return {
+        **{f"{scope}/{table}": getattr(embeddings, table) for table in tables},
+        **_layer_norm(embeddings.layer_norm, scope),
+    }
+
+
+def _transformer_layer(layer: TransformerLayer, scope: str) -> NamedVariables:
+    return {
+        **_dense(layer.attention.query, f"{scope}/attention/self/query"),
+        **_dense(layer.attention.key, f"{scope}/attention/self/key"),
+        **_dense(layer.attention.value, f"{scope}/attention/self/value"),
+        **_dense(layer.attention_output.projection, f"{scope}/attention/output/dense"),
+        **_layer_norm(layer.attention_output.layer_norm, f"{scope}/attention/output"),
+        **_dense(layer.intermediate, f"{scope}/intermediate/dense"),
+        **_dense(layer.feed_forward_output.projection, f"{scope}/output/dense"),
+        **_layer_norm(layer.feed_forward_output.layer_norm, f"{scope}/output"),
+    }
+
+
+def _masked_lm_head(head: MaskedLmHead) -> NamedVariables:
+    scope = "generator_predictions"
+    return {
+        **_dense(head.transform, f"{scope}/dense"),
+        **_layer_norm(head.layer_norm, scope),
+        f"{scope}/output_bias": head.output_bias,
+    }
+
+
+def _replaced_token_head(head: ReplacedTokenHead) -> NamedVariables:
+    scope = "discriminator_predictions"
+    return {**_dense(head.transform, f"{scope}/dense"), **_dense(head.score, f"{scope}/dense_1")}
+
+
+def _dense(layer: tf_keras.layers.Dense, scope: str) -> NamedVariables:
+    return {f"{scope}/kernel": layer.kernel, f"{scope}/bias": layer.bias}
+
+
+def _layer_norm(layer: tf_keras.layers.LayerNormalization, scope: str) -> NamedVariables:
+    return {f"{scope}/LayerNorm/gamma": layer.gamma, f"{scope}/LayerNorm/beta": layer.beta}
