@@ -11,7 +11,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.corpus import PretrainingData, open_data
-from electra_tf.data.damage import damaged_data_reported, unreadable
+from electra_tf.data.damage import RecordReader, damaged_data_reported, unreadable
 from electra_tf.data.pretraining_input import evaluation_batches, training_batches
 from electra_tf.data.record_frames import masked_crc32c, read_frames
 from electra_tf.text import records
@@ -243,6 +243,13 @@ def test_sound_data_never_takes_the_long_way(opened, monkeypatch):
     monkeypatch.setattr("electra_tf.data.damage.read_frames", lambda content: pytest.fail("read again"))
     assert len(train(opened("stop"), 30)) == 30
     assert len(evaluation(opened("skip"))) == 2
+
+
+def test_a_shard_that_is_whole_when_it_is_read_again_is_used(opened):
+    # The storage may fail for a moment.
+    corpus = opened("stop").train
+    again = RecordReader(corpus, lambda example: 0)._examined_records(np.int64(1))
+    assert list(again) == list(tf.data.TFRecordDataset(corpus.files[1]).as_numpy_iterator())
 
 
 def test_what_a_parser_refuses_is_found_among_what_it_takes(opened):
