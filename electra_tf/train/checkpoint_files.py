@@ -56,10 +56,12 @@ class CheckpointFolder:
 
     def steps(self) -> list[int]:
         """The steps, ascending, of which there is any file, without those of an unfinished publication or removal."""
-        published = set(self.published_steps())
+        # In this order, another process may be publishing or sweeping meanwhile: what was announced before or after the
+        # look at the files, and is not published in the end, is unfinished.
+        announced = self._announced_steps()
         found = {step for step, _ in _files_by_step(self.path)}
-        unfinished = {step for step in found - published if self._announcement(step).exists()}
-        return sorted(found - unfinished)
+        announced |= self._announced_steps()
+        return sorted(found - (announced - set(self.published_steps())))
 
     def damage(self, step: int) -> str | None:
         """What is wrong with the files of a step, in a few words; None if each is as its description says.
@@ -145,15 +147,16 @@ class CheckpointFolder:
 
     def remove_leftovers(self) -> None:
         """Removes what a killed process had not finished publishing, or removing."""
-        published = self.published_steps()
-        for step, announcement in list(_files_by_step(self._partial)):
-            if announcement.suffix == ".json" and step not in published:
-                self._remove_files(step)
+        for step in self._announced_steps() - set(self.published_steps()):
+            self._remove_files(step)
         if self._partial.exists():
             shutil.rmtree(self._partial)
 
     def _announcement(self, step: int) -> Path:
         return self._partial / f"step-{step}.json"
+
+    def _announced_steps(self) -> set[int]:
+        return {step for step, file in _files_by_step(self._partial) if file.suffix == ".json"}
 
     def _put_in_place(self, step: int, files: list[Path]) -> None:
         # What stands there is of the same step and was found damaged; it stops existing before it is replaced.

@@ -14,6 +14,8 @@ import pytest
 
 from electra_tf.train.checkpoint_files import CheckpointFolder
 
+PROJECT = Path(__file__).resolve().parents[2]
+
 
 class Killed(BaseException):
     """Ends a process in a test: no `except Exception` sees it, and nothing is tidied up."""
@@ -242,7 +244,10 @@ def test_a_process_that_only_saves_can_be_killed_at_any_time(tmp_path):
     random_delay, last = random.Random(0), 0
     for _ in range(8):
         with subprocess.Popen(
-            [sys.executable, "-c", _SAVES_FOR_EVER, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-c", _SAVES_FOR_EVER, str(tmp_path)],
+            cwd=PROJECT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         ) as process:
             process.stdout.readline()  # it has started, and saved once more
             time.sleep(random_delay.uniform(0.0, 0.15))
