@@ -3,7 +3,8 @@
     python run_pretraining.py --config=configs/pretrain/small.yaml --data_dir=DATA --model_dir=RUN
 
 The same command again continues where the newest checkpoint in RUN stands. RUN also receives the resolved config.yaml,
-metrics.jsonl and TensorBoard events.
+metrics.jsonl and TensorBoard events. SIGTERM or Ctrl-C ends it after the next step, with a checkpoint (exit status 143
+or 130). See docs/training.md.
 """
 
 import sys
@@ -11,14 +12,28 @@ import sys
 from electra_tf.config.command_line import flag_parser, run_command
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import load_config
+from electra_tf.train.interruption import Interrupted, Interruption
+from electra_tf.train.tpu_installation import require_importable_tensorflow, require_tpu_packages
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
     parser.add_argument("--config", required=True, metavar="FILE", help="YAML file of the run, see configs/README.md")
-    parser.add_argument("--data_dir", metavar="DIR", help="output of build_pretraining_dataset.py")
+    parser.add_argument(
+        "--data_dir",
+        action="append",
+        default=[],
+        dest="data_dirs",
+        metavar="DIR",
+        help="output of build_pretraining_dataset.py; given once for each of the configuration's stages",
+    )
     parser.add_argument(
         "--model_dir", required=True, metavar="DIR", help="directory of the run; continued if it holds one"
+    )
+    parser.add_argument(
+        "--init_from",
+        metavar="PATH",
+        help="start a new run with the weights of another run's directory, of a checkpoint, or of one of the authors'",
     )
     parser.add_argument(
         "--strategy",
@@ -45,17 +60,24 @@ def main(argv: list[str] | None = None) -> int:
     mode.add_argument("--dry_run", action="store_true", help="build the model, print its size as JSON, read no data")
     mode.add_argument("--evaluate", action="store_true", help="print held-out metrics of the newest checkpoint as JSON")
     arguments = parser.parse_args(argv)
-    return run_command(lambda: _run(arguments))
+    with Interruption() as interruption:
+        try:
+            return run_command(lambda: _run(arguments, interruption))
+        except Interrupted as interrupted:
+            return interrupted.exit_code
 
 
-def _run(arguments) -> None:
-    if arguments.data_dir is None and not arguments.dry_run:
+def _run(arguments, interruption: Interruption) -> None:
+    if not arguments.data_dirs and not arguments.dry_run:
         raise UserError("--data_dir is missing; give the output directory of build_pretraining_dataset.py")
     if arguments.logical_cpu_devices < 1:
         raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices}: expected 1 or more")
     if arguments.stop_at_step is not None and arguments.stop_at_step < 1:
         raise UserError(f"--stop_at_step={arguments.stop_at_step}: expected 1 or more")
     config = load_config(arguments.config, arguments.overrides)
+    require_importable_tensorflow()
+    if arguments.strategy == "tpu":
+        require_tpu_packages(arguments.tpu)
 
     from electra_tf.train import loop
     from electra_tf.train.distribution import build_strategy, split_cpu
@@ -68,9 +90,15 @@ def _run(arguments) -> None:
     if arguments.dry_run:
         print(loop.to_json(loop.describe(run)))
     elif arguments.evaluate:
-        print(loop.to_json(loop.evaluate(run, arguments.data_dir)))
+        print(loop.to_json(loop.evaluate(run, arguments.data_dirs)))
     else:
-        loop.pretrain(run, arguments.data_dir, arguments.stop_at_step)
+        loop.pretrain(
+            run,
+            arguments.data_dirs,
+            stop_at_step=arguments.stop_at_step,
+            init_from=arguments.init_from,
+            interruption=interruption,
+        )
 
 
 if __name__ == "__main__":

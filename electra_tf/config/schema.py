@@ -230,7 +230,8 @@ class PretrainingConfig(Settings):
     optimizer: OptimizerConfig
     train: TrainConfig
     evaluation: EvaluationConfig = EvaluationConfig()
-    # Empty: one stage of train.num_steps, train.batch_size and data.max_seq_length. One schedule runs through all.
+    # Empty: one stage of train.num_steps, train.batch_size and data.max_seq_length. One schedule runs through all; the
+    # last two settings are then those of the last stage.
     stages: tuple[StageConfig, ...] = ()
 
     @model_validator(mode="after")
@@ -241,9 +242,47 @@ class PretrainingConfig(Settings):
                 f"encoder.max_position_embeddings {self.encoder.max_position_embeddings}; lower the first or raise the "
                 "second"
             )
+        self._batches_divide()
+        self._stages_fit()
         if isinstance(self.objective, ElectraConfig):
             self._generator_fits(self.objective)
         return self
+
+    def _batches_divide(self) -> None:
+        parts = self.train.gradient_accumulation_steps
+        batches = [("train", self.train.batch_size)]
+        batches += [(f"stages.{index}", stage.batch_size) for index, stage in enumerate(self.stages)]
+        for name, batch_size in batches:
+            if batch_size % parts:
+                raise ValueError(
+                    f"{name}.batch_size {batch_size} does not divide into train.gradient_accumulation_steps {parts}; "
+                    f"set the first to {max(1, batch_size // parts) * parts}, say"
+                )
+
+    def _stages_fit(self) -> None:
+        """The stages make up the training, and what is set beside them is what the training ends with."""
+        if not self.stages:
+            return
+        num_steps = sum(stage.num_steps for stage in self.stages)
+        if num_steps != self.train.num_steps:
+            raise ValueError(
+                f"stages have {num_steps} steps together, train.num_steps is {self.train.num_steps}; set it to "
+                f"{num_steps}, or mend stages.*.num_steps"
+            )
+        longest = self.encoder.max_position_embeddings
+        for index, stage in enumerate(self.stages):
+            if stage.max_seq_length > longest:
+                raise ValueError(
+                    f"stages.{index}.max_seq_length {stage.max_seq_length} is longer than the position table, "
+                    f"encoder.max_position_embeddings {longest}; lower the first or raise the second"
+                )
+        last = self.stages[-1]
+        for name, found, expected in (
+            ("data.max_seq_length", self.data.max_seq_length, last.max_seq_length),
+            ("train.batch_size", self.train.batch_size, last.batch_size),
+        ):
+            if found != expected:
+                raise ValueError(f"{name} is {found}, and {expected} in the last of the stages; set it to {expected}")
 
     def _generator_fits(self, objective: ElectraConfig) -> None:
         generator = objective.generator.encoder(self.encoder)

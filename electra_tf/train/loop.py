@@ -1,31 +1,39 @@
 """A pre-training run from its configuration to its last checkpoint."""
 
 import contextlib
-import io
 import json
 import logging
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import absl.logging
 import numpy as np
-import orbit
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import PretrainingConfig
-from electra_tf.data.corpus import PretrainingData, open_data
-from electra_tf.data.pretraining_input import WRONG_COUNT, evaluation_batches, num_evaluation_batches, training_batches
+from electra_tf.data.damage import damaged_data_reported
 from electra_tf.objectives import build_objective
 from electra_tf.objectives.base import Objective
-from electra_tf.train.checkpoint import Checkpoints, milestone_steps, seed_everything
-from electra_tf.train.distribution import is_chief, require_divisible
-from electra_tf.train.pretrainer import Pretrainer
-from electra_tf.train.reporting import TrainingReporter
-from electra_tf.train.run_directory import RunDirectory, drop_metrics_after, evaluation_at
+from electra_tf.train.checkpoint import Checkpoints, seed_everything
+from electra_tf.train.directory_lock import locked
+from electra_tf.train.distribution import is_chief
+from electra_tf.train.interruption import Interruption
+from electra_tf.train.metric_window import MetricWindow, metric_names
+from electra_tf.train.pretrainer import Evaluator
+from electra_tf.train.run_directory import RunDirectory, drop_lines_after
+from electra_tf.train.stages import Stage, StageInput, evaluation_stage, open_stages, stages_of, training_stage
 from electra_tf.train.step import compile_objective
+from electra_tf.train.stop_request import StopRequest
+from electra_tf.train.tensorboard_events import drop_events_after
+from electra_tf.train.timetable import Timetable
+from electra_tf.train.training import Training
+from electra_tf.train.warm_start_record import start_weights
+from electra_tf.train.workers import worker_failures_reported
 
 logger = logging.getLogger(__name__)
+
+DataDirs = Sequence[str | os.PathLike]
 
 
 @dataclass(frozen=True)
@@ -37,12 +45,17 @@ class Run:
     strategy: tf.distribute.Strategy
 
     def __post_init__(self):
-        require_divisible(self.config.train.batch_size, self.strategy, "train.batch_size")
-        require_divisible(self.evaluation_batch_size, self.strategy, "evaluation.batch_size")
+        for stage in self.stages:
+            stage.require_divisible(self.strategy)
 
     @property
-    def evaluation_batch_size(self) -> int:
-        return self.config.evaluation.batch_size or self.config.train.batch_size
+    def stages(self) -> tuple[Stage, ...]:
+        return stages_of(self.config)
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes the run's files."""
+        return is_chief(self.strategy)
 
     def build(self) -> Objective:
         """The compiled objective with its initial weights, under the strategy."""
@@ -53,217 +66,151 @@ class Run:
 
 def describe(run: Run) -> dict:
     """What `--dry_run` prints: the model is built under the strategy, no data is read."""
-    run.directory.prepare(run.config, chief=True)
+    with _held(run):
+        run.directory.adopt_config(run.config, chief=True)
     objective, train = run.build(), run.config.train
-    return {
+    described = {
         "trainable_parameters": int(sum(np.prod(variable.shape) for variable in objective.trainable_variables)),
         "global_batch_size": train.batch_size,
         "replicas": run.strategy.num_replicas_in_sync,
         "tokens_per_step": train.batch_size * run.config.data.max_seq_length,
         "config": str(run.directory.config_file),
     }
+    if run.config.stages:
+        described["stages"] = [stage.model_dump() for stage in run.config.stages]
+    return described
 
 
-def pretrain(run: Run, data_dir: str | os.PathLike, stop_at_step: int | None = None) -> dict[str, float]:
+def pretrain(
+    run: Run,
+    data_dirs: DataDirs,
+    *,
+    stop_at_step: int | None = None,
+    init_from: str | os.PathLike | None = None,
+    interruption: Interruption | None = None,
+) -> dict[str, float]:
     """Trains from the newest checkpoint of the run, or from the start, and evaluates at the end.
 
     Args:
-        data_dir: of `build_pretraining_dataset.py` or of the authors' builder.
+        data_dirs: of `build_pretraining_dataset.py` or of the authors' builder, one for each stage of the run.
         stop_at_step: ends this call early; the schedule stays that of `train.num_steps`.
+        init_from: the checkpoint or run that a new run takes its initial weights from.
+        interruption: tells of signals; None: nothing ends the call early.
     Returns: the metrics of the last evaluation; empty where the data has no held-out split.
-    Raises: UserError: if the data or an earlier run in the directory does not fit.
+    Raises: UserError: if the data or an earlier run in the directory does not fit, or another process trains there.
+        Interrupted: a signal came; the same call continues the run. TrainingStopped: losses are no longer finite.
     """
-    # Orbit logs and prints a block for every loop; the reporter says the same in one line.
-    absl.logging.set_verbosity(absl.logging.WARNING)
-    config = run.config
-    data = open_data(data_dir, config)
-    chief = is_chief(run.strategy)
-    run.directory.prepare(config, chief)
-    if chief:
-        run.directory.adopt_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
+    with _held(run), worker_failures_reported(run.strategy), damaged_data_reported():
+        return _pretrain(run, data_dirs, stop_at_step, init_from, interruption or Interruption())
+
+
+def _pretrain(run: Run, data_dirs: DataDirs, stop_at_step, init_from, interruption: Interruption) -> dict[str, float]:
+    config, directory = run.config, run.directory
+    directory.adopt_config(config, run.is_chief)
+    stages = open_stages(run.stages, data_dirs)
+    if run.is_chief:
+        data = stages[0].data
+        directory.adopt_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
     objective = run.build()
-    checkpoints = Checkpoints(objective, run.directory, chief, config.train.keep_checkpoints)
+    with run.strategy.scope():
+        window = MetricWindow(metric_names(objective), counts_nonfinite=config.train.on_nonfinite == "skip")
+    train = config.train
+    checkpoints = Checkpoints(
+        objective, directory, run.is_chief, train.keep_checkpoints, train.asynchronous_checkpoints, window=window
+    )
+    is_started = directory.latest_checkpoint() is not None
+    checkpoints.remove_leftovers()
     first_step = checkpoints.restore_latest()
-    last_step = min(config.train.num_steps, stop_at_step or config.train.num_steps)
-    _announce(run, data, first_step, last_step)
-    if chief:
-        drop_metrics_after(run.directory.metrics_file, first_step)
-    pretrainer = _pretrainer(run, objective, data, first_step)
-    loop = _Loop(run, data, objective, pretrainer, checkpoints, first_step, chief)
-    with _damaged_data_reported(data_dir):
-        return loop.run_until(last_step)
+    start_weights(objective, directory, checkpoints, is_started, init_from, run.is_chief)
+    timetable = Timetable(
+        config.train,
+        config.evaluation,
+        tuple(stage.last_step for stage in run.stages),
+        min(train.num_steps, stop_at_step or train.num_steps),
+    )
+    _announce(run, training_stage(stages, first_step), first_step, timetable.last_step)
+    if run.is_chief:
+        _drop_reports_after(directory, first_step)
+    training = Training(
+        objective,
+        run.strategy,
+        stages,
+        timetable,
+        window,
+        checkpoints,
+        directory,
+        writes=run.is_chief,
+        interruption=interruption,
+    )
+    return training.run()
 
 
-def evaluate(run: Run, data_dir: str | os.PathLike) -> dict[str, float]:
-    """The held-out metrics of the run's newest checkpoint.
+def evaluate(run: Run, data_dirs: DataDirs) -> dict[str, float]:
+    """The held-out metrics of the run's newest checkpoint, on the data of the stage it stands in.
+
+    Reads only: it may be called while the run trains.
 
     Raises: UserError: without a checkpoint, without a held-out split, or if settings or data are not the run's.
     """
-    data = open_data(data_dir, run.config)
-    if data.held_out is None:
-        raise UserError(f"{data_dir} has no held-out split; build it with --held_out_fraction")
-    if run.directory.latest_checkpoint() is None:
-        raise UserError(f"{run.directory.checkpoints} holds no checkpoint to evaluate; train first")
-    run.directory.require_same_run(run.config)
-    run.directory.require_same_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
-    objective = run.build()
-    step = Checkpoints(objective, run.directory, chief=is_chief(run.strategy), keep=1).restore_latest()
-    pretrainer = _pretrainer(run, objective, data, None)
-    with _damaged_data_reported(data_dir):
-        return {"step": step, **pretrainer.evaluate(_num_evaluation_batches(run, data))}
+    with damaged_data_reported():
+        stages = open_stages(run.stages, data_dirs)
+        if not any(entry.num_evaluation_batches for entry in stages):
+            raise _no_held_out_split(stages[0])
+        if run.directory.latest_checkpoint() is None:
+            raise UserError(f"{run.directory.checkpoints} holds no checkpoint to evaluate; train first")
+        run.directory.require_same_run(run.config)
+        data = stages[0].data
+        run.directory.require_same_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
+        objective = run.build()
+        step = Checkpoints(objective, run.directory, chief=run.is_chief, keep=1).restore_latest()
+        entry = evaluation_stage(stages, step)
+        if entry.num_evaluation_batches == 0:
+            raise _no_held_out_split(entry)
+        evaluator = Evaluator(objective, run.strategy, StopRequest(run.strategy), entry.held_out)
+        return {"step": step, **(evaluator.evaluate(entry.num_evaluation_batches) or {})}
+
+
+def _no_held_out_split(entry: StageInput) -> UserError:
+    return UserError(f"{entry.data_dir} has no held-out split; build it with --held_out_fraction")
 
 
 @contextlib.contextmanager
-def _damaged_data_reported(data_dir: str | os.PathLike):
-    """Turns what TensorFlow says of a damaged record into one line.
+def _held(run: Run) -> Iterator[None]:
+    """Keeps other writers out of the run's directory; of a cluster the chief does so for all.
 
-    Raises: UserError.
+    Raises: UserError: if another process is there, or something else than a run.
     """
-    try:
+    if not run.is_chief:
         yield
-    except tf.errors.DataLossError as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"{data_dir} holds a damaged shard ({reason}); copy or build the data set again") from None
-    except tf.errors.InvalidArgumentError as error:
-        if WRONG_COUNT not in str(error):
-            raise
-        reason = next(line for line in str(error).splitlines() if WRONG_COUNT in line)
-        raise UserError(f"{reason.strip()}; copy or build the data set again") from None
+        return
+    run.directory.create()
+    with locked(run.directory.path):
+        yield
 
 
-def _num_evaluation_batches(run: Run, data: PretrainingData) -> int:
-    assert data.held_out is not None
-    return num_evaluation_batches(data.held_out, run.evaluation_batch_size, run.config.evaluation.max_batches)
+def _drop_reports_after(directory: RunDirectory, step: int) -> None:
+    """Takes back what a killed call has said of steps that its last checkpoint does not hold."""
+    drop_lines_after(directory.metrics_file, step)
+    drop_lines_after(directory.alarms_file, step)
+    for split in ("train", "held_out"):
+        drop_events_after(directory.tensorboard / split, step)
 
 
-def _pretrainer(run: Run, objective: Objective, data: PretrainingData, first_step: int | None) -> Pretrainer:
-    """The objective with its input; `first_step` None gives no training input."""
-    config = run.config
-    masking = (config.masking, data.special_ids)
-
-    def training(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return training_batches(
-            data.train,
-            *masking,
-            seed=config.train.seed,
-            batch_size=config.train.batch_size,
-            first_step=first_step,
-            input_context=input_context,
-        )
-
-    def held_out(input_context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return evaluation_batches(
-            data.held_out,
-            *masking,
-            seed=config.train.seed,
-            batch_size=run.evaluation_batch_size,
-            max_batches=config.evaluation.max_batches,
-            input_context=input_context,
-        )
-
-    return Pretrainer(
-        objective,
-        run.strategy,
-        training_batches=None if first_step is None else training,
-        evaluation_batches=None if data.held_out is None else held_out,
-    )
-
-
-def _announce(run: Run, data: PretrainingData, first_step: int, last_step: int) -> None:
-    train, replicas = run.config.train, run.strategy.num_replicas_in_sync
+def _announce(run: Run, entry: StageInput, first_step: int, last_step: int) -> None:
+    stage, replicas = entry.stage, run.strategy.num_replicas_in_sync
     logger.info(
-        "%s, steps %d to %d of %d; batch %d = %d replicas x %d; %d training examples, %d held out",
+        "%s%s, steps %d to %d of %d; batch %d = %d replicas x %d; %d training examples, %d held out",
         f"continuing at step {first_step}" if first_step else "starting",
+        f" in {stage.name}" if stage.name else "",
         first_step,
         last_step,
-        train.num_steps,
-        train.batch_size,
+        run.config.train.num_steps,
+        stage.batch_size,
         replicas,
-        train.batch_size // replicas,
-        data.train.total_examples,
-        data.held_out.total_examples if data.held_out else 0,
+        stage.batch_size // replicas,
+        entry.data.train.total_examples,
+        entry.data.held_out.total_examples if entry.data.held_out else 0,
     )
-
-
-class _Loop:
-    """Orbit's controller with this run's reports, evaluations and milestones in their places."""
-
-    def __init__(self, run, data, objective, pretrainer, checkpoints: Checkpoints, first_step: int, chief: bool):
-        self._run = run
-        self._data = data
-        self._optimizer = objective.optimizer
-        self._checkpoints = checkpoints
-        train = run.config.train
-        self._milestones = milestone_steps(train.num_steps, train.milestone_fractions)
-        self._reporter = TrainingReporter(
-            run.directory.metrics_file if chief else None,
-            first_step,
-            train.num_steps,
-            train.batch_size,
-            run.config.data.max_seq_length,
-        )
-        tensorboard = str(run.directory.tensorboard) if chief else None
-        self._controller = orbit.Controller(
-            trainer=pretrainer,
-            evaluator=pretrainer if data.held_out is not None else None,
-            strategy=run.strategy,
-            global_step=self._optimizer.iterations,
-            steps_per_loop=lambda step: self._next_stop(step) - step,
-            summary_dir=tensorboard and os.path.join(tensorboard, "train"),
-            eval_summary_dir=tensorboard and os.path.join(tensorboard, "held_out"),
-            summary_interval=1,
-            train_actions=[self._after_training_loop],
-            eval_actions=[self._after_evaluation],
-        )
-        self._evaluation: dict[str, float] = {}
-        self._last_step = train.num_steps
-
-    def run_until(self, last_step: int) -> dict[str, float]:
-        """Trains up to `last_step` and evaluates. Returns the last evaluation's metrics."""
-        every = self._run.config.evaluation.every_steps if self._data.held_out is not None else 0
-        step, self._last_step = self._step(), last_step
-        with contextlib.redirect_stdout(io.StringIO()):
-            while step < last_step:
-                stop = min(last_step, (step // every + 1) * every if every else last_step)
-                self._controller.train(stop, checkpoint_at_completion=False)
-                step = self._step()
-                self._evaluate()
-            if not self._evaluation:  # nothing was left to train
-                self._evaluation = evaluation_at(self._run.directory.metrics_file, step) or {}
-            if not self._evaluation:  # an earlier call was killed between its last checkpoint and its evaluation
-                self._evaluate()
-        return self._evaluation
-
-    def _evaluate(self) -> None:
-        if self._data.held_out is not None:
-            with self._reporter.pause():
-                self._controller.evaluate(_num_evaluation_batches(self._run, self._data))
-
-    def _step(self) -> int:
-        return int(self._optimizer.iterations.numpy())
-
-    def _next_stop(self, step: int) -> int:
-        """The next step after which the host has something to do: report, save, or keep a milestone."""
-        train = self._run.config.train
-        # Step 1 alone: the loss of the untrained model, and the compilation apart from the rates.
-        stops = [1] if step == 0 else []
-        stops += [(step // every + 1) * every for every in (train.log_every_steps, train.save_every_steps)]
-        stops += [milestone for milestone in self._milestones if milestone > step]
-        return min(stops)
-
-    def _after_training_loop(self, output: dict[str, float]) -> None:
-        step = self._step()
-        output |= self._reporter.rates(step)
-        self._reporter.train(step, output)
-        with self._reporter.pause():
-            if step % self._run.config.train.save_every_steps == 0 or step == self._last_step:
-                self._checkpoints.save(step)
-            if step in self._milestones:
-                self._checkpoints.write_milestone(step)
-
-    def _after_evaluation(self, output: dict[str, float]) -> None:
-        self._evaluation = dict(output)
-        self._reporter.evaluation(self._step(), self._evaluation)
 
 
 def to_json(values: dict) -> str:

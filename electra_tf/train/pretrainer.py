@@ -1,76 +1,137 @@
-"""The objective as Orbit's controller drives it: many steps a call on the device, one evaluation a call."""
+"""The objective under a strategy: many training steps a call on the device, one evaluation a call."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
-import orbit
 import tensorflow as tf
 
 from electra_tf.objectives.base import Objective
 from electra_tf.objectives.terms import Term
+from electra_tf.train.metric_window import MetricWindow
 from electra_tf.train.step import evaluation_step
+from electra_tf.train.stop_request import StopRequest
 
 BatchesFunction = Callable[[tf.distribute.InputContext], tf.data.Dataset]
 MeanMetrics = dict[str, float]
 
 
-class Pretrainer(orbit.AbstractTrainer, orbit.AbstractEvaluator):
-    """Runs an objective's `train_step` and evaluation under a strategy.
+class EarlyEnd(NamedTuple):
+    """Why a loop on the device ended before its last step; both False if it did not."""
+
+    stop_requested: bool
+    nonfinite: bool
+
+
+class Pretrainer:
+    """Trains an objective by its `train_step` under a strategy.
 
     Args:
         objective: compiled, built under the strategy's scope.
-        training_batches: gives a pipeline's per-replica batches from the objective's current step on; None if only
-            evaluated.
-        evaluation_batches: gives one pass over the held-out split; None where there is none.
+        window: where the metrics of the steps are added up.
+        stop_request: looked at after every step.
+        batches: gives a pipeline's per-replica batches from the objective's current step on.
     """
 
     def __init__(
         self,
         objective: Objective,
         strategy: tf.distribute.Strategy,
-        training_batches: BatchesFunction | None,
-        evaluation_batches: BatchesFunction | None,
+        window: MetricWindow,
+        stop_request: StopRequest,
+        batches: BatchesFunction,
     ):
         self._objective = objective
         self._strategy = strategy
-        self._iterator = None
-        if training_batches is not None:
-            self._iterator = iter(strategy.distribute_datasets_from_function(training_batches))
-        self._evaluation_batches = evaluation_batches
+        self._window = window
+        self._stop_request = stop_request
+        self._ends_on_nonfinite = objective.config.train.on_nonfinite == "stop"
+        self._iterator = iter(strategy.distribute_datasets_from_function(batches))
         self._train_steps_on_device = tf.function(self._train_steps)
+
+    def train(self, num_steps: int) -> EarlyEnd:
+        """Trains for `num_steps`, or up to the step at which a stop was asked for.
+
+        Where `train.on_nonfinite` is `stop`, a step whose loss or gradient is not finite ends the loop too, and nothing
+        has changed by it.
+        """
+        stop, nonfinite = self._train_steps_on_device(self._iterator, tf.constant(num_steps))
+        return EarlyEnd(bool(stop), bool(nonfinite))
+
+    def _train_steps(self, iterator, num_steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        stop, nonfinite, done = tf.constant(False), tf.constant(False), tf.constant(0)
+        while done < num_steps and not (stop or nonfinite):
+            stop, nonfinite = self._train_step(next(iterator))
+            done += 1
+        return stop, nonfinite
+
+    def _train_step(self, batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """One step on every replica: whether to stop, and whether the step came to nothing. Two scalars bool."""
+        if self._stop_request.is_shared:
+            return on_first_replica(self._strategy, self._train_and_agree, batch)
+        nonfinite = on_first_replica(self._strategy, self._train_on_replica, batch)
+        with tf.control_dependencies([nonfinite]):  # the answer of now, not of a step ago
+            return self._stop_request.read(), nonfinite
+
+    def _train_and_agree(self, batch) -> tuple[tf.Tensor, tf.Tensor]:
+        nonfinite = self._train_on_replica(batch)
+        with tf.control_dependencies([nonfinite]):
+            return self._stop_request.read_from_all_workers(), nonfinite
+
+    def _train_on_replica(self, batch) -> tf.Tensor:
+        metrics = self._objective.train_step(batch)
+        self._window.add(metrics)
+        if self._ends_on_nonfinite and "nonfinite" in metrics:
+            return metrics["nonfinite"] > 0.0
+        with tf.control_dependencies([metrics["loss"]]):
+            return tf.constant(False)
+
+
+class Evaluator:
+    """Evaluates an objective under a strategy, always on the same batches with the same masks and samples.
+
+    Args:
+        objective: built under the strategy's scope.
+        stop_request: looked at after every batch.
+        batches: gives a pipeline's per-replica batches of one pass over the held-out split.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        strategy: tf.distribute.Strategy,
+        stop_request: StopRequest,
+        batches: BatchesFunction,
+    ):
+        self._objective = objective
+        self._strategy = strategy
+        self._stop_request = stop_request
+        self._batches = batches
         self._evaluate_on_device = tf.function(self._evaluate_batch)
 
-    def train(self, num_steps: tf.Tensor) -> MeanMetrics:
-        """Trains for `num_steps`; returns means over them, and the learning rate of the last."""
-        assert self._iterator is not None, "no training batches were given"
-        return {name: float(value) for name, value in self._train_steps_on_device(self._iterator, num_steps).items()}
-
-    def evaluate(self, num_steps: tf.Tensor) -> MeanMetrics:
-        """Evaluates `num_steps` batches of the held-out split, always the same ones with the same masks and samples."""
-        assert self._evaluation_batches is not None, "no held-out batches were given"
-        iterator = iter(self._strategy.distribute_datasets_from_function(self._evaluation_batches))
-        totals: dict[str, Term] | None = None
-        for step in range(int(num_steps)):
-            terms = self._evaluate_on_device(next(iterator), tf.constant(step, tf.int64))
+    def evaluate(self, num_batches: int) -> MeanMetrics | None:
+        """The metrics over `num_batches` batches; None if a stop was asked for before the last of them."""
+        iterator = iter(self._strategy.distribute_datasets_from_function(self._batches))
+        totals: dict[str, Term] = {}
+        for number in range(num_batches):
+            stop, terms = self._evaluate_on_device(next(iterator), tf.constant(number, tf.int64))
+            if stop and number + 1 < num_batches:
+                return None
             # Summed in double precision: a long evaluation counts more tokens than float32 can.
             terms = tf.nest.map_structure(lambda value: value.numpy().astype("float64"), terms)
-            totals = terms if totals is None else tf.nest.map_structure(lambda a, b: a + b, totals, terms)
-        return {name: term.value() for name, term in (totals or {}).items()}
+            totals = tf.nest.map_structure(lambda a, b: a + b, totals, terms) if totals else terms
+        return {name: term.value() for name, term in totals.items()}
 
-    def _train_steps(self, iterator, num_steps: tf.Tensor) -> dict[str, tf.Tensor]:
-        names = ("loss", *self._objective.loss_weights, "gradient_norm")
-        sums = {name: tf.constant(0.0) for name in names}
-        learning_rate = tf.constant(0.0)
-        for _ in tf.range(num_steps):
-            metrics = self._on_first_replica(self._objective.train_step, next(iterator))
-            sums = {name: sums[name] + metrics[name] for name in names}
-            learning_rate = metrics["learning_rate"]
-        means = {name: total / tf.cast(num_steps, tf.float32) for name, total in sums.items()}
-        return {**means, "learning_rate": learning_rate}
+    def _evaluate_batch(self, batch, number: tf.Tensor) -> tuple[tf.Tensor, dict[str, Term]]:
+        def evaluate(share) -> tuple[tf.Tensor, dict[str, Term]]:
+            terms = evaluation_step(self._objective, share, number)
+            stop = self._stop_request.read_from_all_workers() if self._stop_request.is_shared else tf.constant(False)
+            return stop, terms
 
-    def _evaluate_batch(self, batch, step: tf.Tensor) -> dict[str, Term]:
-        return self._on_first_replica(lambda share: evaluation_step(self._objective, share, step), batch)
+        stop, terms = on_first_replica(self._strategy, evaluate, batch)
+        return stop if self._stop_request.is_shared else self._stop_request.read(), terms
 
-    def _on_first_replica(self, step: Callable, batch):
-        """Runs a step on every replica; its results are equal on all, so the first one's are returned."""
-        results = self._strategy.run(step, args=(batch,))
-        return tf.nest.map_structure(lambda value: self._strategy.experimental_local_results(value)[0], results)
+
+def on_first_replica(strategy: tf.distribute.Strategy, step: Callable, batch):
+    """Runs a step on every replica; its results are equal on all, so the first one's are returned."""
+    results = strategy.run(step, args=(batch,))
+    return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)

@@ -1,47 +1,58 @@
 """What a run says of itself while it trains: one line a report on the terminal, one JSON object a report in a file."""
 
+import contextlib
 import json
+import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.tensorboard_events import EventWriter
 
 
 class TrainingReporter:
-    """Prints progress and appends to metrics.jsonl.
+    """Prints progress and appends to metrics.jsonl and TensorBoard's events.
+
+    A line is written and flushed as a whole, so a kill leaves at most one torn line, the last.
 
     Args:
-        metrics_file: appended to; None for workers that write nothing.
+        directory: of the run; None for workers that write nothing.
         first_step, num_steps: where this call starts and where the run ends, for the time left.
-        batch_size, tokens_per_example: for the rates.
     """
 
-    def __init__(
-        self, metrics_file: Path | None, first_step: int, num_steps: int, batch_size: int, tokens_per_example: int
-    ):
-        self._metrics_file = metrics_file
+    def __init__(self, directory: RunDirectory | None, first_step: int, num_steps: int):
+        self._directory = directory
+        self._events = {
+            split: EventWriter(directory.tensorboard / split if directory else None) for split in ("train", "held_out")
+        }
         self._num_steps = num_steps
-        self._batch_size = batch_size
-        self._tokens_per_example = tokens_per_example
         self._last_step, self._last_time = first_step, time.monotonic()
-        # The very first report holds the compilation; the time left is judged by what follows it.
+        # What comes before holds the compilation; the time left is judged by what follows.
         self._steady_since: tuple[int, float] | None = None
 
-    def rates(self, step: int) -> dict[str, float]:
-        """`examples_per_second` and `tokens_per_second` (with padding) since the last report; a new interval starts."""
-        now = time.monotonic()
-        examples = (step - self._last_step) * self._batch_size / max(now - self._last_time, 1e-9)
-        self._last_step, self._last_time = step, now
-        if self._steady_since is None:
-            self._steady_since = (step, now)
-        return {"examples_per_second": examples, "tokens_per_second": examples * self._tokens_per_example}
+    def start_interval(self, step: int) -> None:
+        """The rates of the next report count from here: the first step of an input, which compiles, is over."""
+        self._last_step, self._last_time = step, time.monotonic()
+        self._steady_since = self._steady_since or (step, self._last_time)
 
-    def pause(self) -> "_Pause":
+    def rates(self, step: int, batch_size: int, tokens_per_example: int) -> dict[str, float]:
+        """`examples_per_second` and `tokens_per_second` (with padding) since the last report; a new interval starts."""
+        examples = (step - self._last_step) * batch_size / max(time.monotonic() - self._last_time, 1e-9)
+        self.start_interval(step)
+        return {"examples_per_second": examples, "tokens_per_second": examples * tokens_per_example}
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
         """A context whose duration (an evaluation, a checkpoint) counts for no rate."""
-        return _Pause(self)
+        started = time.monotonic()
+        yield
+        self._shift(time.monotonic() - started)
 
     def train(self, step: int, metrics: dict[str, float]) -> None:
         """Reports means over the steps since the last report; `metrics` includes the rates."""
-        self._append(step, "train", metrics)
+        self._report(step, "train", metrics)
         shown = ["loss", *sorted(set(metrics) - _NOT_SHOWN)]
         parts = [f"step {step}/{self._num_steps}", *(f"{name} {metrics[name]:.4g}" for name in shown)]
         parts += [
@@ -52,16 +63,32 @@ class TrainingReporter:
 
     def evaluation(self, step: int, metrics: dict[str, float]) -> None:
         """Reports metrics of the held-out split."""
-        self._append(step, "held_out", metrics)
+        self._report(step, "held_out", metrics)
         self._say(f"step {step} held out | " + " | ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
 
-    def _append(self, step: int, split: str, metrics: dict[str, float]) -> None:
-        if self._metrics_file is None:
+    def alarm(self, step: int, message: str) -> None:
+        """Says that the training goes wrong."""
+        if self._directory is not None:
+            _append(self._directory.alarms_file, {"step": step, "message": message})
+        self._say(f"step {step} ALARM | {message}")
+
+    def sync(self) -> None:
+        """Has the lines on disk before the checkpoint that stands for them, should the machine lose its power."""
+        if self._directory is not None and self._directory.metrics_file.exists():
+            with open(self._directory.metrics_file, "ab") as stream:
+                os.fsync(stream.fileno())
+
+    def close(self) -> None:
+        for writer in self._events.values():
+            writer.close()
+
+    def _report(self, step: int, split: str, metrics: dict[str, float]) -> None:
+        if self._directory is None:
             return
         # JSON has no NaN (a precision with nothing predicted, say): null.
         values = {name: value if value == value else None for name, value in metrics.items()}
-        with open(self._metrics_file, "a", encoding="utf-8") as stream:
-            stream.write(json.dumps({"step": step, "split": split, **values}) + "\n")
+        _append(self._directory.metrics_file, {"step": step, "split": split, **values})
+        self._events[split].write(step, metrics)
 
     def _time_left(self, step: int) -> str:
         assert self._steady_since is not None, "rates() comes before train()"
@@ -74,7 +101,7 @@ class TrainingReporter:
         return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
 
     def _say(self, line: str) -> None:
-        if self._metrics_file is not None:
+        if self._directory is not None:
             print(line, file=sys.stderr, flush=True)
 
     def _shift(self, seconds: float) -> None:
@@ -86,12 +113,6 @@ class TrainingReporter:
 _NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", "examples_per_second", "tokens_per_second"}
 
 
-class _Pause:
-    def __init__(self, reporter: TrainingReporter):
-        self._reporter = reporter
-
-    def __enter__(self) -> None:
-        self._started = time.monotonic()
-
-    def __exit__(self, *_) -> None:
-        self._reporter._shift(time.monotonic() - self._started)
+def _append(jsonl_file: Path, values: dict) -> None:
+    with open(jsonl_file, "a", encoding="utf-8") as stream:  # one write, when it is closed
+        stream.write(json.dumps(values) + "\n")

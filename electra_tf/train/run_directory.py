@@ -3,10 +3,13 @@
 config.yaml               the resolved configuration, itself a configuration
 vocab.txt                 the vocabulary the model was trained with
 tokenizer_settings.json   how its text was normalised
+warm_start.json           where the initial weights came from, if not from chance
 metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
-tensorboard/              events of the same
+alarms.jsonl              one JSON object a line: step and message, of a training that learns nothing
+tensorboard/              events of the metrics
 checkpoints/              the last few, model and optimizer
 milestones/               those at the shares of the training that the paper evaluates, kept for ever
+.lock                     held by the process that trains, and names it
 """
 
 import json
@@ -16,12 +19,24 @@ from pathlib import Path
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml, load_config
 from electra_tf.config.schema import PretrainingConfig
+from electra_tf.train.checkpoint_files import CheckpointFolder
+from electra_tf.train.directory_lock import LOCK_FILE
 
-# What may change between two calls that continue one run: it has no influence on the weights.
+# What may change between two calls that continue one run: it has no influence on the weights, or, where a step or a
+# record is broken, says how to go on.
 _MAY_CHANGE = {
-    "train": ("log_every_steps", "save_every_steps", "keep_checkpoints", "milestone_fractions"),
+    "train": (
+        "log_every_steps",
+        "save_every_steps",
+        "keep_checkpoints",
+        "milestone_fractions",
+        "asynchronous_checkpoints",
+        "alarm_after_steps",
+        "on_nonfinite",
+        "max_nonfinite_steps",
+    ),
     "evaluation": ("every_steps", "max_batches", "batch_size"),
-    "data": ("vocab_file",),
+    "data": ("vocab_file", "on_damaged_record"),
 }
 
 
@@ -33,33 +48,46 @@ class RunDirectory:
         self.config_file = self.path / "config.yaml"
         self.vocab_file = self.path / "vocab.txt"
         self.tokenizer_file = self.path / "tokenizer_settings.json"
+        self.warm_start_file = self.path / "warm_start.json"
         self.metrics_file = self.path / "metrics.jsonl"
+        self.alarms_file = self.path / "alarms.jsonl"
         self.tensorboard = self.path / "tensorboard"
         self.checkpoints = self.path / "checkpoints"
         self.milestones = self.path / "milestones"
 
     def latest_checkpoint(self) -> str | None:
-        """The prefix of the newest checkpoint, by the steps in the names of those that are there; None without any."""
-        steps = [int(path.stem.removeprefix("step-")) for path in self.checkpoints.glob("step-*.index")]
-        return str(self.checkpoints / f"step-{max(steps)}") if steps else None
+        """The prefix of the newest checkpoint that was published, whole or not; None if there is none."""
+        folder = CheckpointFolder(self.checkpoints)
+        steps = folder.published_steps()
+        return folder.prefix(steps[-1]) if steps else None
 
-    def prepare(self, config: PretrainingConfig, chief: bool) -> None:
-        """Creates the directory and writes the configuration, or checks that the run there is the same one.
+    def create(self) -> None:
+        """Makes the directory, unless it is there and is, or can become, that of a run.
 
-        Args:
-            chief: whether this process writes; the other workers of a cluster only check.
-        Raises: UserError: if the directory holds something else, or a run of other settings, naming the first one.
+        Raises: UserError: if there is something else in its place, or in it.
         """
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"--model_dir={self.path} is a file; give a directory")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            foreign = {path.name for path in self.path.iterdir()} - {LOCK_FILE}
+        except OSError as error:
+            raise UserError(f"--model_dir={self.path} cannot be written: {error.strerror}; give another one") from None
+        if foreign and not self.config_file.exists():
+            raise UserError(f"--model_dir={self.path} is not empty and holds no run; give a new directory")
+
+    def adopt_config(self, config: PretrainingConfig, chief: bool) -> None:
+        """Writes the configuration, or checks that the run there is the same one.
+
+        Args:
+            chief: whether this process writes; the other workers of a cluster only check.
+        Raises: UserError: if the directory holds a run of other settings, naming the first one.
+        """
         if self.latest_checkpoint() is not None:
             self.require_same_run(config)
         if not chief:
             return
-        if self.path.is_dir() and any(self.path.iterdir()) and not self.config_file.exists():
-            raise UserError(f"--model_dir={self.path} is not empty and holds no run; give a new directory")
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
             write_atomically(self.config_file, config_to_yaml(config).encode())
         except OSError as error:
             raise UserError(f"--model_dir={self.path} cannot be written: {error.strerror}; give another one") from None
@@ -120,26 +148,35 @@ def _flatten(values: dict, prefix: str = "") -> dict[str, object]:
 def write_atomically(path: Path, content: bytes) -> None:
     """Writes a file so that at no moment a part of it is seen."""
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(content)
+    with open(temporary, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
     os.replace(temporary, path)
 
 
-def drop_metrics_after(metrics_file: Path, step: int) -> None:
+def drop_lines_after(jsonl_file: Path, step: int) -> None:
     """Removes the lines of steps after `step`: a run continued from its checkpoint at `step` writes them again."""
-    if not metrics_file.exists():
+    if not jsonl_file.exists():
         return
+    text = jsonl_file.read_text(encoding="utf-8")
+    kept = "".join(f"{line}\n" for line in text.splitlines() if _step_of(line) <= step)
+    if kept != text:
+        write_atomically(jsonl_file, kept.encode())
+
+
+def reports_of(metrics_file: Path, split: str) -> list[dict]:
+    """The lines of a split, in their order; without those that a kill has torn."""
+    if not metrics_file.exists():
+        return []
     lines = metrics_file.read_text(encoding="utf-8").splitlines()
-    kept = [line for line in lines if _step_of(line) <= step]
-    if len(kept) < len(lines):
-        write_atomically(metrics_file, "".join(f"{line}\n" for line in kept).encode())
+    reports = [json.loads(line) for line in lines if _step_of(line) < float("inf")]
+    return [report for report in reports if report["split"] == split]
 
 
 def evaluation_at(metrics_file: Path, step: int) -> dict[str, float] | None:
     """The held-out metrics that were reported for a step, NaN where one had no value; None if there are none."""
-    if not metrics_file.exists():
-        return None
-    reports = (json.loads(line) for line in metrics_file.read_text(encoding="utf-8").splitlines())
-    found = [report for report in reports if report["step"] == step and report["split"] == "held_out"]
+    found = [report for report in reports_of(metrics_file, "held_out") if report["step"] == step]
     if not found:
         return None
     metrics = {name: value for name, value in found[-1].items() if name not in ("step", "split")}

@@ -116,3 +116,41 @@ def test_a_length_at_which_no_data_is_built_is_refused():
 
 def test_the_shortest_length_at_which_data_is_built_is_allowed():
     assert parse("data.max_seq_length", 8).data.max_seq_length == 8
+
+
+_TWO_STAGES = [
+    {"num_steps": 5, "max_seq_length": 8, "batch_size": 6},
+    {"num_steps": 3, "max_seq_length": 10, "batch_size": 4},
+]
+
+
+def with_stage(index: int, **changes: int) -> list[dict]:
+    return [{**stage, **changes} if number == index else stage for number, stage in enumerate(_TWO_STAGES)]
+
+
+def test_stages_that_make_up_the_training_are_allowed():
+    assert [stage.num_steps for stage in parse("stages", _TWO_STAGES).stages] == [5, 3]
+
+
+@pytest.mark.parametrize(
+    ("stages", "said"),
+    [
+        (with_stage(0, num_steps=6), "stages have 9 steps together, train.num_steps is 8; set it to 9"),
+        (with_stage(0, max_seq_length=513), "stages.0.max_seq_length 513 is longer than the position table"),
+        (with_stage(1, max_seq_length=9), "data.max_seq_length is 10, and 9 in the last of the stages; set it to 9"),
+        (with_stage(1, batch_size=5), "train.batch_size is 4, and 5 in the last of the stages; set it to 5"),
+    ],
+)
+def test_stages_that_do_not_make_up_the_training_are_refused(stages, said):
+    assert said in refusal("stages", stages)
+
+
+def test_a_batch_that_does_not_divide_into_micro_batches_is_refused():
+    message = refusal("train.gradient_accumulation_steps", 3)
+    assert "train.batch_size 4 does not divide into train.gradient_accumulation_steps 3" in message
+
+
+def test_the_batch_of_every_stage_divides_into_micro_batches():
+    settings = {"gradient_accumulation_steps": 4}
+    with pytest.raises(UserError, match=r"stages\.0\.batch_size 6 does not divide"):
+        parse_config(merge(SETTINGS, {"train": settings, "stages": _TWO_STAGES}), source="test")

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.train.checkpoint import milestone_steps
 from electra_tf.train.loop import Run, evaluate, pretrain
-from electra_tf.train.run_directory import RunDirectory, drop_metrics_after
+from electra_tf.train.run_directory import RunDirectory, drop_lines_after
+from electra_tf.train.timetable import milestone_steps
 from electra_tf.train.trained import load_trained
 
 RATES = ("examples_per_second", "tokens_per_second")
@@ -43,17 +43,17 @@ def run_of(config, model_dir) -> Run:
 def whole(config, data_dir, tmp_path_factory):
     """A run of eight steps: its directory and the metrics of its last evaluation."""
     model_dir = tmp_path_factory.mktemp("whole") / "run"
-    return model_dir, pretrain(run_of(config, model_dir), data_dir)
+    return model_dir, pretrain(run_of(config, model_dir), [data_dir])
 
 
 @pytest.fixture(scope="module")
 def in_two_parts(config, data_dir, tmp_path_factory):
     """Four steps, then a second call that continues; the file of metrics has a torn line of a killed run between."""
     model_dir = tmp_path_factory.mktemp("parts") / "run"
-    pretrain(run_of(config, model_dir), data_dir, stop_at_step=4)
+    pretrain(run_of(config, model_dir), [data_dir], stop_at_step=4)
     with open(model_dir / "metrics.jsonl", "a", encoding="utf-8") as stream:
         stream.write('{"step": 6, "split": "train", "loss": 1.0}\n{"step": 8, "spl')
-    pretrain(run_of(config, model_dir), data_dir)
+    pretrain(run_of(config, model_dir), [data_dir])
     return model_dir
 
 
@@ -86,8 +86,8 @@ def test_the_metrics_of_a_run_in_two_parts_are_those_of_the_whole(whole, in_two_
 
 def test_reports_are_means_since_the_last_and_stand_at_the_right_steps(whole):
     found = [(line["step"], line["split"]) for line in lines(whole[0])]
-    # 1 for the untrained model, 3 for the milestone, else every second; evaluation after 4 and at the end.
-    expected = [(step, "train") for step in (1, 2, 3, 4)] + [(4, "held_out")]
+    # 1 for the untrained model, else every second, whatever ends at 3; evaluation after 4 and at the end.
+    expected = [(step, "train") for step in (1, 2, 4)] + [(4, "held_out")]
     assert found == expected + [(6, "train"), (8, "train"), (8, "held_out")]
     train = [line for line in lines(whole[0]) if line["split"] == "train"]
     assert set(train[0]) == {"step", "split", "loss", "masked_lm", "replaced_token", "gradient_norm", "learning_rate"}
@@ -117,7 +117,7 @@ def test_the_directory_holds_the_configuration_and_the_vocabulary(whole, config,
 
 def test_evaluating_afterwards_repeats_the_evaluation_of_the_run(whole, config, data_dir):
     model_dir, last = whole
-    found = evaluate(run_of(config, model_dir), data_dir)
+    found = evaluate(run_of(config, model_dir), [data_dir])
     assert found.pop("step") == 8
     # NaN, where nothing was called replaced, equals NaN here.
     assert found == pytest.approx(last, rel=0, abs=0, nan_ok=True)
@@ -126,20 +126,20 @@ def test_evaluating_afterwards_repeats_the_evaluation_of_the_run(whole, config, 
 
 def test_evaluating_is_the_same_on_two_replicas(whole, config, data_dir, two_replicas):
     model_dir, last = whole
-    found = evaluate(Run(config, RunDirectory(model_dir), two_replicas), data_dir)
+    found = evaluate(Run(config, RunDirectory(model_dir), two_replicas), [data_dir])
     assert {name: found[name] for name in last} == pytest.approx(last, rel=1e-5, nan_ok=True)
 
 
 def test_a_run_on_two_replicas_reports_what_one_replica_does(whole, config, data_dir, two_replicas, tmp_path):
     run = Run(config, RunDirectory(tmp_path / "run"), two_replicas)
-    pretrain(run, data_dir, stop_at_step=2)
+    pretrain(run, [data_dir], stop_at_step=2)
     expected = [line for line in lines(whole[0]) if line["step"] <= 2]
     found = [line for line in lines(tmp_path / "run") if line["split"] == "train"]
     assert [line["step"] for line in found] == [1, 2]
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.pop("split") == theirs.pop("split")
         assert ours == pytest.approx(theirs, rel=1e-5)
-    assert evaluate(run, data_dir)["step"] == 2
+    assert evaluate(run, [data_dir])["step"] == 2
 
 
 def test_the_trained_model_is_read_back_with_its_weights(whole):
@@ -151,7 +151,7 @@ def test_the_trained_model_is_read_back_with_its_weights(whole):
 
 def test_a_finished_run_called_again_trains_no_further(whole, config, data_dir):
     before = tensors(whole[0] / "checkpoints" / "step-8")
-    pretrain(run_of(config, whole[0]), data_dir)
+    pretrain(run_of(config, whole[0]), [data_dir])
     after = tensors(whole[0] / "checkpoints" / "step-8")
     assert all(np.array_equal(before[name], after[name]) for name in before)
     assert saved(whole[0], "checkpoints") == ["step-8"]
@@ -162,14 +162,14 @@ def test_an_evaluation_that_a_killed_run_missed_is_made_up_for(whole, config, da
     shutil.copytree(whole[0], model_dir)
     kept = [line for line in lines(model_dir) if (line["step"], line["split"]) != (8, "held_out")]
     (model_dir / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-    assert pretrain(run_of(config, model_dir), data_dir) == pytest.approx(whole[1], nan_ok=True)
+    assert pretrain(run_of(config, model_dir), [data_dir]) == pytest.approx(whole[1], nan_ok=True)
     assert lines(model_dir) == lines(whole[0])
 
 
 def test_a_run_of_other_settings_is_refused_naming_the_first_that_differ(whole, tiny_config, data_dir):
     other = tiny_config(train={"num_steps": 8, "batch_size": 2}, evaluation={"every_steps": 4})
     with pytest.raises(UserError, match=r"has train\.batch_size 4, this call has 2"):
-        pretrain(run_of(other, whole[0]), data_dir)
+        pretrain(run_of(other, whole[0]), [data_dir])
 
 
 def test_what_does_not_touch_the_weights_may_change(whole, tiny_config):
@@ -179,7 +179,7 @@ def test_what_does_not_touch_the_weights_may_change(whole, tiny_config):
     )
     config_file = whole[0] / "config.yaml"
     text = config_file.read_text(encoding="utf-8")
-    RunDirectory(whole[0]).prepare(other, chief=True)
+    RunDirectory(whole[0]).adopt_config(other, chief=True)
     config_file.write_text(text, encoding="utf-8")
 
 
@@ -193,29 +193,29 @@ def test_a_damaged_checkpoint_is_refused(whole, config, data_dir, tmp_path):
     copy = shutil.copytree(whole[0], tmp_path / "run")
     for file in (copy / "checkpoints").glob("*.data*"):
         file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(UserError, match="does not fit this run or is damaged"):
-        pretrain(run_of(config, copy), data_dir)
+    with pytest.raises(UserError, match="holds no whole checkpoint"):
+        pretrain(run_of(config, copy), [data_dir])
 
 
 def test_without_the_newest_checkpoint_the_run_goes_on_from_the_one_before(config, data_dir, tmp_path, whole):
     model_dir = tmp_path / "run"
     keeping_all = config.model_copy(update={"train": config.train.model_copy(update={"keep_checkpoints": 9})})
-    pretrain(run_of(keeping_all, model_dir), data_dir)
+    pretrain(run_of(keeping_all, model_dir), [data_dir])
     for file in (model_dir / "checkpoints").glob("step-8.*"):
         file.unlink()
     assert RunDirectory(model_dir).latest_checkpoint() == str(model_dir / "checkpoints" / "step-4")
-    pretrain(run_of(keeping_all, model_dir), data_dir)
+    pretrain(run_of(keeping_all, model_dir), [data_dir])
     assert lines(model_dir) == lines(whole[0])
 
 
 def test_evaluating_with_other_settings_or_another_vocabulary_is_refused(whole, config, data_dir, tmp_path):
     other = config.model_copy(update={"encoder": config.encoder.model_copy(update={"num_heads": 4})})
     with pytest.raises(UserError, match=r"has encoder\.num_heads 2, this call has 4"):
-        evaluate(run_of(other, whole[0]), data_dir)
+        evaluate(run_of(other, whole[0]), [data_dir])
     model_dir = shutil.copytree(whole[0], tmp_path / "run")
     (model_dir / "vocab.txt").write_text("another\n")
     with pytest.raises(UserError, match="was started with another tokenizer"):
-        evaluate(run_of(config, model_dir), data_dir)
+        evaluate(run_of(config, model_dir), [data_dir])
 
 
 def test_a_flipped_byte_in_a_shard_is_one_line(config, data_dir, tmp_path):
@@ -224,32 +224,32 @@ def test_a_flipped_byte_in_a_shard_is_one_line(config, data_dir, tmp_path):
         content = bytearray(shard.read_bytes())
         content[20] ^= 255
         shard.write_bytes(content)
-    with pytest.raises(UserError, match="holds a damaged shard"):
-        pretrain(run_of(config, tmp_path / "run"), copy)
+    with pytest.raises(UserError, match=r"train-.*: record 0 at byte 0: its checksum does not fit its content"):
+        pretrain(run_of(config, tmp_path / "run"), [copy])
 
 
 def test_evaluating_without_a_checkpoint_is_refused(config, data_dir, tmp_path):
     with pytest.raises(UserError, match="holds no checkpoint to evaluate"):
-        evaluate(run_of(config, tmp_path / "run"), data_dir)
+        evaluate(run_of(config, tmp_path / "run"), [data_dir])
 
 
 def test_evaluating_without_held_out_documents_is_refused(config, write_data, tmp_path):
     data_dir = write_data(tmp_path / "set", held_out=())
     with pytest.raises(UserError, match="has no held-out split"):
-        evaluate(run_of(config, tmp_path / "run"), data_dir)
+        evaluate(run_of(config, tmp_path / "run"), [data_dir])
 
 
 def test_a_foreign_directory_that_is_not_empty_is_refused_and_left_alone(config, tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(UserError, match="is not empty and holds no run"):
-        RunDirectory(tmp_path).prepare(config, chief=True)
+        RunDirectory(tmp_path).create()
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_a_file_in_place_of_the_directory_is_refused(config, tmp_path):
     (tmp_path / "run").write_text("mine")
     with pytest.raises(UserError, match="is a file"):
-        RunDirectory(tmp_path / "run").prepare(config, chief=True)
+        RunDirectory(tmp_path / "run").create()
 
 
 @pytest.mark.parametrize("size", ["train", "evaluation"])
@@ -274,5 +274,5 @@ def test_milestones_are_shares_of_the_training(num_steps, fractions, steps):
 def test_metrics_after_the_checkpoint_are_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 2}\n{"step": 4}\n{"step": 6}\n{"st')
-    drop_metrics_after(path, 4)
+    drop_lines_after(path, 4)
     assert path.read_text() == '{"step": 2}\n{"step": 4}\n'

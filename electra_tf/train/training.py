@@ -1,0 +1,205 @@
+"""The steps of a run with its reports, evaluations, checkpoints and milestones in their places."""
+
+import logging
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from electra_tf.config.errors import TrainingStopped
+from electra_tf.objectives.base import Objective
+from electra_tf.train.checkpoint import Checkpoints
+from electra_tf.train.interruption import Interruption
+from electra_tf.train.metric_window import MetricWindow
+from electra_tf.train.pretrainer import Evaluator, MeanMetrics, Pretrainer
+from electra_tf.train.reporting import TrainingReporter
+from electra_tf.train.run_directory import RunDirectory, evaluation_at, reports_of
+from electra_tf.train.stages import StageInput, evaluation_stage, training_stage
+from electra_tf.train.stop_request import StopRequest
+from electra_tf.train.timetable import Timetable
+
+try:
+    from electra_tf.train.health import HealthMonitor, explain_nonfinite
+except ImportError:  # pragma: no cover
+
+    class HealthMonitor:
+        def __init__(self, config):
+            pass
+
+        def observe(self, step, metrics):
+            return []
+
+    def explain_nonfinite(objective, strategy, batches_from, step):
+        return f"the loss or a gradient of step {step} is not finite"
+
+
+logger = logging.getLogger(__name__)
+
+
+class Training:
+    """One call's share of a run, from the step its checkpoint stands at.
+
+    After a step the order is: report, milestone, checkpoint, evaluation. So what belongs to a checkpoint's step is
+    there before the checkpoint is, but for the evaluation, which the call that continues makes up for with the same
+    weights. A long evaluation thus puts no steps at risk.
+
+    Args:
+        objective: compiled, restored.
+        window: restored.
+        directory: of the run.
+        writes: whether this process writes reports; the checkpoints know for themselves.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        strategy: tf.distribute.Strategy,
+        stages: Sequence[StageInput],
+        timetable: Timetable,
+        window: MetricWindow,
+        checkpoints: Checkpoints,
+        directory: RunDirectory,
+        writes: bool,
+        interruption: Interruption,
+    ):
+        self._objective = objective
+        self._strategy = strategy
+        self._stages = stages
+        self._timetable = timetable
+        self._window = window
+        self._checkpoints = checkpoints
+        self._directory = directory
+        self._interruption = interruption
+        self._config = objective.config
+        self._first_step = self._step()
+        self._reporter = TrainingReporter(directory if writes else None, self._first_step, self._config.train.num_steps)
+        self._health = HealthMonitor(self._config)
+        for report in reports_of(directory.metrics_file, "train"):
+            self._health.observe(report["step"], report)
+        self._stop_request = StopRequest(strategy)
+        self._evaluator: tuple[StageInput, Evaluator] | None = None
+        self._evaluation: MeanMetrics = {}
+
+    def run(self) -> MeanMetrics:
+        """Trains up to the timetable's last step. Returns the last evaluation's metrics.
+
+        Raises: Interrupted: a signal ended it, after a checkpoint. TrainingStopped: it must not go on.
+        """
+
+        def has_progress() -> bool:
+            return self._step() > self._first_step
+
+        with self._interruption.deferred(self._stop_request.make, has_progress):
+            try:
+                self._require_finite_enough(self._first_step)
+                self._make_up_for_evaluation()
+                while self._step() < self._timetable.last_step:
+                    self._train_stage(training_stage(self._stages, self._step()))
+                return self._evaluation
+            finally:
+                self._reporter.close()
+                self._checkpoints.close()
+
+    def _train_stage(self, entry: StageInput) -> None:
+        """Trains to the end of a stage, or of the call."""
+        step = first_step = self._step()
+        if self._stop_request.is_decided():
+            self._end_early(step)
+        pretrainer = Pretrainer(
+            self._objective,
+            self._strategy,
+            self._window,
+            self._stop_request,
+            batches=lambda context: entry.training(first_step, context),
+        )
+        # The first step compiles; the rates and the time left are to be those of the others.
+        stop = first_step + 1
+        while step < min(entry.stage.last_step, self._timetable.last_step):
+            early_end = pretrainer.train(stop - step)
+            step = self._step()
+            if early_end.nonfinite:
+                self._stop_before_nonfinite(entry, step)
+            self._after_steps(entry, step)
+            if early_end.stop_requested:
+                self._end_early(step)
+            if stop == first_step + 1:
+                self._reporter.start_interval(step)
+            if self._timetable.evaluates(step):
+                self._evaluate(step)
+            if self._stop_request.is_decided():
+                self._end_early(step)
+            stop = self._timetable.next_stop(step)
+
+    def _after_steps(self, entry: StageInput, step: int) -> None:
+        """Does what is due after a step, up to its checkpoint."""
+        if self._timetable.reports(step):
+            self._report(entry, step)
+        with self._reporter.pause():
+            if self._timetable.keeps_milestone(step):
+                self._checkpoints.write_milestone(step)
+            if self._timetable.saves(step):
+                self._save(step)
+        self._require_finite_enough(step)
+
+    def _report(self, entry: StageInput, step: int) -> None:
+        metrics: dict[str, float] = self._window.close()
+        metrics |= self._reporter.rates(step, entry.stage.batch_size, entry.stage.config.data.max_seq_length)
+        self._reporter.train(step, metrics)
+        for message in self._health.observe(step, metrics):
+            self._reporter.alarm(step, message)
+
+    def _save(self, step: int) -> None:
+        self._reporter.sync()
+        self._checkpoints.save(step)
+
+    def _make_up_for_evaluation(self) -> None:
+        """Evaluates if an earlier call was killed between its last checkpoint and that step's evaluation."""
+        step = self._first_step
+        if step > 0 and self._timetable.evaluates(step):
+            self._evaluation = evaluation_at(self._directory.metrics_file, step) or {}
+            if not self._evaluation:
+                self._evaluate(step)
+
+    def _evaluate(self, step: int) -> None:
+        entry = evaluation_stage(self._stages, step)
+        if entry.num_evaluation_batches == 0:
+            return
+        if self._evaluator is None or self._evaluator[0] is not entry:
+            self._evaluator = entry, Evaluator(self._objective, self._strategy, self._stop_request, entry.held_out)
+        with self._reporter.pause():
+            metrics = self._evaluator[1].evaluate(entry.num_evaluation_batches)
+        if metrics is None:
+            self._end_early(step)
+        self._evaluation = metrics
+        self._reporter.evaluation(step, metrics)
+
+    def _end_early(self, step: int) -> None:
+        """Raises: Interrupted: after a checkpoint of this very step."""
+        self._save(step)
+        self._checkpoints.wait()
+        logger.info("step %d: checkpoint written; the same command continues the run", step)
+        raise self._interruption.interrupted()
+
+    def _stop_before_nonfinite(self, entry: StageInput, step: int) -> None:
+        """Raises: TrainingStopped: after a checkpoint of the state before the step that came to nothing."""
+        self._save(step)
+        self._checkpoints.wait()
+
+        def batches_from(first_step: int):
+            return self._strategy.distribute_datasets_from_function(lambda context: entry.training(first_step, context))
+
+        raise TrainingStopped(explain_nonfinite(self._objective, self._strategy, batches_from, step))
+
+    def _require_finite_enough(self, step: int) -> None:
+        """Raises: TrainingStopped: if more steps were left out than the configuration allows."""
+        allowed = self._config.train.max_nonfinite_steps
+        found = self._window.nonfinite_steps_of_run() if self._config.train.on_nonfinite == "skip" else 0
+        if found > allowed:
+            self._save(step)
+            raise TrainingStopped(
+                f"by step {step} the losses or gradients of {found} steps were not finite, and "
+                f"train.max_nonfinite_steps is {allowed}; start a new run from an earlier milestone (--init_from) with "
+                "a lower optimizer.learning_rate, or raise the first"
+            )
+
+    def _step(self) -> int:
+        return int(self._objective.optimizer.iterations.numpy())

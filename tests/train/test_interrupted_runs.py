@@ -1,0 +1,169 @@
+"""A run that is killed or stopped anywhere, and given the same command again, is the run that never was.
+
+A kill is an exception from where the process would have died: everything that is not on disk is lost with it. (Real
+ones are sent by tests/benchmarks/test_kills.py.)
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from benchmarks.killed_runs import differences
+from electra_tf.text.manifest import MANIFEST_FILE, Manifest
+from electra_tf.train.checkpoint import Checkpoints
+from electra_tf.train.interruption import Interrupted, Interruption
+from electra_tf.train.loop import Run, evaluate, pretrain
+from electra_tf.train.metric_window import MetricWindow
+from electra_tf.train.pretrainer import Evaluator
+from electra_tf.train.reporting import TrainingReporter
+from electra_tf.train.run_directory import RunDirectory
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class StopAt(Interruption):
+    """A signal that arrives while the device is busy with a step of a loop of several."""
+
+    def __init__(self, step: int):
+        super().__init__()
+        self.step = step
+
+    def deferred(self, request_stop, has_progress):
+        self._request_stop = request_stop
+        return super().deferred(request_stop, has_progress)
+
+    def look_at(self, step: tf.Tensor) -> None:
+        if step == self.step:
+            self._request_stop()
+
+
+@pytest.fixture
+def call(monkeypatch):
+    """`call(run, data_dirs, kill=(method, step))` or `call(run, data_dirs, stop_at=step)`: pretrains up to there."""
+
+    def until_killed(run, data_dirs, owner, name: str, step: int, after: bool) -> None:
+        original = getattr(owner, name)
+
+        def killing(self, *arguments, **options):
+            is_it = int(run_step()) == step
+            if is_it and not after:
+                raise Killed
+            result = original(self, *arguments, **options)
+            if is_it:
+                raise Killed
+            return result
+
+        objective = []
+        build = Run.build
+
+        def built(self):
+            objective.append(build(self))
+            return objective[0]
+
+        def run_step():
+            return objective[0].optimizer.iterations.numpy()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Run, "build", built)
+            patched.setattr(owner, name, killing)
+            with pytest.raises(Killed):
+                pretrain(run, data_dirs)
+
+    def until_stopped(run, data_dirs, step: int) -> None:
+        interruption = StopAt(step)
+        add, steps = MetricWindow.add, iter(range(1_000))
+        first = RunDirectory(run.directory.path).latest_checkpoint()
+        first_step = int(Path(first).name.removeprefix("step-")) if first else 0
+
+        def watching(self, metrics):
+            add(self, metrics)
+            tf.py_function(lambda: interruption.look_at(first_step + next(steps) + 1), [], [])
+
+        with monkeypatch.context() as patched:
+            patched.setattr(MetricWindow, "add", watching)
+            with pytest.raises(Interrupted):
+                pretrain(run, data_dirs, interruption=interruption)
+        # The device may have read the wish for the step before it was made.
+        assert Path(run.directory.latest_checkpoint()).name in (f"step-{step}", f"step-{step + 1}")
+
+    def call(run, data_dirs, *, kill=None, stop_at=None):
+        if kill is not None:
+            until_killed(run, data_dirs, *kill)
+        else:
+            until_stopped(run, data_dirs, stop_at)
+
+    return call
+
+
+def run_of(config, model_dir) -> Run:
+    return Run(config, RunDirectory(model_dir), tf.distribute.OneDeviceStrategy("CPU:0"))
+
+
+def reports(model_dir) -> list[tuple[int, str]]:
+    lines = (model_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [(line["step"], line["split"]) for line in map(json.loads, lines)]
+
+
+def test_a_run_killed_and_stopped_anywhere_is_the_run_that_never_was(tiny_config, write_data, tmp_path, call):
+    train = {"num_steps": 12, "log_every_steps": 5, "save_every_steps": 6, "milestone_fractions": (0.67, 1.0)}
+    config = tiny_config(train=train, evaluation={"every_steps": 6, "max_batches": 2})
+    data_dirs = [write_data(tmp_path / "data")]
+    whole, parts = run_of(config, tmp_path / "whole"), run_of(config, tmp_path / "parts")
+    pretrain(whole, data_dirs)
+    call(parts, data_dirs, stop_at=2)
+    call(parts, data_dirs, kill=(TrainingReporter, "train", 5, True))
+    call(parts, data_dirs, kill=(Checkpoints, "save", 6, False))
+    call(parts, data_dirs, kill=(Checkpoints, "save", 6, True))
+    call(parts, data_dirs, kill=(Evaluator, "evaluate", 6, False))
+    call(parts, data_dirs, stop_at=7)
+    call(parts, data_dirs, kill=(TrainingReporter, "evaluation", 12, False))
+    assert {"step": 12, **pretrain(parts, data_dirs)} == pytest.approx(evaluate(whole, data_dirs), nan_ok=True)
+    assert differences(whole.directory.path, parts.directory.path) == []
+    assert reports(parts.directory.path) == [
+        (1, "train"),
+        (5, "train"),
+        (6, "held_out"),
+        (10, "train"),
+        (12, "train"),
+        (12, "held_out"),
+    ]
+
+
+def longer(data_dir: Path, max_seq_length: int) -> Path:
+    """The same examples, cut for longer sequences."""
+    manifest = Manifest.load(str(data_dir)).model_copy(update={"max_seq_length": max_seq_length})
+    (data_dir / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
+    return data_dir
+
+
+def test_two_stages_interrupted_in_each_and_between_are_the_whole_run(tiny_config, write_data, tmp_path, call):
+    config = tiny_config(
+        data={"max_seq_length": 12},
+        train={"num_steps": 11, "batch_size": 4, "log_every_steps": 4, "save_every_steps": 5},
+        stages=[
+            {"num_steps": 5, "max_seq_length": 10, "batch_size": 6},
+            {"num_steps": 6, "max_seq_length": 12, "batch_size": 4},
+        ],
+    )
+    data_dirs = [write_data(tmp_path / "short"), longer(write_data(tmp_path / "long", held_out=(5,)), 12)]
+    whole, parts = run_of(config, tmp_path / "whole"), run_of(config, tmp_path / "parts")
+    pretrain(whole, data_dirs)
+    call(parts, data_dirs, stop_at=2)
+    call(parts, data_dirs, kill=(Evaluator, "evaluate", 5, False))
+    call(parts, data_dirs, stop_at=6)
+    pretrain(parts, data_dirs)
+    assert differences(whole.directory.path, parts.directory.path) == []
+    assert reports(parts.directory.path) == [
+        (1, "train"),
+        (4, "train"),
+        (5, "train"),
+        (5, "held_out"),
+        (8, "train"),
+        (11, "train"),
+        (11, "held_out"),
+    ]
+    assert evaluate(parts, data_dirs)["step"] == 11
