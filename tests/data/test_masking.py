@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.masking import SpecialIds, mask_batch, put_at_positions
+from electra_tf.data.masking import SpecialIds, mask_batch, put_at_positions, put_by_scatter
 from electra_tf.random import RandomStream
 
 PAD, CLS, SEP, MASK, V = 0, 2, 3, 4, 30
@@ -34,18 +34,28 @@ def masked(batch, step: int = 0, first_example: int = 0, seed: int = 1, **settin
 
 
 def put(ids, values, positions, weights) -> list:
-    return (
-        put_at_positions(
-            tf.constant(ids), tf.constant(values), tf.constant(positions), tf.constant(weights, tf.float32)
-        )
-        .numpy()
-        .tolist()
-    )
+    given = (tf.constant(ids), tf.constant(values), tf.constant(positions), tf.constant(weights, tf.float32))
+    written = put_at_positions(*given).numpy().tolist()
+    assert put_by_scatter(*given).numpy().tolist() == written
+    return written
 
 
 def test_values_are_written_at_their_positions():
     written = put(ids=[[5, 6, 7, 8], [9, 10, 11, 12]], values=[[21], [22]], positions=[[2], [0]], weights=[[1], [1]])
     assert written == [[5, 6, 21, 8], [22, 10, 11, 12]]
+
+
+def test_both_ways_of_writing_agree_where_positions_repeat_and_slots_are_unused():
+    random = np.random.default_rng(4)
+    shape = (60, 7)  # seven slots for eleven positions: most rows repeat one
+    ids, values = random.integers(5, 30, (60, 11)), random.integers(30, 60, shape)
+    written = put(
+        ids.astype(np.int32),
+        values.astype(np.int32),
+        positions=random.integers(0, 11, shape).astype(np.int32),
+        weights=random.integers(0, 2, shape),
+    )
+    assert 0 < (np.array(written) != ids).sum() < 60 * 7
 
 
 def test_a_weight_of_zero_writes_nothing_also_at_position_zero():
