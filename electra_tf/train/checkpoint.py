@@ -1,6 +1,5 @@
 """Checkpoints of a run: everything that the next update depends on, saved, restored, and never lost."""
 
-import contextlib
 import errno
 import logging
 import tempfile
@@ -131,30 +130,33 @@ class Checkpoints:
         self.wait()
         if folder.prefix(step) in self._whole:
             return
-        with self._disk_errors_reported(folder, step):
-            tensors = self._state.read() if self._writer is None else self._state.copy()
-            if self._writer is not None:
-                self._writing = self._writer.submit(self._publish, folder, step, tensors)
-            elif self._chief:
+        try:
+            self._state.prepare()
+        except _DISK_ERRORS as error:
+            self._report_failure(folder, step, error)
+            return
+        if self._writer is not None:
+            self._writing = self._writer.submit(self._publish, folder, step, self._state.copy())
+        else:
+            tensors = self._state.read()
+            if self._chief:
                 self._publish(folder, step, tensors)
 
     def _publish(self, folder: CheckpointFolder, step: int, tensors: dict[str, tf.Tensor]) -> None:
-        with self._disk_errors_reported(folder, step):
+        try:
             folder.publish(step, write=lambda prefix: write_tensors(prefix, tensors), verify=read_every_tensor)
             self._whole.add(folder.prefix(step))
             self._failure = None
             if folder is self._folder:
                 folder.keep_last(self._keep, step)
-
-    @contextlib.contextmanager
-    def _disk_errors_reported(self, folder: CheckpointFolder, step: int):
-        try:
-            yield
         except _DISK_ERRORS as error:
-            self._failure = f"{folder.prefix(step)} could not be written ({_reason(error)})"
-            steps = self._folder.published_steps()
-            newest = f"the newest is step-{steps[-1]}" if steps else "there is none before it"
-            logger.warning("%s; training goes on, %s", self._failure, newest)
+            self._report_failure(folder, step, error)
+
+    def _report_failure(self, folder: CheckpointFolder, step: int, error: Exception) -> None:
+        self._failure = f"{folder.prefix(step)} could not be written ({_reason(error)})"
+        steps = self._folder.published_steps()
+        newest = f"the newest is step-{steps[-1]}" if steps else "there is none before it"
+        logger.warning("%s; training goes on, %s", self._failure, newest)
 
 
 def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str) -> None:

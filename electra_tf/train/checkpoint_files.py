@@ -74,13 +74,15 @@ class CheckpointFolder:
             if files is None:
                 return f"{description} is damaged"
             for name, (num_bytes, sha256) in sorted(files.items()):
+                if not (self.path / name).is_file():
+                    return f"{name} is missing"
                 found = (self.path / name).stat().st_size
                 if found != num_bytes:
                     return f"{name} has {found} bytes instead of {num_bytes}"
                 if _sha256(self.path / name) != sha256:
                     return f"the content of {name} is not what {description} says"
-        except FileNotFoundError as error:
-            return f"{Path(error.filename).name} is missing"
+        except FileNotFoundError:
+            return f"{description} is missing"
         except OSError as error:
             return f"{Path(error.filename or description).name} cannot be read ({error.strerror})"
         return None
@@ -179,7 +181,7 @@ class CheckpointFolder:
 
     def _remove_files(self, step: int) -> None:
         for _, file in list(_files_by_step(self.path, step)):
-            file.unlink(missing_ok=True)
+            shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
 
 
 def require_whole(prefix: str) -> None:

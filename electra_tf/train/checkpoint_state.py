@@ -2,6 +2,7 @@
 
 import shutil
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 import tensorflow as tf
@@ -19,45 +20,50 @@ class CheckpointState:
     which the files could be verified, and give up on what is not written at the end of the program.
 
     Args:
-        checkpoint: of the objects. Their variables have to exist before the first call of `read` or `copy`.
-        scratch: a directory for that first call, which needs as much room as the state; removed afterwards.
+        checkpoint: of the objects.
+        scratch: a directory for `prepare`, which needs as much room there as the state; removed afterwards.
     """
 
     def __init__(self, checkpoint: tf.train.Checkpoint, scratch: Path):
         self._checkpoint = checkpoint
         self._scratch = scratch
-        self._object_graph: bytes | None = None
+        self._num_objects = 0
+        self._object_graph = b""
         self._variables: dict[str, tf.Variable] = {}
 
-    def read(self) -> dict[str, tf.Tensor]:
-        """The tensors by name, as they are: valid until the next update.
+    def prepare(self) -> None:
+        """Learns how TensorFlow names the state, at the first call and where objects have been added since.
 
-        Raises: OSError or tf.errors.OpError: by the first call, if the state cannot be written to `scratch`.
+        The only public way is to have it write a checkpoint.
+
+        Raises: OSError or tf.errors.OpError: if that cannot be written.
         """
-        return self._tensors(tf.identity)
-
-    def copy(self) -> dict[str, tf.Tensor]:
-        """The same in host memory of their own, which no update reaches. Raises: as `read`."""
-        return self._tensors(lambda tensor: tf.raw_ops.DeepCopy(x=tensor))
-
-    def _tensors(self, keep) -> dict[str, tf.Tensor]:
-        if self._object_graph is None:
-            self._find_names()
-        with tf.device("CPU:0"):
-            tensors = {name: keep(variable.read_value()) for name, variable in self._variables.items()}
-            return {OBJECT_GRAPH: tf.constant(self._object_graph), **tensors}
-
-    def _find_names(self) -> None:
-        """Has TensorFlow write the state once, the only public way to learn how it names it."""
+        num_objects = len(tf.train.TrackableView(self._checkpoint).descendants())
+        if num_objects == self._num_objects:
+            return
         try:
-            prefix = str(self._scratch / "names")
-            self._checkpoint.write(prefix)
+            prefix = self._checkpoint.write(str(self._scratch / "names"))
             reader = tf.train.load_checkpoint(prefix)
             self._object_graph = reader.get_tensor(OBJECT_GRAPH)
             self._variables = dict(stored_variables(reader, self._checkpoint))
             assert set(self._variables) == set(reader.get_variable_to_shape_map()) - {OBJECT_GRAPH}
+            self._num_objects = num_objects
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def read(self) -> dict[str, tf.Tensor]:
+        """The tensors by name, as they are: valid until the next update."""
+        return self._tensors(tf.identity)
+
+    def copy(self) -> dict[str, tf.Tensor]:
+        """The same in host memory of their own, which no update reaches."""
+        return self._tensors(lambda tensor: tf.raw_ops.DeepCopy(x=tensor))
+
+    def _tensors(self, keep: Callable[[tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
+        assert self._num_objects, "not prepared"
+        with tf.device("CPU:0"):
+            tensors = {name: keep(variable.read_value()) for name, variable in self._variables.items()}
+            return {OBJECT_GRAPH: tf.constant(self._object_graph), **tensors}
 
 
 def write_tensors(prefix: str, tensors: dict[str, tf.Tensor]) -> None:

@@ -62,6 +62,12 @@ def objective(build):
     return build()
 
 
+def tensors_of(checkpoint: tf.train.Checkpoint, directory: Path) -> dict[str, tf.Tensor]:
+    state = CheckpointState(checkpoint, directory / "scratch")
+    state.prepare()
+    return state.read()
+
+
 def opened(objective, run, **options) -> Checkpoints:
     return Checkpoints(objective, run, **{"chief": True, "keep": 2, **options})
 
@@ -90,7 +96,7 @@ def test_the_files_are_those_of_tensorflow(objective, tmp_path):
     fill(objective, 4)
     checkpoint = training_checkpoint(objective)
     ours, theirs = str(tmp_path / "ours"), checkpoint.write(str(tmp_path / "theirs"))
-    write_tensors(ours, CheckpointState(checkpoint, tmp_path / "scratch").read())
+    write_tensors(ours, tensors_of(checkpoint, tmp_path))
     readers = [tf.train.load_checkpoint(prefix) for prefix in (ours, theirs)]
     assert readers[0].get_variable_to_shape_map() == readers[1].get_variable_to_shape_map()
     for name in readers[1].get_variable_to_shape_map():
@@ -319,6 +325,31 @@ def test_other_state_of_the_run_is_saved_with_it(objective, run, asynchronous):
     assert (window.total.numpy(), count.numpy()) == (2.5, 7)
 
 
+def test_a_variable_that_is_added_between_two_saves_is_in_the_second(objective, run):
+    window = Window(1.5)
+    checkpoints = opened(objective, run, window=window)
+    checkpoints.save(1)
+    window.added = tf.Variable([4.0, 5.0])
+    checkpoints.save(2)
+    window.added.assign([0.0, 0.0])
+    assert checkpoints.restore_latest() == 2
+    assert window.added.numpy().tolist() == [4.0, 5.0]
+
+
+def test_a_first_save_for_which_there_is_no_room_at_all_is_a_warning(objective, run, monkeypatch, caplog):
+    def full(self, path):
+        raise tf.errors.ResourceExhaustedError(None, None, f"{path}: No space left on device")
+
+    checkpoints = opened(objective, run)
+    with monkeypatch.context() as context:
+        context.setattr(tf.train.Checkpoint, "write", full)
+        checkpoints.save(1)
+    assert "No space left on device); training goes on, there is none before it" in caplog.text
+    checkpoints.save(2)
+    checkpoints.close()
+    assert CheckpointFolder(run.checkpoints).steps() == [2]
+
+
 def test_a_checkpoint_from_before_some_state_was_kept_is_refused_by_its_name(objective, run):
     opened(objective, run).save(1)
     with pytest.raises(UserError, match=r"step-1 does not fit this run: it has no count and no window; continue it"):
@@ -386,7 +417,7 @@ def test_a_trained_model_is_read_at_the_step_that_is_asked_for(build, run):
 
 def test_reading_every_tensor_finds_a_flipped_byte_that_sizes_do_not_show(objective, tmp_path):
     prefix = str(tmp_path / "state")
-    write_tensors(prefix, CheckpointState(training_checkpoint(objective), tmp_path / "scratch").read())
+    write_tensors(prefix, tensors_of(training_checkpoint(objective), tmp_path))
     read_every_tensor(prefix)
     data = tmp_path / "state.data-00000-of-00001"
     content = bytearray(data.read_bytes())

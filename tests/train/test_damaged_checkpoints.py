@@ -80,7 +80,7 @@ DAMAGES = {
     "index, a bit flipped in the middle": (_flip(INDEX, 2000), f"the content of {INDEX} is not what {JSON} says"),
     "index, a bit flipped in the last byte": (_flip(INDEX, -1), f"the content of {INDEX} is not what {JSON} says"),
     "index missing": (_remove(INDEX), f"{INDEX} is missing"),
-    "index a directory": (_make_directory(INDEX), f"{INDEX} has "),
+    "index a directory": (_make_directory(INDEX), f"{INDEX} is missing"),
     "description cut in half": (_truncate(JSON), f"{JSON} is damaged"),
     "description empty": (_truncate(JSON, 0), f"{JSON} is damaged"),
     "description, a bit flipped in a checksum": (_flip(JSON, -20), f"the content of {INDEX} is not what {JSON} says"),
@@ -185,8 +185,9 @@ def test_two_newer_ones_damaged_are_two_lines(objective, run, caplog):
     ]
 
 
-def test_a_run_that_goes_on_replaces_what_was_damaged(objective, run, caplog):
-    (run.checkpoints / DATA).write_bytes(b"damaged")
+@pytest.mark.parametrize("damaged", ["data cut in half", "index a directory", "description missing"])
+def test_a_run_that_goes_on_replaces_what_was_damaged(objective, run, caplog, damaged):
+    DAMAGES[damaged][0](run.checkpoints)
     checkpoints = Checkpoints(objective, run, chief=True, keep=2)
     checkpoints.restore_latest()
     _mark(objective, 20)
