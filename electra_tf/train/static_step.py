@@ -8,6 +8,7 @@ fail there at run time. So the traced graph is read as well.
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
 
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.objectives.base import Objective
@@ -79,10 +80,18 @@ def _faults(node: tf.compat.v1.NodeDef) -> Iterator[str]:
         yield "asks the host"
     if node.op in _DATA_DEPENDENT:
         yield "the size of its output depends on the data"
-    types = {kind for value in node.attr.values() for kind in (value.type, *value.list.type)}
+    types = _types(node)
     yield from (reason for kind, reason in _REFUSED_TYPES.items() if kind in types)
     if not types & set(_HANDLES):
         shapes = node.attr["_output_shapes"].list.shape
         for shape in map(tf.TensorShape, shapes):
             if not shape.is_fully_defined():
                 yield f"its output has the open shape {shape}"
+
+
+def _types(node: tf.compat.v1.NodeDef) -> set[int]:
+    """The types that an operation was given, and those that it always takes or gives."""
+    given = {kind for value in node.attr.values() for kind in (value.type, *value.list.type)}
+    definition = op_def_registry.get(node.op)
+    fixed = {argument.type for argument in (*definition.input_arg, *definition.output_arg)} if definition else set()
+    return given | fixed
