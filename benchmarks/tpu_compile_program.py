@@ -12,6 +12,7 @@ _HEADER = re.compile(r"(ENTRY )?%(\S+) \(.*\{\s*$")
 _CALLS = re.compile(r"(?:calls|body|condition|to_apply|branch_computations)=\{?(%[\w.-]+(?:, %[\w.-]+)*)")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_TARGET = re.compile(r'custom_call_target="([^"]*)"')
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 
 
@@ -32,7 +33,12 @@ class Shape:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: `trips` is how often a loop's body runs, `cycles` the compiler's estimate for one run."""
+    """One instruction.
+
+    Attributes:
+        opcode: of a custom call its target.        trips: how often a loop's body runs.
+        cycles: the compiler's estimate for one run.        index: of a parameter, or of a tuple's element.
+    """
 
     name: str
     opcode: str
@@ -42,7 +48,7 @@ class Instruction:
     op_name: str
     cycles: int
     trips: int
-    index: int  # of a parameter or of a tuple's element
+    index: int
     is_root: bool
 
 
@@ -69,7 +75,13 @@ class Program:
     def maker(self, name: str) -> Instruction | None:
         """The instruction whose work a value is, behind names, views and copies."""
         instruction = self.find(name)
-        while instruction and instruction.opcode in ("bitcast", "get-tuple-element", "copy-done", "copy-start"):
+        while instruction and instruction.opcode in (
+            "bitcast",
+            "get-tuple-element",
+            "copy-done",
+            "copy-start",
+            "ConcatBitcast",
+        ):
             instruction = self.find(instruction.operands[0])
         return instruction
 
@@ -135,10 +147,10 @@ def _instruction(match: re.Match, line: str) -> Instruction:
     inside = rest.split(")", 1)[0]
     name_of_source, index = _OP_NAME.search(rest), re.search(r"index=(\d+)", rest.split(")", 1)[-1])
     calls = [call.lstrip("%") for group in _CALLS.findall(rest) for call in group.split(", ")]
-    cycles, trips = _CYCLES.search(rest), _TRIPS.search(rest)
+    cycles, trips, target = _CYCLES.search(rest), _TRIPS.search(rest), _TARGET.search(rest)
     return Instruction(
         name=name,
-        opcode=opcode,
+        opcode=target[1] if target else opcode,
         shapes=read_shapes(kind),
         operands=tuple(re.findall(r"%([\w.-]+)", inside)),
         calls=tuple(calls),

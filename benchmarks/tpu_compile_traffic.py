@@ -22,17 +22,18 @@ from electra_tf.config.command_line import flag_parser, run_command
 _MOVE_NOTHING = frozenset(
     ("parameter", "constant", "bitcast", "tuple", "get-tuple-element", "while", "conditional", "call", "after-all")
     + ("copy-done", "slice-done", "all-reduce-done", "async-done", "partition-id", "replica-id", "iota")
+    + ("ConcatBitcast", "X64SplitLow", "X64SplitHigh", "X64Combine")  # targets of custom calls
 )
 _READ_A_PART = ("slice", "dynamic-slice", "gather")
 
 
 @dataclass
 class Traffic:
-    """What a group of instructions moves in one step: bytes to and from HBM, and bytes anywhere, VMEM included."""
+    """What a group of instructions moves in one step: bytes to and from HBM, and those of VMEM with them."""
 
     read: int = 0
     written: int = 0
-    anywhere: int = 0
+    accessed: int = 0
     cycles: int = 0
     count: int = 0
     shapes: Counter = field(default_factory=Counter)
@@ -40,7 +41,7 @@ class Traffic:
     def add(self, other: "Traffic", times: int) -> None:
         self.read += other.read * times
         self.written += other.written * times
-        self.anywhere += other.anywhere * times
+        self.accessed += other.accessed * times
         self.cycles += other.cycles * times
         self.count += other.count * times
         self.shapes.update(other.shapes)
@@ -54,15 +55,16 @@ def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
     parser.add_argument("program", metavar="STEP.hlo.gz", help="as benchmarks.tpu_compile wrote it")
     parser.add_argument("--rows", type=int, default=30, metavar="N", help="of each table")
+    parser.add_argument("--by", default="hbm", choices=["hbm", "accessed"], help="bytes of HBM, or of VMEM too")
     arguments = parser.parse_args(argv)
-    return run_command(lambda: print(report(Path(arguments.program), arguments.rows)))
+    return run_command(lambda: print(report(Path(arguments.program), arguments.rows, arguments.by)))
 
 
-def report(path: Path, rows: int) -> str:
+def report(path: Path, rows: int, by: str = "hbm") -> str:
     """The tables of a program as text: by operation that moves, and by tensor that is moved."""
     with gzip.open(path, "rt") as file:
         program = read_program(file)
-    return "\n".join([*_by_operation(program, rows), "", *_by_tensor(program, rows)])
+    return "\n".join([*_by_operation(program, rows, by), "", *_by_tensor(program, rows)])
 
 
 def total(program: Program) -> Traffic:
@@ -98,7 +100,7 @@ def traffic_of(program: Program, instruction: Instruction) -> Traffic:
     writes = list(_writes(program, instruction))
     moved.read = sum(size for in_hbm, size, _ in reads if in_hbm)
     moved.written = sum(size for in_hbm, size, _ in writes if in_hbm)
-    moved.anywhere = sum(size for _, size, _ in reads + writes)
+    moved.accessed = sum(size for _, size, _ in reads + writes)
     largest = max(reads + writes, key=lambda entry: (entry[0], entry[1]), default=None)
     if largest:
         moved.shapes[largest[2]] = moved.hbm
@@ -147,17 +149,18 @@ def _writes(program: Program, instruction: Instruction) -> Iterator[tuple[bool, 
         yield shape.in_hbm, size, shape.text
 
 
-def _by_operation(program: Program, rows: int) -> Iterator[str]:
+def _by_operation(program: Program, rows: int, by: str) -> Iterator[str]:
     groups: dict[tuple[str, str], Traffic] = defaultdict(Traffic)
     everything = Traffic()
     for instruction, times in executed(program):
         moved = traffic_of(program, instruction)
         groups[_source(program, instruction), instruction.opcode].add(moved, times)
         everything.add(moved, times)
-    gigabytes = f"{everything.hbm / 1e9:.2f} GB between HBM and core ({everything.anywhere / 1e9:.2f} GB with VMEM)"
+    gigabytes = f"{everything.hbm / 1e9:.2f} GB between HBM and core ({everything.accessed / 1e9:.2f} GB with VMEM)"
     yield f"one step moves {gigabytes}"
-    yield f"{'GB':>7} {'read':>7} {'write':>7} {'Mcycle':>7} {'count':>6}  operation [instruction] largest tensor"
-    for (source, opcode), moved in sorted(groups.items(), key=lambda item: -item[1].hbm)[:rows]:
+    names = ("GB", "read", "write", "+VMEM", "Mcycle")
+    yield " ".join([*(f"{name:>7}" for name in names), " count", " operation [instruction] largest tensor"])
+    for (source, opcode), moved in sorted(groups.items(), key=lambda item: -getattr(item[1], by))[:rows]:
         yield _row(moved, f"{source} [{opcode}] {moved.shapes.most_common(1)[0][0] if moved.shapes else ''}")
     yield f"by the compiler's estimate {everything.cycles / 1e6:.1f} Mcycles; the operations of most:"
     for (source, opcode), moved in sorted(groups.items(), key=lambda item: -item[1].cycles)[: rows // 2]:
@@ -165,8 +168,9 @@ def _by_operation(program: Program, rows: int) -> Iterator[str]:
 
 
 def _row(moved: Traffic, text: str) -> str:
-    columns = f"{moved.hbm / 1e9:7.3f} {moved.read / 1e9:7.3f} {moved.written / 1e9:7.3f} {moved.cycles / 1e6:7.2f}"
-    return f"{columns} {moved.count:6d}  {text}"
+    sizes = (moved.hbm, moved.read, moved.written, moved.accessed)
+    columns = " ".join(f"{size / 1e9:7.3f}" for size in sizes)
+    return f"{columns} {moved.cycles / 1e6:7.2f} {moved.count:6d}  {text}"
 
 
 def _by_tensor(program: Program, rows: int) -> Iterator[str]:
@@ -180,11 +184,11 @@ def _by_tensor(program: Program, rows: int) -> Iterator[str]:
             for shape in program.shapes_of(name):
                 size = _bytes_read(program, instruction, index, shape.bytes)
                 if shape.in_hbm and maker:
-                    groups[_source(program, maker), shape.text].add(Traffic(read=size, count=1), times)
+                    groups[_source(program, maker), shape.text].add(Traffic(read=size, count=1, accessed=size), times)
         for in_hbm, size, text in _writes(program, instruction):
             if in_hbm:
-                groups[_source(program, instruction), text].add(Traffic(written=size, count=1), times)
-    yield f"{'GB':>7} {'read':>7} {'write':>7} {'':>7} {'moves':>6}  tensor, by the operation that made it"
+                groups[_source(program, instruction), text].add(Traffic(written=size, count=1, accessed=size), times)
+    yield f"{'GB':>7} {'read':>7} {'write':>7} {'':>7} {'':>7} {'moves':>6}  tensor, by the operation that made it"
     for (source, shape), moved in sorted(groups.items(), key=lambda item: -item[1].hbm)[:rows]:
         yield _row(moved, f"{shape} of {source}")
 
