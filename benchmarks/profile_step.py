@@ -1,7 +1,7 @@
 """Where the time of a training step goes, operation by operation.
 
     python -m benchmarks.profile_step --config=configs/pretrain/small.yaml --batch_size=32
-    python -m benchmarks.profile_step --batch_size=32 --set train.precision=bfloat16 --by=name --top=40
+    python -m benchmarks.profile_step --batch_size=32 --set train.precision=bfloat16 --by=pattern --top=40
 
 Runs the real training step on synthetic batches (random tokens, real masks) under TensorFlow's profiler and reads the
 trace itself. The self time of an operation is what its thread spent in it and in nothing nested in it; on several
@@ -15,7 +15,7 @@ import collections
 import re
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,14 @@ class Event:
         return self.start + self.duration
 
 
+# What operations a row takes together. A pattern is a name whose numbers do not count, so that layers are one.
+ROWS: dict[str, Callable[[Event], str]] = {
+    "type": lambda event: event.kind,
+    "pattern": lambda event: re.sub(r"\d+", "N", f"{event.name}:{event.kind}"),
+    "name": lambda event: f"{event.name}:{event.kind}",
+}
+
+
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = flag_parser(__doc__)
     parser.add_argument("--config", default=_SMALL, metavar="FILE", help="YAML file of the run to profile")
@@ -59,7 +67,7 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=3, help="under the profiler, and as many without")
     parser.add_argument("--threads", type=int, default=2, help="of one operation")
     parser.add_argument("--inter_op_threads", type=int, help="operations at a time; with 1 they add up to the step")
-    parser.add_argument("--by", choices=["type", "name"], default="type", help="what a row stands for")
+    parser.add_argument("--by", choices=list(ROWS), default="type", help="what a row stands for")
     parser.add_argument("--top", type=int, default=25, help="rows")
     flags = parser.parse_args(arguments)
     for name in ("batch_size", "steps", "threads", "top"):
@@ -90,7 +98,7 @@ def table(threads: Iterable[list[Event]], num_steps: int, by: str, top: int) -> 
     """The operations that take the most self time, a line each.
 
     Args:
-        threads: each thread's operations.        num_steps: that they are of.        by: "type" or "name".
+        threads: each thread's operations.        num_steps: that they are of.        by: of `ROWS`.
     """
     seconds: collections.Counter[str] = collections.Counter()
     counts: collections.Counter[str] = collections.Counter()
@@ -98,7 +106,7 @@ def table(threads: Iterable[list[Event]], num_steps: int, by: str, top: int) -> 
         for event, self_time in self_times(events):
             if event.kind in _CALLS:
                 continue
-            row = event.kind if by == "type" else f"{event.name}:{event.kind}"
+            row = ROWS[by](event)
             seconds[row] += self_time * _PICOSECONDS
             counts[row] += 1
     total = sum(seconds.values())

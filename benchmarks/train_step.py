@@ -110,8 +110,9 @@ def compare(flags: argparse.Namespace) -> bool:
 def _start(flags: argparse.Namespace, stack: ExitStack) -> dict[str, Process]:
     """Starts the contenders, one after the other, and runs the first step of each."""
     processes = {}
+    overrides = [*flags.overrides, f"train.batch_size={flags.batch_size}"]
     for name in flags.contenders:
-        options = options_of(CONTENDERS[name], flags)
+        options = options_of(CONTENDERS[name], flags.config, overrides, flags.threads)
         python = flags.peers_python if CONTENDERS[name].kind == "pytorch" else sys.executable
         try:
             processes[name] = stack.enter_context(Process(name, CONTENDERS[name], python, options))

@@ -1,13 +1,12 @@
 """The contenders of `benchmarks.train_step`, and the process in which each waits for its turn."""
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -84,20 +83,22 @@ class NotAvailable(Exception):
     """A contender cannot take part; says why."""
 
 
-def options_of(contender: Contender, flags: argparse.Namespace) -> dict:
-    """What the process of a contender is told: the sizes of batch and networks are those of the configuration."""
-    overrides = [*flags.overrides, f"train.batch_size={flags.batch_size}"]
-    config = load_config(flags.config, overrides)
+def options_of(contender: Contender, config_file: str | Path, overrides: Sequence[str], num_threads: int) -> dict:
+    """What the process of a contender is told: the sizes of batch and networks are those of the configuration.
+
+    Raises: UserError: the configuration is broken, or its objective is not electra, which the peers do not have.
+    """
+    config = load_config(config_file, list(overrides))
     if config.objective.name != "electra":
         raise UserError(
-            f"--config={flags.config}: its objective is {config.objective.name}; the peers have electra only"
+            f"config {config_file}: objective.name is {config.objective.name!r}; the peers have 'electra' only"
         )
     settings = contender.settings
     return {
         "kind": contender.kind,
-        "num_threads": flags.threads,
-        "config": str(Path(flags.config).resolve()),
-        "overrides": overrides,
+        "num_threads": num_threads,
+        "config": str(Path(config_file).resolve()),
+        "overrides": list(overrides),
         "settings": dict(settings) if isinstance(settings, Mapping) else list(settings),
         "shape": {
             "num_examples": config.train.batch_size,
