@@ -11,7 +11,6 @@ from electra_tf.export.authors_checkpoint import authors_variables, load_authors
 from electra_tf.models.context import ForwardContext
 from electra_tf.objectives import build_objective
 from electra_tf.objectives.base import Objective
-from electra_tf.objectives.losses import masked_lm_losses
 from electra_tf.train.step import compile_objective
 
 Arrays = dict[str, np.ndarray]
@@ -135,7 +134,7 @@ def _forward_tensors(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[
     tensors = {
         **_encoder_tensors("generator", proposal.encoder_output),
         "mlm_logits": proposal.logits,
-        "mlm_per_position_loss": masked_lm_losses(proposal.logits, batch["masked_lm_ids"]),
+        "mlm_per_position_loss": proposal.scores.losses(batch["masked_lm_ids"]),
         "mlm_loss": losses["masked_lm"],
         "total_loss": tf.add_n([objective.loss_weights[name] * loss for name, loss in losses.items()]),
     }

@@ -101,7 +101,9 @@ class ElectraConfig(Settings):
     tying: Literal["none", "embeddings", "all"] = "embeddings"
     masked_lm_loss_weight: NonNegative = 1.0
     replaced_token_loss_weight: NonNegative = 50.0  # lambda of the paper, on means over tokens as in the authors' code
-    sampling: Literal["gumbel", "greedy"] = "gumbel"  # greedy: the most likely token, for comparisons without chance
+    # categorical and gumbel draw from the generator's distribution, in two ways, the second being the authors' and the
+    # slower one; greedy takes the most likely token, for comparisons without chance.
+    sampling: Literal["categorical", "gumbel", "greedy"] = "categorical"
     temperature: Positive = 1.0
     disallow_correct: bool = False  # never sample the original token
 

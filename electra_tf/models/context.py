@@ -33,15 +33,15 @@ class ForwardContext:
             name: unique among the draws of this context.
         Returns: like `values`.
         """
-        draw = self.draw(rate, tuple(values.shape[1:]), name)
+        draw = self.draw(rate, name)
         return values if draw is None else programs.dropout(values, rate=rate, draw=draw)
 
-    def draw(self, rate: float, shape: tuple[int, ...], name: str) -> Draw | None:
-        """The random numbers for dropping a share `rate` of `shape` per example; None where nothing is dropped."""
+    def draw(self, rate: float, name: str) -> Draw | None:
+        """The random bits for dropping a share `rate`; None where nothing is dropped."""
         if not self.training or rate == 0.0:
             return None
         assert self.random is not None, "training needs a random stream"
-        return self.random.scope(name).draw(shape)
+        return self.random.scope(name).draw()
 
 
 INFERENCE = ForwardContext()

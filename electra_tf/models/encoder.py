@@ -86,7 +86,7 @@ class SelfAttention(_EncoderPart):
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
         query, key, value = tf.unstack(self._heads(hidden, context.training))
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
-        draw = context.draw(self.config.attention_dropout, tuple(scores.shape[1:]), "probs")
+        draw = context.draw(self.config.attention_dropout, "probs")
         probs, dropped = programs.attention_probs(
             scores, key_mask, rate=self.config.attention_dropout, draw=draw, training=context.training
         )
@@ -94,16 +94,12 @@ class SelfAttention(_EncoderPart):
         return tf.reshape(mixed, tf.shape(hidden)), probs
 
     def _heads(self, hidden: tf.Tensor, training: bool) -> tf.Tensor:
-        """[3, B, A, S, D]: queries, scaled, keys and values, from one product."""
-        layers = (self.query, self.key, self.value)
-        product = _product(hidden, tf.concat([layer.kernel for layer in layers], axis=1))  # [B, S, 3 H]
-        return programs.split_heads(
-            product,
-            tf.concat([layer.bias for layer in layers], axis=0),
-            num_heads=self.config.num_heads,
-            query_scale=1.0 / math.sqrt(self.config.hidden_size // self.config.num_heads),
-            training=training,
-        )
+        """[3, B, A, S, D]: queries, keys and values from one product; the queries are scaled, through their kernel."""
+        scale = tf.cast(1.0 / math.sqrt(self.config.hidden_size // self.config.num_heads), hidden.dtype)
+        query, key, value = self.query, self.key, self.value
+        kernel = tf.concat([query.kernel * scale, key.kernel, value.kernel], axis=1)
+        bias = tf.concat([query.bias * scale, key.bias, value.bias], axis=0)
+        return programs.split_heads(_product(hidden, kernel), bias, self.config.num_heads, training)
 
 
 class _ResidualOutput(_EncoderPart):
@@ -129,7 +125,7 @@ class _ResidualOutput(_EncoderPart):
             self.layer_norm.beta,
             epsilon=self.config.layer_norm_epsilon,
             rate=self.config.hidden_dropout,
-            draw=context.draw(self.config.hidden_dropout, tuple(product.shape[1:]), "output"),
+            draw=context.draw(self.config.hidden_dropout, "output"),
             training=context.training,
         )
 

@@ -8,20 +8,26 @@ import tf_keras
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.encoder import Encoder, EncoderOutput
 from electra_tf.models.heads import MaskedLmHead, gather_positions
+from electra_tf.models.vocabulary_scores import VocabularyScores
 
 
 class Proposal(NamedTuple):
     """A generator's answer.
 
     Attributes:
-        logits: [B, M, V] float32, the scores of every vocabulary entry at each masked position.
+        scores: of every vocabulary entry at each masked position.
         hidden: [B, M, G], the vectors the scores were computed from.
         encoder_output: of the whole sequence.
     """
 
-    logits: tf.Tensor
+    scores: VocabularyScores
     hidden: tf.Tensor
     encoder_output: EncoderOutput
+
+    @property
+    def logits(self) -> tf.Tensor:
+        """[B, M, V] float32."""
+        return self.scores.logits
 
 
 class TransformerGenerator(tf_keras.layers.Layer):
@@ -47,4 +53,4 @@ class TransformerGenerator(tf_keras.layers.Layer):
     ) -> Proposal:
         output = self.encoder(masked_input_ids, input_mask=input_mask, segment_ids=segment_ids, context=context)
         hidden = gather_positions(output.sequence_output, positions)  # [B, M, G]
-        return Proposal(self.head(hidden), hidden, output)
+        return Proposal(self.head(hidden, training=context.training), hidden, output)

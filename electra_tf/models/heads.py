@@ -8,6 +8,7 @@ from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.initializers import glorot_uniform, truncated_normal
 from electra_tf.models.layer_norm import LayerNorm
 from electra_tf.models.programs import gelu
+from electra_tf.models.vocabulary_scores import VocabularyScores
 
 
 def gather_positions(hidden: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
@@ -31,7 +32,8 @@ class MaskedLmHead(tf_keras.layers.Layer):
             is: the softmax over V and the sampling need more than eight bits of mantissa.
     Call:
         hidden: [B, M, G], gathered at the masked positions, so that [B, S, V] logits never exist.
-    Returns: [B, M, V] float32 logits.
+        training: see `VocabularyScores`.
+    Returns: `VocabularyScores`.
     """
 
     def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype=None, **layer_options):
@@ -52,11 +54,11 @@ class MaskedLmHead(tf_keras.layers.Layer):
         self.output_bias = self.add_weight(name="output_bias", shape=[vocab_size], initializer="zeros")
         super().build(input_shape)
 
-    def call(self, hidden: tf.Tensor) -> tf.Tensor:
-        transformed = self.layer_norm(self.transform(hidden))  # [B, M, E]
-        flat = tf.reshape(tf.cast(transformed, tf.float32), [-1, transformed.shape[-1]])  # [B*M, E]
-        logits = tf.matmul(flat, self.embeddings.word_embeddings, transpose_b=True) + self.output_bias
-        return tf.reshape(logits, [-1, hidden.shape[1], self.embeddings.config.vocab_size])
+    def call(self, hidden: tf.Tensor, training: bool = False) -> VocabularyScores:
+        transformed = self.layer_norm(self.transform(hidden), compile=training)  # [B, M, E]
+        table = tf.convert_to_tensor(self.embeddings.word_embeddings)
+        bias = tf.convert_to_tensor(self.output_bias)
+        return VocabularyScores(tf.cast(transformed, tf.float32), table, bias, training)
 
 
 class ReplacedTokenHead(tf_keras.layers.Layer):

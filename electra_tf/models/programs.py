@@ -1,6 +1,6 @@
 """Operations of the encoder that are worth more as one compiled program than as the ten operations they consist of.
 
-Between its matrix products a transformer adds, scales, draws, exponentiates and sums, each time over a whole activation.
+Between its matrix products a transformer adds, scales, draws, exponentiates and sums, each over a whole activation.
 As single operations every one of them reads and writes main memory, and that, not arithmetic, is where a step's time
 goes. Here each stretch between two products is one formula. In training it is compiled by XLA into a program of its own
 (in a step that is compiled as a whole, as on a TPU, it becomes part of that) with a gradient that keeps as few tensors
@@ -9,8 +9,10 @@ as it can. In inference the same formula runs as ordinary operations, so that a 
 Everything is computed in float32 inside, whatever the dtype of what comes in and goes out.
 """
 
+import contextlib
+import contextvars
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
@@ -20,39 +22,40 @@ from electra_tf.random import Draw
 _MASKED_SCORE = -10000.0
 
 
+# Where a formula is being traced: part of a program that is compiled as a whole, a program of its own, or neither.
+_WHOLE, _OWN = "whole", "own"
+_tracing: contextvars.ContextVar[str] = contextvars.ContextVar("tracing", default="")
+
+
+@contextlib.contextmanager
+def _traced_as(what: str) -> Iterator[None]:
+    token = _tracing.set(what)
+    try:
+        yield
+    finally:
+        _tracing.reset(token)
+
+
+def part_of_one_program():
+    """A context for tracing a step that is compiled as a whole: the formulas in it are not programs of their own."""
+    return _traced_as(_WHOLE)
+
+
 def compiled(formula: Callable) -> Callable:
-    """The formula as one XLA program for each signature it is called with."""
-    return tf.function(formula, jit_compile=True, autograph=False)
+    """The formula as one XLA program for each signature it is called with; within a program, the formula itself."""
+
+    def traced(*inputs):
+        with _traced_as(_OWN):
+            return formula(*inputs)
+
+    program = tf.function(traced, jit_compile=True, autograph=False)
+    return lambda *inputs: (formula if _tracing.get() else program)(*inputs)
 
 
-def with_own_gradient(formula: Callable) -> Callable:
-    """The compiled formula, and a compiled gradient that computes the formula again instead of keeping its steps.
-
-    Args:
-        formula: (values [..., F], bias [F]) -> a tensor that depends on their sum alone; keywords are static.
-    """
-
-    @functools.cache
-    def programs(**static) -> tuple[Callable, Callable]:
-        def gradient(values: tf.Tensor, bias: tf.Tensor, upstream: tf.Tensor):
-            with tf.GradientTape() as tape:
-                tape.watch(values)
-                output = formula(values, bias, **static)
-            values_gradient = tape.gradient(output, values, upstream)
-            return values_gradient, tf.cast(_column_sums(_rows(values_gradient)), bias.dtype)
-
-        return compiled(functools.partial(formula, **static)), compiled(gradient)
-
-    def call(values: tf.Tensor, bias: tf.Tensor, **static) -> tf.Tensor:
-        forward, gradient = programs(**static)
-
-        @tf.custom_gradient
-        def operation(values, bias):
-            return forward(values, bias), lambda upstream: gradient(values, bias, upstream)
-
-        return operation(values, bias)
-
-    return call
+def _sums_as_products() -> bool:
+    """Whether sums are taken as products with ones: XLA's loops over an axis are not vectorised on a CPU, its products
+    are. On accelerators it is the other way round, and a TPU would round the summands to bfloat16."""
+    return _tracing.get() == _OWN and not tf.config.list_physical_devices("GPU")
 
 
 def float32(values: tf.Tensor) -> tf.Tensor:
@@ -69,48 +72,86 @@ def _bias_gelu(product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     return tf.cast(gelu(float32(product) + float32(bias)), product.dtype)
 
 
-_bias_gelu_program = with_own_gradient(_bias_gelu)
+def _bias_gelu_gradient(product: tf.Tensor, bias: tf.Tensor, upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    with tf.GradientTape() as tape:
+        tape.watch(product)
+        output = _bias_gelu(product, bias)
+    gradient = tape.gradient(output, product, upstream)
+    return gradient, _bias_gradient(gradient, bias)
+
+
+_bias_gelu_programs = compiled(_bias_gelu), compiled(_bias_gelu_gradient)
 
 
 def bias_gelu(product: tf.Tensor, bias: tf.Tensor, training: bool) -> tf.Tensor:
-    """gelu(product + bias): [..., F] and [F] -> [..., F] in the dtype of `product`."""
-    return (_bias_gelu_program if training else _bias_gelu)(product, bias)
+    """gelu(product + bias): [..., F] and [F] -> [..., F] in the dtype of `product`. The way back computes it again."""
+    if not training:
+        return _bias_gelu(product, bias)
+    forward, gradient = _bias_gelu_programs
+
+    @tf.custom_gradient
+    def operation(product, bias):
+        return forward(product, bias), lambda upstream: gradient(product, bias, upstream)
+
+    return operation(product, bias)
 
 
-def _split_heads(product: tf.Tensor, bias: tf.Tensor, *, num_heads: int, query_scale: float) -> tf.Tensor:
+def _split_heads(product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tf.Tensor:
     length = product.shape[1] or tf.shape(product)[1]
-    size = product.shape[2] // (3 * num_heads)
-    biased = tf.reshape(float32(product) + float32(bias), [-1, length, 3, num_heads, size])
-    scaled = biased * tf.constant([query_scale, 1.0, 1.0])[:, tf.newaxis, tf.newaxis]
-    return tf.cast(tf.transpose(scaled, [2, 0, 3, 1, 4]), product.dtype)
+    biased = tf.cast(float32(product) + float32(bias), product.dtype)
+    split = tf.reshape(biased, [-1, length, 3, num_heads, product.shape[2] // (3 * num_heads)])
+    return tf.transpose(split, [2, 0, 3, 1, 4])
 
 
-_split_heads_program = with_own_gradient(_split_heads)
+_split_heads_program = compiled(_split_heads)
 
 
-def split_heads(
-    product: tf.Tensor, bias: tf.Tensor, *, num_heads: int, query_scale: float, training: bool
-) -> tf.Tensor:
+def split_heads(product: tf.Tensor, bias: tf.Tensor, num_heads: int, training: bool) -> tf.Tensor:
     """Queries, keys and values of every head from one product with the three kernels side by side.
 
     Args:
         product: [B, S, 3 H], queries, keys and values.        bias: [3 H].
-        query_scale: the factor of the queries.
     Returns: [3, B, A, S, D] in the dtype of `product`.
     """
-    split = _split_heads_program if training else _split_heads
-    return split(product, bias, num_heads=num_heads, query_scale=query_scale)
+    if not training:
+        return _split_heads(product, bias, num_heads)
+
+    @tf.custom_gradient
+    def operation(product, bias):
+        def gradient(upstream):
+            # Not compiled: TensorFlow's transpose is three times as fast on a CPU as the one that XLA makes.
+            merged = tf.reshape(tf.transpose(upstream, [1, 3, 0, 2, 4]), tf.shape(product))
+            return merged, _bias_gradient_program(merged, bias)
+
+        return _split_heads_program(product, bias, num_heads), gradient
+
+    return operation(product, bias)
+
+
+def row_sums(rows: tf.Tensor) -> tf.Tensor:
+    """[N, H] float32 -> [N, 1]."""
+    if _sums_as_products():
+        return tf.matmul(rows, tf.ones([rows.shape[-1], 1]))
+    return tf.reduce_sum(rows, axis=-1, keepdims=True)
 
 
 def _row_means(rows: tf.Tensor) -> tf.Tensor:
-    """[N, H] -> [N, 1]. As a product: XLA's loops over the last axis on a CPU are not vectorised, its products are."""
-    size = rows.shape[-1]
-    return tf.matmul(rows, tf.fill([size, 1], 1.0 / size))
+    return row_sums(rows) * (1.0 / rows.shape[-1])
 
 
-def _column_sums(rows: tf.Tensor) -> tf.Tensor:
-    """[N, H] -> [H], as a product for the same reason."""
-    return tf.matmul(tf.ones_like(rows[:, :1]), rows, transpose_a=True)[0]
+def column_sums(rows: tf.Tensor) -> tf.Tensor:
+    """[N, H] float32 -> [H]."""
+    if _sums_as_products():
+        return tf.matmul(tf.ones_like(rows[:, :1]), rows, transpose_a=True)[0]
+    return tf.reduce_sum(rows, axis=0)
+
+
+def _bias_gradient(gradient: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """The gradient of a bias from that of what it was added to, [..., F] -> [F] in the dtype of `bias`."""
+    return tf.cast(column_sums(_rows(gradient)), bias.dtype)
+
+
+_bias_gradient_program = compiled(_bias_gradient)
 
 
 def _rows(values: tf.Tensor) -> tf.Tensor:
@@ -154,7 +195,7 @@ def _layer_norm_gradient(normalized: tf.Tensor, inverse_deviation: tf.Tensor, ga
     """The gradients by what was normalised, [N, H], and by gamma and beta; `rows` is the one by the output."""
     scaled = rows * gamma
     values = scaled - _row_means(scaled) - normalized * _row_means(scaled * normalized)
-    return values * inverse_deviation, _column_sums(rows * normalized), _column_sums(rows)
+    return values * inverse_deviation, column_sums(rows * normalized), column_sums(rows)
 
 
 def compiled_layer_norm(values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, *, epsilon: float) -> tf.Tensor:
@@ -198,7 +239,7 @@ def _dropout_add_layer_norm_programs(rate: float, epsilon: float) -> tuple[Calla
         )
         residual = tf.reshape(found, tf.shape(upstream))
         product = _dropped(residual, draw, rate)
-        bias = _column_sums(_rows(product))
+        bias = column_sums(_rows(product))
         return tf.cast(product, upstream.dtype), bias, tf.cast(residual, upstream.dtype), gamma_gradient, beta_gradient
 
     return compiled(forward), compiled(gradient)
@@ -258,9 +299,8 @@ def _attention_programs(rate: float, dtype: tf.DType) -> tuple[Callable, Callabl
     def gradient(probs, dropped, upstream):
         # upstream * dropped is the gradient of the undropped probabilities times themselves: no mask is needed.
         weighted = _rows(upstream) * _rows(dropped)
-        # A product with ones, as in _row_means.
-        shares = tf.matmul(weighted, tf.ones([weighted.shape[-1], 1]))
-        return tf.cast(tf.reshape(weighted - _rows(probs) * shares, tf.shape(upstream)), dtype)
+        gradient = weighted - _rows(probs) * row_sums(weighted)
+        return tf.cast(tf.reshape(gradient, tf.shape(upstream)), dtype)
 
     return compiled(drop), compiled(gradient)
 

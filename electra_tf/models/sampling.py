@@ -1,36 +1,52 @@
-"""Drawing tokens from the generator's distribution. No gradient flows through a draw."""
+"""Drawing tokens from the generator's distribution. No gradient flows through a draw.
+
+A sampler takes the scores, the context whose random stream it draws from, the temperature that divides the logits, and
+the tokens that must not be drawn ([B, M] int32, or None), and returns [B, M] int32.
+"""
 
 import tensorflow as tf
 
 from electra_tf.models.context import ForwardContext
+from electra_tf.models.vocabulary_scores import RULED_OUT, VocabularyScores
 
 # Keeps the logarithms finite where the uniform number is exactly 0; the authors add 1e-9 inside both.
 _SMALLEST_UNIFORM = 1e-9
-# Subtracted from the original token's logit to rule it out (pretrain_helpers.py of the authors' code).
-_RULED_OUT = 1000.0
 
 
-def sample_gumbel(logits: tf.Tensor, context: ForwardContext) -> tf.Tensor:
-    """Draws from softmax(logits) by adding Gumbel noise and taking the largest.
+def sample_categorical(
+    scores: VocabularyScores, context: ForwardContext, temperature: float = 1.0, ruled_out: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Draws from softmax(logits / temperature) by inverting its running sum: two random numbers a token."""
+    return scores.sample(context, temperature=temperature, ruled_out=ruled_out)
 
-    Args:
-        logits: [B, M, V] float32.        context: its random stream gives the noise, in float32.
-    Returns: [B, M] int32.
+
+def sample_gumbel(
+    scores: VocabularyScores, context: ForwardContext, temperature: float = 1.0, ruled_out: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Draws from the same distribution as the authors do, by adding Gumbel noise and taking the largest.
+
+    It needs V random numbers a token and several tensors of the size of the logits.
     """
     assert context.random is not None, "sampling needs a random stream"
+    logits = _adjusted(scores, temperature, ruled_out)
     uniform = context.random.scope("gumbel").uniform(tf.shape(logits)[0], tuple(logits.shape[1:]))
     noise = -tf.math.log(-tf.math.log(uniform + _SMALLEST_UNIFORM) + _SMALLEST_UNIFORM)
     return tf.argmax(logits + noise, axis=-1, output_type=tf.int32)
 
 
-def sample_greedy(logits: tf.Tensor, context: ForwardContext) -> tf.Tensor:
-    """The most likely token: [B, M, V] float32 -> [B, M] int32. For comparisons without chance."""
-    return tf.argmax(logits, axis=-1, output_type=tf.int32)
+def sample_greedy(
+    scores: VocabularyScores, context: ForwardContext, temperature: float = 1.0, ruled_out: tf.Tensor | None = None
+) -> tf.Tensor:
+    """The most likely token, for comparisons without chance."""
+    return tf.argmax(_adjusted(scores, temperature, ruled_out), axis=-1, output_type=tf.int32)
 
 
-def rule_out(logits: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
-    """Makes the given tokens all but impossible to draw. [B, M, V] float32 and [B, M] int32 -> [B, M, V] float32."""
-    return logits - _RULED_OUT * tf.one_hot(token_ids, logits.shape[-1], dtype=logits.dtype)
+def _adjusted(scores: VocabularyScores, temperature: float, ruled_out: tf.Tensor | None) -> tf.Tensor:
+    """[B, M, V] float32: the logits over the temperature, those of the ruled-out tokens lowered."""
+    logits = tf.stop_gradient(scores.logits) / temperature
+    if ruled_out is None:
+        return logits
+    return logits - RULED_OUT * tf.one_hot(ruled_out, logits.shape[-1], dtype=logits.dtype)
 
 
-SAMPLERS = {"gumbel": sample_gumbel, "greedy": sample_greedy}
+SAMPLERS = {"categorical": sample_categorical, "gumbel": sample_gumbel, "greedy": sample_greedy}

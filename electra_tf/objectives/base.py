@@ -32,11 +32,11 @@ class Objective(tf_keras.Model):
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The factor of each loss term in the total loss."""
+        """The factor of each loss term in the total loss. A term that is not named here is watched, not minimised."""
         raise NotImplementedError
 
     def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
-        """The forward pass of training: each loss, not yet divided."""
+        """The forward pass of training: each loss, and what else is to be reported, not yet divided."""
         raise NotImplementedError
 
     def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
@@ -44,7 +44,7 @@ class Objective(tf_keras.Model):
         raise NotImplementedError
 
     def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """The weight of each loss term, from the batch alone: known, and summed, before the forward pass."""
+        """The weight of each term, from the batch alone: known, and summed, before the forward pass."""
         raise NotImplementedError
 
     def call(self, inputs: dict[str, tf.Tensor]):

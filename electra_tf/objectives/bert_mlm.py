@@ -37,14 +37,14 @@ class BertMlm(Objective):
         return {"masked_lm": tf.reduce_sum(batch["masked_lm_weights"])}
 
     def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
-        logits = self.forward(batch, context).logits
-        return {"masked_lm": masked_lm_loss(logits, batch["masked_lm_ids"], batch["masked_lm_weights"])}
+        scores = self.forward(batch, context).scores
+        return {"masked_lm": masked_lm_loss(scores, batch["masked_lm_ids"], batch["masked_lm_weights"])}
 
     def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
-        logits = self.forward(batch, context).logits
+        scores = self.forward(batch, context).scores
         return {
-            "masked_lm_loss": masked_lm_loss(logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
-            **masked_lm_metrics(logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
+            "masked_lm_loss": masked_lm_loss(scores, batch["masked_lm_ids"], batch["masked_lm_weights"]),
+            **masked_lm_metrics(scores.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
         }
 
     def forward(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> Proposal:

@@ -10,8 +10,9 @@ from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.encoder import Encoder, EncoderOutput
 from electra_tf.models.generators import Proposal, TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
-from electra_tf.models.sampling import SAMPLERS, rule_out
+from electra_tf.models.sampling import SAMPLERS
 from electra_tf.models.tying import TYINGS
+from electra_tf.models.vocabulary_scores import VocabularyScores
 from electra_tf.objectives.base import PRECISION_POLICIES, Objective
 from electra_tf.objectives.losses import masked_lm_loss, replaced_token_loss
 from electra_tf.objectives.metrics import masked_lm_metrics, replaced_token_metrics
@@ -65,22 +66,32 @@ class Electra(Objective):
         return {"masked_lm": settings.masked_lm_loss_weight, "replaced_token": settings.replaced_token_loss_weight}
 
     def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        num_masked = tf.reduce_sum(batch["masked_lm_weights"])
+        num_tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
         return {
-            "masked_lm": tf.reduce_sum(batch["masked_lm_weights"]),
-            "replaced_token": tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32)),
+            "masked_lm": num_masked,
+            "replaced_token": num_tokens,
+            "replaced_fraction": num_tokens,
+            "sampled_masked_lm_accuracy": num_masked,
         }
 
     def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
-        return self._ratios(batch, self.forward(batch, context))
+        forward = self.forward(batch, context)
+        replaced = tf.cast(forward.corrupted.is_replaced, tf.float32)
+        return {
+            **self._loss_ratios(batch, forward),
+            # Not losses: what tells a discriminator that has learnt something from one that has not.
+            "replaced_fraction": weighted_sum(replaced, tf.cast(batch["input_mask"], tf.float32)),
+            "sampled_masked_lm_accuracy": self._sampled_accuracy(batch, forward),
+        }
 
     def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
         forward = self.forward(batch, context)
-        sampled_right = tf.cast(forward.corrupted.sampled_ids == batch["masked_lm_ids"], tf.float32)
-        losses = self._ratios(batch, forward)
+        losses = self._loss_ratios(batch, forward)
         return {
             "masked_lm_loss": losses["masked_lm"],
             **masked_lm_metrics(forward.proposal.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
-            "sampled_masked_lm_accuracy": weighted_sum(sampled_right, batch["masked_lm_weights"]),
+            "sampled_masked_lm_accuracy": self._sampled_accuracy(batch, forward),
             "replaced_token_loss": losses["replaced_token"],
             **replaced_token_metrics(
                 forward.replaced_token_logits, forward.corrupted.is_replaced, over=batch["input_mask"]
@@ -96,7 +107,7 @@ class Electra(Objective):
             positions=batch["masked_lm_positions"],
             context=context.scope("generator"),
         )
-        corrupted = self.corrupt(batch, proposal.logits, context.scope("sampling"))
+        corrupted = self.corrupt(batch, proposal.scores, context.scope("sampling"))
         output = self.discriminator(
             corrupted.input_ids,
             input_mask=batch["input_mask"],
@@ -105,16 +116,14 @@ class Electra(Objective):
         )
         return ElectraForward(proposal, corrupted, output, self.replaced_token_head(output.sequence_output))
 
-    def corrupt(self, batch: dict[str, tf.Tensor], logits: tf.Tensor, context: ForwardContext) -> CorruptedInput:
+    def corrupt(self, batch: dict[str, tf.Tensor], scores: VocabularyScores, context: ForwardContext) -> CorruptedInput:
         """Writes the generator's draws into the original (not the masked) input.
 
         A draw that hits the original token counts as original (paper, section 2). No gradient flows through the draw.
         """
         settings = self.config.objective
-        scores = tf.stop_gradient(logits) / settings.temperature
-        if settings.disallow_correct:
-            scores = rule_out(scores, batch["masked_lm_ids"])
-        sampled_ids = SAMPLERS[settings.sampling](scores, context)
+        ruled_out = batch["masked_lm_ids"] if settings.disallow_correct else None
+        sampled_ids = SAMPLERS[settings.sampling](scores, context, settings.temperature, ruled_out)
         corrupted_ids = put_at_positions(
             batch["input_ids"], sampled_ids, batch["masked_lm_positions"], batch["masked_lm_weights"]
         )
@@ -128,9 +137,14 @@ class Electra(Objective):
         )
         return tf.sigmoid(self.replaced_token_head(output.sequence_output))
 
-    def _ratios(self, batch: dict[str, tf.Tensor], forward: ElectraForward) -> dict[str, Ratio]:
+    def _sampled_accuracy(self, batch: dict[str, tf.Tensor], forward: ElectraForward) -> Ratio:
+        """The share of the draws that hit the original token."""
+        right = tf.cast(forward.corrupted.sampled_ids == batch["masked_lm_ids"], tf.float32)
+        return weighted_sum(right, batch["masked_lm_weights"])
+
+    def _loss_ratios(self, batch: dict[str, tf.Tensor], forward: ElectraForward) -> dict[str, Ratio]:
         return {
-            "masked_lm": masked_lm_loss(forward.proposal.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
+            "masked_lm": masked_lm_loss(forward.proposal.scores, batch["masked_lm_ids"], batch["masked_lm_weights"]),
             "replaced_token": replaced_token_loss(
                 forward.replaced_token_logits, forward.corrupted.is_replaced, over=batch["input_mask"]
             ),

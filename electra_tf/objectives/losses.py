@@ -2,22 +2,19 @@
 
 import tensorflow as tf
 
+from electra_tf.models.vocabulary_scores import VocabularyScores
 from electra_tf.objectives.terms import Ratio, weighted_sum
 
 
-def masked_lm_losses(logits: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
-    """-log p(token) at each masked position, in nats. [B, M, V] float32 and [B, M] int32 -> [B, M] float32."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=token_ids, logits=logits)
-
-
-def masked_lm_loss(logits: tf.Tensor, token_ids: tf.Tensor, weights: tf.Tensor) -> Ratio:
+def masked_lm_loss(scores: VocabularyScores, token_ids: tf.Tensor, weights: tf.Tensor) -> Ratio:
     """The masked-LM loss over the slots in use.
 
     Args:
-        logits: [B, M, V] float32.        token_ids: [B, M] int32.        weights: [B, M] float32, 0 for unused slots.
+        scores: for [B, M] masked positions.        token_ids: [B, M] int32.
+        weights: [B, M] float32, 0 for unused slots.
     Source: paper section 2, L_MLM, as a mean over masked tokens (the authors' code) instead of a sum.
     """
-    return weighted_sum(masked_lm_losses(logits, token_ids), weights)
+    return weighted_sum(scores.losses(token_ids), weights)
 
 
 def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, over: tf.Tensor) -> Ratio:

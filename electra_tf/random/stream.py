@@ -8,39 +8,13 @@ depend on how a batch is divided, nor on what was drawn before.
 
 import hashlib
 import math
-from typing import NamedTuple
 
 import tensorflow as tf
 
+from electra_tf.random.threefry import Draw
+
 _PHILOX = 1  # the algorithm's number in tf.random.Algorithm; the one that gives the same bits on CPU, GPU and TPU
 _DRAWS_PER_COUNT = 4  # 32-bit numbers from one value of Philox's counter
-
-
-class Draw(NamedTuple):
-    """The place of one draw in Philox's sequence, as tensors: an argument of a program that many layers share.
-
-    Attributes:
-        key: [1] uint64.        counter: [2] uint64, its lowest value for row 0.
-    """
-
-    key: tf.Tensor
-    counter: tf.Tensor
-
-    def bits(self, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
-        """[B, *shape] uint32, every value equally likely; `shape` is the one that the draw was made for."""
-        size, counts = math.prod(shape), _num_counts(shape)
-        bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
-            shape=[num_examples, counts * _DRAWS_PER_COUNT],
-            key=self.key,
-            counter=self.counter,
-            alg=_PHILOX,
-            dtype=tf.uint32,
-        )
-        return tf.reshape(bits[:, :size], [num_examples, *shape])
-
-    def at_least(self, rate: float, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
-        """[B, *shape] bool, true with probability 1 - rate (to 2^-32)."""
-        return self.bits(num_examples, shape) >= tf.constant(round(rate * 2**32), tf.uint32)
 
 
 class RandomStream:
@@ -71,21 +45,26 @@ class RandomStream:
             shape: static, of one example's draw. Two draws from one stream start with the same numbers: use `scope`.
         Returns: [B, *shape] float32 in [0, 1).
         """
-        return _to_unit_interval(self.draw(shape).bits(num_examples, shape))
+        size = math.prod(shape)
+        counts = -(-size // _DRAWS_PER_COUNT)
+        start = tf.cast(self._first_example, tf.uint64) * tf.constant(counts, tf.uint64)
+        bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
+            shape=[num_examples, counts * _DRAWS_PER_COUNT],
+            key=tf.constant([int.from_bytes(self._digest(), "little")], tf.uint64),
+            counter=tf.stack([start, tf.cast(self._step, tf.uint64)]),
+            alg=_PHILOX,
+            dtype=tf.uint32,
+        )
+        return tf.reshape(_to_unit_interval(bits)[:, :size], [num_examples, *shape])
 
-    def draw(self, shape: tuple[int, ...]) -> Draw:
-        """The place of a draw of `shape` for each example."""
-        start = tf.cast(self._first_example, tf.uint64) * tf.constant(_num_counts(shape), tf.uint64)
-        return Draw(self._key(), tf.stack([start, tf.cast(self._step, tf.uint64)]))
+    def draw(self) -> Draw:
+        """What a compiled program needs to draw this stream's bits by itself."""
+        digest = self._digest()
+        key = tf.constant([int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")], tf.uint32)
+        return Draw(key, tf.cast(self._step, tf.uint64), tf.cast(self._first_example, tf.uint32))
 
-    def _key(self) -> tf.Tensor:
-        digest = hashlib.blake2b(f"{self._seed}:{self._name}".encode(), digest_size=8).digest()
-        return tf.constant([int.from_bytes(digest, "little")], tf.uint64)
-
-
-def _num_counts(shape: tuple[int, ...]) -> int:
-    """How far one example's draw moves the counter."""
-    return -(-math.prod(shape) // _DRAWS_PER_COUNT)
+    def _digest(self) -> bytes:
+        return hashlib.blake2b(f"{self._seed}:{self._name}".encode(), digest_size=8).digest()
 
 
 def _to_unit_interval(bits: tf.Tensor) -> tf.Tensor:

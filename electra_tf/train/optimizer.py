@@ -171,7 +171,10 @@ def apply_summed_gradients(
     # A Keras optimizer knows no condition: it takes its step, and takes it back.
     state = [*variables, *(variable for variable in optimizer.variables() if variable is not optimizer.iterations)]
     before = [tf.identity(variable) for variable in state]
-    pairs = [(tf.where(wanted, gradient * factor, 0.0), variable) for gradient, variable in zip(gradients, variables)]
+    pairs = [
+        (tf.where(wanted, gradient * factor, 0.0), variable)
+        for gradient, variable in zip(gradients, variables, strict=True)
+    ]
     optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)
     optimizer.iterations.assign_sub(1)
 

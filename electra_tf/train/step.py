@@ -5,11 +5,13 @@ of the global mean, then gradients are summed, clipped once and applied. So one 
 update, also where they hold unequal numbers of masked or real tokens.
 """
 
+import contextlib
 import functools
 
 import tensorflow as tf
 
 from electra_tf.models.context import ForwardContext
+from electra_tf.models.programs import part_of_one_program
 from electra_tf.objectives.base import Objective
 from electra_tf.objectives.terms import Term
 from electra_tf.random import RandomStream
@@ -129,15 +131,22 @@ def _accumulated_gradients(objective: Objective, batch, weights, step, first_exa
 def _shares_and_gradients(objective: Objective, batch, weights, step, first_example):
     """One micro-batch's part of what `_accumulated_gradients` returns."""
     random = RandomStream(objective.config.train.seed, step, first_example)
-    with tf.GradientTape() as tape:
+    with _programs_of(objective), tf.GradientTape() as tape:
         terms = objective.loss_terms(batch, ForwardContext(training=True, random=random))
         # The only division: by weights that are already sums over all replicas.
         shares = {name: tf.math.divide_no_nan(term.total, weights[name]) for name, term in terms.items()}
         loss = total_loss(objective, shares)
     variables = objective.trainable_variables
-    gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    with _programs_of(objective):
+        gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     # The word table's gradient may be slices; its norm must be that of the merged rows.
     return shares, [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+def _programs_of(objective: Objective):
+    """A context for tracing: is the step compiled as a whole, or is each stretch between two products a program?"""
+    on_tpu = isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+    return part_of_one_program() if objective.config.train.xla or on_tpu else contextlib.nullcontext()
 
 
 def _clip_and_apply(objective: Objective, gradients, loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

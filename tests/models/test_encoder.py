@@ -4,8 +4,8 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.models.context import ForwardContext
-from electra_tf.models.programs import gelu
 from electra_tf.models.heads import gather_positions
+from electra_tf.models.programs import gelu
 from electra_tf.objectives import build_objective
 from electra_tf.random import RandomStream
 
@@ -129,4 +129,4 @@ def test_bfloat16_logits_are_products_with_the_unrounded_table(tiny_config):
     table = objective.discriminator.embeddings.word_embeddings.numpy()
     assert (table != table.astype(tf.bfloat16.as_numpy_dtype)).any()
     # Sums of 12 products in float32.
-    np.testing.assert_allclose(head(hidden).numpy(), transformed @ table.T, rtol=0, atol=12 * 2.0**-23)
+    np.testing.assert_allclose(head(hidden).logits.numpy(), transformed @ table.T, rtol=0, atol=12 * 2.0**-23)

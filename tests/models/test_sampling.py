@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.models.context import ForwardContext
-from electra_tf.models.sampling import sample_greedy, sample_gumbel
+from electra_tf.models.sampling import sample_categorical, sample_greedy, sample_gumbel
+from electra_tf.models.vocabulary_scores import VocabularyScores
 from electra_tf.objectives import build_objective
 from electra_tf.random import RandomStream
 
@@ -33,31 +34,75 @@ def context(step: int = 0) -> ForwardContext:
     return ForwardContext(random=RandomStream(1, step, 0))
 
 
-def repeated(logits: np.ndarray) -> tf.Tensor:
-    return tf.tile(tf.constant(logits)[tf.newaxis, tf.newaxis], [*SAMPLES, 1])
+def scores_of(logits: tf.Tensor, training: bool = True) -> VocabularyScores:
+    """The scores whose logits [B, M, V] these are."""
+    size = logits.shape[-1]
+    return VocabularyScores(logits, tf.eye(size), tf.zeros([size]), training=training)
 
 
-def test_draws_follow_the_softmax():
-    drawn = sample_gumbel(repeated(LOGITS), context()).numpy()
+def repeated(logits: np.ndarray, training: bool = True) -> VocabularyScores:
+    return scores_of(tf.tile(tf.constant(logits)[tf.newaxis, tf.newaxis], [*SAMPLES, 1]), training)
+
+
+SAMPLERS = pytest.mark.parametrize("sample", [sample_categorical, sample_gumbel])
+
+
+@SAMPLERS
+@pytest.mark.parametrize("training", [False, True])
+def test_draws_follow_the_softmax(sample, training):
+    drawn = sample(repeated(LOGITS, training), context()).numpy()
     assert drawn.dtype == np.int32 and drawn.shape == SAMPLES
     assert chi_squared(drawn, softmax(LOGITS)) < bound(6)
 
 
-def test_the_test_of_the_softmax_tells_a_temperature_of_1_02_from_1():
-    drawn = sample_gumbel(repeated(LOGITS), context()).numpy()
+@SAMPLERS
+def test_the_test_of_the_softmax_tells_a_temperature_of_1_02_from_1(sample):
+    drawn = sample(repeated(LOGITS), context()).numpy()
     assert chi_squared(drawn, softmax(LOGITS / 1.02)) > bound(6)
 
 
-def test_steps_draw_differently_and_a_step_repeats():
-    logits = repeated(LOGITS)[:5]
-    first = sample_gumbel(logits, context()).numpy()
-    assert np.array_equal(first, sample_gumbel(logits, context()))
-    assert not np.array_equal(first, sample_gumbel(logits, context(step=1)))
+@SAMPLERS
+def test_steps_draw_differently_and_a_step_repeats(sample):
+    scores = scores_of(tf.tile(tf.constant(LOGITS)[tf.newaxis, tf.newaxis], [5, 100, 1]))
+    first = sample(scores, context()).numpy()
+    assert np.array_equal(first, sample(scores, context()))
+    assert not np.array_equal(first, sample(scores, context(step=1)))
+
+
+def test_a_vocabulary_of_several_rows_of_columns_is_drawn_from_in_its_proportions():
+    """261 entries are three rows of 128 columns, the last all but empty; one token stands in each corner."""
+    logits = np.full(261, -30.0, np.float32)
+    likely = {0: 1.0, 127: 0.0, 128: 2.0, 255: -1.0, 256: 1.5, 260: 0.5}
+    logits[list(likely)] = list(likely.values())
+    drawn = scores_of(tf.tile(tf.constant(logits)[tf.newaxis, tf.newaxis], [500, 40, 1])).sample(context()).numpy()
+    assert set(np.unique(drawn)) == set(likely)
+    numbered = np.searchsorted(list(likely), drawn)
+    assert chi_squared(numbered, softmax(np.array(list(likely.values())))) < bound(5)
+
+
+def test_a_token_of_all_the_mass_is_always_drawn_wherever_it_stands():
+    ids = [0, 1, 127, 128, 200, 259, 260]
+    logits = tf.one_hot([ids], 261, on_value=300.0, off_value=-300.0)
+    for step in range(20):
+        assert scores_of(logits).sample(context(step)).numpy().tolist() == [ids]
+
+
+def test_losses_and_their_gradients_are_those_of_the_softmax():
+    logits = tf.constant([[[1.0, 2.0, 0.0, -1.0], [0.5, 0.5, 3.0, 0.0], [40.0, -40.0, 0.0, 9.0]]])
+    ids, upstream = [1, 3, 1], np.array([1.0, 0.5, 0.0])
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        losses = scores_of(logits).losses(tf.constant([ids]))
+    gradient = tape.gradient(losses, logits, tf.constant([upstream], tf.float32)).numpy()[0]
+    probs = np.stack([softmax(row) for row in logits.numpy()[0]])
+    expected = -np.log(probs[[0, 1, 2], ids])
+    assert losses.numpy()[0] == pytest.approx(expected, rel=1e-6)
+    assert gradient == pytest.approx((probs - np.eye(4)[ids]) * upstream[:, None], abs=2e-7)
 
 
 def test_greedy_takes_the_most_likely_token():
     logits = tf.constant([[[0.0, 3.0, 2.0], [-1.0, -3.0, -2.0]]])
-    assert sample_greedy(logits, ForwardContext()).numpy().tolist() == [[1, 0]]
+    assert sample_greedy(scores_of(logits), ForwardContext()).numpy().tolist() == [[1, 0]]
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,7 @@ def test_a_change_of_the_shared_table_reaches_all_three_uses(build, tiny_config,
             .numpy()
             .any()
         )
-    logits = objective.generator.head(before.proposal.hidden)
+    logits = objective.generator.head(before.proposal.hidden).logits
     assert (logits[..., ::-1] - before.proposal.logits).numpy() == pytest.approx(0.0, abs=1e-6)
 
 

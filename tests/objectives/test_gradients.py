@@ -33,7 +33,8 @@ def gradients(tiny_config, tiny_batch):
         variables = authors_variables(objective)
         with tf.GradientTape() as tape:
             terms = objective.loss_terms(batch, ForwardContext(random=RandomStream(0, 0, 0)))
-            loss = tf.add_n([objective.loss_weights[name] * term.total / term.weight for name, term in terms.items()])
+            weights = objective.loss_weights.items()
+            loss = tf.add_n([weight * terms[name].total / terms[name].weight for name, weight in weights])
         found = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return {name: tf.convert_to_tensor(gradient).numpy() for name, gradient in found.items()}
 

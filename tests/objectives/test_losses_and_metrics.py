@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from sklearn import metrics as reference
 
+from electra_tf.models.vocabulary_scores import VocabularyScores
 from electra_tf.objectives.losses import masked_lm_loss, replaced_token_loss
 from electra_tf.objectives.metrics import masked_lm_metrics, replaced_token_metrics
 from electra_tf.objectives.terms import BinaryEntropy, RankingCounts, Ratio
@@ -30,9 +31,15 @@ def tensors(*values):
     return (tf.constant(value) for value in values)
 
 
+def scores_of(logits: tf.Tensor) -> VocabularyScores:
+    size = logits.shape[-1]
+    return VocabularyScores(logits, tf.eye(size), tf.zeros([size]), training=True)
+
+
 def test_the_masked_lm_loss_is_the_mean_of_minus_log_p_over_the_slots_in_use():
     expected = (log_sum(1, 2, 0) - 2) + math.log(3) + (log_sum(3, -1, 0.5) - 0.5)
-    loss = masked_lm_loss(*tensors(MASKED_LM_LOGITS, MASKED_LM_IDS, MASKED_LM_WEIGHTS))
+    logits, ids, weights = tensors(MASKED_LM_LOGITS, MASKED_LM_IDS, MASKED_LM_WEIGHTS)
+    loss = masked_lm_loss(scores_of(logits), ids, weights)
     assert float(loss.total) == pytest.approx(expected, rel=1e-6)
     assert float(loss.weight) == 3.0
     assert loss.value() == pytest.approx(expected / 3, rel=1e-6)
@@ -49,7 +56,7 @@ def test_the_replaced_token_loss_is_the_mean_cross_entropy_over_all_real_tokens(
 
 
 def test_a_loss_of_nothing_has_no_value():
-    loss = masked_lm_loss(tf.zeros([2, 3, 5]), tf.zeros([2, 3], tf.int32), tf.zeros([2, 3]))
+    loss = masked_lm_loss(scores_of(tf.zeros([2, 3, 5])), tf.zeros([2, 3], tf.int32), tf.zeros([2, 3]))
     assert (float(loss.total), float(loss.weight)) == (0.0, 0.0)
     assert math.isnan(loss.value())
 
