@@ -2,7 +2,7 @@
 
 Given every advantage its classes allow: the generator's hidden states are gathered at the masked positions before the
 product with the vocabulary (`ElectraForMaskedLM.forward` itself computes all positions: `all_positions` measures that),
-and the optimizer is fused. Tokens are drawn by Gumbel noise, which takes half of the time of `torch.multinomial`.
+and the optimizer is fused. Tokens are drawn by Gumbel noise: 0.22 s against 0.38 s by `torch.multinomial`.
 """
 
 import math
