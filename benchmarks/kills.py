@@ -19,6 +19,7 @@ from pathlib import Path
 
 from benchmarks.killed_runs import AIMS, PROJECT, Attempt, KilledRun, differences, training_command
 from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.config.errors import UserError
 
 _DEFAULT_CONFIG = PROJECT / "configs" / "pretrain" / "tiny.yaml"
 # Reports, checkpoints and evaluations fall on different steps, and together.
@@ -83,6 +84,8 @@ def measure(flags: argparse.Namespace, work_dir: Path) -> bool:
     chance = random.Random(flags.seed)
     settings = [*_SETTINGS, f"train.num_steps={flags.num_steps}", *flags.settings]
     command = training_command(flags.config, [flags.data_dir], settings)
+    if any(work_dir.iterdir()):
+        raise UserError(f"--work_dir={work_dir} is not empty; give a new directory")
     whole, killed = KilledRun(command, work_dir / "whole"), KilledRun(command, work_dir / "killed")
     if whole.attempt(None, chance).exit_code != 0:
         raise RuntimeError(f"the run that nobody killed failed:\n{whole.log_tail()}")

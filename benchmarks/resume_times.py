@@ -22,13 +22,13 @@ def run_standing_at(step: int, source: Path, directory: Path, settings: list[str
     from electra_tf.config.loader import load_config
     from electra_tf.train.checkpoint import Checkpoints
     from electra_tf.train.loop import Run
-    from electra_tf.train.metric_window import MetricWindow, metric_names
+    from electra_tf.train.metric_window import metric_window
     from electra_tf.train.run_directory import RunDirectory
 
     config = load_config(source / "config.yaml", settings)
     run = Run(config, RunDirectory(directory), tf.distribute.OneDeviceStrategy("CPU:0"))
     objective = run.build()
-    window = MetricWindow(metric_names(objective), counts_nonfinite=config.train.on_nonfinite == "skip")
+    window = metric_window(objective)
     Checkpoints(objective, RunDirectory(source), chief=True, keep=1, window=window).restore_latest()
     objective.optimizer.iterations.assign(step)
     run.directory.create()

@@ -19,7 +19,7 @@ from electra_tf.train.checkpoint import Checkpoints, seed_everything
 from electra_tf.train.directory_lock import locked
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.interruption import Interruption
-from electra_tf.train.metric_window import MetricWindow, metric_names
+from electra_tf.train.metric_window import metric_window
 from electra_tf.train.pretrainer import Evaluator
 from electra_tf.train.run_directory import RunDirectory, drop_lines_after
 from electra_tf.train.stages import Stage, StageInput, evaluation_stage, open_stages, stages_of, training_stage
@@ -98,7 +98,8 @@ def pretrain(
         interruption: tells of signals; None: nothing ends the call early.
     Returns: the metrics of the last evaluation; empty where the data has no held-out split.
     Raises: UserError: if the data or an earlier run in the directory does not fit, or another process trains there.
-        Interrupted: a signal came; the same call continues the run. TrainingStopped: losses are no longer finite.
+        Interrupted: a signal came; the same call continues the run. TrainingStopped: losses are no longer finite, or
+        another worker is gone.
     """
     with _held(run), worker_failures_reported(run.strategy), damaged_data_reported():
         return _pretrain(run, data_dirs, stop_at_step, init_from, interruption or Interruption())
@@ -113,7 +114,7 @@ def _pretrain(run: Run, data_dirs: DataDirs, stop_at_step, init_from, interrupti
         directory.adopt_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
     objective = run.build()
     with run.strategy.scope():
-        window = MetricWindow(metric_names(objective), counts_nonfinite=config.train.on_nonfinite == "skip")
+        window = metric_window(objective)
     train = config.train
     checkpoints = Checkpoints(
         objective, directory, run.is_chief, train.keep_checkpoints, train.asynchronous_checkpoints, window=window

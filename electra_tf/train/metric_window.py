@@ -5,14 +5,19 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from electra_tf.objectives.base import Objective
+from electra_tf.train.static_step import batch_specs
 
 # Not averaged: the one is given as it was last, the other as a sum.
 _LEARNING_RATE, _NONFINITE = "learning_rate", "nonfinite"
 
 
-def metric_names(objective: Objective) -> tuple[str, ...]:
-    """The metrics of an objective's training step that a window averages, in the order of its reports."""
-    return ("loss", *objective.loss_weights, "gradient_norm")
+def metric_window(objective: Objective) -> "MetricWindow":
+    """An empty window for the metrics of an objective's training step. Call it under the strategy's scope."""
+    # Every term has a weight, known from the batch alone; any batch does to tell their names.
+    batch = {name: tf.zeros(spec.shape, spec.dtype) for name, spec in batch_specs(objective.config, 1).items()}
+    names = ("loss", *objective.term_weights(batch), "gradient_norm")
+    train = objective.config.train
+    return MetricWindow(names, train.max_nonfinite_steps if train.on_nonfinite == "skip" else None)
 
 
 class MetricWindow(tf.Module):
@@ -23,36 +28,39 @@ class MetricWindow(tf.Module):
 
     Args:
         names: of the metrics of a training step, without learning rate and `nonfinite`.
-        counts_nonfinite: whether a step with a loss or gradient that is not finite is a step of the run, left out of
-            its means and counted; otherwise it leaves no trace, as the run ends before it.
+        max_nonfinite_steps: how many steps with a loss or gradient that is not finite the run may have; they are
+            counted, and left out of the means. None: none, and the step leaves no trace, as the run ends before it.
     """
 
-    def __init__(self, names: Sequence[str], counts_nonfinite: bool):
+    def __init__(self, names: Sequence[str], max_nonfinite_steps: int | None):
         super().__init__()
         self.names = tuple(names)
-        self._counts_nonfinite = counts_nonfinite
+        self._max_nonfinite_steps = max_nonfinite_steps
         self._sums = _counter([len(self.names)], tf.float32)
         self._finite_steps = _counter([], tf.int64)
         self._nonfinite_steps = _counter([], tf.int64)
         self._nonfinite_steps_of_run = _counter([], tf.int64)
         self._learning_rate = _counter([], tf.float32)
 
-    def add(self, metrics: dict[str, tf.Tensor]) -> None:
+    def add(self, metrics: dict[str, tf.Tensor]) -> tf.Tensor:
         """Adds one step. Runs in a replica context.
 
         Args:
             metrics: scalars float32, equal on all replicas: what `electra_tf.train.step.training_step` returns.
+        Returns: whether the run must not go on, as steps are not finite. Scalar bool.
         """
         found = set(metrics) - {_LEARNING_RATE, _NONFINITE}
         assert found == set(self.names), f"the step returns {sorted(found)}, the window has {sorted(self.names)}"
-        is_finite = metrics[_NONFINITE] == 0.0 if _NONFINITE in metrics else tf.constant(True)
+        is_finite = metrics[_NONFINITE] == 0.0
         values = tf.stack([metrics[name] for name in self.names])
         self._sums.assign_add(tf.where(is_finite, values, tf.zeros_like(values)))
         self._finite_steps.assign_add(tf.cast(is_finite, tf.int64))
         self._learning_rate.assign(tf.where(is_finite, metrics[_LEARNING_RATE], self._learning_rate))
-        if self._counts_nonfinite:
-            self._nonfinite_steps.assign_add(tf.cast(~is_finite, tf.int64))
-            self._nonfinite_steps_of_run.assign_add(tf.cast(~is_finite, tf.int64))
+        if self._max_nonfinite_steps is None:
+            return ~is_finite
+        self._nonfinite_steps.assign_add(tf.cast(~is_finite, tf.int64))
+        self._nonfinite_steps_of_run.assign_add(tf.cast(~is_finite, tf.int64))
+        return self._nonfinite_steps_of_run > self._max_nonfinite_steps
 
     def close(self) -> dict[str, float]:
         """The metrics of the window, which is empty afterwards. Runs on the host, and waits for the device.

@@ -44,15 +44,14 @@ class Pretrainer:
         self._strategy = strategy
         self._window = window
         self._stop_request = stop_request
-        self._ends_on_nonfinite = objective.config.train.on_nonfinite == "stop"
         self._iterator = iter(strategy.distribute_datasets_from_function(batches))
         self._train_steps_on_device = tf.function(self._train_steps)
 
     def train(self, num_steps: int) -> EarlyEnd:
         """Trains for `num_steps`, or up to the step at which a stop was asked for.
 
-        Where `train.on_nonfinite` is `stop`, a step whose loss or gradient is not finite ends the loop too, and nothing
-        has changed by it.
+        Steps that are not finite end the loop too. Where `train.on_nonfinite` is `stop` the first one does, and nothing
+        has changed by it; where it is `skip`, the first one beyond `train.max_nonfinite_steps`.
         """
         stop, nonfinite = self._train_steps_on_device(self._iterator, tf.constant(num_steps))
         return EarlyEnd(bool(stop), bool(nonfinite))
@@ -65,7 +64,7 @@ class Pretrainer:
         return stop, nonfinite
 
     def _train_step(self, batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """One step on every replica: whether to stop, and whether the step came to nothing. Two scalars bool."""
+        """One step on every replica: whether a stop is wanted, and whether it must be as steps are not finite."""
         if self._stop_request.is_shared:
             return on_first_replica(self._strategy, self._train_and_agree, batch)
         nonfinite = on_first_replica(self._strategy, self._train_on_replica, batch)
@@ -78,12 +77,7 @@ class Pretrainer:
             return self._stop_request.read_from_all_workers(), nonfinite
 
     def _train_on_replica(self, batch) -> tf.Tensor:
-        metrics = self._objective.train_step(batch)
-        self._window.add(metrics)
-        if self._ends_on_nonfinite and "nonfinite" in metrics:
-            return metrics["nonfinite"] > 0.0
-        with tf.control_dependencies([metrics["loss"]]):
-            return tf.constant(False)
+        return self._window.add(self._objective.train_step(batch))
 
 
 class Evaluator:

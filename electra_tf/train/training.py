@@ -8,6 +8,7 @@ import tensorflow as tf
 from electra_tf.config.errors import TrainingStopped
 from electra_tf.objectives.base import Objective
 from electra_tf.train.checkpoint import Checkpoints
+from electra_tf.train.health import HealthMonitor, explain_nonfinite
 from electra_tf.train.interruption import Interruption
 from electra_tf.train.metric_window import MetricWindow
 from electra_tf.train.pretrainer import Evaluator, MeanMetrics, Pretrainer
@@ -16,21 +17,6 @@ from electra_tf.train.run_directory import RunDirectory, evaluation_at, reports_
 from electra_tf.train.stages import StageInput, evaluation_stage, training_stage
 from electra_tf.train.stop_request import StopRequest
 from electra_tf.train.timetable import Timetable
-
-try:
-    from electra_tf.train.health import HealthMonitor, explain_nonfinite
-except ImportError:  # pragma: no cover
-
-    class HealthMonitor:
-        def __init__(self, config):
-            pass
-
-        def observe(self, step, metrics):
-            return []
-
-    def explain_nonfinite(objective, strategy, batches_from, step):
-        return f"the loss or a gradient of step {step} is not finite"
-
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +102,7 @@ class Training:
         while step < min(entry.stage.last_step, self._timetable.last_step):
             early_end = pretrainer.train(stop - step)
             step = self._step()
-            if early_end.nonfinite:
+            if early_end.nonfinite and self._config.train.on_nonfinite == "stop":
                 self._stop_before_nonfinite(entry, step)
             self._after_steps(entry, step)
             if early_end.stop_requested:

@@ -80,8 +80,9 @@ def call(monkeypatch):
         first_step = int(Path(first).name.removeprefix("step-")) if first else 0
 
         def watching(self, metrics):
-            add(self, metrics)
+            must_end = add(self, metrics)
             tf.py_function(lambda: interruption.look_at(first_step + next(steps) + 1), [], [])
+            return must_end
 
         with monkeypatch.context() as patched:
             patched.setattr(MetricWindow, "add", watching)

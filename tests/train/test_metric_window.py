@@ -9,7 +9,7 @@ from electra_tf.train.metric_window import MetricWindow
 
 
 def window(on_nonfinite: str = "stop") -> MetricWindow:
-    return MetricWindow(("loss", "masked_lm"), counts_nonfinite=on_nonfinite == "skip")
+    return MetricWindow(("loss", "masked_lm"), max_nonfinite_steps=2 if on_nonfinite == "skip" else None)
 
 
 def metrics(loss: float, masked_lm: float, learning_rate: float, nonfinite: float = 0.0) -> dict[str, tf.Tensor]:
@@ -78,6 +78,17 @@ def test_a_window_goes_on_from_a_checkpoint(add, tmp_path):
     tf.train.Checkpoint(window=later).read(path).assert_consumed()
     add(later, metrics(8.0, 2.0, 0.25))
     assert later.close() == {"loss": 6.0, "masked_lm": 1.5, "learning_rate": 0.25}
+
+
+def test_the_run_must_not_go_on_after_a_step_that_is_not_finite(add):
+    ours = window("stop")
+    assert [bool(add(ours, metrics(4.0, 1.0, 0.5, nonfinite=nonfinite))) for nonfinite in (0.0, 1.0)] == [False, True]
+
+
+def test_the_run_may_skip_as_many_steps_as_are_allowed(add):
+    ours = window("skip")
+    found = [bool(add(ours, metrics(4.0, 1.0, 0.5, nonfinite=nonfinite))) for nonfinite in (1.0, 0.0, 1.0, 1.0)]
+    assert found == [False, False, False, True]
 
 
 def test_two_replicas_count_a_step_once(two_replicas):
