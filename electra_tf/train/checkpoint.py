@@ -2,9 +2,7 @@
 
 import errno
 import logging
-import tempfile
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 import tensorflow as tf
 import tf_keras
@@ -64,9 +62,7 @@ class Checkpoints:
         self._checkpoint = training_checkpoint(objective, **tracked)
         self._folder, self._milestones = CheckpointFolder(run.checkpoints), CheckpointFolder(run.milestones)
         self._chief = chief
-        self._elsewhere = None if chief else tempfile.TemporaryDirectory(prefix="electra_tf_worker_")
-        scratch = self._folder.scratch if chief else Path(self._elsewhere.name) / "scratch"
-        self._state = CheckpointState(self._checkpoint, scratch)
+        self._state = CheckpointState(self._checkpoint, scratch=self._folder.scratch if chief else None)
         self._keep = keep
         self._writer = ThreadPoolExecutor(1, "checkpoint_writer") if asynchronous and chief else None
         self._writing: Future | None = None
@@ -121,8 +117,6 @@ class Checkpoints:
         finally:
             if self._writer is not None:
                 self._writer.shutdown()
-            if self._elsewhere is not None:
-                self._elsewhere.cleanup()
         if self._failure is not None:
             raise UserError(f"{self._failure}; make room and give the same command again")
 

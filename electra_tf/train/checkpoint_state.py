@@ -1,6 +1,7 @@
 """The state of a run as the named tensors that a TensorFlow checkpoint consists of."""
 
-import shutil
+import os
+import tempfile
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +22,11 @@ class CheckpointState:
 
     Args:
         checkpoint: of the objects.
-        scratch: a directory for `prepare`, which needs as much room there as the state; removed afterwards.
+        scratch: where `prepare` needs, for a moment, as much room as the state takes; None: the system's place for
+            temporary files.
     """
 
-    def __init__(self, checkpoint: tf.train.Checkpoint, scratch: Path):
+    def __init__(self, checkpoint: tf.train.Checkpoint, scratch: Path | None):
         self._checkpoint = checkpoint
         self._scratch = scratch
         self._num_objects = 0
@@ -41,15 +43,14 @@ class CheckpointState:
         num_objects = len(tf.train.TrackableView(self._checkpoint).descendants())
         if num_objects == self._num_objects:
             return
-        try:
-            prefix = self._checkpoint.write(str(self._scratch / "names"))
-            reader = tf.train.load_checkpoint(prefix)
+        if self._scratch is not None:
+            self._scratch.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="electra_tf_names_", dir=self._scratch) as directory:
+            reader = tf.train.load_checkpoint(self._checkpoint.write(os.path.join(directory, "names")))
             self._object_graph = reader.get_tensor(OBJECT_GRAPH)
             self._variables = dict(stored_variables(reader, self._checkpoint))
             assert set(self._variables) == set(reader.get_variable_to_shape_map()) - {OBJECT_GRAPH}
             self._num_objects = num_objects
-        finally:
-            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def read(self) -> dict[str, tf.Tensor]:
         """The tensors by name, as they are: valid until the next update."""

@@ -63,7 +63,7 @@ def objective(build):
 
 
 def tensors_of(checkpoint: tf.train.Checkpoint, directory: Path) -> dict[str, tf.Tensor]:
-    state = CheckpointState(checkpoint, directory / "scratch")
+    state = CheckpointState(checkpoint, directory)
     state.prepare()
     return state.read()
 
