@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+import absl.logging
 import tensorflow as tf
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
@@ -43,6 +44,8 @@ class CheckpointState:
         num_objects = len(tf.train.TrackableView(self._checkpoint).descendants())
         if num_objects == self._num_objects:
             return
+        # It notes at every write how long it took to deal the variables out to files.
+        absl.logging.set_verbosity(absl.logging.WARNING)
         if self._scratch is not None:
             self._scratch.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="electra_tf_names_", dir=self._scratch) as directory:
