@@ -69,8 +69,11 @@ class VocabularyScores:
             sums = self._sums
         else:
             sums = self._run(_sums_program(temperature), products, bias, forbidden)
-        draw = _sample_program(temperature)
-        sampled = self._run(draw, products, bias, forbidden, *sums, tf.reshape(uniform, [-1, 2]))
+        largest, column_totals = sums
+        uniform = tf.reshape(uniform, [-1, 2])
+        column = _place(column_totals, uniform[:, :1])
+        masses = self._run(_column_program(temperature), products, bias, forbidden, largest, column)
+        sampled = _place(masses, uniform[:, 1:]) * _COLUMNS + column
         return tf.reshape(sampled, tf.shape(self._vectors)[:2])
 
     @functools.cached_property
@@ -118,14 +121,13 @@ def _sums_program(temperature: float) -> tuple[Callable, Callable]:
 
 
 @functools.cache
-def _sample_program(temperature: float) -> tuple[Callable, Callable]:
-    def sample(products, bias, ruled_out, largest, column_totals, uniform):
-        column = _place(column_totals, uniform[:, :1])  # [N]
+def _column_program(temperature: float) -> tuple[Callable, Callable]:
+    def masses(products, bias, ruled_out, largest, column):
+        """-> [N, V' / 128]: exp(score - largest) down one column of each row."""
         scores = _scores(products, bias, ruled_out, temperature)
-        entries = tf.gather(scores, column, axis=2, batch_dims=1)  # [N, V' / 128]
-        return _place(tf.exp(entries - largest), uniform[:, 1:]) * _COLUMNS + column
+        return tf.exp(tf.gather(scores, column, axis=2, batch_dims=1) - largest)
 
-    return sample, compiled(sample)
+    return masses, compiled(masses)
 
 
 def _place(masses: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
