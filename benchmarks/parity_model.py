@@ -130,7 +130,8 @@ def _forward_tensors(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[
     is_electra = objective.config.objective.name == "electra"
     forward = objective.forward(batch, _GREEDY)
     proposal = forward.proposal if is_electra else forward
-    losses = {name: term.total / term.weight for name, term in objective.loss_terms(batch, _GREEDY).items()}
+    terms = objective.loss_terms(batch, _GREEDY)
+    losses = {name: terms[name].total / terms[name].weight for name in objective.loss_weights}
     tensors = {
         **_encoder_tensors("generator", proposal.encoder_output),
         "mlm_logits": proposal.logits,
@@ -188,7 +189,8 @@ def gradient_differences(objective: Objective, batches: Arrays, directory: Path,
 def _gradients(objective: Objective, variables: dict[str, tf.Variable], batch) -> dict[str, tf.Tensor]:
     with tf.GradientTape() as tape:
         terms = objective.loss_terms(batch, _GREEDY)
-        loss = tf.add_n([objective.loss_weights[name] * term.total / term.weight for name, term in terms.items()])
+        weights = objective.loss_weights.items()
+        loss = tf.add_n([weight * terms[name].total / terms[name].weight for name, weight in weights])
     gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}
 

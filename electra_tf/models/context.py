@@ -15,10 +15,12 @@ class ForwardContext:
     Attributes:
         training: whether dropout is applied.
         random: the stream to draw from. Inference without sampling needs none.
+        rematerialize: whether each layer is computed again on the way back instead of being kept.
     """
 
     training: bool = False
     random: RandomStream | None = None
+    rematerialize: bool = False
 
     def scope(self, name: str) -> "ForwardContext":
         """The context of a named part of the model: the same mode, its own random numbers."""

@@ -1,5 +1,6 @@
 """The transformer encoder of BERT, with LayerNorm after each residual sum, as ELECTRA uses it."""
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ class EncoderOutput(NamedTuple):
         embedding_output: [B, S, H], the input of the first layer.
         all_layer_outputs: L tensors [B, S, H].
         attention_probs: L tensors [B, A, S, S], rows sum to 1, before dropout; for inspection, without gradient in
-            training. float32 in inference.
+            training. float32 in inference. None where layers are rematerialised.
     """
 
     sequence_output: tf.Tensor
@@ -198,7 +199,11 @@ class Encoder(_EncoderPart):
             hidden = self.embeddings_project(hidden)
         embedding_output, layer_outputs, attention_probs = hidden, [], []
         for layer in self.transformer_layers:
-            hidden, probs = layer(hidden, key_mask=input_mask, context=context.scope(layer.name))
+            run = functools.partial(layer, key_mask=input_mask, context=context.scope(layer.name))
+            if context.rematerialize:
+                hidden = tf.recompute_grad(lambda values, run=run: run(values)[0])(hidden)
+            else:
+                hidden, probs = run(hidden)
+                attention_probs.append(probs)
             layer_outputs.append(hidden)
-            attention_probs.append(probs)
         return EncoderOutput(hidden, hidden[:, 0], embedding_output, tuple(layer_outputs), tuple(attention_probs))

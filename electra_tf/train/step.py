@@ -132,7 +132,8 @@ def _shares_and_gradients(objective: Objective, batch, weights, step, first_exam
     """One micro-batch's part of what `_accumulated_gradients` returns."""
     random = RandomStream(objective.config.train.seed, step, first_example)
     with _programs_of(objective), tf.GradientTape() as tape:
-        terms = objective.loss_terms(batch, ForwardContext(training=True, random=random))
+        context = ForwardContext(training=True, random=random, rematerialize=objective.config.train.rematerialize)
+        terms = objective.loss_terms(batch, context)
         # The only division: by weights that are already sums over all replicas.
         shares = {name: tf.math.divide_no_nan(term.total, weights[name]) for name, term in terms.items()}
         loss = total_loss(objective, shares)

@@ -48,6 +48,7 @@ def reduced(config) -> object:
     values["data"]["max_seq_length"] = 10
     values["optimizer"]["warmup_steps"] = 0
     values["train"] |= {"num_steps": 8, "batch_size": 4}
+    values["stages"] = ()
     return parse_config(values, source="reduced")
 
 
@@ -155,7 +156,72 @@ def test_dropout_and_samples_of_a_step_follow_the_step(tiny_config, tiny_batch):
     assert float(build(config).train_step(batch)["masked_lm"]) == losses[0]
 
 
-@pytest.mark.parametrize("sampling", ["greedy", "gumbel"])
+@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("name", ["electra", "bert_mlm"])
+def test_micro_batches_of_unequal_token_counts_train_like_one_batch(tiny_config, tiny_batch, name, xla):
+    """Six examples at once, and three times two; the counts of masked tokens are 3+3, 1+2 and 0+2."""
+    objective = {"objective": {"name": name}} if name != "electra" else {}
+    settings = {**objective, "encoder": {"initializer_range": 0.2}, "optimizer": {"learning_rate": 1e-3}}
+    whole = build(tiny_config(**settings, train={"batch_size": 6}))
+    train = {"batch_size": 6, "gradient_accumulation_steps": 3, "xla": xla}
+    parts = build(tiny_config(**settings, train=train))
+    whole_step, parts_step = tf.function(whole.train_step), tf.function(parts.train_step)
+    for step in range(3):
+        batch = tiny_batch(whole.config, [10, 9, 5, 8, 0, 6], seed=step)
+        one = as_floats(whole_step(batch))
+        assert one["gradient_norm"] > whole.config.optimizer.clip_norm
+        assert as_floats(parts_step(batch)) == pytest.approx(one, rel=1e-5)
+    assert largest_difference(weights(whole), weights(parts)) < 1e-5
+
+
+def test_micro_batches_on_two_replicas_train_like_one_batch(tiny_config, tiny_batch, two_replicas, run_on_replicas):
+    settings = {"encoder": {"initializer_range": 0.2}, "optimizer": {"learning_rate": 1e-3}}
+    whole = build(tiny_config(**settings))
+    parts = build(tiny_config(**settings, train={"gradient_accumulation_steps": 2}), two_replicas)
+    batch = tiny_batch(whole.config, UNEQUAL_LENGTHS)
+    one = as_floats(whole.train_step(batch))
+    assert as_floats(run_on_replicas(two_replicas, tf.function(parts.train_step), batch)) == pytest.approx(
+        one, rel=1e-5
+    )
+    assert largest_difference(weights(whole), weights(parts)) < 1e-5
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_layers_that_are_computed_again_give_the_same_step(tiny_config, tiny_batch, precision):
+    settings = {"encoder": {"num_layers": 3, "initializer_range": 0.2}, "optimizer": {"learning_rate": 1e-3}}
+    kept = build(tiny_config(**settings, train={"precision": precision}))
+    again = build(tiny_config(**settings, train={"precision": precision, "rematerialize": True}))
+    batch = tiny_batch(kept.config, [10, 7, 5, 8])
+    first, second = tf.function(kept.train_step), tf.function(again.train_step)
+    for _ in range(2):
+        assert as_floats(second(batch)) == pytest.approx(as_floats(first(batch)), rel=1e-6)
+    assert largest_difference(weights(kept), weights(again)) < 1e-6
+
+
+@pytest.mark.parametrize("policy", ["stop", "skip"])
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_a_step_that_is_not_finite_leaves_weights_and_moments_alone(tiny_config, tiny_batch, policy, optimizer):
+    """A table of infinities makes every score infinite; put right again, the run goes on as if nothing had been."""
+    settings = {"optimizer": {"name": optimizer, "learning_rate": 1e-3}, "train": {"on_nonfinite": policy}}
+    objective = build(tiny_config(**settings))
+    step, batch = tf.function(objective.train_step), tiny_batch(objective.config, [10, 7, 5, 8])
+    step(batch)
+    table = objective.discriminator.embeddings.word_embeddings
+    sound = table.numpy()
+    table.assign(np.full_like(sound, np.inf))
+    moments = objective.optimizer.variables
+    moments = [variable for variable in (moments() if callable(moments) else moments) if variable.shape.rank]
+    before = [variable.numpy() for variable in [*objective.variables, *moments]]
+    assert any(values.any() for values in before[-len(moments) :])
+    assert as_floats(step(batch))["nonfinite"] == 1.0
+    state = [variable.numpy() for variable in [*objective.variables, *moments]]
+    assert all(np.array_equal(old, new) for old, new in zip(before, state, strict=True))
+    assert int(objective.optimizer.iterations) == (1 if policy == "stop" else 2)
+    table.assign(sound)
+    assert as_floats(step(batch))["nonfinite"] == 0.0
+
+
+@pytest.mark.parametrize("sampling", ["greedy", "categorical", "gumbel"])
 def test_xla_computes_the_same_steps(tiny_config, tiny_batch, sampling):
     dropout = QUIET if sampling == "greedy" else {}
     settings = {"encoder": dropout, "objective": {"sampling": sampling}, "optimizer": {"learning_rate": 1e-3}}
