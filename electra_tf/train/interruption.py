@@ -43,12 +43,14 @@ class Interruption:
         self._request_stop: Callable[[], None] | None = None
         self._has_progress: Callable[[], bool] = lambda: False
         self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> "Interruption":
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._previous_descriptor = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-        self._previous_handlers = [signal.signal(number, _leave_it_to_the_thread) for number in _SIGNALS]
+        self._previous_handlers = [signal.getsignal(number) for number in _SIGNALS]
+        self._put_handlers()
         self._thread = threading.Thread(target=self._listen, name="interruption", daemon=True)
         self._thread.start()
         return self
@@ -59,6 +61,7 @@ class Interruption:
             signal.signal(number, handler)
         self._writer.close()  # ends the thread
         self._thread.join()
+        self._thread = None
         self._reader.close()
 
     @contextlib.contextmanager
@@ -69,6 +72,8 @@ class Interruption:
             request_stop: called from another thread; must make the run end at its next step and raise `interrupted()`.
             has_progress: whether anything happened that the last checkpoint does not hold; called from that thread too.
         """
+        if self._thread is not None:
+            self._put_handlers()
         with self._lock:
             self._request_stop, self._has_progress = request_stop, has_progress
         try:
@@ -80,6 +85,11 @@ class Interruption:
     def interrupted(self) -> Interrupted:
         """The exception that ends the run: of this process's signal, or of SIGTERM where another worker has it."""
         return Interrupted(self._signal_number or signal.SIGTERM)
+
+    def _put_handlers(self) -> None:
+        # TensorFlow's cluster runtime puts its own handler of SIGTERM in place when a worker starts.
+        for number in _SIGNALS:
+            signal.signal(number, _leave_it_to_the_thread)
 
     def _listen(self) -> None:
         while received := self._reader.recv(1):

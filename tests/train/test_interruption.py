@@ -84,3 +84,11 @@ def test_a_worker_that_another_one_stopped_ends_as_by_sigterm():
 
 def test_the_exception_names_its_signal():
     assert str(Interrupted(signal.SIGINT)) == "ended by SIGINT"
+
+
+def test_handlers_that_a_library_has_replaced_are_put_in_place_again_before_training():
+    with Interruption() as interruption:
+        ours = signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with interruption.deferred(lambda: None, has_progress=lambda: False):
+            assert signal.getsignal(signal.SIGTERM) is ours

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.train.directory_lock import locked
 from electra_tf.train.loop import Run, evaluate, pretrain
 from electra_tf.train.run_directory import RunDirectory, drop_lines_after
-from electra_tf.train.timetable import milestone_steps
 from electra_tf.train.trained import load_trained
 
 RATES = ("examples_per_second", "tokens_per_second")
@@ -90,7 +90,8 @@ def test_reports_are_means_since_the_last_and_stand_at_the_right_steps(whole):
     expected = [(step, "train") for step in (1, 2, 4)] + [(4, "held_out")]
     assert found == expected + [(6, "train"), (8, "train"), (8, "held_out")]
     train = [line for line in lines(whole[0]) if line["split"] == "train"]
-    assert set(train[0]) == {"step", "split", "loss", "masked_lm", "replaced_token", "gradient_norm", "learning_rate"}
+    losses, monitors = {"loss", "masked_lm", "replaced_token"}, {"replaced_fraction", "sampled_masked_lm_accuracy"}
+    assert set(train[0]) == {"step", "split", *losses, *monitors, "gradient_norm", "learning_rate"}
     assert train[0]["learning_rate"] == pytest.approx(1e-2)
     assert train[-1]["learning_rate"] == pytest.approx(1e-2 / 8)
 
@@ -259,20 +260,59 @@ def test_a_batch_that_does_not_divide_among_the_replicas_is_refused(tiny_config,
         Run(config, RunDirectory(tmp_path / "run"), two_replicas)
 
 
-@pytest.mark.parametrize(
-    ("num_steps", "fractions", "steps"),
-    [
-        (1_000_000, (0.0625, 0.125, 0.25, 0.5, 1.0), (62_500, 125_000, 250_000, 500_000, 1_000_000)),
-        (3, (0.0625, 0.5, 1.0), (1, 2, 3)),
-        (10, (0.0, 1.0), (10,)),
-    ],
-)
-def test_milestones_are_shares_of_the_training(num_steps, fractions, steps):
-    assert milestone_steps(num_steps, fractions) == steps
-
-
 def test_metrics_after_the_checkpoint_are_dropped(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 2}\n{"step": 4}\n{"step": 6}\n{"st')
     drop_lines_after(path, 4)
     assert path.read_text() == '{"step": 2}\n{"step": 4}\n'
+
+
+@pytest.fixture
+def in_use(whole, tmp_path):
+    """A copy of the run that another open file holds, as another process would."""
+    model_dir = shutil.copytree(whole[0], tmp_path / "run")
+    with locked(model_dir):
+        yield model_dir
+
+
+def test_a_second_run_in_one_directory_is_refused_before_it_writes_anything(in_use, config, data_dir):
+    before = {path: path.stat().st_mtime_ns for path in in_use.rglob("*")}
+    with pytest.raises(UserError, match="is in use by process"):
+        pretrain(run_of(config, in_use), [data_dir])
+    assert {path: path.stat().st_mtime_ns for path in in_use.rglob("*")} == before
+
+
+def test_a_run_is_evaluated_while_it_trains(in_use, whole, config, data_dir):
+    assert evaluate(run_of(config, in_use), [data_dir])["masked_lm_loss"] == whole[1]["masked_lm_loss"]
+
+
+def test_a_run_starts_from_the_weights_of_another_and_says_so_for_ever(whole, tiny_config, data_dir, tmp_path):
+    config = tiny_config(train={"num_steps": 4, "save_every_steps": 2, "seed": 3})
+    run = run_of(config, tmp_path / "run")
+    pretrain(run, [data_dir], init_from=whole[0], stop_at_step=2)
+    record = json.loads((tmp_path / "run" / "warm_start.json").read_text())
+    assert record["init_from"] == str(whole[0])
+    started, source = (tensors(path) for path in (tmp_path / "run/checkpoints/step-0", whole[0] / "checkpoints/step-8"))
+    weights = [name for name in source if name.startswith("objective/") and "optimizer" not in name]
+    assert len(weights) > 20
+    assert all(np.array_equal(started[name], source[name]) for name in weights)
+    with pytest.raises(UserError, match=rf"--init_from=elsewhere: the run in .* was started from {whole[0]}"):
+        pretrain(run, [data_dir], init_from="elsewhere")
+    pretrain(run, [data_dir])
+    assert saved(tmp_path / "run", "checkpoints")[-1] == "step-4"
+
+
+def test_a_warm_start_that_was_killed_before_its_checkpoint_begins_again(whole, tiny_config, data_dir, tmp_path):
+    config = tiny_config()
+    run = run_of(config, tmp_path / "run")
+    run.directory.create()
+    run.directory.adopt_config(config, chief=True)
+    run.directory.warm_start_file.write_text(json.dumps({"init_from": str(whole[0]), "report": []}))
+    pretrain(run, [data_dir], stop_at_step=1)
+    assert (tmp_path / "run" / "checkpoints" / "step-0.index").exists()
+
+
+def test_weights_are_not_put_into_a_run_that_has_begun(whole, config, data_dir, tmp_path):
+    model_dir = shutil.copytree(whole[0], tmp_path / "run")
+    with pytest.raises(UserError, match=r"was started without --init_from; leave the flag out"):
+        pretrain(run_of(config, model_dir), [data_dir], init_from=whole[0])
