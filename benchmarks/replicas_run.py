@@ -13,9 +13,8 @@ from typing import NamedTuple
 from electra_tf.config.command_line import flag_parser, run_command
 
 NUM_STEPS = 10
-# Rows of the batch; half of them carry most tokens, so the first replica has many times the last one's, and the last of
-# four has a row without a token.
-LENGTHS = (32, 32, 30, 32, 31, 29, 32, 32, 18, 12, 16, 9, 7, 5, 6, 0)
+# Tokens of each row: the first of four replicas has seven times as many as the last, one of whose rows has none.
+LENGTHS = (32, 32, 30, 32, 31, 20, 24, 13, 18, 12, 16, 9, 7, 5, 6, 0)
 
 
 class Variant(NamedTuple):
