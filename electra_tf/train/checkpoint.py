@@ -194,8 +194,3 @@ def _reason(error: Exception) -> str:
 def seed_everything(seed: int) -> None:
     """Fixes the initial values: Keras draws them from its global seed, in the order the variables are created."""
     tf_keras.utils.set_random_seed(seed)
-
-
-def milestone_steps(num_steps: int, fractions: tuple[float, ...]) -> tuple[int, ...]:
-    """The steps of the milestones: each share of the training, rounded, at least 1."""
-    return tuple(sorted({max(1, round(fraction * num_steps)) for fraction in fractions if fraction > 0}))

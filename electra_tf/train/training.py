@@ -159,9 +159,9 @@ class Training:
         self._reporter.evaluation(step, metrics)
 
     def _end_early(self, step: int) -> None:
-        """Raises: Interrupted: after a checkpoint of this very step."""
+        """Raises: Interrupted: after a checkpoint of this very step. UserError: if the disk does not take it."""
         self._save(step)
-        self._checkpoints.wait()
+        self._checkpoints.close()  # or the reason why it could not be written
         logger.info("step %d: checkpoint written; the same command continues the run", step)
         raise self._interruption.interrupted()
 
