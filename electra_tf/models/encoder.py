@@ -85,7 +85,7 @@ class SelfAttention(_EncoderPart):
         super().build(input_shape)
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
-        query, key, value = tf.unstack(self._heads(hidden, context.training))
+        query, key, value = self._heads(hidden, context.training)
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
         draw = context.draw(self.config.attention_dropout, "probs")
         probs, dropped = programs.attention_probs(
@@ -94,8 +94,8 @@ class SelfAttention(_EncoderPart):
         mixed = tf.transpose(tf.matmul(dropped, value), [0, 2, 1, 3])  # [B, S, A, D]
         return tf.reshape(mixed, tf.shape(hidden)), probs
 
-    def _heads(self, hidden: tf.Tensor, training: bool) -> tf.Tensor:
-        """[3, B, A, S, D]: queries, keys and values from one product; the queries are scaled, through their kernel."""
+    def _heads(self, hidden: tf.Tensor, training: bool) -> tuple[tf.Tensor, ...]:
+        """[B, A, S, D] each: queries, keys and values from one product; queries are scaled, through their kernel."""
         scale = tf.cast(1.0 / math.sqrt(self.config.hidden_size // self.config.num_heads), hidden.dtype)
         query, key, value = self.query, self.key, self.value
         kernel = tf.concat([query.kernel * scale, key.kernel, value.kernel], axis=1)

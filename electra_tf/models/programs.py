@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.python import xla
 
 from electra_tf.random import Draw
 
@@ -103,36 +104,40 @@ def bias_gelu(product: tf.Tensor, bias: tf.Tensor, training: bool) -> tf.Tensor:
     return operation(product, bias)
 
 
-def _split_heads(product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tf.Tensor:
+def _split_heads(product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tuple[tf.Tensor, ...]:
     length = product.shape[1] or tf.shape(product)[1]
     biased = tf.cast(float32(product) + float32(bias), product.dtype)
-    split = tf.reshape(biased, [-1, length, 3, num_heads, product.shape[2] // (3 * num_heads)])
-    return tf.transpose(split, [2, 0, 3, 1, 4])
+    heads = [-1, length, num_heads, product.shape[2] // (3 * num_heads)]
+    return tuple(tf.transpose(tf.reshape(part, heads), [0, 2, 1, 3]) for part in tf.split(biased, 3, axis=2))
 
 
-_split_heads_program = compiled(_split_heads)
-
-
-def split_heads(product: tf.Tensor, bias: tf.Tensor, num_heads: int, training: bool) -> tf.Tensor:
+def split_heads(product: tf.Tensor, bias: tf.Tensor, num_heads: int, training: bool) -> tuple[tf.Tensor, ...]:
     """Queries, keys and values of every head from one product with the three kernels side by side.
 
     Args:
         product: [B, S, 3 H], queries, keys and values.        bias: [3 H].
-    Returns: [3, B, A, S, D] in the dtype of `product`.
+    Returns: three tensors [B, A, S, D] in the dtype of `product`.
     """
     if not training:
         return _split_heads(product, bias, num_heads)
 
     @tf.custom_gradient
     def operation(product, bias):
-        def gradient(upstream):
+        def gradient(*upstream):
             # Not compiled: TensorFlow's transpose is three times as fast on a CPU as the one that XLA makes.
-            merged = tf.reshape(tf.transpose(upstream, [1, 3, 0, 2, 4]), tf.shape(product))
+            shape = [*tf.unstack(tf.shape(product))[:2], product.shape[2] // 3]
+            parts = [tf.reshape(tf.transpose(part, [0, 2, 1, 3]), shape) for part in upstream]
+            merged = tf.concat(parts, axis=2)
             return merged, _bias_gradient(merged, bias)
 
-        return _split_heads_program(product, bias, num_heads), gradient
+        return _split_heads_program(num_heads)(product, bias), gradient
 
     return operation(product, bias)
+
+
+@functools.cache
+def _split_heads_program(num_heads: int) -> Callable:
+    return compiled(functools.partial(_split_heads, num_heads=num_heads))
 
 
 def row_sums(rows: tf.Tensor) -> tf.Tensor:
@@ -171,7 +176,10 @@ def _dropped(values: tf.Tensor, draw: Draw | None, rate: float) -> tf.Tensor:
     """[B, ...] float32 -> the same, with a share `rate` set to zero and the rest scaled up."""
     if draw is None:
         return values
-    kept = draw.at_least(rate, tf.shape(values)[0], tuple(values.shape[1:]))
+    kept = draw.at_least(rate, values.shape[0] or tf.shape(values)[0], tuple(values.shape[1:]))
+    if _tracing.get() == _WHOLE:
+        # XLA takes the random bits for cheap and would compute them again in every loop that the result is fused into.
+        (kept,) = xla.optimization_barrier(kept)
     return tf.where(kept, values * (1.0 / (1.0 - rate)), 0.0)
 
 
