@@ -9,55 +9,17 @@ as it can. In inference the same formula runs as ordinary operations, so that a 
 Everything is computed in float32 inside, whatever the dtype of what comes in and goes out.
 """
 
-import contextlib
-import contextvars
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import tensorflow as tf
-from tensorflow.compiler.tf2xla.python import xla
 
+from electra_tf.models.compilation import column_sums, compiled, computed_once, on_bare_cpu, row_sums
 from electra_tf.random import Draw
 
 # Added to the scores of padded keys before the softmax (modeling.py of the authors' code).
 _MASKED_SCORE = -10000.0
-
-
-# Where a formula is being traced: part of a program that is compiled as a whole, a program of its own, or neither.
-_WHOLE, _OWN = "whole", "own"
-_tracing: contextvars.ContextVar[str] = contextvars.ContextVar("tracing", default="")
-
-
-@contextlib.contextmanager
-def _traced_as(what: str) -> Iterator[None]:
-    token = _tracing.set(what)
-    try:
-        yield
-    finally:
-        _tracing.reset(token)
-
-
-def part_of_one_program():
-    """A context for tracing a step that is compiled as a whole: the formulas in it are not programs of their own."""
-    return _traced_as(_WHOLE)
-
-
-def compiled(formula: Callable) -> Callable:
-    """The formula as one XLA program for each signature it is called with; within a program, the formula itself."""
-
-    def traced(*inputs):
-        with _traced_as(_OWN):
-            return formula(*inputs)
-
-    program = tf.function(traced, jit_compile=True, autograph=False)
-    return lambda *inputs: (formula if _tracing.get() else program)(*inputs)
-
-
-def _sums_as_products() -> bool:
-    """Whether sums are taken as products with ones: XLA's loops over an axis are not vectorised on a CPU, its products
-    are. On accelerators it is the other way round, and a TPU would round the summands to bfloat16."""
-    return _tracing.get() == _OWN and not tf.config.list_physical_devices("GPU")
 
 
 def float32(values: tf.Tensor) -> tf.Tensor:
@@ -140,27 +102,13 @@ def _split_heads_program(num_heads: int) -> Callable:
     return compiled(functools.partial(_split_heads, num_heads=num_heads))
 
 
-def row_sums(rows: tf.Tensor) -> tf.Tensor:
-    """[N, H] float32 -> [N, 1]."""
-    if _sums_as_products():
-        return tf.matmul(rows, tf.ones([rows.shape[-1], 1]))
-    return tf.reduce_sum(rows, axis=-1, keepdims=True)
-
-
 def _row_means(rows: tf.Tensor) -> tf.Tensor:
     return row_sums(rows) * (1.0 / rows.shape[-1])
 
 
-def column_sums(rows: tf.Tensor) -> tf.Tensor:
-    """[N, H] float32 -> [H]."""
-    if _sums_as_products():
-        return tf.matmul(tf.ones_like(rows[:, :1]), rows, transpose_a=True)[0]
-    return tf.reduce_sum(rows, axis=0)
-
-
 def _bias_gradient(gradient: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
     """The gradient of a bias from that of what it was added to, [..., F] -> [F] in the dtype of `bias`."""
-    if _tracing.get() or tf.config.list_physical_devices("GPU"):
+    if not on_bare_cpu():
         return tf.cast(column_sums(_rows(gradient)), bias.dtype)
     # A product with ones outside of any program: bfloat16 stays as it is, and is summed in float32 all the same.
     rows = tf.reshape(gradient, [-1, gradient.shape[-1]])
@@ -177,9 +125,7 @@ def _dropped(values: tf.Tensor, draw: Draw | None, rate: float) -> tf.Tensor:
     if draw is None:
         return values
     kept = draw.at_least(rate, values.shape[0] or tf.shape(values)[0], tuple(values.shape[1:]))
-    if _tracing.get() == _WHOLE:
-        # XLA takes the random bits for cheap and would compute them again in every loop that the result is fused into.
-        (kept,) = xla.optimization_barrier(kept)
+    kept = computed_once(kept)
     return tf.where(kept, values * (1.0 / (1.0 - rate)), 0.0)
 
 

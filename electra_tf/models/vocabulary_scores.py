@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from electra_tf.models.compilation import column_sums, compiled
 from electra_tf.models.context import ForwardContext
-from electra_tf.models.programs import column_sums, compiled
 
 # The vocabulary is read as a table of so many columns, the vector width of a TPU; token t stands in column t % 128.
 # Sums down a column are vectorised, and a token is drawn by drawing its column first.

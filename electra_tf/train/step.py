@@ -10,8 +10,8 @@ import functools
 
 import tensorflow as tf
 
+from electra_tf.models.compilation import part_of_one_program
 from electra_tf.models.context import ForwardContext
-from electra_tf.models.programs import part_of_one_program
 from electra_tf.objectives.base import Objective
 from electra_tf.objectives.terms import Term
 from electra_tf.random import RandomStream

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.models import programs
+from electra_tf.models import compilation, programs
 from electra_tf.random import RandomStream
 
 EPSILON = 1e-12
@@ -143,8 +143,8 @@ def test_within_a_program_the_formulas_are_no_programs_of_their_own():
     """Else a step that is compiled as a whole would hold calls that XLA has to flatten, and sums taken as products."""
 
     def sums(rows):
-        with programs.part_of_one_program():
-            return programs.compiled(programs.column_sums)(rows)
+        with compilation.part_of_one_program():
+            return compilation.compiled(compilation.column_sums)(rows)
 
     graph = tf.function(sums).get_concrete_function(tf.TensorSpec([4, 3])).graph
     kinds = {operation.type for operation in graph.get_operations()}

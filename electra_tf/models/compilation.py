@@ -1,0 +1,70 @@
+"""How formulas become compiled programs, each on its own or all of them as parts of one."""
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.python import xla
+
+# Where a formula is being traced: part of a program that is compiled as a whole, a program of its own, or neither.
+_WHOLE, _OWN = "whole", "own"
+_tracing: contextvars.ContextVar[str] = contextvars.ContextVar("tracing", default="")
+
+
+@contextlib.contextmanager
+def _traced_as(what: str) -> Iterator[None]:
+    token = _tracing.set(what)
+    try:
+        yield
+    finally:
+        _tracing.reset(token)
+
+
+def part_of_one_program():
+    """A context for tracing a step that is compiled as a whole: the formulas in it are not programs of their own."""
+    return _traced_as(_WHOLE)
+
+
+def compiled(formula: Callable) -> Callable:
+    """The formula as one XLA program for each signature it is called with; within a program, the formula itself."""
+
+    def traced(*inputs):
+        with _traced_as(_OWN):
+            return formula(*inputs)
+
+    program = tf.function(traced, jit_compile=True, autograph=False)
+    return lambda *inputs: (formula if _tracing.get() else program)(*inputs)
+
+
+def _sums_as_products() -> bool:
+    """Whether sums are taken as products with ones: XLA's loops over an axis are not vectorised on a CPU, its products
+    are. On accelerators it is the other way round, and a TPU would round the summands to bfloat16."""
+    return _tracing.get() == _OWN and not tf.config.list_physical_devices("GPU")
+
+
+def on_bare_cpu() -> bool:
+    """Whether an operation that is traced now will be TensorFlow's own on a CPU, in no compiled program."""
+    return not _tracing.get() and not tf.config.list_physical_devices("GPU")
+
+
+def computed_once(values: tf.Tensor) -> tf.Tensor:
+    """The values; in a step that is compiled as a whole, kept from being computed again wherever they are used.
+
+    XLA takes random bits for cheap, and would draw them anew in every loop that their use is fused into.
+    """
+    return xla.optimization_barrier(values)[0] if _tracing.get() == _WHOLE else values
+
+
+def row_sums(rows: tf.Tensor) -> tf.Tensor:
+    """[N, H] float32 -> [N, 1]."""
+    if _sums_as_products():
+        return tf.matmul(rows, tf.ones([rows.shape[-1], 1]))
+    return tf.reduce_sum(rows, axis=-1, keepdims=True)
+
+
+def column_sums(rows: tf.Tensor) -> tf.Tensor:
+    """[N, H] float32 -> [H]."""
+    if _sums_as_products():
+        return tf.matmul(tf.ones_like(rows[:, :1]), rows, transpose_a=True)[0]
+    return tf.reduce_sum(rows, axis=0)
