@@ -189,7 +189,9 @@ class TrainConfig(Settings):
     batch_size: Count  # examples of one update, over all replicas
     seed: CountOrZero = 0
     precision: Literal["float32", "bfloat16"] = "float32"  # of products and activations; variables stay float32
-    xla: bool = False  # the whole step as one program; a TPU always does
+    # The whole step as one program, as always on a TPU. On a CPU slower than the many small ones that are the default,
+    # and minutes to compile.
+    xla: bool = False
     # Micro-batches of one update, one after the other: batch_size / this many examples are in memory at once.
     gradient_accumulation_steps: Count = 1
     rematerialize: bool = False  # layers are computed again on the way back instead of being kept

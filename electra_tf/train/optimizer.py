@@ -66,7 +66,8 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
             gradients: dense, the same on all replicas.        factor: scalar float32, as clipping gives it.
             wanted: scalar bool; where it is false nothing changes.
         """
-        learning_rate = self._learning_rate(self.iterations)
+        schedule = self._learning_rate
+        learning_rate = schedule(self.iterations) if callable(schedule) else schedule.read_value()
 
         def update_all(strategy, gradients, learning_rate, factor, wanted):
             for variable, gradient in zip(variables, gradients, strict=True):
