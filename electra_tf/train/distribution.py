@@ -63,13 +63,15 @@ def build_strategy(name: str, tpu: str = "local") -> tf.distribute.Strategy:
     return STRATEGIES[name](tpu)
 
 
-def require_divisible(batch_size: int, strategy: tf.distribute.Strategy, setting: str) -> None:
-    """Raises: UserError: unless the global batch divides among the replicas."""
+def require_divisible(batch_size: int, strategy: tf.distribute.Strategy, setting: str, micro_batches: int = 1) -> None:
+    """Raises: UserError: unless a batch divides among the replicas, and each one's share into micro-batches."""
     replicas = strategy.num_replicas_in_sync
-    if batch_size % replicas:
+    parts = replicas * micro_batches
+    if batch_size % parts:
+        each = f" with {micro_batches} micro-batches each" if micro_batches > 1 else ""
         raise UserError(
-            f"{setting} is {batch_size}, which does not divide among {replicas} replicas; "
-            f"give --set {setting}={max(replicas, batch_size // replicas * replicas)}"
+            f"{setting} is {batch_size}, which does not divide among {replicas} replicas{each}; "
+            f"give --set {setting}={max(parts, batch_size // parts * parts)}"
         )
 
 

@@ -39,8 +39,9 @@ class Stage:
         return self.config.evaluation.batch_size or self.batch_size
 
     def require_divisible(self, strategy: tf.distribute.Strategy) -> None:
-        """Raises: UserError: unless its batches divide among replicas."""
-        require_divisible(self.batch_size, strategy, f"{self.name or 'train'}.batch_size")
+        """Raises: UserError: unless its batches divide among replicas, and those of the training into micro-batches."""
+        parts = self.config.train.gradient_accumulation_steps
+        require_divisible(self.batch_size, strategy, f"{self.name or 'train'}.batch_size", parts)
         require_divisible(self.evaluation_batch_size, strategy, "evaluation.batch_size")
 
 

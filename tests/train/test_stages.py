@@ -94,3 +94,10 @@ def test_a_batch_that_does_not_divide_among_the_replicas_is_refused(tiny_config,
     config = tiny_config(train={"batch_size": 5}, stages=[{"num_steps": 8, "max_seq_length": 10, "batch_size": 5}])
     with pytest.raises(UserError, match=r"stages\.0\.batch_size is 5"):
         stages_of(config)[0].require_divisible(two_replicas)
+
+
+def test_each_replica_must_have_whole_micro_batches(tiny_config, two_replicas):
+    parts = {"gradient_accumulation_steps": 4}
+    stages_of(tiny_config(train={"batch_size": 16, **parts}))[0].require_divisible(two_replicas)
+    with pytest.raises(UserError, match=r"2 replicas with 4 micro-batches each; give --set train\.batch_size=8"):
+        stages_of(tiny_config(train={"batch_size": 12, **parts}))[0].require_divisible(two_replicas)
