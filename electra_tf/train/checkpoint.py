@@ -1,7 +1,7 @@
 """Checkpoints of a run: everything that the next update depends on, saved, restored, and never lost."""
 
-import errno
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import tensorflow as tf
@@ -11,20 +11,10 @@ from electra_tf.config.errors import UserError
 from electra_tf.objectives.base import Objective
 from electra_tf.train.checkpoint_files import CheckpointFolder
 from electra_tf.train.checkpoint_state import CheckpointState, read_every_tensor, write_tensors
+from electra_tf.train.disk import DISK_ERRORS, disk_reason
 from electra_tf.train.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
-
-# What TensorFlow makes of a disk that is full, gone, read-only or faulty. Its other errors are not the disk's.
-_DISK_ERRORS = (
-    OSError,
-    tf.errors.ResourceExhaustedError,
-    tf.errors.DataLossError,
-    tf.errors.NotFoundError,
-    tf.errors.PermissionDeniedError,
-    tf.errors.FailedPreconditionError,
-    tf.errors.UnknownError,
-)
 
 
 def training_checkpoint(objective: Objective, **tracked: tf.Module | tf.Variable) -> tf.train.Checkpoint:
@@ -89,17 +79,20 @@ class Checkpoints:
             self._folder.remove_leftovers()
             self._milestones.remove_leftovers()
 
-    def save(self, step: int) -> None:
+    def save(self, step: int, first: Callable[[], None] = lambda: None) -> None:
         """Writes `checkpoints/step-N`, and then removes the oldest beyond the last few.
+
+        Args:
+            first: puts on the disk what the checkpoint stands for; if it cannot, there will be no checkpoint.
 
         A disk that is full or faulty costs this checkpoint only: a warning says so, and those before stay. What this
         process has written or restored is not written again: the state belongs to the step.
         """
-        self._put(self._folder, step)
+        self._put(self._folder, step, first)
 
     def write_milestone(self, step: int) -> None:
         """Writes `milestones/step-N`, which is never removed. The same holds as for `save`."""
-        self._put(self._milestones, step)
+        self._put(self._milestones, step, lambda: None)
 
     def wait(self) -> None:
         """Returns when nothing is being written. Raises: what went wrong there, unless it was the disk."""
@@ -120,13 +113,14 @@ class Checkpoints:
         if self._failure is not None:
             raise UserError(f"{self._failure}; make room and give the same command again")
 
-    def _put(self, folder: CheckpointFolder, step: int) -> None:
+    def _put(self, folder: CheckpointFolder, step: int, first: Callable[[], None]) -> None:
         self.wait()
         if folder.prefix(step) in self._whole:
             return
         try:
+            first()
             self._state.prepare()
-        except _DISK_ERRORS as error:
+        except DISK_ERRORS as error:
             self._report_failure(folder, step, error)
             return
         if self._writer is not None:
@@ -143,11 +137,11 @@ class Checkpoints:
             self._failure = None
             if folder is self._folder:
                 folder.keep_last(self._keep, step)
-        except _DISK_ERRORS as error:
+        except DISK_ERRORS as error:
             self._report_failure(folder, step, error)
 
     def _report_failure(self, folder: CheckpointFolder, step: int, error: Exception) -> None:
-        self._failure = f"{folder.prefix(step)} could not be written ({_reason(error)})"
+        self._failure = f"{folder.prefix(step)} could not be written ({disk_reason(error)})"
         steps = self._folder.published_steps()
         newest = f"the newest is step-{steps[-1]}" if steps else "there is none before it"
         logger.warning("%s; training goes on, %s", self._failure, newest)
@@ -163,7 +157,7 @@ def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
         status = checkpoint.read(prefix)
         status.assert_existing_objects_matched()
     except (AssertionError, ValueError, IndexError, tf.errors.OpError) as error:
-        reason = _missing_parts(checkpoint, prefix) or _reason(error)
+        reason = _missing_parts(checkpoint, prefix) or disk_reason(error)
         raise UserError(
             f"{prefix} does not fit this run: {reason}; continue it with the version of the program that wrote it, or "
             "start a new --model_dir from its weights with --init_from"
@@ -181,14 +175,6 @@ def _missing_parts(checkpoint: tf.train.Checkpoint, prefix: str) -> str | None:
         return None
     parts = sorted(set(tf.train.TrackableView(checkpoint).children(checkpoint)) - stored - {"save_counter"})
     return f"it has no {' and no '.join(parts)}" if parts else None
-
-
-def _reason(error: Exception) -> str:
-    """The first line of an error, without the name of TensorFlow's operation."""
-    if isinstance(error, OSError) and error.errno in errno.errorcode:
-        return str(error.strerror)
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
 
 
 def seed_everything(seed: int) -> None:

@@ -17,6 +17,7 @@ from electra_tf.objectives import build_objective
 from electra_tf.objectives.base import Objective
 from electra_tf.train.checkpoint import Checkpoints, seed_everything
 from electra_tf.train.directory_lock import locked
+from electra_tf.train.disk import DISK_ERRORS, disk_reason
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.interruption import Interruption
 from electra_tf.train.metric_window import metric_window
@@ -193,8 +194,11 @@ def _drop_reports_after(directory: RunDirectory, step: int) -> None:
     """Takes back what a killed call has said of steps that its last checkpoint does not hold."""
     drop_lines_after(directory.metrics_file, step)
     drop_lines_after(directory.alarms_file, step)
-    for split in ("train", "held_out"):
-        drop_events_after(directory.tensorboard / split, step)
+    try:
+        for split in ("train", "held_out"):
+            drop_events_after(directory.tensorboard / split, step)
+    except DISK_ERRORS as error:
+        raise UserError(f"{directory.tensorboard} cannot be written: {disk_reason(error)}; make room there") from None
 
 
 def _announce(run: Run, entry: StageInput, first_step: int, last_step: int) -> None:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from electra_tf.config.errors import UserError
+from electra_tf.train.disk import DISK_ERRORS, Backlog, disk_reason
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.tensorboard_events import EventWriter
 
@@ -15,7 +17,8 @@ from electra_tf.train.tensorboard_events import EventWriter
 class TrainingReporter:
     """Prints progress and appends to metrics.jsonl and TensorBoard's events.
 
-    A line is written and flushed as a whole, so a kill leaves at most one torn line, the last.
+    A line is written and flushed as a whole, so a kill leaves at most one torn line, the last. What a full disk does
+    not take is kept, and no checkpoint is to stand for it until it is written: see `sync`.
 
     Args:
         directory: of the run; None for workers that write nothing.
@@ -27,6 +30,8 @@ class TrainingReporter:
         self._events = {
             split: EventWriter(directory.tensorboard / split if directory else None) for split in ("train", "held_out")
         }
+        self._lines = Backlog[tuple[Path, dict]](_append)
+        self._new_events = Backlog[tuple[str, int, dict]](self._write_event)
         self._num_steps = num_steps
         self._last_step, self._last_time = first_step, time.monotonic()
         # What comes before holds the compilation; the time left is judged by what follows.
@@ -69,25 +74,43 @@ class TrainingReporter:
     def alarm(self, step: int, message: str) -> None:
         """Says that the training goes wrong."""
         if self._directory is not None:
-            _append(self._directory.alarms_file, {"step": step, "message": message})
+            self._lines.put((self._directory.alarms_file, {"step": step, "message": message}))
         self._say(f"step {step} ALARM | {message}")
 
     def sync(self) -> None:
-        """Has the lines on disk before the checkpoint that stands for them, should the machine lose its power."""
+        """Has the reports on disk before the checkpoint that stands for them, should the machine lose its power.
+
+        Raises: one of `DISK_ERRORS`: if the disk does not take them.
+        """
+        self._lines.empty()
+        self._new_events.empty()
         if self._directory is not None and self._directory.metrics_file.exists():
             with open(self._directory.metrics_file, "ab") as stream:
                 os.fsync(stream.fileno())
 
     def close(self) -> None:
-        for writer in self._events.values():
-            writer.close()
+        """Raises: UserError: if there are reports that the disk did not take to the end."""
+        try:
+            self.sync()
+        except DISK_ERRORS as error:
+            raise UserError(
+                f"the last reports could not be written to {self._directory.path} ({disk_reason(error)}); make room "
+                "and give the same command again"
+            ) from None
+        finally:
+            for writer in self._events.values():
+                writer.close()
 
     def _report(self, step: int, split: str, metrics: dict[str, float]) -> None:
         if self._directory is None:
             return
         # JSON has no NaN (a precision with nothing predicted, say): null.
         values = {name: value if value == value else None for name, value in metrics.items()}
-        _append(self._directory.metrics_file, {"step": step, "split": split, **values})
+        self._lines.put((self._directory.metrics_file, {"step": step, "split": split, **values}))
+        self._new_events.put((split, step, metrics))
+
+    def _write_event(self, report: tuple[str, int, dict]) -> None:
+        split, step, metrics = report
         self._events[split].write(step, metrics)
 
     def _time_left(self, step: int) -> str:
@@ -113,6 +136,13 @@ class TrainingReporter:
 _NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", "examples_per_second", "tokens_per_second"}
 
 
-def _append(jsonl_file: Path, values: dict) -> None:
-    with open(jsonl_file, "a", encoding="utf-8") as stream:  # one write, when it is closed
-        stream.write(json.dumps(values) + "\n")
+def _append(line: tuple[Path, dict]) -> None:
+    jsonl_file, values = line
+    size = jsonl_file.stat().st_size if jsonl_file.exists() else 0
+    try:
+        with open(jsonl_file, "a", encoding="utf-8") as stream:  # one write, when it is closed
+            stream.write(json.dumps(values) + "\n")
+    except OSError:
+        if jsonl_file.exists():
+            os.truncate(jsonl_file, size)
+        raise

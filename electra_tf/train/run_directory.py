@@ -12,6 +12,7 @@ milestones/               those at the shares of the training that the paper eva
 .lock                     held by the process that trains, and names it
 """
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -70,7 +71,7 @@ class RunDirectory:
             raise UserError(f"--model_dir={self.path} is a file; give a directory")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            foreign = {path.name for path in self.path.iterdir()} - {LOCK_FILE}
+            foreign = {path.name for path in self.path.iterdir()} - {LOCK_FILE, _temporary(self.config_file).name}
         except OSError as error:
             raise UserError(f"--model_dir={self.path} cannot be written: {error.strerror}; give another one") from None
         if foreign and not self.config_file.exists():
@@ -87,10 +88,7 @@ class RunDirectory:
             self.require_same_run(config)
         if not chief:
             return
-        try:
-            write_atomically(self.config_file, config_to_yaml(config).encode())
-        except OSError as error:
-            raise UserError(f"--model_dir={self.path} cannot be written: {error.strerror}; give another one") from None
+        write_atomically(self.config_file, config_to_yaml(config).encode())
 
     def adopt_tokenizer(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> None:
         """Keeps the vocabulary, the content of its file, and the normalisation beside the model.
@@ -146,13 +144,22 @@ def _flatten(values: dict, prefix: str = "") -> dict[str, object]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a file so that at no moment a part of it is seen."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
+    """Writes a file so that at no moment a part of it is seen. Raises: UserError: if the disk does not take it."""
+    temporary = _temporary(path)
+    try:
+        with open(temporary, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise UserError(f"{path} cannot be written: {error.strerror}; make room there or give another place") from None
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.tmp")
 
 
 def drop_lines_after(jsonl_file: Path, step: int) -> None:

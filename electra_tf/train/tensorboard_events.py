@@ -1,5 +1,6 @@
 """TensorBoard's event files, written so that a run continued from a checkpoint shows no step twice."""
 
+import contextlib
 import os
 import socket
 import time
@@ -23,34 +24,53 @@ class EventWriter:
     def __init__(self, directory: Path | None):
         self._directory = directory
         self._writer: tf.io.TFRecordWriter | None = None
+        self._path, self._num_bytes = Path(), 0  # of the open file: where it is, and how long with its whole events
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """Writes one event. `values`: scalars by their tags."""
+        """Writes one event. `values`: scalars by their tags.
+
+        Raises: OSError or tf.errors.OpError: if the disk does not take it; nothing of it is there then.
+        """
         if self._directory is None:
             return
-        if self._writer is None:
-            self._writer = self._open(self._directory)
         event = tf.compat.v1.Event(wall_time=time.time(), step=step)
         for tag, value in values.items():
             event.summary.value.add(tag=tag, simple_value=value)
-        self._append(event)
+        try:
+            if self._writer is None:
+                self._open(self._directory)
+            self._append(event)
+        except tf.errors.OpError:
+            self._give_up_file()
+            raise
 
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
-    def _open(self, directory: Path) -> tf.io.TFRecordWriter:
+    def _open(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         # As TensorBoard wants it: sorted by name, the files follow each other in time.
         name = f"events.out.tfevents.{time.time_ns() // 1000:020d}.{socket.gethostname()}.{os.getpid()}"
-        self._writer = tf.io.TFRecordWriter(str(directory / name))
+        self._path, self._num_bytes = directory / name, 0
+        self._writer = tf.io.TFRecordWriter(str(self._path))
         self._append(tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2"))
-        return self._writer
 
     def _append(self, event: tf.compat.v1.Event) -> None:
         self._writer.write(event.SerializeToString())
         self._writer.flush()
+        self._num_bytes = self._path.stat().st_size
+
+    def _give_up_file(self) -> None:
+        """Ends the file after its last whole event; the next one begins another file."""
+        with contextlib.suppress(tf.errors.OpError):
+            self.close()
+        self._writer = None
+        if self._num_bytes:
+            os.truncate(self._path, self._num_bytes)
+        else:
+            self._path.unlink(missing_ok=True)
 
 
 def drop_events_after(directory: Path, step: int) -> None:

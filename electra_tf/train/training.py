@@ -82,8 +82,10 @@ class Training:
                     self._train_stage(training_stage(self._stages, self._step()))
                 return self._evaluation
             finally:
-                self._reporter.close()
-                self._checkpoints.close()
+                try:
+                    self._reporter.close()
+                finally:
+                    self._checkpoints.close()
 
     def _train_stage(self, entry: StageInput) -> None:
         """Trains to the end of a stage, or of the call."""
@@ -134,8 +136,7 @@ class Training:
             self._reporter.alarm(step, message)
 
     def _save(self, step: int) -> None:
-        self._reporter.sync()
-        self._checkpoints.save(step)
+        self._checkpoints.save(step, first=self._reporter.sync)
 
     def _make_up_for_evaluation(self) -> None:
         """Evaluates if an earlier call was killed between its last checkpoint and that step's evaluation."""
