@@ -23,8 +23,8 @@ DISTRIBUTIONS = {
     "absl": "absl-py",
     "google": "protobuf",
     "official": "tf-models-official",
-    "orbit": "tf-models-official",
     "sklearn": "scikit-learn",
+    "tensorboard": "tensorflow",
     "tensorflow_serving": "tensorflow-serving-api",
     "yaml": "PyYAML",
 }
@@ -142,7 +142,10 @@ def _imported_roots(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("folders", [("electra_tf", "data_prep", "examples", "."), ("benchmarks", "tests")])
 def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders):
-    files = ["requirements.txt", "requirements-beam.txt" if "electra_tf" in folders else "requirements-dev.txt"]
+    files = ["requirements.txt", "requirements-beam.txt"]
+    if "electra_tf" not in folders:
+        # Peers and the TPU's compiler have environments of their own.
+        files += ["requirements-dev.txt", *(f"benchmarks/requirements-{name}.txt" for name in ("peers", "tpu-compile"))]
     required = {canonicalize_name(requirement.name) for name in files for requirement in _requirements(name)}
     # `packaging` comes with pytest, whose own version checks use it.
     known = {"electra_tf", "data_prep", "benchmarks", "examples", "packaging"} | {Path(name).stem for name in PROGRAMS}

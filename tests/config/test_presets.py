@@ -104,7 +104,7 @@ def test_what_the_paper_has_in_common_for_all_sizes(name):
     assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.999, 1e-6)
     assert (optimizer.weight_decay_rate, optimizer.clip_norm) == (0.01, 1.0)
     assert (objective.masked_lm_loss_weight, objective.replaced_token_loss_weight) == (1.0, 50.0)
-    assert (objective.tying, objective.sampling, objective.temperature) == ("embeddings", "gumbel", 1.0)
+    assert (objective.tying, objective.sampling, objective.temperature) == ("embeddings", "categorical", 1.0)
     assert not objective.disallow_correct
     assert (config.encoder.hidden_dropout, config.encoder.attention_dropout) == (0.1, 0.1)
     assert (config.encoder.initializer_range, config.encoder.layer_norm_epsilon) == (0.02, 1e-12)
