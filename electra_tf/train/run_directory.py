@@ -18,6 +18,7 @@ import os
 from pathlib import Path
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.files import is_remote
 from electra_tf.config.loader import config_to_yaml, load_config
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.train.checkpoint_files import CheckpointFolder
@@ -42,9 +43,15 @@ _MAY_CHANGE = {
 
 
 class RunDirectory:
-    """The paths of one run below `model_dir`."""
+    """The paths of one run below `model_dir`.
+
+    Raises: UserError: if that is a URL. Checkpoints are published by renaming and kept from a second run by a lock;
+        stores of objects have neither.
+    """
 
     def __init__(self, model_dir: str | os.PathLike):
+        if is_remote(str(model_dir)):
+            raise UserError(f"--model_dir={model_dir} is a URL; give a directory of this machine, or one mounted there")
         self.path = Path(model_dir)
         self.config_file = self.path / "config.yaml"
         self.vocab_file = self.path / "vocab.txt"

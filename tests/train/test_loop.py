@@ -247,6 +247,13 @@ def test_a_foreign_directory_that_is_not_empty_is_refused_and_left_alone(config,
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+def test_a_url_is_refused_and_not_taken_for_a_local_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"--model_dir=gs://bucket/run is a URL"):
+        RunDirectory("gs://bucket/run").create()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_in_place_of_the_directory_is_refused(config, tmp_path):
     (tmp_path / "run").write_text("mine")
     with pytest.raises(UserError, match="is a file"):
