@@ -17,7 +17,7 @@ from electra_tf.random import RandomStream
 
 Batches = tf.data.Dataset
 
-# The permutations must not share a seed: these, and those of later stages, which count on by two.
+# The permutations must not share a seed.
 _SHARD_ORDER, _EXAMPLE_ORDER = 1, 2
 
 
@@ -29,15 +29,13 @@ def training_batches(
     seed: int,
     batch_size: int,
     first_step: int,
-    stage: int = 0,
     input_context: tf.distribute.InputContext | None = None,
 ) -> Batches:
     """Endless training batches from step `first_step` on.
 
     Args:
         batch_size: examples of one step over all replicas; it must divide among them.
-        first_step: counted from the start of the stage.
-        stage: a part of the run with its own input. Batch k of a stage is a function of (seed, stage, k).
+        first_step: counted from the start of this input.
         input_context: which share of each batch this pipeline prepares; None for all of it, as one batch a step.
     Returns: batches of `mask_batch`, each for one replica; those of one step follow each other in replica order.
     """
@@ -45,13 +43,12 @@ def training_batches(
     share = batch_size // context.num_input_pipelines
     offset = share * context.input_pipeline_id
 
-    order = EpochOrder(corpus, seed, stage)
+    order = EpochOrder(corpus, seed)
     reader = RecordReader(corpus, order.shard_of)
-    name = f"masking/stage_{stage}" if stage else "masking"
 
     def prepare(step: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         batch = reader.parse(serialized[offset : offset + share], step * batch_size + offset)
-        return mask_batch(batch, masking, special, RandomStream(seed, step, offset, name))
+        return mask_batch(batch, masking, special, RandomStream(seed, step, offset, name="masking"))
 
     batches = (
         order.records(reader, first_step * batch_size)
@@ -113,10 +110,9 @@ class EpochOrder:
     A visit is the reading of one shard; the visits of all epochs are counted through.
     """
 
-    def __init__(self, corpus: Corpus, seed: int, stage: int = 0):
+    def __init__(self, corpus: Corpus, seed: int):
         self._corpus = corpus
         self._seed = seed
-        self._stage = stage
 
     def records(self, reader: RecordReader, first_example: int) -> tf.data.Dataset:
         """Serialized records without end, from example `first_example` of the stream on."""
@@ -154,8 +150,8 @@ class EpochOrder:
         return self._permutation(tf.constant(len(self._corpus.files)), _SHARD_ORDER, epoch)
 
     def _permutation(self, size: tf.Tensor, purpose: int, number: tf.Tensor) -> tf.Tensor:
-        """[size] int32: the permutation that belongs to (seed, stage, purpose, number)."""
-        seed = tf.constant([self._seed, purpose + 2 * self._stage], tf.int64)
+        """[size] int32: the permutation that belongs to (seed, purpose, number)."""
+        seed = tf.constant([self._seed, purpose], tf.int64)
         key = tf.random.experimental.stateless_fold_in(seed, number)
         return tf.random.experimental.stateless_shuffle(tf.range(size), seed=key)
 

@@ -29,9 +29,7 @@ def taken(batches, count: int) -> list[dict[str, np.ndarray]]:
     return list(itertools.islice(batches.as_numpy_iterator(), count))
 
 
-def train(
-    data, first_step: int, count: int, *, seed=3, batch_size=4, stage=0, context=None
-) -> list[dict[str, np.ndarray]]:
+def train(data, first_step: int, count: int, *, seed=3, batch_size=4, context=None) -> list[dict[str, np.ndarray]]:
     batches = training_batches(
         data.train,
         MASKING,
@@ -39,7 +37,6 @@ def train(
         seed=seed,
         batch_size=batch_size,
         first_step=first_step,
-        stage=stage,
         input_context=context,
     )
     return taken(batches, count)
@@ -69,8 +66,8 @@ def contexts(num_pipelines: int, num_replicas: int) -> list[tf.distribute.InputC
     return [tf.distribute.InputContext(num_pipelines, index, num_replicas) for index in range(num_pipelines)]
 
 
-def records_of(data, count: int, seed: int = 3, first: int = 0, stage: int = 0) -> list[bytes]:
-    order = EpochOrder(data.train, seed, stage)
+def records_of(data, count: int, seed: int = 3, first: int = 0) -> list[bytes]:
+    order = EpochOrder(data.train, seed)
     reader = RecordReader(data.train, order.shard_of)
     return list(order.records(reader, first).take(count).as_numpy_iterator())
 
@@ -203,19 +200,3 @@ def test_step_one_hundred_thousand_is_reached_at_once(data):
     assert batch["input_ids"].tolist() == data.train.parse(tf.constant(records))["input_ids"].numpy().tolist()
     epoch = records_of(data, 12, first=33_333 * 12)
     assert epoch[4:8] == records
-
-
-def test_the_stages_of_a_run_read_in_different_orders_and_mask_differently(data):
-    assert same(train(data, 2, 3, stage=0), train(data, 2, 3))
-    assert same(train(data, 2, 3, stage=1), train(data, 0, 5, stage=1)[2:])
-    streams = [records_of(data, 24, stage=stage) for stage in range(3)]
-    assert len({tuple(stream) for stream in streams}) == 3
-    assert [Counter(stream) for stream in streams[1:]] == [Counter(streams[0])] * 2
-
-
-def test_an_example_in_the_same_place_is_masked_differently_in_another_stage(tmp_path, write_data, tiny_config):
-    # A set of one example, eight times in the batch: the order cannot differ, so only the masks can.
-    alone = open_data(write_data(tmp_path / "set", train=(1,)), tiny_config())
-    first, second = (train(alone, 0, 1, batch_size=8, stage=stage)[0] for stage in (0, 1))
-    assert first["input_ids"].tolist() == second["input_ids"].tolist()
-    assert first["masked_input_ids"].tolist() != second["masked_input_ids"].tolist()
