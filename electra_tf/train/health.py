@@ -145,7 +145,7 @@ def explain_nonfinite(
     Args:
         objective: compiled, with the weights from before the step.
         batches_from: gives the distributed batches from a step on.
-        step: that of the batch.
+        step: how many steps came before. The message names the one that came to nothing, the next.
     """
     variables = objective.trainable_variables
 
@@ -166,7 +166,7 @@ def explain_nonfinite(
     first = tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0].numpy(), results)
     terms, gradient_is_finite, norms, weight_is_finite = first
     names = [variable.name.partition(":")[0] for variable in variables]
-    what, causes = _what_and_causes(step, terms, bool(gradient_is_finite.all()))
+    what, causes = _what_and_causes(step + 1, terms, bool(gradient_is_finite.all()))
     where = [what]
     if not weight_is_finite.all():
         where.append(f"weights that were not finite before: {_named(names, weight_is_finite)}")

@@ -234,7 +234,7 @@ def put(end: str, value: float):
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_loss_that_is_not_finite_is_named_with_the_gradients_that_are_not(explained, replicas):
     message = explained(put("discriminator_predictions/dense/bias:0", float("nan")), replicas)
-    assert message.startswith("the loss of step 7 is not finite (masked_lm 3.")
+    assert message.startswith("the loss of step 8 is not finite (masked_lm 3.")
     assert "replaced_token nan" in message
     assert "weights that were not finite before: discriminator_predictions/dense/bias; " in message
     gradients = message.partition("gradients that are not: ")[2].partition("; ")[0]
@@ -246,7 +246,7 @@ def test_a_loss_that_is_not_finite_is_named_with_the_gradients_that_are_not(expl
 def test_where_all_is_finite_again_the_five_largest_gradients_are_named(explained):
     message = explained(lambda objective: None)
     assert message.startswith(
-        "the loss or a gradient of step 7 was not finite, but all are when computed again (masked_lm 3."
+        "the loss or a gradient of step 8 was not finite, but all are when computed again (masked_lm 3."
     )
     norms = message.partition("largest gradient norms: ")[2].partition("; ")[0].split(", ")
     assert len(norms) == 5

@@ -61,7 +61,7 @@ def train_lines(run: Run) -> list[dict]:
 def test_a_run_stops_before_a_step_that_is_not_finite_and_goes_on_from_there(config, run_in, data_dirs, poisoned):
     run = run_in(config())
     poisoned(5)
-    with pytest.raises(TrainingStopped, match=r"step 5 is not finite \(masked_lm nan"):
+    with pytest.raises(TrainingStopped, match=r"the loss of step 6 is not finite \(masked_lm nan"):
         pretrain(run, data_dirs)
     assert run.directory.latest_checkpoint().endswith("step-5")
     assert [line["step"] for line in train_lines(run)] == [1, 4]
