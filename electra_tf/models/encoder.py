@@ -10,6 +10,7 @@ import tf_keras
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.models import programs
 from electra_tf.models.context import INFERENCE, ForwardContext
+from electra_tf.models.dense import Dense, product
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.initializers import glorot_uniform, truncated_normal
 from electra_tf.models.layer_norm import LayerNorm
@@ -59,12 +60,6 @@ def _build(layer: tf_keras.layers.Layer, input_size: int) -> None:
         layer.build([None, None, input_size])
 
 
-def _product(values: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """[B, S, H] x [H, F] -> [B, S, F], as one product of two matrices."""
-    flat = tf.matmul(tf.reshape(values, [-1, values.shape[-1]]), kernel)
-    return tf.reshape(flat, [-1, values.shape[1] or tf.shape(values)[1], kernel.shape[-1]])
-
-
 class SelfAttention(_EncoderPart):
     """Multi-head self-attention, without the output projection.
 
@@ -100,7 +95,7 @@ class SelfAttention(_EncoderPart):
         query, key, value = self.query, self.key, self.value
         kernel = tf.concat([query.kernel * scale, key.kernel, value.kernel], axis=1)
         bias = tf.concat([query.bias * scale, key.bias, value.bias], axis=0)
-        return programs.split_heads(_product(hidden, kernel), bias, self.config.num_heads, training)
+        return programs.split_heads(product(hidden, kernel), bias, self.config.num_heads, training)
 
 
 class _ResidualOutput(_EncoderPart):
@@ -117,9 +112,8 @@ class _ResidualOutput(_EncoderPart):
         super().build(input_shape)
 
     def call(self, values: tf.Tensor, residual: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        product = _product(values, self.projection.kernel)
         return programs.dropout_add_layer_norm(
-            product,
+            product(values, self.projection.kernel),
             self.projection.bias,
             residual,
             self.layer_norm.gamma,
@@ -154,8 +148,8 @@ class TransformerLayer(_EncoderPart):
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
         attended, probs = self.attention(hidden, key_mask=key_mask, context=context.scope("attention"))
         hidden = self.attention_output(attended, residual=hidden, context=context.scope("attention_output"))
-        product = _product(hidden, self.intermediate.kernel)
-        expanded = programs.bias_gelu(product, self.intermediate.bias, training=context.training)  # [B, S, F]
+        expanded = product(hidden, self.intermediate.kernel)  # [B, S, F]
+        expanded = programs.bias_gelu(expanded, self.intermediate.bias, training=context.training)
         return self.feed_forward_output(expanded, residual=hidden, context=context.scope("output")), probs
 
 
@@ -175,7 +169,7 @@ class Encoder(_EncoderPart):
         self.embeddings = embeddings
         self.embeddings_project = None
         if embeddings.config.embedding_size != config.hidden_size:
-            self.embeddings_project = tf_keras.layers.Dense(
+            self.embeddings_project = Dense(
                 config.hidden_size,
                 kernel_initializer=glorot_uniform(),
                 dtype=self.dtype_policy,
@@ -196,7 +190,7 @@ class Encoder(_EncoderPart):
         hidden = self.embeddings(input_ids, segment_ids=segment_ids, training=context.training)
         hidden = context.dropout(hidden, self.config.hidden_dropout, "embeddings")
         if self.embeddings_project is not None:
-            hidden = self.embeddings_project(hidden)
+            hidden = self.embeddings_project(hidden, training=context.training)
         embedding_output, layer_outputs, attention_probs = hidden, [], []
         for layer in self.transformer_layers:
             run = functools.partial(layer, key_mask=input_mask, context=context.scope(layer.name))

@@ -4,10 +4,10 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import EncoderConfig
+from electra_tf.models.dense import Dense, DenseGelu
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.initializers import glorot_uniform, truncated_normal
 from electra_tf.models.layer_norm import LayerNorm
-from electra_tf.models.programs import gelu
 from electra_tf.models.vocabulary_scores import VocabularyScores
 
 
@@ -40,9 +40,8 @@ class MaskedLmHead(tf_keras.layers.Layer):
         # Keras hands a layer its variables rounded to the layer's own compute dtype, the table of another layer too.
         super().__init__(dtype="float32", **layer_options)
         self.embeddings = embeddings
-        self.transform = tf_keras.layers.Dense(
+        self.transform = DenseGelu(
             embeddings.config.embedding_size,
-            activation=gelu,
             kernel_initializer=truncated_normal(config.initializer_range),
             dtype=dtype,
             name="dense",
@@ -55,7 +54,7 @@ class MaskedLmHead(tf_keras.layers.Layer):
         super().build(input_shape)
 
     def call(self, hidden: tf.Tensor, training: bool = False) -> VocabularyScores:
-        transformed = self.layer_norm(self.transform(hidden), compile=training)  # [B, M, E]
+        transformed = self.layer_norm(self.transform(hidden, training=training), compile=training)  # [B, M, E]
         table = tf.convert_to_tensor(self.embeddings.word_embeddings)
         bias = tf.convert_to_tensor(self.output_bias)
         return VocabularyScores(tf.cast(transformed, tf.float32), table, bias, training)
@@ -67,22 +66,21 @@ class ReplacedTokenHead(tf_keras.layers.Layer):
     The authors' form; the paper's formula has a single product with a vector.
 
     Call:
-        hidden: [B, S, H].
+        hidden: [B, S, H].        training: whether a gradient is wanted.
     Returns: [B, S] float32 logits; positive means replaced.
     """
 
     def __init__(self, config: EncoderConfig, **layer_options):
         super().__init__(**layer_options)
-        self.transform = tf_keras.layers.Dense(
+        self.transform = DenseGelu(
             config.hidden_size,
-            activation=gelu,
             kernel_initializer=truncated_normal(config.initializer_range),
             dtype=self.dtype_policy,
             name="dense",
         )
-        self.score = tf_keras.layers.Dense(
-            1, kernel_initializer=glorot_uniform(), dtype=self.dtype_policy, name="dense_1"
-        )
+        # A logit, so float32 whatever the policy.
+        self.score = Dense(1, kernel_initializer=glorot_uniform(), dtype="float32", name="dense_1")
 
-    def call(self, hidden: tf.Tensor) -> tf.Tensor:
-        return tf.cast(tf.squeeze(self.score(self.transform(hidden)), axis=-1), tf.float32)
+    def call(self, hidden: tf.Tensor, training: bool = False) -> tf.Tensor:
+        transformed = self.transform(hidden, training=training)
+        return tf.squeeze(self.score(transformed, training=training), axis=-1)

@@ -66,6 +66,18 @@ def bias_gelu(product: tf.Tensor, bias: tf.Tensor, training: bool) -> tf.Tensor:
     return operation(product, bias)
 
 
+def add_bias(product: tf.Tensor, bias: tf.Tensor, training: bool) -> tf.Tensor:
+    """product + bias: [..., F] and [F] -> [..., F] in the dtype of `product`."""
+    if not training:
+        return tf.nn.bias_add(product, bias)
+
+    @tf.custom_gradient
+    def operation(product, bias):
+        return tf.nn.bias_add(product, bias), lambda upstream: (upstream, _bias_gradient(upstream, bias))
+
+    return operation(product, bias)
+
+
 def _split_heads(product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tuple[tf.Tensor, ...]:
     length = product.shape[1] or tf.shape(product)[1]
     biased = tf.cast(float32(product) + float32(bias), product.dtype)

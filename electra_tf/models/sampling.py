@@ -7,7 +7,7 @@ the tokens that must not be drawn ([B, M] int32, or None), and returns [B, M] in
 import tensorflow as tf
 
 from electra_tf.models.context import ForwardContext
-from electra_tf.models.vocabulary_scores import RULED_OUT, VocabularyScores
+from electra_tf.models.vocabulary_scores import NEVER, VocabularyScores
 
 # Keeps the logarithms finite where the uniform number is exactly 0; the authors add 1e-9 inside both.
 _SMALLEST_UNIFORM = 1e-9
@@ -42,11 +42,11 @@ def sample_greedy(
 
 
 def _adjusted(scores: VocabularyScores, temperature: float, ruled_out: tf.Tensor | None) -> tf.Tensor:
-    """[B, M, V] float32: the logits over the temperature, those of the ruled-out tokens lowered."""
+    """[B, M, V] float32: the logits over the temperature, -inf for the tokens that are ruled out."""
     logits = tf.stop_gradient(scores.logits) / temperature
     if ruled_out is None:
         return logits
-    return logits - RULED_OUT * tf.one_hot(ruled_out, logits.shape[-1], dtype=logits.dtype)
+    return tf.where(tf.range(logits.shape[-1]) == ruled_out[..., tf.newaxis], NEVER, logits)
 
 
 SAMPLERS = {"categorical": sample_categorical, "gumbel": sample_gumbel, "greedy": sample_greedy}

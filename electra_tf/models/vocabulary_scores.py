@@ -7,6 +7,7 @@ one more turns it into its gradient.
 """
 
 import functools
+import math
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -17,10 +18,9 @@ from electra_tf.models.context import ForwardContext
 # The vocabulary is read as a table of so many columns, the vector width of a TPU; token t stands in column t % 128.
 # Sums down a column are vectorised, and a token is drawn by drawing its column first.
 _COLUMNS = 128
-# The score of the entries that fill the last row of that table: their exponential is 0.
-_NO_ENTRY = -1e9
-# Subtracted from the original token's logit to rule it out (pretrain_helpers.py of the authors' code).
-RULED_OUT = 1000.0
+# The score of what cannot be drawn: entries that fill the last row of that table, and tokens that are ruled out. The
+# authors subtract 1000 (pretrain_helpers.py), which a low temperature outweighs.
+NEVER = -math.inf
 
 
 class VocabularyScores:
@@ -84,7 +84,7 @@ class VocabularyScores:
 
     @functools.cached_property
     def _padded_bias(self) -> tf.Tensor:
-        return tf.pad(self._bias, [[0, self._num_missing]], constant_values=_NO_ENTRY)
+        return tf.pad(self._bias, [[0, self._num_missing]], constant_values=NEVER)
 
     @functools.cached_property
     def _sums(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -102,10 +102,10 @@ class VocabularyScores:
 
 
 def _scores(products, bias, ruled_out, temperature: float) -> tf.Tensor:
-    """[N, V'] -> [N, V' / 128, 128]: the scores over the temperature, the ruled-out ones lowered."""
+    """[N, V'] -> [N, V' / 128, 128]: the scores over the temperature, those ruled out never drawn."""
     scores = (products + bias) * (1.0 / temperature)
     if ruled_out is not None:
-        scores -= RULED_OUT * tf.cast(tf.range(products.shape[1]) == ruled_out[:, tf.newaxis], tf.float32)
+        scores = tf.where(tf.range(products.shape[1]) == ruled_out[:, tf.newaxis], NEVER, scores)
     return tf.reshape(scores, [-1, products.shape[1] // _COLUMNS, _COLUMNS])
 
 

@@ -114,7 +114,8 @@ class Electra(Objective):
             segment_ids=batch["segment_ids"],
             context=context.scope("discriminator"),
         )
-        return ElectraForward(proposal, corrupted, output, self.replaced_token_head(output.sequence_output))
+        logits = self.replaced_token_head(output.sequence_output, training=context.training)
+        return ElectraForward(proposal, corrupted, output, logits)
 
     def corrupt(self, batch: dict[str, tf.Tensor], scores: VocabularyScores, context: ForwardContext) -> CorruptedInput:
         """Writes the generator's draws into the original (not the masked) input.

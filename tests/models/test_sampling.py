@@ -87,6 +87,17 @@ def test_a_token_of_all_the_mass_is_always_drawn_wherever_it_stands():
         assert scores_of(logits).sample(context(step)).numpy().tolist() == [ids]
 
 
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("value", [-np.inf, -3e38, -2e9, np.inf, np.nan])
+def test_a_draw_lies_in_the_vocabulary_whatever_the_logits_are(value, training):
+    """The rest of the 128 columns are not there to be drawn."""
+    bias = tf.constant([value] * 4)
+    scores = VocabularyScores(tf.zeros([20, 30, 3]), tf.zeros([4, 3]), bias, training)
+    assert set(np.unique(scores.sample(context()))) <= {0, 1, 2, 3}
+    losses = scores.losses(tf.ones([20, 30], tf.int32)).numpy()
+    assert np.isfinite(losses).all() == np.isfinite(value)
+
+
 def test_losses_and_their_gradients_are_those_of_the_softmax():
     logits = tf.constant([[[1.0, 2.0, 0.0, -1.0], [0.5, 0.5, 3.0, 0.0], [40.0, -40.0, 0.0, 9.0]]])
     ids, upstream = [1, 3, 1], np.array([1.0, 0.5, 0.0])
@@ -143,6 +154,12 @@ def test_the_original_can_be_ruled_out_and_the_rest_keeps_its_proportions(corrup
     others = np.delete(LOGITS, 5)
     renumbered = np.where(drawn > 5, drawn - 1, drawn)
     assert chi_squared(renumbered, softmax(others)) < bound(5)
+
+
+@pytest.mark.parametrize("sampling", ["categorical", "gumbel", "greedy"])
+def test_the_original_is_ruled_out_at_any_temperature_however_likely_it_is(corrupt, sampling):
+    logits = np.where(np.arange(7) == 5, 2000.0, LOGITS).astype(np.float32)
+    assert (corrupt(logits, sampling=sampling, disallow_correct=True, temperature=1e-3) == 0).all()
 
 
 def test_the_original_is_drawn_as_often_as_its_probability_says(corrupt):
