@@ -1,5 +1,6 @@
 """The shards of a pre-training data set, whoever built it, and the vocabulary they were built with."""
 
+import hashlib
 import logging
 import os
 import struct
@@ -55,9 +56,12 @@ class PretrainingData:
     """A data directory that fits a run: its vocabulary, its training split, and its held-out split if it has one.
 
     Attributes:
+        identity: the same for every copy of one data set, and of no other: a hash of the manifest, which has the
+            checksums of the shards, or of the names of the authors' files.
         vocab_content: of the vocabulary's file.
     """
 
+    identity: str
     vocabulary: Vocabulary
     vocab_content: bytes
     lower_case: bool
@@ -93,7 +97,20 @@ def open_data(data_dir: str | os.PathLike, config: PretrainingConfig) -> Pretrai
         return _open_with_manifest(directory, vocab_content, vocabulary, config)
     # The authors' builder records neither; both are its defaults.
     train = _open_authors_records(directory, config)
-    return PretrainingData(vocabulary, vocab_content, lower_case=True, strip_accents=True, train=train, held_out=None)
+    names = "\n".join(os.path.basename(file) for file in train.files)
+    return PretrainingData(
+        _identity(names.encode()),
+        vocabulary,
+        vocab_content,
+        lower_case=True,
+        strip_accents=True,
+        train=train,
+        held_out=None,
+    )
+
+
+def _identity(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _require_directory(data_dir: str) -> None:
@@ -137,7 +154,8 @@ def _open_with_manifest(
     directory: str, vocab_content: bytes, vocabulary: Vocabulary, config: PretrainingConfig
 ) -> PretrainingData:
     manifest_file = os.path.join(directory, MANIFEST_FILE)
-    manifest = Manifest.from_bytes(_read(manifest_file), manifest_file)
+    manifest_content = _read(manifest_file)
+    manifest = Manifest.from_bytes(manifest_content, manifest_file)
     check_matches(manifest, vocabulary=vocabulary, max_seq_length=config.data.max_seq_length)
     corpora = {}
     for name, split in manifest.splits.items():
@@ -150,6 +168,7 @@ def _open_with_manifest(
     if TRAIN_SPLIT not in corpora:
         raise UserError(f"{directory} holds no examples to train on; build the data set from more text")
     return PretrainingData(
+        _identity(manifest_content),
         vocabulary,
         vocab_content,
         manifest.lower_case,

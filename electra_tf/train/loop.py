@@ -113,6 +113,7 @@ def _pretrain(run: Run, data_dirs: DataDirs, stop_at_step, init_from, interrupti
     if run.is_chief:
         data = stages[0].data
         directory.adopt_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
+        directory.adopt_data([entry.data.identity for entry in stages])
     objective = run.build()
     with run.strategy.scope():
         window = metric_window(objective)

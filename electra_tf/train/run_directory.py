@@ -1,6 +1,7 @@
 """A run's directory: what lies where, and what may be written over.
 
 config.yaml               the resolved configuration, itself a configuration
+data.json                 which data set each stage reads
 vocab.txt                 the vocabulary the model was trained with
 tokenizer_settings.json   how its text was normalised
 warm_start.json           where the initial weights came from, if not from chance
@@ -15,6 +16,7 @@ milestones/               those at the shares of the training that the paper eva
 import contextlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from electra_tf.config.errors import UserError
@@ -56,6 +58,7 @@ class RunDirectory:
         self.config_file = self.path / "config.yaml"
         self.vocab_file = self.path / "vocab.txt"
         self.tokenizer_file = self.path / "tokenizer_settings.json"
+        self.data_file = self.path / "data.json"
         self.warm_start_file = self.path / "warm_start.json"
         self.metrics_file = self.path / "metrics.jsonl"
         self.alarms_file = self.path / "alarms.jsonl"
@@ -89,10 +92,13 @@ class RunDirectory:
 
         Args:
             chief: whether this process writes; the other workers of a cluster only check.
-        Raises: UserError: if the directory holds a run of other settings, naming the first one.
+        Raises: UserError: if the directory holds a run of other settings, naming the first one, or one whose
+            checkpoints are gone.
         """
         if self.latest_checkpoint() is not None:
             self.require_same_run(config)
+        else:
+            self._require_no_lost_checkpoint()
         if not chief:
             return
         write_atomically(self.config_file, config_to_yaml(config).encode())
@@ -106,6 +112,31 @@ class RunDirectory:
             if self.latest_checkpoint() is not None:
                 _require_content(file, content)
             write_atomically(file, content)
+
+    def adopt_data(self, identities: Sequence[str]) -> None:
+        """Notes which data set each stage of the run reads.
+
+        Raises: UserError: if the run was started with another one: batch k would be another batch.
+        """
+        content = json.dumps({"data": list(identities)}).encode()
+        if self.latest_checkpoint() is not None and self.data_file.exists() and self.data_file.read_bytes() != content:
+            raise UserError(
+                f"the run in {self.path} was started with another data set (see {self.data_file.name}); give that one "
+                "as --data_dir, or begin a new run with --init_from and a new --model_dir"
+            )
+        write_atomically(self.data_file, content)
+
+    def _require_no_lost_checkpoint(self) -> None:
+        """A run that reported so many steps has had a checkpoint; without one it must not begin again unasked."""
+        reported = max((report["step"] for report in reports_of(self.metrics_file, "train")), default=0)
+        if reported == 0 or not self.config_file.exists():
+            return
+        # Two, as the first may still have been on its way to the disk.
+        if reported > 2 * load_config(self.config_file).train.save_every_steps:
+            raise UserError(
+                f"{self.metrics_file} reports {reported} steps, but {self.checkpoints} holds no checkpoint; copy one "
+                f"there, for example from {self.milestones}, or give a new --model_dir"
+            )
 
     def require_same_tokenizer(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> None:
         """Raises: UserError: if the run was started with another vocabulary or normalisation."""

@@ -1,4 +1,5 @@
 import re
+import shutil
 
 import pytest
 import tensorflow as tf
@@ -208,3 +209,11 @@ def test_a_missing_shard_is_named_by_its_url(directory, tiny_config):
 
 def test_a_url_that_tensorflow_cannot_read_is_refused(tiny_config):
     assert "TensorFlow has no file system for s3://; copy the data set" in refusal("s3://bucket/set", tiny_config())
+
+
+def test_copies_of_a_data_set_have_one_identity_and_other_sets_have_others(tiny_config, write_data, tmp_path):
+    first = write_data(tmp_path / "first")
+    copy = shutil.copytree(first, tmp_path / "copy")
+    other = write_data(tmp_path / "other", train=(5, 3, 6))
+    found = [open_data(directory, tiny_config()).identity for directory in (first, copy, other)]
+    assert found[0] == found[1] != found[2]
