@@ -59,7 +59,8 @@ def training_step(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str
     terms, gradients = summed_gradients(objective, batch, step)
     loss = total_loss(objective, terms)
     update = functools.partial(_clip_and_apply, objective)
-    if objective.config.train.xla:
+    if objective.config.train.xla and tf.distribute.get_replica_context().num_replicas_in_sync == 1:
+        # Several replicas meet in the update, which they cannot inside of one's own program; each variable has its own.
         update = tf.function(update, jit_compile=True)
     gradient_norm, finite = update(gradients, loss)
     nonfinite = 1.0 - tf.cast(finite, tf.float32)

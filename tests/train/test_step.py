@@ -174,10 +174,14 @@ def test_micro_batches_of_unequal_token_counts_train_like_one_batch(tiny_config,
     assert largest_difference(weights(whole), weights(parts)) < 1e-5
 
 
-def test_micro_batches_on_two_replicas_train_like_one_batch(tiny_config, tiny_batch, two_replicas, run_on_replicas):
-    settings = {"encoder": {"initializer_range": 0.2}, "optimizer": {"learning_rate": 1e-3}}
+@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_micro_batches_on_two_replicas_train_like_one_batch(
+    tiny_config, tiny_batch, two_replicas, run_on_replicas, optimizer, xla
+):
+    settings = {"encoder": {"initializer_range": 0.2}, "optimizer": {"name": optimizer, "learning_rate": 1e-3}}
     whole = build(tiny_config(**settings))
-    parts = build(tiny_config(**settings, train={"gradient_accumulation_steps": 2}), two_replicas)
+    parts = build(tiny_config(**settings, train={"gradient_accumulation_steps": 2, "xla": xla}), two_replicas)
     batch = tiny_batch(whole.config, UNEQUAL_LENGTHS)
     one = as_floats(whole.train_step(batch))
     assert as_floats(run_on_replicas(two_replicas, tf.function(parts.train_step), batch)) == pytest.approx(
