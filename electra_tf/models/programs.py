@@ -78,6 +78,13 @@ def add_bias(product: tf.Tensor, bias: tf.Tensor, training: bool) -> tf.Tensor:
     return operation(product, bias)
 
 
+def heads(product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tf.Tensor:
+    """Queries, keys or values of every head, in training: [B, S, H], [H] -> [B, A, S, D]."""
+    length = product.shape[1] or tf.shape(product)[1]
+    biased = add_bias(product, bias, training=True)
+    return tf.transpose(tf.reshape(biased, [-1, length, num_heads, product.shape[2] // num_heads]), [0, 2, 1, 3])
+
+
 def _split_heads(product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tuple[tf.Tensor, ...]:
     length = product.shape[1] or tf.shape(product)[1]
     biased = tf.cast(float32(product) + float32(bias), product.dtype)
@@ -199,18 +206,13 @@ def dropout(values: tf.Tensor, *, rate: float, draw: Draw) -> tf.Tensor:
     return operation(values)
 
 
-def _kept(values: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """float32 values as they are kept for the way back. XLA would take a rounding back that it sees both ends of."""
-    return values if dtype == tf.float32 else computed_once(tf.cast(values, dtype))
-
-
 @functools.cache
 def _dropout_add_layer_norm_programs(rate: float, epsilon: float) -> tuple[Callable, Callable]:
     def forward(product, bias, residual, gamma, beta, draw):
         summed = _dropped(float32(product) + float32(bias), draw, rate) + float32(residual)
         normalized, inverse_deviation = _normalized(summed, epsilon)
         output = tf.reshape(normalized * gamma + beta, tf.shape(product))
-        return tf.cast(output, product.dtype), _kept(normalized, product.dtype), inverse_deviation
+        return tf.cast(output, product.dtype), tf.cast(normalized, product.dtype), inverse_deviation
 
     def gradient(normalized, inverse_deviation, gamma, draw, upstream):
         found, gamma_gradient, beta_gradient = _layer_norm_gradient(

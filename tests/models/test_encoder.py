@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.models.compilation import part_of_tpu_program
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.heads import gather_positions
 from electra_tf.models.programs import gelu
@@ -90,6 +91,30 @@ def test_order_and_segment_matter(electra, batch):
     )
     assert np.abs(encode(electra, batch, input_ids=reversed_words).pooled_output - before).max() > 1e-3
     assert np.abs(encode(electra, batch, segment_ids=1 - batch["segment_ids"]).pooled_output - before).max() > 1e-3
+
+
+def test_a_step_for_a_tpu_takes_queries_keys_and_values_apart_and_finds_the_same(electra, batch):
+    encoder = electra.discriminator
+    upstream = tf.random.stateless_normal([5, 10, 16], seed=[1, 2])
+
+    def output_and_gradients():
+        context = ForwardContext(training=True, random=RandomStream(0, 0, 0))
+        with tf.GradientTape() as tape:
+            inputs = [batch[name] for name in ("input_ids", "input_mask", "segment_ids")]
+            output = encoder(*inputs, context=context).sequence_output
+        gradients = tape.gradient(output, encoder.trainable_variables, upstream)
+        return [output, *map(tf.convert_to_tensor, gradients)]
+
+    @tf.function(jit_compile=True)
+    def for_tpu():
+        with part_of_tpu_program():
+            return output_and_gradients()
+
+    names = ["output", *(variable.name for variable in encoder.trainable_variables)]
+    for name, found, expected in zip(names, for_tpu(), tf.function(output_and_gradients)(), strict=True):
+        assert np.abs(found - expected).max() < 1e-5 * max(1.0, np.abs(expected).max()), name
+        # What is added to all keys alike, the softmax takes out again.
+        assert "key/bias" in name or np.abs(expected).max() > 1e-3, name
 
 
 @pytest.mark.parametrize(("embedding_size", "projects"), [(12, True), (16, False)])
