@@ -25,6 +25,9 @@ _MOVE_NOTHING = frozenset(
     + ("ConcatBitcast", "X64SplitLow", "X64SplitHigh", "X64Combine")  # targets of custom calls
 )
 _READ_A_PART = ("slice", "dynamic-slice", "gather")
+_PRODUCTS = frozenset(("convolution", "dot"))
+_REARRANGE = frozenset(("copy", "transpose", "reshape", "slice", "concatenate", "pad", "convert", "bitcast", "fusion"))
+_NAME_VALUES = frozenset(("parameter", "constant", "tuple", "get-tuple-element"))
 
 
 @dataclass
@@ -61,10 +64,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def report(path: Path, rows: int, by: str = "hbm") -> str:
-    """The tables of a program as text: by operation that moves, and by tensor that is moved."""
+    """The tables of a program as text: by operation that moves, by tensor that is moved, and by kind of operation."""
     with gzip.open(path, "rt") as file:
         program = read_program(file)
-    return "\n".join([*_by_operation(program, rows, by), "", *_by_tensor(program, rows)])
+    return "\n".join([*_by_operation(program, rows, by), "", *_by_tensor(program, rows), "", *_by_kind(program)])
 
 
 def total(program: Program) -> Traffic:
@@ -158,13 +161,16 @@ def _by_operation(program: Program, rows: int, by: str) -> Iterator[str]:
         everything.add(moved, times)
     gigabytes = f"{everything.hbm / 1e9:.2f} GB between HBM and core ({everything.accessed / 1e9:.2f} GB with VMEM)"
     yield f"one step moves {gigabytes}"
-    names = ("GB", "read", "write", "+VMEM", "Mcycle")
-    yield " ".join([*(f"{name:>7}" for name in names), " count", " operation [instruction] largest tensor"])
+    yield _heading("operation [instruction] largest tensor")
     for (source, opcode), moved in sorted(groups.items(), key=lambda item: -getattr(item[1], by))[:rows]:
         yield _row(moved, f"{source} [{opcode}] {moved.shapes.most_common(1)[0][0] if moved.shapes else ''}")
     yield f"by the compiler's estimate {everything.cycles / 1e6:.1f} Mcycles; the operations of most:"
     for (source, opcode), moved in sorted(groups.items(), key=lambda item: -item[1].cycles)[: rows // 2]:
         yield _row(moved, f"{source} [{opcode}] {moved.shapes.most_common(1)[0][0] if moved.shapes else ''}")
+
+
+def _heading(text: str) -> str:
+    return " ".join([*(f"{name:>7}" for name in ("GB", "read", "write", "+VMEM", "Mcycle")), " count", f" {text}"])
 
 
 def _row(moved: Traffic, text: str) -> str:
@@ -191,6 +197,38 @@ def _by_tensor(program: Program, rows: int) -> Iterator[str]:
     yield f"{'GB':>7} {'read':>7} {'write':>7} {'':>7} {'':>7} {'moves':>6}  tensor, by the operation that made it"
     for (source, shape), moved in sorted(groups.items(), key=lambda item: -item[1].hbm)[:rows]:
         yield _row(moved, f"{shape} of {source}")
+
+
+def _by_kind(program: Program) -> Iterator[str]:
+    groups: dict[str, Traffic] = defaultdict(Traffic)
+    for instruction, times in executed(program):
+        if instruction.opcode not in _MOVE_NOTHING:
+            groups[kind(program, instruction)].add(traffic_of(program, instruction), times)
+    yield _heading("kind of operation")
+    for name, moved in sorted(groups.items(), key=lambda item: -item[1].accessed):
+        yield _row(moved, name)
+
+
+def kind(program: Program, instruction: Instruction) -> str:
+    """What an instruction is for: to multiply matrices, to have a value elsewhere, to have it otherwise, or else."""
+    if instruction.opcode.startswith("all-reduce"):
+        return "sum over cores"
+    if instruction.opcode.endswith("-start"):
+        return "fetched to VMEM ahead of its use, or put away"
+    opcodes = {inner.opcode for inner in _inside(program, instruction)}
+    if opcodes & _PRODUCTS:
+        return "product, with what is computed from its output"
+    if opcodes <= _REARRANGE | _NAME_VALUES:
+        return "copy into another layout, cut or joined"
+    return "loop: sums, exponentials, random bits, updates"
+
+
+def _inside(program: Program, instruction: Instruction) -> Iterator[Instruction]:
+    """An instruction and, if it is a fusion, all that is in it."""
+    yield instruction
+    if instruction.opcode == "fusion":
+        for inner in program.computations[instruction.calls[0]]:
+            yield from _inside(program, inner)
 
 
 def _source(program: Program, instruction: Instruction) -> str:

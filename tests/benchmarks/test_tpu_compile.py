@@ -113,6 +113,33 @@ def test_the_report_takes_layers_together_and_begins_with_what_moves_most(tmp_pa
     assert lines[3].endswith("layer_*/add [fusion] f32[8,128]")
 
 
+@pytest.mark.parametrize(
+    ("opcode", "inside", "kind"),
+    [
+        ("copy-start", None, "fetched to VMEM ahead of its use, or put away"),
+        ("all-reduce", None, "sum over cores"),
+        ("transpose", None, "copy into another layout, cut or joined"),
+        ("fusion", "transpose", "copy into another layout, cut or joined"),
+        ("fusion", "convolution", "product, with what is computed from its output"),
+        ("fusion", "exponential", "loop: sums, exponentials, random bits, updates"),
+        ("negate", None, "loop: sums, exponentials, random bits, updates"),
+    ],
+)
+def test_what_an_operation_is_for_is_told_by_what_is_inside(opcode, inside, kind):
+    text = f"""
+%inner (p: f32[8,128]) -> f32[8,128] {{
+  %p = f32[8,128]{{1,0}} parameter(0)
+  ROOT %inside = f32[8,128]{{1,0}} {inside or "negate"}(%p)
+}}
+ENTRY %main (a: f32[8,128]) -> f32[8,128] {{
+  %a = f32[8,128]{{1,0}} parameter(0)
+  ROOT %it = f32[8,128]{{1,0}} {opcode}(%a), calls=%inner
+}}
+"""
+    program = read_program(text.splitlines())
+    assert tpu_compile_traffic.kind(program, program.find("it")) == kind
+
+
 @pytest.mark.parametrize("name", ["electra", "bert_mlm"])
 def test_the_program_of_one_of_several_cores_sums_over_them_by_itself(tiny_config, name):
     config = tiny_config(objective={"name": name})
