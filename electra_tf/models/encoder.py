@@ -9,7 +9,6 @@ import tf_keras
 
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.models import programs
-from electra_tf.models.compilation import traced_for_tpu
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.dense import Dense, product
 from electra_tf.models.embeddings import Embeddings
@@ -91,17 +90,12 @@ class SelfAttention(_EncoderPart):
         return tf.reshape(mixed, tf.shape(hidden)), probs
 
     def _heads(self, hidden: tf.Tensor, training: bool) -> tuple[tf.Tensor, ...]:
-        """[B, A, S, D] each: queries, keys and values, from one product; queries are scaled, through their kernel."""
+        """[B, A, S, D] each: queries, keys and values from one product; queries are scaled, through their kernel."""
         scale = tf.cast(1.0 / math.sqrt(self.config.hidden_size // self.config.num_heads), hidden.dtype)
-        kernels = [self.query.kernel * scale, self.key.kernel, self.value.kernel]
-        biases = [self.query.bias * scale, self.key.bias, self.value.bias]
-        num_heads = self.config.num_heads
-        if traced_for_tpu():
-            # A TPU would cut the three out of one product by copies, and copy again to join their gradients.
-            pairs = zip(kernels, biases, strict=True)
-            return tuple(programs.heads(product(hidden, kernel), bias, num_heads) for kernel, bias in pairs)
-        merged = product(hidden, tf.concat(kernels, axis=1))
-        return programs.split_heads(merged, tf.concat(biases, axis=0), num_heads, training)
+        query, key, value = self.query, self.key, self.value
+        kernel = tf.concat([query.kernel * scale, key.kernel, value.kernel], axis=1)
+        bias = tf.concat([query.bias * scale, key.bias, value.bias], axis=0)
+        return programs.split_heads(product(hidden, kernel), bias, self.config.num_heads, training)
 
 
 class _ResidualOutput(_EncoderPart):

@@ -78,13 +78,6 @@ def add_bias(product: tf.Tensor, bias: tf.Tensor, training: bool) -> tf.Tensor:
     return operation(product, bias)
 
 
-def heads(product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tf.Tensor:
-    """Queries, keys or values of every head, in training: [B, S, H], [H] -> [B, A, S, D]."""
-    length = product.shape[1] or tf.shape(product)[1]
-    biased = add_bias(product, bias, training=True)
-    return tf.transpose(tf.reshape(biased, [-1, length, num_heads, product.shape[2] // num_heads]), [0, 2, 1, 3])
-
-
 def _split_heads(product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tuple[tf.Tensor, ...]:
     length = product.shape[1] or tf.shape(product)[1]
     biased = tf.cast(float32(product) + float32(bias), product.dtype)

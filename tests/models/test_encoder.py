@@ -93,7 +93,7 @@ def test_order_and_segment_matter(electra, batch):
     assert np.abs(encode(electra, batch, segment_ids=1 - batch["segment_ids"]).pooled_output - before).max() > 1e-3
 
 
-def test_a_step_for_a_tpu_takes_queries_keys_and_values_apart_and_finds_the_same(electra, batch):
+def test_an_encoder_in_a_step_for_a_tpu_finds_the_same(electra, batch):
     encoder = electra.discriminator
     upstream = tf.random.stateless_normal([5, 10, 16], seed=[1, 2])
 
