@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.distribute.one_device_strategy import OneDeviceExtended
 
-from electra_tf.models.compilation import part_of_one_program
+from electra_tf.models.compilation import part_of_tpu_program
 from electra_tf.objectives.base import Objective
 from electra_tf.train.static_step import batch_specs
 
@@ -29,7 +29,7 @@ class CompiledReplicas(tf.distribute.Strategy):
         names = list(batch_specs(objective.config, batch_size=1))
 
         def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-            with part_of_one_program(), _ReplicaContext(self, gen_xla_ops.xla_replica_id()):
+            with part_of_tpu_program(), _ReplicaContext(self, gen_xla_ops.xla_replica_id()):
                 return objective.train_step(dict(zip(names, tensors, strict=True)))
 
         return tf.function(step, jit_compile=True)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
-# Where a formula is being traced: part of a program that is compiled as a whole, a program of its own, or neither.
-_WHOLE, _OWN = "whole", "own"
+# What a formula that is being traced is part of: a program that is compiled as a whole, such a program for a TPU, a
+# program of its own, or none of these.
+_WHOLE, _TPU, _OWN = "whole", "tpu", "own"
 _tracing: contextvars.ContextVar[str] = contextvars.ContextVar("tracing", default="")
 
 
@@ -26,6 +27,11 @@ def part_of_one_program():
     return _traced_as(_WHOLE)
 
 
+def part_of_tpu_program():
+    """As `part_of_one_program`, with arrays laid out as suits a TPU; XLA on a CPU is slower with them."""
+    return _traced_as(_TPU)
+
+
 def compiled(formula: Callable) -> Callable:
     """The formula as one XLA program for each signature it is called with; within a program, the formula itself."""
 
@@ -35,6 +41,11 @@ def compiled(formula: Callable) -> Callable:
 
     program = tf.function(traced, jit_compile=True, autograph=False)
     return lambda *inputs: (formula if _tracing.get() else program)(*inputs)
+
+
+def traced_for_tpu() -> bool:
+    """Whether what is traced now is part of a program for a TPU."""
+    return _tracing.get() == _TPU
 
 
 def _sums_as_products() -> bool:
@@ -53,7 +64,7 @@ def computed_once(values: tf.Tensor) -> tf.Tensor:
 
     XLA takes random bits for cheap, and would draw them anew in every loop that their use is fused into.
     """
-    return xla.optimization_barrier(values)[0] if _tracing.get() == _WHOLE else values
+    return xla.optimization_barrier(values)[0] if _tracing.get() in (_WHOLE, _TPU) else values
 
 
 def row_sums(rows: tf.Tensor) -> tf.Tensor:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
 from electra_tf.config.schema import PretrainingConfig
-from electra_tf.models.compilation import part_of_one_program
+from electra_tf.models.compilation import part_of_tpu_program
 from electra_tf.objectives.base import Objective
 
 _DATA_DEPENDENT = ("Where", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "DynamicPartition")
@@ -41,7 +41,7 @@ def training_step_function(objective: Objective) -> Callable:
     names = list(batch_specs(objective.config, batch_size=1))
 
     def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        with part_of_one_program():
+        with part_of_tpu_program():
             return objective.train_step(dict(zip(names, tensors, strict=True)))
 
     return tf.function(step, jit_compile=True)

@@ -10,7 +10,7 @@ import functools
 
 import tensorflow as tf
 
-from electra_tf.models.compilation import part_of_one_program
+from electra_tf.models.compilation import part_of_one_program, part_of_tpu_program, traced_for_tpu
 from electra_tf.models.context import ForwardContext
 from electra_tf.objectives.base import Objective
 from electra_tf.objectives.terms import Term
@@ -147,8 +147,11 @@ def _shares_and_gradients(objective: Objective, batch, weights, step, first_exam
 
 def _programs_of(objective: Objective):
     """A context for tracing: is the step compiled as a whole, or is each stretch between two products a program?"""
-    on_tpu = isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
-    return part_of_one_program() if objective.config.train.xla or on_tpu else contextlib.nullcontext()
+    if traced_for_tpu():
+        return contextlib.nullcontext()
+    if isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy):
+        return part_of_tpu_program()
+    return part_of_one_program() if objective.config.train.xla else contextlib.nullcontext()
 
 
 def _clip_and_apply(objective: Objective, gradients, loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
