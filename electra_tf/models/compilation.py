@@ -68,17 +68,18 @@ def computed_once(values: tf.Tensor) -> tf.Tensor:
 
 
 def stored(values: tf.Tensor, beside: tf.Tensor) -> tf.Tensor:
-    """The values; in a step that is compiled as a whole on a CPU, written to memory once and read from there.
+    """The values; in a program for a CPU, written to memory once and read from there.
 
-    XLA on CPUs takes sums and products for cheaper than memory and repeats what leads to a layer's output in every loop
-    that reads it, and with it what leads to the layers below: time and code grow with the square of the depth. There it
-    ignores `optimization_barrier`. A division it does not repeat, and that this one is by 1 it cannot see.
+    XLA on CPUs takes sums and products for cheaper than memory and repeats what leads to a value in every loop that
+    reads it: random bits in all three loops of a LayerNorm, and in a step that is compiled as a whole all layers below
+    too, so that time and code grow with the square of the depth. There it ignores `optimization_barrier`. A division it
+    does not repeat, and that this one is by 1 it cannot see.
 
     Args:
         values: float32.
         beside: a vector that is not constant, without NaN unless `values` has them too.
     """
-    if _tracing.get() != _WHOLE or tf.config.list_physical_devices("GPU"):
+    if _tracing.get() not in (_WHOLE, _OWN) or tf.config.list_physical_devices("GPU"):
         return values
     return values / tf.where(tf.math.is_nan(beside[0]), 2.0, 1.0)
 
