@@ -3,8 +3,8 @@
     python run_pretraining.py --config=configs/pretrain/small.yaml --data_dir=DATA --model_dir=RUN
 
 The same command again continues where the newest checkpoint in RUN stands. RUN also receives the resolved config.yaml,
-metrics.jsonl and TensorBoard events. SIGTERM or Ctrl-C ends it after the next step, with a checkpoint (exit status 143
-or 130). See docs/training.md.
+metrics.jsonl and TensorBoard events. SIGTERM, Ctrl-C or a closed terminal ends it after the next step, with a
+checkpoint (exit status 143, 130 or 129). See docs/training.md.
 """
 
 import sys

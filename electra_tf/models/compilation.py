@@ -67,6 +67,23 @@ def computed_once(values: tf.Tensor) -> tf.Tensor:
     return xla.optimization_barrier(values)[0] if _tracing.get() in (_WHOLE, _TPU) else values
 
 
+def stored(values: tf.Tensor, beside: tf.Tensor) -> tf.Tensor:
+    """The values; in a program for a CPU, written to memory once and read from there.
+
+    XLA on CPUs takes sums and products for cheaper than memory and repeats what leads to a value in every loop that
+    reads it: random bits in all three loops of a LayerNorm, and in a step that is compiled as a whole all layers below
+    too, so that time and code grow with the square of the depth. There it ignores `optimization_barrier`. A division it
+    does not repeat, and that this one is by 1 it cannot see.
+
+    Args:
+        values: float32.
+        beside: a vector that is not constant, without NaN unless `values` has them too.
+    """
+    if _tracing.get() not in (_WHOLE, _OWN) or tf.config.list_physical_devices("GPU"):
+        return values
+    return values / tf.where(tf.math.is_nan(beside[0]), 2.0, 1.0)
+
+
 def row_sums(rows: tf.Tensor) -> tf.Tensor:
     """[N, H] float32 -> [N, 1]."""
     if _sums_as_products():

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from electra_tf.models.compilation import column_sums, compiled, computed_once, on_bare_cpu, row_sums
+from electra_tf.models.compilation import column_sums, compiled, computed_once, on_bare_cpu, row_sums, stored
 from electra_tf.random import Draw
 
 # Added to the scores of padded keys before the softmax (modeling.py of the authors' code).
@@ -199,19 +199,24 @@ def dropout(values: tf.Tensor, *, rate: float, draw: Draw) -> tf.Tensor:
     return operation(values)
 
 
+def _kept(values: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """float32 values as they are kept for the way back. XLA would take a rounding back that it sees both ends of."""
+    return values if dtype == tf.float32 else computed_once(tf.cast(values, dtype))
+
+
 @functools.cache
 def _dropout_add_layer_norm_programs(rate: float, epsilon: float) -> tuple[Callable, Callable]:
     def forward(product, bias, residual, gamma, beta, draw):
-        summed = _dropped(float32(product) + float32(bias), draw, rate) + float32(residual)
+        summed = stored(_dropped(float32(product) + float32(bias), draw, rate) + float32(residual), gamma)
         normalized, inverse_deviation = _normalized(summed, epsilon)
-        output = tf.reshape(normalized * gamma + beta, tf.shape(product))
-        return tf.cast(output, product.dtype), tf.cast(normalized, product.dtype), inverse_deviation
+        output = stored(tf.reshape(normalized * gamma + beta, tf.shape(product)), gamma)
+        return tf.cast(output, product.dtype), _kept(normalized, product.dtype), inverse_deviation
 
     def gradient(normalized, inverse_deviation, gamma, draw, upstream):
         found, gamma_gradient, beta_gradient = _layer_norm_gradient(
             float32(normalized), inverse_deviation, gamma, _rows(upstream)
         )
-        residual = tf.reshape(found, tf.shape(upstream))
+        residual = stored(tf.reshape(found, tf.shape(upstream)), gamma)
         product = tf.cast(_dropped(residual, draw, rate), upstream.dtype)
         return product, tf.cast(residual, upstream.dtype), gamma_gradient, beta_gradient
 

@@ -1,4 +1,4 @@
-"""Signals that ask a run to end: a preempted machine's SIGTERM, and the keyboard's SIGINT.
+"""Signals that ask a run to end: a preempted machine's SIGTERM, the keyboard's SIGINT, a closed terminal's SIGHUP.
 
 The first one has the run end at its next step with a checkpoint; a second one, or one that finds nothing new to save
 (while the model is built, or its first step compiled), ends the process at once. Either way nothing on disk is torn.
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 
 logger = logging.getLogger(__name__)
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Interrupted(Exception):
@@ -44,12 +44,16 @@ class Interruption:
         self._has_progress: Callable[[], bool] = lambda: False
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._signals: tuple[signal.Signals, ...] = ()
 
     def __enter__(self) -> "Interruption":
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._previous_descriptor = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-        self._previous_handlers = [signal.getsignal(number) for number in _SIGNALS]
+        # `nohup` has SIGHUP ignored, and means it.
+        ignores_hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        self._signals = tuple(number for number in _SIGNALS if number is not signal.SIGHUP or not ignores_hangup)
+        self._previous_handlers = [signal.getsignal(number) for number in self._signals]
         self._put_handlers()
         self._thread = threading.Thread(target=self._listen, name="interruption", daemon=True)
         self._thread.start()
@@ -57,7 +61,7 @@ class Interruption:
 
     def __exit__(self, *_) -> None:
         signal.set_wakeup_fd(self._previous_descriptor)
-        for number, handler in zip(_SIGNALS, self._previous_handlers, strict=True):
+        for number, handler in zip(self._signals, self._previous_handlers, strict=True):
             signal.signal(number, handler)
         self._writer.close()  # ends the thread
         self._thread.join()
@@ -88,12 +92,12 @@ class Interruption:
 
     def _put_handlers(self) -> None:
         # TensorFlow's cluster runtime puts its own handler of SIGTERM in place when a worker starts.
-        for number in _SIGNALS:
+        for number in self._signals:
             signal.signal(number, _leave_it_to_the_thread)
 
     def _listen(self) -> None:
         while received := self._reader.recv(1):
-            if received[0] in _SIGNALS:
+            if received[0] in self._signals:
                 self._handle(signal.Signals(received[0]))
 
     def _handle(self, received: signal.Signals) -> None:

@@ -204,6 +204,11 @@ def _drop_reports_after(directory: RunDirectory, step: int) -> None:
 
 def _announce(run: Run, entry: StageInput, first_step: int, last_step: int) -> None:
     stage, replicas = entry.stage, run.strategy.num_replicas_in_sync
+    if first_step >= last_step:
+        logger.info(
+            "the run stands at step %d already, this call was to end at %d: nothing to train", first_step, last_step
+        )
+        return
     logger.info(
         "%s%s, steps %d to %d of %d; batch %d = %d replicas x %d; %d training examples, %d held out",
         f"continuing at step {first_step}" if first_step else "starting",

@@ -185,7 +185,7 @@ class Training:
             raise TrainingStopped(
                 f"by step {step} the losses or gradients of {found} steps were not finite, and "
                 f"train.max_nonfinite_steps is {allowed}; start a new run from an earlier milestone (--init_from) with "
-                "a lower optimizer.learning_rate, or raise the first"
+                "a lower optimizer.learning_rate, or raise train.max_nonfinite_steps"
             )
 
     def _step(self) -> int:

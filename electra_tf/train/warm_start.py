@@ -33,7 +33,8 @@ def initialize_from(objective: Objective, path: str | os.PathLike) -> list[str]:
     Returns: what was loaded and what was left aside, lines for the log.
     Raises: UserError: if there is no such checkpoint, or it is damaged, or a variable is missing or of another shape.
     """
-    prefix = _prefix_of(Path(path))
+    # As a shell completes it.
+    prefix = _prefix_of(Path(str(path).removesuffix(".index")))
     try:
         reader = tf.train.load_checkpoint(prefix)
         stored = set(reader.get_variable_to_shape_map())
@@ -76,14 +77,14 @@ def _prefix_of(path: Path) -> str:
         elif not list(path.parent.glob(f"{path.name}.index")):
             raise UserError(
                 f"--init_from={path}: there is neither a run nor a checkpoint; expected a run's directory, or the path "
-                "of a checkpoint's files without .index"
+                "of a checkpoint's files without their endings"
             )
         return str(path)
     newest = tf.train.latest_checkpoint(str(path))
     if newest is None:
         raise UserError(
             f"--init_from={path} holds neither a run (config.yaml) nor TensorFlow's file `checkpoint`; give the path "
-            "of a checkpoint's files without .index"
+            "of a checkpoint's files without their endings"
         )
     return newest
 

@@ -50,7 +50,7 @@ def program():
     return run
 
 
-@pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_has_the_run_end_with_a_checkpoint(program, sent, status):
     code, output, messages = program("trains", sent)
     assert (code, output) == (status, "saved\n")
@@ -69,6 +69,15 @@ def test_a_signal_before_the_first_step_ends_the_process_at_once(program, what):
     code, output, messages = program(what, signal.SIGTERM)
     assert (code, output) == (143, "")
     assert "SIGTERM: ended at once, as there is nothing new to save" in messages
+
+
+def test_a_hangup_that_is_ignored_stays_so():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interruption() as interruption, interruption.deferred(lambda: None, has_progress=lambda: False):
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_handlers_from_before_are_put_back():

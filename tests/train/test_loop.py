@@ -143,6 +143,12 @@ def test_a_run_on_two_replicas_reports_what_one_replica_does(whole, config, data
     assert evaluate(run, [data_dir])["step"] == 2
 
 
+def test_a_call_that_was_to_end_before_the_run_stands_says_so(whole, config, data_dir, caplog):
+    caplog.set_level("INFO")
+    pretrain(run_of(config, whole[0]), [data_dir], stop_at_step=3)
+    assert "the run stands at step 8 already, this call was to end at 3: nothing to train" in caplog.messages
+
+
 def test_the_trained_model_is_read_back_with_its_weights(whole):
     objective = load_trained(whole[0])
     stored = tensors(whole[0] / "checkpoints" / "step-8")

@@ -90,7 +90,9 @@ def refusal(objective, path) -> str:
     "changes", [{}, UNTIED, {"train": {"precision": "bfloat16"}}], ids=["tied", "untied", "bfloat16"]
 )
 @pytest.mark.parametrize(
-    "place", ["", "checkpoints/step-7", "milestones/step-7"], ids=["run", "checkpoint", "milestone"]
+    "place",
+    ["", "checkpoints/step-7", "milestones/step-7", "checkpoints/step-7.index"],
+    ids=["run", "checkpoint", "milestone", "file"],
 )
 def test_a_run_gives_its_weights_and_not_its_step(build, run_of, changes, place):
     source = build(1, **changes)
