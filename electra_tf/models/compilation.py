@@ -28,7 +28,7 @@ def part_of_one_program():
 
 
 def part_of_tpu_program():
-    """As `part_of_one_program`, with arrays laid out as suits a TPU; XLA on a CPU is slower with them."""
+    """As `part_of_one_program`, for a TPU's compiler, which is in no need of `stored`."""
     return _traced_as(_TPU)
 
 

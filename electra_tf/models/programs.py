@@ -199,18 +199,13 @@ def dropout(values: tf.Tensor, *, rate: float, draw: Draw) -> tf.Tensor:
     return operation(values)
 
 
-def _kept(values: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """float32 values as they are kept for the way back. XLA would take a rounding back that it sees both ends of."""
-    return values if dtype == tf.float32 else computed_once(tf.cast(values, dtype))
-
-
 @functools.cache
 def _dropout_add_layer_norm_programs(rate: float, epsilon: float) -> tuple[Callable, Callable]:
     def forward(product, bias, residual, gamma, beta, draw):
         summed = stored(_dropped(float32(product) + float32(bias), draw, rate) + float32(residual), gamma)
         normalized, inverse_deviation = _normalized(summed, epsilon)
         output = stored(tf.reshape(normalized * gamma + beta, tf.shape(product)), gamma)
-        return tf.cast(output, product.dtype), _kept(normalized, product.dtype), inverse_deviation
+        return tf.cast(output, product.dtype), tf.cast(normalized, product.dtype), inverse_deviation
 
     def gradient(normalized, inverse_deviation, gamma, draw, upstream):
         found, gamma_gradient, beta_gradient = _layer_norm_gradient(

@@ -4,10 +4,6 @@ For B * M masked positions the scores are by far the largest tensor of a step, l
 softmax, a cross-entropy and a Gumbel sample each make further tensors of that size. Here the product with the word
 table is made once; one program reduces it to sums of exponentials, from which both the loss and the sample follow, and
 one more turns it into its gradient.
-
-The products are an array "by vector and token": [N, V'], but [V', N] in a step for a TPU, which holds the last two axes
-in tiles of 8 by 128: there [V', N] is [V' / 128, 128, N] as it lies, while [N, V'] is copied to become
-[N, V' / 128, 128]. On a CPU sums down a column are fast in the latter only.
 """
 
 import functools
@@ -16,7 +12,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from electra_tf.models.compilation import column_sums, compiled, row_sums, traced_for_tpu
+from electra_tf.models.compilation import column_sums, compiled
 from electra_tf.models.context import ForwardContext
 
 # The vocabulary is read as a table of so many columns, the vector width of a TPU; token t stands in column t % 128.
@@ -82,11 +78,9 @@ class VocabularyScores:
 
     @functools.cached_property
     def _products(self) -> tf.Tensor:
-        """By vector and token, float32: the scores but for the bias. N is B*M, V' is V rounded up to whole rows."""
+        """[B*M, V'] float32, V' being V rounded up to whole rows: the scores but for the bias."""
         flat = tf.reshape(self._vectors, [-1, self._vectors.shape[-1]])
-        table = tf.pad(self._table, [[0, self._num_missing], [0, 0]])
-        left, right = (table, flat) if traced_for_tpu() else (flat, table)
-        return tf.matmul(left, right, transpose_b=True)
+        return tf.matmul(flat, tf.pad(self._table, [[0, self._num_missing], [0, 0]]), transpose_b=True)
 
     @functools.cached_property
     def _padded_bias(self) -> tf.Tensor:
@@ -107,29 +101,12 @@ class VocabularyScores:
         return (program if self._training else formula)(*inputs)
 
 
-def _by_vector(values: tf.Tensor) -> tf.Tensor:
-    """[N], to be used beside an array by vector and token."""
-    return values[tf.newaxis] if traced_for_tpu() else values[:, tf.newaxis]
-
-
-def _by_token(values: tf.Tensor) -> tf.Tensor:
-    """[V'], to be used beside an array by vector and token."""
-    return values[:, tf.newaxis] if traced_for_tpu() else values[tf.newaxis]
-
-
-def _in_columns(scores: tf.Tensor) -> tf.Tensor:
-    """By vector and token -> [N, V' / 128, 128]."""
-    if traced_for_tpu():
-        return tf.transpose(tf.reshape(scores, [scores.shape[0] // _COLUMNS, _COLUMNS, -1]), [2, 0, 1])
-    return tf.reshape(scores, [-1, scores.shape[1] // _COLUMNS, _COLUMNS])
-
-
 def _scores(products, bias, ruled_out, temperature: float) -> tf.Tensor:
-    """[N, V' / 128, 128]: the scores over the temperature, those ruled out never drawn."""
-    scores = (products + _by_token(bias)) * (1.0 / temperature)
+    """[N, V'] -> [N, V' / 128, 128]: the scores over the temperature, those ruled out never drawn."""
+    scores = (products + bias) * (1.0 / temperature)
     if ruled_out is not None:
-        scores = tf.where(_by_token(tf.range(bias.shape[0])) == _by_vector(ruled_out), NEVER, scores)
-    return _in_columns(scores)
+        scores = tf.where(tf.range(products.shape[1]) == ruled_out[:, tf.newaxis], NEVER, scores)
+    return tf.reshape(scores, [-1, products.shape[1] // _COLUMNS, _COLUMNS])
 
 
 @functools.cache
@@ -148,10 +125,6 @@ def _column_program(temperature: float) -> tuple[Callable, Callable]:
     def masses(products, bias, ruled_out, largest, column):
         """-> [N, V' / 128]: exp(score - largest) down one column of each row."""
         scores = _scores(products, bias, ruled_out, temperature)
-        if traced_for_tpu():
-            # A TPU reads the whole row in any case, and to gather from it would have it copied.
-            wanted = tf.range(_COLUMNS) == column[:, tf.newaxis, tf.newaxis]  # [N, 1, 128]
-            return tf.exp(tf.reduce_sum(tf.where(wanted, scores, 0.0), axis=2) - largest)
         return tf.exp(tf.gather(scores, column, axis=2, batch_dims=1) - largest)
 
     return masses, compiled(masses)
@@ -167,7 +140,7 @@ def _place(masses: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
 
 
 def _losses(products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-    """Products by vector and token, [V'], [N] int32 -> [N] float32; keeps only log-sum-exp for the way back."""
+    """[N, V'], [V'], [N] int32 -> [N] float32; keeps only log-sum-exp for the way back."""
 
     @tf.custom_gradient
     def operation(products, bias):
@@ -179,16 +152,15 @@ def _losses(products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tu
 
 def _loss(products, bias, token_ids, largest, column_totals) -> tuple[tf.Tensor, tf.Tensor]:
     log_totals = largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True))  # [N, 1]
-    places = tf.stack([token_ids // _COLUMNS, token_ids % _COLUMNS], axis=1)
-    chosen = tf.gather_nd(_in_columns(products), places, batch_dims=1) + tf.gather(bias, token_ids)
+    chosen = tf.gather(products, token_ids, axis=1, batch_dims=1) + tf.gather(bias, token_ids)
     return log_totals[:, 0] - chosen, log_totals
 
 
 def _loss_gradient(products, bias, token_ids, log_totals, upstream) -> tuple[tf.Tensor, tf.Tensor]:
-    probs = tf.exp(products + _by_token(bias) - _by_vector(log_totals[:, 0]))
-    chosen = tf.cast(_by_token(tf.range(bias.shape[0])) == _by_vector(token_ids), tf.float32)
-    gradient = (probs - chosen) * _by_vector(upstream)
-    return gradient, row_sums(gradient)[:, 0] if traced_for_tpu() else column_sums(gradient)
+    probs = tf.exp(products + bias - log_totals)
+    chosen = tf.cast(tf.range(products.shape[1]) == token_ids[:, tf.newaxis], tf.float32)
+    gradient = (probs - chosen) * upstream[:, tf.newaxis]
+    return gradient, column_sums(gradient)
 
 
 _loss_program, _loss_gradient_program = compiled(_loss), compiled(_loss_gradient)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.models.compilation import part_of_tpu_program
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.sampling import sample_categorical, sample_greedy, sample_gumbel
 from electra_tf.models.vocabulary_scores import VocabularyScores
@@ -110,37 +109,6 @@ def test_losses_and_their_gradients_are_those_of_the_softmax():
     expected = -np.log(probs[[0, 1, 2], ids])
     assert losses.numpy()[0] == pytest.approx(expected, rel=1e-6)
     assert gradient == pytest.approx((probs - np.eye(4)[ids]) * upstream[:, None], abs=2e-7)
-
-
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-@pytest.mark.parametrize("rules_out", [False, True])
-def test_scores_lie_otherwise_in_a_step_for_a_tpu_and_say_the_same(temperature, rules_out):
-    draw = np.random.default_rng(0)
-    shapes = [(3, 5, 12), (261, 12), (261,)]
-    inputs = [tf.constant(draw.normal(size=shape), tf.float32) for shape in shapes]
-    ids = tf.constant(draw.integers(261, size=(3, 5)), tf.int32)
-    upstream = tf.constant(draw.uniform(size=(3, 5)), tf.float32)
-
-    def said(*inputs):
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            scores = VocabularyScores(*inputs, training=True)
-            losses = scores.losses(ids)
-        drawn = scores.sample(context(), temperature=temperature, ruled_out=ids if rules_out else None)
-        return losses, drawn, tape.gradient(losses, inputs, upstream)
-
-    @tf.function(jit_compile=True)
-    def whole(*inputs):
-        with part_of_tpu_program():
-            return said(*inputs)
-
-    losses, drawn, gradients = said(*inputs)
-    found_losses, found_drawn, found_gradients = whole(*inputs)
-    assert np.array_equal(found_drawn, drawn) and (not rules_out or (drawn.numpy() != ids.numpy()).all())
-    assert found_losses.numpy() == pytest.approx(losses.numpy(), rel=1e-6)
-    for found, expected in zip(found_gradients, gradients, strict=True):
-        assert found.numpy() == pytest.approx(expected.numpy(), abs=2e-6)
-        assert np.abs(expected).max() > 0.1
 
 
 def test_greedy_takes_the_most_likely_token():
