@@ -12,6 +12,7 @@ import sys
 from electra_tf.config.command_line import flag_parser, run_command
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import load_config
+from electra_tf.config.modules import load_module
 from electra_tf.train.interruption import Interrupted, Interruption
 from electra_tf.train.tpu_installation import require_importable_tensorflow, require_tpu_packages
 
@@ -29,6 +30,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument(
         "--model_dir", required=True, metavar="DIR", help="directory of the run; continued if it holds one"
+    )
+    parser.add_argument(
+        "--objective_module",
+        metavar="MODULE",
+        help="a Python module of your own that registers the configuration's objective, see docs/objectives.md",
     )
     parser.add_argument(
         "--init_from",
@@ -74,6 +80,9 @@ def _run(arguments, interruption: Interruption) -> None:
         raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices}: expected 1 or more")
     if arguments.stop_at_step is not None and arguments.stop_at_step < 1:
         raise UserError(f"--stop_at_step={arguments.stop_at_step}: expected 1 or more")
+    if arguments.objective_module:
+        require_importable_tensorflow()
+        load_module(arguments.objective_module)
     config = load_config(arguments.config, arguments.overrides)
     require_importable_tensorflow()
     if arguments.strategy == "tpu":

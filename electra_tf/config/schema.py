@@ -1,4 +1,4 @@
-"""Every setting of a pre-training run, with its default and its checks. No default stands anywhere below this file.
+"""Every setting of a pre-training run, with its default and its checks. No default stands anywhere below `config`.
 
 Settings that go with a size (widths, learning rate, batch, sequence length, generator fraction) have no default: a run
 takes them from one preset as a whole (configs/pretrain/*.yaml), so choosing a size can never leave another size's
@@ -6,116 +6,15 @@ learning rate behind.
 """
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.objectives.base import ObjectiveSettings
+from electra_tf.config.settings import Count, CountOrZero, DropoutRate, Fraction, NonNegative, Positive, Settings
 
-def _refuse_boolean(value: Any) -> Any:
-    """Python counts true as 1; in a file it is a slip of the pen."""
-    if isinstance(value, bool):
-        raise ValueError(f"expected a number, found the boolean {str(value).lower()}")
-    return value
-
-
-# Numbers in text pass: YAML reads 1e-4, without a dot, as text.
-Integer = Annotated[int, Field(le=2**31 - 1), BeforeValidator(_refuse_boolean)]  # sizes and steps reach int32 tensors
-Count = Annotated[Integer, Field(gt=0)]
-CountOrZero = Annotated[Integer, Field(ge=0)]
-Real = Annotated[float, BeforeValidator(_refuse_boolean)]
-Positive = Annotated[Real, Field(gt=0.0)]
-NonNegative = Annotated[Real, Field(ge=0.0)]
-Fraction = Annotated[Real, Field(ge=0.0, le=1.0)]
-DropoutRate = Annotated[Real, Field(ge=0.0, lt=1.0)]
-
-
-class Settings(BaseModel):
-    """Base of every group of settings: immutable, and an unknown key or a number that is not finite is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class EncoderConfig(Settings):
-    """One transformer encoder: the discriminator, or the network that the masked-LM baseline trains."""
-
-    vocab_size: Annotated[Count, Field(ge=6)]  # the five special tokens and at least one word
-    embedding_size: Count
-    hidden_size: Count
-    num_layers: Count
-    num_heads: Count
-    intermediate_size: Count
-    max_position_embeddings: Count = 512
-    type_vocab_size: Count = 2
-    hidden_dropout: DropoutRate = 0.1
-    attention_dropout: DropoutRate = 0.1
-    initializer_range: Positive = 0.02  # of a normal cut at two standard deviations
-    layer_norm_epsilon: Positive = 1e-12
-
-    @model_validator(mode="after")
-    def _heads_divide_the_hidden_size(self) -> "EncoderConfig":
-        if self.hidden_size % self.num_heads:
-            raise ValueError(f"hidden_size {self.hidden_size} does not divide into num_heads {self.num_heads}")
-        return self
-
-
-class GeneratorConfig(Settings):
-    """The generator's sizes, as fractions of the discriminator's; a size given outright wins over its fraction.
-
-    Source: configure_pretraining.py and paper table 5: hidden size times the fraction, feed-forward four times that,
-    one head per 64 hidden units, layers not reduced.
-    """
-
-    size_fraction: Positive
-    layers_fraction: Positive = 1.0
-    hidden_size: Count | None = None
-    num_layers: Count | None = None
-    num_heads: Count | None = None
-    intermediate_size: Count | None = None
-    embedding_size: Count | None = None  # null: the discriminator's; another only where embeddings are not shared
-
-    def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
-        """The generator's encoder beside the given discriminator."""
-        hidden_size = self.hidden_size or round(discriminator.hidden_size * self.size_fraction)
-        sizes = {
-            "hidden_size": hidden_size,
-            "num_layers": self.num_layers or round(discriminator.num_layers * self.layers_fraction),
-            "num_heads": self.num_heads or max(1, hidden_size // 64),
-            "intermediate_size": self.intermediate_size or 4 * hidden_size,
-            "embedding_size": self.embedding_size or discriminator.embedding_size,
-        }
-        try:
-            return EncoderConfig(**{**discriminator.model_dump(), **sizes})
-        except ValidationError as error:
-            # One line for the message of the validator that calls this; pydantic's own has several.
-            problem = error.errors()[0]
-            where = ".".join(str(part) for part in ("objective.generator", *problem["loc"]))
-            found = f" is {problem['input']!r}" if problem["loc"] else ""
-            raise ValueError(f"{where}{found}: {problem['msg'].removeprefix('Value error, ')}") from None
-
-
-class ElectraConfig(Settings):
-    """Replaced-token detection beside a jointly trained generator (paper, section 2)."""
-
-    name: Literal["electra"]
-    generator: GeneratorConfig
-    tying: Literal["none", "embeddings", "all"] = "embeddings"
-    masked_lm_loss_weight: NonNegative = 1.0
-    replaced_token_loss_weight: NonNegative = 50.0  # lambda of the paper, on means over tokens as in the authors' code
-    # categorical and gumbel draw from the generator's distribution, in two ways, the second being the authors' and the
-    # slower one; greedy takes the most likely token, for comparisons without chance.
-    sampling: Literal["categorical", "gumbel", "greedy"] = "categorical"
-    temperature: Positive = 1.0
-    disallow_correct: bool = False  # never sample the original token
-
-
-class BertMlmConfig(Settings):
-    """The masked-LM baseline: the full-size encoder itself predicts the masked tokens."""
-
-    name: Literal["bert_mlm"]
-    masked_lm_loss_weight: NonNegative = 1.0
-
-
-ObjectiveConfig = Annotated[ElectraConfig | BertMlmConfig, Field(discriminator="name")]
+ObjectiveT = TypeVar("ObjectiveT", bound=ObjectiveSettings)
 
 
 class MaskingConfig(Settings):
@@ -224,11 +123,11 @@ class EvaluationConfig(Settings):
     batch_size: Count | None = None  # null: train.batch_size
 
 
-class PretrainingConfig(Settings):
-    """A whole pre-training run."""
+class PretrainingConfig(Settings, Generic[ObjectiveT]):
+    """A whole pre-training run. `electra_tf.config.loader.parse_config` finds the type of `objective` by its name."""
 
     encoder: EncoderConfig
-    objective: ObjectiveConfig
+    objective: ObjectiveT
     masking: MaskingConfig = MaskingConfig()
     data: DataConfig
     optimizer: OptimizerConfig
@@ -248,8 +147,7 @@ class PretrainingConfig(Settings):
             )
         self._batches_divide()
         self._stages_fit()
-        if isinstance(self.objective, ElectraConfig):
-            self._generator_fits(self.objective)
+        self.objective.require_fit(self)
         return self
 
     def _batches_divide(self) -> None:
@@ -287,36 +185,6 @@ class PretrainingConfig(Settings):
         ):
             if found != expected:
                 raise ValueError(f"{name} is {found}, and {expected} in the last of the stages; set it to {expected}")
-
-    def _generator_fits(self, objective: ElectraConfig) -> None:
-        generator = objective.generator.encoder(self.encoder)
-        if objective.tying == "all":
-            self._generator_is_the_discriminator(objective.generator, generator)
-        if objective.tying != "none" and generator.embedding_size != self.encoder.embedding_size:
-            raise ValueError(
-                f"objective.tying {objective.tying!r} shares the embeddings, but "
-                f"objective.generator.embedding_size is {generator.embedding_size} and encoder.embedding_size "
-                f"{self.encoder.embedding_size}; leave the first out or set objective.tying to 'none'"
-            )
-
-    def _generator_is_the_discriminator(self, given: GeneratorConfig, generator: EncoderConfig) -> None:
-        """With everything tied there is one network, of the discriminator's sizes."""
-        sizes = [(encoder.hidden_size, encoder.num_layers) for encoder in (generator, self.encoder)]
-        if sizes[0] != sizes[1]:
-            raise ValueError(
-                f"objective.tying 'all' needs a generator of the discriminator's size: its hidden_size is "
-                f"{generator.hidden_size}, the discriminator's {self.encoder.hidden_size}; its num_layers is "
-                f"{generator.num_layers}, the discriminator's {self.encoder.num_layers}; set "
-                "objective.generator.size_fraction to 1.0 or objective.tying to 'embeddings'"
-            )
-        # Only what was given outright: a derived value is nobody's wish, and the one network does not use it.
-        for name in ("num_heads", "intermediate_size"):
-            value, expected = getattr(given, name), getattr(self.encoder, name)
-            if value not in (None, expected):
-                raise ValueError(
-                    f"objective.tying 'all' has one network for both, but objective.generator.{name} is {value} and "
-                    f"encoder.{name} {expected}; leave the first out or set objective.tying to 'embeddings'"
-                )
 
     @property
     def max_predictions(self) -> int:

@@ -3,7 +3,7 @@
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.initializers import truncated_normal
 from electra_tf.models.layer_norm import LayerNorm
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.models import programs
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.dense import Dense, product

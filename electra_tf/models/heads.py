@@ -3,7 +3,7 @@
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.dense import Dense, DenseGelu
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.initializers import glorot_uniform, truncated_normal

@@ -5,7 +5,7 @@ Source: paper section 3.2, "Weight Sharing".
 
 from typing import NamedTuple
 
-from electra_tf.config.schema import EncoderConfig, GeneratorConfig
+from electra_tf.config.networks import EncoderConfig, GeneratorConfig
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
 

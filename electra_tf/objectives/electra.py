@@ -5,32 +5,15 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from electra_tf.config.schema import PretrainingConfig
-from electra_tf.data.masking import put_at_positions
 from electra_tf.models.context import INFERENCE, ForwardContext
-from electra_tf.models.encoder import Encoder, EncoderOutput
-from electra_tf.models.generators import Proposal, TransformerGenerator
-from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
-from electra_tf.models.sampling import SAMPLERS
-from electra_tf.models.tying import TYINGS
-from electra_tf.models.vocabulary_scores import VocabularyScores
-from electra_tf.objectives.base import PRECISION_POLICIES, Objective
+from electra_tf.models.encoder import EncoderOutput
+from electra_tf.models.generators import Proposal
+from electra_tf.models.heads import ReplacedTokenHead
+from electra_tf.objectives.base import PRECISION_POLICIES
+from electra_tf.objectives.generator_objective import CorruptedInput, GeneratorObjective, sampled_accuracy
 from electra_tf.objectives.losses import masked_lm_loss, replaced_token_loss
 from electra_tf.objectives.metrics import masked_lm_metrics, replaced_token_metrics
 from electra_tf.objectives.terms import Ratio, Term, weighted_sum
-
-
-class CorruptedInput(NamedTuple):
-    """What the discriminator reads.
-
-    Attributes:
-        sampled_ids: [B, M] int32, the generator's draws.
-        input_ids: [B, S] int32, the original with the draws written in.
-        is_replaced: [B, S] int32, 1 where the token differs from the original.
-    """
-
-    sampled_ids: tf.Tensor
-    input_ids: tf.Tensor
-    is_replaced: tf.Tensor
 
 
 class ElectraForward(NamedTuple):
@@ -42,23 +25,13 @@ class ElectraForward(NamedTuple):
     replaced_token_logits: tf.Tensor  # [B, S] float32
 
 
-class Electra(Objective):
+class Electra(GeneratorObjective):
     """Joint training of generator and discriminator: masked-LM loss + lambda * replaced-token loss."""
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        settings, dtype = config.objective, PRECISION_POLICIES[config.train.precision]
-        pair = TYINGS[settings.tying](config.encoder, settings.generator, dtype)
-        masked_lm_head = MaskedLmHead(
-            pair.generator.config, pair.generator.embeddings, name="generator_predictions", dtype=dtype
-        )
-        self.generator = TransformerGenerator(pair.generator, masked_lm_head, name="generator_network", dtype=dtype)
-        self.discriminator = pair.discriminator
+        dtype = PRECISION_POLICIES[config.train.precision]
         self.replaced_token_head = ReplacedTokenHead(config.encoder, name="discriminator_predictions", dtype=dtype)
-
-    @property
-    def encoder(self) -> Encoder:
-        return self.discriminator
 
     @property
     def loss_weights(self) -> dict[str, float]:
@@ -82,7 +55,7 @@ class Electra(Objective):
             **self._loss_ratios(batch, forward),
             # Not losses: what tells a discriminator that has learnt something from one that has not.
             "replaced_fraction": weighted_sum(replaced, tf.cast(batch["input_mask"], tf.float32)),
-            "sampled_masked_lm_accuracy": self._sampled_accuracy(batch, forward),
+            "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
         }
 
     def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
@@ -91,7 +64,7 @@ class Electra(Objective):
         return {
             "masked_lm_loss": losses["masked_lm"],
             **masked_lm_metrics(forward.proposal.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
-            "sampled_masked_lm_accuracy": self._sampled_accuracy(batch, forward),
+            "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
             "replaced_token_loss": losses["replaced_token"],
             **replaced_token_metrics(
                 forward.replaced_token_logits, forward.corrupted.is_replaced, over=batch["input_mask"]
@@ -100,13 +73,7 @@ class Electra(Objective):
 
     def forward(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> ElectraForward:
         """Generator, sampling and discriminator, in that order."""
-        proposal = self.generator(
-            batch["masked_input_ids"],
-            input_mask=batch["input_mask"],
-            segment_ids=batch["segment_ids"],
-            positions=batch["masked_lm_positions"],
-            context=context.scope("generator"),
-        )
+        proposal = self.propose(batch, context)
         corrupted = self.corrupt(batch, proposal.scores, context.scope("sampling"))
         output = self.discriminator(
             corrupted.input_ids,
@@ -117,31 +84,12 @@ class Electra(Objective):
         logits = self.replaced_token_head(output.sequence_output, training=context.training)
         return ElectraForward(proposal, corrupted, output, logits)
 
-    def corrupt(self, batch: dict[str, tf.Tensor], scores: VocabularyScores, context: ForwardContext) -> CorruptedInput:
-        """Writes the generator's draws into the original (not the masked) input.
-
-        A draw that hits the original token counts as original (paper, section 2). No gradient flows through the draw.
-        """
-        settings = self.config.objective
-        ruled_out = batch["masked_lm_ids"] if settings.disallow_correct else None
-        sampled_ids = SAMPLERS[settings.sampling](scores, context, settings.temperature, ruled_out)
-        corrupted_ids = put_at_positions(
-            batch["input_ids"], sampled_ids, batch["masked_lm_positions"], batch["masked_lm_weights"]
-        )
-        is_replaced = tf.cast(corrupted_ids != batch["input_ids"], tf.int32)
-        return CorruptedInput(sampled_ids, corrupted_ids, is_replaced)
-
     def detect(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """[B, S] float32: each token's probability of having been replaced; inputs as for `call`."""
         output = self.discriminator(
             inputs["input_ids"], input_mask=inputs["input_mask"], segment_ids=inputs["segment_ids"], context=INFERENCE
         )
         return tf.sigmoid(self.replaced_token_head(output.sequence_output))
-
-    def _sampled_accuracy(self, batch: dict[str, tf.Tensor], forward: ElectraForward) -> Ratio:
-        """The share of the draws that hit the original token."""
-        right = tf.cast(forward.corrupted.sampled_ids == batch["masked_lm_ids"], tf.float32)
-        return weighted_sum(right, batch["masked_lm_weights"])
 
     def _loss_ratios(self, batch: dict[str, tf.Tensor], forward: ElectraForward) -> dict[str, Ratio]:
         return {

@@ -1,0 +1,89 @@
+"""What objectives on the samples of a generator share: the pair of encoders, the draw, and the corrupted input."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from electra_tf.config.schema import PretrainingConfig
+from electra_tf.data.masking import put_at_positions
+from electra_tf.models.context import ForwardContext
+from electra_tf.models.encoder import Encoder
+from electra_tf.models.generators import Proposal, TransformerGenerator
+from electra_tf.models.heads import MaskedLmHead
+from electra_tf.models.sampling import SAMPLERS
+from electra_tf.models.tying import TYINGS
+from electra_tf.models.vocabulary_scores import VocabularyScores
+from electra_tf.objectives.base import PRECISION_POLICIES, Objective
+from electra_tf.objectives.terms import Ratio, weighted_sum
+
+
+class CorruptedInput(NamedTuple):
+    """What the network above the generator reads.
+
+    Attributes:
+        sampled_ids: [B, M] int32, the generator's draws.
+        input_ids: [B, S] int32, the original with the draws written in.
+        is_replaced: [B, S] int32, 1 where the token differs from the original.
+    """
+
+    sampled_ids: tf.Tensor
+    input_ids: tf.Tensor
+    is_replaced: tf.Tensor
+
+
+class GeneratorObjective(Objective):
+    """Base of the objectives with a generator beside the network that is kept.
+
+    Its settings are an `electra_tf.config.objectives.electra.GeneratorObjectiveSettings`.
+
+    Attributes:
+        generator: proposes tokens for the masked positions.
+        discriminator: the encoder that reads what is made of them, and is kept.
+    """
+
+    def __init__(self, config: PretrainingConfig, **model_options):
+        super().__init__(config, **model_options)
+        settings, dtype = config.objective, PRECISION_POLICIES[config.train.precision]
+        pair = TYINGS[settings.tying](config.encoder, settings.generator, dtype)
+        masked_lm_head = MaskedLmHead(
+            pair.generator.config,
+            pair.generator.embeddings,
+            name="generator_predictions",
+            dtype=dtype,
+        )
+        self.generator = TransformerGenerator(pair.generator, masked_lm_head, name="generator_network", dtype=dtype)
+        self.discriminator = pair.discriminator
+
+    @property
+    def encoder(self) -> Encoder:
+        return self.discriminator
+
+    def propose(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> Proposal:
+        """The generator's answer for the masked positions."""
+        return self.generator(
+            batch["masked_input_ids"],
+            input_mask=batch["input_mask"],
+            segment_ids=batch["segment_ids"],
+            positions=batch["masked_lm_positions"],
+            context=context.scope("generator"),
+        )
+
+    def corrupt(self, batch: dict[str, tf.Tensor], scores: VocabularyScores, context: ForwardContext) -> CorruptedInput:
+        """Writes the generator's draws into the original (not the masked) input.
+
+        A draw that hits the original token counts as original (paper, section 2). No gradient flows through the draw.
+        """
+        settings = self.config.objective
+        ruled_out = batch["masked_lm_ids"] if settings.disallow_correct else None
+        sampled_ids = SAMPLERS[settings.sampling](scores, context, settings.temperature, ruled_out)
+        corrupted_ids = put_at_positions(
+            batch["input_ids"], sampled_ids, batch["masked_lm_positions"], batch["masked_lm_weights"]
+        )
+        is_replaced = tf.cast(corrupted_ids != batch["input_ids"], tf.int32)
+        return CorruptedInput(sampled_ids, corrupted_ids, is_replaced)
+
+
+def sampled_accuracy(batch: dict[str, tf.Tensor], corrupted: CorruptedInput) -> Ratio:
+    """The share of the draws that hit the original token."""
+    right = tf.cast(corrupted.sampled_ids == batch["masked_lm_ids"], tf.float32)
+    return weighted_sum(right, batch["masked_lm_weights"])
