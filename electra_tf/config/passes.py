@@ -1,6 +1,7 @@
 """What a training step computes, as data: which network runs over an example, under which heads, and what is trained.
 
-Costs follow from it (`electra_tf.profiling`) without a model being built.
+Costs follow from it (`electra_tf.config.flops`, `profile_flops.py`) without a model being built; a test holds the matrix
+products that follow against those of the traced training step of every objective.
 """
 
 from dataclasses import dataclass
@@ -15,12 +16,19 @@ class Head:
 
     Attributes:
         kind: `vocabulary`: dense to the embedding size, GELU, LayerNorm, product with the word table;
-            `token`: dense with GELU to the hidden size, then to one unit; `unit`: dense to one unit.
+            `token`: dense with GELU to the hidden size (`inner_size`), then to one unit (`num_outputs`);
+            `unit`: dense to one unit (`num_outputs`), as a linear classifier is.
         positions: `masked`: at the M masked positions; `all`: at all S; `first`: at [CLS].
+        input_size: of the vectors that it reads; None: the encoder's hidden size. (Two towers give twice that.)
+        inner_size: units of the dense layer of a `token` head; None: the encoder's hidden size.
+        num_outputs: of a `token` or `unit` head.
     """
 
     kind: Literal["vocabulary", "token", "unit"]
     positions: Literal["masked", "all", "first"]
+    input_size: int | None = None
+    inner_size: int | None = None
+    num_outputs: int = 1
 
 
 @dataclass(frozen=True)
