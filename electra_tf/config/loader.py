@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.objectives import OBJECTIVE_SETTINGS, ObjectiveSettings
+from electra_tf.config.objectives import OBJECTIVE_SETTINGS, ObjectiveSettings, common_settings
 from electra_tf.config.schema import PretrainingConfig
 
 
@@ -101,17 +101,26 @@ def _read_yaml(path: Path) -> dict:
 def merge(base: dict, changes: dict) -> dict:
     """`base` with `changes` on top, mapping by mapping.
 
-    An objective of another name replaces the base's whole: the settings of one mean nothing to another.
+    Under an objective of another name those settings of the base's stay that both have in common; the others mean
+    nothing to it.
     """
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)
-        are_groups = isinstance(value, dict) and isinstance(old, dict)
-        if are_groups and not (key == "objective" and value.get("name", old.get("name")) != old.get("name")):
-            merged[key] = merge(old, value)
+        if isinstance(value, dict) and isinstance(old, dict):
+            merged[key] = merge(_kept_settings(old, value) if key == "objective" else old, value)
         else:
             merged[key] = value
     return merged
+
+
+def _kept_settings(old: dict, changes: dict) -> dict:
+    """What stays of an objective's settings under these changes to them."""
+    name, new_name = old.get("name"), changes.get("name", old.get("name"))
+    if name == new_name:
+        return old
+    common = common_settings(str(name), str(new_name))
+    return {setting: value for setting, value in old.items() if setting in common}
 
 
 def _add_override(changes: dict, override: str, values: dict) -> None:

@@ -63,6 +63,24 @@ def test_another_objective_replaces_the_settings_of_the_first(write):
     assert child.objective.model_dump() == {"name": "bert_mlm", "masked_lm_loss_weight": 1.0}
 
 
+def test_another_objective_keeps_what_the_first_says_about_the_generator(write):
+    objective = {"name": "electra", "generator": {"size_fraction": 0.5}, "replaced_token_loss_weight": 20.0}
+    write(settings(objective={**objective, "tying": "none"}), "parent.yaml")
+    child = load_config(write({"base": "parent.yaml", "objective": {"name": "replace_mlm", "temperature": 0.5}}))
+    assert (child.objective.generator.size_fraction, child.objective.tying) == (0.5, "none")
+    assert (child.objective.temperature, child.objective.encoder_masked_lm_loss_weight) == (0.5, 1.0)
+    grandchild = load_config(write({"base": "run.yaml", "objective": {"name": "bert_mlm"}}, "grandchild.yaml"))
+    assert grandchild.objective.model_dump() == {"name": "bert_mlm", "masked_lm_loss_weight": 1.0}
+
+
+def test_an_objective_that_extends_the_first_keeps_all_its_settings(write):
+    path = write(settings(objective={"name": "electra", "generator": {"size_fraction": 0.5}, "temperature": 2.0}))
+    overrides = ["objective.replaced_token_loss_weight=20", "objective.name=electra_15"]
+    objective = load_config(path, overrides).objective
+    assert (objective.generator.size_fraction, objective.temperature) == (0.5, 2.0)
+    assert (objective.replaced_token_loss_weight, objective.loss_positions) == (20.0, "masked")
+
+
 def test_the_same_objective_named_again_keeps_its_settings(write):
     write(settings(), "parent.yaml")
     child = load_config(write({"base": "parent.yaml", "objective": {"name": "electra", "temperature": 0.5}}))

@@ -42,3 +42,15 @@ class ObjectiveSettings(Settings):
     def learns_replaced_tokens(self) -> bool:
         """Whether a term `replaced_token` is minimised beside a term `replaced_fraction`."""
         return False
+
+
+def common_settings(first: str, second: str) -> frozenset[str]:
+    """The settings that two objectives have from one class, and which so mean the same to both; never their names.
+
+    Those with a generator have all that is said about it in common. Of an unknown name there is nothing.
+    """
+    if not {first, second} <= OBJECTIVE_SETTINGS.keys():
+        return frozenset()
+    other = OBJECTIVE_SETTINGS[second]
+    ancestor = next(cls for cls in OBJECTIVE_SETTINGS[first].__mro__ if issubclass(other, cls))
+    return frozenset(ancestor.model_fields) - {"name"}
