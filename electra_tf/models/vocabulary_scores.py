@@ -21,6 +21,7 @@ _COLUMNS = 128
 # The score of what cannot be drawn: entries that fill the last row of that table, and tokens that are ruled out. The
 # authors subtract 1000 (pretrain_helpers.py), which a low temperature outweighs.
 NEVER = -math.inf
+_AS_GOOD_AS_NEVER = -1000.0  # below the largest score: its exponential is 0 in float32
 
 
 class VocabularyScores:
@@ -48,6 +49,21 @@ class VocabularyScores:
             return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=token_ids, logits=self.logits)
         losses = _losses(self._products, self._padded_bias, tf.reshape(token_ids, [-1]), self._sums)
         return tf.reshape(losses, tf.shape(token_ids))
+
+    def are_likeliest(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """1.0 where no token is likelier than the given one: [B, M] int32 -> [B, M] float32.
+
+        It follows from the sums that losses and samples need anyway, where an argmax is one more pass over the scores.
+        """
+        flat, (largest, _) = tf.reshape(token_ids, [-1]), self._sums
+        chosen = _chosen_scores(tf.stop_gradient(self._products), tf.stop_gradient(self._padded_bias), flat)
+        return tf.reshape(tf.cast(chosen >= largest[:, 0], tf.float32), tf.shape(token_ids))
+
+    def entropies(self) -> tf.Tensor:
+        """The entropy of each vector's distribution over the vocabulary, in nats: [B, M] float32, without gradient."""
+        products, bias = tf.stop_gradient(self._products), tf.stop_gradient(self._padded_bias)
+        entropies = self._run((_entropies, _entropy_program), products, bias, *self._sums)
+        return tf.reshape(entropies, tf.shape(self._vectors)[:2])
 
     def sample(
         self, context: ForwardContext, *, temperature: float = 1.0, ruled_out: tf.Tensor | None = None
@@ -152,8 +168,21 @@ def _losses(products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tu
 
 def _loss(products, bias, token_ids, largest, column_totals) -> tuple[tf.Tensor, tf.Tensor]:
     log_totals = largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True))  # [N, 1]
-    chosen = tf.gather(products, token_ids, axis=1, batch_dims=1) + tf.gather(bias, token_ids)
-    return log_totals[:, 0] - chosen, log_totals
+    return log_totals[:, 0] - _chosen_scores(products, bias, token_ids), log_totals
+
+
+def _chosen_scores(products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
+    """[N, V'], [V'], [N] int32 -> [N]: the score of one token a row."""
+    return tf.gather(products, token_ids, axis=1, batch_dims=1) + tf.gather(bias, token_ids)
+
+
+def _entropies(products, bias, largest, column_totals) -> tf.Tensor:
+    """-> [N]: with s the scores below the largest, log sum exp(s) - sum s exp(s) / sum exp(s)."""
+    # Of what cannot be drawn the score is infinite, and times a probability of 0 it would have no value.
+    below = tf.maximum(products + bias - largest, _AS_GOOD_AS_NEVER)
+    rows = tf.reshape(below * tf.exp(below), [-1, products.shape[1] // _COLUMNS, _COLUMNS])
+    totals = tf.reduce_sum(column_totals, axis=1)
+    return tf.math.log(totals) - tf.reduce_sum(tf.reduce_sum(rows, axis=1), axis=1) / totals
 
 
 def _loss_gradient(products, bias, token_ids, log_totals, upstream) -> tuple[tf.Tensor, tf.Tensor]:
@@ -164,3 +193,4 @@ def _loss_gradient(products, bias, token_ids, log_totals, upstream) -> tuple[tf.
 
 
 _loss_program, _loss_gradient_program = compiled(_loss), compiled(_loss_gradient)
+_entropy_program = compiled(_entropies)
