@@ -87,9 +87,9 @@ class VocabularyScores:
             sums = self._run(_sums_program(temperature), products, bias, forbidden)
         largest, column_totals = sums
         uniform = tf.reshape(uniform, [-1, 2])
-        column = _place(column_totals, uniform[:, :1])
+        column = place(column_totals, uniform[:, :1])
         masses = self._run(_column_program(temperature), products, bias, forbidden, largest, column)
-        sampled = _place(masses, uniform[:, 1:]) * _COLUMNS + column
+        sampled = place(masses, uniform[:, 1:]) * _COLUMNS + column
         return tf.reshape(sampled, tf.shape(self._vectors)[:2])
 
     @functools.cached_property
@@ -146,7 +146,7 @@ def _column_program(temperature: float) -> tuple[Callable, Callable]:
     return masses, compiled(masses)
 
 
-def _place(masses: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
+def place(masses: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     """[N, K] masses, [N, 1] in [0, 1) -> [N] int32: the first whose running sum exceeds that share of the total."""
     running = tf.cumsum(masses, axis=1)
     total = running[:, -1:]
