@@ -1,8 +1,8 @@
 """FLOPs that a device has to compute for a training step, by formula.
 
 Unlike the paper's count (`electra_tf.config.flops.paper`): look-ups are look-ups, the backward pass of what is trained
-computes two products for each of the forward pass and that of what is not trained none, and the masked positions are the
-M slots that a step has. What a run computes again to save memory (`train.rematerialize`), and what it pads the
+computes two products for each of the forward pass and that of what is not trained none, and the masked positions are
+the M slots that a step has. What a run computes again to save memory (`train.rematerialize`), and what it pads the
 vocabulary by, is no work done for the model and does not count.
 
 Matrix products and everything else are kept apart: the products are exact, a test holds them against the traced step
