@@ -1,5 +1,6 @@
 """Python modules that a command's flag names: objectives that are not part of the project."""
 
+import argparse
 import importlib
 import importlib.util
 import sys
@@ -8,8 +9,17 @@ from pathlib import Path
 from electra_tf.config.errors import UserError
 
 
+def add_objective_module_flag(parser: argparse.ArgumentParser) -> None:
+    """The flag of every command that reads a configuration; its value goes to `load_module` if it is given."""
+    parser.add_argument(
+        "--objective_module",
+        metavar="MODULE",
+        help="a Python module of your own that registers the configuration's objective, see docs/objectives.md",
+    )
+
+
 def load_module(name: str) -> None:
-    """Imports a module, once, for what it registers.
+    """Imports a module for what it registers; once, however often it is named.
 
     Args:
         name: as in an import statement (`my_package.my_objective`), or the path of a .py file.
@@ -30,8 +40,10 @@ def load_module(name: str) -> None:
 
 def _import_file(path: Path) -> None:
     if path.stem in sys.modules:
+        if getattr(sys.modules[path.stem], "__file__", None) == str(path.resolve()):
+            return
         raise ImportError(f"a module {path.stem} is imported already; give the file another name")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
     module = importlib.util.module_from_spec(spec)
     # Autograph and dataclasses look a module up by its name.
     sys.modules[path.stem] = module
