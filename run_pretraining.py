@@ -65,6 +65,11 @@ def main(argv: list[str] | None = None) -> int:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--dry_run", action="store_true", help="build the model, print its size as JSON, read no data")
     mode.add_argument("--evaluate", action="store_true", help="print held-out metrics of the newest checkpoint as JSON")
+    parser.add_argument(
+        "--as_masked_lm",
+        action="store_true",
+        help="with --evaluate: accuracy at guessing single masked tokens instead (paper, appendix G)",
+    )
     arguments = parser.parse_args(argv)
     with Interruption() as interruption:
         try:
@@ -80,6 +85,8 @@ def _run(arguments, interruption: Interruption) -> None:
         raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices}: expected 1 or more")
     if arguments.stop_at_step is not None and arguments.stop_at_step < 1:
         raise UserError(f"--stop_at_step={arguments.stop_at_step}: expected 1 or more")
+    if arguments.as_masked_lm and not arguments.evaluate:
+        raise UserError("--as_masked_lm says what --evaluate measures; give both")
     if arguments.objective_module:
         require_importable_tensorflow()
         load_module(arguments.objective_module)
@@ -98,6 +105,10 @@ def _run(arguments, interruption: Interruption) -> None:
     run = loop.Run(config, RunDirectory(arguments.model_dir), strategy)
     if arguments.dry_run:
         print(loop.to_json(loop.describe(run)))
+    elif arguments.as_masked_lm:
+        from electra_tf.train.masked_lm_evaluation import evaluate_as_masked_lm
+
+        print(loop.to_json(evaluate_as_masked_lm(run, arguments.data_dirs)))
     elif arguments.evaluate:
         print(loop.to_json(loop.evaluate(run, arguments.data_dirs)))
     else:

@@ -115,12 +115,23 @@ class StageConfig(Settings):
     batch_size: Count
 
 
+class AsMaskedLmConfig(Settings):
+    """`--evaluate --as_masked_lm`: accuracy at guessing one masked token at a time (paper, appendix G)."""
+
+    max_examples: Count = 1000  # of the held-out split, from its beginning; rounded up to whole batches
+    tokens_per_example: Count = 1  # each a sequence of its own: so many times evaluation.batch_size go through at once
+    # ELECTRA chooses among so many of the generator's guesses, each one pass of the discriminator.
+    num_candidates: Count = 100
+    seed: CountOrZero = 0  # of the choice of tokens. Not the run's: so two runs on the same data are asked the same
+
+
 class EvaluationConfig(Settings):
     """Evaluation on the held-out documents."""
 
     every_steps: CountOrZero = 0  # 0: only at the end
     max_batches: Count = 100
     batch_size: Count | None = None  # null: train.batch_size
+    as_masked_lm: AsMaskedLmConfig = AsMaskedLmConfig()
 
 
 class PretrainingConfig(Settings, Generic[ObjectiveT]):

@@ -86,10 +86,20 @@ class Electra(GeneratorObjective):
 
     def detect(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """[B, S] float32: each token's probability of having been replaced; inputs as for `call`."""
+        return tf.sigmoid(self.detection_logits(inputs))
+
+    def detection_logits(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """[B, S] float32: the logits of `detect`."""
         output = self.discriminator(
             inputs["input_ids"], input_mask=inputs["input_mask"], segment_ids=inputs["segment_ids"], context=INFERENCE
         )
-        return tf.sigmoid(self.replaced_token_head(output.sequence_output))
+        return self.replaced_token_head(output.sequence_output)
+
+    @property
+    def originals_per_sample(self) -> float:
+        """How many original tokens the discriminator's loss has for every sampled one: a of the paper's appendix G."""
+        masked_fraction = self.config.masking.masked_fraction
+        return (1.0 - masked_fraction) / masked_fraction
 
     def _loss_ratios(self, batch: dict[str, tf.Tensor], forward: ElectraForward) -> dict[str, Ratio]:
         return {

@@ -156,21 +156,30 @@ def evaluate(run: Run, data_dirs: DataDirs) -> dict[str, float]:
     Raises: UserError: without a checkpoint, without a held-out split, or if settings or data are not the run's.
     """
     with damaged_data_reported():
-        stages = open_stages(run.stages, data_dirs)
-        if not any(entry.num_evaluation_batches for entry in stages):
-            raise _no_held_out_split(stages[0])
-        if run.directory.latest_checkpoint() is None:
-            raise UserError(f"{run.directory.checkpoints} holds no checkpoint to evaluate; train first")
-        run.directory.require_same_run(run.config)
-        data = stages[0].data
-        run.directory.require_same_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
-        objective = run.build()
-        step = Checkpoints(objective, run.directory, chief=run.is_chief, keep=1).restore_latest()
-        entry = evaluation_stage(stages, step)
-        if entry.num_evaluation_batches == 0:
-            raise _no_held_out_split(entry)
+        objective, step, entry = restore_for_evaluation(run, data_dirs)
         evaluator = Evaluator(objective, run.strategy, StopRequest(run.strategy), entry.held_out)
         return {"step": step, **(evaluator.evaluate(entry.num_evaluation_batches) or {})}
+
+
+def restore_for_evaluation(run: Run, data_dirs: DataDirs) -> tuple[Objective, int, StageInput]:
+    """The run's newest checkpoint, its step, and the stage it stands in, which has a held-out split.
+
+    Raises: UserError: as `evaluate`.
+    """
+    stages = open_stages(run.stages, data_dirs)
+    if not any(entry.num_evaluation_batches for entry in stages):
+        raise _no_held_out_split(stages[0])
+    if run.directory.latest_checkpoint() is None:
+        raise UserError(f"{run.directory.checkpoints} holds no checkpoint to evaluate; train first")
+    run.directory.require_same_run(run.config)
+    data = stages[0].data
+    run.directory.require_same_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
+    objective = run.build()
+    step = Checkpoints(objective, run.directory, chief=run.is_chief, keep=1).restore_latest()
+    entry = evaluation_stage(stages, step)
+    if entry.num_evaluation_batches == 0:
+        raise _no_held_out_split(entry)
+    return objective, step, entry
 
 
 def _no_held_out_split(entry: StageInput) -> UserError:

@@ -39,7 +39,7 @@ _MAY_CHANGE = {
         "on_nonfinite",
         "max_nonfinite_steps",
     ),
-    "evaluation": ("every_steps", "max_batches", "batch_size"),
+    "evaluation": ("every_steps", "max_batches", "batch_size", "as_masked_lm"),
     "data": ("vocab_file", "on_damaged_record"),
 }
 
