@@ -147,7 +147,7 @@ def explain_nonfinite(
         batches_from: gives the distributed batches from a step on.
         step: how many steps came before. The message names the one that came to nothing, the next.
     """
-    variables = objective.trainable_variables
+    variables = objective.trained_variables
 
     def on_replica(batch: dict[str, tf.Tensor]):
         terms, gradients = summed_gradients(objective, batch, tf.constant(step, tf.int64))

@@ -21,6 +21,7 @@ from electra_tf.train.disk import DISK_ERRORS, disk_reason
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.interruption import Interruption
 from electra_tf.train.metric_window import metric_window
+from electra_tf.train.phases import phase_at, phases_of
 from electra_tf.train.pretrainer import Evaluator
 from electra_tf.train.run_directory import RunDirectory, drop_lines_after
 from electra_tf.train.stages import Stage, StageInput, evaluation_stage, open_stages, stages_of, training_stage
@@ -125,10 +126,11 @@ def _pretrain(run: Run, data_dirs: DataDirs, stop_at_step, init_from, interrupti
     checkpoints.remove_leftovers()
     first_step = checkpoints.restore_latest()
     start_weights(objective, directory, checkpoints, is_started, init_from, run.is_chief)
+    part_ends = {part.last_step for part in (*run.stages, *phases_of(objective))}
     timetable = Timetable(
         config.train,
         config.evaluation,
-        tuple(stage.last_step for stage in run.stages),
+        tuple(sorted(part_ends)),
         min(train.num_steps, stop_at_step or train.num_steps),
     )
     _announce(run, training_stage(stages, first_step), first_step, timetable.last_step)
@@ -149,7 +151,7 @@ def _pretrain(run: Run, data_dirs: DataDirs, stop_at_step, init_from, interrupti
 
 
 def evaluate(run: Run, data_dirs: DataDirs) -> dict[str, float]:
-    """The held-out metrics of the run's newest checkpoint, on the data of the stage it stands in.
+    """The held-out metrics of the run's newest checkpoint, on the data of the stage and by the phase it stands in.
 
     Reads only: it may be called while the run trains.
 
@@ -157,7 +159,8 @@ def evaluate(run: Run, data_dirs: DataDirs) -> dict[str, float]:
     """
     with damaged_data_reported():
         objective, step, entry = restore_for_evaluation(run, data_dirs)
-        evaluator = Evaluator(objective, run.strategy, StopRequest(run.strategy), entry.held_out)
+        trained = phase_at(phases_of(objective), step).objective
+        evaluator = Evaluator(trained, run.strategy, StopRequest(run.strategy), entry.held_out)
         return {"step": step, **(evaluator.evaluate(entry.num_evaluation_batches) or {})}
 
 

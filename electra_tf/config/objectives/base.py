@@ -33,6 +33,10 @@ class ObjectiveSettings(Settings):
         """What the training steps of a run compute, in order; the steps add up to `train.num_steps`."""
         raise NotImplementedError
 
+    def schedule_steps(self, run: "PretrainingConfig") -> tuple[int, ...]:
+        """The lengths of the parts with a warm-up and decay of their own, in steps that add up to the run's."""
+        return (run.train.num_steps,)
+
     @property
     def learns_masked_lm(self) -> bool:
         """Whether a term `masked_lm` is minimised from scratch."""
