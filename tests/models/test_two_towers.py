@@ -1,0 +1,95 @@
+"""What each token's prediction has seen of the text, and what it has not."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.models.context import ForwardContext
+from electra_tf.models.embeddings import Embeddings
+from electra_tf.models.encoder import Encoder
+from electra_tf.models.heads import MaskedLmHead
+from electra_tf.models.two_towers import TwoTowerGenerator
+from electra_tf.random import RandomStream
+
+LENGTHS = [10, 7, 5]
+
+
+@pytest.fixture(scope="module")
+def encoders(tiny_config):
+    """`encoders(direction)`: an encoder of three layers and that direction, without dropout."""
+    quiet = {"num_layers": 3, "initializer_range": 0.5, "hidden_dropout": 0.0, "attention_dropout": 0.0}
+    sizes = tiny_config(encoder=quiet).encoder
+    tf_keras.utils.set_random_seed(1)
+    embeddings = Embeddings(sizes, name="embeddings")
+    return lambda direction: Encoder(sizes, embeddings, direction, name=direction)
+
+
+@pytest.fixture(scope="module")
+def generator(encoders):
+    towers = encoders("left_to_right"), encoders("right_to_left")
+    return TwoTowerGenerator(*towers, MaskedLmHead(towers[0].config, towers[0].embeddings))
+
+
+@pytest.fixture(scope="module")
+def batch(tiny_config, tiny_batch):
+    return tiny_batch(tiny_config(), LENGTHS)
+
+
+def inputs_of(batch, **changes) -> dict[str, tf.Tensor]:
+    return {**{name: batch[name] for name in ("input_ids", "input_mask", "segment_ids")}, **changes}
+
+
+def with_another_token(batch, row: int, place: int) -> tf.Tensor:
+    ids = batch["input_ids"].numpy().copy()
+    ids[row, place] = 5 + (ids[row, place] + 1) % 42
+    return tf.constant(ids)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("direction", "seen_by"), [("left_to_right", [3, 4, 5, 6]), ("right_to_left", [0, 1, 2, 3])])
+def test_a_token_is_seen_on_one_side_of_it_and_by_itself(encoders, batch, direction, seen_by, training):
+    encoder, context = encoders(direction), ForwardContext(training=training, random=RandomStream(0, 0, 0))
+    before, after = (
+        encoder(**inputs_of(batch, input_ids=ids), context=context).sequence_output.numpy()
+        for ids in (batch["input_ids"], with_another_token(batch, 1, 3))
+    )
+    changed = np.abs(after - before)[1, :7].max(axis=-1) > 0
+    assert np.flatnonzero(changed).tolist() == seen_by
+    assert np.array_equal(after[[0, 2]], before[[0, 2]])
+
+
+def test_the_prediction_of_a_token_has_seen_every_other_real_one_and_not_itself(generator, batch):
+    every_place = tf.tile(tf.range(10)[tf.newaxis], [3, 1])
+
+    def logits(ids):
+        return generator(**inputs_of(batch, input_ids=ids), positions=every_place).logits.numpy()
+
+    before = logits(batch["input_ids"])
+    for place in range(7):
+        difference = np.abs(logits(with_another_token(batch, 1, place)) - before)[1, :7].max(axis=-1)
+        assert difference[place] == 0.0
+        assert (np.delete(difference, place) > 0).all()
+
+
+def test_padding_does_not_influence_the_predictions_of_real_tokens(generator, batch):
+    junk = tf.where(batch["input_mask"] > 0, batch["input_ids"], 33)
+    places = tf.constant([[0, 9], [5, 6], [3, 4]])
+    clean, dirty = (
+        generator(**inputs_of(batch, input_ids=ids), positions=places).logits.numpy()
+        for ids in (batch["input_ids"], junk)
+    )
+    # The last token has padding behind it, and reads it.
+    assert np.array_equal(clean[0], dirty[0])
+    assert np.array_equal(clean[1:, 0], dirty[1:, 0])
+
+
+def test_the_losses_are_those_of_the_tokens_that_stand_there(generator, batch):
+    places = batch["masked_lm_positions"]
+    proposal = generator(**inputs_of(batch), positions=places)
+    assert proposal.token_losses.shape == (3, 10) and proposal.logits.shape == (3, 3, 47)
+    logits = proposal.logits.numpy().astype(np.float64)
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    originals = tf.gather(batch["input_ids"], places, batch_dims=1).numpy()
+    expected = -np.take_along_axis(log_probs, originals[..., np.newaxis], axis=-1)[..., 0]
+    assert tf.gather(proposal.token_losses, places, batch_dims=1).numpy() == pytest.approx(expected, rel=1e-5)
