@@ -78,7 +78,7 @@ def test_examples_are_counted_in_whole_batches(electra, data_dir):
 
 def test_bert_is_asked_the_same(tiny_config, data_dir):
     def questions(**changes):
-        config = tiny_config(evaluation=QUESTIONS, **changes)
+        config = tiny_config(**changes)
         (entry,) = open_stages(stages_of(config), [data_dir])
         entry = with_questions(entry, config.evaluation.as_masked_lm)
         return [batch["masked_lm_positions"].numpy().tolist() for batch in entry.held_out(tf.distribute.InputContext())]
