@@ -4,7 +4,7 @@ import difflib
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -102,25 +102,34 @@ def merge(base: dict, changes: dict) -> dict:
     """`base` with `changes` on top, mapping by mapping.
 
     Under an objective of another name those settings of the base's stay that both have in common; the others mean
-    nothing to it.
+    nothing to it. Nothing stays of a generator of another kind.
     """
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
-            merged[key] = merge(_kept_settings(old, value) if key == "objective" else old, value)
+            merged[key] = merge(_KEPT_SETTINGS.get(key, lambda old, _: old)(old, value), value)
         else:
             merged[key] = value
     return merged
 
 
-def _kept_settings(old: dict, changes: dict) -> dict:
+def _kept_of_objective(old: dict, changes: dict) -> dict:
     """What stays of an objective's settings under these changes to them."""
     name, new_name = old.get("name"), changes.get("name", old.get("name"))
     if name == new_name:
         return old
     common = common_settings(str(name), str(new_name))
     return {setting: value for setting, value in old.items() if setting in common}
+
+
+def _kept_of_generator(old: dict, changes: dict) -> dict:
+    """What stays of a generator's settings under these changes to them."""
+    kind = old.get("kind", "transformer")
+    return old if changes.get("kind", kind) == kind else {}
+
+
+_KEPT_SETTINGS = {"objective": _kept_of_objective, "generator": _kept_of_generator}
 
 
 def _add_override(changes: dict, override: str, values: dict) -> None:
@@ -149,11 +158,15 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
     models, path = [model], []
     for part in map(str, problem["loc"]):
         children = [child for parent in models for child in _children(parent, part)]
-        # Pydantic names the member of a union it chose, which is no part of the path in the file.
-        if children or part not in {child.__name__ for child in models}:
+        # Pydantic names the member of a union it chose, by its class or its kind: no part of the path in the file.
+        chosen = [] if children else [child for child in models if part in (child.__name__, *_kinds(child))]
+        if not chosen:
             path.append(part)
-            models = children or models
+        models = children or chosen or models
     name = ".".join(path) or "the settings"
+    if problem["type"] == "union_tag_invalid":
+        kind = problem["ctx"]["tag"]
+        return f"{name}.kind is {kind!r}{_nearest(kind, [known for child in models for known in _kinds(child)])}"
     if problem["type"] == "extra_forbidden":
         return (
             f"{name} is not a setting{_nearest(path[-1], {field for child in models for field in child.model_fields})}"
@@ -179,5 +192,12 @@ def _children(model: type[BaseModel], field: str) -> list[type[BaseModel]]:
     if field not in model.model_fields:
         return []
     annotation = model.model_fields[field].annotation
+    # Members of a union may stand there with the kind that tells them apart.
     candidates = get_args(annotation) or (annotation,)
+    candidates = [get_args(each)[0] if get_origin(each) is Annotated else each for each in candidates]
     return [candidate for candidate in candidates if isinstance(candidate, type) and issubclass(candidate, BaseModel)]
+
+
+def _kinds(model: type[BaseModel]) -> tuple[str, ...]:
+    """The value of `kind` by which a file asks for this group of settings among several; empty where there is one."""
+    return get_args(model.model_fields["kind"].annotation) if "kind" in model.model_fields else ()

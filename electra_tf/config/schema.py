@@ -22,8 +22,16 @@ class MaskingConfig(Settings):
 
     # The share of the tokens of an example. The submission uses 0.15 everywhere, the camera-ready 0.25 for Large.
     masked_fraction: Annotated[Positive, Field(le=1.0)] = 0.15
-    # distinct: k different positions. with_replacement: the authors' draw; it hits some twice, so about 13.8 % in all.
+    # Which ones (electra_tf/data/selection.py has the rules). rare_tokens: each in proportion to its count in the
+    # training text to the power of -rarity_exponent. span: runs of tokens. whole_word: words with all of their pieces.
+    strategy: Literal["uniform", "rare_tokens", "span", "whole_word"] = "uniform"
+    # Of uniform. distinct: k different positions. with_replacement: the authors' draw; it hits some twice, so about
+    # 13.8 % in all.
     selection: Literal["distinct", "with_replacement"] = "distinct"
+    rarity_exponent: NonNegative = 0.5  # 0: all tokens alike; 0.5: as word2vec keeps frequent words less often
+    # Lengths of spans are geometric with this chance of ending after each token, but never longer; SpanBERT's numbers.
+    span_end_probability: Annotated[Positive, Field(le=1.0)] = 0.2
+    max_span_length: Count = 10
     # Of the selected tokens: shown as [MASK], as a random token, and (the rest) unchanged. 85/0/15 is the authors'
     # code, 100/0/0 the paper's text, 80/10/10 BERT's.
     mask_token_fraction: Fraction = 0.85
@@ -35,6 +43,15 @@ class MaskingConfig(Settings):
             raise ValueError(
                 f"mask_token_fraction {self.mask_token_fraction} and random_token_fraction "
                 f"{self.random_token_fraction} sum to more than 1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _selection_goes_with_the_strategy(self) -> "MaskingConfig":
+        if self.selection == "with_replacement" and self.strategy != "uniform":
+            raise ValueError(
+                f"selection 'with_replacement' is the authors' draw from all tokens alike; with strategy "
+                f"{self.strategy!r} no token is selected twice: leave it out"
             )
         return self
 

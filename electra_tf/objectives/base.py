@@ -4,6 +4,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import PretrainingConfig
+from electra_tf.data.corpus import PretrainingData
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import Encoder
 from electra_tf.objectives.terms import Ratio, Term
@@ -69,6 +70,14 @@ class Objective(tf_keras.Model):
 
         Called before the first step of a phase, and again by a run that was killed between the two: what it sets must
         follow from what it leaves as it is.
+        """
+
+    def adopt_data(self, data: PretrainingData) -> None:
+        """Takes what the model has to know of the data it will be trained on. Called before a run's first step.
+
+        It belongs in variables that are not trained: a checkpoint has it, and whoever restores one needs no data.
+
+        Raises: UserError: if the data does not tell.
         """
 
     def train_step(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -5,13 +5,21 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from electra_tf.config.schema import PretrainingConfig
+from electra_tf.data.corpus import PretrainingData
 from electra_tf.data.masking import put_at_positions
 from electra_tf.models.context import ForwardContext
-from electra_tf.models.encoder import Encoder
-from electra_tf.models.generators import Proposal, TransformerGenerator
+from electra_tf.models.encoder import Encoder, EncoderOutput
+from electra_tf.models.fixed_scores import FixedScores
+from electra_tf.models.generators import (
+    FIXED_GENERATORS,
+    Proposal,
+    TransformerGenerator,
+    UniformGenerator,
+    UnigramGenerator,
+)
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.sampling import SAMPLERS
-from electra_tf.models.tying import TYINGS
+from electra_tf.models.tying import TYINGS, build_discriminator
 from electra_tf.models.vocabulary_scores import VocabularyScores
 from electra_tf.objectives.base import PRECISION_POLICIES, Objective
 from electra_tf.objectives.terms import Ratio, weighted_sum
@@ -43,16 +51,11 @@ class GeneratorObjective(Objective):
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        settings, dtype = config.objective, PRECISION_POLICIES[config.train.precision]
-        pair = TYINGS[settings.tying](config.encoder, settings.generator, dtype)
-        masked_lm_head = MaskedLmHead(
-            pair.generator.config,
-            pair.generator.embeddings,
-            name="generator_predictions",
-            dtype=dtype,
-        )
-        self.generator = TransformerGenerator(pair.generator, masked_lm_head, name="generator_network", dtype=dtype)
-        self.discriminator = pair.discriminator
+        self.generator, self.discriminator = _networks(config)
+
+    def adopt_data(self, data: PretrainingData) -> None:
+        if isinstance(self.generator, UnigramGenerator):
+            self.generator.adopt_counts(data.text_token_counts("objective.generator.kind unigram"))
 
     @property
     def encoder(self) -> Encoder:
@@ -68,7 +71,9 @@ class GeneratorObjective(Objective):
             context=context.scope("generator"),
         )
 
-    def corrupt(self, batch: dict[str, tf.Tensor], scores: VocabularyScores, context: ForwardContext) -> CorruptedInput:
+    def corrupt(
+        self, batch: dict[str, tf.Tensor], scores: VocabularyScores | FixedScores, context: ForwardContext
+    ) -> CorruptedInput:
         """Writes the generator's draws into the original (not the masked) input.
 
         A draw that hits the original token counts as original (paper, section 2). No gradient flows through the draw.
@@ -82,8 +87,52 @@ class GeneratorObjective(Objective):
         is_replaced = tf.cast(corrupted_ids != batch["input_ids"], tf.int32)
         return CorruptedInput(sampled_ids, corrupted_ids, is_replaced)
 
+    def encode(self, batch: dict[str, tf.Tensor], corrupted: CorruptedInput, context: ForwardContext) -> EncoderOutput:
+        """The vectors that the kept encoder makes of the corrupted input."""
+        return self.discriminator(
+            corrupted.input_ids,
+            input_mask=batch["input_mask"],
+            segment_ids=batch["segment_ids"],
+            context=context.scope("discriminator"),
+        )
+
+
+Generator = TransformerGenerator | UnigramGenerator | UniformGenerator
+
+
+def _networks(config: PretrainingConfig) -> tuple[Generator, Encoder]:
+    """The generator, and the encoder above it."""
+    settings, dtype = config.objective, PRECISION_POLICIES[config.train.precision]
+    if not settings.has_generator_network:
+        generator = FIXED_GENERATORS[settings.generator.kind](config.encoder.vocab_size, name="generator_network")
+        return generator, build_discriminator(config.encoder, dtype)
+    pair = TYINGS[settings.tying](config.encoder, settings.generator, dtype)
+    masked_lm_head = MaskedLmHead(
+        pair.generator.config,
+        pair.generator.embeddings,
+        name="generator_predictions",
+        dtype=dtype,
+    )
+    generator = TransformerGenerator(pair.generator, masked_lm_head, name="generator_network", dtype=dtype)
+    return generator, pair.discriminator
+
+
+def masked_tokens(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+    """[B, S] int32: 1 for the tokens that were masked out."""
+    positions, weights = batch["masked_lm_positions"], batch["masked_lm_weights"]
+    return put_at_positions(tf.zeros_like(batch["input_ids"]), tf.ones_like(positions), positions, weights)
+
 
 def sampled_accuracy(batch: dict[str, tf.Tensor], corrupted: CorruptedInput) -> Ratio:
     """The share of the draws that hit the original token."""
     right = tf.cast(corrupted.sampled_ids == batch["masked_lm_ids"], tf.float32)
     return weighted_sum(right, batch["masked_lm_weights"])
+
+
+def sample_ratios(batch: dict[str, tf.Tensor], corrupted: CorruptedInput) -> dict[str, Ratio]:
+    """Of what was drawn: `replaced_fraction` of the real tokens, and `sampled_masked_lm_accuracy`."""
+    replaced = tf.cast(corrupted.is_replaced, tf.float32)
+    return {
+        "replaced_fraction": weighted_sum(replaced, tf.cast(batch["input_mask"], tf.float32)),
+        "sampled_masked_lm_accuracy": sampled_accuracy(batch, corrupted),
+    }
