@@ -174,7 +174,7 @@ class Manifest(_Model):
             del fields["token_counts"]
         text = json.dumps({**fields, _CHECKSUM_FIELD: _checksum(fields)}, indent=1) + "\n"
         # The counts on one line: somebody may want to read the rest. (No text in JSON has a line break in it.)
-        return re.sub(r"\[\n[\d,\s]+\]", lambda numbers: " ".join(numbers[0].split()), text)
+        return re.sub(r"\[\n([\d,\s]+)\]", lambda numbers: f"[{' '.join(numbers[1].split())}]", text)
 
 
 def _checksum(fields: dict[str, Any]) -> str:
