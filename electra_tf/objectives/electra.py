@@ -40,7 +40,7 @@ class Electra(GeneratorObjective):
 
     def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         num_masked = tf.reduce_sum(batch["masked_lm_weights"])
-        num_tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
+        num_tokens = self.num_counted_tokens(batch)
         return {
             "masked_lm": num_masked,
             "replaced_token": num_tokens,
@@ -49,38 +49,31 @@ class Electra(GeneratorObjective):
         }
 
     def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
-        forward = self.forward(batch, context)
+        forward, counted = self.forward(batch, context), self.counted_tokens(batch, context)
         replaced = tf.cast(forward.corrupted.is_replaced, tf.float32)
         return {
-            **self._loss_ratios(batch, forward),
+            **self._loss_ratios(batch, forward, counted),
             # Not losses: what tells a discriminator that has learnt something from one that has not.
-            "replaced_fraction": weighted_sum(replaced, tf.cast(batch["input_mask"], tf.float32)),
+            "replaced_fraction": weighted_sum(replaced, tf.cast(counted, tf.float32)),
             "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
         }
 
     def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
-        forward = self.forward(batch, context)
-        losses = self._loss_ratios(batch, forward)
+        forward, counted = self.forward(batch, context), self.counted_tokens(batch, context)
+        losses = self._loss_ratios(batch, forward, counted)
         return {
             "masked_lm_loss": losses["masked_lm"],
             **masked_lm_metrics(forward.proposal.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
             "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
             "replaced_token_loss": losses["replaced_token"],
-            **replaced_token_metrics(
-                forward.replaced_token_logits, forward.corrupted.is_replaced, over=batch["input_mask"]
-            ),
+            **replaced_token_metrics(forward.replaced_token_logits, forward.corrupted.is_replaced, over=counted),
         }
 
     def forward(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> ElectraForward:
         """Generator, sampling and discriminator, in that order."""
         proposal = self.propose(batch, context)
         corrupted = self.corrupt(batch, proposal.scores, context.scope("sampling"))
-        output = self.discriminator(
-            corrupted.input_ids,
-            input_mask=batch["input_mask"],
-            segment_ids=batch["segment_ids"],
-            context=context.scope("discriminator"),
-        )
+        output = self.encode(batch, corrupted, context)
         logits = self.replaced_token_head(output.sequence_output, training=context.training)
         return ElectraForward(proposal, corrupted, output, logits)
 
@@ -101,10 +94,20 @@ class Electra(GeneratorObjective):
         masked_fraction = self.config.masking.masked_fraction
         return (1.0 - masked_fraction) / masked_fraction
 
-    def _loss_ratios(self, batch: dict[str, tf.Tensor], forward: ElectraForward) -> dict[str, Ratio]:
+    def counted_tokens(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> tf.Tensor:
+        """[B, S] int32: 1 for the tokens that the discriminator's loss and metrics are over: all real ones."""
+        return batch["input_mask"]
+
+    def num_counted_tokens(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        """How many `counted_tokens` will be. Scalar float32."""
+        return tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
+
+    def _loss_ratios(
+        self, batch: dict[str, tf.Tensor], forward: ElectraForward, counted: tf.Tensor
+    ) -> dict[str, Ratio]:
         return {
             "masked_lm": masked_lm_loss(forward.proposal.scores, batch["masked_lm_ids"], batch["masked_lm_weights"]),
             "replaced_token": replaced_token_loss(
-                forward.replaced_token_logits, forward.corrupted.is_replaced, over=batch["input_mask"]
+                forward.replaced_token_logits, forward.corrupted.is_replaced, over=counted
             ),
         }

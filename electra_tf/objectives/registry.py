@@ -3,11 +3,20 @@
 from collections.abc import Callable
 
 from electra_tf.config.schema import PretrainingConfig
+from electra_tf.objectives.all_tokens_mlm import AllTokensMlm
 from electra_tf.objectives.base import Objective
 from electra_tf.objectives.bert_mlm import BertMlm
 from electra_tf.objectives.electra import Electra
+from electra_tf.objectives.electra_15 import Electra15
+from electra_tf.objectives.replace_mlm import ReplaceMlm
 
-OBJECTIVES: dict[str, type[Objective]] = {"electra": Electra, "bert_mlm": BertMlm}
+OBJECTIVES: dict[str, type[Objective]] = {
+    "all_tokens_mlm": AllTokensMlm,
+    "bert_mlm": BertMlm,
+    "electra": Electra,
+    "electra_15": Electra15,
+    "replace_mlm": ReplaceMlm,
+}
 
 
 def register_objective(name: str) -> Callable[[type[Objective]], type[Objective]]:
