@@ -56,6 +56,7 @@ class Electra(GeneratorObjective):
             # Not losses: what tells a discriminator that has learnt something from one that has not.
             "replaced_fraction": weighted_sum(replaced, tf.cast(counted, tf.float32)),
             "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
+            **self.further_ratios(batch, forward),
         }
 
     def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
@@ -67,11 +68,19 @@ class Electra(GeneratorObjective):
             "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
             "replaced_token_loss": losses["replaced_token"],
             **replaced_token_metrics(forward.replaced_token_logits, forward.corrupted.is_replaced, over=counted),
+            **self.further_ratios(batch, forward),
         }
+
+    def further_ratios(self, batch: dict[str, tf.Tensor], forward: ElectraForward) -> dict[str, Ratio]:
+        """What a subclass has beside ELECTRA's terms, in training and in evaluation."""
+        return {}
 
     def forward(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> ElectraForward:
         """Generator, sampling and discriminator, in that order."""
-        proposal = self.propose(batch, context)
+        return self.judge(batch, self.propose(batch, context), context)
+
+    def judge(self, batch: dict[str, tf.Tensor], proposal: Proposal, context: ForwardContext) -> ElectraForward:
+        """What comes after the generator: its draws, and the discriminator's answer to them."""
         corrupted = self.corrupt(batch, proposal.scores, context.scope("sampling"))
         output = self.encode(batch, corrupted, context)
         logits = self.replaced_token_head(output.sequence_output, training=context.training)

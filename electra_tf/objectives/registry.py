@@ -3,19 +3,23 @@
 from collections.abc import Callable
 
 from electra_tf.config.schema import PretrainingConfig
+from electra_tf.objectives.adversarial import Adversarial
 from electra_tf.objectives.all_tokens_mlm import AllTokensMlm
 from electra_tf.objectives.base import Objective
 from electra_tf.objectives.bert_mlm import BertMlm
 from electra_tf.objectives.electra import Electra
 from electra_tf.objectives.electra_15 import Electra15
 from electra_tf.objectives.replace_mlm import ReplaceMlm
+from electra_tf.objectives.two_stage import TwoStage
 
 OBJECTIVES: dict[str, type[Objective]] = {
+    "adversarial": Adversarial,
     "all_tokens_mlm": AllTokensMlm,
     "bert_mlm": BertMlm,
     "electra": Electra,
     "electra_15": Electra15,
     "replace_mlm": ReplaceMlm,
+    "two_stage": TwoStage,
 }
 
 
