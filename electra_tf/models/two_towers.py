@@ -11,7 +11,7 @@ import tf_keras
 
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.encoder import Encoder
-from electra_tf.models.heads import MaskedLmHead
+from electra_tf.models.heads import MaskedLmHead, gather_positions
 from electra_tf.models.vocabulary_scores import VocabularyScores
 
 
@@ -19,12 +19,12 @@ class ClozeProposal(NamedTuple):
     """A cloze model's answer.
 
     Attributes:
-        scores: of every vocabulary entry at each of the positions asked for; no gradient flows through them.
-        token_losses: [B, S] float32, -log q(x_t | the other tokens) of every token of the input.
+        scores: of every vocabulary entry at each of the positions asked for, to draw from; they send no gradient.
+        everywhere: the same at all S positions: for losses only, as they are seldom all there at once.
     """
 
     scores: VocabularyScores
-    token_losses: tf.Tensor
+    everywhere: VocabularyScores
 
     @property
     def logits(self) -> tf.Tensor:
@@ -66,5 +66,6 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
         # vector of the other end there, which has seen everything).
         before = tf.pad(before[:, :-1], [[0, 0], [1, 0], [0, 0]])
         after = tf.pad(after[:, 1:], [[0, 0], [0, 1], [0, 0]])
-        scores = self.head(tf.concat([before, after], axis=-1), training=context.training)
-        return ClozeProposal(scores.at(positions), scores.losses(input_ids))
+        hidden = tf.concat([before, after], axis=-1)  # [B, S, 2 G]
+        asked = gather_positions(tf.stop_gradient(hidden), positions)  # [B, M, 2 G]
+        return ClozeProposal(*(self.head(vectors, training=context.training) for vectors in (asked, hidden)))

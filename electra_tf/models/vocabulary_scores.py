@@ -105,14 +105,6 @@ class VocabularyScores:
         sampled = place(masses, uniform[:, 1:]) * COLUMNS + column
         return tf.reshape(sampled, tf.shape(self._vectors)[:2])
 
-    def at(self, positions: tf.Tensor) -> "VocabularyScores":
-        """The scores of some of the vectors, taken out of these and not computed again. No gradient flows into them.
-
-        Args:
-            positions: [B, K] int32, each in [0, M).
-        """
-        return _ChosenScores(self, positions)
-
     @functools.cached_property
     def _products(self) -> tf.Tensor:
         """[B*M, V'] float32, V' being V rounded up to whole rows: the scores but for the bias."""
@@ -134,22 +126,3 @@ class VocabularyScores:
     def _run(self, programs: tuple[Callable, Callable], *inputs):
         formula, program = programs
         return (program if self._training else formula)(*inputs)
-
-
-class _ChosenScores(VocabularyScores):
-    """Scores at some positions of a whole."""
-
-    def __init__(self, whole: VocabularyScores, positions: tf.Tensor):
-        vectors = tf.gather(tf.stop_gradient(whole._vectors), positions, batch_dims=1)
-        super().__init__(vectors, whole._table, whole._bias, whole._training)
-        self._whole, self._positions = whole, positions
-
-    @functools.cached_property
-    def logits(self) -> tf.Tensor:
-        return tf.gather(tf.stop_gradient(self._whole.logits), self._positions, batch_dims=1)
-
-    @functools.cached_property
-    def _products(self) -> tf.Tensor:
-        products = tf.stop_gradient(self._whole._products)
-        rows = tf.reshape(products, [-1, self._whole._vectors.shape[1], products.shape[1]])
-        return tf.reshape(tf.gather(rows, self._positions, batch_dims=1), [-1, products.shape[1]])

@@ -12,6 +12,7 @@ from electra_tf.models.context import ForwardContext
 from electra_tf.objectives.base import Objective
 from electra_tf.objectives.bert_mlm import BertMlm
 from electra_tf.objectives.electra import Electra
+from electra_tf.objectives.electric import Electric
 from electra_tf.objectives.terms import Count, Term, weighted_sum
 
 
@@ -93,8 +94,8 @@ class MaskedLmByArgmax(AsMaskedLm):
         return {"masked_lm_accuracy": tf.argmax(logits, axis=-1, output_type=tf.int32) == token_ids}
 
 
-class ElectraByFormula(AsMaskedLm):
-    """ELECTRA: of the generator's most likely tokens the one for which `data_probabilities` is highest.
+class ByCandidates(AsMaskedLm):
+    """Of the generator's most likely tokens the one that the discriminator, too, finds best.
 
     Beside `masked_lm_accuracy`, that of the whole, stand `generator_accuracy`, that of the generator alone, and
     `candidates_accuracy`, the share of originals among the candidates: the best that could be reached.
@@ -110,8 +111,7 @@ class ElectraByFormula(AsMaskedLm):
         probs = tf.nn.softmax(logits / self.config.objective.temperature)
         num_candidates = min(self.config.evaluation.as_masked_lm.num_candidates, logits.shape[-1])
         probs, candidates = tf.math.top_k(probs, num_candidates)  # K each
-        scores = data_probabilities(self.judge(batch, candidates), probs, self._objective.originals_per_sample)
-        best = tf.argmax(scores, axis=-1, output_type=tf.int32)
+        best = tf.argmax(self.scores(self.judge(batch, candidates), probs), axis=-1, output_type=tf.int32)
         return {
             "masked_lm_accuracy": tf.gather(candidates, best, batch_dims=1) == token_ids,
             "generator_accuracy": candidates[:, 0] == token_ids,
@@ -119,22 +119,49 @@ class ElectraByFormula(AsMaskedLm):
         }
 
     def judge(self, batch: dict[str, tf.Tensor], candidates: tf.Tensor) -> tf.Tensor:
-        """The discriminator's logits for each candidate in the place of the masked token, one after the other.
+        """The discriminator's answer to each candidate in the place of the masked token, one after the other.
 
         Args:
             batch: with one masked token a row.        candidates: [B, K] int32.
-        Returns: [B, K] float32; positive means replaced.
+        Returns: [B, K] float32, of `answers`.
         """
         positions, weights = batch["masked_lm_positions"], batch["masked_lm_weights"]
 
         def judge_one(candidate: tf.Tensor) -> tf.Tensor:
             ids = put_at_positions(batch["input_ids"], candidate[:, tf.newaxis], positions, weights)
-            logits = self._objective.detection_logits({**batch, "input_ids": ids})
-            return tf.gather(logits, positions[:, 0], batch_dims=1)
+            return tf.gather(self.answers({**batch, "input_ids": ids}), positions[:, 0], batch_dims=1)
 
         # One at a time, for the memory.
-        logits = tf.map_fn(judge_one, tf.transpose(candidates), fn_output_signature=tf.float32, parallel_iterations=1)
-        return tf.transpose(logits)
+        found = tf.map_fn(judge_one, tf.transpose(candidates), fn_output_signature=tf.float32, parallel_iterations=1)
+        return tf.transpose(found)
+
+    def answers(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """What the discriminator says of every token. [B, S] float32."""
+        raise NotImplementedError
+
+    def scores(self, answers: tf.Tensor, generator_probs: tf.Tensor) -> tf.Tensor:
+        """How good each candidate is, from the discriminator's answer and the generator's probability. All [B, K]."""
+        raise NotImplementedError
+
+
+class ElectraByFormula(ByCandidates):
+    """ELECTRA: the candidates' `data_probabilities`."""
+
+    def answers(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        return self._objective.detection_logits(inputs)
+
+    def scores(self, answers: tf.Tensor, generator_probs: tf.Tensor) -> tf.Tensor:
+        return data_probabilities(answers, generator_probs, self._objective.originals_per_sample)
+
+
+class ElectricByEnergy(ByCandidates):
+    """Electric, whose energies are log-probabilities already: the lowest."""
+
+    def answers(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        return self._objective.energies(inputs)
+
+    def scores(self, answers: tf.Tensor, generator_probs: tf.Tensor) -> tf.Tensor:
+        return -answers
 
 
 def as_masked_lm(objective: Objective) -> AsMaskedLm:
@@ -144,11 +171,13 @@ def as_masked_lm(objective: Objective) -> AsMaskedLm:
     """
     if isinstance(objective, BertMlm):
         return MaskedLmByArgmax(objective)
+    if isinstance(objective, Electric):
+        return ElectricByEnergy(objective)
     settings = objective.config.objective
     if not isinstance(objective, Electra):
         raise UserError(
             f"--as_masked_lm: objective.name is {settings.name!r}, which is neither a masked language model nor a "
-            "generator with a discriminator of all its tokens; give a run of electra or bert_mlm"
+            "discriminator beside a generator; give a run of electra or bert_mlm"
         )
     if settings.disallow_correct:
         raise UserError(

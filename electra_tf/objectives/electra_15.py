@@ -6,6 +6,7 @@ from electra_tf.data.masking import put_at_positions, select_distinct
 from electra_tf.models.context import ForwardContext
 from electra_tf.objectives.electra import Electra
 from electra_tf.objectives.generator_objective import masked_tokens
+from electra_tf.objectives.layout import word_tokens
 
 
 class Electra15(Electra):
@@ -40,21 +41,10 @@ class Electra15(Electra):
 
     def _candidates(self, batch: dict[str, tf.Tensor], masked: tf.Tensor) -> tf.Tensor:
         """[B, S] bool: what may be drawn."""
-        words = _words(batch)
+        words = word_tokens(batch)
         return words & (masked == 0) if self.config.objective.loss_positions == "random_unmasked" else words
 
 
 def _num_in_rows(masked: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
     """[B] int32: as many of each example as were masked out, where there are so many candidates."""
     return tf.minimum(tf.reduce_sum(masked, axis=1), tf.reduce_sum(tf.cast(candidates, tf.int32), axis=1))
-
-
-def _words(batch: dict[str, tf.Tensor]) -> tf.Tensor:
-    """[B, S] bool: the real tokens but for [CLS] and [SEP], which masking never selects either.
-
-    Known by their places, [CLS] A [SEP] B [SEP]: the first, and the last of each segment.
-    """
-    real, segments = batch["input_mask"], batch["segment_ids"]
-    next_real, next_segments = (tf.pad(rows[:, 1:], [[0, 0], [0, 1]]) for rows in (real, segments))
-    ends = (next_real == 0) | (next_segments != segments)
-    return (real > 0) & ~ends & (tf.range(real.shape[1]) > 0)

@@ -51,7 +51,11 @@ class GeneratorObjective(Objective):
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        self.generator, self.discriminator = _networks(config)
+        self.generator, self.discriminator = self.build_networks()
+
+    def build_networks(self) -> "tuple[Generator, Encoder]":
+        """The generator, and the encoder above it."""
+        return _networks(self.config)
 
     def adopt_data(self, data: PretrainingData) -> None:
         if isinstance(self.generator, UnigramGenerator):

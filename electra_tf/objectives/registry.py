@@ -7,8 +7,11 @@ from electra_tf.objectives.adversarial import Adversarial
 from electra_tf.objectives.all_tokens_mlm import AllTokensMlm
 from electra_tf.objectives.base import Objective
 from electra_tf.objectives.bert_mlm import BertMlm
+from electra_tf.objectives.contrastive import Contrastive
 from electra_tf.objectives.electra import Electra
 from electra_tf.objectives.electra_15 import Electra15
+from electra_tf.objectives.electric import Electric
+from electra_tf.objectives.hard_mlm import HardMlm
 from electra_tf.objectives.replace_mlm import ReplaceMlm
 from electra_tf.objectives.two_stage import TwoStage
 
@@ -16,8 +19,11 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "adversarial": Adversarial,
     "all_tokens_mlm": AllTokensMlm,
     "bert_mlm": BertMlm,
+    "contrastive": Contrastive,
     "electra": Electra,
     "electra_15": Electra15,
+    "electric": Electric,
+    "hard_mlm": HardMlm,
     "replace_mlm": ReplaceMlm,
     "two_stage": TwoStage,
 }

@@ -84,12 +84,18 @@ def test_padding_does_not_influence_the_predictions_of_real_tokens(generator, ba
     assert np.array_equal(clean[1:, 0], dirty[1:, 0])
 
 
-def test_the_losses_are_those_of_the_tokens_that_stand_there(generator, batch):
-    places = batch["masked_lm_positions"]
-    proposal = generator(**inputs_of(batch), positions=places)
-    assert proposal.token_losses.shape == (3, 10) and proposal.logits.shape == (3, 3, 47)
-    logits = proposal.logits.numpy().astype(np.float64)
-    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    originals = tf.gather(batch["input_ids"], places, batch_dims=1).numpy()
-    expected = -np.take_along_axis(log_probs, originals[..., np.newaxis], axis=-1)[..., 0]
-    assert tf.gather(proposal.token_losses, places, batch_dims=1).numpy() == pytest.approx(expected, rel=1e-5)
+def test_the_scores_at_a_position_are_those_of_all_positions_there(generator, batch):
+    proposal = generator(**inputs_of(batch), positions=batch["masked_lm_positions"])
+    assert proposal.logits.shape == (3, 3, 47) and proposal.everywhere.logits.shape == (3, 10, 47)
+    expected = tf.gather(proposal.everywhere.logits, batch["masked_lm_positions"], batch_dims=1)
+    np.testing.assert_allclose(proposal.logits, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_no_gradient_flows_back_from_what_is_drawn_from(generator, batch):
+    with tf.GradientTape() as tape:
+        context = ForwardContext(training=True, random=RandomStream(0, 0, 0))
+        proposal = generator(**inputs_of(batch), positions=batch["masked_lm_positions"], context=context)
+        total = tf.reduce_sum(proposal.scores.losses(batch["masked_lm_ids"]))
+    towers = (generator.left_to_right, generator.right_to_left)
+    kernels = [tower.transformer_layers[0].intermediate.kernel for tower in towers]
+    assert tape.gradient(total, kernels) == [None, None]

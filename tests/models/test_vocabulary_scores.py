@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.models.context import ForwardContext
 from electra_tf.models.vocabulary_scores import VocabularyScores
-from electra_tf.random import RandomStream
 
 LOGITS = np.array(
     [
@@ -56,24 +54,3 @@ def test_reports_send_no_gradient():
         scores = VocabularyScores(vectors + 0.0, tf.eye(3), tf.zeros([3]), training=True)
         total = tf.reduce_sum(scores.entropies()) + tf.reduce_sum(scores.are_likeliest(tf.zeros([2, 3], tf.int32)))
     assert tape.gradient(total, vectors) is None
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_the_scores_at_some_positions_are_those_of_their_vectors(training):
-    vectors = np.random.default_rng(0).normal(size=[2, 5, 3]).astype(np.float32)
-    table, bias = tf.constant(vectors[0, :4]), tf.constant([0.5, -1.0, 0.0, 2.0])
-    positions, token_ids = tf.constant([[3, 0], [1, 1]]), tf.constant([[2, 3], [0, 1]])
-    at = VocabularyScores(tf.constant(vectors), table, bias, training).at(positions)
-    alone = VocabularyScores(tf.gather(vectors, positions, batch_dims=1), table, bias, training)
-    assert at.logits.numpy() == pytest.approx(alone.logits.numpy(), rel=1e-6)
-    assert at.losses(token_ids).numpy() == pytest.approx(alone.losses(token_ids).numpy(), rel=1e-5)
-    context = ForwardContext(random=RandomStream(0, 0, 0))
-    assert np.array_equal(at.sample(context), alone.sample(context))
-
-
-def test_no_gradient_flows_into_scores_at_some_positions():
-    vectors = tf.Variable(LOGITS)
-    with tf.GradientTape() as tape:
-        whole = VocabularyScores(vectors + 0.0, tf.eye(3), tf.zeros([3]), training=True)
-        losses = whole.at(tf.constant([[0], [2]])).losses(tf.constant([[1], [1]]))
-    assert tape.gradient(losses, vectors) is None

@@ -130,6 +130,22 @@ def test_a_perfect_discriminator_finds_every_original(build, batch):
     assert found["masked_lm_accuracy"] == 1.0 > found["generator_accuracy"]
 
 
+def test_electric_answers_the_candidate_of_the_lowest_energy(build, batch):
+    objective = build("electric", num_candidates=3)
+    asked = one_masked_token_each(batch, 2)
+    probs = tf.nn.softmax(objective.propose(asked, INFERENCE).logits[:, 0])
+    candidates = tf.math.top_k(probs, 3).indices.numpy()
+    rows, places = np.arange(8), asked["masked_lm_positions"].numpy()[:, 0]
+    energies = []
+    for candidate in candidates.T:
+        ids = asked["input_ids"].numpy().copy()
+        ids[rows, places] = candidate
+        energies.append(objective.energies({**asked, "input_ids": tf.constant(ids)}).numpy()[rows, places])
+    answers = candidates[rows, np.argmin(energies, axis=0)]
+    originals = {**batch, "masked_lm_ids": tf.constant(np.pad(answers.reshape(4, 2), [[0, 0], [0, 1]]))}
+    assert values(as_masked_lm(objective), originals)["masked_lm_accuracy"] == 1.0
+
+
 def test_bert_answers_its_most_likely_token(build, batch):
     objective = build("bert_mlm")
     asked = one_masked_token_each(batch, 2)
