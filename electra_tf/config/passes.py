@@ -22,6 +22,7 @@ class Head:
         input_size: of the vectors that it reads; None: the encoder's hidden size. (Two towers give twice that.)
         inner_size: units of the dense layer of a `token` head; None: the encoder's hidden size.
         num_outputs: of a `token` or `unit` head.
+        trains_encoder: whether gradients flow on into the encoder; otherwise the head alone learns.
         trained: whether any gradient flows through it; otherwise it has a forward pass only.
     """
 
@@ -30,6 +31,7 @@ class Head:
     input_size: int | None = None
     inner_size: int | None = None
     num_outputs: int = 1
+    trains_encoder: bool = True
     trained: bool = True
 
 

@@ -119,8 +119,8 @@ _ELECTRA_LARGE = electra(LARGE, 256, 2048, 400_000)
 
 _ELMO_NOTE = (
     "the authors' count by TensorFlow's profiler, taken from their code; 3.41e18 rounds to 3.4e18. Inference: that "
-    "count for 128 words without the sampled softmax of training (8,192 words in each direction). 2.9 / 2.6 is 1.1, not "
-    "1.2"
+    "count for 128 words without the sampled softmax of training (8,192 words in each direction). 2.9 / 2.6 is 1.1, "
+    "not 1.2"
 )
 _GPT_NOTE = "vocabulary of 40,000; a softmax at every position in training"
 _DISTILBERT_NOTE = (
@@ -143,8 +143,8 @@ _XLNET_BASE_NOTE = (
 )
 _TINYBERT_NOTE = (
     "a lower bound, as in the paper: BERT-Base, the teacher, and three epochs of general distillation over 2.5 G "
-    "tokens of Wikipedia at length 128 (forward in the teacher, forward and backward in 4 layers of 312). Without that the "
-    "teacher alone is the paper's figure. Not counted: distillation for each task, on augmented data"
+    "tokens of Wikipedia at length 128 (forward in the teacher, forward and backward in 4 layers of 312). Without that "
+    "the teacher alone is the paper's figure. Not counted: distillation for each task, on augmented data"
 )
 
 

@@ -54,6 +54,12 @@ class PassFlops:
     def total(self) -> Flops:
         return self.forward + self.backward
 
+    def __add__(self, other: "PassFlops") -> "PassFlops":
+        return PassFlops(self.forward + other.forward, self.backward + other.backward)
+
+    def __rmul__(self, count: int) -> "PassFlops":
+        return PassFlops(count * self.forward, count * self.backward)
+
 
 NO_FLOPS = Flops(0, 0)
 
@@ -72,15 +78,17 @@ def pass_flops(network_pass: NetworkPass, seq_length: int, max_predictions: int)
         parts["projection"] = seq_length * Flops(2 * size, encoder.hidden_size)
     parts["attention"] = encoder.num_layers * _attention(encoder, seq_length)
     parts["feed_forward"] = encoder.num_layers * _feed_forward(encoder, seq_length)
-    for head in network_pass.heads:
-        positions = {"masked": max_predictions, "all": seq_length, "first": 1}[head.positions]
-        name = f"{head.kind}_head"
-        parts[name] = parts.get(name, NO_FLOPS) + positions * _head(encoder, head)
-    factor = 2 if network_pass.trained else 0
-    found = {name: PassFlops(forward, factor * forward) for name, forward in parts.items()}
     # The segment of a token is looked up by a product with one-hot vectors of two entries: no gradient flows to these.
     segments = Flops(2 * encoder.type_vocab_size * encoder.embedding_size * seq_length, 0)
-    return {"segments": PassFlops(segments, segments if network_pass.trained else NO_FLOPS), **found}
+    found = {"segments": PassFlops(segments, segments)}
+    found |= {name: PassFlops(forward, 2 * forward) for name, forward in parts.items()}
+    for head in network_pass.heads:
+        name = f"{head.kind}_head"
+        positions = {"masked": max_predictions, "all": seq_length, "first": 1}[head.positions]
+        found[name] = found.get(name, PassFlops(NO_FLOPS, NO_FLOPS)) + positions * _head(encoder, head)
+    if not network_pass.trained:
+        found = {name: PassFlops(part.forward, NO_FLOPS) for name, part in found.items()}
+    return found
 
 
 def example_flops(passes: Iterable[NetworkPass], seq_length: int, max_predictions: int) -> Flops:
@@ -145,14 +153,20 @@ def _residual(hidden_size: int) -> int:
     return (1 + DROPOUT + 1 + LAYER_NORM) * hidden_size
 
 
-def _head(encoder: EncoderConfig, head: Head) -> Flops:
+def _head(encoder: EncoderConfig, head: Head) -> PassFlops:
     """Of one position."""
     inputs = head.input_size or encoder.hidden_size
     if head.kind == "unit":
-        return Flops(2 * inputs * head.num_outputs, head.num_outputs)
-    if head.kind == "token":
+        first, others = 2 * inputs * head.num_outputs, Flops(0, head.num_outputs)
+    elif head.kind == "token":
         inner = head.inner_size or encoder.hidden_size
-        return Flops(2 * inputs * inner + 2 * inner * head.num_outputs, (1 + GELU) * inner + head.num_outputs)
-    size, vocab_size = encoder.embedding_size, encoder.vocab_size
-    products = 2 * inputs * size + 2 * size * vocab_size
-    return Flops(products, (1 + GELU + LAYER_NORM) * size + (1 + SOFTMAX + 1) * vocab_size)
+        first, others = 2 * inputs * inner, Flops(2 * inner * head.num_outputs, (1 + GELU) * inner + head.num_outputs)
+    else:
+        size, vocab_size = encoder.embedding_size, encoder.vocab_size
+        elementwise = (1 + GELU + LAYER_NORM) * size + (1 + SOFTMAX + 1) * vocab_size
+        first, others = 2 * inputs * size, Flops(2 * size * vocab_size, elementwise)
+    forward = Flops(first, 0) + others
+    if not head.trained:
+        return PassFlops(forward, NO_FLOPS)
+    # Of its first product the gradient by the encoder's vectors is wanted only where these are trained by it.
+    return PassFlops(forward, 2 * forward if head.trains_encoder else Flops(first, 0) + 2 * others)

@@ -127,7 +127,7 @@ def _stretches(config: "PretrainingConfig") -> Iterator[Stretch]:
     ends_of_phases, ends_of_stages = _ends([phase.num_steps for phase in phases]), _ends([stage[0] for stage in stages])
     assert ends_of_phases[-1] == config.train.num_steps, "the phases of an objective add up to train.num_steps"
     first_step = 0
-    for last_step in sorted({*ends_of_phases, *ends_of_stages} - {0}):
+    for last_step in sorted(end for end in {*ends_of_phases, *ends_of_stages} if 0 < end <= config.train.num_steps):
         phase = phases[bisect.bisect_left(ends_of_phases, last_step)]
         _, seq_length, batch_size = stages[bisect.bisect_left(ends_of_stages, last_step)]
         max_predictions = config.masking.max_predictions(seq_length)
