@@ -6,6 +6,7 @@ import tf_keras
 from electra_tf.config.errors import UserError
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder, TransformerLayer
+from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
 from electra_tf.objectives.base import Objective
 from electra_tf.objectives.bert_mlm import BertMlm
@@ -19,23 +20,41 @@ def authors_variables(objective: Objective) -> NamedVariables:
 
     Their discriminator (and their masked-LM baseline) is the scope `electra`, the generator `generator`; embeddings
     that both use, or a whole encoder, stand under `electra`.
+
+    Raises: UserError: if their code has no such objective, or no name for some of its variables.
     """
     if isinstance(objective, BertMlm):
         named = {**_encoder(objective.encoder, "electra"), **_masked_lm_head(objective.masked_lm.head)}
     elif isinstance(objective, Electra):
-        generator, discriminator = objective.generator.encoder, objective.discriminator
         named = {
-            **(_encoder(generator, "generator") if generator is not discriminator else {}),
-            **_masked_lm_head(objective.generator.head),
-            **_encoder(discriminator, "electra"),
+            **_generator(objective),
+            **_encoder(objective.discriminator, "electra"),
             **_replaced_token_head(objective.replaced_token_head),
         }
-        if generator.embeddings is discriminator.embeddings:
-            named = {name: variable for name, variable in named.items() if not name.startswith("generator/embeddings/")}
     else:
-        raise UserError(f"the authors' code has no {objective.config.objective.name}; expected electra or bert_mlm")
-    assert {id(v) for v in named.values()} == {id(v) for v in objective.trainable_variables}
+        raise UserError(
+            f"the authors' code has no objective {objective.config.objective.name}, and no names for its variables; "
+            "expected electra, electra_15 or bert_mlm"
+        )
+    known = {id(variable) for variable in named.values()}
+    unknown = [variable.name for variable in objective.trainable_variables if id(variable) not in known]
+    if unknown:
+        raise UserError(
+            f"the authors' code has no name for {unknown[0]} of objective {objective.config.objective.name}; expected "
+            "electra, electra_15 or bert_mlm, with the embeddings as they have them"
+        )
     return named
+
+
+def _generator(objective: Electra) -> NamedVariables:
+    """What the generator has of its own; nothing where it is no network."""
+    if not isinstance(objective.generator, TransformerGenerator):
+        return {}
+    encoder, discriminator = objective.generator.encoder, objective.discriminator
+    named = _encoder(encoder, "generator") if encoder is not discriminator else {}
+    if encoder.embeddings is discriminator.embeddings:
+        named = {name: variable for name, variable in named.items() if not name.startswith("generator/embeddings/")}
+    return {**named, **_masked_lm_head(objective.generator.head)}
 
 
 def _encoder(encoder: Encoder, scope: str) -> NamedVariables:

@@ -2,6 +2,7 @@
 
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.export.authors_checkpoint import authors_variables, load_authors_checkpoint
@@ -62,3 +63,26 @@ def test_a_wrong_shape_is_named_with_both_shapes(tiny_config, save):
 def test_what_is_no_checkpoint_is_said_so(tiny_config, tmp_path):
     with pytest.raises(UserError, match="is not a readable TensorFlow checkpoint"):
         load_authors_checkpoint(build_objective(tiny_config()), str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize("settings", [{"name": "electra_15"}, {"generator": {"kind": "uniform"}}])
+def test_objectives_with_the_networks_of_electra_have_the_names_too(tiny_config, settings):
+    named = authors_variables(build_objective(tiny_config(objective=settings)))
+    has_generator = any(name.startswith("generator") for name in named)
+    assert has_generator == ("generator" not in settings)
+    assert "discriminator_predictions/dense_1/kernel" in named
+
+
+@pytest.mark.parametrize("name", ["replace_mlm", "all_tokens_mlm"])
+def test_an_objective_that_the_authors_do_not_have_is_refused_by_name(tiny_config, name):
+    objective = build_objective(tiny_config(objective={"name": name}))
+    with pytest.raises(UserError, match=f"has no objective {name}, and no names for its variables; expected electra"):
+        authors_variables(objective)
+
+
+def test_a_variable_that_the_authors_do_not_have_is_refused_by_name(tiny_config):
+    objective = build_objective(tiny_config())
+    objective.further = tf_keras.layers.Dense(3, name="further")
+    objective.further.build([None, 5])
+    with pytest.raises(UserError, match=r"has no name for .*kernel:0 of objective electra; expected electra"):
+        authors_variables(objective)

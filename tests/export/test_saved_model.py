@@ -104,8 +104,9 @@ def test_the_default_signature_is_embed(version_dir):
     np.testing.assert_array_equal(default["pooled_output"], embed["pooled_output"])
 
 
-def test_a_masked_lm_is_exported_without_detect(tiny_config, tokenizer, tmp_path):
-    config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"name": "bert_mlm"})
+@pytest.mark.parametrize("name", ["bert_mlm", "replace_mlm", "all_tokens_mlm"])
+def test_the_encoder_of_a_masked_lm_is_exported_without_detect(tiny_config, tokenizer, tmp_path, name):
+    config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"name": name})
     text_encoder = TextEncoder(build_objective(config), tokenizer, 5)
     exported = tf.saved_model.load(str(export_saved_model(text_encoder, tmp_path / "model"))).signatures
     assert sorted(exported) == ["embed", "serving_default"]

@@ -116,8 +116,19 @@ def test_dropout_and_samples_of_a_step_follow_the_step(tiny_config, tiny_batch):
     assert float(build(config).train_step(batch)["masked_lm"]) == losses[0]
 
 
-@pytest.mark.parametrize("xla", [False, True])
-@pytest.mark.parametrize("name", ["electra", "bert_mlm"])
+@pytest.mark.parametrize(
+    ("name", "xla"),
+    [
+        ("electra", False),
+        ("electra", True),
+        ("bert_mlm", False),
+        ("bert_mlm", True),
+        ("electra_15", False),
+        ("replace_mlm", False),
+        ("all_tokens_mlm", False),
+        ("all_tokens_mlm", True),
+    ],
+)
 def test_micro_batches_of_unequal_token_counts_train_like_one_batch(tiny_config, tiny_batch, name, xla):
     """Six examples at once, and three times two; the counts of masked tokens are 3+3, 1+2 and 0+2."""
     objective = {"objective": {"name": name}} if name != "electra" else {}
