@@ -69,10 +69,10 @@ class FixedScores:
         uniform = context.random.scope("categorical").uniform(self._num_examples, (self._num_slots, 2))
         uniform = tf.reshape(uniform, [-1, 2])  # N = B * M rows
         columns = self._columns(temperature)  # [128, V / 128]
-        column = place(self._column_totals(columns, ruled_out, tf.shape(uniform)[0]), uniform[:, :1])  # [N, 1]
-        masses = tf.gather(columns, column[:, 0])  # [N, V / 128]
+        column = place(self._column_totals(columns, ruled_out, tf.shape(uniform)[0]), uniform[:, :1])  # [N]
+        masses = tf.gather(columns, column)  # [N, V / 128]
         if ruled_out is not None:
-            ids = tf.range(columns.shape[1]) * _COLUMNS + column
+            ids = tf.range(columns.shape[1]) * _COLUMNS + column[:, tf.newaxis]
             masses = tf.where(ids == tf.reshape(ruled_out, [-1, 1]), 0.0, masses)
         sampled = place(masses, uniform[:, 1:]) * _COLUMNS + column
         return tf.reshape(sampled, [self._num_examples, self._num_slots])

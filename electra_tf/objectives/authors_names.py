@@ -20,8 +20,6 @@ def authors_variables(objective: Objective) -> NamedVariables:
 
     Their discriminator (and their masked-LM baseline) is the scope `electra`, the generator `generator`; embeddings
     that both use, or a whole encoder, stand under `electra`.
-
-    Raises: UserError: if their code has no such objective, or no name for some of its variables.
     """
     if isinstance(objective, BertMlm):
         named = {**_encoder(objective.encoder, "electra"), **_masked_lm_head(objective.masked_lm.head)}
@@ -32,24 +30,25 @@ def authors_variables(objective: Objective) -> NamedVariables:
             **_replaced_token_head(objective.replaced_token_head),
         }
     else:
-        raise UserError(
-            f"the authors' code has no objective {objective.config.objective.name}, and no names for its variables; "
-            "expected electra, electra_15 or bert_mlm"
-        )
+        raise UserError(f"the authors' code has no {objective.config.objective.name}; expected electra or bert_mlm")
     known = {id(variable) for variable in named.values()}
-    unknown = [variable.name for variable in objective.trainable_variables if id(variable) not in known]
-    if unknown:
+    unnamed = [
+        variable.name.removesuffix(":0") for variable in objective.trainable_variables if id(variable) not in known
+    ]
+    if unnamed:
         raise UserError(
-            f"the authors' code has no name for {unknown[0]} of objective {objective.config.objective.name}; expected "
-            "electra, electra_15 or bert_mlm, with the embeddings as they have them"
+            f"the authors' code has no {objective.config.objective.name}: it knows no variable {', '.join(unnamed)}"
         )
     return named
 
 
 def _generator(objective: Electra) -> NamedVariables:
-    """What the generator has of its own; nothing where it is no network."""
+    """The generator's part; nothing where it has no weights. Raises: UserError: the authors tie it in no such way."""
     if not isinstance(objective.generator, TransformerGenerator):
         return {}
+    tying = objective.config.objective.tying
+    if tying == "gradient_disentangled":
+        raise UserError(f"the authors' code has no objective.tying {tying!r}; expected none, embeddings or all")
     encoder, discriminator = objective.generator.encoder, objective.discriminator
     named = _encoder(encoder, "generator") if encoder is not discriminator else {}
     if encoder.embeddings is discriminator.embeddings:

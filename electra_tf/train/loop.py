@@ -116,6 +116,7 @@ def _pretrain(run: Run, data_dirs: DataDirs, stop_at_step, init_from, interrupti
         directory.adopt_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
         directory.adopt_data([entry.data.identity for entry in stages])
     objective = run.build()
+    objective.adopt_data(stages[0].data)
     with run.strategy.scope():
         window = metric_window(objective)
     train = config.train
