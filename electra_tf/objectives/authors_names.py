@@ -11,6 +11,7 @@ from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
 from electra_tf.objectives.base import Objective
 from electra_tf.objectives.bert_mlm import BertMlm
 from electra_tf.objectives.electra import Electra
+from electra_tf.objectives.stored_weights import list_briefly
 
 NamedVariables = dict[str, tf.Variable]
 
@@ -20,6 +21,8 @@ def authors_variables(objective: Objective) -> NamedVariables:
 
     Their discriminator (and their masked-LM baseline) is the scope `electra`, the generator `generator`; embeddings
     that both use, or a whole encoder, stand under `electra`.
+
+    Raises: UserError: if their code has no such objective, or no name for some of its variables.
     """
     if isinstance(objective, BertMlm):
         named = {**_encoder(objective.encoder, "electra"), **_masked_lm_head(objective.masked_lm.head)}
@@ -30,14 +33,16 @@ def authors_variables(objective: Objective) -> NamedVariables:
             **_replaced_token_head(objective.replaced_token_head),
         }
     else:
-        raise UserError(f"the authors' code has no {objective.config.objective.name}; expected electra or bert_mlm")
+        raise UserError(
+            f"the authors' code has no {objective.config.objective.name}; expected electra, electra_15 or bert_mlm"
+        )
     known = {id(variable) for variable in named.values()}
     unnamed = [
         variable.name.removesuffix(":0") for variable in objective.trainable_variables if id(variable) not in known
     ]
     if unnamed:
         raise UserError(
-            f"the authors' code has no {objective.config.objective.name}: it knows no variable {', '.join(unnamed)}"
+            f"the authors' code has no {objective.config.objective.name}: it knows no variable {list_briefly(unnamed)}"
         )
     return named
 
