@@ -37,7 +37,7 @@ class TextEncoder(tf.Module):
         self._get_objective = lambda: objective
         stand_alone(objective.encoder)
         has_discriminator = isinstance(objective, Electra)
-        layers = [objective.encoder, *([objective.replaced_token_head] if has_discriminator else [])]
+        layers = objective.detection_layers if has_discriminator else [objective.encoder]
         self._weights = [variable for layer in layers for variable in layer.variables]
         self._tokenizer = tokenizer
         self._max_seq_length = max_seq_length

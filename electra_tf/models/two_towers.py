@@ -63,7 +63,8 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
             for tower in (self.left_to_right, self.right_to_left)
         )
         # The neighbours' vectors: a token's own has seen it. The ends have none on one side (the authors' have the
-        # vector of the other end there, which has seen everything).
+        # vector of the other end there, which has seen everything), and padding is no neighbour.
+        after = tf.where(input_mask[:, :, tf.newaxis] > 0, after, tf.zeros([], after.dtype))
         before = tf.pad(before[:, :-1], [[0, 0], [1, 0], [0, 0]])
         after = tf.pad(after[:, 1:], [[0, 0], [0, 1], [0, 0]])
         hidden = tf.concat([before, after], axis=-1)  # [B, S, 2 G]

@@ -43,7 +43,8 @@ class VocabularyScores:
         """[B, M, V] float32. A large tensor of its own: in training, take losses and samples instead."""
         flat = tf.reshape(self._vectors, [-1, self._vectors.shape[-1]])  # [B*M, E]
         logits = tf.matmul(flat, self._table, transpose_b=True) + self._bias
-        return tf.reshape(logits, [-1, self._vectors.shape[1], self._table.shape[0]])
+        num_vectors = self._vectors.shape[1] or tf.shape(self._vectors)[1]
+        return tf.reshape(logits, [-1, num_vectors, self._table.shape[0]])
 
     def losses(self, token_ids: tf.Tensor) -> tf.Tensor:
         """-log p(token) in nats: [B, M] int32 -> [B, M] float32."""

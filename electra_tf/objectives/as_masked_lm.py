@@ -4,6 +4,8 @@ ELECTRA's guess follows from what its discriminator says of the generator's best
 optimal; a masked language model's is its most likely token. Source: paper, appendix G.
 """
 
+import math
+
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -183,5 +185,10 @@ def as_masked_lm(objective: Objective) -> AsMaskedLm:
         raise UserError(
             "--as_masked_lm: objective.disallow_correct is true, and the formula holds for a generator that may sample "
             "the original; give a run without it"
+        )
+    if math.isinf(objective.originals_per_sample):
+        raise UserError(
+            f"--as_masked_lm: objective.name is {settings.name!r}, whose discriminator has learnt from originals "
+            "alone; the formula needs one that has learnt from samples too"
         )
     return ElectraByFormula(objective)

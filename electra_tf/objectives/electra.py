@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import tensorflow as tf
+import tf_keras
 
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.models.context import INFERENCE, ForwardContext
@@ -96,6 +97,11 @@ class Electra(GeneratorObjective):
             inputs["input_ids"], input_mask=inputs["input_mask"], segment_ids=inputs["segment_ids"], context=INFERENCE
         )
         return self.replaced_token_head(output.sequence_output)
+
+    @property
+    def detection_layers(self) -> list[tf_keras.layers.Layer]:
+        """What `detect` reads."""
+        return [self.discriminator, self.replaced_token_head]
 
     @property
     def originals_per_sample(self) -> float:

@@ -1,5 +1,7 @@
 """ELECTRA 15%: the discriminator's loss counts 15 % of the tokens (paper, section 3.5)."""
 
+import math
+
 import tensorflow as tf
 
 from electra_tf.data.masking import put_at_positions, select_distinct
@@ -37,7 +39,8 @@ class Electra15(Electra):
 
     @property
     def originals_per_sample(self) -> float:
-        return 0.0 if self.config.objective.loss_positions == "masked" else super().originals_per_sample
+        of_positions = {"masked": 0.0, "random": super().originals_per_sample, "random_unmasked": math.inf}
+        return of_positions[self.config.objective.loss_positions]
 
     def _candidates(self, batch: dict[str, tf.Tensor], masked: tf.Tensor) -> tf.Tensor:
         """[B, S] bool: what may be drawn."""

@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import tensorflow as tf
+import tf_keras
 
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.embeddings import Embeddings
@@ -105,6 +106,10 @@ class Electric(Electra):
         none = {"masked_lm_positions": tf.zeros_like(inputs["input_ids"][:, :1])}
         proposal = self.propose({**inputs, **none}, INFERENCE)
         return self.noise_logits(self.energies(inputs), proposal.everywhere.losses(inputs["input_ids"]))
+
+    @property
+    def detection_layers(self) -> list[tf_keras.layers.Layer]:
+        return [*super().detection_layers, self.generator]
 
     def _loss_ratios(
         self, batch: dict[str, tf.Tensor], forward: ElectricForward, counted: tf.Tensor

@@ -44,6 +44,12 @@ def test_one_encoder_in_both_roles_has_the_names_of_the_discriminator(tiny_confi
     assert len(named) == len(objective.trainable_variables)
 
 
+@pytest.mark.parametrize("name", ["contrastive", "electric", "hard_mlm"])
+def test_an_objective_that_the_authors_have_no_names_for_is_refused(tiny_config, name):
+    with pytest.raises(UserError, match=f"the authors' code has no {name}"):
+        authors_variables(build_objective(tiny_config(objective={"name": name})))
+
+
 def test_a_missing_variable_is_named(tiny_config, save):
     objective = build_objective(tiny_config())
     tensors = {name: variable.value() for name, variable in authors_variables(objective).items()}

@@ -116,6 +116,18 @@ def test_the_encoder_of_a_masked_lm_is_exported_without_detect(tiny_config, toke
     )
 
 
+def test_electric_detects_with_its_generator_beside_it(tiny_config, tokenizer, tmp_path):
+    config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"name": "electric"})
+    text_encoder = TextEncoder(build_objective(config), tokenizer, 10)
+    exported = tf.saved_model.load(str(export_saved_model(text_encoder, tmp_path / "model"))).signatures
+    alone, beside = (
+        exported["detect"](text=tf.constant(texts))["replaced_probability"] for texts in ([SHORT], [SHORT, LONG])
+    )
+    expected = text_encoder.detect(tf.constant([SHORT, LONG]))["replaced_probability"]
+    np.testing.assert_allclose(beside, expected, atol=1e-6)
+    np.testing.assert_allclose(alone[0], beside[0, :4], atol=1e-5)
+
+
 def test_a_call_without_texts_gives_empty_outputs(version_dir):
     signatures = tf.saved_model.load(str(version_dir)).signatures
     nothing = tf.constant([], tf.string)

@@ -168,6 +168,11 @@ def test_a_generator_that_never_samples_the_original_is_refused(build):
         as_masked_lm(build(disallow_correct=True))
 
 
+def test_a_discriminator_that_learnt_from_originals_alone_is_refused(build):
+    with pytest.raises(UserError, match="learnt from originals alone"):
+        as_masked_lm(build("electra_15", loss_positions="random_unmasked"))
+
+
 def test_an_objective_that_makes_no_masked_lm_is_refused(tiny_config):
     with pytest.raises(UserError, match="neither a masked language model nor"):
         as_masked_lm(Objective(tiny_config()))
