@@ -19,6 +19,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--output", metavar="FILE", help="Markdown file to write (default: print the table)")
     parser.add_argument("--picture", metavar="FILE", help="PNG file to write; needs matplotlib")
     parser.add_argument(
+        "--flops", choices=("paper", "hardware"), default="paper", help="how the picture counts them, see docs/flops.md"
+    )
+    parser.add_argument(
         "--metric",
         action="append",
         dest="metrics",
@@ -43,7 +46,7 @@ def _report(arguments) -> None:
     metrics = arguments.metrics or known_metrics(groups)
     text = markdown_table(groups, metrics)
     if arguments.picture:
-        write_atomically(Path(arguments.picture), png_picture(groups, metrics))
+        write_atomically(Path(arguments.picture), png_picture(groups, metrics, arguments.flops))
         text += f"\n![The metrics over FLOPs]({Path(arguments.picture).name})\n"
     if arguments.output:
         write_atomically(Path(arguments.output), text.encode())

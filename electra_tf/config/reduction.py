@@ -30,7 +30,7 @@ def reduce_config(config: PretrainingConfig, sizes: ReducedSizes) -> Pretraining
     """The same run at another size.
 
     Kinds, shares, rates, weights, tying and the order of stages and phases stay, and so do proportions: widths that
-    were equal are equal. Encoders have one layer, or two where the generator is less deep. There is no warm-up.
+    were equal are equal. Encoders have one layer, or two where a network beside is less deep. There is no warm-up.
 
     Raises: UserError: if the sizes leave no room for what the configuration asks for.
     """
@@ -41,25 +41,29 @@ def reduce_config(config: PretrainingConfig, sizes: ReducedSizes) -> Pretraining
 
 
 def _narrow(values: dict, config: PretrainingConfig, sizes: ReducedSizes) -> None:
-    """Shrinks widths and depths of the networks."""
-    factor = sizes.hidden_size / config.encoder.hidden_size
-    generator = values["objective"].get("generator") or {}
-    networks = [values["encoder"], generator]
-    for network in networks:
+    """Shrinks widths and depths of the encoder, and of the networks that the objective has beside it."""
+    factor, whole = sizes.hidden_size / config.encoder.hidden_size, config.encoder.num_layers
+    groups = [group for group in values["objective"].values() if isinstance(group, dict)]
+    beside = [group for group in groups if "size_fraction" in group]
+    for network in (values["encoder"], *beside):
         for name in _WIDTHS:
             if network.get(name):
                 network[name] = max(1, round(network[name] * factor))
         if network.get("num_heads"):
             network["num_heads"] = _heads(network["num_heads"], factor, network.get("hidden_size") or 0)
-    given, whole = generator.get("num_layers"), config.encoder.num_layers
-    is_less_deep = (given or whole) < whole or generator.get("layers_fraction", 1.0) < 1.0
+    less_deep = [
+        network
+        for network in beside
+        if (network["num_layers"] or whole) < whole or (not network["num_layers"] and network["layers_fraction"] < 1.0)
+    ]
     values["encoder"] |= {
         "vocab_size": sizes.vocab_size,
-        "num_layers": 2 if is_less_deep else 1,
+        "num_layers": 2 if less_deep else 1,
         "max_position_embeddings": sizes.max_seq_length + 3,
     }
-    if given:
-        generator["num_layers"] = 1
+    for network in beside:
+        if network["num_layers"]:
+            network["num_layers"] = 1 if network in less_deep else values["encoder"]["num_layers"]
 
 
 def _heads(num_heads: int, factor: float, hidden_size: int) -> int:

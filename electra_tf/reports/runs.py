@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.flops.run import RunCost
+from electra_tf.config.flops.run import Convention, RunCost
 from electra_tf.config.loader import load_config
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.train.run_directory import RunDirectory, reports_of
@@ -28,19 +28,21 @@ class RunResults:
         name: of its directory.
         metrics: by step, rising, then by name: those of the held-out split, of the probe's tasks (`cola`, `sst2`), and
             their mean, `probe_score`. What has no value is left out.
+        tokens_per_second: in the last report of the training, padding included; None without one.
     """
 
     name: str
     config: PretrainingConfig
     metrics: dict[int, dict[str, float]]
+    tokens_per_second: float | None
 
     @cached_property
     def cost(self) -> RunCost:
         return RunCost(self.config)
 
-    def flops(self, step: int) -> float:
-        """What the first steps took, as the paper counts."""
-        return float(self.cost.spent(step).paper)
+    def flops(self, step: int, convention: Convention) -> float:
+        """What the first steps took."""
+        return float(self.cost.spent(step).flops(convention))
 
     @property
     def last_step(self) -> int:
@@ -63,7 +65,9 @@ def read_run(model_dir: str | os.PathLike) -> RunResults:
         metrics.setdefault(step, {}).update(scores)
     if not metrics:
         raise UserError(f"{directory.metrics_file} holds no evaluation; let the run reach its first")
-    return RunResults(directory.path.name, load_config(directory.config_file), dict(sorted(metrics.items())))
+    rates = [report.get("tokens_per_second") for report in reports_of(directory.metrics_file, "train")]
+    config = load_config(directory.config_file)
+    return RunResults(directory.path.name, config, dict(sorted(metrics.items())), rates[-1] if rates else None)
 
 
 def _probe_scores(file: Path) -> dict[int, dict[str, float]]:
@@ -89,12 +93,10 @@ class Point:
     """One metric of several runs at one step.
 
     Attributes:
-        flops: as the paper counts; equal for the runs, which differ in their seed only.
-        median, lowest, highest: over the runs that have a value.
+        median, lowest, highest: over the runs.
     """
 
     step: int
-    flops: float
     median: float
     lowest: float
     highest: float
@@ -116,15 +118,17 @@ class RunGroup:
         """The last step that all of them were evaluated at."""
         return min(run.last_step for run in self.runs)
 
+    def flops(self, step: int, convention: Convention) -> float:
+        """What the first steps of each of them took: they differ in their seed only."""
+        return self.runs[0].flops(step, convention)
+
     def points(self, metric: str) -> list[Point]:
         """The metric at every step at which all runs have a value of it."""
         steps = [{step for step, values in run.metrics.items() if _has(values, metric)} for run in self.runs]
         points = []
         for step in sorted(set.intersection(*steps)):
             values = [run.metrics[step][metric] for run in self.runs]
-            points.append(
-                Point(step, self.runs[0].flops(step), statistics.median(values), min(values), max(values)),
-            )
+            points.append(Point(step, statistics.median(values), min(values), max(values)))
         return points
 
     def last(self, metric: str) -> Point | None:

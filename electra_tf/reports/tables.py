@@ -11,6 +11,7 @@ HEADINGS = {
     "sst2": "SST-2, accuracy",
     "masked_lm_loss": "masked-LM loss",
     "masked_lm_accuracy": "masked-LM accuracy",
+    "encoder_masked_lm_accuracy": "of the encoder",
     "replaced_token_loss": "replaced-token loss",
     "constant_predictor_loss": "of a constant",
     "replaced_token_auc": "replaced-token AUC",
@@ -30,14 +31,14 @@ def markdown_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
     headings = ["run", "seeds", "steps", "FLOPs", "hardware", "tokens", *(HEADINGS.get(name, name) for name in metrics)]
     lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}"]
     for group in groups:
-        step, run = group.last_step, group.runs[0]
-        spent = run.cost.spent(step)
+        step = group.last_step
+        spent = group.runs[0].cost.spent(step)
         cells = [
             group.label,
             ", ".join(map(str, group.seeds)),
             f"{step:,}",
-            f"{float(spent.paper):.3g}",
-            f"{float(spent.hardware.total):.3g}",
+            f"{group.flops(step, 'paper'):.3g}",
+            f"{group.flops(step, 'hardware'):.3g}",
             f"{spent.token_slots / 1e6:.3g} M",
             *(_cell(group.last(metric)) for metric in metrics),
         ]
