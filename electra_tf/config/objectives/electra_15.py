@@ -8,8 +8,8 @@ from electra_tf.config.objectives.electra import ElectraConfig
 class Electra15Config(ElectraConfig):
     """ELECTRA whose discriminator loss counts 15 % of the tokens only (paper, section 3.5).
 
-    The loss stays a mean over the tokens that count, so `replaced_token_loss_weight` weighs each of them about seven
-    times as much as ELECTRA's does. The paper's sums are 0.15 of the weight on means.
+    The loss stays a mean over the tokens that count, so each of them weighs about seven times what it does in ELECTRA;
+    a `replaced_token_loss_weight` of 7.5, which is 0.15 * 50, would leave the tokens their weight.
     """
 
     name: Literal["electra_15"]
