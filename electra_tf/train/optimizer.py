@@ -165,12 +165,13 @@ def build_lamb(config: OptimizerConfig, schedule: Schedule) -> tf_keras.optimize
 OPTIMIZERS = {"adamw": build_adamw, "lamb": build_lamb}
 
 
-def build_optimizer(config: OptimizerConfig, *part_steps: int):
-    """The optimizer that `config.name` names, with its schedule over so many updates, or over each of several parts."""
-    if len(part_steps) == 1:
-        schedule = WarmupTimesDecay(config.learning_rate, config.warmup_steps, part_steps[0], config.decay_power)
-    else:
+def build_optimizer(config: OptimizerConfig, num_steps: int, *later_parts: int):
+    """The optimizer that `config.name` names, with its schedule over so many updates, begun anew for later parts."""
+    if later_parts:
+        part_steps = (num_steps, *later_parts)
         schedule = Successive(config.learning_rate, config.warmup_steps, part_steps, config.decay_power)
+    else:
+        schedule = WarmupTimesDecay(config.learning_rate, config.warmup_steps, num_steps, config.decay_power)
     return OPTIMIZERS[config.name](config, schedule)
 
 
