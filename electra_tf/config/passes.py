@@ -1,7 +1,7 @@
 """What a training step computes, as data: which network runs over an example, under which heads, and what is trained.
 
-Costs follow from it (`electra_tf.config.flops`, `profile_flops.py`) without a model being built; a test holds the matrix
-products that follow against those of the traced training step of every objective.
+Costs follow from it (`electra_tf.config.flops`, `profile_flops.py`) without a model being built; a test holds the
+matrix products that follow against those of the traced training step of every objective.
 """
 
 from dataclasses import dataclass

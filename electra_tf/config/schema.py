@@ -6,10 +6,11 @@ learning rate behind.
 """
 
 import re
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
+from electra_tf.config.flops.budget import validate_within_budget
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.objectives.base import ObjectiveSettings
 from electra_tf.config.settings import Count, CountOrZero, DropoutRate, Fraction, NonNegative, Positive, Settings
@@ -102,6 +103,10 @@ class TrainConfig(Settings):
     """Length, size and bookkeeping of the run. Steps are optimizer updates."""
 
     num_steps: Count
+    # FLOPs that the training may cost: num_steps, left out or null, becomes as many as these pay for. Counted as the
+    # paper does (appendix E), or as the hardware has to compute.
+    flops_budget: Positive | None = None
+    flops_convention: Literal["paper", "hardware"] = "paper"
     batch_size: Count  # examples of one update, over all replicas
     seed: CountOrZero = 0
     precision: Literal["float32", "bfloat16"] = "float32"  # of products and activations; variables stay float32
@@ -117,6 +122,9 @@ class TrainConfig(Settings):
     # Steps in which nothing may be learnt (see electra_tf/train/health.py) before the run says so; 0: never.
     alarm_after_steps: CountOrZero = 5000
     asynchronous_checkpoints: bool = False  # written while the next steps run
+    # FLOP/s of one device, of which model_flops_utilization is a share; null: published for a device known by its name,
+    # or what a product of large matrices reaches on it when the run starts.
+    peak_flops: Positive | None = None
     log_every_steps: Count = 100
     save_every_steps: Count = 1000
     keep_checkpoints: Count = 5
@@ -164,6 +172,11 @@ class PretrainingConfig(Settings, Generic[ObjectiveT]):
     # Empty: one stage of train.num_steps, train.batch_size and data.max_seq_length. One schedule runs through all; the
     # last two settings are then those of the last stage.
     stages: tuple[StageConfig, ...] = ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _length_may_follow_from_a_budget(cls, values: Any, validate: Any) -> "PretrainingConfig":
+        return validate_within_budget(values, validate)
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> "PretrainingConfig":

@@ -36,6 +36,7 @@ _MAY_CHANGE = {
         "milestone_fractions",
         "asynchronous_checkpoints",
         "alarm_after_steps",
+        "peak_flops",
         "on_nonfinite",
         "max_nonfinite_steps",
     ),
