@@ -75,6 +75,8 @@ class Objective(tf_keras.Model):
     def adopt_data(self, data: PretrainingData) -> None:
         """Takes what the model has to know of the data it will be trained on. Called before a run's first step.
 
+        (By `run_pretraining.py`; who calls `fit` calls this before.)
+
         It belongs in variables that are not trained: a checkpoint has it, and whoever restores one needs no data.
 
         Raises: UserError: if the data does not tell.
