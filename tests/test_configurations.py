@@ -208,3 +208,9 @@ def test_an_ablation_is_another_run_than_its_base_and_than_every_other(path):
 def test_the_readme_names_every_configuration():
     text = (CONFIGS.parent / "README.md").read_text(encoding="utf-8")
     assert [name_of(path) for path in FILES if f"`pretrain/{name_of(path)}.yaml`" not in text] == []
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_documentation_has_a_section_on_every_objective(objective):
+    text = (CONFIGS.parents[1] / "docs" / "objectives.md").read_text(encoding="utf-8")
+    assert f"\n## {objective}\n" in text
