@@ -78,7 +78,7 @@ def _shorten(values: dict, config: PretrainingConfig, sizes: ReducedSizes) -> No
     batch_size = -(-sizes.batch_size // parts) * parts
     values["data"]["max_seq_length"] = sizes.max_seq_length
     values["optimizer"]["warmup_steps"] = 0
-    values["train"] |= {"num_steps": sizes.num_steps, "batch_size": batch_size}
+    values["train"] |= {"num_steps": sizes.num_steps, "batch_size": batch_size, "flops_budget": None}
     values["evaluation"]["batch_size"] = None
     for name, value in values["objective"].items():
         if name.endswith("_steps") and value:

@@ -62,6 +62,11 @@ def test_rates_shares_and_weights_stay_as_they_are():
     assert config.optimizer.warmup_steps == 0
 
 
+def test_a_run_as_long_as_a_number_of_flops_pays_for_becomes_one_of_so_many_steps():
+    train = {"num_steps": None, "batch_size": 128, "flops_budget": 1e17}
+    assert reduced(train=train).train.num_steps == 2
+
+
 def test_micro_batches_still_divide_among_two_replicas():
     assert reduced(train={**FULL["train"], "gradient_accumulation_steps": 4}).train.batch_size == 8
 
