@@ -44,6 +44,7 @@ def token_losses(
         token_ids, other_ids: [B, S] int32.
         run: calls either of a formula and its program.
     """
+    assert token_ids.shape.is_fully_defined(), "how many parts there are must be known beforehand"
     num_vectors = math.prod(token_ids.shape)
     num_parts = min(num_vectors, -(-num_vectors * table.shape[0] // _SCORES_AT_ONCE))
     part_size = -(-num_vectors // num_parts)
