@@ -17,7 +17,7 @@ from electra_tf.config.schema import PretrainingConfig
 from electra_tf.train.run_directory import RunDirectory, reports_of
 
 PROBE_FILE = "linear_probe.json"  # in a run's directory: what benchmarks/linear_probe.py prints
-_SEED_AT_THE_END = re.compile(r"[-_.]*(seed)?[-_.]*\d*$")
+_SEPARATORS_AT_THE_END = re.compile(r"[-_.]+$")
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _has(values: dict[str, float], metric: str) -> bool:
 def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
     """Puts runs together that differ in nothing but their seed, in the order of their first ones.
 
-    A group is called by what the names of its directories have in common, without a seed at the end.
+    A group is called by what the names of its directories have in common, without the seed at their end.
 
     Raises: UserError: if two runs are the same in their seed too.
     """
@@ -155,12 +155,17 @@ def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
         if len(set(seeds)) < len(seeds):
             names = ", ".join(run.name for run in members)
             raise UserError(f"of the runs {names} two have the same configuration and seed; give each run once")
-    return [RunGroup(_label([run.name for run in members]), tuple(members)) for members in groups.values()]
+    return [RunGroup(_label(members), tuple(members)) for members in groups.values()]
 
 
-def _label(names: Sequence[str]) -> str:
-    common = os.path.commonprefix(names)
-    return _SEED_AT_THE_END.sub("", common) or names[0]
+def _label(runs: Sequence[RunResults]) -> str:
+    without_seeds = [_name_without_seed(run) for run in runs]
+    return _SEPARATORS_AT_THE_END.sub("", os.path.commonprefix(without_seeds)) or runs[0].name
+
+
+def _name_without_seed(run: RunResults) -> str:
+    """The name, but for the run's own seed at its end; another number stays, as that of electra_15."""
+    return re.sub(rf"[-_.](seed[-_.]?)?{run.config.train.seed}$", "", run.name)
 
 
 # What does not change what is computed, beside the seed.

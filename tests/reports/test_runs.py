@@ -30,6 +30,24 @@ def test_runs_that_differ_in_their_seed_alone_are_one_group_called_by_what_their
     assert [(group.label, group.seeds) for group in groups] == [("electra", [0, 3, 5]), ("hot", [0])]
 
 
+@pytest.mark.parametrize(
+    ("names", "label"),
+    [
+        (["electra_15-seed0", "electra_15-seed1"], "electra_15"),
+        (["electra_15"], "electra_15"),
+        (["electra_0"], "electra"),
+        (["bert.seed.0", "bert.seed.1"], "bert"),
+        (["base-a", "base-b"], "base"),
+        (["0", "1"], "0"),
+    ],
+)
+def test_a_seed_at_the_end_of_a_name_is_no_part_of_the_label(write_run, names, label):
+    held_out = {8: {"masked_lm_accuracy": 0.1}}
+    runs = [read_run(write_run(name, held_out, train={"seed": seed})) for seed, name in enumerate(names)]
+    (group,) = group_runs(runs)
+    assert group.label == label
+
+
 def test_a_group_has_the_median_and_the_range_where_all_its_runs_have_a_value(write_run):
     values = {0: {4: 0.5, 8: 0.1}, 1: {4: 0.7, 8: 0.4}, 2: {8: 0.2}}
     runs = [
