@@ -2,7 +2,8 @@
 
 The rules are those of XLA's own cost analysis (`HloCostAnalysis`): two operations for each multiplication of a product
 of matrices, one for each element of an elementwise operation, whatever its type, and for each element that a reduction
-takes in. Its transcendental functions, which XLA lists apart, are listed apart here too.
+takes in. Its transcendental functions, which XLA lists apart, are listed apart here too. Left out, unlike there, are
+conversions of a type to itself, which TensorFlow writes around every sum and no program keeps.
 """
 
 import math
@@ -102,9 +103,12 @@ def _count(instruction: re.Match, counts: Counter, called: list[str]) -> None:
     elif opcode in _TRANSCENDENTAL:
         counts["transcendental"] += size
     elif opcode in _ELEMENTWISE:
+        operand_type = _first_shape(rest)[0]
+        if opcode == "convert" and operand_type == type_name:
+            return
         # A comparison gives truth values; what it compares says what it is.
-        operand_type = _first_shape(rest)[0] if opcode == "compare" else type_name
-        counts["integer" if _INTEGER.fullmatch(operand_type) else "elementwise"] += size
+        kind = operand_type if opcode == "compare" else type_name
+        counts["integer" if _INTEGER.fullmatch(kind) else "elementwise"] += size
     elif opcode in ("call", "while", "conditional", "fusion"):
         called += _CALLED.findall(rest)
         called += [name.strip(" %") for names in _BRANCHES.findall(rest) for name in names.split(",")]
