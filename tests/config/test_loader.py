@@ -165,7 +165,7 @@ def test_an_unknown_key_is_named_with_the_nearest_one(write, override, path, nea
 
 def test_an_unknown_key_like_no_other_lists_what_there_is(write):
     message = refusal(write(settings()), "evaluation.zzz=3")
-    assert "evaluation.zzz is not a setting; there are: batch_size, every_steps, max_batches" in message
+    assert "evaluation.zzz is not a setting; there are: as_masked_lm, batch_size, every_steps, max_batches" in message
 
 
 def test_a_setting_of_another_objective_is_unknown(write):

@@ -166,3 +166,23 @@ def test_a_directory_with_other_files_is_refused_even_with_overwrite(text_encode
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="already holds notes.txt"):
         export_saved_model(text_encoder, tmp_path, overwrite=True)
+
+
+def test_embeddings_that_lean_on_the_generators_are_exported_as_tables_of_their_own(tiny_config, tokenizer, tmp_path):
+    """One word table, the sum; what is computed is what was computed with the two."""
+    config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"tying": "gradient_disentangled"})
+    objective = build_objective(config)
+    own, theirs = objective.discriminator.embeddings, objective.generator.encoder.embeddings
+    difference = own.word_embeddings_difference
+    difference.assign(tf.reshape(tf.linspace(-1.0, 1.0, len(TOKENS) * 12), difference.shape))
+    table = (theirs.word_embeddings + difference).numpy()
+    ids = {name: tf.constant([row]) for name, row in (("input_ids", [2, 5, 7, 3]), ("input_mask", [1] * 4))}
+    before = objective({**ids, "segment_ids": tf.zeros([1, 4], tf.int32)}).pooled_output.numpy()
+
+    version_dir = export_saved_model(TextEncoder(objective, tokenizer, MAX_SEQ_LENGTH), tmp_path / "model")
+    stored = tf.train.load_checkpoint(str(version_dir / "variables" / "variables"))
+    shapes = stored.get_variable_to_shape_map()
+    tables = [name for name, shape in shapes.items() if shape == list(table.shape)]
+    assert len(tables) == 1 and np.array_equal(stored.get_tensor(tables[0]), table)
+    served = tf.saved_model.load(str(version_dir)).signatures["embed"](text=tf.constant(["the sea"]))
+    assert served["pooled_output"].numpy() == pytest.approx(before, abs=1e-5)
