@@ -140,7 +140,7 @@ def test_the_policy_gradient_is_on_average_that_of_the_discriminators_expected_l
         expected_loss = tf.reduce_sum(probs * losses)
     exact = flat(tape.gradient(expected_loss, generator, unconnected_gradients="zero"))
     # Rows draw each for itself, so many rows are many draws of one.
-    draws = {name: tf.repeat(values, 4000, axis=0) for name, values in batch.items()}
+    draws = {name: tf.repeat(values, 20_000, axis=0) for name, values in batch.items()}
     with tf.GradientTape() as tape:
         policy = objective.loss_terms(draws, ForwardContext(random=RandomStream(0, 0, 0)))["policy"]
         loss = policy.total / policy.weight
