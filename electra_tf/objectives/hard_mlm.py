@@ -91,10 +91,8 @@ class HardMlm(BertMlm):
         """
         candidates, weights = word_tokens(batch), batch["masked_lm_weights"]
         hardness = tf.where(candidates, tf.stop_gradient(guessed), -tf.float32.max)
-        below_hardest = (hardness - tf.reduce_max(hardness, axis=1, keepdims=True)) / (
-            self.config.objective.mask_temperature
-        )
-        chances = tf.exp(tf.maximum(below_hardest, _EASIEST))
+        below_hardest = hardness - tf.reduce_max(hardness, axis=1, keepdims=True)
+        chances = tf.exp(tf.maximum(below_hardest / self.config.objective.mask_temperature, _EASIEST))
         num_slots, used = weights.shape[1], tf.cast(weights, tf.int32)
         positions = select_weighted(candidates, chances, num_slots, context.random.scope("hard_masks")) * used
         original = tf.gather(batch["input_ids"], positions, batch_dims=1) * used
