@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped
+from electra_tf.config.flops.run import RunCost
 from electra_tf.objectives.base import Objective
 from electra_tf.train.checkpoint import Checkpoints
+from electra_tf.train.device_peak import peak_of_run
 from electra_tf.train.health import HealthMonitor, explain_nonfinite
 from electra_tf.train.interruption import Interruption
 from electra_tf.train.metric_window import MetricWindow, metric_names
@@ -59,7 +61,10 @@ class Training:
         self._interruption = interruption
         self._config = objective.config
         self._first_step = self._step()
-        self._reporter = TrainingReporter(directory if writes else None, self._first_step, self._config.train.num_steps)
+        cost, peak_flops = self._cost_and_peak() if writes else (None, None)
+        self._reporter = TrainingReporter(
+            directory if writes else None, self._first_step, self._config.train.num_steps, cost, peak_flops
+        )
         self._health = HealthMonitor(self._config)
         for report in reports_of(directory.metrics_file, "train"):
             self._health.observe(report["step"], report)
@@ -193,6 +198,20 @@ class Training:
                 f"train.max_nonfinite_steps is {allowed}; start a new run from an earlier milestone (--init_from) with "
                 "a lower optimizer.learning_rate, or raise the first"
             )
+
+    def _cost_and_peak(self) -> tuple[RunCost | None, float | None]:
+        """What the steps of the run take, and the FLOP/s that its devices could reach together."""
+        try:
+            cost = RunCost(self._config)
+        except NotImplementedError:
+            name = self._config.objective.name
+            logger.info("FLOPs are not reported: the settings of objective %s do not describe its `phases`", name)
+            return None, None
+        peak = peak_of_run(self._config.train, self._strategy)
+        if peak is None:
+            return cost, None
+        logger.info("utilisation is of %.4g FLOP/s, %s", peak.flops_per_second, peak.source)
+        return cost, peak.flops_per_second
 
     def _step(self) -> int:
         return int(self._objective.optimizer.iterations.numpy())
