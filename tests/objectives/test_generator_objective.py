@@ -138,7 +138,8 @@ def test_a_run_takes_its_counts_from_its_data_and_its_checkpoint_has_them(
     kept = load_trained(tmp_path / "run").generator.token_counts.numpy()
     assert kept.tolist() == data.text_token_counts("a test").tolist()
     assert math.isfinite(metrics["masked_lm_loss"])
-    assert evaluate(run, [data_without_counts]) == {"step": 2, **metrics}
+    # After two steps nothing is taken for replaced, and a precision of nothing is no number.
+    assert evaluate(run, [data_without_counts]) == pytest.approx({"step": 2, **metrics}, abs=0, nan_ok=True)
 
 
 def test_data_without_counts_are_refused_in_one_line_that_says_what_to_do(tiny_config, data_without_counts, tmp_path):
