@@ -68,8 +68,11 @@ def _padding(stretch: Stretch, is_backward: bool) -> int:
     total = 0
     for network in stretch.passes:
         missing = -network.encoder.vocab_size % _COLUMNS
-        entry = 2 * network.encoder.embedding_size * missing * (2 * network.trained if is_backward else 1)
-        total += sum(entry * positions[head.positions] for head in network.heads if head.kind == "vocabulary")
+        entry = 2 * network.encoder.embedding_size * missing
+        for head in network.heads:
+            if head.kind == "vocabulary":
+                times = 2 * (network.trained and head.trained) if is_backward else 1
+                total += entry * positions[head.positions] * times
     return total * stretch.batch_size
 
 

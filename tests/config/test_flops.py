@@ -105,6 +105,13 @@ def test_the_paper_counts_as_much_backward_as_forward_and_a_look_up_as_a_product
     assert [paper.example_flops([each], 7) for each in trained] == [2 * forward, forward]
 
 
+def test_a_head_that_is_not_trained_has_no_backward_pass_by_either_count():
+    head = Head("unit", "all", trained=False)
+    assert products(head)["unit_head"] == (7 * 2 * 4, 0)
+    with_it, without = (paper.example_flops([NetworkPass("network", ENCODER, heads)], 7) for heads in ((head,), ()))
+    assert with_it - without == 7 * 2 * 4
+
+
 def test_the_paper_predicts_80_of_512_positions_whatever_the_length():
     head = paper.forward_parts(NetworkPass("network", ENCODER, (Head("vocabulary", "masked"),)), 7)["vocabulary_head"]
     assert head == Fraction(80, 512) * 7 * (2 * 4 * 3 + (1 + 8 + 5) * 3 + 2 * 3 * 11 + 7 * 11)

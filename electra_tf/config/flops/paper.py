@@ -149,10 +149,14 @@ def forward_parts(network_pass: NetworkPass, seq_length: int) -> dict[str, Fract
 
 
 def example_flops(passes: Iterable[NetworkPass], seq_length: int) -> Fraction:
-    """FLOPs of one example of a training step, forward and backward; a pass that is not trained has no backward."""
-    return sum(
-        ((2 if each.trained else 1) * sum(forward_parts(each, seq_length).values()) for each in passes), Fraction(0)
-    )
+    """FLOPs of one example of a training step, forward and backward; what is not trained has no backward pass."""
+    total = Fraction(0)
+    for each in passes:
+        total += (2 if each.trained else 1) * sum(forward_parts(each, seq_length).values())
+        if each.trained:
+            network = PaperNetwork.of(each.encoder, seq_length)
+            total -= sum(_head(network, head) for head in each.heads if not head.trained)
+    return total
 
 
 def _head(network: PaperNetwork, head: Head) -> Fraction:
