@@ -10,6 +10,7 @@ import sys
 
 from electra_tf.config.command_line import flag_parser, run_command
 from electra_tf.config.errors import UserError
+from electra_tf.config.modules import add_objective_module_flag, load_module
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -20,6 +21,7 @@ def main(argv: list[str] | None = None) -> int:
         "--max_seq_length", type=int, metavar="N", help="tokens at which texts are cut; None: the run's own length"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace a DIR/1 that is there")
+    add_objective_module_flag(parser)
     arguments = parser.parse_args(argv)
     return run_command(lambda: _export(arguments))
 
@@ -28,6 +30,8 @@ def _export(arguments) -> None:
     from electra_tf.export.saved_model import TextEncoder, export_saved_model
     from electra_tf.train.trained import load_tokenizer, load_trained
 
+    if arguments.objective_module:
+        load_module(arguments.objective_module)
     objective = load_trained(arguments.model_dir)
     longest = objective.config.encoder.max_position_embeddings
     max_seq_length = (

@@ -12,6 +12,7 @@ import sys
 from electra_tf.config.command_line import flag_parser, run_command
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import load_config
+from electra_tf.config.modules import load_module
 from electra_tf.train.interruption import Interrupted, Interruption
 from electra_tf.train.tpu_installation import require_importable_tensorflow, require_tpu_packages
 
@@ -29,6 +30,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument(
         "--model_dir", required=True, metavar="DIR", help="directory of the run; continued if it holds one"
+    )
+    parser.add_argument(
+        "--objective_module",
+        metavar="MODULE",
+        help="a Python module of your own that registers the configuration's objective, see docs/objectives.md",
     )
     parser.add_argument(
         "--init_from",
@@ -59,6 +65,11 @@ def main(argv: list[str] | None = None) -> int:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--dry_run", action="store_true", help="build the model, print its size as JSON, read no data")
     mode.add_argument("--evaluate", action="store_true", help="print held-out metrics of the newest checkpoint as JSON")
+    parser.add_argument(
+        "--as_masked_lm",
+        action="store_true",
+        help="with --evaluate: accuracy at guessing single masked tokens instead (paper, appendix G)",
+    )
     arguments = parser.parse_args(argv)
     with Interruption() as interruption:
         try:
@@ -74,6 +85,11 @@ def _run(arguments, interruption: Interruption) -> None:
         raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices}: expected 1 or more")
     if arguments.stop_at_step is not None and arguments.stop_at_step < 1:
         raise UserError(f"--stop_at_step={arguments.stop_at_step}: expected 1 or more")
+    if arguments.as_masked_lm and not arguments.evaluate:
+        raise UserError("--as_masked_lm says what --evaluate measures; give both")
+    if arguments.objective_module:
+        require_importable_tensorflow()
+        load_module(arguments.objective_module)
     config = load_config(arguments.config, arguments.overrides)
     require_importable_tensorflow()
     if arguments.strategy == "tpu":
@@ -89,6 +105,10 @@ def _run(arguments, interruption: Interruption) -> None:
     run = loop.Run(config, RunDirectory(arguments.model_dir), strategy)
     if arguments.dry_run:
         print(loop.to_json(loop.describe(run)))
+    elif arguments.as_masked_lm:
+        from electra_tf.train.masked_lm_evaluation import evaluate_as_masked_lm
+
+        print(loop.to_json(evaluate_as_masked_lm(run, arguments.data_dirs)))
     elif arguments.evaluate:
         print(loop.to_json(loop.evaluate(run, arguments.data_dirs)))
     else:

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from data_prep import storage
 from data_prep.counts import Counts
 from data_prep.inputs import SourceFile
@@ -77,8 +79,13 @@ def assemble_manifest(
     vocabulary: Vocabulary,
     phase_1: Phase1,
     results: Iterable[ShardResult],
+    token_counts: np.ndarray,
 ) -> Manifest:
-    """The manifest of a build whose shards are all written, `results` in any order."""
+    """The manifest of a build whose shards are all written, `results` in any order.
+
+    Args:
+        token_counts: [V] int64, of the training split.
+    """
     results = sorted(results, key=lambda result: result.shard.file)
     return Manifest(
         schema_version=data_manifest.SCHEMA_VERSION,
@@ -97,6 +104,7 @@ def assemble_manifest(
             for split in SPLITS
             if any(result.split == split for result in results)
         },
+        token_counts=tuple(token_counts.tolist()),
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 from apache_beam.utils.shared import Shared
@@ -27,9 +28,10 @@ from data_prep.inputs import SourceFile, WorkUnit, plan_units, unit_num_bytes
 from data_prep.progress import thousands
 from data_prep.readers.documents import ReaderOptions
 from data_prep.settings import BuildSettings
-from data_prep.shards import ShardRange, ShardResult, shard_index, shard_ranges, write_shard
+from data_prep.shards import ShardRange, ShardResult, count_tokens, shard_index, shard_ranges, write_shard
 from data_prep.spills import SPLITS, SpillSummary, index_of
 from electra_tf.config.errors import UserError
+from electra_tf.text.manifest import TRAIN_SPLIT
 from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
@@ -37,7 +39,7 @@ _logger = logging.getLogger(__name__)
 # Text in a work unit, which passes through the runner whole if its file is compressed: some limit the size of that.
 _UNIT_BYTES = 4 * 2**20
 
-_SUMMARIES = "summaries"
+_SUMMARIES, _TOKEN_COUNTS = "summaries", "token_counts"
 _METRICS = "electra_tf"
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -79,17 +81,24 @@ class BuildDataset(beam.PTransform):
         total = AsSingleton(summaries | "AddUp" >> beam.CombineGlobally(_add_up))
         once = pipeline | "Once" >> beam.Create([None])
         num_shards = once | "CountShards" >> beam.Map(_num_shards, total, settings)
-        results = (
+        results, counts_of_shards = (
             (
                 examples | "ChooseShards" >> beam.Map(_in_its_shard, AsSingleton(num_shards)),
                 num_shards | "AllShards" >> beam.FlatMap(_empty_shards),
             )
             | "Flatten" >> beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
-            | "WriteShards" >> beam.ParDo(_WriteShard(settings.output_dir, settings.drop_duplicates))
+            | "WriteShards"
+            >> beam.ParDo(
+                _WriteShard(settings.output_dir, settings.drop_duplicates, self._vocabulary.size)
+            ).with_outputs(_TOKEN_COUNTS, main="results")
         )
+        token_counts = counts_of_shards | "AddUpTokens" >> beam.CombineGlobally(_AddUpTokens(self._vocabulary.size))
         return once | "WriteManifest" >> beam.ParDo(
-            _WriteManifest(settings, self._files, self._vocabulary, self._vocabulary_content), total, AsList(results)
+            _WriteManifest(settings, self._files, self._vocabulary, self._vocabulary_content),
+            total,
+            AsList(results),
+            AsSingleton(token_counts),
         )
 
 
@@ -162,6 +171,25 @@ def _add_up(summaries: Iterable[SpillSummary]) -> SpillSummary:
     return total
 
 
+class _AddUpTokens(beam.CombineFn):
+    """The counts of shards to their sum, a few at a time."""
+
+    def __init__(self, vocab_size: int):
+        self._vocab_size = vocab_size
+
+    def create_accumulator(self) -> np.ndarray:
+        return np.zeros(self._vocab_size, np.int64)
+
+    def add_input(self, accumulator: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        return accumulator + counts
+
+    def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
+        return sum(accumulators, start=self.create_accumulator())
+
+    def extract_output(self, accumulator: np.ndarray) -> np.ndarray:
+        return accumulator
+
+
 def _num_shards(_: None, total: SpillSummary, settings: BuildSettings) -> dict[str, int]:
     """By split. Raises: UserError: no document is left to train on."""
     phase_1 = Phase1()
@@ -189,39 +217,47 @@ def _example(fields: ExampleFields) -> Example:
 
 
 class _WriteShard(beam.DoFn):
-    """A shard's key and its examples to a finished file."""
+    """A shard's key and its examples to a finished file and, as a second output, the training split's token counts."""
 
-    def __init__(self, output_dir: str, drop_duplicates: bool):
+    def __init__(self, output_dir: str, drop_duplicates: bool, vocab_size: int):
         self._output_dir = output_dir
         self._drop_duplicates = drop_duplicates
+        self._vocab_size = vocab_size
         self._num_shards_written = Metrics.counter(_METRICS, "shards_written")
 
     def setup(self) -> None:
         restrained_tensorflow()
 
-    def process(self, element: tuple[ShardKey, Iterable[list[ExampleFields]]]) -> Iterator[ShardResult]:
+    def process(
+        self, element: tuple[ShardKey, Iterable[list[ExampleFields]]]
+    ) -> Iterator[ShardResult | TaggedOutput[Literal["token_counts"], np.ndarray]]:
         key, groups = element
         shard_range = ShardRange(*key)
         examples = [_example(fields) for group in groups for fields in group]
         try:
-            yield self._write(examples, shard_range)
+            result, token_counts = self._write(examples, shard_range)
         except OSError as error:
             raise UserError(
                 f"cannot write {storage.join(self._output_dir, shard_range.file_name)}: {error.strerror or error}; free"
                 " some space, or give another --output_dir that every worker can write to"
             ) from error
         self._num_shards_written.inc()
+        yield result
+        if shard_range.split == TRAIN_SPLIT:
+            yield TaggedOutput(_TOKEN_COUNTS, token_counts)
 
-    def _write(self, examples: list[Example], shard_range: ShardRange) -> ShardResult:
+    def _write(self, examples: list[Example], shard_range: ShardRange) -> tuple[ShardResult, np.ndarray]:
         path = storage.join(self._output_dir, shard_range.file_name)
         index, records = index_of(examples), [example.record for example in examples]
         if not storage.is_remote(path):
-            return write_shard(index, records, shard_range, Path(path), self._drop_duplicates)
+            result = write_shard(index, records, shard_range, Path(path), self._drop_duplicates)
+            return result, count_tokens(Path(path), self._vocab_size)
         with tempfile.TemporaryDirectory() as directory:
             local_path = Path(directory) / shard_range.file_name
             result = write_shard(index, records, shard_range, local_path, self._drop_duplicates)
+            token_counts = count_tokens(local_path, self._vocab_size)
             storage.publish(local_path, path)
-        return result
+        return result, token_counts
 
 
 class _WriteManifest(beam.DoFn):
@@ -235,9 +271,9 @@ class _WriteManifest(beam.DoFn):
         self._vocabulary = vocabulary
         self._vocabulary_content = vocabulary_content
 
-    def process(self, _: None, total: SpillSummary, results: list[ShardResult]) -> None:
+    def process(self, _: None, total: SpillSummary, results: list[ShardResult], token_counts: np.ndarray) -> None:
         phase_1 = Phase1(
             counts=total.counts, num_documents=total.num_documents, num_record_bytes=total.num_record_bytes
         )
-        manifest = assemble_manifest(self._settings, self._files, self._vocabulary, phase_1, results)
+        manifest = assemble_manifest(self._settings, self._files, self._vocabulary, phase_1, results, token_counts)
         write_manifest(manifest, self._settings, self._vocabulary_content)

@@ -61,7 +61,7 @@ def finished_manifest(settings: BuildSettings, configuration: Configuration) -> 
 def configuration_of(manifest: Manifest) -> Configuration:
     """What a data set was asked to be; see `pipeline.configuration`."""
     fields = manifest.model_dump(mode="json")
-    for name in ("schema_version", "vocab_size", "counts", "splits"):
+    for name in ("schema_version", "vocab_size", "counts", "splits", "token_counts"):
         del fields[name]
     return {**fields, "inputs": [{**file, "modified": ""} for file in fields["inputs"]]}
 

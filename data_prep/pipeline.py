@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
+import numpy as np
+
 from data_prep import output, processes, storage, worker
 from data_prep.assembly import Phase1, assemble_manifest, require_documents, write_manifest
 from data_prep.inputs import SourceFile, find_files, plan_units
@@ -19,7 +21,7 @@ from data_prep.settings import BuildSettings
 from data_prep.shards import ShardResult, shard_ranges
 from data_prep.spills import read_summary, spill_path
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import Manifest
+from electra_tf.text.manifest import TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import Vocabulary, read_vocabulary_file
 
 _logger = logging.getLogger(__name__)
@@ -124,8 +126,8 @@ def _build(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabul
             phase_1.add(summary)
             progress.update(phase_1.counts.num_bytes, phase_1.counts.num_tokens_read)
         require_documents(settings, phase_1)
-        results = _write_shards(settings, phase_1, run_all)
-    manifest = assemble_manifest(settings, files, vocabulary, phase_1, results)
+        results, token_counts = _write_shards(settings, vocabulary, phase_1, run_all)
+    manifest = assemble_manifest(settings, files, vocabulary, phase_1, results, token_counts)
     log_summary(manifest, progress.seconds, phase_1.counts.num_tokens_read - progress.num_tokens_skipped)
     return manifest
 
@@ -149,11 +151,14 @@ def _unit_tasks(
         _logger.info("%d of %d work units were done by an earlier run", num_found, phase_1.num_units)
 
 
-def _write_shards(settings: BuildSettings, phase_1: Phase1, run_all: processes.RunAll) -> list[ShardResult]:
-    ranges = shard_ranges(phase_1.num_record_bytes, settings.num_shards)
+def _write_shards(
+    settings: BuildSettings, vocabulary: Vocabulary, phase_1: Phase1, run_all: processes.RunAll
+) -> tuple[list[ShardResult], np.ndarray]:
+    """All shards' results, and how often each vocabulary entry stands in those of the training split."""
+    places = settings.build_dir, settings.output_dir, phase_1.num_units
     tasks = [
-        worker.ShardTask(settings.build_dir, settings.output_dir, phase_1.num_units, shard, settings.drop_duplicates)
-        for shard in ranges
+        worker.ShardTask(*places, shard, settings.drop_duplicates, vocabulary.size)
+        for shard in shard_ranges(phase_1.num_record_bytes, settings.num_shards)
     ]
     results, missing = [], []
     for task in tasks:
@@ -163,4 +168,9 @@ def _write_shards(settings: BuildSettings, phase_1: Phase1, run_all: processes.R
         else:
             missing.append(task)
     _logger.info("writing %d shards", len(missing))
-    return results + list(run_all(worker.write_shard_of_spills, missing))
+    results += list(run_all(worker.write_shard_of_spills, missing))
+    token_counts = np.zeros(vocabulary.size, np.int64)
+    for task in tasks:
+        if task.shard_range.split == TRAIN_SPLIT:
+            token_counts += worker.read_token_counts(task)
+    return results, token_counts

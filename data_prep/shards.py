@@ -23,6 +23,9 @@ RECORD_BYTES_PER_SHARD = 8 * 2**20
 
 _NUM_KEYS = 2**64
 
+# Records parsed at once where tokens are counted: the cost of a call vanishes, the ids stay in the cache.
+_RECORDS_PER_CALL = 1024
+
 
 @dataclass(frozen=True)
 class ShardRange:
@@ -143,3 +146,15 @@ def write_shard(
         num_documents=num_documents,
         num_duplicate_documents=num_first - num_documents,
     )
+
+
+def count_tokens(path: Path, vocab_size: int) -> np.ndarray:
+    """How often each vocabulary entry stands in a finished shard, [CLS] and [SEP] included: [V] int64."""
+    import tensorflow as tf
+
+    from electra_tf.text.records import flat_token_ids
+
+    counts = np.zeros(vocab_size, np.int64)
+    for records in tf.data.TFRecordDataset(str(path)).batch(_RECORDS_PER_CALL):
+        counts += np.bincount(flat_token_ids(records).numpy(), minlength=vocab_size)
+    return counts

@@ -8,8 +8,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from data_prep import storage
 from data_prep.examples import restrained_tensorflow
+from data_prep.shards import count_tokens
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, VOCAB_FILE, Manifest, Shard, Split
 
@@ -76,7 +79,7 @@ def _count_faults(manifest: Manifest) -> Iterator[str]:
 
 def _split_faults(data_dir: str, name: str, split: Split, manifest: Manifest) -> list[str]:
     faults = []
-    num_tokens_of_split = 0
+    token_counts = np.zeros(manifest.vocab_size, np.int64)
     for i, shard in enumerate(split.shards):
         if i and i % _SHARDS_PER_LINE == 0:
             _logger.info("%s: %d of %d shards", name, i, len(split.shards))
@@ -88,8 +91,8 @@ def _split_faults(data_dir: str, name: str, split: Split, manifest: Manifest) ->
             continue
         fault = _shard_fault(content, shard)
         if fault is None:
-            num_examples, num_tokens = _count(path, content, manifest.max_seq_length)
-            num_tokens_of_split += num_tokens
+            num_examples, counts = _count(path, content, manifest.vocab_size)
+            token_counts += counts
             if num_examples != shard.num_examples:
                 fault = f"{shard.file} holds {num_examples} examples, expected {shard.num_examples}"
         if fault is not None:
@@ -98,10 +101,12 @@ def _split_faults(data_dir: str, name: str, split: Split, manifest: Manifest) ->
         in_shards = sum(shard.num_examples for shard in split.shards)
         for what, found, expected in (
             ("examples", in_shards, split.num_examples),
-            ("tokens", num_tokens_of_split, split.num_tokens),
+            ("tokens", int(token_counts.sum()), split.num_tokens),
         ):
             if found != expected:
                 faults.append(f"the split {name} holds {found} {what}, expected {expected}")
+        if name == TRAIN_SPLIT and manifest.token_counts not in (None, tuple(token_counts.tolist())):
+            faults.append(f"the split {name} holds other tokens than the manifest's token_counts")
     return faults
 
 
@@ -113,19 +118,13 @@ def _shard_fault(content: bytes, shard: Shard) -> str | None:
     return None
 
 
-def _count(path: str, content: bytes, max_seq_length: int) -> tuple[int, int]:
-    """Examples, and tokens without padding, in a shard whose bytes are `content`."""
+def _count(path: str, content: bytes, vocab_size: int) -> tuple[int, np.ndarray]:
+    """Examples, and how often each vocabulary entry stands, in a shard whose bytes are `content`."""
     tf = restrained_tensorflow()
-    from electra_tf.text.records import INPUT_MASK, parse_examples
-
-    num_examples = num_tokens = 0
     with contextlib.ExitStack() as stack:
         # TensorFlow reads records by name alone, and not from every store that the shard may have come from.
         if storage.is_remote(path):
             path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "shard.tfrecord")
             Path(path).write_bytes(content)
-        for records in tf.data.TFRecordDataset(path).batch(_EXAMPLES_PER_BATCH):
-            mask = parse_examples(records, max_seq_length)[INPUT_MASK]
-            num_examples += mask.shape[0]
-            num_tokens += int(tf.reduce_sum(mask))
-    return num_examples, num_tokens
+        num_examples = sum(len(records) for records in tf.data.TFRecordDataset(path).batch(_EXAMPLES_PER_BATCH))
+        return num_examples, count_tokens(Path(path), vocab_size)

@@ -1,15 +1,18 @@
 """What a process of the build does: a work unit to a spill, a range of keys to a shard."""
 
+import io
 import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from data_prep import storage
 from data_prep.counts import Counts
 from data_prep.examples import ExampleBuilder, ExampleSettings
 from data_prep.inputs import WorkUnit, unit_num_bytes
-from data_prep.shards import ShardRange, ShardResult, gather, write_shard
+from data_prep.shards import ShardRange, ShardResult, count_tokens, gather, write_shard
 from data_prep.spills import Spill, SpillSummary, spill_path
 from electra_tf.text.manifest import Shard
 
@@ -29,6 +32,7 @@ class ShardTask(NamedTuple):
     num_spills: int
     shard_range: ShardRange
     drop_duplicates: bool
+    vocab_size: int
 
     @property
     def shard_path(self) -> str:
@@ -38,6 +42,11 @@ class ShardTask(NamedTuple):
     def result_path(self) -> Path:
         """The result as JSON: a shard that has one is complete."""
         return self.build_dir / f"{self.shard_range.file_name}.json"
+
+    @property
+    def token_counts_path(self) -> Path:
+        """How often each vocabulary entry stands in the shard, as NumPy's file; it is there before the result is."""
+        return self.build_dir / f"{self.shard_range.file_name}.npy"
 
 
 _example_builder: ExampleBuilder | None = None
@@ -73,8 +82,11 @@ def write_shard_of_spills(task: ShardTask) -> ShardResult:
     is_remote = storage.is_remote(task.output_dir)
     path = task.build_dir / task.shard_range.file_name if is_remote else Path(task.shard_path)
     result = write_shard(index, records, task.shard_range, path, task.drop_duplicates)
+    counts_file = io.BytesIO()
+    np.save(counts_file, count_tokens(path, task.vocab_size))
     if is_remote:
         storage.publish(path, task.shard_path)
+    storage.write_bytes(task.token_counts_path, counts_file.getvalue())
     content = json.dumps({**asdict(result), "shard": result.shard.model_dump()}).encode()
     storage.write_bytes(task.result_path, content)
     return result
@@ -87,3 +99,8 @@ def read_result(task: ShardTask) -> ShardResult | None:
     except FileNotFoundError:
         return None
     return ShardResult(**{**fields, "shard": Shard.model_validate(fields["shard"])})
+
+
+def read_token_counts(task: ShardTask) -> np.ndarray:
+    """How often each vocabulary entry stands in a shard that is complete: [V] int64."""
+    return np.load(task.token_counts_path)

@@ -149,7 +149,8 @@ def write_data(numbered_examples) -> Callable[..., Path]:
                 shards.append(_shard(directory / file, count))
             if shards:
                 splits[name] = _split(shards)
-        described = _manifest(splits, hashlib.sha256(vocabulary).hexdigest())
+        counts = np.bincount([i for ids in numbered_examples(0, sum(train)) for i in ids], minlength=VOCAB_SIZE)
+        described = _manifest(splits, hashlib.sha256(vocabulary).hexdigest(), tuple(counts.tolist()))
         (directory / manifest.MANIFEST_FILE).write_text(described.to_json(), encoding="utf-8")
         return directory
 
@@ -167,7 +168,9 @@ def _split(shards: list[manifest.Shard]) -> manifest.Split:
     return manifest.Split(num_documents=1, num_examples=examples, num_tokens=0, shards=tuple(shards))
 
 
-def _manifest(splits: dict[str, manifest.Split], vocab_sha256: str) -> manifest.Manifest:
+def _manifest(
+    splits: dict[str, manifest.Split], vocab_sha256: str, token_counts: tuple[int, ...]
+) -> manifest.Manifest:
     return manifest.Manifest(
         schema_version=manifest.SCHEMA_VERSION,
         max_seq_length=10,
@@ -193,4 +196,5 @@ def _manifest(splits: dict[str, manifest.Split], vocab_sha256: str) -> manifest.
             **{name: 0 for name in manifest.Counts.model_fields if name != "num_documents_skipped"},
         ),
         splits=splits,
+        token_counts=token_counts,
     )

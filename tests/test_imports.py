@@ -23,8 +23,9 @@ ALLOWED_IMPORTS = {
     "electra_tf.objectives": _BELOW_OBJECTIVES,
     "electra_tf.train": _BELOW_TRAIN,
     "electra_tf.finetune": _BELOW_TRAIN,
-    "electra_tf.profiling": _BELOW_TRAIN,
+    "electra_tf.profiling": {"electra_tf.train"} | _BELOW_TRAIN,
     "electra_tf.export": _BELOW_TRAIN,
+    "electra_tf.reports": {"electra_tf.train", "electra_tf.config"},
     "data_prep": {"electra_tf.text", "electra_tf.config"},
     "examples": set(),  # a user's program: it has no project to import
 }

@@ -120,7 +120,9 @@ def test_help_answers_at_once_and_without_tensorflow(program):
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < HELP_SECONDS
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-beam.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "requirements-beam.txt", "requirements-report.txt", "requirements-dev.txt"]
+)
 def test_direct_requirements_are_compatible_releases(name):
     requirements = _requirements(name)
     assert requirements
@@ -139,7 +141,7 @@ def _imported_roots(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("folders", [("electra_tf", "data_prep", "examples", "."), ("benchmarks", "tests")])
 def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders):
-    files = ["requirements.txt", "requirements-beam.txt"]
+    files = ["requirements.txt", "requirements-beam.txt", "requirements-report.txt"]
     if "electra_tf" not in folders:
         # Peers and the TPU's compiler have environments of their own.
         files += ["requirements-dev.txt", *(f"benchmarks/requirements-{name}.txt" for name in ("peers", "tpu-compile"))]
@@ -157,7 +159,8 @@ def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders
 
 
 @pytest.mark.parametrize(
-    "name", ["requirements.txt", "requirements-beam.txt", "requirements-dev.txt", "constraints.in"]
+    "name",
+    ["requirements.txt", "requirements-beam.txt", "requirements-report.txt", "requirements-dev.txt", "constraints.in"],
 )
 def test_the_constraints_pin_every_requirement_within_its_bounds(name):
     pins = {canonicalize_name(pin.name): pin for pin in _requirements("constraints.txt")}
@@ -167,8 +170,10 @@ def test_the_constraints_pin_every_requirement_within_its_bounds(name):
         assert requirement.specifier.contains(pinned.version), f"{requirement} but constraints.txt has {pinned.version}"
 
 
-def test_what_beam_needs_is_installed_for_the_tests():
-    assert set(map(str, _requirements("requirements-beam.txt"))) <= set(map(str, _requirements("requirements-dev.txt")))
+@pytest.mark.parametrize("option", ["beam", "report"])
+def test_what_an_option_needs_is_installed_for_the_tests(option):
+    needed = set(map(str, _requirements(f"requirements-{option}.txt")))
+    assert needed <= set(map(str, _requirements("requirements-dev.txt")))
 
 
 def test_the_constraints_name_no_place_and_the_command_that_made_them():

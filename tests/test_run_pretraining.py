@@ -74,6 +74,10 @@ def test_a_count_of_nothing_is_refused(refused, flag):
     assert f"{flag}: expected 1 or more" in refused("--dry_run", flag)
 
 
+def test_a_way_of_evaluating_without_an_evaluation_is_refused(refused, tmp_path):
+    assert "--as_masked_lm says what --evaluate measures" in refused(f"--data_dir={tmp_path}", "--as_masked_lm")
+
+
 def test_splitting_the_cpu_too_late_is_refused(refused):
     import tensorflow as tf
 

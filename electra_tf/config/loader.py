@@ -2,13 +2,15 @@
 
 import difflib
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.objectives import OBJECTIVE_SETTINGS, ObjectiveSettings, common_settings
 from electra_tf.config.schema import PretrainingConfig
 
 
@@ -44,11 +46,26 @@ def load_config(path: str | os.PathLike, overrides: list[str] | tuple[str, ...] 
 
 def parse_config(values: dict, source: str) -> PretrainingConfig:
     """Checks a mapping against the schema. `source` names it in errors. Raises: UserError."""
+    model = PretrainingConfig[_objective_settings(values, source)]
     try:
-        return PretrainingConfig.model_validate(values)
+        return model.model_validate(values)
     except ValidationError as error:
-        problems = "; ".join(_describe(problem) for problem in error.errors())
+        problems = "; ".join(_describe(problem, model) for problem in error.errors())
         raise UserError(f"config {source}: {problems}") from None
+
+
+def _objective_settings(values: dict, source: str) -> type[ObjectiveSettings]:
+    """The type of the settings that `objective.name` asks for. Raises: UserError: if there is none of that name."""
+    objective = values.get("objective")
+    name = objective.get("name") if isinstance(objective, dict) else None
+    if name is None:
+        return ObjectiveSettings  # which says what is missing
+    if name in OBJECTIVE_SETTINGS:
+        return OBJECTIVE_SETTINGS[name]
+    raise UserError(
+        f"config {source}: objective.name is {name!r}{_nearest(str(name), OBJECTIVE_SETTINGS)}; one of your own needs "
+        "--objective_module"
+    )
 
 
 def config_to_yaml(config: PretrainingConfig) -> str:
@@ -84,17 +101,35 @@ def _read_yaml(path: Path) -> dict:
 def merge(base: dict, changes: dict) -> dict:
     """`base` with `changes` on top, mapping by mapping.
 
-    An objective of another name replaces the base's whole: the settings of one mean nothing to another.
+    Under an objective of another name those settings of the base's stay that both have in common; the others mean
+    nothing to it. Nothing stays of a generator of another kind.
     """
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)
-        are_groups = isinstance(value, dict) and isinstance(old, dict)
-        if are_groups and not (key == "objective" and value.get("name", old.get("name")) != old.get("name")):
-            merged[key] = merge(old, value)
+        if isinstance(value, dict) and isinstance(old, dict):
+            merged[key] = merge(_KEPT_SETTINGS.get(key, lambda old, _: old)(old, value), value)
         else:
             merged[key] = value
     return merged
+
+
+def _kept_of_objective(old: dict, changes: dict) -> dict:
+    """What stays of an objective's settings under these changes to them."""
+    name, new_name = old.get("name"), changes.get("name", old.get("name"))
+    if name == new_name:
+        return old
+    common = common_settings(str(name), str(new_name))
+    return {setting: value for setting, value in old.items() if setting in common}
+
+
+def _kept_of_generator(old: dict, changes: dict) -> dict:
+    """What stays of a generator's settings under these changes to them."""
+    kind = old.get("kind", "transformer")
+    return old if changes.get("kind", kind) == kind else {}
+
+
+_KEPT_SETTINGS = {"objective": _kept_of_objective, "generator": _kept_of_generator}
 
 
 def _add_override(changes: dict, override: str, values: dict) -> None:
@@ -118,39 +153,51 @@ def _add_override(changes: dict, override: str, values: dict) -> None:
     node[last] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
 
 
-def _describe(problem: Any) -> str:
+def _describe(problem: Any, model: type[BaseModel]) -> str:
     """One clause for one of pydantic's errors: where, what was found, what was expected."""
-    location = [str(part) for part in problem["loc"]]
-    path = ".".join(part for part in location if part not in _UNION_TAGS) or "the settings"
+    models, path = [model], []
+    for part in map(str, problem["loc"]):
+        children = [child for parent in models for child in _children(parent, part)]
+        # Pydantic names the member of a union it chose, by its class or its kind: no part of the path in the file.
+        chosen = [] if children else [child for child in models if part in (child.__name__, *_kinds(child))]
+        if not chosen:
+            path.append(part)
+        models = children or chosen or models
+    name = ".".join(path) or "the settings"
+    if problem["type"] == "union_tag_invalid":
+        kind = problem["ctx"]["tag"]
+        return f"{name}.kind is {kind!r}{_nearest(kind, [known for child in models for known in _kinds(child)])}"
     if problem["type"] == "extra_forbidden":
-        return f"{path} is not a setting{_nearest(location)}"
+        return (
+            f"{name} is not a setting{_nearest(path[-1], {field for child in models for field in child.model_fields})}"
+        )
     if problem["type"] == "missing":
-        return f"{path} is missing; start from a preset with `base:` or give it"
+        return f"{name} is missing; start from a preset with `base:` or give it"
     message = problem["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     if problem["type"] == "value_error":
-        return f"{path}: {message}"
-    return f"{path} is {problem['input']!r}; {message}"
+        return f"{name}: {message}"
+    return f"{name} is {problem['input']!r}; {message}"
 
 
-_UNION_TAGS = {"electra", "bert_mlm"}
-
-
-def _nearest(location: list[str]) -> str:
-    """'; did you mean ...' for an unknown key, from the names that its group has."""
-    models: list[type[BaseModel]] = [PretrainingConfig]
-    for part in location[:-1]:
-        models = [child for model in models for child in _children(model, part)] or models
-    names = sorted({name for model in models for name in model.model_fields})
-    matches = difflib.get_close_matches(location[-1], names, n=1, cutoff=0.5)
+def _nearest(unknown: str, known: Iterable[str]) -> str:
+    """'; did you mean ...' for an unknown word, or what there is."""
+    names = sorted(known)
+    matches = difflib.get_close_matches(unknown, names, n=1, cutoff=0.5)
     return f"; did you mean {matches[0]}?" if matches else f"; there are: {', '.join(names)}"
 
 
 def _children(model: type[BaseModel], field: str) -> list[type[BaseModel]]:
-    if field in _UNION_TAGS:
-        return [model] if model.model_fields["name"].annotation.__args__ == (field,) else []
+    """The groups of settings that a field of a group may hold."""
     if field not in model.model_fields:
         return []
     annotation = model.model_fields[field].annotation
+    # Members of a union may stand there with the kind that tells them apart.
     candidates = get_args(annotation) or (annotation,)
+    candidates = [get_args(each)[0] if get_origin(each) is Annotated else each for each in candidates]
     return [candidate for candidate in candidates if isinstance(candidate, type) and issubclass(candidate, BaseModel)]
+
+
+def _kinds(model: type[BaseModel]) -> tuple[str, ...]:
+    """The value of `kind` by which a file asks for this group of settings among several; empty where there is one."""
+    return get_args(model.model_fields["kind"].annotation) if "kind" in model.model_fields else ()

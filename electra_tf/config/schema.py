@@ -1,4 +1,4 @@
-"""Every setting of a pre-training run, with its default and its checks. No default stands anywhere below this file.
+"""Every setting of a pre-training run, with its default and its checks. No default stands anywhere below `config`.
 
 Settings that go with a size (widths, learning rate, batch, sequence length, generator fraction) have no default: a run
 takes them from one preset as a whole (configs/pretrain/*.yaml), so choosing a size can never leave another size's
@@ -6,116 +6,16 @@ learning rate behind.
 """
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from electra_tf.config.flops.budget import validate_within_budget
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.objectives.base import ObjectiveSettings
+from electra_tf.config.settings import Count, CountOrZero, DropoutRate, Fraction, NonNegative, Positive, Settings
 
-def _refuse_boolean(value: Any) -> Any:
-    """Python counts true as 1; in a file it is a slip of the pen."""
-    if isinstance(value, bool):
-        raise ValueError(f"expected a number, found the boolean {str(value).lower()}")
-    return value
-
-
-# Numbers in text pass: YAML reads 1e-4, without a dot, as text.
-Integer = Annotated[int, Field(le=2**31 - 1), BeforeValidator(_refuse_boolean)]  # sizes and steps reach int32 tensors
-Count = Annotated[Integer, Field(gt=0)]
-CountOrZero = Annotated[Integer, Field(ge=0)]
-Real = Annotated[float, BeforeValidator(_refuse_boolean)]
-Positive = Annotated[Real, Field(gt=0.0)]
-NonNegative = Annotated[Real, Field(ge=0.0)]
-Fraction = Annotated[Real, Field(ge=0.0, le=1.0)]
-DropoutRate = Annotated[Real, Field(ge=0.0, lt=1.0)]
-
-
-class Settings(BaseModel):
-    """Base of every group of settings: immutable, and an unknown key or a number that is not finite is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class EncoderConfig(Settings):
-    """One transformer encoder: the discriminator, or the network that the masked-LM baseline trains."""
-
-    vocab_size: Annotated[Count, Field(ge=6)]  # the five special tokens and at least one word
-    embedding_size: Count
-    hidden_size: Count
-    num_layers: Count
-    num_heads: Count
-    intermediate_size: Count
-    max_position_embeddings: Count = 512
-    type_vocab_size: Count = 2
-    hidden_dropout: DropoutRate = 0.1
-    attention_dropout: DropoutRate = 0.1
-    initializer_range: Positive = 0.02  # of a normal cut at two standard deviations
-    layer_norm_epsilon: Positive = 1e-12
-
-    @model_validator(mode="after")
-    def _heads_divide_the_hidden_size(self) -> "EncoderConfig":
-        if self.hidden_size % self.num_heads:
-            raise ValueError(f"hidden_size {self.hidden_size} does not divide into num_heads {self.num_heads}")
-        return self
-
-
-class GeneratorConfig(Settings):
-    """The generator's sizes, as fractions of the discriminator's; a size given outright wins over its fraction.
-
-    Source: configure_pretraining.py and paper table 5: hidden size times the fraction, feed-forward four times that,
-    one head per 64 hidden units, layers not reduced.
-    """
-
-    size_fraction: Positive
-    layers_fraction: Positive = 1.0
-    hidden_size: Count | None = None
-    num_layers: Count | None = None
-    num_heads: Count | None = None
-    intermediate_size: Count | None = None
-    embedding_size: Count | None = None  # null: the discriminator's; another only where embeddings are not shared
-
-    def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
-        """The generator's encoder beside the given discriminator."""
-        hidden_size = self.hidden_size or round(discriminator.hidden_size * self.size_fraction)
-        sizes = {
-            "hidden_size": hidden_size,
-            "num_layers": self.num_layers or round(discriminator.num_layers * self.layers_fraction),
-            "num_heads": self.num_heads or max(1, hidden_size // 64),
-            "intermediate_size": self.intermediate_size or 4 * hidden_size,
-            "embedding_size": self.embedding_size or discriminator.embedding_size,
-        }
-        try:
-            return EncoderConfig(**{**discriminator.model_dump(), **sizes})
-        except ValidationError as error:
-            # One line for the message of the validator that calls this; pydantic's own has several.
-            problem = error.errors()[0]
-            where = ".".join(str(part) for part in ("objective.generator", *problem["loc"]))
-            found = f" is {problem['input']!r}" if problem["loc"] else ""
-            raise ValueError(f"{where}{found}: {problem['msg'].removeprefix('Value error, ')}") from None
-
-
-class ElectraConfig(Settings):
-    """Replaced-token detection beside a jointly trained generator (paper, section 2)."""
-
-    name: Literal["electra"]
-    generator: GeneratorConfig
-    tying: Literal["none", "embeddings", "all"] = "embeddings"
-    masked_lm_loss_weight: NonNegative = 1.0
-    replaced_token_loss_weight: NonNegative = 50.0  # lambda of the paper, on means over tokens as in the authors' code
-    # categorical and gumbel draw from the generator's distribution, in two ways, the second being the authors' and the
-    # slower one; greedy takes the most likely token, for comparisons without chance.
-    sampling: Literal["categorical", "gumbel", "greedy"] = "categorical"
-    temperature: Positive = 1.0
-    disallow_correct: bool = False  # never sample the original token
-
-
-class BertMlmConfig(Settings):
-    """The masked-LM baseline: the full-size encoder itself predicts the masked tokens."""
-
-    name: Literal["bert_mlm"]
-    masked_lm_loss_weight: NonNegative = 1.0
-
-
-ObjectiveConfig = Annotated[ElectraConfig | BertMlmConfig, Field(discriminator="name")]
+ObjectiveT = TypeVar("ObjectiveT", bound=ObjectiveSettings)
 
 
 class MaskingConfig(Settings):
@@ -123,8 +23,16 @@ class MaskingConfig(Settings):
 
     # The share of the tokens of an example. The submission uses 0.15 everywhere, the camera-ready 0.25 for Large.
     masked_fraction: Annotated[Positive, Field(le=1.0)] = 0.15
-    # distinct: k different positions. with_replacement: the authors' draw; it hits some twice, so about 13.8 % in all.
+    # Which ones (electra_tf/data/selection.py has the rules). rare_tokens: each in proportion to its count in the
+    # training text to the power of -rarity_exponent. span: runs of tokens. whole_word: words with all of their pieces.
+    strategy: Literal["uniform", "rare_tokens", "span", "whole_word"] = "uniform"
+    # Of uniform. distinct: k different positions. with_replacement: the authors' draw; it hits some twice, so about
+    # 13.8 % in all.
     selection: Literal["distinct", "with_replacement"] = "distinct"
+    rarity_exponent: NonNegative = 0.5  # 0: all tokens alike; 0.5: as word2vec keeps frequent words less often
+    # Lengths of spans are geometric with this chance of ending after each token, but never longer; SpanBERT's numbers.
+    span_end_probability: Annotated[Positive, Field(le=1.0)] = 0.2
+    max_span_length: Count = 10
     # Of the selected tokens: shown as [MASK], as a random token, and (the rest) unchanged. 85/0/15 is the authors'
     # code, 100/0/0 the paper's text, 80/10/10 BERT's.
     mask_token_fraction: Fraction = 0.85
@@ -136,6 +44,15 @@ class MaskingConfig(Settings):
             raise ValueError(
                 f"mask_token_fraction {self.mask_token_fraction} and random_token_fraction "
                 f"{self.random_token_fraction} sum to more than 1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _selection_goes_with_the_strategy(self) -> "MaskingConfig":
+        if self.selection == "with_replacement" and self.strategy != "uniform":
+            raise ValueError(
+                f"selection 'with_replacement' is the authors' draw from all tokens alike; with strategy "
+                f"{self.strategy!r} no token is selected twice: leave it out"
             )
         return self
 
@@ -186,6 +103,10 @@ class TrainConfig(Settings):
     """Length, size and bookkeeping of the run. Steps are optimizer updates."""
 
     num_steps: Count
+    # FLOPs that the training may cost: num_steps, left out or null, becomes as many as these pay for. Counted as the
+    # paper does (appendix E), or as the hardware has to compute.
+    flops_budget: Positive | None = None
+    flops_convention: Literal["paper", "hardware"] = "paper"
     batch_size: Count  # examples of one update, over all replicas
     seed: CountOrZero = 0
     precision: Literal["float32", "bfloat16"] = "float32"  # of products and activations; variables stay float32
@@ -201,6 +122,9 @@ class TrainConfig(Settings):
     # Steps in which nothing may be learnt (see electra_tf/train/health.py) before the run says so; 0: never.
     alarm_after_steps: CountOrZero = 5000
     asynchronous_checkpoints: bool = False  # written while the next steps run
+    # FLOP/s of one device, of which model_flops_utilization is a share; null: published for a device known by its name,
+    # or what a product of large matrices reaches on it when the run starts.
+    peak_flops: Positive | None = None
     log_every_steps: Count = 100
     save_every_steps: Count = 1000
     keep_checkpoints: Count = 5
@@ -216,19 +140,30 @@ class StageConfig(Settings):
     batch_size: Count
 
 
+class AsMaskedLmConfig(Settings):
+    """`--evaluate --as_masked_lm`: accuracy at guessing one masked token at a time (paper, appendix G)."""
+
+    max_examples: Count = 1000  # of the held-out split, from its beginning; rounded up to whole batches
+    tokens_per_example: Count = 1  # each a sequence of its own: so many times evaluation.batch_size go through at once
+    # ELECTRA chooses among so many of the generator's guesses, each one pass of the discriminator.
+    num_candidates: Count = 100
+    seed: CountOrZero = 0  # of the choice of tokens. Not the run's: so two runs on the same data are asked the same
+
+
 class EvaluationConfig(Settings):
     """Evaluation on the held-out documents."""
 
     every_steps: CountOrZero = 0  # 0: only at the end
     max_batches: Count = 100
     batch_size: Count | None = None  # null: train.batch_size
+    as_masked_lm: AsMaskedLmConfig = AsMaskedLmConfig()
 
 
-class PretrainingConfig(Settings):
-    """A whole pre-training run."""
+class PretrainingConfig(Settings, Generic[ObjectiveT]):
+    """A whole pre-training run. `electra_tf.config.loader.parse_config` finds the type of `objective` by its name."""
 
     encoder: EncoderConfig
-    objective: ObjectiveConfig
+    objective: ObjectiveT
     masking: MaskingConfig = MaskingConfig()
     data: DataConfig
     optimizer: OptimizerConfig
@@ -237,6 +172,11 @@ class PretrainingConfig(Settings):
     # Empty: one stage of train.num_steps, train.batch_size and data.max_seq_length. One schedule runs through all; the
     # last two settings are then those of the last stage.
     stages: tuple[StageConfig, ...] = ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _length_may_follow_from_a_budget(cls, values: Any, validate: Any) -> "PretrainingConfig":
+        return validate_within_budget(values, validate)
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> "PretrainingConfig":
@@ -248,8 +188,7 @@ class PretrainingConfig(Settings):
             )
         self._batches_divide()
         self._stages_fit()
-        if isinstance(self.objective, ElectraConfig):
-            self._generator_fits(self.objective)
+        self.objective.require_fit(self)
         return self
 
     def _batches_divide(self) -> None:
@@ -287,36 +226,6 @@ class PretrainingConfig(Settings):
         ):
             if found != expected:
                 raise ValueError(f"{name} is {found}, and {expected} in the last of the stages; set it to {expected}")
-
-    def _generator_fits(self, objective: ElectraConfig) -> None:
-        generator = objective.generator.encoder(self.encoder)
-        if objective.tying == "all":
-            self._generator_is_the_discriminator(objective.generator, generator)
-        if objective.tying != "none" and generator.embedding_size != self.encoder.embedding_size:
-            raise ValueError(
-                f"objective.tying {objective.tying!r} shares the embeddings, but "
-                f"objective.generator.embedding_size is {generator.embedding_size} and encoder.embedding_size "
-                f"{self.encoder.embedding_size}; leave the first out or set objective.tying to 'none'"
-            )
-
-    def _generator_is_the_discriminator(self, given: GeneratorConfig, generator: EncoderConfig) -> None:
-        """With everything tied there is one network, of the discriminator's sizes."""
-        sizes = [(encoder.hidden_size, encoder.num_layers) for encoder in (generator, self.encoder)]
-        if sizes[0] != sizes[1]:
-            raise ValueError(
-                f"objective.tying 'all' needs a generator of the discriminator's size: its hidden_size is "
-                f"{generator.hidden_size}, the discriminator's {self.encoder.hidden_size}; its num_layers is "
-                f"{generator.num_layers}, the discriminator's {self.encoder.num_layers}; set "
-                "objective.generator.size_fraction to 1.0 or objective.tying to 'embeddings'"
-            )
-        # Only what was given outright: a derived value is nobody's wish, and the one network does not use it.
-        for name in ("num_heads", "intermediate_size"):
-            value, expected = getattr(given, name), getattr(self.encoder, name)
-            if value not in (None, expected):
-                raise ValueError(
-                    f"objective.tying 'all' has one network for both, but objective.generator.{name} is {value} and "
-                    f"encoder.{name} {expected}; leave the first out or set objective.tying to 'embeddings'"
-                )
 
     @property
     def max_predictions(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
+import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -17,7 +18,7 @@ from electra_tf.data.masking import SpecialIds
 from electra_tf.data.record_frames import FRAME_BYTES, LENGTH_BYTES, read_frames
 from electra_tf.text import records
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest, check_matches
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
 
 # How the authors' builder names its files.
 _AUTHORS_FILES = "pretrain_data.tfrecord*"
@@ -56,11 +57,15 @@ class PretrainingData:
     """A data directory that fits a run: its vocabulary, its training split, and its held-out split if it has one.
 
     Attributes:
+        directory: or URL, where it lies.
         identity: the same for every copy of one data set, and of no other: a hash of the manifest, which has the
             checksums of the shards, or of the names of the authors' files.
         vocab_content: of the vocabulary's file.
+        token_counts: how often each vocabulary entry stands in the training split, [V] int64; None where the builder
+            has not counted.
     """
 
+    directory: str
     identity: str
     vocabulary: Vocabulary
     vocab_content: bytes
@@ -68,11 +73,37 @@ class PretrainingData:
     strip_accents: bool
     train: Corpus
     held_out: Corpus | None
+    token_counts: np.ndarray | None
 
     @property
     def special_ids(self) -> SpecialIds:
         vocabulary = self.vocabulary
-        return SpecialIds(vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id, vocabulary.size)
+        return SpecialIds(
+            vocabulary.cls_id,
+            vocabulary.sep_id,
+            vocabulary.mask_id,
+            vocabulary.size,
+            is_continuation=np.array([token.startswith(CONTINUATION_PREFIX) for token in vocabulary.tokens]),
+            token_counts=self.token_counts,
+        )
+
+    def text_token_counts(self, purpose: str) -> np.ndarray:
+        """How often each vocabulary entry stands in the text of the training split: [V] int64.
+
+        What examples are put together with is no text: [CLS] and [SEP] count as 0, as [PAD] and [MASK] do.
+
+        Args:
+            purpose: the setting that asks for them, for messages.
+        Raises: UserError: if the data set has no counts.
+        """
+        if self.token_counts is None:
+            raise UserError(
+                f"{purpose} needs to know how frequent each token is, and {self.directory} does not tell: it was not "
+                "built by this version of build_pretraining_dataset.py; build it anew (--overwrite replaces it)"
+            )
+        vocabulary, counts = self.vocabulary, self.token_counts.copy()
+        counts[[vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id]] = 0
+        return counts
 
 
 def open_data(data_dir: str | os.PathLike, config: PretrainingConfig) -> PretrainingData:
@@ -80,9 +111,16 @@ def open_data(data_dir: str | os.PathLike, config: PretrainingConfig) -> Pretrai
 
     Args:
         data_dir: a directory, or a URL of a storage that TensorFlow itself reads, such as `gs://`.
-    Raises: UserError: if there is nothing, or if vocabulary, sequence length or schema do not fit the run.
+    Raises: UserError: if there is nothing, or if vocabulary, sequence length or schema do not fit the run, or if the
+        run's masking asks for what the data set does not tell.
     """
-    directory = str(data_dir)
+    data = _open(str(data_dir), config)
+    if config.masking.strategy == "rare_tokens":
+        data.text_token_counts("masking.strategy rare_tokens")
+    return data
+
+
+def _open(directory: str, config: PretrainingConfig) -> PretrainingData:
     _require_directory(directory)
     vocab_file = _vocab_file(directory, config.data)
     vocab_content = _read(vocab_file)
@@ -99,6 +137,7 @@ def open_data(data_dir: str | os.PathLike, config: PretrainingConfig) -> Pretrai
     train = _open_authors_records(directory, config)
     names = "\n".join(os.path.basename(file) for file in train.files)
     return PretrainingData(
+        directory,
         _identity(names.encode()),
         vocabulary,
         vocab_content,
@@ -106,6 +145,7 @@ def open_data(data_dir: str | os.PathLike, config: PretrainingConfig) -> Pretrai
         strip_accents=True,
         train=train,
         held_out=None,
+        token_counts=None,
     )
 
 
@@ -167,7 +207,9 @@ def _open_with_manifest(
     corpora = {name: corpus for name, corpus in corpora.items() if corpus.total_examples > 0}
     if TRAIN_SPLIT not in corpora:
         raise UserError(f"{directory} holds no examples to train on; build the data set from more text")
+    counts = manifest.token_counts
     return PretrainingData(
+        directory,
         _identity(manifest_content),
         vocabulary,
         vocab_content,
@@ -175,6 +217,7 @@ def _open_with_manifest(
         manifest.strip_accents,
         corpora[TRAIN_SPLIT],
         corpora.get(HELD_OUT_SPLIT),
+        None if counts is None else np.array(counts, np.int64),
     )
 
 

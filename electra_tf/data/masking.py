@@ -4,22 +4,21 @@ Runs in tf.data, over a whole batch at once, from random numbers that belong to 
 Source: paper section 2; pretrain_helpers.py of the authors' code, whose differences are options by name.
 """
 
-from dataclasses import dataclass
-
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
+from electra_tf.data.selection import SpecialIds, maskable, select, select_distinct, select_with_replacement
 from electra_tf.random import RandomStream
 
-
-@dataclass(frozen=True)
-class SpecialIds:
-    """The vocabulary's entries that masking must know."""
-
-    cls_id: int
-    sep_id: int
-    mask_id: int
-    vocab_size: int
+__all__ = [
+    "SpecialIds",
+    "mask_batch",
+    "maskable",
+    "put_at_positions",
+    "put_by_scatter",
+    "select_distinct",
+    "select_with_replacement",
+]
 
 
 def put_at_positions(ids: tf.Tensor, values: tf.Tensor, positions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
@@ -57,44 +56,13 @@ def put_by_scatter(ids: tf.Tensor, values: tf.Tensor, positions: tf.Tensor, weig
     return tf.where(first_slot < num_slots, value, ids)
 
 
-def maskable(batch: dict[str, tf.Tensor], special: SpecialIds) -> tf.Tensor:
-    """[B, S] bool: the tokens that may be selected: real ones that are not [CLS], [SEP] or [MASK]."""
-    ids = batch["input_ids"]
-    return (batch["input_mask"] > 0) & (ids != special.cls_id) & (ids != special.sep_id) & (ids != special.mask_id)
-
-
-def select_distinct(candidates: tf.Tensor, num_slots: int, random: RandomStream) -> tf.Tensor:
-    """`num_slots` different candidate positions in random order, then non-candidates if there are too few.
-
-    Args:
-        candidates: [B, S] bool.        random: one stream per use.
-    Returns: [B, M] int32.
-    """
-    scores = random.uniform(tf.shape(candidates)[0], (candidates.shape[1],))
-    return tf.math.top_k(tf.where(candidates, scores, -1.0), k=num_slots).indices
-
-
-def select_with_replacement(candidates: tf.Tensor, num_slots: int, random: RandomStream) -> tf.Tensor:
-    """`num_slots` independent uniform draws from the candidates, as the authors' code: some positions occur twice.
-
-    Args and returns: as `select_distinct`. A row without candidates gives position 0.
-    """
-    uniform = random.uniform(tf.shape(candidates)[0], (num_slots,))  # [B, M]
-    count = tf.reduce_sum(tf.cast(candidates, tf.int32), axis=1, keepdims=True)
-    rank = tf.minimum(tf.cast(uniform * tf.cast(count, tf.float32), tf.int32), tf.maximum(count - 1, 0))
-    candidates_first = tf.argsort(tf.cast(~candidates, tf.int32), axis=1, stable=True)
-    return tf.gather(candidates_first, rank, batch_dims=1)
-
-
-SELECTIONS = {"distinct": select_distinct, "with_replacement": select_with_replacement}
-
-
 def mask_batch(
     batch: dict[str, tf.Tensor], config: MaskingConfig, special: SpecialIds, random: RandomStream
 ) -> dict[str, tf.Tensor]:
     """Selects tokens for prediction and hides them.
 
-    Per example k = max(1, round(masked_fraction * real tokens)) slots are used, at most M and at most the candidates.
+    Per example k = max(1, round(masked_fraction * real tokens)) slots are used, at most M and at most the candidates;
+    with whole words k is an upper bound. See `electra_tf.data.selection`.
 
     Args:
         batch: `input_ids`, `input_mask`, `segment_ids`, each [B, S] int32; S static.
@@ -105,13 +73,12 @@ def mask_batch(
         masked_lm_weights [B, M] float32: 1 for a slot in use; unused slots hold position 0, id 0, weight 0.
     """
     num_slots = config.max_predictions(batch["input_ids"].shape[1])
-    candidates = maskable(batch, special)
-    positions = SELECTIONS[config.selection](candidates, num_slots, random.scope("positions"))
-    weights = _slot_weights(batch["input_mask"], candidates, config, num_slots)
+    selection = select(batch, config, special, num_slots, random.scope("positions"))
+    weights = tf.cast(tf.range(num_slots) < selection.count[:, tf.newaxis], tf.float32)
     used = tf.cast(weights, tf.int32)
-    positions *= used
+    positions = selection.positions * used
     original = tf.gather(batch["input_ids"], positions, batch_dims=1) * used
-    shown = _shown_tokens(original, config, special, random)
+    shown = _shown_tokens(original, selection.unit, config, special, random)
     return {
         **batch,
         "masked_input_ids": put_by_scatter(batch["input_ids"], shown, positions, weights),
@@ -121,19 +88,14 @@ def mask_batch(
     }
 
 
-def _slot_weights(input_mask: tf.Tensor, candidates: tf.Tensor, config: MaskingConfig, num_slots: int) -> tf.Tensor:
-    """[B, M] float32: 1 for the first k slots."""
-    num_tokens = tf.reduce_sum(input_mask, axis=1)
-    num_candidates = tf.reduce_sum(tf.cast(candidates, tf.int32), axis=1)
-    wanted = tf.cast(tf.round(tf.cast(num_tokens, tf.float32) * config.masked_fraction), tf.int32)
-    count = tf.minimum(tf.maximum(wanted, 1), num_candidates)
-    return tf.cast(tf.range(num_slots)[tf.newaxis, :] < count[:, tf.newaxis], tf.float32)
-
-
-def _shown_tokens(original: tf.Tensor, config: MaskingConfig, special: SpecialIds, random: RandomStream) -> tf.Tensor:
-    """[B, M] int32: [MASK], a random entry or the token itself, in the configured shares."""
+def _shown_tokens(
+    original: tf.Tensor, unit: tf.Tensor | None, config: MaskingConfig, special: SpecialIds, random: RandomStream
+) -> tf.Tensor:
+    """[B, M] int32: [MASK], a random entry or the token itself, in the configured shares; by units as `Selection`'s."""
     num_examples, num_slots = tf.shape(original)[0], original.shape[1]
     choice = random.scope("shown").uniform(num_examples, (num_slots,))
+    if unit is not None:
+        choice = tf.gather(choice, unit, batch_dims=1)
     uniform = random.scope("random_tokens").uniform(num_examples, (num_slots,))
     random_ids = tf.minimum(tf.cast(uniform * special.vocab_size, tf.int32), special.vocab_size - 1)
     shown_random = choice < config.mask_token_fraction + config.random_token_fraction

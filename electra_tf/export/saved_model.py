@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.export.warmup import write_warmup_requests
+from electra_tf.models.tying import stand_alone
 from electra_tf.objectives.base import Objective
 from electra_tf.objectives.electra import Electra
 from electra_tf.text.tokenizer import BertTokenizer
@@ -24,7 +25,8 @@ class TextEncoder(tf.Module):
     """What the SavedModel holds: `embed`, and `detect` where the objective has a discriminator.
 
     Args:
-        objective: trained.        tokenizer: of the vocabulary it was trained with.
+        objective: trained; not to be trained further, as its encoder is made to stand alone.
+        tokenizer: of the vocabulary it was trained with.
         max_seq_length: texts with more tokens are cut off there, [CLS] and [SEP] included.
     """
 
@@ -33,8 +35,9 @@ class TextEncoder(tf.Module):
         # Behind a function, so that only the graphs below are saved: TensorFlow would save the Keras layers' own calls
         # too, and the generator's weights. What the graphs read must then be named here.
         self._get_objective = lambda: objective
+        stand_alone(objective.encoder)
         has_discriminator = isinstance(objective, Electra)
-        layers = [objective.encoder, *([objective.replaced_token_head] if has_discriminator else [])]
+        layers = objective.detection_layers if has_discriminator else [objective.encoder]
         self._weights = [variable for layer in layers for variable in layer.variables]
         self._tokenizer = tokenizer
         self._max_seq_length = max_seq_length

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.models import programs
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.dense import Dense, product
@@ -63,13 +63,16 @@ def _build(layer: tf_keras.layers.Layer, input_size: int) -> None:
 class SelfAttention(_EncoderPart):
     """Multi-head self-attention, without the output projection.
 
+    Args:
+        direction: which keys a query sees, see `electra_tf.models.programs.attention_probs`.
     Call:
         hidden: [B, S, H].        key_mask: [B, S] int32, 1 for keys that may be attended to; all queries are computed.
     Returns: ([B, S, H] context vectors, [B, A, S, S] probabilities before dropout).
     """
 
-    def __init__(self, config: EncoderConfig, **layer_options):
+    def __init__(self, config: EncoderConfig, direction: str = "both", **layer_options):
         super().__init__(config, **layer_options)
+        self.direction = direction
         self.query = self.dense(config.hidden_size, "query")
         self.key = self.dense(config.hidden_size, "key")
         self.value = self.dense(config.hidden_size, "value")
@@ -84,7 +87,12 @@ class SelfAttention(_EncoderPart):
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
         draw = context.draw(self.config.attention_dropout, "probs")
         probs, dropped = programs.attention_probs(
-            scores, key_mask, rate=self.config.attention_dropout, draw=draw, training=context.training
+            scores,
+            key_mask,
+            rate=self.config.attention_dropout,
+            draw=draw,
+            training=context.training,
+            direction=self.direction,
         )
         mixed = tf.transpose(tf.matmul(dropped, value), [0, 2, 1, 3])  # [B, S, A, D]
         return tf.reshape(mixed, tf.shape(hidden)), probs
@@ -128,15 +136,17 @@ class _ResidualOutput(_EncoderPart):
 class TransformerLayer(_EncoderPart):
     """One encoder layer: self-attention, then the feed-forward network, each with residual and LayerNorm.
 
+    Args:
+        direction: of the attention, see `electra_tf.models.programs.attention_probs`.
     Call:
         hidden: [B, S, H].        key_mask: [B, S] int32.
     Returns: ([B, S, H], [B, A, S, S] attention probabilities before dropout).
     """
 
-    def __init__(self, config: EncoderConfig, **layer_options):
+    def __init__(self, config: EncoderConfig, direction: str = "both", **layer_options):
         super().__init__(config, **layer_options)
         options = {"dtype": self.dtype_policy}
-        self.attention = SelfAttention(config, name="attention_self", **options)
+        self.attention = SelfAttention(config, direction, name="attention_self", **options)
         self.attention_output = _ResidualOutput(config, name="attention_output", **options)
         self.intermediate = self.dense(config.intermediate_size, "intermediate")
         self.feed_forward_output = _ResidualOutput(config, name="output", **options)
@@ -159,12 +169,13 @@ class Encoder(_EncoderPart):
     Args:
         config: the encoder's sizes.
         embeddings: the embedding layer; passing the same object to two encoders ties them.
+        direction: of the attention, see `electra_tf.models.programs.attention_probs`.
     Call:
         input_ids, input_mask, segment_ids: [B, S] int32; `input_mask` is 1 for real tokens.
     Returns: `EncoderOutput`.
     """
 
-    def __init__(self, config: EncoderConfig, embeddings: Embeddings, **layer_options):
+    def __init__(self, config: EncoderConfig, embeddings: Embeddings, direction: str = "both", **layer_options):
         super().__init__(config, **layer_options)
         self.embeddings = embeddings
         self.embeddings_project = None
@@ -176,7 +187,7 @@ class Encoder(_EncoderPart):
                 name="embeddings_project",
             )
         self.transformer_layers = [
-            TransformerLayer(config, dtype=self.dtype_policy, name=f"layer_{index}")
+            TransformerLayer(config, direction, dtype=self.dtype_policy, name=f"layer_{index}")
             for index in range(config.num_layers)
         ]
 

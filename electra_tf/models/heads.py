@@ -1,9 +1,9 @@
-"""What stands on top of an encoder: the masked-LM head and the replaced-token head. Neither has dropout."""
+"""What stands on top of an encoder: the heads for masked LM, replaced tokens and copied tokens. None has dropout."""
 
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.dense import Dense, DenseGelu
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.initializers import glorot_uniform, truncated_normal
@@ -84,3 +84,20 @@ class ReplacedTokenHead(tf_keras.layers.Layer):
     def call(self, hidden: tf.Tensor, training: bool = False) -> tf.Tensor:
         transformed = self.transform(hidden, training=training)
         return tf.squeeze(self.score(transformed, training=training), axis=-1)
+
+
+class CopyHead(tf_keras.layers.Layer):
+    """Scores each token for being copied from the input: dense to one unit (paper section 3.5, "a sigmoid layer").
+
+    Call:
+        hidden: [B, S, H].        training: whether a gradient is wanted.
+    Returns: [B, S] float32 logits of the copy probability.
+    """
+
+    def __init__(self, **layer_options):
+        # A logit, so float32 whatever the encoder computes in.
+        super().__init__(dtype="float32", **layer_options)
+        self.score = Dense(1, kernel_initializer=glorot_uniform(), dtype="float32", name="dense")
+
+    def call(self, hidden: tf.Tensor, training: bool = False) -> tf.Tensor:
+        return tf.squeeze(self.score(hidden, training=training), axis=-1)

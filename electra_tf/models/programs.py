@@ -265,6 +265,20 @@ _masked_scores_program = compiled(_masked_scores)
 
 
 @functools.cache
+def _directed_scores(direction: str) -> tuple[Callable, Callable]:
+    """The same for queries that see keys on one side only, and at their own place: formula and program."""
+
+    def scores_of_visible(scores, key_mask):
+        places = tf.range(scores.shape[-1] or tf.shape(scores)[-1])
+        query, key = places[:, tf.newaxis], places[tf.newaxis, :]
+        visible = key <= query if direction == "left_to_right" else key >= query
+        # Not merely less likely, as padding is: where all that is visible is padding, it would be seen all the same.
+        return tf.where(visible, _masked_scores(scores, key_mask), -math.inf)
+
+    return scores_of_visible, compiled(scores_of_visible)
+
+
+@functools.cache
 def _attention_programs(rate: float, dtype: tf.DType) -> tuple[Callable, Callable]:
     def drop(probs, draw):
         return tf.cast(probs, dtype), tf.cast(_dropped(probs, draw, rate), dtype)
@@ -279,18 +293,28 @@ def _attention_programs(rate: float, dtype: tf.DType) -> tuple[Callable, Callabl
 
 
 def attention_probs(
-    scores: tf.Tensor, key_mask: tf.Tensor, *, rate: float, draw: Draw | None, training: bool
+    scores: tf.Tensor,
+    key_mask: tf.Tensor,
+    *,
+    rate: float,
+    draw: Draw | None,
+    training: bool,
+    direction: str = "both",
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The softmax over keys, and the same after dropout.
 
     Args:
         scores: [B, A, S, S], scaled.        key_mask: [B, S] int32, 1 for keys that may be attended to.
         draw: the random numbers of the dropout; None for no dropout.
+        direction: `both`; `left_to_right`: a query sees its own place and those before it; `right_to_left`: after it.
     Returns: probabilities before dropout, for inspection only: no gradient flows through them ([B, A, S, S], float32
         in inference), and those to be used, in the dtype of `scores`.
     """
+    masked_scores, masked_scores_program = _masked_scores, _masked_scores_program
+    if direction != "both":
+        masked_scores, masked_scores_program = _directed_scores(direction)
     if not training:
-        probs = tf.nn.softmax(_masked_scores(scores, key_mask))
+        probs = tf.nn.softmax(masked_scores(scores, key_mask))
         return probs, tf.cast(probs, scores.dtype)
     drop, gradient = _attention_programs(rate if draw is not None else 0.0, scores.dtype)
 
@@ -298,7 +322,7 @@ def attention_probs(
     def operation(scores):
         # TensorFlow's own softmax is twice as fast on a CPU as the one that XLA makes. The shape, which it has already,
         # is stated for Grappler, which does not see through a program and would print a line about each softmax.
-        masked = tf.reshape(_masked_scores_program(scores, key_mask), tf.shape(scores))
+        masked = tf.reshape(masked_scores_program(scores, key_mask), tf.shape(scores))
         probs, dropped = drop(tf.nn.softmax(masked), draw)
         return (probs, dropped), lambda _, upstream: gradient(probs, dropped, upstream)
 

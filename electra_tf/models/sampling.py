@@ -7,6 +7,7 @@ the tokens that must not be drawn ([B, M] int32, or None), and returns [B, M] in
 import tensorflow as tf
 
 from electra_tf.models.context import ForwardContext
+from electra_tf.models.fixed_scores import FixedScores
 from electra_tf.models.vocabulary_scores import NEVER, VocabularyScores
 
 # Keeps the logarithms finite where the uniform number is exactly 0; the authors add 1e-9 inside both.
@@ -14,7 +15,10 @@ _SMALLEST_UNIFORM = 1e-9
 
 
 def sample_categorical(
-    scores: VocabularyScores, context: ForwardContext, temperature: float = 1.0, ruled_out: tf.Tensor | None = None
+    scores: VocabularyScores | FixedScores,
+    context: ForwardContext,
+    temperature: float = 1.0,
+    ruled_out: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Draws from softmax(logits / temperature) by inverting its running sum: two random numbers a token."""
     return scores.sample(context, temperature=temperature, ruled_out=ruled_out)

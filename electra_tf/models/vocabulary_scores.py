@@ -7,20 +7,23 @@ one more turns it into its gradient.
 """
 
 import functools
-import math
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from electra_tf.models.compilation import column_sums, compiled
 from electra_tf.models.context import ForwardContext
-
-# The vocabulary is read as a table of so many columns, the vector width of a TPU; token t stands in column t % 128.
-# Sums down a column are vectorised, and a token is drawn by drawing its column first.
-_COLUMNS = 128
-# The score of what cannot be drawn: entries that fill the last row of that table, and tokens that are ruled out. The
-# authors subtract 1000 (pretrain_helpers.py), which a low temperature outweighs.
-NEVER = -math.inf
+from electra_tf.models.vocabulary_losses import TokenLosses, token_losses
+from electra_tf.models.vocabulary_programs import (
+    COLUMNS,
+    NEVER,
+    chosen_scores,
+    column_program,
+    entropies,
+    entropy_program,
+    kept_scores_losses,
+    place,
+    sums_program,
+)
 
 
 class VocabularyScores:
@@ -40,14 +43,41 @@ class VocabularyScores:
         """[B, M, V] float32. A large tensor of its own: in training, take losses and samples instead."""
         flat = tf.reshape(self._vectors, [-1, self._vectors.shape[-1]])  # [B*M, E]
         logits = tf.matmul(flat, self._table, transpose_b=True) + self._bias
-        return tf.reshape(logits, [-1, self._vectors.shape[1], self._table.shape[0]])
+        num_vectors = self._vectors.shape[1] or tf.shape(self._vectors)[1]
+        return tf.reshape(logits, [-1, num_vectors, self._table.shape[0]])
 
     def losses(self, token_ids: tf.Tensor) -> tf.Tensor:
         """-log p(token) in nats: [B, M] int32 -> [B, M] float32."""
         if not self._training:
             return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=token_ids, logits=self.logits)
-        losses = _losses(self._products, self._padded_bias, tf.reshape(token_ids, [-1]), self._sums)
+        losses = kept_scores_losses(self._products, self._padded_bias, tf.reshape(token_ids, [-1]), self._sums)
         return tf.reshape(losses, tf.shape(token_ids))
+
+    def token_losses(self, token_ids: tf.Tensor, other_ids: tf.Tensor) -> TokenLosses:
+        """-log p of two tokens and of the likeliest, with never more than 256 MiB of scores at once.
+
+        For all positions of a sequence, see `electra_tf.models.vocabulary_losses`.
+
+        Args:
+            token_ids, other_ids: [B, M] int32.
+        """
+        table = tf.pad(self._table, [[0, self._num_missing], [0, 0]])
+        return token_losses(self._vectors, table, self._padded_bias, token_ids, other_ids, self._run)
+
+    def are_likeliest(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """1.0 where no token is likelier than the given one: [B, M] int32 -> [B, M] float32.
+
+        It follows from the sums that losses and samples need anyway, where an argmax is one more pass over the scores.
+        """
+        flat, (largest, _) = tf.reshape(token_ids, [-1]), self._sums
+        chosen = chosen_scores(tf.stop_gradient(self._products), tf.stop_gradient(self._padded_bias), flat)
+        return tf.reshape(tf.cast(chosen >= largest[:, 0], tf.float32), tf.shape(token_ids))
+
+    def entropies(self) -> tf.Tensor:
+        """The entropy of each vector's distribution over the vocabulary, in nats: [B, M] float32, without gradient."""
+        products, bias = tf.stop_gradient(self._products), tf.stop_gradient(self._padded_bias)
+        found = self._run((entropies, entropy_program), products, bias, *self._sums)
+        return tf.reshape(found, tf.shape(self._vectors)[:2])
 
     def sample(
         self, context: ForwardContext, *, temperature: float = 1.0, ruled_out: tf.Tensor | None = None
@@ -68,12 +98,12 @@ class VocabularyScores:
         if temperature == 1.0 and forbidden is None:
             sums = self._sums
         else:
-            sums = self._run(_sums_program(temperature), products, bias, forbidden)
+            sums = self._run(sums_program(temperature), products, bias, forbidden)
         largest, column_totals = sums
         uniform = tf.reshape(uniform, [-1, 2])
-        column = _place(column_totals, uniform[:, :1])
-        masses = self._run(_column_program(temperature), products, bias, forbidden, largest, column)
-        sampled = _place(masses, uniform[:, 1:]) * _COLUMNS + column
+        column = place(column_totals, uniform[:, :1])
+        masses = self._run(column_program(temperature), products, bias, forbidden, largest, column)
+        sampled = place(masses, uniform[:, 1:]) * COLUMNS + column
         return tf.reshape(sampled, tf.shape(self._vectors)[:2])
 
     @functools.cached_property
@@ -88,79 +118,12 @@ class VocabularyScores:
 
     @functools.cached_property
     def _sums(self) -> tuple[tf.Tensor, tf.Tensor]:
-        return self._run(
-            _sums_program(1.0), tf.stop_gradient(self._products), tf.stop_gradient(self._padded_bias), None
-        )
+        return self._run(sums_program(1.0), tf.stop_gradient(self._products), tf.stop_gradient(self._padded_bias), None)
 
     @property
     def _num_missing(self) -> int:
-        return -self._table.shape[0] % _COLUMNS
+        return -self._table.shape[0] % COLUMNS
 
     def _run(self, programs: tuple[Callable, Callable], *inputs):
         formula, program = programs
         return (program if self._training else formula)(*inputs)
-
-
-def _scores(products, bias, ruled_out, temperature: float) -> tf.Tensor:
-    """[N, V'] -> [N, V' / 128, 128]: the scores over the temperature, those ruled out never drawn."""
-    scores = (products + bias) * (1.0 / temperature)
-    if ruled_out is not None:
-        scores = tf.where(tf.range(products.shape[1]) == ruled_out[:, tf.newaxis], NEVER, scores)
-    return tf.reshape(scores, [-1, products.shape[1] // _COLUMNS, _COLUMNS])
-
-
-@functools.cache
-def _sums_program(temperature: float) -> tuple[Callable, Callable]:
-    def sums(products, bias, ruled_out):
-        """-> the largest score of each row [N, 1], and the sums of exp(score - largest) down each column [N, 128]."""
-        scores = _scores(products, bias, ruled_out, temperature)
-        largest = tf.reduce_max(tf.reduce_max(scores, axis=1), axis=1, keepdims=True)
-        return largest, tf.reduce_sum(tf.exp(scores - largest[:, tf.newaxis]), axis=1)
-
-    return sums, compiled(sums)
-
-
-@functools.cache
-def _column_program(temperature: float) -> tuple[Callable, Callable]:
-    def masses(products, bias, ruled_out, largest, column):
-        """-> [N, V' / 128]: exp(score - largest) down one column of each row."""
-        scores = _scores(products, bias, ruled_out, temperature)
-        return tf.exp(tf.gather(scores, column, axis=2, batch_dims=1) - largest)
-
-    return masses, compiled(masses)
-
-
-def _place(masses: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
-    """[N, K] masses, [N, 1] in [0, 1) -> [N] int32: the first whose running sum exceeds that share of the total."""
-    running = tf.cumsum(masses, axis=1)
-    total = running[:, -1:]
-    below = tf.reduce_sum(tf.cast(running <= uniform * total, tf.int32), axis=1)
-    # A share that rounds to the whole must not lead past the last entry that has any mass.
-    return tf.minimum(below, tf.reduce_sum(tf.cast(running < total, tf.int32), axis=1))
-
-
-def _losses(products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-    """[N, V'], [V'], [N] int32 -> [N] float32; keeps only log-sum-exp for the way back."""
-
-    @tf.custom_gradient
-    def operation(products, bias):
-        losses, log_totals = _loss_program(products, bias, token_ids, *sums)
-        return losses, lambda upstream: _loss_gradient_program(products, bias, token_ids, log_totals, upstream)
-
-    return operation(products, bias)
-
-
-def _loss(products, bias, token_ids, largest, column_totals) -> tuple[tf.Tensor, tf.Tensor]:
-    log_totals = largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True))  # [N, 1]
-    chosen = tf.gather(products, token_ids, axis=1, batch_dims=1) + tf.gather(bias, token_ids)
-    return log_totals[:, 0] - chosen, log_totals
-
-
-def _loss_gradient(products, bias, token_ids, log_totals, upstream) -> tuple[tf.Tensor, tf.Tensor]:
-    probs = tf.exp(products + bias - log_totals)
-    chosen = tf.cast(tf.range(products.shape[1]) == token_ids[:, tf.newaxis], tf.float32)
-    gradient = (probs - chosen) * upstream[:, tf.newaxis]
-    return gradient, column_sums(gradient)
-
-
-_loss_program, _loss_gradient_program = compiled(_loss), compiled(_loss_gradient)

@@ -6,10 +6,12 @@ import tf_keras
 from electra_tf.config.errors import UserError
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder, TransformerLayer
+from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
 from electra_tf.objectives.base import Objective
 from electra_tf.objectives.bert_mlm import BertMlm
 from electra_tf.objectives.electra import Electra
+from electra_tf.objectives.stored_weights import list_briefly
 
 NamedVariables = dict[str, tf.Variable]
 
@@ -19,23 +21,44 @@ def authors_variables(objective: Objective) -> NamedVariables:
 
     Their discriminator (and their masked-LM baseline) is the scope `electra`, the generator `generator`; embeddings
     that both use, or a whole encoder, stand under `electra`.
+
+    Raises: UserError: if their code has no such objective, or no name for some of its variables.
     """
     if isinstance(objective, BertMlm):
         named = {**_encoder(objective.encoder, "electra"), **_masked_lm_head(objective.masked_lm.head)}
     elif isinstance(objective, Electra):
-        generator, discriminator = objective.generator.encoder, objective.discriminator
         named = {
-            **(_encoder(generator, "generator") if generator is not discriminator else {}),
-            **_masked_lm_head(objective.generator.head),
-            **_encoder(discriminator, "electra"),
+            **_generator(objective),
+            **_encoder(objective.discriminator, "electra"),
             **_replaced_token_head(objective.replaced_token_head),
         }
-        if generator.embeddings is discriminator.embeddings:
-            named = {name: variable for name, variable in named.items() if not name.startswith("generator/embeddings/")}
     else:
-        raise UserError(f"the authors' code has no {objective.config.objective.name}; expected electra or bert_mlm")
-    assert {id(v) for v in named.values()} == {id(v) for v in objective.trainable_variables}
+        raise UserError(
+            f"the authors' code has no {objective.config.objective.name}; expected electra, electra_15 or bert_mlm"
+        )
+    known = {id(variable) for variable in named.values()}
+    unnamed = [
+        variable.name.removesuffix(":0") for variable in objective.trainable_variables if id(variable) not in known
+    ]
+    if unnamed:
+        raise UserError(
+            f"the authors' code has no {objective.config.objective.name}: it knows no variable {list_briefly(unnamed)}"
+        )
     return named
+
+
+def _generator(objective: Electra) -> NamedVariables:
+    """The generator's part; nothing where it has no weights. Raises: UserError: the authors tie it in no such way."""
+    if not isinstance(objective.generator, TransformerGenerator):
+        return {}
+    tying = objective.config.objective.tying
+    if tying == "gradient_disentangled":
+        raise UserError(f"the authors' code has no objective.tying {tying!r}; expected none, embeddings or all")
+    encoder, discriminator = objective.generator.encoder, objective.discriminator
+    named = _encoder(encoder, "generator") if encoder is not discriminator else {}
+    if encoder.embeddings is discriminator.embeddings:
+        named = {name: variable for name, variable in named.items() if not name.startswith("generator/embeddings/")}
+    return {**named, **_masked_lm_head(objective.generator.head)}
 
 
 def _encoder(encoder: Encoder, scope: str) -> NamedVariables:

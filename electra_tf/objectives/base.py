@@ -4,6 +4,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import PretrainingConfig
+from electra_tf.data.corpus import PretrainingData
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import Encoder
 from electra_tf.objectives.terms import Ratio, Term
@@ -50,6 +51,36 @@ class Objective(tf_keras.Model):
     def call(self, inputs: dict[str, tf.Tensor]):
         """Inference on `input_ids`, `input_mask`, `segment_ids` ([B, S] int32): the encoder's `EncoderOutput`."""
         return self.encoder(inputs["input_ids"], input_mask=inputs["input_mask"], segment_ids=inputs["segment_ids"])
+
+    @property
+    def phases(self) -> tuple["Objective", ...]:
+        """The objectives that are trained one after the other, on networks and with an optimizer that they share.
+
+        One for each entry of `config.objective.phases(config)`, which says for how long; usually this one alone.
+        """
+        return (self,)
+
+    @property
+    def trained_variables(self) -> list[tf.Variable]:
+        """What a step updates; of everything else neither weights nor moments change."""
+        return self.trainable_variables
+
+    def begin(self) -> None:
+        """Takes over weights from the phase before this one.
+
+        Called before the first step of a phase, and again by a run that was killed between the two: what it sets must
+        follow from what it leaves as it is.
+        """
+
+    def adopt_data(self, data: PretrainingData) -> None:
+        """Takes what the model has to know of the data it will be trained on. Called before a run's first step.
+
+        (By `run_pretraining.py`; who calls `fit` calls this before.)
+
+        It belongs in variables that are not trained: a checkpoint has it, and whoever restores one needs no data.
+
+        Raises: UserError: if the data does not tell.
+        """
 
     def train_step(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """One update; the same function under `fit` and under `run_pretraining.py`. See `electra_tf.train.step`."""

@@ -1,4 +1,4 @@
-"""The two losses, as sums that still have their weights."""
+"""The losses, as sums that still have their weights."""
 
 import tensorflow as tf
 
@@ -26,3 +26,20 @@ def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, over: tf.Tens
     """
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.cast(is_replaced, tf.float32), logits=logits)
     return weighted_sum(losses, tf.cast(over, tf.float32))
+
+
+def with_copying(losses: tf.Tensor, copy_logits: tf.Tensor, is_input: tf.Tensor | bool) -> tf.Tensor:
+    """-log p(token) in nats where p(x) = copy * [x is the input token] + (1 - copy) * softmax(x).
+
+    Taken from logarithms throughout, so that neither a sure copy nor a token that is never drawn becomes log 0.
+
+    Args:
+        losses: [B, S] float32, -log softmax(token).
+        copy_logits: [B, S] float32, whose sigmoid is the copy probability.
+        is_input: [B, S] bool, whether the token is the input token.
+    Returns: [B, S] float32.
+    Source: paper section 3.5, "All-Tokens MLM".
+    """
+    log_copied, log_drawn = tf.math.log_sigmoid(copy_logits), tf.math.log_sigmoid(-copy_logits) - losses
+    log_either = tf.reduce_logsumexp(tf.stack([log_copied, log_drawn], axis=-1), axis=-1)
+    return -tf.where(is_input, log_either, log_drawn)

@@ -7,8 +7,13 @@ from electra_tf.objectives.terms import BinaryEntropy, Ratio, Term, ranking_coun
 
 def masked_lm_metrics(logits: tf.Tensor, token_ids: tf.Tensor, weights: tf.Tensor) -> dict[str, Term]:
     """The share of masked tokens whose most likely prediction is right. [B, M, V], [B, M], [B, M]."""
+    return {"masked_lm_accuracy": prediction_accuracy(logits, token_ids, weights)}
+
+
+def prediction_accuracy(logits: tf.Tensor, token_ids: tf.Tensor, weights: tf.Tensor) -> Ratio:
+    """How often the first of the most likely tokens is the given one. [B, M, V], [B, M] int32, [B, M] float32."""
     right = tf.cast(tf.argmax(logits, axis=-1, output_type=tf.int32) == token_ids, tf.float32)
-    return {"masked_lm_accuracy": weighted_sum(right, weights)}
+    return weighted_sum(right, weights)
 
 
 def replaced_token_metrics(logits: tf.Tensor, is_replaced: tf.Tensor, over: tf.Tensor) -> dict[str, Term]:

@@ -1,11 +1,50 @@
 """The objectives by the name that a configuration gives them."""
 
+from collections.abc import Callable
+
 from electra_tf.config.schema import PretrainingConfig
+from electra_tf.objectives.adversarial import Adversarial
+from electra_tf.objectives.all_tokens_mlm import AllTokensMlm
 from electra_tf.objectives.base import Objective
 from electra_tf.objectives.bert_mlm import BertMlm
+from electra_tf.objectives.contrastive import Contrastive
 from electra_tf.objectives.electra import Electra
+from electra_tf.objectives.electra_15 import Electra15
+from electra_tf.objectives.electric import Electric
+from electra_tf.objectives.hard_mlm import HardMlm
+from electra_tf.objectives.replace_mlm import ReplaceMlm
+from electra_tf.objectives.two_stage import TwoStage
 
-OBJECTIVES: dict[str, type[Objective]] = {"electra": Electra, "bert_mlm": BertMlm}
+OBJECTIVES: dict[str, type[Objective]] = {
+    "adversarial": Adversarial,
+    "all_tokens_mlm": AllTokensMlm,
+    "bert_mlm": BertMlm,
+    "contrastive": Contrastive,
+    "electra": Electra,
+    "electra_15": Electra15,
+    "electric": Electric,
+    "hard_mlm": HardMlm,
+    "replace_mlm": ReplaceMlm,
+    "two_stage": TwoStage,
+}
+
+
+def register_objective(name: str) -> Callable[[type[Objective]], type[Objective]]:
+    """A class decorator for an objective outside of this package.
+
+    Its module defines the settings too, a subclass of `electra_tf.config.objectives.ObjectiveSettings` with that name,
+    and is named with `--objective_module`.
+
+    Raises: ValueError: if the name is taken.
+    """
+
+    def register(objective: type[Objective]) -> type[Objective]:
+        if OBJECTIVES.get(name, objective) is not objective:
+            raise ValueError(f"the name {name!r} is that of {OBJECTIVES[name].__name__}; choose another")
+        OBJECTIVES[name] = objective
+        return objective
+
+    return register
 
 
 def build_objective(config: PretrainingConfig) -> Objective:

@@ -56,7 +56,17 @@ class RankingCounts(NamedTuple):
         return float(np.sum(positives * (negatives_below + 0.5 * negatives)) / pairs)
 
 
-Term = Ratio | BinaryEntropy | RankingCounts
+class Count(NamedTuple):
+    """How many there were."""
+
+    total: tf.Tensor
+
+    def value(self) -> float:
+        """The number itself."""
+        return float(self.total)
+
+
+Term = Ratio | BinaryEntropy | RankingCounts | Count
 
 # Logits from -16 to 16 in steps of 1/2048: even the scores of a discriminator that has barely begun to tell tokens
 # apart, which lie within a tenth of each other, fall into hundreds of cells.

@@ -6,6 +6,7 @@ It holds nothing of the machine, the time or the number of processes: equal inpu
 import hashlib
 import json
 import os
+import re
 from typing import Any, Protocol
 
 import pydantic
@@ -13,7 +14,9 @@ import pydantic
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import read_bytes
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+# Version 2 has no token counts and is otherwise the same.
+READABLE_VERSIONS = (2, 3)
 MANIFEST_FILE = "manifest.json"
 VOCAB_FILE = "vocab.txt"
 TRAIN_SPLIT = "train"
@@ -109,6 +112,16 @@ class Manifest(_Model):
     inputs: tuple[InputFile, ...]
     counts: Counts
     splits: dict[str, Split]
+    # How often each vocabulary entry stands in the training split, [CLS] and [SEP] included; by id, and adding up to
+    # the split's tokens. None in data sets of version 2.
+    token_counts: tuple[int, ...] | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _counts_are_of_the_vocabulary(self) -> "Manifest":
+        expected = 0 if self.schema_version == 2 else self.vocab_size
+        if len(self.token_counts or ()) != expected:
+            raise ValueError(f"{len(self.token_counts or ())} entries, expected {expected}")
+        return self
 
     @classmethod
     def load(cls, data_dir: str | os.PathLike) -> "Manifest":
@@ -138,8 +151,9 @@ class Manifest(_Model):
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not JSON ({error}); {_BUILD_ANEW}") from None
         found = fields.get("schema_version") if isinstance(fields, dict) else None
-        if found != SCHEMA_VERSION:
-            raise UserError(f"{path} has schema_version {found}; this version reads {SCHEMA_VERSION}; {_BUILD_ANEW}")
+        if found not in READABLE_VERSIONS:
+            readable = " and ".join(map(str, READABLE_VERSIONS))
+            raise UserError(f"{path} has schema_version {found}; this version reads {readable}; {_BUILD_ANEW}")
         stated = fields.pop(_CHECKSUM_FIELD, None)
         if stated != (actual := _checksum(fields)):
             raise UserError(
@@ -150,13 +164,17 @@ class Manifest(_Model):
             return cls.model_validate_json(json.dumps(fields))
         except pydantic.ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
+            where = ".".join(str(part) for part in first["loc"]) or "token_counts"
             raise UserError(f"{path} is broken at {where}: {first['msg']}; {_BUILD_ANEW}") from None
 
     def to_json(self) -> str:
         """The text of `manifest.json`, with a checksum of itself: equal manifests give equal bytes."""
         fields = self.model_dump(mode="json")
-        return json.dumps({**fields, _CHECKSUM_FIELD: _checksum(fields)}, indent=1) + "\n"
+        if self.schema_version == 2:
+            del fields["token_counts"]
+        text = json.dumps({**fields, _CHECKSUM_FIELD: _checksum(fields)}, indent=1) + "\n"
+        # The counts on one line: somebody may want to read the rest. (No text in JSON has a line break in it.)
+        return re.sub(r"\[\n([\d,\s]+)\]", lambda numbers: f"[{' '.join(numbers[1].split())}]", text)
 
 
 def _checksum(fields: dict[str, Any]) -> str:
@@ -168,10 +186,9 @@ def check_matches(manifest: Manifest, *, vocabulary: VocabularyIdentity, max_seq
 
     Args:
         max_seq_length: the run's; it must equal the data set's, since examples were cut for that length.
-    Raises: UserError: naming both values, if schema version, vocabulary size or hash, or sequence length differ.
+    Raises: UserError: naming both values, if vocabulary size or hash, or sequence length differ.
     """
     for name, in_data, in_run in (
-        ("schema_version", manifest.schema_version, SCHEMA_VERSION),
         ("vocab_size", manifest.vocab_size, vocabulary.size),
         ("vocab_sha256", manifest.vocab_sha256, vocabulary.sha256),
         ("max_seq_length", manifest.max_seq_length, max_seq_length),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.schema import ElectraConfig, PretrainingConfig
+from electra_tf.config.schema import PretrainingConfig
 from electra_tf.objectives.base import Objective
 from electra_tf.train.step import summed_gradients
 
@@ -63,8 +63,8 @@ class HealthMonitor:
     def __init__(self, config: PretrainingConfig):
         objective = config.objective
         self._is_on = config.train.alarm_after_steps > 0
-        self._discriminator_learns = isinstance(objective, ElectraConfig) and objective.replaced_token_loss_weight > 0
-        self._generator_learns = objective.masked_lm_loss_weight > 0
+        self._discriminator_learns = objective.learns_replaced_tokens
+        self._generator_learns = objective.learns_masked_lm
         self._uniform_loss = math.log(config.encoder.vocab_size)
         self._discriminator = _Episode(config.train.alarm_after_steps)
         self._generator = _Episode(config.train.alarm_after_steps)
@@ -147,7 +147,7 @@ def explain_nonfinite(
         batches_from: gives the distributed batches from a step on.
         step: how many steps came before. The message names the one that came to nothing, the next.
     """
-    variables = objective.trainable_variables
+    variables = objective.trained_variables
 
     def on_replica(batch: dict[str, tf.Tensor]):
         terms, gradients = summed_gradients(objective, batch, tf.constant(step, tf.int64))

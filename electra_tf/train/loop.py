@@ -21,6 +21,7 @@ from electra_tf.train.disk import DISK_ERRORS, disk_reason
 from electra_tf.train.distribution import is_chief
 from electra_tf.train.interruption import Interruption
 from electra_tf.train.metric_window import metric_window
+from electra_tf.train.phases import phase_at, phases_of
 from electra_tf.train.pretrainer import Evaluator
 from electra_tf.train.run_directory import RunDirectory, drop_lines_after
 from electra_tf.train.stages import Stage, StageInput, evaluation_stage, open_stages, stages_of, training_stage
@@ -115,6 +116,7 @@ def _pretrain(run: Run, data_dirs: DataDirs, stop_at_step, init_from, interrupti
         directory.adopt_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
         directory.adopt_data([entry.data.identity for entry in stages])
     objective = run.build()
+    objective.adopt_data(stages[0].data)
     with run.strategy.scope():
         window = metric_window(objective)
     train = config.train
@@ -125,10 +127,11 @@ def _pretrain(run: Run, data_dirs: DataDirs, stop_at_step, init_from, interrupti
     checkpoints.remove_leftovers()
     first_step = checkpoints.restore_latest()
     start_weights(objective, directory, checkpoints, is_started, init_from, run.is_chief)
+    part_ends = {part.last_step for part in (*run.stages, *phases_of(objective))}
     timetable = Timetable(
         config.train,
         config.evaluation,
-        tuple(stage.last_step for stage in run.stages),
+        tuple(sorted(part_ends)),
         min(train.num_steps, stop_at_step or train.num_steps),
     )
     _announce(run, training_stage(stages, first_step), first_step, timetable.last_step)
@@ -149,28 +152,38 @@ def _pretrain(run: Run, data_dirs: DataDirs, stop_at_step, init_from, interrupti
 
 
 def evaluate(run: Run, data_dirs: DataDirs) -> dict[str, float]:
-    """The held-out metrics of the run's newest checkpoint, on the data of the stage it stands in.
+    """The held-out metrics of the run's newest checkpoint, on the data of the stage and by the phase it stands in.
 
     Reads only: it may be called while the run trains.
 
     Raises: UserError: without a checkpoint, without a held-out split, or if settings or data are not the run's.
     """
     with damaged_data_reported():
-        stages = open_stages(run.stages, data_dirs)
-        if not any(entry.num_evaluation_batches for entry in stages):
-            raise _no_held_out_split(stages[0])
-        if run.directory.latest_checkpoint() is None:
-            raise UserError(f"{run.directory.checkpoints} holds no checkpoint to evaluate; train first")
-        run.directory.require_same_run(run.config)
-        data = stages[0].data
-        run.directory.require_same_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
-        objective = run.build()
-        step = Checkpoints(objective, run.directory, chief=run.is_chief, keep=1).restore_latest()
-        entry = evaluation_stage(stages, step)
-        if entry.num_evaluation_batches == 0:
-            raise _no_held_out_split(entry)
-        evaluator = Evaluator(objective, run.strategy, StopRequest(run.strategy), entry.held_out)
+        objective, step, entry = restore_for_evaluation(run, data_dirs)
+        trained = phase_at(phases_of(objective), step).objective
+        evaluator = Evaluator(trained, run.strategy, StopRequest(run.strategy), entry.held_out)
         return {"step": step, **(evaluator.evaluate(entry.num_evaluation_batches) or {})}
+
+
+def restore_for_evaluation(run: Run, data_dirs: DataDirs) -> tuple[Objective, int, StageInput]:
+    """The run's newest checkpoint, its step, and the stage it stands in, which has a held-out split.
+
+    Raises: UserError: as `evaluate`.
+    """
+    stages = open_stages(run.stages, data_dirs)
+    if not any(entry.num_evaluation_batches for entry in stages):
+        raise _no_held_out_split(stages[0])
+    if run.directory.latest_checkpoint() is None:
+        raise UserError(f"{run.directory.checkpoints} holds no checkpoint to evaluate; train first")
+    run.directory.require_same_run(run.config)
+    data = stages[0].data
+    run.directory.require_same_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
+    objective = run.build()
+    step = Checkpoints(objective, run.directory, chief=run.is_chief, keep=1).restore_latest()
+    entry = evaluation_stage(stages, step)
+    if entry.num_evaluation_batches == 0:
+        raise _no_held_out_split(entry)
+    return objective, step, entry
 
 
 def _no_held_out_split(entry: StageInput) -> UserError:

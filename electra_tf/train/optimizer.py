@@ -8,7 +8,9 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import OptimizerConfig
-from electra_tf.train.schedule import WarmupTimesDecay
+from electra_tf.train.schedule import Successive, WarmupTimesDecay
+
+Schedule = WarmupTimesDecay | Successive
 
 
 class AdamWeightDecay(tf_keras.optimizers.Optimizer):
@@ -120,7 +122,7 @@ def _adam_program(beta_1: float, beta_2: float, epsilon: float, decay: float) ->
     return tf.function(update, jit_compile=True, autograph=False)
 
 
-def build_adamw(config: OptimizerConfig, schedule: WarmupTimesDecay) -> AdamWeightDecay:
+def build_adamw(config: OptimizerConfig, schedule: Schedule) -> AdamWeightDecay:
     """The authors' optimizer."""
     return AdamWeightDecay(
         learning_rate=schedule,
@@ -132,12 +134,24 @@ def build_adamw(config: OptimizerConfig, schedule: WarmupTimesDecay) -> AdamWeig
     )
 
 
-def build_lamb(config: OptimizerConfig, schedule: WarmupTimesDecay) -> tf_keras.optimizers.legacy.Optimizer:
-    """LAMB with bias correction; what is not decayed is not adapted layer by layer either."""
+def build_lamb(config: OptimizerConfig, schedule: Schedule) -> tf_keras.optimizers.legacy.Optimizer:
+    """LAMB with bias correction; what is not decayed is not adapted layer by layer either.
+
+    Where the schedule has several parts, moments are corrected in each as in a training of its own.
+    """
     # Imported here: tf-models-official takes seconds to import and only LAMB needs it.
     from official.modeling.optimization.lamb import LAMB
 
-    return LAMB(
+    class SuccessiveLAMB(LAMB):
+        # The moments of what only a later part trains are zero until then.
+        def _prepare_local(self, var_device, var_dtype, apply_state):
+            super()._prepare_local(var_device, var_dtype, apply_state)
+            state = apply_state[(var_device, var_dtype)]
+            step = tf.cast(schedule.steps_in_part(self.iterations) + 1, var_dtype)
+            state |= {f"{name}_power": tf.pow(state[f"{name}_t"], step) for name in ("beta_1", "beta_2")}
+
+    kind = SuccessiveLAMB if isinstance(schedule, Successive) else LAMB
+    return kind(
         learning_rate=schedule,
         beta_1=config.beta_1,
         beta_2=config.beta_2,
@@ -151,9 +165,13 @@ def build_lamb(config: OptimizerConfig, schedule: WarmupTimesDecay) -> tf_keras.
 OPTIMIZERS = {"adamw": build_adamw, "lamb": build_lamb}
 
 
-def build_optimizer(config: OptimizerConfig, num_steps: int):
-    """The optimizer that `config.name` names, with its schedule over `num_steps` updates."""
-    schedule = WarmupTimesDecay(config.learning_rate, config.warmup_steps, num_steps, config.decay_power)
+def build_optimizer(config: OptimizerConfig, num_steps: int, *later_parts: int):
+    """The optimizer that `config.name` names, with its schedule over so many updates, begun anew for later parts."""
+    if later_parts:
+        part_steps = (num_steps, *later_parts)
+        schedule = Successive(config.learning_rate, config.warmup_steps, part_steps, config.decay_power)
+    else:
+        schedule = WarmupTimesDecay(config.learning_rate, config.warmup_steps, num_steps, config.decay_power)
     return OPTIMIZERS[config.name](config, schedule)
 
 
@@ -170,7 +188,8 @@ def apply_summed_gradients(
         optimizer.apply(gradients, variables, factor, wanted)
         return
     # A Keras optimizer knows no condition: it takes its step, and takes it back.
-    state = [*variables, *(variable for variable in optimizer.variables() if variable is not optimizer.iterations)]
+    slots = [optimizer.get_slot(variable, name) for name in optimizer.get_slot_names() for variable in variables]
+    state = [*variables, *slots]
     before = [tf.identity(variable) for variable in state]
     pairs = [
         (tf.where(wanted, gradient * factor, 0.0), variable)

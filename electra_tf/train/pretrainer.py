@@ -102,8 +102,12 @@ class Evaluator:
         self._batches = batches
         self._evaluate_on_device = tf.function(self._evaluate_batch)
 
-    def evaluate(self, num_batches: int) -> MeanMetrics | None:
-        """The metrics over `num_batches` batches; None if a stop was asked for before the last of them."""
+    def evaluate(self, num_batches: int, after_batch: Callable[[int], None] | None = None) -> MeanMetrics | None:
+        """The metrics over `num_batches` batches; None if a stop was asked for before the last of them.
+
+        Args:
+            after_batch: told how many batches are done.
+        """
         iterator = iter(self._strategy.distribute_datasets_from_function(self._batches))
         totals: dict[str, Term] = {}
         for number in range(num_batches):
@@ -113,6 +117,8 @@ class Evaluator:
             # Summed in double precision: a long evaluation counts more tokens than float32 can.
             terms = tf.nest.map_structure(lambda value: value.numpy().astype("float64"), terms)
             totals = tf.nest.map_structure(lambda a, b: a + b, totals, terms) if totals else terms
+            if after_batch is not None:
+                after_batch(number + 1)
         return {name: term.value() for name, term in totals.items()}
 
     def _evaluate_batch(self, batch, number: tf.Tensor) -> tuple[tf.Tensor, dict[str, Term]]:

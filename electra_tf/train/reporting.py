@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.flops.run import RunCost
 from electra_tf.train.disk import DISK_ERRORS, Backlog, disk_reason
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.tensorboard_events import EventWriter
@@ -23,9 +24,18 @@ class TrainingReporter:
     Args:
         directory: of the run; None for workers that write nothing.
         first_step, num_steps: where this call starts and where the run ends, for the time left.
+        cost: what the steps of the run take; None: nothing is said of it.
+        peak_flops: FLOP/s that all devices together could reach; None: no utilisation is reported.
     """
 
-    def __init__(self, directory: RunDirectory | None, first_step: int, num_steps: int):
+    def __init__(
+        self,
+        directory: RunDirectory | None,
+        first_step: int,
+        num_steps: int,
+        cost: RunCost | None = None,
+        peak_flops: float | None = None,
+    ):
         self._directory = directory
         self._events = {
             split: EventWriter(directory.tensorboard / split if directory else None) for split in ("train", "held_out")
@@ -33,6 +43,7 @@ class TrainingReporter:
         self._lines = Backlog[tuple[Path, dict]](_append)
         self._new_events = Backlog[tuple[str, int, dict]](self._write_event)
         self._num_steps = num_steps
+        self._cost, self._peak_flops = cost, peak_flops
         self._last_step, self._last_time = first_step, time.monotonic()
         # What comes before holds the compilation; the time left is judged by what follows.
         self._steady_since: tuple[int, float] | None = None
@@ -43,10 +54,20 @@ class TrainingReporter:
         self._steady_since = self._steady_since or (step, self._last_time)
 
     def rates(self, step: int, batch_size: int, tokens_per_example: int) -> dict[str, float]:
-        """`examples_per_second` and `tokens_per_second` (with padding) since the last report; a new interval starts."""
-        examples = (step - self._last_step) * batch_size / max(time.monotonic() - self._last_time, 1e-9)
+        """What was done a second since the last report; a new interval starts.
+
+        Returns: `examples_per_second`, `tokens_per_second` (with padding), and where cost and peak are known
+            `model_flops_utilization`: the matrix products of the model as a share of what the devices could reach.
+            What is computed again to save memory does not count.
+        """
+        first_step, seconds = self._last_step, max(time.monotonic() - self._last_time, 1e-9)
         self.start_interval(step)
-        return {"examples_per_second": examples, "tokens_per_second": examples * tokens_per_example}
+        examples = (step - first_step) * batch_size / seconds
+        rates = {"examples_per_second": examples, "tokens_per_second": examples * tokens_per_example}
+        if self._cost is not None and self._peak_flops is not None:
+            done = self._cost.spent(step).hardware.products - self._cost.spent(first_step).hardware.products
+            rates["model_flops_utilization"] = done / seconds / self._peak_flops
+        return rates
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
@@ -56,14 +77,23 @@ class TrainingReporter:
         self._shift(time.monotonic() - started)
 
     def train(self, step: int, metrics: dict[str, float]) -> None:
-        """Reports means over the steps since the last report; `metrics` includes the rates."""
-        self._report(step, "train", metrics)
+        """Reports means over the steps since the last report, and what all steps so far took.
+
+        Args:
+            metrics: the means, and what `rates` returns.
+        """
+        spent = self._spent(step)
+        self._report(step, "train", {**metrics, **spent})
         shown = ["loss", *sorted(set(metrics) - _NOT_SHOWN)]
         parts = [f"step {step}/{self._num_steps}", *(f"{name} {metrics[name]:.4g}" for name in shown)]
         parts += [
             f"{metrics['examples_per_second']:.1f} examples/s",
             f"{metrics['tokens_per_second'] / 1e3:.1f} k tokens/s",
         ]
+        if spent:
+            parts.append(f"{spent['hardware_flops']:.3g} FLOPs")
+        if "model_flops_utilization" in metrics:
+            parts.append(f"mfu {metrics['model_flops_utilization']:.2g}")
         self._say(" | ".join([*parts, f"ETA {self._time_left(step)}"]))
 
     def evaluation(self, step: int, metrics: dict[str, float]) -> None:
@@ -101,6 +131,18 @@ class TrainingReporter:
             for writer in self._events.values():
                 writer.close()
 
+    def _spent(self, step: int) -> dict[str, float]:
+        """What the run took up to a step: a function of the step, so a run that continues goes on with the same."""
+        if self._cost is None:
+            return {}
+        spent = self._cost.spent(step)
+        return {
+            "examples_seen": spent.examples,
+            "token_slots_seen": spent.token_slots,
+            "paper_flops": float(spent.paper),
+            "hardware_flops": float(spent.hardware.total),
+        }
+
     def _report(self, step: int, split: str, metrics: dict[str, float]) -> None:
         if self._directory is None:
             return
@@ -133,7 +175,9 @@ class TrainingReporter:
             self._steady_since = (self._steady_since[0], self._steady_since[1] + seconds)
 
 
-_NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", "examples_per_second", "tokens_per_second"}
+# What depends on the machine and its load: the one part of metrics.jsonl that two runs of one configuration differ in.
+RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization")
+_NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", *RATES}
 
 
 def _append(line: tuple[Path, dict]) -> None:

@@ -36,10 +36,11 @@ _MAY_CHANGE = {
         "milestone_fractions",
         "asynchronous_checkpoints",
         "alarm_after_steps",
+        "peak_flops",
         "on_nonfinite",
         "max_nonfinite_steps",
     ),
-    "evaluation": ("every_steps", "max_batches", "batch_size"),
+    "evaluation": ("every_steps", "max_batches", "batch_size", "as_masked_lm"),
     "data": ("vocab_file", "on_damaged_record"),
 }
 

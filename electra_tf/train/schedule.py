@@ -1,5 +1,8 @@
 """The learning rate as a function of the step."""
 
+import itertools
+from collections.abc import Sequence
+
 import tensorflow as tf
 import tf_keras
 
@@ -26,6 +29,42 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         remaining = tf.maximum(0.0, 1.0 - step / self.num_steps)
         warmup = tf.minimum(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
         return self.learning_rate * warmup * tf.pow(remaining, self.decay_power)
+
+    def get_config(self) -> dict:
+        return dict(vars(self))
+
+
+class Successive(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """`WarmupTimesDecay` several times over, each begun where the one before has ended.
+
+    Args:
+        part_steps: the steps of each.        others: see `WarmupTimesDecay`.
+    """
+
+    def __init__(self, learning_rate: float, warmup_steps: int, part_steps: Sequence[int], decay_power: float):
+        self.learning_rate = learning_rate
+        self.warmup_steps = warmup_steps
+        self.part_steps = tuple(part_steps)
+        self.decay_power = decay_power
+
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        """Scalar integer step, counted from 0 -> scalar float32."""
+        done, rate = self.steps_in_part(step), tf.zeros([])
+        for first_step, num_steps in zip(self._first_steps, self.part_steps, strict=True):
+            part = WarmupTimesDecay(self.learning_rate, self.warmup_steps, num_steps, self.decay_power)
+            rate = tf.where(step >= tf.cast(first_step, step.dtype), part(done), rate)
+        return rate
+
+    def steps_in_part(self, step: tf.Tensor) -> tf.Tensor:
+        """How many steps of its part come before a step. Scalar integer -> the same."""
+        first = tf.zeros_like(step)
+        for first_step in self._first_steps:
+            first = tf.where(step >= tf.cast(first_step, step.dtype), tf.cast(first_step, step.dtype), first)
+        return step - first
+
+    @property
+    def _first_steps(self) -> list[int]:
+        return list(itertools.accumulate(self.part_steps, initial=0))[:-1]
 
     def get_config(self) -> dict:
         return dict(vars(self))

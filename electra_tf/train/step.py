@@ -24,9 +24,10 @@ def compile_objective(objective: Objective) -> Objective:
     Call it under the strategy's scope, where the objective was built.
     """
     config = objective.config
-    optimizer = build_optimizer(config.optimizer, config.train.num_steps)
-    # Under `fit` Keras would otherwise choose to compile the whole step with XLA by itself.
-    objective.compile(optimizer, training_step=training_step, jit_compile=False)
+    optimizer = build_optimizer(config.optimizer, *config.objective.schedule_steps(config))
+    for part in dict.fromkeys((objective, *objective.phases)):
+        # Under `fit` Keras would otherwise choose to compile the whole step with XLA by itself.
+        part.compile(optimizer, training_step=training_step, jit_compile=False)
     with tf.init_scope():
         create_slots(optimizer, objective.trainable_variables)
     return objective
@@ -82,7 +83,7 @@ def summed_gradients(
 
     Args:
         step: scalar int64; with the run's seed it fixes dropout and samples.
-    Returns: each term by its name, scalar float32, and a dense gradient for each trainable variable.
+    Returns: each term by its name, scalar float32, and a dense gradient for each of `trained_variables`.
     """
     weights = sum_over_replicas(objective.term_weights(batch))
     differentiate = functools.partial(_accumulated_gradients, objective)
@@ -116,7 +117,7 @@ def _accumulated_gradients(objective: Objective, batch, weights, step, first_exa
 
     zeros = (
         {name: tf.zeros([]) for name in weights},
-        [tf.zeros(variable.shape) for variable in objective.trainable_variables],
+        [tf.zeros(variable.shape) for variable in objective.trained_variables],
     )
     # One after the other: that is what saves the memory.
     _, sums = tf.while_loop(
@@ -132,13 +133,15 @@ def _accumulated_gradients(objective: Objective, batch, weights, step, first_exa
 def _shares_and_gradients(objective: Objective, batch, weights, step, first_example):
     """One micro-batch's part of what `_accumulated_gradients` returns."""
     random = RandomStream(objective.config.train.seed, step, first_example)
-    with _programs_of(objective), tf.GradientTape() as tape:
+    variables = objective.trained_variables
+    # Nothing is kept for the way back of a network that is not trained.
+    with _programs_of(objective), tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
         context = ForwardContext(training=True, random=random, rematerialize=objective.config.train.rematerialize)
         terms = objective.loss_terms(batch, context)
         # The only division: by weights that are already sums over all replicas.
         shares = {name: tf.math.divide_no_nan(term.total, weights[name]) for name, term in terms.items()}
         loss = total_loss(objective, shares)
-    variables = objective.trainable_variables
     with _programs_of(objective):
         gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     # The word table's gradient may be slices; its norm must be that of the merged rows.
@@ -163,7 +166,7 @@ def _clip_and_apply(objective: Objective, gradients, loss: tf.Tensor) -> tuple[t
     norm = tf.linalg.global_norm(gradients)
     finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
     factor = config.optimizer.clip_norm / tf.maximum(norm, config.optimizer.clip_norm)
-    apply_summed_gradients(optimizer, gradients, objective.trainable_variables, factor, wanted=finite)
+    apply_summed_gradients(optimizer, gradients, objective.trained_variables, factor, wanted=finite)
     counts = finite | (config.train.on_nonfinite == "skip")
     optimizer.iterations.assign_add(tf.cast(counts, tf.int64))
     return norm, finite

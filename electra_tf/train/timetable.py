@@ -10,7 +10,8 @@ class Timetable:
     """The steps at which the host has something to do.
 
     Attributes:
-        stage_ends: the last step of each stage, rising; the last of them is the end of the run.
+        stage_ends: the last step of each stage of the input and of each phase of the objective, rising; the last of
+            them is the end of the run.
         last_step: where this call ends; at most the run's last step.
     """
 
@@ -20,7 +21,7 @@ class Timetable:
     last_step: int
 
     def reports(self, step: int) -> bool:
-        """Step 1 too, the loss of the untrained model, and each stage's end: a mean over two inputs says little."""
+        """Step 1 too, the loss of the untrained model, and each part's end: a mean over two inputs says little."""
         return step == 1 or step % self.train.log_every_steps == 0 or step in self.stage_ends
 
     def evaluates(self, step: int) -> bool:

@@ -13,11 +13,12 @@ from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.train.checkpoint import restore_strictly
 from electra_tf.train.checkpoint_files import CheckpointFolder, require_whole
+from electra_tf.train.phases import phase_at, phases_of
 from electra_tf.train.run_directory import RunDirectory
 
 
 def load_trained(model_dir: str | os.PathLike, step: int | None = None) -> Objective:
-    """The objective of a run with its weights.
+    """The objective of a run with its weights; before its last phase, the objective of the phase that had them.
 
     Args:
         step: of a checkpoint or a milestone that the run has; None: the newest whole checkpoint. Newer ones that are
@@ -25,18 +26,20 @@ def load_trained(model_dir: str | os.PathLike, step: int | None = None) -> Objec
     Raises: UserError: if `model_dir` holds no run, or no checkpoint yet, or no whole one.
     """
     run = _run_in(model_dir)
-    prefix = _newest(run) if step is None else _checkpoint_of(run, step)
+    prefix, step = _newest(run) if step is None else (_checkpoint_of(run, step), step)
     objective = build_objective(load_config(run.config_file))
     restore_strictly(tf.train.Checkpoint(objective=objective), prefix)
-    return objective
+    phases = phases_of(objective)
+    phase = phase_at(phases, step)
+    return objective if phase is phases[-1] else phase.objective
 
 
-def _newest(run: RunDirectory) -> str:
+def _newest(run: RunDirectory) -> tuple[str, int]:
     folder = CheckpointFolder(run.checkpoints)
     step = folder.newest_whole()
     if step is None:
         raise UserError(f"{run.checkpoints} holds no checkpoint yet; train first with run_pretraining.py")
-    return folder.prefix(step)
+    return folder.prefix(step), step
 
 
 def _checkpoint_of(run: RunDirectory, step: int) -> str:

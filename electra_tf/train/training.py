@@ -6,11 +6,14 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped
+from electra_tf.config.flops.run import RunCost
 from electra_tf.objectives.base import Objective
 from electra_tf.train.checkpoint import Checkpoints
+from electra_tf.train.device_peak import peak_of_run
 from electra_tf.train.health import HealthMonitor, explain_nonfinite
 from electra_tf.train.interruption import Interruption
-from electra_tf.train.metric_window import MetricWindow
+from electra_tf.train.metric_window import MetricWindow, metric_names
+from electra_tf.train.phases import TrainingPhase, phase_after, phase_at, phases_of
 from electra_tf.train.pretrainer import Evaluator, MeanMetrics, Pretrainer
 from electra_tf.train.reporting import TrainingReporter
 from electra_tf.train.run_directory import RunDirectory, evaluation_at, reports_of
@@ -50,6 +53,7 @@ class Training:
         self._objective = objective
         self._strategy = strategy
         self._stages = stages
+        self._phases = phases_of(objective)
         self._timetable = timetable
         self._window = window
         self._checkpoints = checkpoints
@@ -57,12 +61,15 @@ class Training:
         self._interruption = interruption
         self._config = objective.config
         self._first_step = self._step()
-        self._reporter = TrainingReporter(directory if writes else None, self._first_step, self._config.train.num_steps)
+        cost, peak_flops = self._cost_and_peak() if writes else (None, None)
+        self._reporter = TrainingReporter(
+            directory if writes else None, self._first_step, self._config.train.num_steps, cost, peak_flops
+        )
         self._health = HealthMonitor(self._config)
         for report in reports_of(directory.metrics_file, "train"):
             self._health.observe(report["step"], report)
         self._stop_request = StopRequest(strategy)
-        self._evaluator: tuple[StageInput, Evaluator] | None = None
+        self._evaluator: tuple[StageInput, Objective, Evaluator] | None = None
         self._evaluation: MeanMetrics = {}
 
     def run(self) -> MeanMetrics:
@@ -79,7 +86,8 @@ class Training:
                 self._require_finite_enough(self._first_step)
                 self._make_up_for_evaluation()
                 while self._step() < self._timetable.last_step:
-                    self._train_stage(training_stage(self._stages, self._step()))
+                    step = self._step()
+                    self._train_part(training_stage(self._stages, step), phase_after(self._phases, step))
                 return self._evaluation
             finally:
                 try:
@@ -87,13 +95,15 @@ class Training:
                 finally:
                     self._checkpoints.close()
 
-    def _train_stage(self, entry: StageInput) -> None:
-        """Trains to the end of a stage, or of the call."""
+    def _train_part(self, entry: StageInput, phase: TrainingPhase) -> None:
+        """Trains to the end of a stage or of a phase, whichever comes first, or of the call."""
         step = first_step = self._step()
         if self._stop_request.is_decided():
             self._end_early(step)
+        if step == phase.first_step:
+            phase.objective.begin()
         pretrainer = Pretrainer(
-            self._objective,
+            phase.objective,
             self._strategy,
             self._window,
             self._stop_request,
@@ -101,12 +111,12 @@ class Training:
         )
         # The first step compiles; the rates and the time left are to be those of the others.
         stop = first_step + 1
-        while step < min(entry.stage.last_step, self._timetable.last_step):
+        while step < min(entry.stage.last_step, phase.last_step, self._timetable.last_step):
             early_end = pretrainer.train(stop - step)
             step = self._step()
             if early_end.nonfinite and self._config.train.on_nonfinite == "stop":
-                self._stop_before_nonfinite(entry, step)
-            self._after_steps(entry, step)
+                self._stop_before_nonfinite(entry, phase, step)
+            self._after_steps(entry, phase, step)
             if early_end.stop_requested:
                 self._end_early(step)
             if stop == first_step + 1:
@@ -117,10 +127,10 @@ class Training:
                 self._end_early(step)
             stop = self._timetable.next_stop(step)
 
-    def _after_steps(self, entry: StageInput, step: int) -> None:
+    def _after_steps(self, entry: StageInput, phase: TrainingPhase, step: int) -> None:
         """Does what is due after a step, up to its checkpoint."""
         if self._timetable.reports(step):
-            self._report(entry, step)
+            self._report(entry, phase, step)
         with self._reporter.pause():
             if self._timetable.keeps_milestone(step):
                 self._checkpoints.write_milestone(step)
@@ -128,8 +138,8 @@ class Training:
                 self._save(step)
         self._require_finite_enough(step)
 
-    def _report(self, entry: StageInput, step: int) -> None:
-        metrics: dict[str, float] = self._window.close()
+    def _report(self, entry: StageInput, phase: TrainingPhase, step: int) -> None:
+        metrics: dict[str, float] = self._window.close(metric_names(phase.objective))
         metrics |= self._reporter.rates(step, entry.stage.batch_size, entry.stage.config.data.max_seq_length)
         self._reporter.train(step, metrics)
         for message in self._health.observe(step, metrics):
@@ -147,13 +157,14 @@ class Training:
                 self._evaluate(step)
 
     def _evaluate(self, step: int) -> None:
-        entry = evaluation_stage(self._stages, step)
+        entry, objective = evaluation_stage(self._stages, step), phase_at(self._phases, step).objective
         if entry.num_evaluation_batches == 0:
             return
-        if self._evaluator is None or self._evaluator[0] is not entry:
-            self._evaluator = entry, Evaluator(self._objective, self._strategy, self._stop_request, entry.held_out)
+        if self._evaluator is None or self._evaluator[0] is not entry or self._evaluator[1] is not objective:
+            evaluator = Evaluator(objective, self._strategy, self._stop_request, entry.held_out)
+            self._evaluator = entry, objective, evaluator
         with self._reporter.pause():
-            metrics = self._evaluator[1].evaluate(entry.num_evaluation_batches)
+            metrics = self._evaluator[-1].evaluate(entry.num_evaluation_batches)
         if metrics is None:
             self._end_early(step)
         self._evaluation = metrics
@@ -166,7 +177,7 @@ class Training:
         logger.info("step %d: checkpoint written; the same command continues the run", step)
         raise self._interruption.interrupted()
 
-    def _stop_before_nonfinite(self, entry: StageInput, step: int) -> None:
+    def _stop_before_nonfinite(self, entry: StageInput, phase: TrainingPhase, step: int) -> None:
         """Raises: TrainingStopped: after a checkpoint of the state before the step that came to nothing."""
         self._save(step)
         self._checkpoints.wait()
@@ -174,7 +185,7 @@ class Training:
         def batches_from(first_step: int):
             return self._strategy.distribute_datasets_from_function(lambda context: entry.training(first_step, context))
 
-        raise TrainingStopped(explain_nonfinite(self._objective, self._strategy, batches_from, step))
+        raise TrainingStopped(explain_nonfinite(phase.objective, self._strategy, batches_from, step))
 
     def _require_finite_enough(self, step: int) -> None:
         """Raises: TrainingStopped: if more steps were left out than the configuration allows."""
@@ -187,6 +198,20 @@ class Training:
                 f"train.max_nonfinite_steps is {allowed}; start a new run from an earlier milestone (--init_from) with "
                 "a lower optimizer.learning_rate, or raise train.max_nonfinite_steps"
             )
+
+    def _cost_and_peak(self) -> tuple[RunCost | None, float | None]:
+        """What the steps of the run take, and the FLOP/s that its devices could reach together."""
+        try:
+            cost = RunCost(self._config)
+        except NotImplementedError:
+            name = self._config.objective.name
+            logger.info("FLOPs are not reported: the settings of objective %s do not describe its `phases`", name)
+            return None, None
+        peak = peak_of_run(self._config.train, self._strategy)
+        if peak is None:
+            return cost, None
+        logger.info("utilisation is of %.4g FLOP/s, %s", peak.flops_per_second, peak.source)
+        return cost, peak.flops_per_second
 
     def _step(self) -> int:
         return int(self._objective.optimizer.iterations.numpy())

@@ -63,6 +63,24 @@ def test_another_objective_replaces_the_settings_of_the_first(write):
     assert child.objective.model_dump() == {"name": "bert_mlm", "masked_lm_loss_weight": 1.0}
 
 
+def test_another_objective_keeps_what_the_first_says_about_the_generator(write):
+    objective = {"name": "electra", "generator": {"size_fraction": 0.5}, "replaced_token_loss_weight": 20.0}
+    write(settings(objective={**objective, "tying": "none"}), "parent.yaml")
+    child = load_config(write({"base": "parent.yaml", "objective": {"name": "replace_mlm", "temperature": 0.5}}))
+    assert (child.objective.generator.size_fraction, child.objective.tying) == (0.5, "none")
+    assert (child.objective.temperature, child.objective.encoder_masked_lm_loss_weight) == (0.5, 1.0)
+    grandchild = load_config(write({"base": "run.yaml", "objective": {"name": "bert_mlm"}}, "grandchild.yaml"))
+    assert grandchild.objective.model_dump() == {"name": "bert_mlm", "masked_lm_loss_weight": 1.0}
+
+
+def test_an_objective_that_extends_the_first_keeps_all_its_settings(write):
+    path = write(settings(objective={"name": "electra", "generator": {"size_fraction": 0.5}, "temperature": 2.0}))
+    overrides = ["objective.replaced_token_loss_weight=20", "objective.name=electra_15"]
+    objective = load_config(path, overrides).objective
+    assert (objective.generator.size_fraction, objective.temperature) == (0.5, 2.0)
+    assert (objective.replaced_token_loss_weight, objective.loss_positions) == (20.0, "masked")
+
+
 def test_the_same_objective_named_again_keeps_its_settings(write):
     write(settings(), "parent.yaml")
     child = load_config(write({"base": "parent.yaml", "objective": {"name": "electra", "temperature": 0.5}}))
@@ -147,7 +165,7 @@ def test_an_unknown_key_is_named_with_the_nearest_one(write, override, path, nea
 
 def test_an_unknown_key_like_no_other_lists_what_there_is(write):
     message = refusal(write(settings()), "evaluation.zzz=3")
-    assert "evaluation.zzz is not a setting; there are: batch_size, every_steps, max_batches" in message
+    assert "evaluation.zzz is not a setting; there are: as_masked_lm, batch_size, every_steps, max_batches" in message
 
 
 def test_a_setting_of_another_objective_is_unknown(write):
@@ -288,3 +306,63 @@ def test_slots_for_masked_positions(length, fraction, slots):
         settings(data={"max_seq_length": length}, masking={"masked_fraction": fraction}), source="test"
     )
     assert config.max_predictions == slots
+
+
+def test_a_generator_of_another_kind_drops_the_sizes_of_the_base(write):
+    config = load_config(write(settings()), ["objective.generator.kind=unigram"])
+    assert config.objective.generator.model_dump() == {"kind": "unigram"}
+    assert load_config(write(settings())).objective.generator.kind == "transformer"
+
+
+def test_the_kind_of_the_base_named_again_keeps_its_sizes(write):
+    before = load_config(write(settings())).objective.generator
+    assert load_config(write(settings()), ["objective.generator.kind=transformer"]).objective.generator == before
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("objective.generator.kind=unigramm", "objective.generator.kind is 'unigramm'; did you mean unigram?"),
+        ("objective.generator={kind: 5}", "generator.kind is '5'; there are: transformer, uniform, unigram"),
+        ("objective.generator={kind: unigram, size_fraction: 0.5}", "generator.size_fraction is not a setting; there"),
+        (
+            "objective.generator.size_fracton=0.5",
+            "generator.size_fracton is not a setting; did you mean size_fraction?",
+        ),
+        ("objective.generator.size_fraction=big", "objective.generator.size_fraction is 'big'; input should be a"),
+        ("objective.generator=7", "objective.generator is 7; input should be"),
+        (
+            "objective={generator: {kind: uniform}, tying: all}",
+            "tying is 'all', but a uniform generator has no weights",
+        ),
+        ("objective={generator: {kind: unigram}, sampling: greedy}", "objective.sampling is 'greedy', which compares"),
+    ],
+)
+def test_what_is_wrong_with_a_generator_is_named_with_its_place(write, override, complaint):
+    assert complaint in refusal(write(settings()), override)
+
+
+def test_a_generator_without_sizes_is_told_what_is_missing(write):
+    values = settings()
+    values["objective"]["generator"] = {}
+    assert "objective.generator.size_fraction is missing" in refusal(write(values))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "uniform"])
+def test_a_generator_without_weights_has_no_pass_and_learns_nothing(write, kind):
+    config = load_config(write(settings()), [f"objective.generator.kind={kind}"])
+    assert [[part.name for part in phase.passes] for phase in config.objective.phases(config)] == [["discriminator"]]
+    assert not config.objective.learns_masked_lm and config.objective.learns_replaced_tokens
+
+
+def test_disentangled_embeddings_of_two_sizes_are_refused(write):
+    message = refusal(
+        write(settings()), "objective.tying=gradient_disentangled", "objective.generator.embedding_size=11"
+    )
+    assert "objective.tying 'gradient_disentangled' shares the embeddings" in message
+
+
+@pytest.mark.parametrize("strategy", ["rare_tokens", "span", "whole_word"])
+def test_no_strategy_but_the_uniform_one_selects_with_replacement(write, strategy):
+    message = refusal(write(settings()), f"masking={{strategy: {strategy}, selection: with_replacement}}")
+    assert f"with strategy '{strategy}' no token is selected twice" in message

@@ -82,6 +82,8 @@ def test_sizes_of_the_generator(name, sizes):
         ("large", (2e-4, 400_000, 2048, 512, 0.15, 79)),
         ("large_camera_ready", (2e-4, 400_000, 2048, 512, 0.25, 130)),
         ("bert_small", (5e-4, 1_450_000, 128, 128, 0.15, 19)),
+        ("bert_base", (2e-4, 1_000_000, 256, 512, 0.15, 79)),
+        ("bert_large", (2e-4, 464_000, 2048, 512, 0.15, 79)),
     ],
 )
 def test_training_numbers(name, numbers):
@@ -119,6 +121,11 @@ def test_the_camera_ready_large_differs_from_the_submission_in_the_masked_fracti
     assert submission == camera_ready
 
 
-def test_the_masked_lm_baseline_uses_the_rule_of_bert():
-    masking = preset("bert_small").masking
-    assert (masking.mask_token_fraction, masking.random_token_fraction) == (0.8, 0.1)
+@pytest.mark.parametrize("size", ["small", "base", "large"])
+def test_a_bert_of_the_paper_is_the_electra_of_its_size_but_for_objective_masking_rule_and_steps(size):
+    electra, bert = preset(size).model_dump(), preset(f"bert_{size}").model_dump()
+    assert (electra.pop("objective")["name"], bert.pop("objective")["name"]) == ("electra", "bert_mlm")
+    rule = {"mask_token_fraction": 0.8, "random_token_fraction": 0.1}
+    assert bert.pop("masking") == electra.pop("masking") | rule
+    assert bert["train"].pop("num_steps") > electra["train"].pop("num_steps")
+    assert electra == bert

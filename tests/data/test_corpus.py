@@ -1,11 +1,13 @@
 import re
 import shutil
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import count_records, open_data
+from electra_tf.text.manifest import MANIFEST_FILE, Manifest
 
 
 @pytest.fixture
@@ -217,3 +219,34 @@ def test_copies_of_a_data_set_have_one_identity_and_other_sets_have_others(tiny_
     other = write_data(tmp_path / "other", train=(5, 3, 6))
     found = [open_data(directory, tiny_config()).identity for directory in (first, copy, other)]
     assert found[0] == found[1] != found[2]
+
+
+def without_counts(directory):
+    """Makes a data set one of the version before token counts."""
+    old = Manifest.load(directory).model_copy(update={"schema_version": 2, "token_counts": None})
+    (directory / MANIFEST_FILE).write_text(old.to_json())
+    return directory
+
+
+def test_the_counts_of_the_text_leave_out_what_examples_are_put_together_with(directory, tiny_config):
+    data = open_data(directory, tiny_config())
+    counts = data.text_token_counts("a test")
+    assert data.token_counts[[2, 3]].tolist() == [12, 12]  # an example each
+    assert counts[:5].tolist() == [0, 0, 0, 0, 0]
+    assert np.array_equal(counts[5:], data.token_counts[5:]) and counts.sum() > 12
+
+
+def test_the_vocabulary_tells_which_pieces_continue_a_word(tmp_path, write_data, tiny_config):
+    assert not open_data(write_data(tmp_path / "words"), tiny_config()).special_ids.is_continuation.any()
+
+
+def test_rare_tokens_cannot_be_told_in_data_without_counts(directory, tiny_config):
+    assert open_data(without_counts(directory), tiny_config()).token_counts is None
+    message = refusal(directory, tiny_config(masking={"strategy": "rare_tokens"}))
+    assert "masking.strategy rare_tokens needs to know how frequent each token is" in message
+    assert "build it anew" in message
+
+
+def test_nor_in_records_of_the_authors(authors_directory, tiny_config):
+    message = refusal(authors_directory, tiny_config(masking={"strategy": "rare_tokens"}))
+    assert "masking.strategy rare_tokens needs to know how frequent each token is" in message

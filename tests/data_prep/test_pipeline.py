@@ -164,6 +164,13 @@ def test_the_manifest_counts_what_the_shards_hold(data_dir):
     assert sum(split.num_documents for split in manifest.splits.values()) == NUM_DOCUMENTS
 
 
+def test_the_manifest_counts_each_vocabulary_entry_in_the_training_split(data_dir):
+    manifest = Manifest.load(data_dir)
+    ids = [token for row in rows(data_dir, "train") for token in row]
+    assert list(manifest.token_counts) == np.bincount(ids, minlength=manifest.vocab_size).tolist()
+    assert sum(manifest.token_counts) == manifest.splits["train"].num_tokens
+
+
 def test_the_manifest_has_each_shards_size_and_checksum(data_dir):
     shards = [shard for split in Manifest.load(data_dir).splits.values() for shard in split.shards]
     found = {name: content for name, content in contents(data_dir).items() if name.endswith(".tfrecord")}

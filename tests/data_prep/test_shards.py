@@ -6,8 +6,9 @@ import tensorflow as tf
 
 from data_prep.counts import Counts
 from data_prep.examples import Example
-from data_prep.shards import ShardRange, gather, shard_index, shard_ranges, write_shard
+from data_prep.shards import ShardRange, count_tokens, gather, shard_index, shard_ranges, write_shard
 from data_prep.spills import Spill, spill_path
+from electra_tf.text.records import serialize_example
 
 ONLY = ShardRange("train", 0, 1)
 
@@ -147,3 +148,17 @@ def test_counts_add_up_and_survive_json():
     assert (one.num_bytes, one.num_tokens_read, one.num_unknown_tokens) == (15, 7, 2)
     assert one.reading.num_documents_skipped == {"redirects": 2}
     assert (one.reading.truncations, one.hygiene.num_documents_too_short) == (["cut off"], 3)
+
+
+def test_the_tokens_of_a_shard_are_counted_copies_that_stay_included(tmp_path):
+    records = [serialize_example(ids, [len(ids)]) for ids in ([2, 5, 5, 3], [2, 7, 3])]
+    spills = write_spills(tmp_path, [example(1, records[0]), example(1, records[0]), example(2, records[1])])
+    write(tmp_path, spills, drop_duplicates=False)
+    assert count_tokens(tmp_path / "a.tfrecord", vocab_size=9).tolist() == [0, 0, 3, 3, 0, 4, 0, 1, 0]
+    write(tmp_path, spills)
+    assert count_tokens(tmp_path / "a.tfrecord", vocab_size=9).tolist() == [0, 0, 2, 2, 0, 2, 0, 1, 0]
+
+
+def test_a_shard_without_records_has_no_tokens(tmp_path):
+    write(tmp_path, write_spills(tmp_path, []))
+    assert count_tokens(tmp_path / "a.tfrecord", vocab_size=3).tolist() == [0, 0, 0]

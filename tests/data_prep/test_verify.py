@@ -101,6 +101,24 @@ def test_a_count_that_is_not_that_of_the_records_is_found(data_dir):
         verify(str(data_dir))
 
 
+def test_token_counts_that_are_not_those_of_the_records_are_found(data_dir):
+    def one_word_for_another(fields):
+        fields["token_counts"][5] += 1
+        fields["token_counts"][6] -= 1
+
+    rewrite_manifest(data_dir, one_word_for_another)
+    with pytest.raises(UserError, match="the split train holds other tokens than the manifest's token_counts"):
+        verify(str(data_dir))
+
+
+def test_a_data_set_of_the_version_before_token_counts_passes(data_dir):
+    def without_counts(fields):
+        fields |= {"schema_version": 2, "token_counts": None}
+
+    rewrite_manifest(data_dir, without_counts)
+    assert verify(str(data_dir)).token_counts is None
+
+
 def test_documents_that_do_not_add_up_are_found(data_dir):
     def one_more(fields):
         fields["splits"]["train"]["num_documents"] += 1

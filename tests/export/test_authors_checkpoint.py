@@ -2,6 +2,7 @@
 
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.export.authors_checkpoint import authors_variables, load_authors_checkpoint
@@ -43,6 +44,12 @@ def test_one_encoder_in_both_roles_has_the_names_of_the_discriminator(tiny_confi
     assert len(named) == len(objective.trainable_variables)
 
 
+@pytest.mark.parametrize("name", ["contrastive", "electric", "hard_mlm"])
+def test_an_objective_that_the_authors_have_no_names_for_is_refused(tiny_config, name):
+    with pytest.raises(UserError, match=f"the authors' code has no {name}"):
+        authors_variables(build_objective(tiny_config(objective={"name": name})))
+
+
 def test_a_missing_variable_is_named(tiny_config, save):
     objective = build_objective(tiny_config())
     tensors = {name: variable.value() for name, variable in authors_variables(objective).items()}
@@ -62,3 +69,26 @@ def test_a_wrong_shape_is_named_with_both_shapes(tiny_config, save):
 def test_what_is_no_checkpoint_is_said_so(tiny_config, tmp_path):
     with pytest.raises(UserError, match="is not a readable TensorFlow checkpoint"):
         load_authors_checkpoint(build_objective(tiny_config()), str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize("settings", [{"name": "electra_15"}, {"generator": {"kind": "uniform"}}])
+def test_objectives_with_the_networks_of_electra_have_the_names_too(tiny_config, settings):
+    named = authors_variables(build_objective(tiny_config(objective=settings)))
+    has_generator = any(name.startswith("generator") for name in named)
+    assert has_generator == ("generator" not in settings)
+    assert "discriminator_predictions/dense_1/kernel" in named
+
+
+@pytest.mark.parametrize("name", ["replace_mlm", "all_tokens_mlm"])
+def test_an_objective_that_the_authors_do_not_have_is_refused_by_name(tiny_config, name):
+    objective = build_objective(tiny_config(objective={"name": name}))
+    with pytest.raises(UserError, match=f"the authors' code has no {name}; expected electra, electra_15 or bert_mlm"):
+        authors_variables(objective)
+
+
+def test_a_variable_that_the_authors_do_not_have_is_refused_by_name(tiny_config):
+    objective = build_objective(tiny_config())
+    objective.further = tf_keras.layers.Dense(3, name="further")
+    objective.further.build([None, 5])
+    with pytest.raises(UserError, match=r"the authors' code has no electra: it knows no variable .*kernel, .*bias"):
+        authors_variables(objective)

@@ -104,8 +104,9 @@ def test_the_default_signature_is_embed(version_dir):
     np.testing.assert_array_equal(default["pooled_output"], embed["pooled_output"])
 
 
-def test_a_masked_lm_is_exported_without_detect(tiny_config, tokenizer, tmp_path):
-    config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"name": "bert_mlm"})
+@pytest.mark.parametrize("name", ["bert_mlm", "replace_mlm", "all_tokens_mlm"])
+def test_the_encoder_of_a_masked_lm_is_exported_without_detect(tiny_config, tokenizer, tmp_path, name):
+    config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"name": name})
     text_encoder = TextEncoder(build_objective(config), tokenizer, 5)
     exported = tf.saved_model.load(str(export_saved_model(text_encoder, tmp_path / "model"))).signatures
     assert sorted(exported) == ["embed", "serving_default"]
@@ -113,6 +114,18 @@ def test_a_masked_lm_is_exported_without_detect(tiny_config, tokenizer, tmp_path
     np.testing.assert_allclose(
         outputs["sequence_output"], text_encoder.embed(tf.constant([LONG]))["sequence_output"], atol=1e-6
     )
+
+
+def test_electric_detects_with_its_generator_beside_it(tiny_config, tokenizer, tmp_path):
+    config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"name": "electric"})
+    text_encoder = TextEncoder(build_objective(config), tokenizer, 10)
+    exported = tf.saved_model.load(str(export_saved_model(text_encoder, tmp_path / "model"))).signatures
+    alone, beside = (
+        exported["detect"](text=tf.constant(texts))["replaced_probability"] for texts in ([SHORT], [SHORT, LONG])
+    )
+    expected = text_encoder.detect(tf.constant([SHORT, LONG]))["replaced_probability"]
+    np.testing.assert_allclose(beside, expected, atol=1e-6)
+    np.testing.assert_allclose(alone[0], beside[0, :4], atol=1e-5)
 
 
 def test_a_call_without_texts_gives_empty_outputs(version_dir):
@@ -153,3 +166,23 @@ def test_a_directory_with_other_files_is_refused_even_with_overwrite(text_encode
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="already holds notes.txt"):
         export_saved_model(text_encoder, tmp_path, overwrite=True)
+
+
+def test_embeddings_that_lean_on_the_generators_are_exported_as_tables_of_their_own(tiny_config, tokenizer, tmp_path):
+    """One word table, the sum; what is computed is what was computed with the two."""
+    config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"tying": "gradient_disentangled"})
+    objective = build_objective(config)
+    own, theirs = objective.discriminator.embeddings, objective.generator.encoder.embeddings
+    difference = own.word_embeddings_difference
+    difference.assign(tf.reshape(tf.linspace(-1.0, 1.0, len(TOKENS) * 12), difference.shape))
+    table = (theirs.word_embeddings + difference).numpy()
+    ids = {name: tf.constant([row]) for name, row in (("input_ids", [2, 5, 7, 3]), ("input_mask", [1] * 4))}
+    before = objective({**ids, "segment_ids": tf.zeros([1, 4], tf.int32)}).pooled_output.numpy()
+
+    version_dir = export_saved_model(TextEncoder(objective, tokenizer, MAX_SEQ_LENGTH), tmp_path / "model")
+    stored = tf.train.load_checkpoint(str(version_dir / "variables" / "variables"))
+    shapes = stored.get_variable_to_shape_map()
+    tables = [name for name, shape in shapes.items() if shape == list(table.shape)]
+    assert len(tables) == 1 and np.array_equal(stored.get_tensor(tables[0]), table)
+    served = tf.saved_model.load(str(version_dir)).signatures["embed"](text=tf.constant(["the sea"]))
+    assert served["pooled_output"].numpy() == pytest.approx(before, abs=1e-5)

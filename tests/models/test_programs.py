@@ -129,6 +129,27 @@ def test_attention_probabilities_and_the_gradient_of_the_scores(dtype, rate):
     assert_alike(dropped, [scores], upstream, dtype)
 
 
+@DTYPES
+@pytest.mark.parametrize("direction", ["left_to_right", "right_to_left"])
+def test_attention_to_one_side(dtype, direction):
+    mask = tf.constant([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    side = np.tril(np.ones([5, 5])) if direction == "left_to_right" else np.triu(np.ones([5, 5]))
+    scores, upstream = normal(2, 3, 5, 5, seed=0, dtype=dtype), normal(2, 3, 5, 5, seed=1)
+
+    def attended(scores, training):
+        if training:
+            options = {"rate": 0.0, "draw": None, "direction": direction}
+            return programs.attention_probs(scores, mask, training=True, **options)[1]
+        # Where padding is all that is to be seen, it is seen.
+        masked = scores + tf.where(mask[:, tf.newaxis, tf.newaxis] > 0, 0.0, -10000.0)
+        return tf.nn.softmax(tf.where(side > 0, masked, -np.inf))
+
+    assert_alike(attended, [scores], upstream, dtype)
+    for training in (True, False):
+        probs, _ = programs.attention_probs(scores, mask, rate=0.0, draw=None, training=training, direction=direction)
+        assert not probs.numpy().astype(np.float32)[:, :, side == 0].any()
+
+
 def test_probabilities_before_dropout_are_given_without_a_gradient():
     mask, draw = tf.ones([2, 5], tf.int32), RandomStream(3, 0, 0).draw()
     scores = normal(2, 3, 5, 5, seed=0)

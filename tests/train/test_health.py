@@ -118,9 +118,7 @@ def test_a_loss_that_is_not_trained_is_not_judged(monitor):
 
 
 def test_the_masked_lm_baseline_is_judged_by_its_loss_alone(tiny_config):
-    objective = {"name": "bert_mlm"}
-    config = tiny_config(train={"alarm_after_steps": 30})
-    config = type(config).model_validate({**config.model_dump(), "objective": objective})
+    config = tiny_config(train={"alarm_after_steps": 30}, objective={"name": "bert_mlm"})
     reports = [{"masked_lm": 3.0}, {"masked_lm": 3.8}, {"masked_lm": 3.8}, {"masked_lm": 3.8}]
     assert steps_of_alarms(HealthMonitor(config), reports) == [40]
 

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.killed_runs import differences
+from electra_tf.objectives.two_stage import DiscriminatorStage
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
 from electra_tf.train.checkpoint import Checkpoints
 from electra_tf.train.interruption import Interrupted, Interruption
@@ -19,6 +20,7 @@ from electra_tf.train.metric_window import MetricWindow
 from electra_tf.train.pretrainer import Evaluator
 from electra_tf.train.reporting import TrainingReporter
 from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.trained import load_trained
 
 
 class Killed(BaseException):
@@ -132,6 +134,55 @@ def test_a_run_killed_and_stopped_anywhere_is_the_run_that_never_was(tiny_config
         (12, "train"),
         (12, "held_out"),
     ]
+
+
+def test_two_phases_interrupted_in_each_and_at_the_switch_are_the_whole_run(tiny_config, write_data, tmp_path, call):
+    """After step 5 the discriminator takes over the generator's weights, in the middle of an interval between reports.
+
+    The batch grows after step 7: phases and stages of the input are independent of each other.
+    """
+    sizes = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
+    config = tiny_config(
+        objective={"name": "two_stage", "generator": sizes, "generator_steps": 5},
+        train={"num_steps": 11, "batch_size": 4, "log_every_steps": 4, "save_every_steps": 5},
+        stages=[
+            {"num_steps": 7, "max_seq_length": 10, "batch_size": 2},
+            {"num_steps": 4, "max_seq_length": 10, "batch_size": 4},
+        ],
+    )
+    data_dirs = [write_data(tmp_path / "first"), write_data(tmp_path / "second")]
+    whole, parts = run_of(config, tmp_path / "whole"), run_of(config, tmp_path / "parts")
+    pretrain(whole, data_dirs)
+    call(parts, data_dirs, stop_at=2)
+    call(parts, data_dirs, kill=(TrainingReporter, "train", 5, True))
+    call(parts, data_dirs, kill=(Checkpoints, "save", 5, True))
+    call(parts, data_dirs, kill=(DiscriminatorStage, "begin", 5, True))
+    assert set(evaluate(parts, data_dirs)) == {"step", "masked_lm_loss", "masked_lm_accuracy"}
+    call(parts, data_dirs, stop_at=6)
+    pretrain(parts, data_dirs)
+    assert differences(whole.directory.path, parts.directory.path) == []
+    assert reports(parts.directory.path) == [
+        (1, "train"),
+        (4, "train"),
+        (5, "train"),
+        (5, "held_out"),
+        (7, "train"),
+        (7, "held_out"),
+        (8, "train"),
+        (11, "train"),
+        (11, "held_out"),
+    ]
+    lines = [json.loads(line) for line in (parts.directory.path / "metrics.jsonl").read_text().splitlines()]
+    learnt = ["masked_lm" if line["step"] <= 5 else "replaced_token" for line in lines]
+    assert all(name in line or f"{name}_loss" in line for name, line in zip(learnt, lines, strict=True))
+    assert not any("masked_lm" in line for line in lines if line["step"] > 5)
+    # On the same masks: the generator is frozen.
+    ends = {line["step"]: line["masked_lm_loss"] for line in lines if line["split"] == "held_out"}
+    assert ends[7] == pytest.approx(ends[5], rel=1e-6)
+    # Milestones: of the first stage what is kept is the generator, as figure 3 of the paper evaluates it.
+    first, second = load_trained(parts.directory.path, 3), load_trained(parts.directory.path, 6)
+    assert first.encoder is first.networks.generator.encoder
+    assert second.encoder is second.discriminator
 
 
 def longer(data_dir: Path, max_seq_length: int) -> Path:

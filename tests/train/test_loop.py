@@ -13,7 +13,7 @@ from electra_tf.train.loop import Run, evaluate, pretrain
 from electra_tf.train.run_directory import RunDirectory, drop_lines_after
 from electra_tf.train.trained import load_trained
 
-RATES = ("examples_per_second", "tokens_per_second")
+RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization")
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,8 @@ def test_reports_are_means_since_the_last_and_stand_at_the_right_steps(whole):
     assert found == expected + [(6, "train"), (8, "train"), (8, "held_out")]
     train = [line for line in lines(whole[0]) if line["split"] == "train"]
     losses, monitors = {"loss", "masked_lm", "replaced_token"}, {"replaced_fraction", "sampled_masked_lm_accuracy"}
-    assert set(train[0]) == {"step", "split", *losses, *monitors, "gradient_norm", "learning_rate"}
+    spent = {"examples_seen", "token_slots_seen", "paper_flops", "hardware_flops"}
+    assert set(train[0]) == {"step", "split", *losses, *monitors, *spent, "gradient_norm", "learning_rate"}
     assert train[0]["learning_rate"] == pytest.approx(1e-2)
     assert train[-1]["learning_rate"] == pytest.approx(1e-2 / 8)
 

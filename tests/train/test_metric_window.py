@@ -31,6 +31,14 @@ def test_a_report_has_means_and_the_last_learning_rate(add):
     assert ours.close() == {"loss": 6.0, "masked_lm": 1.5, "learning_rate": 0.25}
 
 
+def test_a_phase_reports_its_own_metrics_alone(add):
+    ours = MetricWindow(("loss", "masked_lm", "replaced_token"), max_nonfinite_steps=None)
+    add(ours, metrics(4.0, 1.0, 0.5))
+    assert ours.close(("loss", "masked_lm")) == {"loss": 4.0, "masked_lm": 1.0, "learning_rate": 0.5}
+    with pytest.raises(AssertionError, match="the step returns"):
+        add(window(), {**metrics(4.0, 1.0, 0.5), "unknown": tf.constant(1.0)})
+
+
 def test_a_window_is_empty_after_its_report(add):
     ours = window()
     add(ours, metrics(4.0, 1.0, 0.5))

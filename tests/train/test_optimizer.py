@@ -10,7 +10,7 @@ from electra_tf.export.authors_checkpoint import authors_variables
 from electra_tf.objectives import build_objective
 from electra_tf.train import optimizer as optimizers
 from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
-from electra_tf.train.schedule import WarmupTimesDecay
+from electra_tf.train.schedule import Successive, WarmupTimesDecay
 from electra_tf.train.step import compile_objective, create_slots, learning_rate_at
 
 
@@ -43,6 +43,32 @@ def test_the_decay_is_a_power_of_what_remains(power, rate):
 
 def test_after_the_last_step_the_rate_stays_zero():
     assert float(WarmupTimesDecay(1.0, 0, 100, 1.0)(tf.constant(140))) == 0.0
+
+
+# Parts of 4 and 10 steps, 2 of warm-up in each: the second begins anew after step 3.
+@pytest.mark.parametrize(
+    ("step", "rate"), [(0, 0.0), (1, 0.5 * 0.75), (3, 0.25), (4, 0.0), (5, 0.5 * 0.9), (9, 0.5), (13, 0.1), (14, 0.0)]
+)
+def test_the_rate_begins_anew_with_each_part_of_a_training(step, rate):
+    schedule = Successive(1.0, 2, [4, 10], 1.0)
+    assert float(schedule(tf.constant(step, tf.int64))) == pytest.approx(rate, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
+def test_the_second_part_of_a_training_updates_its_variables_as_a_training_of_its_own(name):
+    settings = OptimizerConfig(name=name, learning_rate=0.02, warmup_steps=0)
+    both, alone = build_optimizer(settings, 3, 6), build_optimizer(settings, 6)
+    first, second = tf.Variable([[1.0, 2.0]], name="first"), tf.Variable([[0.5, -2.0]], name="second")
+    expected = tf.Variable(second)
+    create_slots(both, [first, second])
+    for step in range(3):
+        take_step(both, [tf.constant([[0.1 * step, 1.0]])], [first])
+    for step in range(2):
+        gradients = [tf.constant([[0.3, -0.1 * step]])]
+        take_step(both, gradients, [second])
+        take_step(alone, gradients, [expected])
+    assert second.numpy() == pytest.approx(expected.numpy(), rel=1e-6)
+    assert abs(second.numpy() - [[0.5, -2.0]]).min() > 1e-3
 
 
 SETTINGS = OptimizerConfig(learning_rate=0.02, warmup_steps=5)

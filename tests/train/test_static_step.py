@@ -9,6 +9,8 @@ from electra_tf.objectives import OBJECTIVES, build_objective
 from electra_tf.train.static_step import batch_specs, training_step_function, unfit_operations
 from electra_tf.train.step import compile_objective
 
+# An objective, and which of its phases.
+STEPS = [(name, phase) for name in OBJECTIVES for phase in range(2 if name == "two_stage" else 1)]
 SPEC = tf.TensorSpec([3, 5], tf.float32)
 
 
@@ -18,19 +20,24 @@ def faults(function, *specs: tf.TensorSpec) -> list[str]:
 
 @pytest.fixture(scope="module")
 def step_of(tiny_config):
-    """`step_of(name, **train)`: configuration, and compiled training step, of an objective."""
+    """`step_of(name, phase, **train)`: configuration, and compiled training step, of a phase of an objective."""
 
-    def build(name: str, **train):
-        config = tiny_config(objective={"name": name}, train=train)
-        return config, training_step_function(compile_objective(build_objective(config)))
+    def build(name: str, phase: int = 0, **train):
+        # Two stages need a generator of the discriminator's size.
+        sizes = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
+        settings = {"generator": sizes} if name == "two_stage" else {}
+        config = tiny_config(objective={"name": name, **settings}, train=train)
+        return config, training_step_function(compile_objective(build_objective(config)).phases[phase])
 
     return build
 
 
 @pytest.mark.parametrize(("precision", "accumulation"), [("float32", 2), ("bfloat16", 1)])
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_nothing_in_the_training_step_of_any_objective_is_unfit_for_a_tpu(step_of, name, precision, accumulation):
-    config, step = step_of(name, precision=precision, gradient_accumulation_steps=accumulation)
+@pytest.mark.parametrize(("name", "phase"), STEPS)
+def test_nothing_in_the_training_step_of_any_objective_is_unfit_for_a_tpu(
+    step_of, name, phase, precision, accumulation
+):
+    config, step = step_of(name, phase, precision=precision, gradient_accumulation_steps=accumulation)
     assert unfit_operations(step.get_concrete_function(*batch_specs(config, 4).values())) == []
 
 
@@ -40,9 +47,9 @@ def test_nor_is_there_under_the_options_that_change_the_step(step_of, rematerial
     assert unfit_operations(step.get_concrete_function(*batch_specs(config, 4).values())) == []
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_the_whole_training_step_runs_as_one_compiled_program(step_of, tiny_batch, name):
-    config, step = step_of(name)
+@pytest.mark.parametrize(("name", "phase"), STEPS)
+def test_the_whole_training_step_runs_as_one_compiled_program(step_of, tiny_batch, name, phase):
+    config, step = step_of(name, phase)
     batch = tiny_batch(config, [10, 7, 5, 8])
     metrics = step(*(batch[key] for key in batch_specs(config, 4)))
     assert math.isfinite(float(metrics["loss"])) and float(metrics["loss"]) > 0

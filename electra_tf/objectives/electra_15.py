@@ -1,0 +1,53 @@
+"""ELECTRA 15%: the discriminator's loss counts 15 % of the tokens (paper, section 3.5)."""
+
+import math
+
+import tensorflow as tf
+
+from electra_tf.data.masking import put_at_positions, select_distinct
+from electra_tf.models.context import ForwardContext
+from electra_tf.objectives.electra import Electra
+from electra_tf.objectives.generator_objective import masked_tokens
+from electra_tf.objectives.layout import word_tokens
+
+
+class Electra15(Electra):
+    """ELECTRA whose discriminator learns from the masked-out tokens alone, or from as many drawn at random.
+
+    The two networks, their inputs and the generator's loss are ELECTRA's. What is reported of the discriminator
+    (`replaced_fraction`, accuracy, the loss of a constant predictor) is over the tokens that count, too.
+    """
+
+    def counted_tokens(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> tf.Tensor:
+        masked = masked_tokens(batch)
+        if self.config.objective.loss_positions == "masked":
+            return masked
+        candidates = self._candidates(batch, masked)
+        num_slots = batch["masked_lm_positions"].shape[1]
+        drawn = select_distinct(candidates, num_slots, context.random.scope("loss_positions"))
+        num_wanted = _num_in_rows(masked, candidates)[:, tf.newaxis]
+        used = tf.cast(tf.range(num_slots) < num_wanted, tf.float32)
+        return put_at_positions(tf.zeros_like(masked), tf.ones_like(drawn), drawn, used)
+
+    def num_counted_tokens(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        masked = masked_tokens(batch)
+        if self.config.objective.loss_positions == "masked":
+            counts = masked
+        else:
+            counts = _num_in_rows(masked, self._candidates(batch, masked))
+        return tf.reduce_sum(tf.cast(counts, tf.float32))
+
+    @property
+    def originals_per_sample(self) -> float:
+        of_positions = {"masked": 0.0, "random": super().originals_per_sample, "random_unmasked": math.inf}
+        return of_positions[self.config.objective.loss_positions]
+
+    def _candidates(self, batch: dict[str, tf.Tensor], masked: tf.Tensor) -> tf.Tensor:
+        """[B, S] bool: what may be drawn."""
+        words = word_tokens(batch)
+        return words & (masked == 0) if self.config.objective.loss_positions == "random_unmasked" else words
+
+
+def _num_in_rows(masked: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
+    """[B] int32: as many of each example as were masked out, where there are so many candidates."""
+    return tf.minimum(tf.reduce_sum(masked, axis=1), tf.reduce_sum(tf.cast(candidates, tf.int32), axis=1))

@@ -1,0 +1,128 @@
+"""What a configuration costs, as text: by network and part, for an example, a step and the whole run. No TensorFlow."""
+
+from fractions import Fraction
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.flops import hardware, paper
+from electra_tf.config.flops.budget import lengthened, steps_within_budget
+from electra_tf.config.flops.run import Convention, RunCost, Spent, Stretch
+from electra_tf.config.schema import PretrainingConfig
+
+
+def cost_of(config: PretrainingConfig) -> RunCost:
+    """Raises: UserError: if the objective does not describe its steps."""
+    try:
+        return RunCost(config)
+    except NotImplementedError:
+        raise UserError(
+            f"objective {config.objective.name!r} does not say what a step computes; define `phases` in its settings, "
+            "see electra_tf/config/objectives/base.py"
+        ) from None
+
+
+def cost_lines(config: PretrainingConfig) -> list[str]:
+    """Tables of FLOPs in both conventions, with columns between bars."""
+    cost = cost_of(config)
+    lines = []
+    for stretch in cost.stretches:
+        lines += _stretch_lines(stretch)
+    lines += ["| | paper | hardware | of that, matrix products |", "|---|---|---|---|"]
+    for stretch in cost.stretches:
+        steps = f"steps {stretch.first_step + 1} to {stretch.last_step}"
+        lines += [_total_line(f"an example, {steps}", stretch.example()), _total_line("a step of them", stretch.step())]
+    whole = cost.spent(config.train.num_steps)
+    lines.append(_total_line(f"the run: {config.train.num_steps:,} steps, {whole.examples:,} examples", whole))
+    return lines
+
+
+def cost_values(config: PretrainingConfig) -> dict:
+    """The totals, for programs."""
+    cost, num_steps = cost_of(config), config.train.num_steps
+
+    def values(spent: Spent) -> dict[str, float]:
+        return {
+            "paper_flops": float(spent.paper),
+            "hardware_flops": spent.hardware.total,
+            "hardware_products": spent.hardware.products,
+            "examples": spent.examples,
+            "token_slots": spent.token_slots,
+        }
+
+    stretches = [
+        {
+            "first_step": stretch.first_step,
+            "last_step": stretch.last_step,
+            "example": values(stretch.example()),
+            "step": values(stretch.step()),
+        }
+        for stretch in cost.stretches
+    ]
+    return {"num_steps": num_steps, "stretches": stretches, "run": values(cost.spent(num_steps))}
+
+
+def budget_lines(
+    config: PretrainingConfig, budget: float, convention: Convention, speed: float | None = None
+) -> list[str]:
+    """How many steps a number of FLOPs pays for, and how long they take.
+
+    Args:
+        speed: FLOP/s in matrix products of the model; None: no time is given.
+    Raises: UserError: if it pays for none.
+    """
+    cost_of(config)
+    changes = {"flops_budget": budget, "flops_convention": convention}
+    budgeted = config.model_copy(update={"train": config.train.model_copy(update=changes)})
+    try:
+        num_steps = steps_within_budget(budgeted)
+    except ValueError as error:
+        raise UserError(str(error).replace("train.flops_budget", "--budget")) from None
+    longer = RunCost(lengthened(config, num_steps))
+    spent = longer.spent(num_steps)
+    share = num_steps / config.train.num_steps
+    lines = [
+        f"{budget:.4g} FLOPs by the convention {convention!r} pay for {num_steps:,} steps of this configuration, "
+        f"{share:.4g} times its train.num_steps: {spent.examples:,} examples, {spent.token_slots:,} token slots",
+        f"they cost {float(spent.paper):.4g} FLOPs as the paper counts, {spent.hardware.total:.4g} on the hardware",
+    ]
+    if speed is not None:
+        lines.append(
+            f"at {speed:.4g} FLOP/s in matrix products of the model: {_duration(spent.hardware.products / speed)}"
+        )
+    return lines
+
+
+def _stretch_lines(stretch: Stretch) -> list[str]:
+    lines = [
+        f"steps {stretch.first_step + 1} to {stretch.last_step}: batches of {stretch.batch_size} x "
+        f"{stretch.seq_length}, {stretch.max_predictions} slots for masked positions. FLOPs of an example:",
+        "| network | part | paper, forward | products, forward | products, backward | elementwise |",
+        "|---|---|---|---|---|---|",
+    ]
+    for network in stretch.passes:
+        counted = paper.forward_parts(network, stretch.seq_length)
+        parts = hardware.pass_flops(network, stretch.seq_length, stretch.max_predictions)
+        for name, flops in parts.items():
+            lines.append(
+                f"| {network.name} | {name} | {_shown(counted.get(name))} | {flops.forward.products:.4g} | "
+                f"{flops.backward.products:.4g} | {flops.total.elementwise:.4g} |"
+            )
+    return [*lines, ""]
+
+
+def _total_line(what: str, spent: Spent) -> str:
+    flops = spent.hardware
+    return f"| {what} | {float(spent.paper):.4g} | {flops.total:.4g} | {flops.products:.4g} |"
+
+
+def _shown(number: Fraction | None) -> str:
+    return "" if number is None else f"{float(number):.4g}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.1f} minutes"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.1f} hours"
+    return f"{seconds / 86400:.1f} days"

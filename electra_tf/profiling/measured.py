@@ -1,0 +1,180 @@
+"""The formulas of a training step's FLOPs beside what is counted in the step that TensorFlow traces for it.
+
+Three counts, each by its own rules: matrix products one by one in the traced graph, TensorFlow's profiler (as the paper
+used it) over the same graph, and XLA's rules over the program that it makes of it.
+"""
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from electra_tf.config.flops import hardware
+from electra_tf.config.flops.run import RunCost, Stretch
+from electra_tf.config.schema import PretrainingConfig
+from electra_tf.models.compilation import part_of_one_program
+from electra_tf.objectives import build_objective
+from electra_tf.objectives.base import Objective
+from electra_tf.profiling.traced_products import by_part, traced_products
+from electra_tf.profiling.xla_cost import XlaCount, count_program
+from electra_tf.train.static_step import batch_specs, training_step_function
+from electra_tf.train.step import compile_objective
+
+# The training step lays the vocabulary out in so many columns, the last row filled up: `VocabularyScores`.
+_COLUMNS = 128
+
+Parts = Counter  # FLOPs by (part, whether of the gradient)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """FLOPs of one training step, over all replicas.
+
+    Attributes:
+        formula: of matrix products, by part and direction, the padding of the vocabulary included.
+        padding: what of that is padding.
+        traced: the same as `formula`, counted.
+        elementwise: of everything else, by formula.
+        by_operation: what TensorFlow's profiler counts, by type of operation.
+        xla: what XLA counts; None where the step is no single program (several replicas).
+    """
+
+    formula: Parts
+    padding: int
+    traced: Parts
+    elementwise: int
+    by_operation: dict[str, int]
+    xla: XlaCount | None
+
+
+def expected_products(stretch: Stretch) -> Parts:
+    """The matrix products of a step by formula, with the padding of the vocabulary."""
+    found: Parts = Counter()
+    for network in stretch.passes:
+        parts = hardware.pass_flops(network, stretch.seq_length, stretch.max_predictions)
+        for name, flops in parts.items():
+            part = "heads" if name.endswith("_head") else name
+            found[part, False] += stretch.batch_size * flops.forward.products
+            found[part, True] += stretch.batch_size * flops.backward.products
+    for is_backward in (False, True):
+        found["heads", is_backward] += _padding(stretch, is_backward)
+    return +found
+
+
+def _padding(stretch: Stretch, is_backward: bool) -> int:
+    """FLOPs for the entries that fill the last row of the vocabulary."""
+    positions = {"masked": stretch.max_predictions, "all": stretch.seq_length, "first": 1}
+    total = 0
+    for network in stretch.passes:
+        missing = -network.encoder.vocab_size % _COLUMNS
+        entry = 2 * network.encoder.embedding_size * missing
+        for head in network.heads:
+            if head.kind == "vocabulary":
+                times = 2 * (network.trained and head.trained) if is_backward else 1
+                total += entry * positions[head.positions] * times
+    return total * stretch.batch_size
+
+
+def measure(
+    config: PretrainingConfig, strategy: tf.distribute.Strategy, with_xla: bool = True
+) -> tuple[Measurement, ...]:
+    """Traces a training step of each phase of a run, at the length and batch that it ends with, and counts.
+
+    Args:
+        strategy: one or several replicas in this process.
+        with_xla: whether XLA's program is made and counted too; it takes as long as tracing.
+    Raises: ValueError: if something of a step cannot be counted.
+    """
+    # A loop over micro-batches hides its body from the profiler, and its rounds from XLA; the work is the same.
+    train = config.train.model_copy(update={"gradient_accumulation_steps": 1, "xla": False})
+    config = config.model_copy(update={"train": train})
+    ends = itertools.accumulate(phase.num_steps for phase in config.objective.phases(config))
+    stretches = {stretch.last_step: stretch for stretch in RunCost(config).stretches}
+    with strategy.scope():
+        objective = compile_objective(build_objective(config))
+    return tuple(
+        _measure(phase, stretches[end], strategy, with_xla) for phase, end in zip(objective.phases, ends, strict=True)
+    )
+
+
+def _measure(objective: Objective, stretch: Stretch, strategy: tf.distribute.Strategy, with_xla: bool) -> Measurement:
+    config, replicas = objective.config, strategy.num_replicas_in_sync
+    specs = batch_specs(_as_in(config, stretch), stretch.batch_size // replicas)
+    step = training_step_function(objective) if replicas == 1 else _replicated_step(objective, strategy, list(specs))
+    traced = step.get_concrete_function(*specs.values())
+    xla = None
+    if with_xla and replicas == 1:
+        inputs = [tf.zeros(spec.shape, spec.dtype) for spec in specs.values()]
+        xla = count_program(step.experimental_get_compiler_ir(*inputs)(stage="hlo"))
+    example = hardware.example_flops(stretch.passes, stretch.seq_length, stretch.max_predictions)
+    return Measurement(
+        formula=expected_products(stretch),
+        padding=_padding(stretch, False) + _padding(stretch, True),
+        traced=+by_part(traced_products(traced)),
+        elementwise=stretch.batch_size * example.elementwise,
+        by_operation=profiled(traced.graph),
+        xla=xla,
+    )
+
+
+def _as_in(config: PretrainingConfig, stretch: Stretch) -> PretrainingConfig:
+    """The configuration with the sequence length of a part of the run."""
+    data = config.data.model_copy(update={"max_seq_length": stretch.seq_length})
+    return config.model_copy(update={"data": data})
+
+
+def _replicated_step(objective, strategy: tf.distribute.Strategy, names: list[str]):
+    """The step of every replica on its share of the batch, without programs of its own inside."""
+
+    def on_replica(batch):
+        with part_of_one_program():
+            return objective.train_step(batch)
+
+    return tf.function(lambda *share: strategy.run(on_replica, args=(dict(zip(names, share, strict=True)),)))
+
+
+def profiled(graph: tf.Graph) -> dict[str, int]:
+    """Floating-point operations of a graph by TensorFlow's profiler, by type of operation, the most first.
+
+    It knows no function that the graph calls, and no operation without a registered formula.
+    """
+    profiler = tf.compat.v1.profiler
+    options = profiler.ProfileOptionBuilder(profiler.ProfileOptionBuilder.float_operation()).with_empty_output()
+    node = profiler.profile(graph, cmd="op", options=options.order_by("float_ops").build())
+    found = {}
+    while node.children:  # a chain, though it looks like a tree
+        (node,) = node.children
+        found[node.name] = node.float_ops
+    return found
+
+
+def measurement_lines(found: Measurement) -> list[str]:
+    """The counts side by side, in columns between bars."""
+    lines = ["| matrix products | formula | traced | difference |", "|---|---|---|---|"]
+    for part, is_backward in sorted(found.formula | found.traced):
+        formula, traced = (parts[part, is_backward] for parts in (found.formula, found.traced))
+        direction = "backward" if is_backward else "forward"
+        lines.append(f"| {part}, {direction} | {formula:,} | {traced:,} | {traced - formula:,} |")
+    formula, traced = found.formula.total(), found.traced.total()
+    products = sum(found.by_operation.get(name, 0) for name in ("MatMul", "BatchMatMulV2", "Einsum"))
+    rest = sum(found.by_operation.values()) - products
+    lines += [
+        f"| all | {formula:,} | {traced:,} | {traced - formula:,} |",
+        f"| of that, padding of the vocabulary | {found.padding:,} | | |",
+        "",
+        "| | matrix products | difference from the formula | everything else | against the formula |",
+        "|---|---|---|---|---|",
+        f"| formula | {formula:,} | | {found.elementwise:,} | |",
+        f"| TensorFlow's profiler | {products:,} | {products - formula:,} | {rest:,} | {_ratio(rest, found)} |",
+    ]
+    if found.xla is not None:
+        xla = found.xla
+        rest = xla.elementwise + xla.reductions + xla.transcendental
+        lines.append(f"| XLA | {xla.products:,} | {xla.products - formula:,} | {rest:,} | {_ratio(rest, found)} |")
+        lines.append(f"| XLA, on integers: random bits, indices | | | {xla.integer:,} | {_ratio(xla.integer, found)} |")
+    return lines
+
+
+def _ratio(count: int, found: Measurement) -> str:
+    return f"{count / found.elementwise:.2f}x" if found.elementwise else "-"

@@ -1,0 +1,130 @@
+"""What XLA counts in a program, from the program's text as it is before any optimisation.
+
+The rules are those of XLA's own cost analysis (`HloCostAnalysis`): two operations for each multiplication of a product
+of matrices, one for each element of an elementwise operation, whatever its type, and for each element that a reduction
+takes in. Its transcendental functions, which XLA lists apart, are listed apart here too. Left out, unlike there, are
+conversions of a type to itself, which TensorFlow writes around every sum and no program keeps.
+"""
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import NamedTuple
+
+# fmt: off
+_TRANSCENDENTAL = frozenset(
+    {
+        "atan2", "cbrt", "cosine", "erf", "exponential", "exponential-minus-one", "log", "log-plus-one",
+        "logistic", "power", "rsqrt", "sine", "sqrt", "tan", "tanh",
+    }
+)
+_ELEMENTWISE = frozenset(
+    {
+        "abs", "add", "and", "ceil", "clamp", "compare", "convert", "divide", "floor", "is-finite", "maximum",
+        "minimum", "multiply", "negate", "not", "or", "popcnt", "remainder", "round-nearest-afz",
+        "round-nearest-even", "select", "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign",
+        "subtract", "xor",
+    }
+)
+# fmt: on
+_INTEGER = re.compile(r"[su]\d+|pred")
+_SHAPE = re.compile(r"([a-z]+[0-9]*[a-z0-9]*)\[([0-9,]*)\]")
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = (?P<result>\(?[^=]*?) (?P<opcode>[a-z][\w\-]*)\((?P<rest>.*)$")
+_COMPUTATION = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) (?:\(.*\) -> .* )?\{$")
+_CALLED = re.compile(r"(?:to_apply|body|condition|calls)=%?([\w.\-]+)")
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+
+
+class XlaCount(NamedTuple):
+    """Operations of one run of a program.
+
+    Attributes:
+        products: of matrix products.
+        elementwise: on floating-point numbers, comparisons and conversions of them included.
+        reductions: of sums and maxima.
+        transcendental: exponentials, error functions, roots.
+        integer: on integers and truth values: random bits and indices, for the most part.
+    """
+
+    products: int
+    elementwise: int
+    reductions: int
+    transcendental: int
+    integer: int
+
+
+@dataclass(frozen=True)
+class _Computation:
+    counts: Counter
+    called: tuple[str, ...]
+
+
+def count_program(text: str) -> XlaCount:
+    """Counts a program given as HLO text, such as `experimental_get_compiler_ir(...)(stage="hlo")` gives.
+
+    A loop counts once, as XLA does where it does not know the number of rounds; of branches all count.
+
+    Raises: ValueError: if that is no such text.
+    """
+    computations, entry = _computations(text)
+    if entry is None:
+        raise ValueError(f"no HLO: the text begins with {text[:60]!r}")
+    total: Counter = Counter()
+    waiting = [entry]
+    while waiting:
+        computation = computations[waiting.pop()]
+        total += computation.counts
+        waiting += computation.called
+    return XlaCount(**{name: total[name] for name in XlaCount._fields})
+
+
+def _computations(text: str) -> tuple[dict[str, _Computation], str | None]:
+    found: dict[str, _Computation] = {}
+    entry, name, counts, called = None, "", Counter(), []
+    for line in text.splitlines():
+        if start := _COMPUTATION.match(line):
+            name, counts, called = start["name"], Counter(), []
+            entry = name if start["entry"] else entry
+        elif line.startswith("}"):
+            found[name] = _Computation(counts, tuple(called))
+        elif instruction := _INSTRUCTION.match(line):
+            _count(instruction, counts, called)
+    return found, entry
+
+
+def _count(instruction: re.Match, counts: Counter, called: list[str]) -> None:
+    opcode, rest = instruction["opcode"], instruction["rest"]
+    type_name, size = _first_shape(instruction["result"])
+    if opcode == "dot":
+        counts["products"] += 2 * size * _contracted(rest)
+    elif opcode in ("reduce", "reduce-window"):
+        counts["reductions"] += max(0, _first_shape(rest)[1] - size)
+    elif opcode in _TRANSCENDENTAL:
+        counts["transcendental"] += size
+    elif opcode in _ELEMENTWISE:
+        operand_type = _first_shape(rest)[0]
+        if opcode == "convert" and operand_type == type_name:
+            return
+        # A comparison gives truth values; what it compares says what it is.
+        kind = operand_type if opcode == "compare" else type_name
+        counts["integer" if _INTEGER.fullmatch(kind) else "elementwise"] += size
+    elif opcode in ("call", "while", "conditional", "fusion"):
+        called += _CALLED.findall(rest)
+        called += [name.strip(" %") for names in _BRANCHES.findall(rest) for name in names.split(",")]
+
+
+def _first_shape(text: str) -> tuple[str, int]:
+    found = _SHAPE.search(text)
+    return (found[1], math.prod(_numbers(found[2]))) if found else ("", 0)
+
+
+def _contracted(operands: str) -> int:
+    """The product of the sizes that a product of matrices sums over."""
+    dimensions = re.search(r"lhs_contracting_dims=\{([0-9,]*)\}", operands)
+    sizes = _numbers(_SHAPE.search(operands)[2])
+    return math.prod(sizes[index] for index in _numbers(dimensions[1])) if dimensions else 1
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",") if number]

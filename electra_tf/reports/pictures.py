@@ -1,0 +1,60 @@
+"""Results of runs as a picture: each metric over the FLOPs of the training, as figure 1 of the paper."""
+
+import io
+from collections.abc import Sequence
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.flops.run import Convention
+from electra_tf.reports.runs import RunGroup
+from electra_tf.reports.tables import HEADINGS
+
+_PANELS_A_ROW = 3
+_MARKERS = "osDv^<>Pp*X"
+_AXIS = {"paper": "pre-training FLOPs, as the paper counts", "hardware": "pre-training FLOPs that devices computed"}
+
+
+def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: Convention) -> bytes:
+    """A PNG with a panel for each metric: the median over seeds, and the range from lowest to highest as a band.
+
+    Args:
+        convention: how FLOPs are counted.
+    Raises: UserError: if matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError(
+            "a picture needs matplotlib: pip install -r requirements-report.txt, or leave --picture out"
+        ) from None
+    num_rows = -(-len(metrics) // _PANELS_A_ROW)
+    num_columns = min(len(metrics), _PANELS_A_ROW)
+    figure = Figure(figsize=(4.6 * num_columns, 3.6 * num_rows + 0.6), layout="constrained")
+    panels = figure.subplots(num_rows, num_columns, squeeze=False).flatten()
+    for axes, metric in zip(panels, metrics, strict=False):
+        for index, group in enumerate(groups):
+            _draw_group(axes, group, metric, convention, f"C{index % 10}", _MARKERS[index % len(_MARKERS)])
+        axes.set_title(HEADINGS.get(metric, metric))
+        axes.set_xlabel(_AXIS[convention])
+        axes.set_xscale("log")
+        axes.grid(alpha=0.3, which="both")
+    for axes in panels[len(metrics) :]:
+        axes.set_visible(False)
+    handles = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(5, len(handles)))
+    png = io.BytesIO()
+    # Without the date and version that matplotlib writes: equal runs give equal bytes.
+    figure.savefig(png, format="png", dpi=100, metadata={"Software": None})
+    return png.getvalue()
+
+
+def _draw_group(axes, group: RunGroup, metric: str, convention: Convention, colour: str, marker: str) -> None:
+    points = [point for point in group.points(metric) if point.step > 0]  # 0 is nowhere on a logarithmic axis
+    if not points:
+        return
+    flops = [group.flops(point.step, convention) for point in points]
+    axes.plot(flops, [point.median for point in points], marker=marker, ms=4, color=colour, label=group.label)
+    lowest, highest = [point.lowest for point in points], [point.highest for point in points]
+    axes.fill_between(flops, lowest, highest, color=colour, alpha=0.15, linewidth=0)

@@ -1,0 +1,180 @@
+"""The results of runs by step and by FLOPs, and of runs that differ in nothing but their seed, taken together."""
+
+import json
+import math
+import os
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.flops.run import Convention, RunCost
+from electra_tf.config.loader import load_config
+from electra_tf.config.schema import PretrainingConfig
+from electra_tf.train.run_directory import RunDirectory, reports_of
+
+PROBE_FILE = "linear_probe.json"  # in a run's directory: what benchmarks/linear_probe.py prints
+_SEPARATORS_AT_THE_END = re.compile(r"[-_.]+$")
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """One run.
+
+    Attributes:
+        name: of its directory.
+        metrics: by step, rising, then by name: those of the held-out split, of the probe's tasks (`cola`, `sst2`), and
+            their mean, `probe_score`. What has no value is left out.
+        tokens_per_second: in the last report of the training, padding included; None without one.
+    """
+
+    name: str
+    config: PretrainingConfig
+    metrics: dict[int, dict[str, float]]
+    tokens_per_second: float | None
+
+    @cached_property
+    def cost(self) -> RunCost:
+        return RunCost(self.config)
+
+    def flops(self, step: int, convention: Convention) -> float:
+        """What the first steps took."""
+        return float(self.cost.spent(step).flops(convention))
+
+    @property
+    def last_step(self) -> int:
+        return max(self.metrics)
+
+
+def read_run(model_dir: str | os.PathLike) -> RunResults:
+    """Reads a run's directory, finished or not.
+
+    Raises: UserError: if it holds no run, or nothing was evaluated yet.
+    """
+    directory = RunDirectory(model_dir)
+    if not directory.config_file.exists():
+        raise UserError(f"{directory.path} holds no config.yaml; give the directory of a run")
+    metrics: dict[int, dict[str, float]] = {}
+    for report in reports_of(directory.metrics_file, "held_out"):
+        values = {name: value for name, value in report.items() if isinstance(value, int | float)}
+        metrics.setdefault(values.pop("step"), {}).update(values)
+    for step, scores in _probe_scores(directory.path / PROBE_FILE).items():
+        metrics.setdefault(step, {}).update(scores)
+    if not metrics:
+        raise UserError(f"{directory.metrics_file} holds no evaluation; let the run reach its first")
+    rates = [report.get("tokens_per_second") for report in reports_of(directory.metrics_file, "train")]
+    config = load_config(directory.config_file)
+    return RunResults(directory.path.name, config, dict(sorted(metrics.items())), rates[-1] if rates else None)
+
+
+def _probe_scores(file: Path) -> dict[int, dict[str, float]]:
+    if not file.exists():
+        return {}
+    try:
+        results = json.loads(file.read_text(encoding="utf-8"))["results"]
+        scores = {
+            result["step"]: {
+                task: next(value for name, value in found.items() if name != "strength")
+                for task, found in result.items()
+                if task != "step"
+            }
+            for result in results
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
+        raise UserError(f"{file} is not what benchmarks/linear_probe.py writes; make it anew with --output") from None
+    return {step: {**tasks, "probe_score": statistics.fmean(tasks.values())} for step, tasks in scores.items()}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One metric of several runs at one step.
+
+    Attributes:
+        median, lowest, highest: over the runs.
+    """
+
+    step: int
+    median: float
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs that differ in nothing but their seed."""
+
+    label: str
+    runs: tuple[RunResults, ...]
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted(run.config.train.seed for run in self.runs)
+
+    @property
+    def last_step(self) -> int:
+        """The last step that all of them were evaluated at."""
+        return min(run.last_step for run in self.runs)
+
+    def flops(self, step: int, convention: Convention) -> float:
+        """What the first steps of each of them took: they differ in their seed only."""
+        return self.runs[0].flops(step, convention)
+
+    def points(self, metric: str) -> list[Point]:
+        """The metric at every step at which all runs have a value of it."""
+        steps = [{step for step, values in run.metrics.items() if _has(values, metric)} for run in self.runs]
+        points = []
+        for step in sorted(set.intersection(*steps)):
+            values = [run.metrics[step][metric] for run in self.runs]
+            points.append(Point(step, statistics.median(values), min(values), max(values)))
+        return points
+
+    def last(self, metric: str) -> Point | None:
+        """The metric where the training ends; None if it is not known there."""
+        return next((point for point in self.points(metric) if point.step == self.last_step), None)
+
+
+def _has(values: dict[str, float], metric: str) -> bool:
+    return math.isfinite(values.get(metric, math.nan))
+
+
+def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
+    """Puts runs together that differ in nothing but their seed, in the order of their first ones.
+
+    A group is called by what the names of its directories have in common, without the seed at their end.
+
+    Raises: UserError: if two runs are the same in their seed too.
+    """
+    groups: dict[str, list[RunResults]] = {}
+    for run in runs:
+        groups.setdefault(_without_seed(run.config), []).append(run)
+    for members in groups.values():
+        seeds = [run.config.train.seed for run in members]
+        if len(set(seeds)) < len(seeds):
+            names = ", ".join(run.name for run in members)
+            raise UserError(f"of the runs {names} two have the same configuration and seed; give each run once")
+    return [RunGroup(_label(members), tuple(members)) for members in groups.values()]
+
+
+def _label(runs: Sequence[RunResults]) -> str:
+    without_seeds = [_name_without_seed(run) for run in runs]
+    return _SEPARATORS_AT_THE_END.sub("", os.path.commonprefix(without_seeds)) or runs[0].name
+
+
+def _name_without_seed(run: RunResults) -> str:
+    """The name, but for the run's own seed at its end; another number stays, as that of electra_15."""
+    return re.sub(rf"[-_.](seed[-_.]?)?{run.config.train.seed}$", "", run.name)
+
+
+# What does not change what is computed, beside the seed.
+_BOOKKEEPING = ("seed", "log_every_steps", "save_every_steps", "keep_checkpoints", "asynchronous_checkpoints")
+
+
+def _without_seed(config: PretrainingConfig) -> str:
+    values = config.model_dump(mode="json")
+    values.pop("evaluation")
+    for name in _BOOKKEEPING:
+        values["train"].pop(name)
+    return json.dumps(values, sort_keys=True)

@@ -1,0 +1,121 @@
+"""Counts the floating-point operations of a run, by formula and in the training step that is traced for it.
+
+    python profile_flops.py --config=configs/pretrain/small.yaml
+    python profile_flops.py --config=configs/pretrain/small.yaml --budget=1e18 --measure_speed
+    python profile_flops.py --config=configs/pretrain/tiny.yaml --measured
+    python profile_flops.py --paper_table
+
+Two conventions: the paper's (appendix E), to compare with its figures, and the hardware's, which a device has to
+compute. See docs/flops.md.
+"""
+
+import json
+import sys
+
+from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import load_config
+from electra_tf.config.modules import add_objective_module_flag, load_module
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = flag_parser(__doc__)
+    parser.add_argument("--config", metavar="FILE", help="YAML file of a run, see configs/README.md")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="A.B=VALUE",
+        help="changes one setting; repeatable",
+    )
+    parser.add_argument("--json", action="store_true", help="print the totals of --config as one JSON object")
+    add_objective_module_flag(parser)
+    parser.add_argument(
+        "--paper_flops", action="store_true", help="print the authors' thirteen published numbers as one JSON object"
+    )
+    parser.add_argument(
+        "--paper_table", action="store_true", help="print the FLOPs of the paper's tables 1, 2, 3 and 7, beside its own"
+    )
+    parser.add_argument(
+        "--measured", action="store_true", help="trace the training step and print what is counted beside the formula"
+    )
+    parser.add_argument("--budget", type=float, metavar="FLOPS", help="print how many steps so many FLOPs pay for")
+    parser.add_argument("--convention", default="paper", choices=["paper", "hardware"], help="how --budget counts")
+    speed = parser.add_mutually_exclusive_group()
+    speed.add_argument(
+        "--measure_speed", type=int, nargs="?", const=5, metavar="STEPS", help="time so many steps, for --budget (5)"
+    )
+    speed.add_argument("--model_dir", metavar="DIR", help="take the speed from this run's reports, for --budget")
+    parser.add_argument(
+        "--strategy",
+        default="one_device",
+        choices=["one_device", "mirrored"],
+        help="for --measured and --measure_speed",
+    )
+    parser.add_argument("--logical_cpu_devices", type=int, default=1, metavar="N", help="split the CPU into N devices")
+    arguments = parser.parse_args(argv)
+    return run_command(lambda: _run(arguments))
+
+
+def _run(arguments) -> None:
+    if arguments.paper_flops:
+        from electra_tf.profiling.published_models import published_flops
+
+        print(json.dumps(published_flops()))
+    if arguments.paper_table:
+        from electra_tf.profiling.paper_tables import table_lines, tables
+
+        print("\n\n".join("\n".join(table_lines(table)) for table in tables()))
+    if arguments.config:
+        _profile(arguments)
+    elif not (arguments.paper_flops or arguments.paper_table):
+        raise UserError("nothing to count; give --config=FILE, --paper_flops or --paper_table")
+
+
+def _profile(arguments) -> None:
+    from electra_tf.profiling.cost_report import budget_lines, cost_lines, cost_values
+
+    if arguments.objective_module:
+        load_module(arguments.objective_module)
+    config = load_config(arguments.config, arguments.overrides)
+    if arguments.budget is not None:
+        print("\n".join(budget_lines(config, arguments.budget, arguments.convention, _speed(arguments, config))))
+    elif arguments.measured:
+        from electra_tf.profiling.measured import measure, measurement_lines
+
+        for number, found in enumerate(measure(config, _strategy(arguments, config)), start=1):
+            print(f"a step of phase {number}:", *measurement_lines(found), sep="\n")
+    elif arguments.json:
+        print(json.dumps(cost_values(config)))
+    else:
+        print("\n".join(cost_lines(config)))
+
+
+def _speed(arguments, config) -> float | None:
+    if arguments.model_dir:
+        from electra_tf.profiling.cost_report import cost_of
+        from electra_tf.profiling.speed import reported_speed
+
+        return reported_speed(arguments.model_dir, cost_of(config))
+    if arguments.measure_speed:
+        from electra_tf.profiling.speed import measured_speed
+
+        return measured_speed(config, _strategy(arguments, config), arguments.measure_speed)
+    return None
+
+
+def _strategy(arguments, config):
+    from electra_tf.train.distribution import build_strategy, split_cpu
+    from electra_tf.train.stages import stages_of
+
+    if arguments.logical_cpu_devices > 1:
+        split_cpu(arguments.logical_cpu_devices)
+    strategy = build_strategy(arguments.strategy, "local")
+    for stage in stages_of(config):
+        stage.require_divisible(strategy)
+    return strategy
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Puts runs side by side: a table in Markdown, and a picture of their metrics over FLOPs as figure 1 of the paper.
+
+    python report.py runs/* --output=report.md --picture=report.png
+
+Runs that differ in nothing but their seed are one row and one line: the median, and the range from lowest to highest.
+Read are config.yaml, metrics.jsonl and, where benchmarks/linear_probe.py wrote it, linear_probe.json of each run.
+"""
+
+import sys
+from pathlib import Path
+
+from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.config.modules import add_objective_module_flag, load_module
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = flag_parser(__doc__)
+    parser.add_argument("model_dirs", nargs="+", metavar="RUN", help="directory of a run")
+    parser.add_argument("--output", metavar="FILE", help="Markdown file to write (default: print the table)")
+    parser.add_argument("--picture", metavar="FILE", help="PNG file to write; needs matplotlib")
+    parser.add_argument(
+        "--flops", choices=("paper", "hardware"), default="paper", help="how the picture counts them, see docs/flops.md"
+    )
+    parser.add_argument(
+        "--metric",
+        action="append",
+        dest="metrics",
+        metavar="NAME",
+        help="a column and a panel, repeatable (default: all that are known of the runs)",
+    )
+    add_objective_module_flag(parser)
+    arguments = parser.parse_args(argv)
+    return run_command(lambda: _report(arguments))
+
+
+def _report(arguments) -> None:
+    if arguments.objective_module:
+        load_module(arguments.objective_module)
+
+    from electra_tf.reports.pictures import png_picture
+    from electra_tf.reports.runs import group_runs, read_run
+    from electra_tf.reports.tables import known_metrics, markdown_table
+    from electra_tf.train.run_directory import write_atomically
+
+    groups = group_runs(read_run(model_dir) for model_dir in arguments.model_dirs)
+    metrics = arguments.metrics or known_metrics(groups)
+    text = markdown_table(groups, metrics)
+    if arguments.picture:
+        write_atomically(Path(arguments.picture), png_picture(groups, metrics, arguments.flops))
+        text += f"\n![The metrics over FLOPs]({Path(arguments.picture).name})\n"
+    if arguments.output:
+        write_atomically(Path(arguments.output), text.encode())
+    else:
+        print(text, end="")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

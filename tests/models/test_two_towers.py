@@ -1,0 +1,106 @@
+"""What each token's prediction has seen of the text, and what it has not."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.models.context import ForwardContext
+from electra_tf.models.embeddings import Embeddings
+from electra_tf.models.encoder import Encoder
+from electra_tf.models.heads import MaskedLmHead
+from electra_tf.models.two_towers import TwoTowerGenerator
+from electra_tf.random import RandomStream
+
+LENGTHS = [10, 7, 5]
+
+
+@pytest.fixture(scope="module")
+def encoders(tiny_config):
+    """`encoders(direction)`: an encoder of three layers and that direction, without dropout."""
+    quiet = {"num_layers": 3, "initializer_range": 0.5, "hidden_dropout": 0.0, "attention_dropout": 0.0}
+    sizes = tiny_config(encoder=quiet).encoder
+    tf_keras.utils.set_random_seed(1)
+    embeddings = Embeddings(sizes, name="embeddings")
+    return lambda direction: Encoder(sizes, embeddings, direction, name=direction)
+
+
+@pytest.fixture(scope="module")
+def generator(encoders):
+    towers = encoders("left_to_right"), encoders("right_to_left")
+    return TwoTowerGenerator(*towers, MaskedLmHead(towers[0].config, towers[0].embeddings))
+
+
+@pytest.fixture(scope="module")
+def batch(tiny_config, tiny_batch):
+    return tiny_batch(tiny_config(), LENGTHS)
+
+
+def inputs_of(batch, **changes) -> dict[str, tf.Tensor]:
+    return {**{name: batch[name] for name in ("input_ids", "input_mask", "segment_ids")}, **changes}
+
+
+def with_another_token(batch, row: int, place: int) -> tf.Tensor:
+    ids = batch["input_ids"].numpy().copy()
+    ids[row, place] = 5 + (ids[row, place] + 1) % 42
+    return tf.constant(ids)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("direction", "seen_by"), [("left_to_right", [3, 4, 5, 6]), ("right_to_left", [0, 1, 2, 3])])
+def test_a_token_is_seen_on_one_side_of_it_and_by_itself(encoders, batch, direction, seen_by, training):
+    encoder, context = encoders(direction), ForwardContext(training=training, random=RandomStream(0, 0, 0))
+    before, after = (
+        encoder(**inputs_of(batch, input_ids=ids), context=context).sequence_output.numpy()
+        for ids in (batch["input_ids"], with_another_token(batch, 1, 3))
+    )
+    changed = np.abs(after - before)[1, :7].max(axis=-1) > 0
+    assert np.flatnonzero(changed).tolist() == seen_by
+    assert np.array_equal(after[[0, 2]], before[[0, 2]])
+
+
+def test_the_prediction_of_a_token_has_seen_every_other_real_one_and_not_itself(generator, batch):
+    every_place = tf.tile(tf.range(10)[tf.newaxis], [3, 1])
+
+    def logits(ids):
+        return generator(**inputs_of(batch, input_ids=ids), positions=every_place).logits.numpy()
+
+    before = logits(batch["input_ids"])
+    for place in range(7):
+        difference = np.abs(logits(with_another_token(batch, 1, place)) - before)[1, :7].max(axis=-1)
+        assert difference[place] == 0.0
+        assert (np.delete(difference, place) > 0).all()
+
+
+def test_padding_does_not_influence_the_predictions_of_real_tokens(generator, batch):
+    junk = tf.where(batch["input_mask"] > 0, batch["input_ids"], 33)
+    places = tf.constant([[0, 9], [5, 6], [3, 4]])
+    clean, dirty = (
+        generator(**inputs_of(batch, input_ids=ids), positions=places).logits.numpy()
+        for ids in (batch["input_ids"], junk)
+    )
+    assert np.array_equal(clean, dirty)
+
+
+def test_a_text_has_the_same_predictions_with_and_without_padding(generator, batch):
+    short = {name: values[1:2, :7] for name, values in inputs_of(batch).items()}
+    long = {name: values[1:2] for name, values in inputs_of(batch).items()}
+    alone, padded = (generator(**inputs, positions=tf.range(7)[tf.newaxis]).logits for inputs in (short, long))
+    np.testing.assert_allclose(alone, padded, rtol=1e-4, atol=1e-4)
+
+
+def test_the_scores_at_a_position_are_those_of_all_positions_there(generator, batch):
+    proposal = generator(**inputs_of(batch), positions=batch["masked_lm_positions"])
+    assert proposal.logits.shape == (3, 3, 47) and proposal.everywhere.logits.shape == (3, 10, 47)
+    expected = tf.gather(proposal.everywhere.logits, batch["masked_lm_positions"], batch_dims=1)
+    np.testing.assert_allclose(proposal.logits, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_no_gradient_flows_back_from_what_is_drawn_from(generator, batch):
+    with tf.GradientTape() as tape:
+        context = ForwardContext(training=True, random=RandomStream(0, 0, 0))
+        proposal = generator(**inputs_of(batch), positions=batch["masked_lm_positions"], context=context)
+        total = tf.reduce_sum(proposal.scores.losses(batch["masked_lm_ids"]))
+    towers = (generator.left_to_right, generator.right_to_left)
+    kernels = [tower.transformer_layers[0].intermediate.kernel for tower in towers]
+    assert tape.gradient(total, kernels) == [None, None]

@@ -1,0 +1,42 @@
+"""Speeds for the question how long a budget lasts."""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.flops.run import RunCost
+from electra_tf.profiling.speed import measured_speed, reported_speed
+from electra_tf.train.run_directory import RunDirectory
+
+
+def test_the_measured_speed_is_that_of_whole_steps(tiny_config):
+    speed = measured_speed(tiny_config(), tf.distribute.OneDeviceStrategy("CPU:0"), num_steps=2)
+    # A step of the tiny run takes between a tenth of a millisecond and a minute on any machine.
+    assert 1 / 60 < speed / RunCost(tiny_config()).of_step(1).hardware.products < 1e4
+
+
+@pytest.fixture
+def run_with(tmp_path):
+    """`run_with(10.0, 30.0)`: a directory with reports of these speeds, in examples a second."""
+
+    def write(*speeds: float):
+        directory = RunDirectory(tmp_path / "run")
+        directory.create()
+        lines = [{"step": step, "split": "train", "examples_per_second": s} for step, s in enumerate(speeds, start=1)]
+        directory.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        return directory.path
+
+    return write
+
+
+def test_the_reported_speed_is_the_median_without_the_first_report(run_with, tiny_config):
+    cost = RunCost(tiny_config())
+    products_of_an_example = cost.of_step(1).hardware.products / 4
+    assert reported_speed(run_with(1.0, 20.0, 40.0, 30.0), cost) == pytest.approx(30.0 * products_of_an_example)
+
+
+def test_a_run_without_a_second_report_is_refused(run_with, tiny_config):
+    with pytest.raises(UserError, match="holds no second report"):
+        reported_speed(run_with(1.0), RunCost(tiny_config()))

@@ -1,0 +1,61 @@
+"""XLA's own rules of counting, on the text of small programs."""
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.profiling.xla_cost import XlaCount, count_program
+
+
+def count(function) -> XlaCount:
+    program = tf.function(function, jit_compile=True)
+    return count_program(program.experimental_get_compiler_ir(tf.ones([3, 5]))(stage="hlo"))
+
+
+def test_a_product_counts_two_for_each_multiplication():
+    assert count(lambda values: tf.matmul(values, tf.ones([5, 7]))).products == 2 * 3 * 5 * 7
+
+
+def test_a_product_of_many_matrices_counts_each():
+    found = count(lambda values: tf.matmul(tf.ones([2, 7, 3]), tf.stack([values, values])))
+    assert found.products == 2 * 2 * 7 * 3 * 5
+
+
+def test_elements_transcendental_functions_sums_and_integers_are_kept_apart():
+    found = count(lambda values: tf.reduce_sum(tf.exp(values * values), axis=1))
+    assert found == XlaCount(products=0, elementwise=15, reductions=12, transcendental=15, integer=0)
+    found = count(lambda values: tf.cast(tf.bitwise.bitwise_xor(tf.cast(values, tf.int32), 3), tf.float32))
+    assert found.integer == 2 * 15  # the conversion to integers, and what is done to them
+    assert found.elementwise == 15
+
+
+# As XLA writes it.
+PROGRAM = """HloModule example
+
+%body.1 (arg.1: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %arg.1 = (s32[], f32[4]{0}) parameter(0)
+  %value.1 = f32[4]{0} get-tuple-element((s32[], f32[4]{0}) %arg.1), index=1
+  %twice.1 = f32[4]{0} add(f32[4]{0} %value.1, f32[4]{0} %value.1)
+}
+
+%condition.1 (arg.2: (s32[], f32[4])) -> pred[] {
+  ROOT %less.1 = pred[] compare(s32[] %number.1, s32[] %limit.1), direction=LT
+}
+
+%unused.1 (arg.3: f32[9]) -> f32[9] {
+  ROOT %sum.1 = f32[9]{0} add(f32[9]{0} %arg.3, f32[9]{0} %arg.3)
+}
+
+ENTRY %main.1 (start.1: f32[4]) -> f32[4] {
+  %loop.1 = (s32[], f32[4]{0}) while((s32[], f32[4]{0}) %tuple.1), condition=%condition.1, body=%body.1
+  ROOT %result.1 = f32[4]{0} get-tuple-element((s32[], f32[4]{0}) %loop.1), index=1
+}
+"""
+
+
+def test_a_loop_counts_once_and_what_is_never_called_not_at_all():
+    assert count_program(PROGRAM) == XlaCount(products=0, elementwise=4, reductions=0, transcendental=0, integer=1)
+
+
+def test_another_text_is_refused():
+    with pytest.raises(ValueError, match="no HLO"):
+        count_program("module @main {}")

@@ -1,0 +1,34 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from electra_tf.config.loader import config_to_yaml
+
+
+@pytest.fixture
+def write_run(tmp_path, tiny_config):
+    """`write_run("electra-0", held_out={4: {...}}, probe={8: (0.1, 0.7)}, train={"seed": 1})`: a run's directory."""
+
+    def build(name: str, held_out: dict[int, dict], probe: dict[int, tuple] | None = None, **changes) -> Path:
+        directory = tmp_path / name
+        directory.mkdir()
+        (directory / "config.yaml").write_text(config_to_yaml(tiny_config(**changes)), encoding="utf-8")
+        lines = [{"step": 2, "split": "train", "loss": 9.0}]
+        lines += [{"step": step, "split": "held_out", **metrics} for step, metrics in held_out.items()]
+        torn = '{"step": 9, "spl'
+        text = "".join(json.dumps(line) + "\n" for line in lines) + torn
+        (directory / "metrics.jsonl").write_text(text, encoding="utf-8")
+        if probe is not None:
+            results = [
+                {
+                    "step": step,
+                    "cola": {"matthews_correlation": cola, "strength": 0.1},
+                    "sst2": {"accuracy": sst2, "strength": 1.0},
+                }
+                for step, (cola, sst2) in probe.items()
+            ]
+            (directory / "linear_probe.json").write_text(json.dumps({"pooling": "mean", "results": results}))
+        return directory
+
+    return build

@@ -1,0 +1,86 @@
+import pytest
+
+from electra_tf.config.errors import UserError
+from electra_tf.reports.runs import Point, group_runs, read_run
+
+
+def test_a_run_is_read_with_its_evaluations_and_its_probe(write_run):
+    held_out = {4: {"masked_lm_accuracy": 0.1, "replaced_token_precision": None}, 8: {"masked_lm_accuracy": 0.2}}
+    run = read_run(write_run("run", held_out, probe={8: (0.125, 0.625)}))
+    assert run.metrics == {
+        4: {"masked_lm_accuracy": 0.1},
+        8: {"masked_lm_accuracy": 0.2, "cola": 0.125, "sst2": 0.625, "probe_score": 0.375},
+    }
+    assert (run.name, run.last_step) == ("run", 8)
+
+
+@pytest.mark.parametrize("convention", ["paper", "hardware"])
+def test_the_flops_of_a_step_are_its_share_of_the_run(write_run, convention):
+    run = read_run(write_run("run", {8: {"masked_lm_accuracy": 0.2}}))
+    assert 0 < run.flops(4, convention) == pytest.approx(run.flops(8, convention) / 2, rel=1e-12)
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_group_called_by_what_their_names_share(write_run):
+    runs = [
+        read_run(write_run(f"electra-seed{seed}", {8: {"masked_lm_accuracy": 0.1 + seed}}, train={"seed": seed}))
+        for seed in (3, 0, 5)
+    ]
+    other = read_run(write_run("hot-0", {8: {"masked_lm_accuracy": 0.5}}, objective={"temperature": 2.0}))
+    groups = group_runs([*runs, other])
+    assert [(group.label, group.seeds) for group in groups] == [("electra", [0, 3, 5]), ("hot", [0])]
+
+
+@pytest.mark.parametrize(
+    ("names", "label"),
+    [
+        (["electra_15-seed0", "electra_15-seed1"], "electra_15"),
+        (["electra_15"], "electra_15"),
+        (["electra_0"], "electra"),
+        (["bert.seed.0", "bert.seed.1"], "bert"),
+        (["base-a", "base-b"], "base"),
+        (["0", "1"], "0"),
+    ],
+)
+def test_a_seed_at_the_end_of_a_name_is_no_part_of_the_label(write_run, names, label):
+    held_out = {8: {"masked_lm_accuracy": 0.1}}
+    runs = [read_run(write_run(name, held_out, train={"seed": seed})) for seed, name in enumerate(names)]
+    (group,) = group_runs(runs)
+    assert group.label == label
+
+
+def test_a_group_has_the_median_and_the_range_where_all_its_runs_have_a_value(write_run):
+    values = {0: {4: 0.5, 8: 0.1}, 1: {4: 0.7, 8: 0.4}, 2: {8: 0.2}}
+    runs = [
+        read_run(
+            write_run(f"run-{seed}", {step: {"replaced_token_auc": v} for step, v in of.items()}, train={"seed": seed})
+        )
+        for seed, of in values.items()
+    ]
+    (group,) = group_runs(runs)
+    assert group.points("replaced_token_auc") == [Point(8, 0.2, 0.1, 0.4)]
+    assert group.last("replaced_token_auc").median == 0.2
+    assert group.last("masked_lm_accuracy") is None
+
+
+def test_one_run_given_twice_is_refused(write_run):
+    run = read_run(write_run("run", {8: {"masked_lm_accuracy": 0.2}}))
+    with pytest.raises(UserError, match="of the runs run, run two have the same configuration and seed"):
+        group_runs([run, run])
+
+
+def test_a_directory_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(UserError, match="holds no config.yaml; give the directory of a run"):
+        read_run(tmp_path)
+
+
+def test_a_run_without_an_evaluation_is_refused(write_run):
+    with pytest.raises(UserError, match="holds no evaluation"):
+        read_run(write_run("run", {}))
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"results": [{"step": 1, "cola": 0.5}]}', '{"results": [{}]}'])
+def test_another_file_in_the_place_of_the_probes_is_refused(write_run, content):
+    directory = write_run("run", {8: {"masked_lm_accuracy": 0.2}})
+    (directory / "linear_probe.json").write_text(content)
+    with pytest.raises(UserError, match=r"linear_probe\.json is not what benchmarks/linear_probe\.py writes"):
+        read_run(directory)

@@ -1,0 +1,82 @@
+"""What report.py writes of three runs, two of which differ in their seed alone."""
+
+import struct
+
+import pytest
+
+import report
+from electra_tf.config.flops.run import RunCost
+
+
+@pytest.fixture
+def runs(write_run) -> list[str]:
+    """Two seeds of an ELECTRA with a probe, and a BERT without."""
+
+    def metrics(accuracy, auc):
+        return {"masked_lm_accuracy": accuracy, "replaced_token_auc": auc}
+
+    first = {4: metrics(0.1, 0.5), 8: metrics(0.2, 0.6)}
+    second = {4: metrics(0.1, 0.7), 8: metrics(0.3, 0.9)}
+    bert = {"objective": {"name": "bert_mlm"}, "train": {"num_steps": 8}}
+    return [
+        str(write_run("electra-0", first, probe={0: (0.0, 0.5), 8: (0.1, 0.7)}, train={"seed": 0})),
+        str(write_run("electra-1", second, probe={0: (0.0, 0.5), 8: (0.3, 0.7)}, train={"seed": 1})),
+        str(write_run("bert-0", {8: {"masked_lm_accuracy": 0.25}}, **bert)),
+    ]
+
+
+def rows(table: str) -> list[list[str]]:
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_table_has_the_end_of_every_group_with_its_median_and_range(runs, capsys, tiny_config):
+    assert report.main(runs) == 0
+    heading, _, electra, bert = rows(capsys.readouterr().out)
+    assert heading == ["run", "seeds", "steps", "FLOPs", "hardware", "tokens"] + [
+        "probe, mean",
+        "CoLA, Matthews",
+        "SST-2, accuracy",
+        "masked-LM accuracy",
+        "replaced-token AUC",
+    ]
+    spent = RunCost(tiny_config()).spent(8)
+    # 8 steps of 4 sequences of 10.
+    assert electra[:6] == [
+        "electra",
+        "0, 1",
+        "8",
+        f"{float(spent.paper):.3g}",
+        f"{float(spent.hardware.total):.3g}",
+        "0.00032 M",
+    ]
+    assert electra[6:] == [
+        "0.450 (0.400 to 0.500)",
+        "0.200 (0.100 to 0.300)",
+        "0.700",
+        "0.250 (0.200 to 0.300)",
+        "0.750 (0.600 to 0.900)",
+    ]
+    assert (bert[0], bert[1], bert[6:]) == ("bert", "0", ["", "", "", "0.250", ""])
+
+
+def test_chosen_metrics_are_the_only_columns(runs, capsys):
+    assert report.main([*runs, "--metric=masked_lm_accuracy"]) == 0
+    assert rows(capsys.readouterr().out)[0][6:] == ["masked-LM accuracy"]
+
+
+def test_the_table_and_the_picture_are_written_and_equal_runs_give_equal_bytes(runs, tmp_path):
+    files = [tmp_path / name for name in ("a.md", "a.png", "b.png")]
+    assert report.main([*runs, f"--output={files[0]}", f"--picture={files[1]}"]) == 0
+    assert report.main([*runs, f"--output={files[0]}", f"--picture={files[2]}"]) == 0
+    assert files[0].read_text().endswith("\n![The metrics over FLOPs](b.png)\n")
+    picture = files[1].read_bytes()
+    assert picture[:8] == b"\x89PNG\r\n\x1a\n" and picture == files[2].read_bytes()
+    width, height = struct.unpack(">II", picture[16:24])
+    # Five panels, three in a row.
+    assert (width, height) == (1380, 780)
+
+
+def test_a_place_that_cannot_be_written_is_one_line(runs, tmp_path, capsys):
+    assert report.main([*runs, f"--output={tmp_path / 'nowhere' / 'a.md'}"]) == 2
+    assert "cannot be written" in capsys.readouterr().err

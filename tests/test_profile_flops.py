@@ -1,0 +1,71 @@
+"""The script's flags, and what it prints."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import profile_flops
+
+SMALL = str(Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "small.yaml")
+
+
+@pytest.fixture
+def printed(capsys):
+    """`printed("--flag", ...)`: what the script prints when it succeeds."""
+
+    def run(*flags: str) -> str:
+        assert profile_flops.main(list(flags)) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_the_published_numbers_are_one_json_object(printed):
+    found = json.loads(printed("--paper_flops"))
+    assert len(found) == 13
+    assert (found["electra_small"], found["t5_11b"]) == (1.293743798272e18, 4.581900124212429e22)
+
+
+def test_the_four_tables_are_printed(printed):
+    assert [line[:7] for line in printed("--paper_table").splitlines() if line.startswith("table ")] == [
+        "table 1",
+        "table 2",
+        "table 3",
+        "table 7",
+    ]
+
+
+def test_the_cost_of_a_configuration_is_printed(printed):
+    assert "| the run: 1,000,000 steps, 128,000,000 examples | 1.294e+18 |" in printed(f"--config={SMALL}")
+    assert json.loads(printed(f"--config={SMALL}", "--json"))["run"]["paper_flops"] == 1.293743798272e18
+
+
+def test_a_budget_is_answered_in_either_convention(printed):
+    flags = (f"--config={SMALL}", "--budget=1e18")
+    assert "pay for 772,950 steps" in printed(*flags)
+    assert "pay for 856,813 steps" in printed(*flags, "--convention=hardware")
+
+
+def test_the_measured_table_is_printed(printed, tmp_path, tiny_config):
+    from electra_tf.config.loader import config_to_yaml
+
+    config_file = tmp_path / "tiny.yaml"
+    config_file.write_text(config_to_yaml(tiny_config()), encoding="utf-8")
+    found = printed(f"--config={config_file}", "--measured")
+    assert "| all | " in found and "| XLA | " in found
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "nothing to count; give --config=FILE"),
+        ((f"--config={SMALL}", "--budget=1"), "--budget 1 is too small"),
+        ((f"--config={SMALL}", "--budget=1e18", "--model_dir=nowhere"), "holds no second report"),
+        ((f"--config={SMALL}", "--set=train.batchsize=1"), "did you mean batch_size?"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_status_2(capsys, flags, message):
+    assert profile_flops.main(list(flags)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and message in line

@@ -1,0 +1,83 @@
+"""What model FLOPs utilisation is a share of: stated, published, or measured."""
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.train import device_peak
+from electra_tf.train.device_peak import measured_rate, peak_of_run, published_gpu_peak, published_tpu_peak
+
+
+# As the drivers name them; dense FLOP/s of the data sheets.
+@pytest.mark.parametrize(
+    ("name", "bfloat16", "float32"),
+    [
+        ("NVIDIA H200", 989.4e12, 494.7e12),
+        ("NVIDIA H200 NVL", 835.5e12, 417.7e12),
+        ("NVIDIA H100 80GB HBM3", 989.4e12, 494.7e12),
+        ("NVIDIA H100 PCIe", 756e12, 378e12),
+        ("NVIDIA A100-SXM4-40GB", 312e12, 156e12),
+        ("Tesla V100-SXM2-16GB", 15.7e12, 15.7e12),
+        ("Tesla V100-PCIE-16GB", 14e12, 14e12),
+    ],
+)
+def test_a_known_gpu_has_its_published_peak(name, bfloat16, float32):
+    assert (published_gpu_peak(name, "bfloat16"), published_gpu_peak(name, "float32")) == (bfloat16, float32)
+
+
+@pytest.mark.parametrize(
+    ("accelerator_type", "peak"),
+    [("v5litepod-8", 197e12), ("v4-16", 275e12), ("v5p-8", 459e12), ("v6e-4", 918e12), ("v3-8", 61.5e12)],
+)
+def test_a_known_tpu_has_its_published_peak(accelerator_type, peak):
+    assert published_tpu_peak(accelerator_type) == peak
+
+
+def test_an_unknown_device_has_none():
+    assert published_gpu_peak("NVIDIA GeForce GT 710", "float32") is None
+    assert published_tpu_peak("") is None
+
+
+def test_a_stated_peak_counts_for_every_replica(tiny_config, two_replicas):
+    train = tiny_config(train={"peak_flops": 3.0e12}).train
+    assert peak_of_run(train, two_replicas) == (6.0e12, "train.peak_flops")
+
+
+@pytest.fixture
+def rate_of_a_device(monkeypatch):
+    """Every device is measured to do 5e9 FLOP/s."""
+    monkeypatch.setattr(device_peak, "measured_rate", lambda precision, device: 5e9)
+
+
+def test_a_processor_is_measured_once_however_many_devices_it_is_split_into(
+    tiny_config, two_replicas, rate_of_a_device
+):
+    train = tiny_config().train
+    one_device = tf.distribute.OneDeviceStrategy("CPU:0")
+    assert [peak_of_run(train, strategy)[0] for strategy in (one_device, two_replicas)] == [5e9, 5e9]
+
+
+def test_gpus_without_a_published_peak_are_measured_each(tiny_config, monkeypatch, rate_of_a_device):
+    class TwoUnknownGpus:
+        num_replicas_in_sync = 2
+
+        class extended:
+            worker_devices = ("/replica:0/task:0/device:GPU:0", "/replica:0/task:0/device:GPU:1")
+
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU"])
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: {"device_name": "Unknown"})
+    assert peak_of_run(tiny_config().train, TwoUnknownGpus()) == (1e10, "measured, a product of float32 matrices")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_rate_of_a_processor_is_that_of_one(precision):
+    # A core does 1e8 to 1e13; that holds whatever else the machine does.
+    assert 1e7 < measured_rate(precision, "/CPU:0", size=128) < 1e14
+
+
+def test_a_device_that_refuses_the_product_does_not_keep_a_training_from_starting(tiny_config, monkeypatch, caplog):
+    def refuse(precision, device):
+        raise tf.errors.UnimplementedError(None, None, "no such product")
+
+    monkeypatch.setattr(device_peak, "measured_rate", refuse)
+    assert peak_of_run(tiny_config().train, tf.distribute.OneDeviceStrategy("CPU:0")) is None
+    assert "no such product" in caplog.text
