@@ -166,7 +166,10 @@ class TrainingReporter:
         return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
 
     def _say(self, line: str) -> None:
-        if self._directory is not None:
+        if self._directory is None:
+            return
+        # A terminal that was closed, or a pipe whose reader has ended, ends no training: what counts is in the files.
+        with contextlib.suppress(OSError, ValueError):
             print(line, file=sys.stderr, flush=True)
 
     def _shift(self, seconds: float) -> None:

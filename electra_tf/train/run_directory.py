@@ -100,6 +100,8 @@ class RunDirectory:
             self.require_same_run(config)
         else:
             self._require_no_lost_checkpoint()
+            if chief:
+                CheckpointFolder(self.checkpoints).newest_whole()  # or why there is none, before anything is written
         if not chief:
             return
         write_atomically(self.config_file, config_to_yaml(config).encode())
@@ -128,12 +130,14 @@ class RunDirectory:
         write_atomically(self.data_file, content)
 
     def _require_no_lost_checkpoint(self) -> None:
-        """A run that reported so many steps has had a checkpoint; without one it must not begin again unasked."""
-        reported = max((report["step"] for report in reports_of(self.metrics_file, "train")), default=0)
-        if reported == 0 or not self.config_file.exists():
+        """A run that has had a checkpoint must not begin again unasked when it has none."""
+        if not self.config_file.exists():
             return
-        # Two, as the first may still have been on its way to the disk.
-        if reported > 2 * load_config(self.config_file).train.save_every_steps:
+        reported = max((report["step"] for report in reports_of(self.metrics_file, "train")), default=0)
+        train = load_config(self.config_file).train
+        # One that is written while the steps go on may still have been on its way to the disk.
+        expected_from = train.save_every_steps * (2 if train.asynchronous_checkpoints else 1)
+        if reported > expected_from:
             raise UserError(
                 f"{self.metrics_file} reports {reported} steps, but {self.checkpoints} holds no checkpoint; copy one "
                 f"there, for example from {self.milestones}, or give a new --model_dir"

@@ -2,8 +2,10 @@
 
 import contextlib
 import errno
+import io
 import json
 import os
+import sys
 
 import pytest
 import tensorflow as tf
@@ -119,3 +121,15 @@ def test_a_small_file_that_cannot_be_written_leaves_no_part_and_is_the_users_to_
 def test_a_run_killed_as_it_wrote_its_first_file_is_no_foreign_directory(tmp_path):
     (tmp_path / ".config.yaml.tmp").write_text("enc")
     RunDirectory(tmp_path).create()
+
+
+def test_a_terminal_that_is_gone_ends_no_training(directory, monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Gone())
+    reporter = TrainingReporter(directory, 0, 8)
+    report(reporter, 1, 2)
+    reporter.close()
+    assert lines(directory) == [1, 2]

@@ -12,10 +12,10 @@ from electra_tf.train.run_directory import RunDirectory
 def begun(tiny_config, tmp_path):
     """`begun(steps)`: the directory of a run that saves every third step and has reported up to `steps`."""
 
-    def build(steps: int) -> RunDirectory:
+    def build(steps: int, **train) -> RunDirectory:
         directory = RunDirectory(tmp_path / "run")
         directory.create()
-        directory.adopt_config(tiny_config(train={"save_every_steps": 3}), chief=True)
+        directory.adopt_config(tiny_config(train={"save_every_steps": 3, **train}), chief=True)
         lines = (json.dumps({"step": step, "split": "train", "loss": 1.0}) for step in range(1, steps + 1))
         directory.metrics_file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return directory
@@ -23,16 +23,27 @@ def begun(tiny_config, tmp_path):
     return build
 
 
-@pytest.mark.parametrize("steps", [0, 3, 6])
-def test_a_run_that_may_not_have_had_a_checkpoint_begins_again(begun, tiny_config, steps):
-    begun(steps).adopt_config(tiny_config(), chief=True)
+@pytest.mark.parametrize(("steps", "asynchronous"), [(0, False), (3, False), (6, True)])
+def test_a_run_that_may_not_have_had_a_checkpoint_begins_again(begun, tiny_config, steps, asynchronous):
+    begun(steps, asynchronous_checkpoints=asynchronous).adopt_config(tiny_config(), chief=True)
 
 
-def test_a_run_whose_checkpoints_are_gone_does_not_begin_again(begun, tiny_config):
-    directory = begun(7)
+@pytest.mark.parametrize(("steps", "asynchronous"), [(4, False), (7, True)])
+def test_a_run_whose_checkpoints_are_gone_does_not_begin_again(begun, tiny_config, steps, asynchronous):
+    directory = begun(steps, asynchronous_checkpoints=asynchronous)
     before = directory.config_file.read_bytes()
-    with pytest.raises(UserError, match="reports 7 steps, but .*checkpoints holds no checkpoint; copy one"):
+    with pytest.raises(UserError, match=f"reports {steps} steps, but .*checkpoints holds no checkpoint; copy one"):
         directory.adopt_config(tiny_config(), chief=True)
+    assert directory.config_file.read_bytes() == before
+
+
+def test_checkpoints_without_their_descriptions_do_not_pass_for_none(begun, tiny_config):
+    directory = begun(3)
+    directory.checkpoints.mkdir()
+    (directory.checkpoints / "step-3.index").write_bytes(b"an index")
+    before = directory.config_file.read_bytes()
+    with pytest.raises(UserError, match="holds no whole checkpoint"):
+        directory.adopt_config(tiny_config(train={"seed": 9}), chief=True)
     assert directory.config_file.read_bytes() == before
 
 
