@@ -25,9 +25,8 @@ def distributed(strategy: tf.distribute.Strategy, data, config):
 def test_a_batch_of_nothing_but_damaged_records_changes_nothing_and_is_finite(
     tmp_path, write_data, tiny_config, objective
 ):
-    config = tiny_config(data={"on_damaged_record": "skip"}, optimizer={"weight_decay_rate": 0.0})
-    if objective == "bert_mlm":
-        config = type(config).model_validate({**config.model_dump(), "objective": {"name": "bert_mlm"}})
+    settings = {"data": {"on_damaged_record": "skip"}, "optimizer": {"weight_decay_rate": 0.0}}
+    config = tiny_config(objective={"name": objective}, **settings)
     directory = write_data(tmp_path / "set", train=(5,))
     data = open_data(directory, config)
     (directory / "train-00000-of-00001.tfrecord").write_bytes(b"")

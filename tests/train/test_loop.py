@@ -10,10 +10,9 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.train.directory_lock import locked
 from electra_tf.train.loop import Run, evaluate, pretrain
+from electra_tf.train.reporting import RATES
 from electra_tf.train.run_directory import RunDirectory, drop_lines_after
 from electra_tf.train.trained import load_trained
-
-RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization")
 
 
 @pytest.fixture(scope="module")
