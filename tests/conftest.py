@@ -168,9 +168,7 @@ def _split(shards: list[manifest.Shard]) -> manifest.Split:
     return manifest.Split(num_documents=1, num_examples=examples, num_tokens=0, shards=tuple(shards))
 
 
-def _manifest(
-    splits: dict[str, manifest.Split], vocab_sha256: str, token_counts: tuple[int, ...]
-) -> manifest.Manifest:
+def _manifest(splits: dict[str, manifest.Split], vocab_sha256: str, token_counts: tuple[int, ...]) -> manifest.Manifest:
     return manifest.Manifest(
         schema_version=manifest.SCHEMA_VERSION,
         max_seq_length=10,

@@ -122,4 +122,4 @@ def test_a_process_that_fails_ends_it_in_one_line():
 def test_too_few_steps_are_refused(tmp_path, capsys):
     flags = ["--data_dir=data", "--glue_dir=glue", f"--output_dir={tmp_path}", "--electra_steps=3"]
     assert replication.main(flags) == 2
-    assert "--electra_steps=3: expected 8 or more" in capsys.readouterr().err
+    assert "--electra_steps=3: expected 4 or more" in capsys.readouterr().err
