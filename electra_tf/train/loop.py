@@ -16,6 +16,7 @@ from electra_tf.data.damage import damaged_data_reported
 from electra_tf.objectives import build_objective
 from electra_tf.objectives.base import Objective
 from electra_tf.train.checkpoint import Checkpoints, seed_everything
+from electra_tf.train.checkpoint_files import CheckpointFolder
 from electra_tf.train.directory_lock import locked
 from electra_tf.train.disk import DISK_ERRORS, disk_reason
 from electra_tf.train.distribution import is_chief
@@ -179,11 +180,23 @@ def restore_for_evaluation(run: Run, data_dirs: DataDirs) -> tuple[Objective, in
     data = stages[0].data
     run.directory.require_same_tokenizer(data.vocab_content, data.lower_case, data.strip_accents)
     objective = run.build()
-    step = Checkpoints(objective, run.directory, chief=run.is_chief, keep=1).restore_latest()
+    step = _restore_beside_training(Checkpoints(objective, run.directory, chief=run.is_chief, keep=1), run.directory)
     entry = evaluation_stage(stages, step)
     if entry.num_evaluation_batches == 0:
         raise _no_held_out_split(entry)
     return objective, step, entry
+
+
+def _restore_beside_training(checkpoints: Checkpoints, directory: RunDirectory) -> int:
+    """`restore_latest`, again where a run that trains meanwhile has removed what was just found for a newer one."""
+    folder = CheckpointFolder(directory.checkpoints)
+    while True:
+        steps = folder.published_steps()
+        try:
+            return checkpoints.restore_latest()
+        except UserError:
+            if folder.published_steps() == steps:
+                raise
 
 
 def _no_held_out_split(entry: StageInput) -> UserError:

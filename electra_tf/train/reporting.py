@@ -110,18 +110,22 @@ class TrainingReporter:
     def sync(self) -> None:
         """Has the reports on disk before the checkpoint that stands for them, should the machine lose its power.
 
-        Raises: one of `DISK_ERRORS`: if the disk does not take them.
+        TensorBoard's events are tried, and hold no checkpoint back: metrics.jsonl has all that they say.
+
+        Raises: one of `DISK_ERRORS`: if the disk does not take the lines of metrics.jsonl.
         """
         self._lines.empty()
-        self._new_events.empty()
         if self._directory is not None and self._directory.metrics_file.exists():
             with open(self._directory.metrics_file, "ab") as stream:
                 os.fsync(stream.fileno())
+        with contextlib.suppress(*DISK_ERRORS):
+            self._new_events.empty()
 
     def close(self) -> None:
         """Raises: UserError: if there are reports that the disk did not take to the end."""
         try:
             self.sync()
+            self._new_events.empty()
         except DISK_ERRORS as error:
             raise UserError(
                 f"the last reports could not be written to {self._directory.path} ({disk_reason(error)}); make room "

@@ -74,7 +74,7 @@ def _prefix_of(path: Path) -> str:
     if not path.is_dir():
         if path.with_name(f"{path.name}.json").exists():
             require_whole(str(path))
-        elif not list(path.parent.glob(f"{path.name}.index")):
+        elif not path.with_name(f"{path.name}.index").exists():
             raise UserError(
                 f"--init_from={path}: there is neither a run nor a checkpoint; expected a run's directory, or the path "
                 "of a checkpoint's files without their endings"

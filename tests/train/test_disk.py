@@ -108,6 +108,16 @@ def test_no_checkpoint_stands_for_reports_that_are_not_on_the_disk(
     assert CheckpointFolder(run.directory.checkpoints).steps() == [2, 6]
 
 
+def test_events_that_cannot_be_written_hold_no_checkpoint_back(directory):
+    directory.tensorboard.write_text("in its way")
+    reporter = TrainingReporter(directory, 0, 8)
+    report(reporter, 2)
+    reporter.sync()
+    assert lines(directory) == [2]
+    with pytest.raises(UserError, match="the last reports could not be written"):
+        reporter.close()
+
+
 def test_a_small_file_that_cannot_be_written_leaves_no_part_and_is_the_users_to_mend(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

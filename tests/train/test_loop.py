@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.train import checkpoint
+from electra_tf.train.checkpoint import restore_strictly
 from electra_tf.train.directory_lock import locked
 from electra_tf.train.loop import Run, evaluate, pretrain
 from electra_tf.train.reporting import RATES
@@ -129,6 +131,27 @@ def test_evaluating_is_the_same_on_two_replicas(whole, config, data_dir, two_rep
     model_dir, last = whole
     found = evaluate(Run(config, RunDirectory(model_dir), two_replicas), [data_dir])
     assert {name: found[name] for name in last} == pytest.approx(last, rel=1e-5, nan_ok=True)
+
+
+def test_evaluating_meets_a_run_that_replaces_its_only_checkpoint(whole, config, data_dir, tmp_path, monkeypatch):
+    model_dir = tmp_path / "run"
+    shutil.copytree(whole[0], model_dir)
+
+    def only_checkpoint_is(step: int) -> None:
+        shutil.rmtree(model_dir / "checkpoints")
+        shutil.copytree(model_dir / "milestones", model_dir / "checkpoints")
+        for file in (model_dir / "checkpoints").iterdir():
+            if file.is_file() and file.name.split(".")[0] != f"step-{step}":
+                file.unlink()
+
+    def replaced_meanwhile(state, prefix: str) -> None:
+        if prefix.endswith("step-2"):
+            only_checkpoint_is(3)
+        restore_strictly(state, prefix)
+
+    only_checkpoint_is(2)
+    monkeypatch.setattr(checkpoint, "restore_strictly", replaced_meanwhile)
+    assert evaluate(run_of(config, model_dir), [data_dir])["step"] == 3
 
 
 def test_a_run_on_two_replicas_reports_what_one_replica_does(whole, config, data_dir, two_replicas, tmp_path):
