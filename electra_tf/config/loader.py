@@ -60,7 +60,7 @@ def _objective_settings(values: dict, source: str) -> type[ObjectiveSettings]:
     name = objective.get("name") if isinstance(objective, dict) else None
     if name is None:
         return ObjectiveSettings  # which says what is missing
-    if name in OBJECTIVE_SETTINGS:
+    if isinstance(name, str) and name in OBJECTIVE_SETTINGS:
         return OBJECTIVE_SETTINGS[name]
     raise UserError(
         f"config {source}: objective.name is {name!r}{_nearest(str(name), OBJECTIVE_SETTINGS)}; one of your own needs "

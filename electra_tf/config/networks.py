@@ -49,8 +49,12 @@ class TransformerGeneratorConfig(Settings):
     intermediate_size: Count | None = None
     embedding_size: Count | None = None  # null: the discriminator's; another only where embeddings are not shared
 
-    def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
-        """The generator's encoder beside the given discriminator."""
+    def encoder(self, discriminator: EncoderConfig, setting: str = "objective.generator") -> EncoderConfig:
+        """The generator's encoder beside the given discriminator.
+
+        Args:
+            setting: where this stands in the configuration, for the message of a size that does not fit.
+        """
         hidden_size = self.hidden_size or round(discriminator.hidden_size * self.size_fraction)
         same_width = hidden_size == discriminator.hidden_size
         sizes = {
@@ -66,7 +70,7 @@ class TransformerGeneratorConfig(Settings):
         except ValidationError as error:
             # One line for the message of the validator that calls this; pydantic's own has several.
             problem = error.errors()[0]
-            where = ".".join(str(part) for part in ("objective.generator", *problem["loc"]))
+            where = ".".join(str(part) for part in (setting, *problem["loc"]))
             found = f" is {problem['input']!r}" if problem["loc"] else ""
             raise ValueError(f"{where}{found}: {problem['msg'].removeprefix('Value error, ')}") from None
 

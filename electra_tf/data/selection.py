@@ -67,8 +67,9 @@ def select(
         return Selection(SELECTIONS[config.selection](candidates, num_slots, random), count)
     if config.strategy == "rare_tokens":
         assert special.token_counts is not None, "the data set has been asked for them"
-        weights = np.maximum(special.token_counts, 1).astype(np.float64) ** -config.rarity_exponent
-        weights = tf.gather(tf.constant(weights / weights.max(), tf.float32), batch["input_ids"])
+        log_weights = -config.rarity_exponent * np.log(np.maximum(special.token_counts, 1).astype(np.float64))
+        log_weights = np.maximum(log_weights - log_weights.max(), _LEAST_LOG_WEIGHT).astype(np.float32)
+        weights = tf.gather(tf.constant(log_weights), batch["input_ids"])
         return Selection(select_weighted(candidates, weights, num_slots, random), count)
     if config.strategy == "span":
         return select_spans(candidates, count, config, num_slots, random)
@@ -112,16 +113,20 @@ def select_with_replacement(candidates: tf.Tensor, num_slots: int, random: Rando
 SELECTIONS = {"distinct": select_distinct, "with_replacement": select_with_replacement}
 
 
-def select_weighted(candidates: tf.Tensor, weights: tf.Tensor, num_slots: int, random: RandomStream) -> tf.Tensor:
+# As a factor no such weight is a number; the order of the tokens needs none.
+_LEAST_LOG_WEIGHT = -1e30
+
+
+def select_weighted(candidates: tf.Tensor, log_weights: tf.Tensor, num_slots: int, random: RandomStream) -> tf.Tensor:
     """`num_slots` different candidate positions, drawn one after the other, each with chances in proportion to weights.
 
-    Args and returns: as `select_distinct`; `weights` [B, S] float32, above 0.
+    Args and returns: as `select_distinct`; `log_weights` [B, S] float32, the logarithms of the weights.
     Source: the order of log(weight) plus Gumbel noise is that of such draws (Yellott 1977; Kool et al. 2019).
     """
     uniform = random.uniform(tf.shape(candidates)[0], (candidates.shape[1],))
     # Half a step of the 24-bit numbers off 0, where the logarithm has no value.
     noise = -tf.math.log(-tf.math.log(uniform + 2.0**-25))
-    scores = tf.where(candidates, tf.math.log(weights) + noise, -math.inf)
+    scores = tf.where(candidates, tf.maximum(log_weights, _LEAST_LOG_WEIGHT) + noise, -math.inf)
     return tf.math.top_k(scores, k=num_slots).indices
 
 

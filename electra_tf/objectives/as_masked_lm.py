@@ -9,6 +9,7 @@ import math
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.schema import PretrainingConfig
 from electra_tf.data.masking import put_at_positions
 from electra_tf.models.context import ForwardContext
 from electra_tf.objectives.base import Objective
@@ -16,6 +17,7 @@ from electra_tf.objectives.bert_mlm import BertMlm
 from electra_tf.objectives.electra import Electra
 from electra_tf.objectives.electric import Electric
 from electra_tf.objectives.terms import Count, Term, weighted_sum
+from electra_tf.objectives.two_stage import DiscriminatorStage, GeneratorStage
 
 
 def data_probabilities(
@@ -167,10 +169,17 @@ class ElectricByEnergy(ByCandidates):
 
 
 def as_masked_lm(objective: Objective) -> AsMaskedLm:
-    """The masked language model that an objective makes.
+    """The masked language model that an objective, or a phase of one, makes.
 
     Raises: UserError: if it makes none.
     """
+    if isinstance(objective, GeneratorStage):
+        raise UserError(
+            "--as_masked_lm: the run stands in the first stage of objective.name 'two_stage', whose discriminator has "
+            "learnt nothing yet; train on"
+        )
+    if isinstance(objective, DiscriminatorStage):
+        objective = objective.networks
     if isinstance(objective, BertMlm):
         return MaskedLmByArgmax(objective)
     if isinstance(objective, Electric):
@@ -181,14 +190,28 @@ def as_masked_lm(objective: Objective) -> AsMaskedLm:
             f"--as_masked_lm: objective.name is {settings.name!r}, which is neither a masked language model nor a "
             "discriminator beside a generator; give a run of electra or bert_mlm"
         )
-    if settings.disallow_correct:
-        raise UserError(
-            "--as_masked_lm: objective.disallow_correct is true, and the formula holds for a generator that may sample "
-            "the original; give a run without it"
-        )
+    _require_samples_of_the_generator(objective.config)
     if math.isinf(objective.originals_per_sample):
         raise UserError(
             f"--as_masked_lm: objective.name is {settings.name!r}, whose discriminator has learnt from originals "
             "alone; the formula needs one that has learnt from samples too"
         )
     return ElectraByFormula(objective)
+
+
+def _require_samples_of_the_generator(config: PretrainingConfig) -> None:
+    """The formula reckons with samples of p_G, drawn for every token with the same chance.
+
+    Raises: UserError: if the discriminator has learnt from others.
+    """
+    refused = [
+        ("objective.disallow_correct", config.objective.disallow_correct, True, "may sample the original"),
+        ("objective.sampling", config.objective.sampling, "greedy", "is sampled from"),
+        ("masking.strategy", config.masking.strategy, "rare_tokens", "is asked for every token alike"),
+    ]
+    for setting, found, unfit, expected in refused:
+        if found == unfit:
+            raise UserError(
+                f"--as_masked_lm: {setting} is {str(found).lower()}, and the formula holds for a generator that "
+                f"{expected}; give a run without it"
+            )

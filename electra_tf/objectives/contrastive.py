@@ -1,5 +1,7 @@
 """ELECTRA with some inputs left clean, and a head on [CLS] that tells which were corrupted (paper, appendix H)."""
 
+import math
+
 import tensorflow as tf
 import tf_keras
 
@@ -35,7 +37,7 @@ class Contrastive(Electra):
     @property
     def originals_per_sample(self) -> float:
         sampled_fraction = self.config.masking.masked_fraction * (1.0 - self.config.objective.clean_fraction)
-        return (1.0 - sampled_fraction) / sampled_fraction
+        return (1.0 - sampled_fraction) / sampled_fraction if sampled_fraction else math.inf
 
     def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         num_inputs = tf.reduce_sum(_are_real(batch))

@@ -105,7 +105,11 @@ class Electra(GeneratorObjective):
 
     @property
     def originals_per_sample(self) -> float:
-        """How many original tokens the discriminator's loss has for every sampled one: a of the paper's appendix G."""
+        """How many original tokens the discriminator's loss has for every sampled one: a of the paper's appendix G.
+
+        The paper's (1 - k/n) / (k/n) with k/n = `masked_fraction`. It is an approximation: [CLS] and [SEP] are real
+        tokens and never sampled, whole words may give less than k, and draws with replacement hit some twice.
+        """
         masked_fraction = self.config.masking.masked_fraction
         return (1.0 - masked_fraction) / masked_fraction
 

@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.data.corpus import PretrainingData
 from electra_tf.data.masking import put_at_positions
@@ -58,8 +60,15 @@ class GeneratorObjective(Objective):
         return _networks(self.config)
 
     def adopt_data(self, data: PretrainingData) -> None:
-        if isinstance(self.generator, UnigramGenerator):
-            self.generator.adopt_counts(data.text_token_counts("objective.generator.kind unigram"))
+        if not isinstance(self.generator, UnigramGenerator):
+            return
+        counts = data.text_token_counts("objective.generator.kind unigram")
+        if self.config.objective.disallow_correct and np.count_nonzero(counts) < 2:
+            raise UserError(
+                f"objective.disallow_correct never draws the original, and the text of {data.directory} has no other "
+                "word; leave it out or give more text"
+            )
+        self.generator.adopt_counts(counts)
 
     @property
     def encoder(self) -> Encoder:

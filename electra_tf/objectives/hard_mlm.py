@@ -15,9 +15,6 @@ from electra_tf.objectives.layout import word_tokens
 from electra_tf.objectives.metrics import masked_lm_metrics
 from electra_tf.objectives.terms import Ratio, Term, weighted_sum
 
-# Below the hardest token of its text, in temperatures: the exponential of less would be 0, and 0 is never drawn.
-_EASIEST = -80.0
-
 
 class HardMlm(BertMlm):
     """A masked LM, and beside it a network that learns from its losses which tokens it finds hard.
@@ -29,7 +26,7 @@ class HardMlm(BertMlm):
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        sizes, dtype = config.objective.difficulty.encoder(config.encoder), PRECISION_POLICIES[config.train.precision]
+        sizes, dtype = config.objective.difficulty_encoder(config), PRECISION_POLICIES[config.train.precision]
         # Tables of its own: the masked LM is to be the baseline's but for its masks.
         embeddings = Embeddings(sizes, name="difficulty_embeddings", dtype=dtype)
         encoder = Encoder(sizes, embeddings, name="difficulty", dtype=dtype)
@@ -92,9 +89,9 @@ class HardMlm(BertMlm):
         candidates, weights = word_tokens(batch), batch["masked_lm_weights"]
         hardness = tf.where(candidates, tf.stop_gradient(guessed), -tf.float32.max)
         below_hardest = hardness - tf.reduce_max(hardness, axis=1, keepdims=True)
-        chances = tf.exp(tf.maximum(below_hardest / self.config.objective.mask_temperature, _EASIEST))
+        log_chances = below_hardest / self.config.objective.mask_temperature
         num_slots, used = weights.shape[1], tf.cast(weights, tf.int32)
-        positions = select_weighted(candidates, chances, num_slots, context.random.scope("hard_masks")) * used
+        positions = select_weighted(candidates, log_chances, num_slots, context.random.scope("hard_masks")) * used
         original = tf.gather(batch["input_ids"], positions, batch_dims=1) * used
         shown = tf.gather(batch["masked_input_ids"], batch["masked_lm_positions"], batch_dims=1)
         shown = tf.where(shown == batch["masked_lm_ids"], original, shown)

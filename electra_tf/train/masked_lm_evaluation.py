@@ -8,6 +8,7 @@ from electra_tf.config.schema import AsMaskedLmConfig, MaskingConfig
 from electra_tf.data.damage import damaged_data_reported
 from electra_tf.objectives.as_masked_lm import as_masked_lm
 from electra_tf.train.loop import DataDirs, Run, restore_for_evaluation
+from electra_tf.train.phases import phase_at, phases_of
 from electra_tf.train.pretrainer import Evaluator
 from electra_tf.train.stages import StageInput
 from electra_tf.train.stop_request import StopRequest
@@ -27,7 +28,7 @@ def evaluate_as_masked_lm(run: Run, data_dirs: DataDirs) -> dict[str, float]:
     """
     with damaged_data_reported():
         objective, step, entry = restore_for_evaluation(run, data_dirs)
-        model = as_masked_lm(objective)
+        model = as_masked_lm(phase_at(phases_of(objective), step).objective)
         entry = with_questions(entry, run.config.evaluation.as_masked_lm)
         num_batches = entry.num_evaluation_batches
         evaluator = Evaluator(model, run.strategy, StopRequest(run.strategy), entry.held_out)

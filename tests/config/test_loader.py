@@ -366,3 +366,25 @@ def test_disentangled_embeddings_of_two_sizes_are_refused(write):
 def test_no_strategy_but_the_uniform_one_selects_with_replacement(write, strategy):
     message = refusal(write(settings()), f"masking={{strategy: {strategy}, selection: with_replacement}}")
     assert f"with strategy '{strategy}' no token is selected twice" in message
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        (["objective.name=[electra]"], "objective.name is ['electra']"),
+        (["objective.temperature=0.0000001"], "objective.temperature is 1e-07; input should be greater than or equal to"),
+        (
+            ["objective.masked_lm_loss_weight=0", "objective.replaced_token_loss_weight=0"],
+            "masked_lm_loss_weight, replaced_token_loss_weight: all 0, so there is nothing to learn",
+        ),
+        (["objective.name=electra_15", "objective.disallow_correct=true"], "every masked token replaced"),
+        (["objective={name: hard_mlm}", "masking.strategy=span"], "masking.strategy is 'span', but objective.name"),
+        (["objective={name: hard_mlm}", "masking.selection=with_replacement"], "masking.selection is 'with_replace"),
+        (
+            ["objective={name: hard_mlm, difficulty: {size_fraction: 0.5, num_heads: 5}}"],
+            "objective.difficulty: hidden_size 8 does not divide into num_heads 5",
+        ),
+    ],
+)
+def test_an_objective_that_cannot_be_trained_so_is_refused(write, overrides, complaint):
+    assert complaint in refusal(write(settings()), *overrides)

@@ -137,6 +137,13 @@ def test_tokens_that_were_never_seen_count_as_seen_once():
     assert within(sum(positions == [2] for positions in found), n, 10 / 11)
 
 
+@pytest.mark.parametrize("exponent", [40.0, 1e38])
+def test_however_frequent_a_token_is_it_comes_before_what_may_not_be_selected(exponent):
+    batch = rows(*[[CLS, COMMON, RARE, COMMON, SEP]] * 50, length=7)
+    found = chosen(batch, strategy="rare_tokens", rarity_exponent=exponent, masked_fraction=0.6)
+    assert found == [[1, 2, 3]] * 50
+
+
 def test_the_second_of_two_draws_is_by_the_weights_of_what_is_left():
     """Three tokens of weights 4, 4 and 1 (100, 100 and 1600 in the text): the last is left over 4/5 + 4/5 of 4/9 ..."""
     n = 6000

@@ -1,5 +1,7 @@
 """ELECTRA and BERT as masked language models (paper, appendix G)."""
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -163,9 +165,46 @@ def test_rows_of_padding_count_for_nothing(build, batch):
     assert values(model, filled) == values(model, batch)
 
 
-def test_a_generator_that_never_samples_the_original_is_refused(build):
-    with pytest.raises(UserError, match="disallow_correct is true"):
-        as_masked_lm(build(disallow_correct=True))
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        # 0.3 of the tokens are masked; of the inputs of `contrastive` 0.5 are not.
+        ("electra", {}, 0.7 / 0.3),
+        ("electra_15", {"loss_positions": "masked"}, 0.0),
+        ("electra_15", {"loss_positions": "random"}, 0.7 / 0.3),
+        ("electra_15", {"loss_positions": "random_unmasked"}, math.inf),
+        ("contrastive", {"clean_fraction": 0.5}, 0.85 / 0.15),
+        ("contrastive", {"clean_fraction": 1.0}, math.inf),
+    ],
+)
+def test_the_originals_that_a_discriminator_has_seen_for_every_sample(build, name, settings, expected):
+    objective = build(name, **settings)
+    assert objective.config.masking.masked_fraction == 0.3
+    assert objective.originals_per_sample == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"objective": {"disallow_correct": True}}, "objective.disallow_correct is true, and the formula holds for a"),
+        ({"objective": {"sampling": "greedy"}}, "objective.sampling is greedy, and the formula holds for a generator"),
+        ({"masking": {"strategy": "rare_tokens"}}, "masking.strategy is rare_tokens, and the formula holds for a"),
+    ],
+)
+def test_a_discriminator_of_other_samples_than_the_formulas_is_refused(tiny_config, settings, said):
+    with pytest.raises(UserError, match=said):
+        as_masked_lm(build_objective(tiny_config(**settings)))
+
+
+def test_a_discriminator_that_has_learnt_nothing_yet_is_refused_and_then_judges(tiny_config, batch):
+    sizes = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
+    questions = {"as_masked_lm": {"num_candidates": 5, "tokens_per_example": 2}}
+    config = tiny_config(objective={"name": "two_stage", "generator": sizes}, evaluation=questions)
+    objective = build_objective(config)
+    first, second = objective.phases
+    with pytest.raises(UserError, match="first stage of objective.name 'two_stage'"):
+        as_masked_lm(first)
+    assert values(as_masked_lm(second), batch) == values(as_masked_lm(objective), batch)
 
 
 def test_a_discriminator_that_learnt_from_originals_alone_is_refused(build):

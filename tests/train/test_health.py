@@ -111,10 +111,11 @@ def test_accuracies_that_were_never_more_than_chance_are_not_judged(monitor):
     assert steps_of_alarms(monitor(), reports) == []
 
 
-def test_a_loss_that_is_not_trained_is_not_judged(monitor):
-    dead = with_values(replaced_token=0.33, masked_lm=3.8)
-    settings = {"replaced_token_loss_weight": 0.0, "masked_lm_loss_weight": 0.0}
-    assert steps_of_alarms(monitor(objective=settings), [dead] * 5) == []
+@pytest.mark.parametrize(("name", "dead"), [("replaced_token", 0.33), ("masked_lm", 3.8)])
+def test_a_loss_that_is_not_trained_is_not_judged(monitor, name, dead):
+    reports = [HEALTHY, *[with_values(**{name: dead})] * 4]
+    assert steps_of_alarms(monitor(), reports) == [40]
+    assert steps_of_alarms(monitor(objective={f"{name}_loss_weight": 0.0}), reports) == []
 
 
 def test_the_masked_lm_baseline_is_judged_by_its_loss_alone(tiny_config):

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, get_args
 
+from pydantic import model_validator
+
 from electra_tf.config.passes import Phase
 from electra_tf.config.settings import Settings
 
@@ -18,6 +20,13 @@ class ObjectiveSettings(Settings):
     """
 
     name: str
+
+    @model_validator(mode="after")
+    def _learns_something(self) -> "ObjectiveSettings":
+        weights = {name: value for name, value in self if name.endswith("_loss_weight")}
+        if weights and not any(weights.values()):
+            raise ValueError(f"{', '.join(weights)}: all 0, so there is nothing to learn; set one above 0")
+        return self
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options):

@@ -1,6 +1,8 @@
 """Settings of ELECTRA, and of everything else that trains on the samples of a generator."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from electra_tf.config.networks import EncoderConfig, GeneratorConfig, TransformerGeneratorConfig
 from electra_tf.config.objectives.base import ObjectiveSettings
@@ -24,7 +26,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
     # categorical and gumbel draw from the generator's distribution, in two ways, the second being the authors' and the
     # slower one; greedy takes the most likely token, for comparisons without chance.
     sampling: Literal["categorical", "gumbel", "greedy"] = "categorical"
-    temperature: Positive = 1.0
+    temperature: Annotated[Positive, Field(ge=1e-6)] = 1.0  # the likeliest token alone: sampling greedy
     disallow_correct: bool = False  # never sample the original token
 
     def require_fit(self, run: "PretrainingConfig") -> None:

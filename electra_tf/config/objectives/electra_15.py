@@ -1,8 +1,11 @@
 """Settings of ELECTRA 15%."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from electra_tf.config.objectives.electra import ElectraConfig
+
+if TYPE_CHECKING:
+    from electra_tf.config.schema import PretrainingConfig
 
 
 class Electra15Config(ElectraConfig):
@@ -17,6 +20,14 @@ class Electra15Config(ElectraConfig):
     # ones (footnote 8). random_unmasked: the footnote's letter, a draw from the others alone. No token among these is
     # ever replaced, so that nothing can be learnt but to answer "original".
     loss_positions: Literal["masked", "random", "random_unmasked"] = "masked"
+
+    def require_fit(self, run: "PretrainingConfig") -> None:
+        super().require_fit(run)
+        if self.disallow_correct and self.loss_positions == "masked":
+            raise ValueError(
+                "objective.disallow_correct true has every masked token replaced, and objective.name 'electra_15' "
+                "counts no others, so there is nothing to tell apart; leave it out"
+            )
 
     @property
     def learns_replaced_tokens(self) -> bool:

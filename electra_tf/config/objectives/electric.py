@@ -31,6 +31,16 @@ class ElectricConfig(ElectraConfig):
                     f"objective.{setting} {getattr(self, setting)} draws from another distribution than the one whose "
                     "probabilities objective.name 'electric' takes; leave it out"
                 )
+        if self.sampling == "greedy":
+            raise ValueError(
+                "objective.sampling 'greedy' draws nothing, and objective.name 'electric' reckons with the chance of "
+                "each draw; leave it out"
+            )
+        if run.masking.strategy == "rare_tokens":
+            raise ValueError(
+                "masking.strategy 'rare_tokens' draws noise for some tokens more often than for others, and "
+                "objective.name 'electric' reckons with one share for all; leave it out"
+            )
         if run.masking.masked_fraction >= 1.0:
             raise ValueError(
                 "masking.masked_fraction 1.0 leaves no token that is not noise, and objective.name 'electric' tells "

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from electra_tf.config.networks import TransformerGeneratorConfig
+from electra_tf.config.networks import EncoderConfig, TransformerGeneratorConfig
 from electra_tf.config.objectives.bert_mlm import BertMlmConfig
 from electra_tf.config.passes import Head, NetworkPass, Phase
 from electra_tf.config.settings import NonNegative, Positive
@@ -25,11 +25,21 @@ class HardMlmConfig(BertMlmConfig):
 
     def require_fit(self, run: "PretrainingConfig") -> None:
         super().require_fit(run)
-        self.difficulty.encoder(run.encoder)  # or what is wrong with its sizes
+        self.difficulty_encoder(run)  # or what is wrong with its sizes
+        for setting, expected in (("strategy", "uniform"), ("selection", "distinct")):
+            if (found := getattr(run.masking, setting)) != expected:
+                raise ValueError(
+                    f"masking.{setting} is {found!r}, but objective.name 'hard_mlm' has its masks fall where its small "
+                    f"network says; leave masking.{setting} out"
+                )
+
+    def difficulty_encoder(self, run: "PretrainingConfig") -> EncoderConfig:
+        """The sizes of the network that guesses."""
+        return self.difficulty.encoder(run.encoder, "objective.difficulty")
 
     def phases(self, run: "PretrainingConfig") -> tuple[Phase, ...]:
         (phase,) = super().phases(run)
-        difficulty = NetworkPass("difficulty", self.difficulty.encoder(run.encoder), (Head("unit", "all"),))
+        difficulty = NetworkPass("difficulty", self.difficulty_encoder(run), (Head("unit", "all"),))
         return (Phase(phase.num_steps, (difficulty, *phase.passes)),)
 
     @property
