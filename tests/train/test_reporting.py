@@ -61,3 +61,15 @@ def test_without_a_cost_nothing_is_said_of_it(tmp_path):
     reporter.close()
     line = json.loads(directory.metrics_file.read_text(encoding="utf-8"))
     assert set(line) == {"step", "split", *METRICS, "examples_per_second", "tokens_per_second"}
+
+
+def test_a_utilisation_above_one_is_said_to_be_of_too_low_a_peak_once(tmp_path, tiny_config, monkeypatch, caplog):
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    reporter = TrainingReporter(None, 0, 8, RunCost(tiny_config()), peak_flops=10.0)
+    for step in (1, 2, 3):
+        clock[0] += 1.0
+        reporter.rates(step, batch_size=4, tokens_per_example=10)
+    (message,) = [record.message for record in caplog.records]
+    assert message.startswith("step 1: ")
+    assert "the peak of 10 FLOP/s was measured too low" in message and "train.peak_flops states it" in message
