@@ -26,6 +26,9 @@ from electra_tf.config.schema import PretrainingConfig
 from electra_tf.train.checkpoint_files import CheckpointFolder
 from electra_tf.train.directory_lock import LOCK_FILE
 
+# What depends on the machine and its load: the one part of metrics.jsonl that two runs of one configuration differ in.
+RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")
+
 # What may change between two calls that continue one run: it has no influence on the weights, or, where a step or a
 # record is broken, says how to go on.
 _MAY_CHANGE = {
