@@ -80,7 +80,7 @@ def _profile(arguments) -> None:
         load_module(arguments.objective_module)
     config = load_config(arguments.config, arguments.overrides)
     if arguments.budget is not None:
-        print("\n".join(budget_lines(config, arguments.budget, arguments.convention, _speed(arguments, config))))
+        print("\n".join(budget_lines(config, arguments.budget, arguments.convention, *_speed(arguments, config))))
     elif arguments.measured:
         from electra_tf.profiling.measured import measure, measurement_lines
 
@@ -92,17 +92,17 @@ def _profile(arguments) -> None:
         print("\n".join(cost_lines(config)))
 
 
-def _speed(arguments, config) -> float | None:
+def _speed(arguments, config) -> tuple:
+    """FLOP/s, if they are asked for, and for a run's the cost of its steps."""
     if arguments.model_dir:
-        from electra_tf.profiling.cost_report import cost_of
         from electra_tf.profiling.speed import reported_speed
 
-        return reported_speed(arguments.model_dir, cost_of(config))
+        return reported_speed(arguments.model_dir)
     if arguments.measure_speed:
         from electra_tf.profiling.speed import measured_speed
 
-        return measured_speed(config, _strategy(arguments, config), arguments.measure_speed)
-    return None
+        return (measured_speed(config, _strategy(arguments, config), arguments.measure_speed),)
+    return ()
 
 
 def _strategy(arguments, config):

@@ -61,7 +61,10 @@ def test_the_measured_table_is_printed(printed, tmp_path, tiny_config):
     [
         ((), "nothing to count; give --config=FILE"),
         ((f"--config={SMALL}", "--budget=1"), "--budget 1 is too small"),
-        ((f"--config={SMALL}", "--budget=1e18", "--model_dir=nowhere"), "holds no second report"),
+        (
+            (f"--config={SMALL}", "--budget=1e18", "--model_dir=nowhere"),
+            "holds no config.yaml; give the directory of a run",
+        ),
         ((f"--config={SMALL}", "--set=train.batchsize=1"), "did you mean batch_size?"),
     ],
 )

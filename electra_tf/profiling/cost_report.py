@@ -61,15 +61,20 @@ def cost_values(config: PretrainingConfig) -> dict:
 
 
 def budget_lines(
-    config: PretrainingConfig, budget: float, convention: Convention, speed: float | None = None
+    config: PretrainingConfig,
+    budget: float,
+    convention: Convention,
+    speed: float | None = None,
+    measured_in: RunCost | None = None,
 ) -> list[str]:
     """How many steps a number of FLOPs pays for, and how long they take.
 
     Args:
         speed: FLOP/s in matrix products of the model; None: no time is given.
+        measured_in: the run whose speed it is; None: this one.
     Raises: UserError: if it pays for none.
     """
-    cost_of(config)
+    cost = cost_of(config)
     changes = {"flops_budget": budget, "flops_convention": convention}
     budgeted = config.model_copy(update={"train": config.train.model_copy(update=changes)})
     try:
@@ -88,7 +93,16 @@ def budget_lines(
         lines.append(
             f"at {speed:.4g} FLOP/s in matrix products of the model: {_duration(spent.hardware.products / speed)}"
         )
+    if measured_in is not None and _products_of_examples(measured_in) != _products_of_examples(cost):
+        lines.append(
+            "this speed is that of another configuration in FLOP/s, for the run's examples take other FLOPs; "
+            "--measure_speed gives that of this one"
+        )
     return lines
+
+
+def _products_of_examples(cost: RunCost) -> set[int]:
+    return {stretch.example().hardware.products for stretch in cost.stretches}
 
 
 def _stretch_lines(stretch: Stretch) -> list[str]:

@@ -37,6 +37,19 @@ def test_a_budget_is_turned_into_steps_and_a_speed_into_time(tiny_config):
     assert lines[-1].endswith(": 2.0 hours")
 
 
+def test_the_speed_of_a_run_whose_examples_take_other_flops_is_said_to_be_of_another_configuration(tiny_config):
+    run = RunCost(tiny_config(objective={"name": "bert_mlm"}))
+    budget = float(RunCost(tiny_config()).spent(8).paper)
+    lines = budget_lines(tiny_config(), budget, "paper", 1e9, measured_in=run)
+    assert lines[-1].startswith("this speed is that of another configuration in FLOP/s")
+
+
+def test_the_speed_of_a_longer_run_with_another_batch_is_taken_for_this_ones(tiny_config):
+    run = RunCost(tiny_config(train={"num_steps": 80, "batch_size": 8}))
+    budget = float(RunCost(tiny_config()).spent(8).paper)
+    assert "at 1e+09 FLOP/s" in budget_lines(tiny_config(), budget, "paper", 1e9, measured_in=run)[-1]
+
+
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(5, "5.0 s"), (600, "10.0 minutes"), (36_000, "10.0 hours"), (864_000, "10.0 days")]
 )

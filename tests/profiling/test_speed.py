@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.flops.run import RunCost
+from electra_tf.config.loader import config_to_yaml
 from electra_tf.profiling.speed import measured_speed, reported_speed
 from electra_tf.train.run_directory import RunDirectory
 
@@ -18,12 +19,13 @@ def test_the_measured_speed_is_that_of_whole_steps(tiny_config):
 
 
 @pytest.fixture
-def run_with(tmp_path):
-    """`run_with(10.0, 30.0)`: a directory with reports of these speeds, in examples a second."""
+def run_with(tmp_path, tiny_config):
+    """`run_with(10.0, 30.0)`: a directory of the tiny run with reports of these speeds, in examples a second."""
 
     def write(*speeds: float):
         directory = RunDirectory(tmp_path / "run")
         directory.create()
+        directory.config_file.write_text(config_to_yaml(tiny_config()), encoding="utf-8")
         lines = [{"step": step, "split": "train", "examples_per_second": s} for step, s in enumerate(speeds, start=1)]
         directory.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         return directory.path
@@ -32,11 +34,17 @@ def run_with(tmp_path):
 
 
 def test_the_reported_speed_is_the_median_without_the_first_report(run_with, tiny_config):
-    cost = RunCost(tiny_config())
-    products_of_an_example = cost.of_step(1).hardware.products / 4
-    assert reported_speed(run_with(1.0, 20.0, 40.0, 30.0), cost) == pytest.approx(30.0 * products_of_an_example)
+    products_of_an_example = RunCost(tiny_config()).of_step(1).hardware.products / 4
+    speed, cost = reported_speed(run_with(1.0, 20.0, 40.0, 30.0))
+    assert speed == pytest.approx(30.0 * products_of_an_example)
+    assert cost.of_step(1).hardware.products / 4 == products_of_an_example
 
 
-def test_a_run_without_a_second_report_is_refused(run_with, tiny_config):
+def test_a_run_without_a_second_report_is_refused(run_with):
     with pytest.raises(UserError, match="holds no second report"):
-        reported_speed(run_with(1.0), RunCost(tiny_config()))
+        reported_speed(run_with(1.0))
+
+
+def test_a_directory_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(UserError, match="holds no config.yaml; give the directory of a run"):
+        reported_speed(tmp_path)
