@@ -7,7 +7,8 @@ import pytest
 
 import profile_flops
 
-SMALL = str(Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "small.yaml")
+PRESETS = Path(__file__).resolve().parents[1] / "configs" / "pretrain"
+SMALL, BASE_TWO_PHASES = str(PRESETS / "small.yaml"), str(PRESETS / "base_two_phases.yaml")
 
 
 @pytest.fixture
@@ -47,6 +48,11 @@ def test_a_budget_is_answered_in_either_convention(printed):
     assert "pay for 856,813 steps" in printed(*flags, "--convention=hardware")
 
 
+def test_a_budget_below_the_first_stage_of_two_is_answered_in_its_steps(printed):
+    found = printed(f"--config={BASE_TWO_PHASES}", "--budget=1e19")
+    assert "pay for 510,067 steps of this configuration" in found
+
+
 def test_the_measured_table_is_printed(printed, tmp_path, tiny_config):
     from electra_tf.config.loader import config_to_yaml
 
@@ -61,6 +67,7 @@ def test_the_measured_table_is_printed(printed, tmp_path, tiny_config):
     [
         ((), "nothing to count; give --config=FILE"),
         ((f"--config={SMALL}", "--budget=1"), "--budget 1 is too small"),
+        ((f"--config={SMALL}", "--budget=nan"), "--budget is nan; expected a positive number"),
         (
             (f"--config={SMALL}", "--budget=1e18", "--model_dir=nowhere"),
             "holds no config.yaml; give the directory of a run",
