@@ -108,8 +108,8 @@ def _affordable(cost: RunCost, run_steps: int, budget: float, convention: Conven
     step = cost.of_step(1)
     if num_steps == 0:
         raise UserError(
-            f"--budget {budget:g} is too small: a step costs {float(step.flops(convention)):.4g} FLOPs by the convention "
-            f"{convention!r}; give more"
+            f"--budget {budget:g} is too small: a step costs {float(step.flops(convention)):.4g} FLOPs by the "
+            f"convention {convention!r}; give more"
         )
     if num_steps < run_steps or len(cost.stretches) > 1:
         return num_steps, cost.spent(num_steps)

@@ -72,9 +72,7 @@ def test_a_budget_for_more_steps_than_a_run_can_have_is_refused(tiny_config, num
 
 @pytest.mark.parametrize("budget", [float("inf"), float("nan"), -1e18])
 def test_a_budget_that_is_no_positive_number_is_refused(tiny_config, budget):
-    with pytest.raises(
-        UserError, match=rf"train\.flops_budget is {re.escape(str(budget))}; (input should be|expected) "
-    ):
+    with pytest.raises(UserError, match=rf"train\.flops_budget is {re.escape(str(budget))}; input should be"):
         budgeted(tiny_config, budget)
 
 
