@@ -112,7 +112,8 @@ def _train(config: PretrainingConfig, name: str, output_dir: Path, data_dir: str
 
 def results(run: Path) -> list[PhaseResult]:
     """The phases of a run, told apart by what they report."""
-    from electra_tf.train.run_directory import RunDirectory, reports_of
+    from electra_tf.train.reported_lines import reports_of
+    from electra_tf.train.run_directory import RunDirectory
 
     reports = reports_of(RunDirectory(run).metrics_file, "train")
     phases = itertools.groupby(reports, key=lambda report: frozenset(_terms(report)))

@@ -13,7 +13,8 @@ from electra_tf.config.schema import PretrainingConfig
 from electra_tf.objectives import build_objective
 from electra_tf.objectives.base import Objective
 from electra_tf.profiling.cost_report import cost_of
-from electra_tf.train.run_directory import RunDirectory, reports_of
+from electra_tf.train.reported_lines import reports_of
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.static_step import batch_specs
 from electra_tf.train.step import compile_objective
 
@@ -48,7 +49,7 @@ def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
     if not directory.config_file.exists():
         raise UserError(f"--model_dir={directory.path} holds no config.yaml; give the directory of a run")
     cost = cost_of(load_config(directory.config_file))
-    reports = reports_of(directory.metrics_file, "train")[1:] if directory.metrics_file.exists() else []
+    reports = reports_of(directory.metrics_file, "train")[1:]
     if not reports:
         raise UserError(f"{directory.metrics_file} holds no second report; let the run go on, or give --measure_speed")
     rates = []

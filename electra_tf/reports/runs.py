@@ -14,7 +14,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.flops.run import Convention, RunCost
 from electra_tf.config.loader import load_config
 from electra_tf.config.schema import PretrainingConfig
-from electra_tf.train.run_directory import RunDirectory, reports_of
+from electra_tf.train.reported_lines import reports_of
+from electra_tf.train.run_directory import RunDirectory
 
 PROBE_FILE = "linear_probe.json"  # in a run's directory: what benchmarks/linear_probe.py prints
 _SEPARATORS_AT_THE_END = re.compile(r"[-_.]+$")
@@ -37,12 +38,16 @@ class RunResults:
     tokens_per_second: float | None
 
     @cached_property
-    def cost(self) -> RunCost:
-        return RunCost(self.config)
+    def cost(self) -> RunCost | None:
+        """None for an objective, one from outside, that does not describe its steps."""
+        try:
+            return RunCost(self.config)
+        except NotImplementedError:
+            return None
 
-    def flops(self, step: int, convention: Convention) -> float:
-        """What the first steps took."""
-        return float(self.cost.spent(step).flops(convention))
+    def flops(self, step: int, convention: Convention) -> float | None:
+        """What the first steps took; None if that is not known."""
+        return None if self.cost is None else float(self.cost.spent(step).flops(convention))
 
     @property
     def last_step(self) -> int:
@@ -118,8 +123,8 @@ class RunGroup:
         """The last step that all of them were evaluated at."""
         return min(run.last_step for run in self.runs)
 
-    def flops(self, step: int, convention: Convention) -> float:
-        """What the first steps of each of them took: they differ in their seed only."""
+    def flops(self, step: int, convention: Convention) -> float | None:
+        """What the first steps of each of them took, for they differ in their seed only; None if that is not known."""
         return self.runs[0].flops(step, convention)
 
     def points(self, metric: str) -> list[Point]:

@@ -32,18 +32,24 @@ def markdown_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
     lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}"]
     for group in groups:
         step = group.last_step
-        spent = group.runs[0].cost.spent(step)
         cells = [
             group.label,
             ", ".join(map(str, group.seeds)),
             f"{step:,}",
-            f"{group.flops(step, 'paper'):.3g}",
-            f"{group.flops(step, 'hardware'):.3g}",
-            f"{spent.token_slots / 1e6:.3g} M",
+            *_cost_cells(group, step),
             *(_cell(group.last(metric)) for metric in metrics),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _cost_cells(group: RunGroup, step: int) -> tuple[str, str, str]:
+    """FLOPs in both conventions, and tokens; empty where the objective does not describe its steps."""
+    cost = group.runs[0].cost
+    if cost is None:
+        return "", "", ""
+    spent = cost.spent(step)
+    return f"{float(spent.paper):.3g}", f"{spent.hardware.total:.3g}", f"{spent.token_slots / 1e6:.3g} M"
 
 
 def _cell(point: Point | None) -> str:

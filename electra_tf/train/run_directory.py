@@ -25,6 +25,7 @@ from electra_tf.config.loader import config_to_yaml, load_config
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.train.checkpoint_files import CheckpointFolder
 from electra_tf.train.directory_lock import LOCK_FILE
+from electra_tf.train.reported_lines import lines_until, reports_of
 
 # What depends on the machine and its load: the one part of metrics.jsonl that two runs of one configuration differ in.
 RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")
@@ -209,35 +210,10 @@ def _temporary(path: Path) -> Path:
 
 
 def drop_lines_after(jsonl_file: Path, step: int) -> None:
-    """Removes the lines of steps after `step`: a run continued from its checkpoint at `step` writes them again."""
-    if not jsonl_file.exists():
-        return
-    text = jsonl_file.read_text(encoding="utf-8")
-    kept = "".join(f"{line}\n" for line in text.splitlines() if _step_of(line) <= step)
-    if kept != text:
-        write_atomically(jsonl_file, kept.encode())
+    """Removes the lines of steps after `step`: a run continued from its checkpoint at `step` writes them again.
 
-
-def reports_of(metrics_file: Path, split: str) -> list[dict]:
-    """The lines of a split, in their order; without those that a kill has torn."""
-    if not metrics_file.exists():
-        return []
-    lines = metrics_file.read_text(encoding="utf-8").splitlines()
-    reports = [json.loads(line) for line in lines if _step_of(line) < float("inf")]
-    return [report for report in reports if report["split"] == split]
-
-
-def evaluation_at(metrics_file: Path, step: int) -> dict[str, float] | None:
-    """The held-out metrics that were reported for a step, NaN where one had no value; None if there are none."""
-    found = [report for report in reports_of(metrics_file, "held_out") if report["step"] == step]
-    if not found:
-        return None
-    metrics = {name: value for name, value in found[-1].items() if name not in ("step", "split")}
-    return {name: float("nan") if value is None else value for name, value in metrics.items()}
-
-
-def _step_of(line: str) -> float:
-    try:
-        return json.loads(line)["step"]
-    except (ValueError, KeyError, TypeError):
-        return float("inf")  # the torn last line of a killed run
+    Raises: UserError: if the file cannot be read or written.
+    """
+    before, kept = lines_until(jsonl_file, step)
+    if kept != before:
+        write_atomically(jsonl_file, kept)
