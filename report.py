@@ -2,8 +2,9 @@
 
     python report.py runs/* --output=report.md --picture=report.png
 
-Runs that differ in nothing but their seed are one row and one line: the median, and the range from lowest to highest.
-Read are config.yaml, metrics.jsonl and, where benchmarks/linear_probe.py wrote it, linear_probe.json of each run.
+Runs that differ in nothing but their seed (same settings, data and initial weights) are one row and one line: the
+median, and the range from lowest to highest. Read are config.yaml, metrics.jsonl, data.json, warm_start.json and, where
+benchmarks/linear_probe.py wrote it, linear_probe.json of each run.
 """
 
 import sys

@@ -154,7 +154,7 @@ class RunDirectory:
 
     def require_same_run(self, config: PretrainingConfig) -> None:
         """Raises: UserError: if a setting that touches the weights is not the run's, naming both values."""
-        before, now = (_flatten(_essentials(c)) for c in (load_config(self.config_file), config))
+        before, now = (_flatten(lasting_settings(c)) for c in (load_config(self.config_file), config))
         for key in sorted(before | now):
             if before.get(key) != now.get(key):
                 raise UserError(
@@ -175,7 +175,8 @@ def _require_content(file: Path, content: bytes) -> None:
         )
 
 
-def _essentials(config: PretrainingConfig) -> dict:
+def lasting_settings(config: PretrainingConfig) -> dict:
+    """The settings, by group, that are the same in all calls of one run: those that touch the weights."""
     values = config.model_dump(mode="json")
     for group, names in _MAY_CHANGE.items():
         values[group] = {key: value for key, value in values[group].items() if key not in names}
