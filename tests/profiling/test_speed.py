@@ -8,14 +8,29 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.flops.run import RunCost
 from electra_tf.config.loader import config_to_yaml
+from electra_tf.profiling import speed
 from electra_tf.profiling.speed import measured_speed, reported_speed
 from electra_tf.train.run_directory import RunDirectory
 
 
-def test_the_measured_speed_is_that_of_whole_steps(tiny_config):
-    speed = measured_speed(tiny_config(), tf.distribute.OneDeviceStrategy("CPU:0"), num_steps=2)
-    # A step of the tiny run takes between a tenth of a millisecond and a minute on any machine.
-    assert 1 / 60 < speed / RunCost(tiny_config()).of_step(1).hardware.products < 1e4
+def test_the_measured_speed_is_the_products_of_a_step_over_the_median_of_the_timed_steps(tiny_config, monkeypatch):
+    clock = iter([0.0, 9.0, 10.0, 15.0, 20.0, 22.0, 30.0, 33.0, 40.0, 48.0])  # steps of 9, 5, 2, 3 and 8 seconds
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: next(clock))
+    found = measured_speed(tiny_config(), tf.distribute.OneDeviceStrategy("CPU:0"), num_steps=3)
+    assert found == pytest.approx(RunCost(tiny_config()).of_step(1).hardware.products / 3.0)
+
+
+def test_the_timed_step_trains(tiny_config, monkeypatch):
+    trained = []
+    step_function = speed._step_function
+
+    def watched(objective, strategy):
+        trained.append(objective)
+        return step_function(objective, strategy)
+
+    monkeypatch.setattr(speed, "_step_function", watched)
+    measured_speed(tiny_config(), tf.distribute.OneDeviceStrategy("CPU:0"), num_steps=2)
+    assert int(trained[0].optimizer.iterations) == 4  # one that compiles, one more, and two that are timed
 
 
 @pytest.fixture
@@ -35,8 +50,8 @@ def run_with(tmp_path, tiny_config):
 
 def test_the_reported_speed_is_the_median_without_the_first_report(run_with, tiny_config):
     products_of_an_example = RunCost(tiny_config()).of_step(1).hardware.products / 4
-    speed, cost = reported_speed(run_with(1.0, 20.0, 40.0, 30.0))
-    assert speed == pytest.approx(30.0 * products_of_an_example)
+    flops_per_second, cost = reported_speed(run_with(1.0, 20.0, 40.0, 30.0))
+    assert flops_per_second == pytest.approx(30.0 * products_of_an_example)
     assert cost.of_step(1).hardware.products / 4 == products_of_an_example
 
 
