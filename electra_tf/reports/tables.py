@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from electra_tf.config.errors import UserError
 from electra_tf.reports.runs import Point, RunGroup
 
 # By name: the column's heading. Shown are those that some run has; names of other metrics stand for themselves.
@@ -21,6 +22,18 @@ HEADINGS = {
 def known_metrics(groups: Sequence[RunGroup]) -> list[str]:
     """The metrics of `HEADINGS` that some of the groups have."""
     return [metric for metric in HEADINGS if any(group.points(metric) for group in groups)]
+
+
+def chosen_metrics(groups: Sequence[RunGroup], names: Sequence[str] | None) -> list[str]:
+    """The metrics of these names, or without names those of `HEADINGS` that some of the groups have.
+
+    Raises: UserError: if no run has a metric of a name; it lists those that there are.
+    """
+    found = {metric for group in groups for run in group.runs for values in run.metrics.values() for metric in values}
+    for name in names or ():
+        if name not in found:
+            raise UserError(f"no run has a metric {name!r}; there are: {', '.join(sorted(found))}")
+    return list(names or known_metrics(groups))
 
 
 def markdown_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ milestones/               those at the shares of the training that the paper eva
 """
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Sequence
@@ -203,7 +204,15 @@ def write_atomically(path: Path, content: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise UserError(f"{path} cannot be written: {error.strerror}; make room there or give another place") from None
+        raise UserError(f"{path} cannot be written: {error.strerror}; {_way_out(error, path)}") from None
+
+
+def _way_out(error: OSError, path: Path) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "make room there or give another place"
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return f"{path.parent} is no directory: make it or give another place"
+    return "give another place"
 
 
 def _temporary(path: Path) -> Path:
