@@ -29,19 +29,20 @@ def main(argv: list[str] | None = None) -> int:
         metavar="A.B=VALUE",
         help="changes one setting; repeatable",
     )
-    parser.add_argument("--json", action="store_true", help="print the totals of --config as one JSON object")
     add_objective_module_flag(parser)
-    parser.add_argument(
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--json", action="store_true", help="print the totals of --config as one JSON object")
+    modes.add_argument(
         "--paper_flops", action="store_true", help="print the authors' thirteen published numbers as one JSON object"
     )
-    parser.add_argument(
+    modes.add_argument(
         "--paper_table", action="store_true", help="print the FLOPs of the paper's tables 1, 2, 3 and 7, beside its own"
     )
-    parser.add_argument(
+    modes.add_argument(
         "--measured", action="store_true", help="trace the training step and print what is counted beside the formula"
     )
-    parser.add_argument("--budget", type=float, metavar="FLOPS", help="print how many steps so many FLOPs pay for")
-    parser.add_argument("--convention", default="paper", choices=["paper", "hardware"], help="how --budget counts")
+    modes.add_argument("--budget", type=float, metavar="FLOPS", help="print how many steps so many FLOPs pay for")
+    parser.add_argument("--convention", choices=["paper", "hardware"], help="how --budget counts; paper if not given")
     speed = parser.add_mutually_exclusive_group()
     speed.add_argument(
         "--measure_speed", type=int, nargs="?", const=5, metavar="STEPS", help="time so many steps, for --budget (5)"
@@ -59,18 +60,36 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(arguments) -> None:
+    _require_no_idle_flag(arguments)
     if arguments.paper_flops:
         from electra_tf.profiling.published_models import published_flops
 
         print(json.dumps(published_flops()))
-    if arguments.paper_table:
+    elif arguments.paper_table:
         from electra_tf.profiling.paper_tables import table_lines, tables
 
         print("\n\n".join("\n".join(table_lines(table)) for table in tables()))
-    if arguments.config:
+    elif arguments.config:
         _profile(arguments)
-    elif not (arguments.paper_flops or arguments.paper_table):
+    else:
         raise UserError("nothing to count; give --config=FILE, --paper_flops or --paper_table")
+
+
+def _require_no_idle_flag(arguments) -> None:
+    """Raises: UserError: if a flag would have no effect beside the others, or is no number to count with."""
+    if arguments.paper_flops or arguments.paper_table:
+        for flag in ("config", "overrides", "objective_module"):
+            if getattr(arguments, flag):
+                name = "set" if flag == "overrides" else flag
+                raise UserError(f"--{name} has no part in the paper's figures; leave it out, or --paper_flops/table")
+    if arguments.budget is None:
+        for flag in ("convention", "measure_speed", "model_dir"):
+            if getattr(arguments, flag) is not None:
+                raise UserError(f"--{flag} goes with --budget; give both or leave it out")
+    if arguments.measure_speed is not None and arguments.measure_speed <= 0:
+        raise UserError(f"--measure_speed is {arguments.measure_speed}; expected a positive number of steps")
+    if arguments.logical_cpu_devices <= 0:
+        raise UserError(f"--logical_cpu_devices is {arguments.logical_cpu_devices}; expected a positive number")
 
 
 def _profile(arguments) -> None:
@@ -80,7 +99,8 @@ def _profile(arguments) -> None:
         load_module(arguments.objective_module)
     config = load_config(arguments.config, arguments.overrides)
     if arguments.budget is not None:
-        print("\n".join(budget_lines(config, arguments.budget, arguments.convention, _speed(arguments, config))))
+        convention = arguments.convention or "paper"
+        print("\n".join(budget_lines(config, arguments.budget, convention, *_speed(arguments, config))))
     elif arguments.measured:
         from electra_tf.profiling.measured import measure, measurement_lines
 
@@ -92,17 +112,17 @@ def _profile(arguments) -> None:
         print("\n".join(cost_lines(config)))
 
 
-def _speed(arguments, config) -> float | None:
-    if arguments.model_dir:
-        from electra_tf.profiling.cost_report import cost_of
+def _speed(arguments, config) -> tuple:
+    """FLOP/s, if they are asked for, and for a run's the cost of its steps."""
+    if arguments.model_dir is not None:
         from electra_tf.profiling.speed import reported_speed
 
-        return reported_speed(arguments.model_dir, cost_of(config))
-    if arguments.measure_speed:
+        return reported_speed(arguments.model_dir)
+    if arguments.measure_speed is not None:
         from electra_tf.profiling.speed import measured_speed
 
-        return measured_speed(config, _strategy(arguments, config), arguments.measure_speed)
-    return None
+        return (measured_speed(config, _strategy(arguments, config), arguments.measure_speed),)
+    return ()
 
 
 def _strategy(arguments, config):

@@ -2,10 +2,12 @@
 
     python report.py runs/* --output=report.md --picture=report.png
 
-Runs that differ in nothing but their seed are one row and one line: the median, and the range from lowest to highest.
-Read are config.yaml, metrics.jsonl and, where benchmarks/linear_probe.py wrote it, linear_probe.json of each run.
+Runs that differ in nothing but their seed (same settings, data and initial weights) are one row and one line: the
+median, and the range from lowest to highest. Read are config.yaml, metrics.jsonl, data.json, warm_start.json and, where
+benchmarks/linear_probe.py wrote it, linear_probe.json of each run.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -39,19 +41,24 @@ def _report(arguments) -> None:
 
     from electra_tf.reports.pictures import png_picture
     from electra_tf.reports.runs import group_runs, read_run
-    from electra_tf.reports.tables import known_metrics, markdown_table
+    from electra_tf.reports.tables import chosen_metrics, markdown_table
     from electra_tf.train.run_directory import write_atomically
 
     groups = group_runs(read_run(model_dir) for model_dir in arguments.model_dirs)
-    metrics = arguments.metrics or known_metrics(groups)
+    metrics = chosen_metrics(groups, arguments.metrics)
     text = markdown_table(groups, metrics)
     if arguments.picture:
         write_atomically(Path(arguments.picture), png_picture(groups, metrics, arguments.flops))
-        text += f"\n![The metrics over FLOPs]({Path(arguments.picture).name})\n"
+        text += f"\n![The metrics over FLOPs]({_link(arguments.picture, arguments.output)})\n"
     if arguments.output:
         write_atomically(Path(arguments.output), text.encode())
     else:
         print(text, end="")
+
+
+def _link(picture: str, page: str | None) -> str:
+    """The picture's path as seen from the page's directory; a page that is printed is taken to stand here."""
+    return Path(os.path.relpath(picture, Path(page).parent if page else ".")).as_posix()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml, load_config
 from electra_tf.config.reduction import ReducedSizes, reduce_config
 from electra_tf.config.schema import PretrainingConfig
+from electra_tf.train.run_directory import RATES
 
 PROJECT = Path(__file__).resolve().parents[1]
 ABLATIONS = PROJECT / "configs" / "pretrain" / "ablations"
@@ -29,7 +30,7 @@ _HIDDEN_SIZE, _BATCH_SIZE = 128, 32
 _WITHOUT_A_FALLING_LOSS = ("adversarial",)
 # Of a report, what says nothing about learning.
 _NOT_SHOWN = {"step", "split", "loss", "gradient_norm", "learning_rate", "nonfinite"}
-_NOT_SHOWN |= {"examples_per_second", "tokens_per_second", "model_flops_utilization"}
+_NOT_SHOWN |= set(RATES)
 _NOT_SHOWN |= {"examples_seen", "token_slots_seen", "paper_flops", "hardware_flops"}
 
 
@@ -111,7 +112,8 @@ def _train(config: PretrainingConfig, name: str, output_dir: Path, data_dir: str
 
 def results(run: Path) -> list[PhaseResult]:
     """The phases of a run, told apart by what they report."""
-    from electra_tf.train.run_directory import RunDirectory, reports_of
+    from electra_tf.train.reported_lines import reports_of
+    from electra_tf.train.run_directory import RunDirectory
 
     reports = reports_of(RunDirectory(run).metrics_file, "train")
     phases = itertools.groupby(reports, key=lambda report: frozenset(_terms(report)))

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from electra_tf.train.run_directory import RATES
+
 PROJECT = Path(__file__).resolve().parents[1]
-RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization")
 # Long enough for a start on a busy machine, short enough to notice a run that hangs.
 _PATIENCE_SECONDS = 600.0
 _POLL_SECONDS = 0.0005

@@ -7,7 +7,8 @@ import pytest
 
 import profile_flops
 
-SMALL = str(Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "small.yaml")
+PRESETS = Path(__file__).resolve().parents[1] / "configs" / "pretrain"
+SMALL, BASE_TWO_PHASES = str(PRESETS / "small.yaml"), str(PRESETS / "base_two_phases.yaml")
 
 
 @pytest.fixture
@@ -47,6 +48,11 @@ def test_a_budget_is_answered_in_either_convention(printed):
     assert "pay for 856,813 steps" in printed(*flags, "--convention=hardware")
 
 
+def test_a_budget_below_the_first_stage_of_two_is_answered_in_its_steps(printed):
+    found = printed(f"--config={BASE_TWO_PHASES}", "--budget=1e19")
+    assert "pay for 510,067 steps of this configuration" in found
+
+
 def test_the_measured_table_is_printed(printed, tmp_path, tiny_config):
     from electra_tf.config.loader import config_to_yaml
 
@@ -61,11 +67,40 @@ def test_the_measured_table_is_printed(printed, tmp_path, tiny_config):
     [
         ((), "nothing to count; give --config=FILE"),
         ((f"--config={SMALL}", "--budget=1"), "--budget 1 is too small"),
-        ((f"--config={SMALL}", "--budget=1e18", "--model_dir=nowhere"), "holds no second report"),
+        ((f"--config={SMALL}", "--budget=nan"), "--budget is nan; expected a positive number"),
+        (
+            (f"--config={SMALL}", "--budget=1e18", "--model_dir=nowhere"),
+            "holds no config.yaml; give the directory of a run",
+        ),
         ((f"--config={SMALL}", "--set=train.batchsize=1"), "did you mean batch_size?"),
+        ((f"--config={SMALL}", "--model_dir=run"), "--model_dir goes with --budget"),
+        ((f"--config={SMALL}", "--measure_speed"), "--measure_speed goes with --budget"),
+        ((f"--config={SMALL}", "--convention=hardware"), "--convention goes with --budget"),
+        ((f"--config={SMALL}", "--budget=1e18", "--measure_speed=0"), "--measure_speed is 0; expected a positive"),
+        ((f"--config={SMALL}", "--budget=1e18", "--measure_speed=-3"), "--measure_speed is -3; expected a positive"),
+        ((f"--config={SMALL}", "--measured", "--logical_cpu_devices=0"), "--logical_cpu_devices is 0; expected"),
+        ((f"--config={SMALL}", "--paper_table"), "--config has no part in the paper's figures"),
+        (("--set=train.seed=1", "--paper_flops"), "--set has no part in the paper's figures"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_status_2(capsys, flags, message):
     assert profile_flops.main(list(flags)) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and message in line
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (f"--config={SMALL}", "--budget=1e18", "--json"),
+        (f"--config={SMALL}", "--budget=1e18", "--measured"),
+        (f"--config={SMALL}", "--json", "--measured"),
+        ("--paper_table", "--budget=1e18"),
+        ("--paper_flops", "--measured"),
+    ],
+)
+def test_of_what_can_be_printed_one_is_chosen(capsys, flags):
+    with pytest.raises(SystemExit) as ended:
+        profile_flops.main(list(flags))
+    assert ended.value.code == 2
+    assert "not allowed with argument" in capsys.readouterr().err

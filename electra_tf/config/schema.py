@@ -123,7 +123,7 @@ class TrainConfig(Settings):
     alarm_after_steps: CountOrZero = 5000
     asynchronous_checkpoints: bool = False  # written while the next steps run
     # FLOP/s of one device, of which model_flops_utilization is a share; null: published for a device known by its name,
-    # or what a product of large matrices reaches on it when the run starts.
+    # or what a product of large matrices reaches on it when the run starts: too little if the machine is busy then.
     peak_flops: Positive | None = None
     log_every_steps: Count = 100
     save_every_steps: Count = 1000

@@ -1,10 +1,11 @@
 """What a configuration costs, as text: by network and part, for an example, a step and the whole run. No TensorFlow."""
 
+import math
 from fractions import Fraction
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.flops import hardware, paper
-from electra_tf.config.flops.budget import lengthened, steps_within_budget
+from electra_tf.config.flops.budget import MOST_STEPS, PAYS_FOR_TOO_MUCH
 from electra_tf.config.flops.run import Convention, RunCost, Spent, Stretch
 from electra_tf.config.schema import PretrainingConfig
 
@@ -61,34 +62,77 @@ def cost_values(config: PretrainingConfig) -> dict:
 
 
 def budget_lines(
-    config: PretrainingConfig, budget: float, convention: Convention, speed: float | None = None
+    config: PretrainingConfig,
+    budget: float,
+    convention: Convention,
+    speed: float | None = None,
+    measured_in: RunCost | None = None,
 ) -> list[str]:
     """How many steps a number of FLOPs pays for, and how long they take.
 
+    More steps than the run has are counted only where all are alike: a run of several stages or phases has an end.
+
     Args:
         speed: FLOP/s in matrix products of the model; None: no time is given.
-    Raises: UserError: if it pays for none.
+        measured_in: the run whose speed it is; None: this one.
+    Raises: UserError: if it pays for no step, or for more than a run can have.
     """
-    cost_of(config)
-    changes = {"flops_budget": budget, "flops_convention": convention}
-    budgeted = config.model_copy(update={"train": config.train.model_copy(update=changes)})
-    try:
-        num_steps = steps_within_budget(budgeted)
-    except ValueError as error:
-        raise UserError(str(error).replace("train.flops_budget", "--budget")) from None
-    longer = RunCost(lengthened(config, num_steps))
-    spent = longer.spent(num_steps)
+    cost = cost_of(config)
+    num_steps, spent = _affordable(cost, config.train.num_steps, budget, convention)
     share = num_steps / config.train.num_steps
     lines = [
         f"{budget:.4g} FLOPs by the convention {convention!r} pay for {num_steps:,} steps of this configuration, "
         f"{share:.4g} times its train.num_steps: {spent.examples:,} examples, {spent.token_slots:,} token slots",
+        *_stretches_within(cost, num_steps),
         f"they cost {float(spent.paper):.4g} FLOPs as the paper counts, {spent.hardware.total:.4g} on the hardware",
     ]
     if speed is not None:
         lines.append(
             f"at {speed:.4g} FLOP/s in matrix products of the model: {_duration(spent.hardware.products / speed)}"
         )
+    if measured_in is not None and _products_of_examples(measured_in) != _products_of_examples(cost):
+        lines.append(
+            "this speed is that of another configuration in FLOP/s, for the run's examples take other FLOPs; "
+            "--measure_speed gives that of this one"
+        )
     return lines
+
+
+def _affordable(cost: RunCost, run_steps: int, budget: float, convention: Convention) -> tuple[int, Spent]:
+    """The steps that a number of FLOPs pays for, and what they take."""
+    if not budget > 0.0:
+        raise UserError(f"--budget is {budget:g}; expected a positive number")
+    if math.isinf(budget):
+        raise UserError(f"--budget inf {PAYS_FOR_TOO_MUCH}")
+    num_steps = cost.steps_within(budget, convention)
+    step = cost.of_step(1)
+    if num_steps == 0:
+        raise UserError(
+            f"--budget {budget:g} is too small: a step costs {float(step.flops(convention)):.4g} FLOPs by the "
+            f"convention {convention!r}; give more"
+        )
+    if num_steps < run_steps or len(cost.stretches) > 1:
+        return num_steps, cost.spent(num_steps)
+    num_steps = int(Fraction(budget) // step.flops(convention))
+    if num_steps >= MOST_STEPS:
+        raise UserError(f"--budget {budget:g} {PAYS_FOR_TOO_MUCH}")
+    return num_steps, step * num_steps
+
+
+def _stretches_within(cost: RunCost, num_steps: int) -> list[str]:
+    """How the steps are divided between the parts of a run that has several."""
+    if len(cost.stretches) == 1:
+        return []
+    parts = []
+    for stretch in cost.stretches:
+        done = max(0, min(num_steps, stretch.last_step) - stretch.first_step)
+        parts.append(f"{done:,} of {stretch.last_step - stretch.first_step:,}")
+    whole = "; the whole run, what is left pays for no more" if num_steps == cost.stretches[-1].last_step else ""
+    return [f"of the steps of its parts, one after the other: {', '.join(parts)}{whole}"]
+
+
+def _products_of_examples(cost: RunCost) -> set[int]:
+    return {stretch.example().hardware.products for stretch in cost.stretches}
 
 
 def _stretch_lines(stretch: Stretch) -> list[str]:

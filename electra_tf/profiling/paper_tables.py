@@ -119,9 +119,14 @@ _ELECTRA_LARGE = electra(LARGE, 256, 2048, 400_000)
 
 _ELMO_NOTE = (
     "the authors' count by TensorFlow's profiler, taken from their code; 3.41e18 rounds to 3.4e18. Inference: that "
-    "count for 128 words without the sampled softmax of training (8,192 words in each direction). 2.9 / 2.6 is 1.1, "
-    "not 1.2"
+    "count for 128 words without the sampled softmax of training (8,192 words in each direction); that this was left "
+    "out is our explanation of the paper's figure, it does not say so. 2.9 / 2.6 is 1.1, not 1.2"
 )
+_BERT_SMALL_NOTE = (
+    "1.45 M steps, as table 5 and the authors' code have it; section 3.3 says 1.5 M, which would be 1.47e18 and be "
+    "printed as 1.5e18"
+)
+_ROBERTA_NOTE = "batches of 8,000, as the authors' code has it; a vocabulary of 50,265"
 _GPT_NOTE = "vocabulary of 40,000; a softmax at every position in training"
 _DISTILBERT_NOTE = (
     "six layers of BERT-Base. The paper halves BERT-Base's figure; under its own convention the look-ups, dense, do "
@@ -132,7 +137,8 @@ _XLNET_NOTE = (
     "3.86e21. The paper's figure, and this one, have a batch of 2,048"
 )
 _SPANBERT_NOTE = (
-    "BERT-Large for 2.4 M batches of 256 x 512, as its paper has it, and a second prediction of each masked token from "
+    "BERT-Large with BERT's uncased vocabulary of 30,522 (its own is the cased one, of 28,996) for 2.4 M batches of "
+    "256 x 512, as its paper has it, and a second prediction of each masked token from "
     "the borders of its span (two layers over three vectors). The paper's figure is 1.5 times this and equal to "
     "ELECTRA's; we found nothing that gives it"
 )
@@ -156,7 +162,7 @@ def _small_models() -> tuple[Row, ...]:
     return (
         Row("ELMo", "3.3e18", "19x / 1.2x", elmo(), "2.6e10", elmo_inference, _ELMO_NOTE),
         Row("GPT", "4.0e19", "1.6x / 0.97x", gpt(), "3.0e10", _inference(GPT), _GPT_NOTE),
-        Row("BERT-Small", "1.4e18", "45x / 8x", bert(SMALL, 128, 1_450_000), **small),
+        Row("BERT-Small", "1.4e18", "45x / 8x", bert(SMALL, 128, 1_450_000), **small, note=_BERT_SMALL_NOTE),
         Row("BERT-Base", "6.4e19", "1x / 1x", _BERT_BASE, **base),
         Row("DistilBERT", "", "- / 2x", None, "1.4e10", _inference(network(768, 6)), _DISTILBERT_NOTE),
         _electra_small("ELECTRA-Small", 1.0, "1.4e18", "45x / 8x", **small),
@@ -172,8 +178,8 @@ def _large_models() -> tuple[Row, ...]:
     return (
         Row("BERT", "1.9e20", "0.27x", _BERT_LARGE),
         Row("XLNet", "9.6e20", "1.3x", xlnet(2048), note=_XLNET_NOTE),
-        Row("RoBERTa-100K", "6.4e20", "0.90x", _roberta(100_000)),
-        Row("RoBERTa", "3.2e21", "4.5x", _roberta(500_000)),
+        Row("RoBERTa-100K", "6.4e20", "0.90x", _roberta(100_000), note=_ROBERTA_NOTE),
+        Row("RoBERTa", "3.2e21", "4.5x", _roberta(500_000), note=_ROBERTA_NOTE),
         Row("BERT (ours)", "7.1e20", "1x", bert(LARGE, 2048, 464_000)),
         Row("ELECTRA", "7.1e20", "1x", _ELECTRA_LARGE),
         Row("SpanBERT", "7.1e20", "1x", _spanbert(), note=_SPANBERT_NOTE),
@@ -259,9 +265,15 @@ def table_lines(table: Table) -> list[str]:
         shown = " / ".join("-" if factor is None else f"{factor:.3g}x" for factor in factors)
         train = _shown(row.train) + ("+" if row.is_lower_bound else "")
         cells = [row.model, train, row.printed_train or "-", _shown(row.inference), row.printed_inference or "-"]
-        cells += [shown, row.printed_factors, "yes" if row.agrees else "NO", row.note]
+        cells += [shown, row.printed_factors, _verdict(row), row.note]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
+
+
+def _verdict(row: Row) -> str:
+    if not row.agrees:
+        return "NO"
+    return "bound" if row.is_lower_bound or row.printed_train.endswith("+") else "yes"
 
 
 def _shown(number: Number | None) -> str:

@@ -8,10 +8,13 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.flops.run import RunCost, Stretch
+from electra_tf.config.loader import load_config
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.objectives import build_objective
 from electra_tf.objectives.base import Objective
-from electra_tf.train.run_directory import RunDirectory, reports_of
+from electra_tf.profiling.cost_report import cost_of
+from electra_tf.train.reported_lines import reports_of
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.static_step import batch_specs
 from electra_tf.train.step import compile_objective
 
@@ -37,20 +40,23 @@ def measured_speed(config: PretrainingConfig, strategy: tf.distribute.Strategy, 
     return stretch.step().hardware.products / statistics.median(seconds[2:])
 
 
-def reported_speed(model_dir: str | os.PathLike, cost: RunCost) -> float:
-    """FLOP/s in matrix products of a run that trained or trains: the median of its reports.
+def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
+    """FLOP/s in matrix products of a run that trained or trains, the median of its reports, and what its steps take.
 
-    Raises: UserError: if it has not reported twice; the first report holds the compilation.
+    Raises: UserError: if there is no run, or it has not reported twice; the first report holds the compilation.
     """
     directory = RunDirectory(model_dir)
-    reports = reports_of(directory.metrics_file, "train")[1:] if directory.metrics_file.exists() else []
+    if not directory.config_file.exists():
+        raise UserError(f"--model_dir={directory.path} holds no config.yaml; give the directory of a run")
+    cost = cost_of(load_config(directory.config_file))
+    reports = reports_of(directory.metrics_file, "train")[1:]
     if not reports:
         raise UserError(f"{directory.metrics_file} holds no second report; let the run go on, or give --measure_speed")
     rates = []
     for report in reports:
         spent = cost.of_step(report["step"])
         rates.append(report["examples_per_second"] * spent.hardware.products / spent.examples)
-    return statistics.median(rates)
+    return statistics.median(rates), cost
 
 
 def _phase_of(config: PretrainingConfig, stretch: Stretch, strategy: tf.distribute.Strategy) -> Objective:

@@ -1,12 +1,15 @@
 """Results of runs as a picture: each metric over the FLOPs of the training, as figure 1 of the paper."""
 
 import io
+import logging
 from collections.abc import Sequence
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.flops.run import Convention
 from electra_tf.reports.runs import RunGroup
 from electra_tf.reports.tables import HEADINGS
+
+logger = logging.getLogger(__name__)
 
 _PANELS_A_ROW = 3
 _MARKERS = "osDv^<>Pp*X"
@@ -18,8 +21,11 @@ def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: 
 
     Args:
         convention: how FLOPs are counted.
-    Raises: UserError: if matplotlib is not installed.
+    Raises: UserError: if matplotlib is not installed, or there is nothing to draw.
     """
+    if not metrics:
+        raise UserError("no run has a metric that is known, so there is nothing to draw; name one with --metric")
+    groups = _with_flops(groups)
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -48,6 +54,23 @@ def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: 
     # Without the date and version that matplotlib writes: equal runs give equal bytes.
     figure.savefig(png, format="png", dpi=100, metadata={"Software": None})
     return png.getvalue()
+
+
+def _with_flops(groups: Sequence[RunGroup]) -> list[RunGroup]:
+    """Those whose FLOPs are known; of the others it is said that they are left out.
+
+    Raises: UserError: if there are none.
+    """
+    known = [group for group in groups if group.runs[0].cost is not None]
+    unknown = ", ".join(group.label for group in groups if group.runs[0].cost is None)
+    if not known:
+        raise UserError(
+            f"a picture is over FLOPs, and the objectives of {unknown} do not say what a step computes; define "
+            "`phases` in their settings, or leave --picture out"
+        )
+    if unknown:
+        logger.warning("not in the picture, for their objectives do not say what a step computes: %s", unknown)
+    return known
 
 
 def _draw_group(axes, group: RunGroup, metric: str, convention: Convention, colour: str, marker: str) -> None:

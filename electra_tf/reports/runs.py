@@ -14,7 +14,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.flops.run import Convention, RunCost
 from electra_tf.config.loader import load_config
 from electra_tf.config.schema import PretrainingConfig
-from electra_tf.train.run_directory import RunDirectory, reports_of
+from electra_tf.train.reported_lines import reports_of
+from electra_tf.train.run_directory import RunDirectory, lasting_settings
 
 PROBE_FILE = "linear_probe.json"  # in a run's directory: what benchmarks/linear_probe.py prints
 _SEPARATORS_AT_THE_END = re.compile(r"[-_.]+$")
@@ -29,20 +30,28 @@ class RunResults:
         metrics: by step, rising, then by name: those of the held-out split, of the probe's tasks (`cola`, `sst2`), and
             their mean, `probe_score`. What has no value is left out.
         tokens_per_second: in the last report of the training, padding included; None without one.
+        data: the data set of each stage; None in a directory that does not note it.
+        init_from: where the initial weights came from; None: from chance.
     """
 
     name: str
     config: PretrainingConfig
     metrics: dict[int, dict[str, float]]
     tokens_per_second: float | None
+    data: tuple[str, ...] | None = None
+    init_from: str | None = None
 
     @cached_property
-    def cost(self) -> RunCost:
-        return RunCost(self.config)
+    def cost(self) -> RunCost | None:
+        """None for an objective, one from outside, that does not describe its steps."""
+        try:
+            return RunCost(self.config)
+        except NotImplementedError:
+            return None
 
-    def flops(self, step: int, convention: Convention) -> float:
-        """What the first steps took."""
-        return float(self.cost.spent(step).flops(convention))
+    def flops(self, step: int, convention: Convention) -> float | None:
+        """What the first steps took; None if that is not known."""
+        return None if self.cost is None else float(self.cost.spent(step).flops(convention))
 
     @property
     def last_step(self) -> int:
@@ -66,8 +75,25 @@ def read_run(model_dir: str | os.PathLike) -> RunResults:
     if not metrics:
         raise UserError(f"{directory.metrics_file} holds no evaluation; let the run reach its first")
     rates = [report.get("tokens_per_second") for report in reports_of(directory.metrics_file, "train")]
-    config = load_config(directory.config_file)
-    return RunResults(directory.path.name, config, dict(sorted(metrics.items())), rates[-1] if rates else None)
+    data = _recorded(directory.data_file, "data")
+    return RunResults(
+        name=directory.path.name,
+        config=load_config(directory.config_file),
+        metrics=dict(sorted(metrics.items())),
+        tokens_per_second=rates[-1] if rates else None,
+        data=None if data is None else tuple(data),
+        init_from=_recorded(directory.warm_start_file, "init_from"),
+    )
+
+
+def _recorded(file: Path, name: str):
+    """A value of a JSON file that a run has written; None if there is no file."""
+    if not file.exists():
+        return None
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))[name]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(f"{file} is not what a training writes there: it has no {name!r}; copy the run anew") from None
 
 
 def _probe_scores(file: Path) -> dict[int, dict[str, float]]:
@@ -118,8 +144,8 @@ class RunGroup:
         """The last step that all of them were evaluated at."""
         return min(run.last_step for run in self.runs)
 
-    def flops(self, step: int, convention: Convention) -> float:
-        """What the first steps of each of them took: they differ in their seed only."""
+    def flops(self, step: int, convention: Convention) -> float | None:
+        """What the first steps of each of them took, for they differ in their seed only; None if that is not known."""
         return self.runs[0].flops(step, convention)
 
     def points(self, metric: str) -> list[Point]:
@@ -145,11 +171,14 @@ def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
 
     A group is called by what the names of its directories have in common, without the seed at their end.
 
+    Runs on other data, or from other initial weights, are others, as are those whose settings differ in what touches
+    the weights.
+
     Raises: UserError: if two runs are the same in their seed too.
     """
     groups: dict[str, list[RunResults]] = {}
     for run in runs:
-        groups.setdefault(_without_seed(run.config), []).append(run)
+        groups.setdefault(_without_seed(run), []).append(run)
     for members in groups.values():
         seeds = [run.config.train.seed for run in members]
         if len(set(seeds)) < len(seeds):
@@ -168,13 +197,8 @@ def _name_without_seed(run: RunResults) -> str:
     return re.sub(rf"[-_.](seed[-_.]?)?{run.config.train.seed}$", "", run.name)
 
 
-# What does not change what is computed, beside the seed.
-_BOOKKEEPING = ("seed", "log_every_steps", "save_every_steps", "keep_checkpoints", "asynchronous_checkpoints")
-
-
-def _without_seed(config: PretrainingConfig) -> str:
-    values = config.model_dump(mode="json")
-    values.pop("evaluation")
-    for name in _BOOKKEEPING:
-        values["train"].pop(name)
-    return json.dumps(values, sort_keys=True)
+def _without_seed(run: RunResults) -> str:
+    """What runs that differ in nothing but their seed have in common."""
+    settings = lasting_settings(run.config)
+    settings["train"].pop("seed")
+    return json.dumps([settings, run.data, run.init_from], sort_keys=True)

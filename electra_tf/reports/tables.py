@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from electra_tf.config.errors import UserError
 from electra_tf.reports.runs import Point, RunGroup
 
 # By name: the column's heading. Shown are those that some run has; names of other metrics stand for themselves.
@@ -23,6 +24,18 @@ def known_metrics(groups: Sequence[RunGroup]) -> list[str]:
     return [metric for metric in HEADINGS if any(group.points(metric) for group in groups)]
 
 
+def chosen_metrics(groups: Sequence[RunGroup], names: Sequence[str] | None) -> list[str]:
+    """The metrics of these names, or without names those of `HEADINGS` that some of the groups have.
+
+    Raises: UserError: if no run has a metric of a name; it lists those that there are.
+    """
+    found = {metric for group in groups for run in group.runs for values in run.metrics.values() for metric in values}
+    for name in names or ():
+        if name not in found:
+            raise UserError(f"no run has a metric {name!r}; there are: {', '.join(sorted(found))}")
+    return list(names or known_metrics(groups))
+
+
 def markdown_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
     """One row a group, at the end of its training: the median over seeds, and behind it the lowest and highest.
 
@@ -32,18 +45,24 @@ def markdown_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
     lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}"]
     for group in groups:
         step = group.last_step
-        spent = group.runs[0].cost.spent(step)
         cells = [
             group.label,
             ", ".join(map(str, group.seeds)),
             f"{step:,}",
-            f"{group.flops(step, 'paper'):.3g}",
-            f"{group.flops(step, 'hardware'):.3g}",
-            f"{spent.token_slots / 1e6:.3g} M",
+            *_cost_cells(group, step),
             *(_cell(group.last(metric)) for metric in metrics),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _cost_cells(group: RunGroup, step: int) -> tuple[str, str, str]:
+    """FLOPs in both conventions, and tokens; empty where the objective does not describe its steps."""
+    cost = group.runs[0].cost
+    if cost is None:
+        return "", "", ""
+    spent = cost.spent(step)
+    return f"{float(spent.paper):.3g}", f"{spent.hardware.total:.3g}", f"{spent.token_slots / 1e6:.3g} M"
 
 
 def _cell(point: Point | None) -> str:

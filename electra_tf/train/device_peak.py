@@ -43,9 +43,11 @@ _TPU_PEAKS = {
 }
 # A TPU VM says so itself, as "v5litepod-8".
 _TPU_TYPE_VARIABLE = "TPU_ACCELERATOR_TYPE"
-# Large enough for the rate not to depend on it, and done in a second or two on the slowest device.
-_CPU_SIZE, _ACCELERATOR_SIZE = 2048, 8192
-_MAX_PRODUCTS, _MAX_SECONDS = 5, 1.0
+# Large enough for the rate not to depend on it; on a CPU no larger, for a short product is more likely to be left alone
+# by whatever else the machine does.
+_CPU_SIZE, _ACCELERATOR_SIZE = 1024, 8192
+# Bursts with a rest between them: what disturbs one of them need not disturb the next.
+_BURSTS, _BURST_SECONDS, _REST_SECONDS = 6, 0.2, 0.06
 
 
 class Peak(NamedTuple):
@@ -60,7 +62,7 @@ class Peak(NamedTuple):
 
 
 def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | None:
-    """The peak of all replicas together, in the precision of the run. Measures, if it must, for about a second.
+    """The peak of all replicas together, in the precision of the run. Measures, if it must, for 1.5 s.
 
     Returns: None if the device is not known and refuses the product: no reason for a training not to start.
     """
@@ -109,7 +111,7 @@ def _published(precision: str, strategy: tf.distribute.Strategy) -> Peak | None:
 
 @functools.cache
 def measured_rate(precision: str, device: str, size: int | None = None) -> float:
-    """FLOP/s of a product of two square matrices on a device: the best of a few, measured once in a process.
+    """FLOP/s of a product of two square matrices on a device: the best of many, measured once in a process.
 
     Args:
         precision: `float32` or `bfloat16`.        device: such as `/CPU:0`.
@@ -123,11 +125,17 @@ def measured_rate(precision: str, device: str, size: int | None = None) -> float
 
 
 def _fastest(run: Callable[[], object]) -> float:
-    """Seconds of the fastest of a few runs, after one that is not timed."""
+    """Seconds of the fastest run of some short bursts, after one run that is not timed."""
     run()
-    started, seconds = time.perf_counter(), []
-    while len(seconds) < _MAX_PRODUCTS and time.perf_counter() - started < _MAX_SECONDS or not seconds:
-        before = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - before)
+    seconds = []
+    for _ in range(_BURSTS):
+        end = time.perf_counter() + _BURST_SECONDS
+        while True:
+            before = time.perf_counter()
+            run()
+            after = time.perf_counter()
+            seconds.append(after - before)
+            if after >= end:
+                break
+        time.sleep(_REST_SECONDS)
     return min(seconds)

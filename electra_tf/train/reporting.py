@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import sys
 import time
@@ -11,8 +12,10 @@ from pathlib import Path
 from electra_tf.config.errors import UserError
 from electra_tf.config.flops.run import RunCost
 from electra_tf.train.disk import DISK_ERRORS, Backlog, disk_reason
-from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.run_directory import RATES, RunDirectory
 from electra_tf.train.tensorboard_events import EventWriter
+
+logger = logging.getLogger(__name__)
 
 
 class TrainingReporter:
@@ -44,6 +47,7 @@ class TrainingReporter:
         self._new_events = Backlog[tuple[str, int, dict]](self._write_event)
         self._num_steps = num_steps
         self._cost, self._peak_flops = cost, peak_flops
+        self._has_doubted_the_peak = False
         self._last_step, self._last_time = first_step, time.monotonic()
         # What comes before holds the compilation; the time left is judged by what follows.
         self._steady_since: tuple[int, float] | None = None
@@ -57,8 +61,8 @@ class TrainingReporter:
         """What was done a second since the last report; a new interval starts.
 
         Returns: `examples_per_second`, `tokens_per_second` (with padding), and where cost and peak are known
-            `model_flops_utilization`: the matrix products of the model as a share of what the devices could reach.
-            What is computed again to save memory does not count.
+            `model_flops_utilization`: the matrix products of the model as a share of what the devices could reach,
+            which is `peak_flops`, FLOP/s. What is computed again to save memory does not count.
         """
         first_step, seconds = self._last_step, max(time.monotonic() - self._last_time, 1e-9)
         self.start_interval(step)
@@ -67,7 +71,22 @@ class TrainingReporter:
         if self._cost is not None and self._peak_flops is not None:
             done = self._cost.spent(step).hardware.products - self._cost.spent(first_step).hardware.products
             rates["model_flops_utilization"] = done / seconds / self._peak_flops
+            rates["peak_flops"] = self._peak_flops
+            self._doubt_the_peak(step, rates["model_flops_utilization"])
         return rates
+
+    def _doubt_the_peak(self, step: int, utilization: float) -> None:
+        """Says once that no device does more than it can."""
+        if utilization <= 1.0 or self._has_doubted_the_peak:
+            return
+        self._has_doubted_the_peak = True
+        logger.warning(
+            "step %d: model_flops_utilization is %.3g, so the peak of %.4g FLOP/s was measured too low, on a busy "
+            "machine perhaps; train.peak_flops states it, for one device",
+            step,
+            utilization,
+            self._peak_flops,
+        )
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
@@ -182,8 +201,6 @@ class TrainingReporter:
             self._steady_since = (self._steady_since[0], self._steady_since[1] + seconds)
 
 
-# What depends on the machine and its load: the one part of metrics.jsonl that two runs of one configuration differ in.
-RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization")
 _NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", *RATES}
 
 

@@ -14,6 +14,7 @@ milestones/               those at the shares of the training that the paper eva
 """
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Sequence
@@ -25,6 +26,10 @@ from electra_tf.config.loader import config_to_yaml, load_config
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.train.checkpoint_files import CheckpointFolder
 from electra_tf.train.directory_lock import LOCK_FILE
+from electra_tf.train.reported_lines import lines_until, reports_of
+
+# What depends on the machine and its load: the one part of metrics.jsonl that two runs of one configuration differ in.
+RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")
 
 # What may change between two calls that continue one run: it has no influence on the weights, or, where a step or a
 # record is broken, says how to go on.
@@ -150,7 +155,7 @@ class RunDirectory:
 
     def require_same_run(self, config: PretrainingConfig) -> None:
         """Raises: UserError: if a setting that touches the weights is not the run's, naming both values."""
-        before, now = (_flatten(_essentials(c)) for c in (load_config(self.config_file), config))
+        before, now = (_flatten(lasting_settings(c)) for c in (load_config(self.config_file), config))
         for key in sorted(before | now):
             if before.get(key) != now.get(key):
                 raise UserError(
@@ -171,7 +176,8 @@ def _require_content(file: Path, content: bytes) -> None:
         )
 
 
-def _essentials(config: PretrainingConfig) -> dict:
+def lasting_settings(config: PretrainingConfig) -> dict:
+    """The settings, by group, that are the same in all calls of one run: those that touch the weights."""
     values = config.model_dump(mode="json")
     for group, names in _MAY_CHANGE.items():
         values[group] = {key: value for key, value in values[group].items() if key not in names}
@@ -198,7 +204,15 @@ def write_atomically(path: Path, content: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise UserError(f"{path} cannot be written: {error.strerror}; make room there or give another place") from None
+        raise UserError(f"{path} cannot be written: {error.strerror}; {_way_out(error, path)}") from None
+
+
+def _way_out(error: OSError, path: Path) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "make room there or give another place"
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return f"{path.parent} is no directory: make it or give another place"
+    return "give another place"
 
 
 def _temporary(path: Path) -> Path:
@@ -206,35 +220,10 @@ def _temporary(path: Path) -> Path:
 
 
 def drop_lines_after(jsonl_file: Path, step: int) -> None:
-    """Removes the lines of steps after `step`: a run continued from its checkpoint at `step` writes them again."""
-    if not jsonl_file.exists():
-        return
-    text = jsonl_file.read_text(encoding="utf-8")
-    kept = "".join(f"{line}\n" for line in text.splitlines() if _step_of(line) <= step)
-    if kept != text:
-        write_atomically(jsonl_file, kept.encode())
+    """Removes the lines of steps after `step`: a run continued from its checkpoint at `step` writes them again.
 
-
-def reports_of(metrics_file: Path, split: str) -> list[dict]:
-    """The lines of a split, in their order; without those that a kill has torn."""
-    if not metrics_file.exists():
-        return []
-    lines = metrics_file.read_text(encoding="utf-8").splitlines()
-    reports = [json.loads(line) for line in lines if _step_of(line) < float("inf")]
-    return [report for report in reports if report["split"] == split]
-
-
-def evaluation_at(metrics_file: Path, step: int) -> dict[str, float] | None:
-    """The held-out metrics that were reported for a step, NaN where one had no value; None if there are none."""
-    found = [report for report in reports_of(metrics_file, "held_out") if report["step"] == step]
-    if not found:
-        return None
-    metrics = {name: value for name, value in found[-1].items() if name not in ("step", "split")}
-    return {name: float("nan") if value is None else value for name, value in metrics.items()}
-
-
-def _step_of(line: str) -> float:
-    try:
-        return json.loads(line)["step"]
-    except (ValueError, KeyError, TypeError):
-        return float("inf")  # the torn last line of a killed run
+    Raises: UserError: if the file cannot be read or written.
+    """
+    before, kept = lines_until(jsonl_file, step)
+    if kept != before:
+        write_atomically(jsonl_file, kept)

@@ -15,8 +15,9 @@ from electra_tf.train.interruption import Interruption
 from electra_tf.train.metric_window import MetricWindow, metric_names
 from electra_tf.train.phases import TrainingPhase, phase_after, phase_at, phases_of
 from electra_tf.train.pretrainer import Evaluator, MeanMetrics, Pretrainer
+from electra_tf.train.reported_lines import evaluation_at, reports_of
 from electra_tf.train.reporting import TrainingReporter
-from electra_tf.train.run_directory import RunDirectory, evaluation_at, reports_of
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.stages import StageInput, evaluation_stage, training_stage
 from electra_tf.train.stop_request import StopRequest
 from electra_tf.train.timetable import Timetable

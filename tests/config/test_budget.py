@@ -1,5 +1,7 @@
 """Runs whose length follows from a number of FLOPs."""
 
+import re
+
 import pytest
 import yaml
 
@@ -60,6 +62,18 @@ def test_the_same_number_of_steps_is_no_contradiction(tiny_config, cost_of_eight
 def test_a_budget_that_pays_for_no_step_is_refused_with_what_one_costs(tiny_config, cost_of_eight):
     with pytest.raises(UserError, match="is too small: 1 steps cost"):
         budgeted(tiny_config, cost_of_eight["paper"] / 10)
+
+
+@pytest.mark.parametrize("num_steps", [None, 2**31 - 1])
+def test_a_budget_for_more_steps_than_a_run_can_have_is_refused(tiny_config, num_steps):
+    with pytest.raises(UserError, match=r"train\.flops_budget 1e\+40 pays for 2,147,483,647 steps or more"):
+        budgeted(tiny_config, 1e40, num_steps=num_steps)
+
+
+@pytest.mark.parametrize("budget", [float("inf"), float("nan"), -1e18])
+def test_a_budget_that_is_no_positive_number_is_refused(tiny_config, budget):
+    with pytest.raises(UserError, match=rf"train\.flops_budget is {re.escape(str(budget))}; input should be"):
+        budgeted(tiny_config, budget)
 
 
 def test_the_last_stage_takes_what_the_others_leave(tiny_config):

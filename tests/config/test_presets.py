@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from electra_tf.config.flops.run import RunCost
 from electra_tf.config.loader import config_to_yaml, load_config
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -129,3 +130,15 @@ def test_a_bert_of_the_paper_is_the_electra_of_its_size_but_for_objective_maskin
     assert bert.pop("masking") == electra.pop("masking") | rule
     assert bert["train"].pop("num_steps") > electra["train"].pop("num_steps")
     assert electra == bert
+
+
+# Two digits after the point would hide that Small's are not equal: its generator has 64 hidden units.
+@pytest.mark.parametrize("size", ["small", "base", "large"])
+def test_the_costs_that_the_readme_names_are_those_of_the_presets(size):
+    shown = []
+    for convention in ("paper", "hardware"):
+        runs = [preset(name) for name in (size, f"bert_{size}")]
+        costs = [float(RunCost(run).spent(run.train.num_steps).flops(convention)) for run in runs]
+        shown.append(", ".join(f"{cost:.4g}".replace("e+", "e") for cost in costs))
+    row = f"| `{size}`, `bert_{size}` | {shown[0]} | {shown[1]} |"
+    assert row in (CONFIGS / "README.md").read_text(encoding="utf-8")

@@ -15,6 +15,10 @@ def one_device() -> tf.distribute.Strategy:
     return tf.distribute.OneDeviceStrategy("CPU:0")
 
 
+# Their direction is no part of what the traced step says of their heads' products.
+_GRADIENT_ON_THE_WAY_FORWARD = {"all_tokens_mlm", "electric"}
+
+
 def both_directions(parts: Counter) -> Counter:
     """By part alone: a gradient that is taken on the way forward, to keep less, has no name that tells."""
     found = Counter()
@@ -31,7 +35,10 @@ def test_every_matrix_product_of_an_objective_is_in_its_formula_and_the_other_wa
     measured = measure(config, one_device, with_xla=False)
     assert len(measured) == len(config.objective.phases(config))
     for found in measured:
-        assert both_directions(found.traced) == both_directions(found.formula)
+        if name in _GRADIENT_ON_THE_WAY_FORWARD:
+            assert both_directions(found.traced) == both_directions(found.formula)
+        else:
+            assert found.traced == found.formula
 
 
 @pytest.mark.parametrize(
@@ -77,9 +84,15 @@ def test_tensorflows_profiler_and_xla_count_the_same_products(electra):
 
 def test_everything_else_is_of_the_size_of_its_formula(electra):
     # The formula leaves out the optimizer, the gradients' norm and the random bits, which weigh more the smaller the
-    # batch; and it counts a softmax and a LayerNorm by rules of thumb. At these sizes:
+    # batch; and it counts a softmax and a LayerNorm by rules of thumb. 1.10 at these sizes, 0.71 for tiny.yaml:
     rest = electra.xla.elementwise + electra.xla.reductions + electra.xla.transcendental
-    assert 0.5 * electra.elementwise < rest < 3.0 * electra.elementwise
+    assert 1.0 * electra.elementwise < rest < 1.2 * electra.elementwise
+
+
+def test_everything_else_that_the_profiler_counts_is_of_the_size_of_its_formula(electra):
+    rest = sum(electra.by_operation.values()) - electra.by_operation["MatMul"] - electra.by_operation["BatchMatMulV2"]
+    # 1.41 at these sizes; for tiny.yaml 1.10, for the optimizer's share falls as the batch grows.
+    assert 1.3 * electra.elementwise < rest < 1.5 * electra.elementwise
 
 
 # By hand: B 4, S 10, M 3, E 12, H 16, F 20; G 6, F 14; V 47, padded to 128.

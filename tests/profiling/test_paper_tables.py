@@ -48,3 +48,43 @@ def test_a_table_is_printed_with_a_cell_for_every_column():
     lines = table_lines(tables()[0])
     assert {line.count("|") for line in lines[1:]} == {10}
     assert "| BERT-Base | 6.43e19 | 6.4e19 | 2.86e10 | 2.9e10 | 1x / 1x | 1x / 1x | yes |  |" in lines
+
+
+def row_of(table: int, model: str) -> Row:
+    (row,) = [row for row in tables()[table].rows if row.model == model]
+    return row
+
+
+@pytest.mark.parametrize(
+    ("table", "model", "attribute", "flops"),
+    [
+        (1, "SpanBERT", "train", 467_099_698_082_611_200_000),
+        (2, "XLNet-Base", "train", 71_790_042_808_320_000_000),
+        (3, "TinyBERT", "train", 66_386_252_550_000_000_000),
+        (0, "DistilBERT", "inference", 17_398_042_368),
+        # 568,093,262,680 for 20 sequences, less 128 words x 2 directions x 2 x 512 x 8192.
+        (0, "ELMo", "inference", 28_404_663_134 - 2_147_483_648),
+    ],
+)
+def test_a_row_that_the_authors_published_no_count_of_has_this_value(table, model, attribute, flops):
+    assert getattr(row_of(table, model), attribute) == flops
+
+
+def test_a_bound_is_printed_as_one():
+    cells = next(line for line in table_lines(tables()[3]) if line.startswith("| TinyBERT |")).split(" | ")
+    assert cells[1:3] == ["6.64e19+", "6.4e19+"]
+    assert cells[7] == "bound"
+
+
+@pytest.mark.parametrize(
+    ("table", "model", "said"),
+    [
+        (0, "BERT-Small", "section 3.3 says 1.5 M"),
+        (0, "ELMo", "is our explanation"),
+        (1, "RoBERTa", "batches of 8,000"),
+        (1, "SpanBERT", "BERT's uncased vocabulary"),
+        (3, "TinyBERT", "a lower bound"),
+    ],
+)
+def test_what_was_assumed_for_a_row_is_said(table, model, said):
+    assert said in row_of(table, model).note

@@ -62,6 +62,49 @@ def test_a_group_has_the_median_and_the_range_where_all_its_runs_have_a_value(wr
     assert group.last("masked_lm_accuracy") is None
 
 
+@pytest.mark.parametrize(
+    ("file", "contents"),
+    [
+        ("data.json", ('{"data": ["wikipedia"]}', '{"data": ["books"]}')),
+        ("data.json", ('{"data": ["wikipedia"]}', None)),
+        ("warm_start.json", ('{"init_from": "/base", "report": []}', None)),
+    ],
+)
+def test_runs_on_other_data_or_from_other_weights_are_not_seeds_of_one(write_run, file, contents):
+    runs = []
+    for seed, content in enumerate(contents):
+        directory = write_run(f"electra-{seed}", {8: {"masked_lm_accuracy": 0.1}}, train={"seed": seed})
+        if content is not None:
+            (directory / file).write_text(content, encoding="utf-8")
+        runs.append(read_run(directory))
+    assert [group.seeds for group in group_runs(runs)] == [[0], [1]]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"train": {"peak_flops": 1e12}},
+        {"train": {"milestone_fractions": (1.0,)}},
+        {"train": {"alarm_after_steps": 0}},
+        {"train": {"keep_checkpoints": 1}},
+        {"evaluation": {"every_steps": 4}},
+    ],
+)
+def test_what_a_run_that_continues_may_change_parts_no_seeds(write_run, changes):
+    held_out = {8: {"masked_lm_accuracy": 0.1}}
+    changes = {**changes, "train": {**changes.get("train", {}), "seed": 1}}
+    runs = [read_run(write_run("run-0", held_out)), read_run(write_run("run-1", held_out, **changes))]
+    (group,) = group_runs(runs)
+    assert group.seeds == [0, 1]
+
+
+def test_a_note_of_the_data_that_cannot_be_read_is_named(write_run):
+    directory = write_run("run", {8: {"masked_lm_accuracy": 0.2}})
+    (directory / "data.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(UserError, match=r"data\.json is not what a training writes there"):
+        read_run(directory)
+
+
 def test_one_run_given_twice_is_refused(write_run):
     run = read_run(write_run("run", {8: {"masked_lm_accuracy": 0.2}}))
     with pytest.raises(UserError, match="of the runs run, run two have the same configuration and seed"):

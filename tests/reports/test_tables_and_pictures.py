@@ -6,6 +6,7 @@ import pytest
 
 import report
 from electra_tf.config.flops.run import RunCost
+from electra_tf.config.objectives import ObjectiveSettings
 
 
 @pytest.fixture
@@ -79,4 +80,46 @@ def test_the_table_and_the_picture_are_written_and_equal_runs_give_equal_bytes(r
 
 def test_a_place_that_cannot_be_written_is_one_line(runs, tmp_path, capsys):
     assert report.main([*runs, f"--output={tmp_path / 'nowhere' / 'a.md'}"]) == 2
-    assert "cannot be written" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "a.md cannot be written: No such file or directory" in line
+    assert line.endswith("nowhere is no directory: make it or give another place")
+
+
+def test_the_page_names_the_picture_as_seen_from_its_own_directory(runs, tmp_path):
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pictures").mkdir()
+    page, picture = tmp_path / "pages" / "a.md", tmp_path / "pictures" / "a.png"
+    assert report.main([*runs, f"--output={page}", f"--picture={picture}"]) == 0
+    assert page.read_text().endswith("\n![The metrics over FLOPs](../pictures/a.png)\n")
+
+
+def test_a_metric_that_no_run_has_is_refused_with_those_that_there_are(runs, capsys):
+    assert report.main([*runs, "--metric=masked_lm_acuracy"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no run has a metric 'masked_lm_acuracy'; there are: cola, masked_lm_accuracy, probe_score" in line
+
+
+def test_a_picture_of_runs_without_a_known_metric_is_refused(write_run, tmp_path, capsys):
+    run = str(write_run("run", {8: {"accuracy_of_another_kind": 0.2}}))
+    assert report.main([run, f"--picture={tmp_path / 'a.png'}"]) == 2
+    assert "nothing to draw; name one with --metric" in capsys.readouterr().err
+
+
+@pytest.fixture
+def without_phases(monkeypatch, tiny_config):
+    """BERT's objective does not describe its steps, as one from outside may not."""
+    config = tiny_config(objective={"name": "bert_mlm"})
+    monkeypatch.setattr(type(config.objective), "phases", ObjectiveSettings.phases)
+
+
+def test_an_objective_that_does_not_describe_its_steps_has_empty_flops(runs, without_phases, capsys):
+    assert report.main(runs) == 0
+    electra, bert = rows(capsys.readouterr().out)[2:]
+    assert bert[:6] == ["bert", "0", "8", "", "", ""]
+    assert all(electra[3:6])
+
+
+def test_a_picture_of_such_objectives_alone_is_refused(runs, without_phases, tmp_path, capsys):
+    assert report.main([runs[2], f"--picture={tmp_path / 'a.png'}"]) == 2
+    assert "the objectives of bert do not say what a step computes" in capsys.readouterr().err
+    assert report.main([*runs, f"--picture={tmp_path / 'a.png'}"]) == 0

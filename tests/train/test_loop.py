@@ -12,8 +12,7 @@ from electra_tf.train import checkpoint
 from electra_tf.train.checkpoint import restore_strictly
 from electra_tf.train.directory_lock import locked
 from electra_tf.train.loop import Run, evaluate, pretrain
-from electra_tf.train.reporting import RATES
-from electra_tf.train.run_directory import RunDirectory, drop_lines_after
+from electra_tf.train.run_directory import RATES, RunDirectory, drop_lines_after
 from electra_tf.train.trained import load_trained
 
 

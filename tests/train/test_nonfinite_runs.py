@@ -10,8 +10,7 @@ from electra_tf.config.errors import TrainingStopped
 from electra_tf.objectives.electra import Electra
 from electra_tf.objectives.terms import Ratio
 from electra_tf.train.loop import Run, pretrain
-from electra_tf.train.reporting import RATES
-from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.run_directory import RATES, RunDirectory
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from electra_tf.config.flops.run import RunCost
-from electra_tf.train.reporting import RATES, TrainingReporter
-from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.reporting import TrainingReporter
+from electra_tf.train.run_directory import RATES, RunDirectory
 
 METRICS = {"loss": 2.5, "learning_rate": 0.1, "gradient_norm": 1.0}
 
@@ -42,6 +42,12 @@ def test_utilisation_is_the_products_of_the_last_steps_over_what_could_be_done(r
     assert line["examples_per_second"] == pytest.approx(2 * 4 / 2.0)
 
 
+def test_the_peak_that_utilisation_is_a_share_of_stands_in_the_file_and_not_on_the_terminal(reported):
+    line, said = reported
+    assert line["peak_flops"] == 1e9
+    assert "peak_flops" not in said
+
+
 def test_the_terminal_shows_flops_and_utilisation(reported):
     line, said = reported
     assert f"| {line['hardware_flops']:.3g} FLOPs | mfu {line['model_flops_utilization']:.2g} | ETA" in said
@@ -49,7 +55,7 @@ def test_the_terminal_shows_flops_and_utilisation(reported):
 
 def test_the_rates_are_all_that_depends_on_the_machine(reported):
     line, _ = reported
-    assert set(RATES) == {"examples_per_second", "tokens_per_second", "model_flops_utilization"}
+    assert set(RATES) == {"examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops"}
     assert set(RATES) <= set(line)
 
 
@@ -61,3 +67,15 @@ def test_without_a_cost_nothing_is_said_of_it(tmp_path):
     reporter.close()
     line = json.loads(directory.metrics_file.read_text(encoding="utf-8"))
     assert set(line) == {"step", "split", *METRICS, "examples_per_second", "tokens_per_second"}
+
+
+def test_a_utilisation_above_one_is_said_to_be_of_too_low_a_peak_once(tmp_path, tiny_config, monkeypatch, caplog):
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    reporter = TrainingReporter(None, 0, 8, RunCost(tiny_config()), peak_flops=10.0)
+    for step in (1, 2, 3):
+        clock[0] += 1.0
+        reporter.rates(step, batch_size=4, tokens_per_example=10)
+    (message,) = [record.message for record in caplog.records]
+    assert message.startswith("step 1: ")
+    assert "the peak of 10 FLOP/s was measured too low" in message and "train.peak_flops states it" in message

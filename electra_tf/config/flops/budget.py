@@ -12,7 +12,9 @@ from electra_tf.config.flops.run import RunCost
 if TYPE_CHECKING:
     from electra_tf.config.schema import PretrainingConfig
 
-_MOST_STEPS = 2**31 - 1  # what a number of steps may be at most
+MOST_STEPS = 2**31 - 1  # what a number of steps may be at most
+# Such a budget is a slip of the pen, and no run has so many.
+PAYS_FOR_TOO_MUCH = f"pays for {MOST_STEPS:,} steps or more, which is more than a run can have; give less"
 _HOW = "leave it out (in a file with a base, and with --set: null) or leave out train.flops_budget"
 
 
@@ -35,14 +37,14 @@ def validate_within_budget(values: Any, validate: Callable[[Any], "PretrainingCo
             )
         return config
     # Checked as a run longer than any: what depends on its length is checked again when that is known.
-    affordable = steps_within_budget(validate(_with_steps(values, _MOST_STEPS)))
+    affordable = steps_within_budget(validate(_with_steps(values, MOST_STEPS)))
     return validate(_with_steps(values, affordable))
 
 
 def steps_within_budget(config: "PretrainingConfig") -> int:
     """The most steps whose cost is within `train.flops_budget`.
 
-    Raises: ValueError: if that is none.
+    Raises: ValueError: if that is none, or more than a run can have.
     """
     budget, convention = config.train.flops_budget, config.train.flops_convention
 
@@ -51,7 +53,7 @@ def steps_within_budget(config: "PretrainingConfig") -> int:
 
     # Not a division: what the last step costs may depend on how many there are.
     try:
-        first, last = _shortest(config), _MOST_STEPS
+        first, last = _shortest(config), MOST_STEPS
         if not is_affordable(first):
             cost = RunCost(lengthened(config, first)).spent(first).flops(convention)
             raise ValueError(
@@ -66,6 +68,8 @@ def steps_within_budget(config: "PretrainingConfig") -> int:
     while first < last:
         middle = (first + last + 1) // 2
         first, last = (middle, last) if is_affordable(middle) else (first, middle - 1)
+    if first == MOST_STEPS:
+        raise ValueError(f"train.flops_budget {budget:g} {PAYS_FOR_TOO_MUCH}")
     return first
 
 
