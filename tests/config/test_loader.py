@@ -372,7 +372,10 @@ def test_no_strategy_but_the_uniform_one_selects_with_replacement(write, strateg
     ("overrides", "complaint"),
     [
         (["objective.name=[electra]"], "objective.name is ['electra']"),
-        (["objective.temperature=0.0000001"], "objective.temperature is 1e-07; input should be greater than or equal to"),
+        (
+            ["objective.temperature=0.0000001"],
+            "objective.temperature is 1e-07; input should be greater than or equal to",
+        ),
         (
             ["objective.masked_lm_loss_weight=0", "objective.replaced_token_loss_weight=0"],
             "masked_lm_loss_weight, replaced_token_loss_weight: all 0, so there is nothing to learn",
