@@ -173,6 +173,8 @@ def measurement_lines(found: Measurement) -> list[str]:
         rest = xla.elementwise + xla.reductions + xla.transcendental
         lines.append(f"| XLA | {xla.products:,} | {xla.products - formula:,} | {rest:,} | {_ratio(rest, found)} |")
         lines.append(f"| XLA, on integers: random bits, indices | | | {xla.integer:,} | {_ratio(xla.integer, found)} |")
+        if xla.uncounted:
+            lines.append(f"| XLA, not counted: {', '.join(xla.uncounted)} | | | | |")
     return lines
 
 

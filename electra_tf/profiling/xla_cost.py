@@ -27,6 +27,14 @@ _ELEMENTWISE = frozenset(
         "subtract", "xor",
     }
 )
+# What moves or names numbers, and computes none.
+_FREE = frozenset(
+    {
+        "after-all", "bitcast", "bitcast-convert", "broadcast", "concatenate", "constant", "copy", "dynamic-slice",
+        "dynamic-update-slice", "gather", "get-tuple-element", "iota", "opt-barrier", "pad", "parameter", "partition-id", "replica-id",
+        "reshape", "reverse", "slice", "transpose", "tuple",
+    }
+)
 # fmt: on
 _INTEGER = re.compile(r"[su]\d+|pred")
 _SHAPE = re.compile(r"([a-z]+[0-9]*[a-z0-9]*)\[([0-9,]*)\]")
@@ -45,6 +53,7 @@ class XlaCount(NamedTuple):
         reductions: of sums and maxima.
         transcendental: exponentials, error functions, roots.
         integer: on integers and truth values: random bits and indices, for the most part.
+        uncounted: the names of other instructions that compute something, for which there is no rule here; sorted.
     """
 
     products: int
@@ -52,12 +61,17 @@ class XlaCount(NamedTuple):
     reductions: int
     transcendental: int
     integer: int
+    uncounted: tuple[str, ...] = ()
+
+
+_KINDS = tuple(name for name in XlaCount._fields if name != "uncounted")
 
 
 @dataclass(frozen=True)
 class _Computation:
     counts: Counter
     called: tuple[str, ...]
+    uncounted: frozenset[str]
 
 
 def count_program(text: str) -> XlaCount:
@@ -71,52 +85,68 @@ def count_program(text: str) -> XlaCount:
     if entry is None:
         raise ValueError(f"no HLO: the text begins with {text[:60]!r}")
     total: Counter = Counter()
+    uncounted: set[str] = set()
     waiting = [entry]
     while waiting:
         computation = computations[waiting.pop()]
         total += computation.counts
+        uncounted |= computation.uncounted
         waiting += computation.called
-    return XlaCount(**{name: total[name] for name in XlaCount._fields})
+    return XlaCount(**{name: total[name] for name in _KINDS}, uncounted=tuple(sorted(uncounted)))
 
 
 def _computations(text: str) -> tuple[dict[str, _Computation], str | None]:
     found: dict[str, _Computation] = {}
-    entry, name, counts, called = None, "", Counter(), []
+    entry, name, counts, called, uncounted = None, "", Counter(), [], set()
     for line in text.splitlines():
         if start := _COMPUTATION.match(line):
-            name, counts, called = start["name"], Counter(), []
+            name, counts, called, uncounted = start["name"], Counter(), [], set()
             entry = name if start["entry"] else entry
         elif line.startswith("}"):
-            found[name] = _Computation(counts, tuple(called))
+            found[name] = _Computation(counts, tuple(called), frozenset(uncounted))
         elif instruction := _INSTRUCTION.match(line):
-            _count(instruction, counts, called)
+            if not _count(instruction, counts, called):
+                uncounted.add(instruction["opcode"])
     return found, entry
 
 
-def _count(instruction: re.Match, counts: Counter, called: list[str]) -> None:
+def _count(instruction: re.Match, counts: Counter, called: list[str]) -> bool:
+    """Returns: whether there is a rule for it."""
     opcode, rest = instruction["opcode"], instruction["rest"]
     type_name, size = _first_shape(instruction["result"])
     if opcode == "dot":
         counts["products"] += 2 * size * _contracted(rest)
     elif opcode in ("reduce", "reduce-window"):
         counts["reductions"] += max(0, _first_shape(rest)[1] - size)
+    elif opcode == "scatter":
+        # Of a sum into a table: one addition for each number that is added.
+        counts["reductions"] += _last_shape(rest)[1]
     elif opcode in _TRANSCENDENTAL:
         counts["transcendental"] += size
     elif opcode in _ELEMENTWISE:
         operand_type = _first_shape(rest)[0]
         if opcode == "convert" and operand_type == type_name:
-            return
+            return True
         # A comparison gives truth values; what it compares says what it is.
         kind = operand_type if opcode == "compare" else type_name
         counts["integer" if _INTEGER.fullmatch(kind) else "elementwise"] += size
     elif opcode in ("call", "while", "conditional", "fusion"):
         called += _CALLED.findall(rest)
         called += [name.strip(" %") for names in _BRANCHES.findall(rest) for name in names.split(",")]
+    else:
+        return opcode in _FREE
+    return True
 
 
 def _first_shape(text: str) -> tuple[str, int]:
     found = _SHAPE.search(text)
     return (found[1], math.prod(_numbers(found[2]))) if found else ("", 0)
+
+
+def _last_shape(text: str) -> tuple[str, int]:
+    """That of the last operand."""
+    *_, last = _SHAPE.finditer(text.partition("), ")[0])
+    return last[1], math.prod(_numbers(last[2]))
 
 
 def _contracted(operands: str) -> int:

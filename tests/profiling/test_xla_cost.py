@@ -56,6 +56,17 @@ def test_a_loop_counts_once_and_what_is_never_called_not_at_all():
     assert count_program(PROGRAM) == XlaCount(products=0, elementwise=4, reductions=0, transcendental=0, integer=1)
 
 
+def test_a_sum_into_a_table_counts_each_number_that_is_added():
+    found = count(lambda values: tf.math.unsorted_segment_sum(values, tf.constant([6, 0, 6]), 7))
+    assert (found.reductions, found.uncounted) == (15, ())
+
+
+def test_an_instruction_without_a_rule_is_named():
+    program = PROGRAM.replace("add(f32[4]{0} %value.1, f32[4]{0} %value.1)", "fft(f32[4]{0} %value.1), fft_length={4}")
+    found = count_program(program)
+    assert (found.elementwise, found.uncounted) == (0, ("fft",))
+
+
 def test_another_text_is_refused():
     with pytest.raises(ValueError, match="no HLO"):
         count_program("module @main {}")
