@@ -31,8 +31,8 @@ _ELEMENTWISE = frozenset(
 _FREE = frozenset(
     {
         "after-all", "bitcast", "bitcast-convert", "broadcast", "concatenate", "constant", "copy", "dynamic-slice",
-        "dynamic-update-slice", "gather", "get-tuple-element", "iota", "opt-barrier", "pad", "parameter", "partition-id", "replica-id",
-        "reshape", "reverse", "slice", "transpose", "tuple",
+        "dynamic-update-slice", "gather", "get-tuple-element", "iota", "opt-barrier", "pad", "parameter",
+        "partition-id", "replica-id", "reshape", "reverse", "slice", "transpose", "tuple",
     }
 )
 # fmt: on
@@ -104,9 +104,8 @@ def _computations(text: str) -> tuple[dict[str, _Computation], str | None]:
             entry = name if start["entry"] else entry
         elif line.startswith("}"):
             found[name] = _Computation(counts, tuple(called), frozenset(uncounted))
-        elif instruction := _INSTRUCTION.match(line):
-            if not _count(instruction, counts, called):
-                uncounted.add(instruction["opcode"])
+        elif (instruction := _INSTRUCTION.match(line)) and not _count(instruction, counts, called):
+            uncounted.add(instruction["opcode"])
     return found, entry
 
 
