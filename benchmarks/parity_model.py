@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from electra_tf.config.loader import parse_config
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.export.authors_checkpoint import authors_variables, load_authors_checkpoint
 from electra_tf.models.context import ForwardContext
@@ -21,8 +22,8 @@ _GREEDY = ForwardContext(training=False)
 def config_of(settings: dict) -> PretrainingConfig:
     """Our configuration of a golden set's config.json. Every size is taken from it, none is derived."""
     optimizer = settings["optimizer"]
-    return PretrainingConfig(
-        encoder={
+    values = {
+        "encoder": {
             **{name: settings[name] for name in _ENCODER_SIZES},
             "num_layers": settings["num_hidden_layers"],
             "num_heads": settings["num_attention_heads"],
@@ -30,10 +31,10 @@ def config_of(settings: dict) -> PretrainingConfig:
             "hidden_dropout": settings["hidden_dropout_prob"],
             "attention_dropout": settings["attention_probs_dropout_prob"],
         },
-        objective=_electra(settings) if settings["electra_objective"] else _bert_mlm(settings),
-        masking={"masked_fraction": settings["mask_prob"], "mask_token_fraction": settings["mask_replace_prob"]},
-        data={"max_seq_length": settings["max_seq_length"]},
-        optimizer={
+        "objective": _electra(settings) if settings["electra_objective"] else _bert_mlm(settings),
+        "masking": {"masked_fraction": settings["mask_prob"], "mask_token_fraction": settings["mask_replace_prob"]},
+        "data": {"max_seq_length": settings["max_seq_length"]},
+        "optimizer": {
             "name": "adamw",
             "learning_rate": settings["learning_rate"],
             "warmup_steps": settings["num_warmup_steps"],
@@ -45,8 +46,9 @@ def config_of(settings: dict) -> PretrainingConfig:
             "clip_norm": optimizer["clip_global_norm"],
             "exclude_from_weight_decay": optimizer["exclude_from_weight_decay_regexes"],
         },
-        train={"num_steps": settings["num_train_steps"], "batch_size": settings["batch_size"]},
-    )
+        "train": {"num_steps": settings["num_train_steps"], "batch_size": settings["batch_size"]},
+    }
+    return parse_config(values, source="config.json of the golden set")
 
 
 _ENCODER_SIZES = (
