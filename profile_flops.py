@@ -81,7 +81,9 @@ def _require_no_idle_flag(arguments) -> None:
         for flag in ("config", "overrides", "objective_module"):
             if getattr(arguments, flag):
                 name = "set" if flag == "overrides" else flag
-                raise UserError(f"--{name} has no part in the paper's figures; leave it out, or --paper_flops/table")
+                raise UserError(
+                    f"--{name} has no part in the paper's figures; leave it out, or --paper_flops and --paper_table"
+                )
     if arguments.budget is None:
         for flag in ("convention", "measure_speed", "model_dir"):
             if getattr(arguments, flag) is not None:

@@ -92,8 +92,8 @@ def budget_lines(
         )
     if measured_in is not None and _products_of_examples(measured_in) != _products_of_examples(cost):
         lines.append(
-            "this speed is that of another configuration in FLOP/s, for the run's examples take other FLOPs; "
-            "--measure_speed gives that of this one"
+            "the speed is that of another configuration, whose examples take other FLOPs; --measure_speed gives that "
+            "of this one"
         )
     return lines
 

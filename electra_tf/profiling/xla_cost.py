@@ -3,7 +3,8 @@
 The rules are those of XLA's own cost analysis (`HloCostAnalysis`): two operations for each multiplication of a product
 of matrices, one for each element of an elementwise operation, whatever its type, and for each element that a reduction
 takes in. Its transcendental functions, which XLA lists apart, are listed apart here too. Left out, unlike there, are
-conversions of a type to itself, which TensorFlow writes around every sum and no program keeps.
+conversions of a type to itself, which TensorFlow writes around every sum and no program keeps. Integers are kept apart,
+where XLA has them in one sum with the rest.
 """
 
 import math
@@ -70,7 +71,7 @@ _KINDS = tuple(name for name in XlaCount._fields if name != "uncounted")
 @dataclass(frozen=True)
 class _Computation:
     counts: Counter
-    called: tuple[str, ...]
+    called: tuple[tuple[str, int], ...]  # by name, and how often
     uncounted: frozenset[str]
 
 
@@ -86,12 +87,14 @@ def count_program(text: str) -> XlaCount:
         raise ValueError(f"no HLO: the text begins with {text[:60]!r}")
     total: Counter = Counter()
     uncounted: set[str] = set()
-    waiting = [entry]
+    waiting = [(entry, 1)]
     while waiting:
-        computation = computations[waiting.pop()]
-        total += computation.counts
+        name, times = waiting.pop()
+        computation = computations[name]
+        for kind, count in computation.counts.items():
+            total[kind] += times * count
         uncounted |= computation.uncounted
-        waiting += computation.called
+        waiting += [(called, times * calls) for called, calls in computation.called]
     return XlaCount(**{name: total[name] for name in _KINDS}, uncounted=tuple(sorted(uncounted)))
 
 
@@ -109,17 +112,20 @@ def _computations(text: str) -> tuple[dict[str, _Computation], str | None]:
     return found, entry
 
 
-def _count(instruction: re.Match, counts: Counter, called: list[str]) -> bool:
+def _count(instruction: re.Match, counts: Counter, called: list[tuple[str, int]]) -> bool:
     """Returns: whether there is a rule for it."""
     opcode, rest = instruction["opcode"], instruction["rest"]
     type_name, size = _first_shape(instruction["result"])
     if opcode == "dot":
         counts["products"] += 2 * size * _contracted(rest)
     elif opcode in ("reduce", "reduce-window"):
-        counts["reductions"] += max(0, _first_shape(rest)[1] - size)
+        kind = "integer" if _INTEGER.fullmatch(type_name) else "reductions"
+        counts[kind] += max(0, _first_shape(rest)[1] - size)
     elif opcode == "scatter":
-        # Of a sum into a table: one addition for each number that is added.
-        counts["reductions"] += _last_shape(rest)[1]
+        # What each number does to the table: an addition, or, where it overwrites, nothing.
+        called += [(name, _last_shape(rest)[1]) for name in _CALLED.findall(rest)]
+    elif opcode == "rng-bit-generator":
+        counts["transcendental"] += _numbers_in(instruction["result"])
     elif opcode in _TRANSCENDENTAL:
         counts["transcendental"] += size
     elif opcode in _ELEMENTWISE:
@@ -130,8 +136,8 @@ def _count(instruction: re.Match, counts: Counter, called: list[str]) -> bool:
         kind = operand_type if opcode == "compare" else type_name
         counts["integer" if _INTEGER.fullmatch(kind) else "elementwise"] += size
     elif opcode in ("call", "while", "conditional", "fusion"):
-        called += _CALLED.findall(rest)
-        called += [name.strip(" %") for names in _BRANCHES.findall(rest) for name in names.split(",")]
+        branches = (name.strip(" %") for names in _BRANCHES.findall(rest) for name in names.split(","))
+        called += [(name, 1) for name in (*_CALLED.findall(rest), *branches)]
     else:
         return opcode in _FREE
     return True
@@ -140,6 +146,11 @@ def _count(instruction: re.Match, counts: Counter, called: list[str]) -> bool:
 def _first_shape(text: str) -> tuple[str, int]:
     found = _SHAPE.search(text)
     return (found[1], math.prod(_numbers(found[2]))) if found else ("", 0)
+
+
+def _numbers_in(text: str) -> int:
+    """Of all shapes together, as those of a tuple."""
+    return sum(math.prod(_numbers(found[2])) for found in _SHAPE.finditer(text))
 
 
 def _last_shape(text: str) -> tuple[str, int]:

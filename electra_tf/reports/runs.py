@@ -184,7 +184,17 @@ def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
         if len(set(seeds)) < len(seeds):
             names = ", ".join(run.name for run in members)
             raise UserError(f"of the runs {names} two have the same configuration and seed; give each run once")
-    return [RunGroup(_label(members), tuple(members)) for members in groups.values()]
+    labels = _distinct_labels(list(groups.values()))
+    return [RunGroup(label, tuple(members)) for label, members in zip(labels, groups.values(), strict=True)]
+
+
+def _distinct_labels(groups: list[list[RunResults]]) -> list[str]:
+    """What each group is called; groups that would be called alike, by all names in them, or else by their number."""
+    labels = [_label(members) for members in groups]
+    for named in (lambda place: ", ".join(run.name for run in groups[place]), lambda place: str(place + 1)):
+        shared = {label for label in labels if labels.count(label) > 1}
+        labels = [f"{label} ({named(place)})" if label in shared else label for place, label in enumerate(labels)]
+    return labels
 
 
 def _label(runs: Sequence[RunResults]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.flops.run import RunCost
+from electra_tf.train.device_peak import Peak
 from electra_tf.train.disk import DISK_ERRORS, Backlog, disk_reason
 from electra_tf.train.run_directory import RATES, RunDirectory
 from electra_tf.train.tensorboard_events import EventWriter
@@ -28,7 +29,7 @@ class TrainingReporter:
         directory: of the run; None for workers that write nothing.
         first_step, num_steps: where this call starts and where the run ends, for the time left.
         cost: what the steps of the run take; None: nothing is said of it.
-        peak_flops: FLOP/s that all devices together could reach; None: no utilisation is reported.
+        peak: what all devices together could reach; None: no utilisation is reported.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class TrainingReporter:
         first_step: int,
         num_steps: int,
         cost: RunCost | None = None,
-        peak_flops: float | None = None,
+        peak: Peak | None = None,
     ):
         self._directory = directory
         self._events = {
@@ -46,7 +47,7 @@ class TrainingReporter:
         self._lines = Backlog[tuple[Path, dict]](_append)
         self._new_events = Backlog[tuple[str, int, dict]](self._write_event)
         self._num_steps = num_steps
-        self._cost, self._peak_flops = cost, peak_flops
+        self._cost, self._peak = cost, peak
         self._has_doubted_the_peak = False
         self._last_step, self._last_time = first_step, time.monotonic()
         # What comes before holds the compilation; the time left is judged by what follows.
@@ -68,10 +69,10 @@ class TrainingReporter:
         self.start_interval(step)
         examples = (step - first_step) * batch_size / seconds
         rates = {"examples_per_second": examples, "tokens_per_second": examples * tokens_per_example}
-        if self._cost is not None and self._peak_flops is not None:
+        if self._cost is not None and self._peak is not None:
             done = self._cost.spent(step).hardware.products - self._cost.spent(first_step).hardware.products
-            rates["model_flops_utilization"] = done / seconds / self._peak_flops
-            rates["peak_flops"] = self._peak_flops
+            rates["model_flops_utilization"] = done / seconds / self._peak.flops_per_second
+            rates["peak_flops"] = self._peak.flops_per_second
             self._doubt_the_peak(step, rates["model_flops_utilization"])
         return rates
 
@@ -81,11 +82,11 @@ class TrainingReporter:
             return
         self._has_doubted_the_peak = True
         logger.warning(
-            "step %d: model_flops_utilization is %.3g, so the peak of %.4g FLOP/s was measured too low, on a busy "
-            "machine perhaps; train.peak_flops states it, for one device",
+            "step %d: model_flops_utilization is %.3g, so the peak of %.4g FLOP/s (%s) is too low; state a device's as "
+            "train.peak_flops",
             step,
             utilization,
-            self._peak_flops,
+            *self._peak,
         )
 
     @contextlib.contextmanager

@@ -135,7 +135,7 @@ class RunDirectory:
         write_atomically(self.data_file, content)
 
     def _require_no_lost_checkpoint(self) -> None:
-        """A run that has had a checkpoint must not begin again unasked when it has none."""
+        """A run that must have come to a checkpoint does not begin again unasked when there is none."""
         if not self.config_file.exists():
             return
         reported = max((report["step"] for report in reports_of(self.metrics_file, "train")), default=0)
@@ -145,7 +145,7 @@ class RunDirectory:
         if reported > expected_from:
             raise UserError(
                 f"{self.metrics_file} reports {reported} steps, but {self.checkpoints} holds no checkpoint; copy one "
-                f"there, for example from {self.milestones}, or give a new --model_dir"
+                f"there, for example from {self.milestones}, or, if none could be written, give a new --model_dir"
             )
 
     def require_same_tokenizer(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> None:

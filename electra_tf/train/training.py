@@ -9,7 +9,7 @@ from electra_tf.config.errors import TrainingStopped
 from electra_tf.config.flops.run import RunCost
 from electra_tf.objectives.base import Objective
 from electra_tf.train.checkpoint import Checkpoints
-from electra_tf.train.device_peak import peak_of_run
+from electra_tf.train.device_peak import Peak, peak_of_run
 from electra_tf.train.health import HealthMonitor, explain_nonfinite
 from electra_tf.train.interruption import Interruption
 from electra_tf.train.metric_window import MetricWindow, metric_names
@@ -200,8 +200,8 @@ class Training:
                 "a lower optimizer.learning_rate, or raise train.max_nonfinite_steps"
             )
 
-    def _cost_and_peak(self) -> tuple[RunCost | None, float | None]:
-        """What the steps of the run take, and the FLOP/s that its devices could reach together."""
+    def _cost_and_peak(self) -> tuple[RunCost | None, Peak | None]:
+        """What the steps of the run take, and what its devices could reach together."""
         try:
             cost = RunCost(self._config)
         except NotImplementedError:
@@ -209,10 +209,9 @@ class Training:
             logger.info("FLOPs are not reported: the settings of objective %s do not describe its `phases`", name)
             return None, None
         peak = peak_of_run(self._config.train, self._strategy)
-        if peak is None:
-            return cost, None
-        logger.info("utilisation is of %.4g FLOP/s, %s", peak.flops_per_second, peak.source)
-        return cost, peak.flops_per_second
+        if peak is not None:
+            logger.info("utilisation is of %.4g FLOP/s, %s", *peak)
+        return cost, peak
 
     def _step(self) -> int:
         return int(self._objective.optimizer.iterations.numpy())

@@ -127,6 +127,18 @@ def test_bfloat16_leaves_the_counts_alone(tiny_config, data):
     assert losses == pytest.approx(-np.log([[257 / 513, 256 / 513]]), rel=1e-5)
 
 
+def test_a_text_of_one_word_has_nothing_to_draw_but_the_original(tiny_config, data):
+    config = tiny_config(objective={"name": "electra", "generator": {"kind": "unigram"}, "disallow_correct": True})
+    objective = build_objective(config)
+    counts = np.zeros(47, np.int64)
+    counts[7] = 9
+    with pytest.raises(UserError, match="objective.disallow_correct never draws the original, and the text of"):
+        objective.adopt_data(dataclasses.replace(data, token_counts=counts))
+    counts[8] = 1
+    objective.adopt_data(dataclasses.replace(data, token_counts=counts))
+    assert objective.generator.token_counts.numpy().sum() == 10
+
+
 def test_a_run_takes_its_counts_from_its_data_and_its_checkpoint_has_them(
     tiny_config, data, data_dir, data_without_counts, tmp_path
 ):

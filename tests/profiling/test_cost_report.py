@@ -41,7 +41,7 @@ def test_the_speed_of_a_run_whose_examples_take_other_flops_is_said_to_be_of_ano
     run = RunCost(tiny_config(objective={"name": "bert_mlm"}))
     budget = float(RunCost(tiny_config()).spent(8).paper)
     lines = budget_lines(tiny_config(), budget, "paper", 1e9, measured_in=run)
-    assert lines[-1].startswith("this speed is that of another configuration in FLOP/s")
+    assert lines[-1].startswith("the speed is that of another configuration, whose examples take other FLOPs")
 
 
 def test_the_speed_of_a_longer_run_with_another_batch_is_taken_for_this_ones(tiny_config):

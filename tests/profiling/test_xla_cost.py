@@ -58,7 +58,23 @@ def test_a_loop_counts_once_and_what_is_never_called_not_at_all():
 
 def test_a_sum_into_a_table_counts_each_number_that_is_added():
     found = count(lambda values: tf.math.unsorted_segment_sum(values, tf.constant([6, 0, 6]), 7))
-    assert (found.reductions, found.uncounted) == (15, ())
+    assert (found.elementwise, found.integer, found.uncounted) == (15, 0, ())
+
+
+def test_whole_numbers_that_are_summed_up_or_written_into_a_table_count_as_integers():
+    def row_sums(values):
+        return tf.reduce_sum(tf.math.unsorted_segment_sum(tf.cast(values, tf.int32), tf.constant([6, 0, 6]), 7), axis=1)
+
+    found = count(row_sums)
+    # The conversion, 15 numbers into the table, and four additions for each of its rows.
+    assert (found.elementwise, found.reductions, found.integer) == (0, 0, 15 + 15 + 7 * 4)
+
+
+def test_random_bits_count_as_xla_has_them():
+    # The state of the generator, and what it gave.
+    line = "%bits.1 = (u64[3]{0}, u32[32,40]{1,0}) rng-bit-generator(u64[3]{0} %state.1), algorithm=rng_philox"
+    found = count_program(PROGRAM.replace("%twice.1 = f32[4]{0} add(f32[4]{0} %value.1, f32[4]{0} %value.1)", line))
+    assert (found.transcendental, found.uncounted) == (3 + 32 * 40, ())
 
 
 def test_an_instruction_without_a_rule_is_named():

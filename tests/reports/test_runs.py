@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from electra_tf.config.errors import UserError
@@ -77,7 +79,16 @@ def test_runs_on_other_data_or_from_other_weights_are_not_seeds_of_one(write_run
         if content is not None:
             (directory / file).write_text(content, encoding="utf-8")
         runs.append(read_run(directory))
-    assert [group.seeds for group in group_runs(runs)] == [[0], [1]]
+    groups = group_runs(runs)
+    assert [group.seeds for group in groups] == [[0], [1]]
+    assert [group.label for group in groups] == ["electra (electra-0)", "electra (electra-1)"]
+
+
+def test_runs_of_one_name_that_differ_are_numbered(write_run):
+    held_out = {8: {"masked_lm_accuracy": 0.1}}
+    runs = [read_run(write_run(f"run{steps}", held_out, train={"num_steps": steps})) for steps in (8, 16)]
+    labels = [group.label for group in group_runs(dataclasses.replace(run, name="run") for run in runs)]
+    assert labels == ["run (run) (1)", "run (run) (2)"]
 
 
 @pytest.mark.parametrize(

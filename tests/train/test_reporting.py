@@ -6,6 +6,7 @@ import time
 import pytest
 
 from electra_tf.config.flops.run import RunCost
+from electra_tf.train.device_peak import Peak
 from electra_tf.train.reporting import TrainingReporter
 from electra_tf.train.run_directory import RATES, RunDirectory
 
@@ -19,7 +20,7 @@ def reported(tmp_path, tiny_config, monkeypatch, capsys):
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     directory = RunDirectory(tmp_path / "run")
     directory.create()
-    reporter = TrainingReporter(directory, 3, 8, RunCost(tiny_config()), peak_flops=1e9)
+    reporter = TrainingReporter(directory, 3, 8, RunCost(tiny_config()), peak=Peak(1e9, "stated"))
     reporter.start_interval(3)
     clock[0] += 2.0
     reporter.train(5, METRICS | reporter.rates(5, batch_size=4, tokens_per_example=10))
@@ -72,10 +73,10 @@ def test_without_a_cost_nothing_is_said_of_it(tmp_path):
 def test_a_utilisation_above_one_is_said_to_be_of_too_low_a_peak_once(tmp_path, tiny_config, monkeypatch, caplog):
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    reporter = TrainingReporter(None, 0, 8, RunCost(tiny_config()), peak_flops=10.0)
+    reporter = TrainingReporter(None, 0, 8, RunCost(tiny_config()), peak=Peak(10.0, "train.peak_flops"))
     for step in (1, 2, 3):
         clock[0] += 1.0
         reporter.rates(step, batch_size=4, tokens_per_example=10)
     (message,) = [record.message for record in caplog.records]
     assert message.startswith("step 1: ")
-    assert "the peak of 10 FLOP/s was measured too low" in message and "train.peak_flops states it" in message
+    assert "the peak of 10 FLOP/s (train.peak_flops) is too low; state a device's as train.peak_flops" in message

@@ -26,7 +26,7 @@ class Electra15Config(ElectraConfig):
         if self.disallow_correct and self.loss_positions == "masked":
             raise ValueError(
                 "objective.disallow_correct true has every masked token replaced, and objective.name 'electra_15' "
-                "counts no others, so there is nothing to tell apart; leave it out"
+                "counts no others, so there is nothing to tell apart; set it to false"
             )
 
     @property

@@ -30,7 +30,7 @@ class HardMlmConfig(BertMlmConfig):
             if (found := getattr(run.masking, setting)) != expected:
                 raise ValueError(
                     f"masking.{setting} is {found!r}, but objective.name 'hard_mlm' has its masks fall where its small "
-                    f"network says; leave masking.{setting} out"
+                    f"network says; set it to {expected!r}"
                 )
 
     def difficulty_encoder(self, run: "PretrainingConfig") -> EncoderConfig:
