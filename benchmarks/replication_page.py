@@ -34,7 +34,7 @@ def write_page(page: Path, groups: Sequence[RunGroup], electra_steps: int) -> No
         markdown_table(groups, known_metrics(groups)),
         f"\nMedians over {len(seeds)} seeds, lowest and highest in brackets. " + _untrained(groups),
         f"\n![Scores and held-out metrics over FLOPs]({picture.name})\n",
-        "\n## Does the paper's order show?\n\n" + _order(by_objective),
+        "\n## Does the paper's order show?\n\n" + _order(by_objective) + _against_untrained(groups),
         _CAVEATS,
     ]
     write_atomically(page, "".join(parts).encode())
@@ -69,6 +69,19 @@ def _untrained(groups: Sequence[RunGroup]) -> str:
     lowest, highest = min(point.lowest for point in points), max(point.highest for point in points)
     median = statistics.median(point.median for point in points)
     return f"Untrained encoders of these seeds score {median:.3f} ({lowest:.3f} to {highest:.3f}).\n"
+
+
+def _against_untrained(groups: Sequence[RunGroup]) -> str:
+    """Whether anything was learnt that the score could order."""
+    untrained = [point.highest for group in groups for point in group.points(SCORE) if point.step == 0]
+    if not untrained:
+        return ""
+    ends = [end for group in groups if (end := group.last(SCORE)) is not None]
+    above = sum(end.lowest > max(untrained) for end in ends)
+    found = f"\nOf the {len(ends)} objectives, {above} end above every untrained encoder with all seeds."
+    return found + (
+        "\n" if above else " So at this size the score tells nothing of what they have learnt, nor of an order.\n"
+    )
 
 
 def _order(groups: dict[str, RunGroup]) -> str:

@@ -35,7 +35,11 @@ def finish(monkeypatch):
             {
                 "step": step,
                 "cola": {"matthews_correlation": 0.0, "strength": 1.0},
-                "sst2": {"accuracy": scores.get(run.objective, 0.5) + 0.04 * run.seed * (step > 0), "strength": 1.0},
+                # Untrained all are alike.
+                "sst2": {
+                    "accuracy": scores.get(run.objective, 0.5) + 0.04 * run.seed if step else 0.5,
+                    "strength": 1.0,
+                },
             }
             for step in (0, *run.milestones())
         ]
@@ -109,9 +113,17 @@ def test_the_page_says_how_many_pairs_are_ordered_as_in_the_paper(finish, tmp_pa
     assert "Of the 9 pairs that table 4 orders, the medians of the probe's mean score order 4 as there" in text
     assert "for 4 of these the ranges over seeds do not overlap. 3 are the other way round" in text
     assert "| electra (85.0) | bert_mlm (82.2) | yes: 0.460 and 0.360 | apart |" in text
+    assert "Of the 5 objectives, 2 end above every untrained encoder with all seeds.\n" in text
     assert "![Scores and held-out metrics over FLOPs](replication.png)" in text
     assert "--seeds 0 1" in text and "--electra_steps=40" in text
     assert (tmp_path / "replication.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_page_says_when_nothing_was_learnt_that_could_be_ordered(finish, tmp_path):
+    page = tmp_path / "replication.md"
+    finish(tmp_path, f"--markdown={page}")
+    text = page.read_text(encoding="utf-8")
+    assert "0 end above every untrained encoder with all seeds. So at this size the score tells nothing" in text
 
 
 def test_a_process_that_fails_ends_it_in_one_line():
