@@ -1,5 +1,6 @@
 """The contenders of `benchmarks.train_step`, and the process in which each waits for its turn."""
 
+import contextlib
 import json
 import os
 import statistics
@@ -25,7 +26,8 @@ class Contender:
     """What is measured.
 
     Attributes:
-        kind: whose step, see `benchmarks.train_step_worker.KINDS`.        precision: of its products.
+        kind: whose step, see `benchmarks.train_step_worker.KINDS`.
+        precision: of its products.
         compiled: whether a compiler (XLA, torch.compile) made the program.
         settings: of the step: overrides of the configuration for ours, arguments for PyTorch's.
         by_default: whether it takes part without being asked for.
@@ -160,7 +162,9 @@ class Process:
         return self
 
     def __exit__(self, *_) -> None:
-        self._process.stdin.close()
+        # What a process that died has not read is still in the buffer, and closing would write it.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.terminate()
         self._process.wait()
         self._process.stdout.close()
@@ -168,11 +172,9 @@ class Process:
 
     def ask(self, command: str) -> dict:
         """The answer to a command. Raises: UserError: the process has died, with the last it said."""
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it has died; its standard output has ended too
             self._process.stdin.write(f"{command}\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has died; its standard output has ended too
         line = self._process.stdout.readline()
         if line:
             return json.loads(line)

@@ -1,4 +1,5 @@
 import json
+import subprocess
 
 import pytest
 
@@ -74,7 +75,17 @@ def test_another_objective_has_no_peers(tmp_path, tiny_config):
         options_of(CONTENDERS["ours_float32"], path, [], num_threads=1)
 
 
-def test_a_process_that_dies_says_why(config_file, tmp_path):
+class DeadProcess(subprocess.Popen):
+    """A process that has ended before anyone writes to it."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.wait()
+
+
+@pytest.mark.parametrize("process_class", [subprocess.Popen, DeadProcess], ids=["at_any_time", "at_once"])
+def test_a_process_that_dies_says_why(config_file, tmp_path, monkeypatch, process_class):
+    monkeypatch.setattr(subprocess, "Popen", process_class)
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho 'No module named torch' >&2\nexit 3\n", encoding="utf-8")
     python.chmod(0o755)
