@@ -41,6 +41,9 @@ def main(argv: list[str] | None = None) -> int:
     modes.add_argument(
         "--measured", action="store_true", help="trace the training step and print what is counted beside the formula"
     )
+    modes.add_argument(
+        "--finetuning", action="store_true", help="print what an example costs in fine-tuning and in inference"
+    )
     modes.add_argument("--budget", type=float, metavar="FLOPS", help="print how many steps so many FLOPs pay for")
     parser.add_argument("--convention", choices=["paper", "hardware"], help="how --budget counts; paper if not given")
     speed = parser.add_mutually_exclusive_group()
@@ -50,11 +53,12 @@ def main(argv: list[str] | None = None) -> int:
     speed.add_argument("--model_dir", metavar="DIR", help="take the speed from this run's reports, for --budget")
     parser.add_argument(
         "--strategy",
-        default="one_device",
         choices=["one_device", "mirrored"],
-        help="for --measured and --measure_speed",
+        help="for --measured and --measure_speed; one_device if not given",
     )
-    parser.add_argument("--logical_cpu_devices", type=int, default=1, metavar="N", help="split the CPU into N devices")
+    parser.add_argument(
+        "--logical_cpu_devices", type=int, metavar="N", help="split the CPU into N devices, for --strategy=mirrored"
+    )
     arguments = parser.parse_args(argv)
     return run_command(lambda: _run(arguments))
 
@@ -88,14 +92,18 @@ def _require_no_idle_flag(arguments) -> None:
         for flag in ("convention", "measure_speed", "model_dir"):
             if getattr(arguments, flag) is not None:
                 raise UserError(f"--{flag} goes with --budget; give both or leave it out")
+    if not arguments.measured and arguments.measure_speed is None:
+        for flag in ("strategy", "logical_cpu_devices"):
+            if getattr(arguments, flag) is not None:
+                raise UserError(f"--{flag} goes with --measured and --measure_speed; give one of them or leave it out")
     if arguments.measure_speed is not None and arguments.measure_speed <= 0:
         raise UserError(f"--measure_speed is {arguments.measure_speed}; expected a positive number of steps")
-    if arguments.logical_cpu_devices <= 0:
+    if arguments.logical_cpu_devices is not None and arguments.logical_cpu_devices <= 0:
         raise UserError(f"--logical_cpu_devices is {arguments.logical_cpu_devices}; expected a positive number")
 
 
 def _profile(arguments) -> None:
-    from electra_tf.profiling.cost_report import budget_lines, cost_lines, cost_values
+    from electra_tf.profiling.cost_report import budget_lines, cost_lines, cost_values, finetuning_lines
 
     if arguments.objective_module:
         load_module(arguments.objective_module)
@@ -108,6 +116,8 @@ def _profile(arguments) -> None:
 
         for number, found in enumerate(measure(config, _strategy(arguments, config)), start=1):
             print(f"a step of phase {number}:", *measurement_lines(found), sep="\n")
+    elif arguments.finetuning:
+        print("\n".join(finetuning_lines(config)))
     elif arguments.json:
         print(json.dumps(cost_values(config)))
     else:
@@ -131,9 +141,9 @@ def _strategy(arguments, config):
     from electra_tf.train.distribution import build_strategy, split_cpu
     from electra_tf.train.stages import stages_of
 
-    if arguments.logical_cpu_devices > 1:
+    if arguments.logical_cpu_devices is not None:
         split_cpu(arguments.logical_cpu_devices)
-    strategy = build_strategy(arguments.strategy, "local")
+    strategy = build_strategy(arguments.strategy or "one_device", "local")
     for stage in stages_of(config):
         stage.require_divisible(strategy)
     return strategy

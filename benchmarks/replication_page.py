@@ -24,6 +24,7 @@ def write_page(page: Path, groups: Sequence[RunGroup], electra_steps: int) -> No
     write_atomically(picture, png_picture(groups, metrics, CONVENTION))
     by_objective = {group.runs[0].config.objective.name: group for group in groups}
     seeds = groups[0].seeds
+    untrained = [point for group in groups for point in group.points(SCORE) if point.step == 0]
     parts = [
         _INTRODUCTION.format(
             command=_command(seeds, electra_steps),
@@ -32,9 +33,9 @@ def write_page(page: Path, groups: Sequence[RunGroup], electra_steps: int) -> No
             rates=_rates(groups),
         ),
         markdown_table(groups, known_metrics(groups)),
-        f"\nMedians over {len(seeds)} seeds, lowest and highest in brackets. " + _untrained(groups),
+        f"\nMedians over {len(seeds)} seeds, lowest and highest in brackets. " + _untrained(untrained),
         f"\n![Scores and held-out metrics over FLOPs]({picture.name})\n",
-        "\n## Does the paper's order show?\n\n" + _order(by_objective) + _against_untrained(groups),
+        "\n## Does the paper's order show?\n\n" + _order(by_objective) + _against_untrained(untrained, groups),
         _CAVEATS,
     ]
     write_atomically(page, "".join(parts).encode())
@@ -62,22 +63,21 @@ def _rates(groups: Sequence[RunGroup]) -> str:
     return f" The slowest run read {min(rates) / 1e3:.1f} k tokens/s, the fastest {max(rates) / 1e3:.1f} k."
 
 
-def _untrained(groups: Sequence[RunGroup]) -> str:
-    points = [point for group in groups for point in group.points(SCORE) if point.step == 0]
-    if not points:
+def _untrained(untrained: Sequence[Point]) -> str:
+    if not untrained:
         return ""
-    lowest, highest = min(point.lowest for point in points), max(point.highest for point in points)
-    median = statistics.median(point.median for point in points)
+    lowest, highest = min(point.lowest for point in untrained), max(point.highest for point in untrained)
+    median = statistics.median(point.median for point in untrained)
     return f"Untrained encoders of these seeds score {median:.3f} ({lowest:.3f} to {highest:.3f}).\n"
 
 
-def _against_untrained(groups: Sequence[RunGroup]) -> str:
+def _against_untrained(untrained: Sequence[Point], groups: Sequence[RunGroup]) -> str:
     """Whether anything was learnt that the score could order."""
-    untrained = [point.highest for group in groups for point in group.points(SCORE) if point.step == 0]
     if not untrained:
         return ""
+    highest = max(point.highest for point in untrained)
     ends = [end for group in groups if (end := group.last(SCORE)) is not None]
-    above = sum(end.lowest > max(untrained) for end in ends)
+    above = sum(end.lowest > highest for end in ends)
     found = f"\nOf the {len(ends)} objectives, {above} end above every untrained encoder with all seeds."
     return found + (
         "\n" if above else " So at this size the score tells nothing of what they have learnt, nor of an order.\n"

@@ -53,6 +53,13 @@ def test_a_budget_below_the_first_stage_of_two_is_answered_in_its_steps(printed)
     assert "pay for 510,067 steps of this configuration" in found
 
 
+def test_the_cost_of_fine_tuning_and_inference_is_printed(printed):
+    found = printed(f"--config={SMALL}", "--finetuning", "--set=data.max_seq_length=128")
+    assert "counts 3.677e+09 FLOPs in inference" in found  # table 1: 3.7e9
+    # 2 * 128 * (12 * (4 * 256**2 + 2 * 256 * 128 + 2 * 256 * 1024) + 128 * 256 + 2 * 128) + 2 * 256 * 2 = 2.626e9
+    assert "| classification, 2 classes, on [CLS] | 2.658e+09 | 2.626e+09 | 7.973e+09 | 7.877e+09 |" in found
+
+
 def test_the_measured_table_is_printed(printed, tmp_path, tiny_config):
     from electra_tf.config.loader import config_to_yaml
 
@@ -79,6 +86,8 @@ def test_the_measured_table_is_printed(printed, tmp_path, tiny_config):
         ((f"--config={SMALL}", "--budget=1e18", "--measure_speed=0"), "--measure_speed is 0; expected a positive"),
         ((f"--config={SMALL}", "--budget=1e18", "--measure_speed=-3"), "--measure_speed is -3; expected a positive"),
         ((f"--config={SMALL}", "--measured", "--logical_cpu_devices=0"), "--logical_cpu_devices is 0; expected"),
+        ((f"--config={SMALL}", "--strategy=mirrored"), "--strategy goes with --measured and --measure_speed"),
+        ((f"--config={SMALL}", "--json", "--logical_cpu_devices=2"), "--logical_cpu_devices goes with --measured"),
         ((f"--config={SMALL}", "--paper_table"), "--config has no part in the paper's figures"),
         (("--set=train.seed=1", "--paper_flops"), "--set has no part in the paper's figures"),
     ],

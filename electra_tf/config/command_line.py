@@ -6,15 +6,18 @@ Scripts import this module, parse their flags and only then import what needs Te
 import argparse
 import logging
 import os
+import select
 import sys
 import warnings
 from collections.abc import Callable
+from typing import TextIO
 
 from electra_tf.config.errors import TrainingStopped, UserError
 
 EXIT_TRAINING_STOPPED = 1
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
+EXIT_READER_GONE = 141  # as of a process that SIGPIPE has ended
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -33,7 +36,8 @@ def flag_parser(description: str) -> argparse.ArgumentParser:
 def run_command(command: Callable[[], None]) -> int:
     """Runs a script's work and turns what the user can mend, or what ends a training, into one line on stderr.
 
-    Returns: the exit status: 0, 1 for `TrainingStopped`, 2 for a `UserError`, 130 for an interrupt by the keyboard.
+    Returns: the exit status: 0, 1 for `TrainingStopped`, 2 for a `UserError`, 130 for an interrupt by the keyboard, 141
+        if whoever read the output (`| head`) has gone.
     """
     # TensorFlow's C++ start-up notes ("failed call to cuInit" on every machine without a GPU) bury the lines that
     # matter, and its real errors arrive as Python exceptions. A user's own setting wins.
@@ -45,6 +49,7 @@ def run_command(command: Callable[[], None]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         command()
+        sys.stdout.flush()
     except UserError as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return EXIT_USER_ERROR
@@ -54,7 +59,20 @@ def run_command(command: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        if not _has_no_reader(sys.stdout):
+            raise
+        # Python flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_READER_GONE
     return 0
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    """Whether a stream is a pipe that nobody reads any more."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _one_line(error: Exception) -> str:

@@ -6,19 +6,20 @@ from fractions import Fraction
 from electra_tf.config.errors import UserError
 from electra_tf.config.flops import hardware, paper
 from electra_tf.config.flops.budget import MOST_STEPS, PAYS_FOR_TOO_MUCH
-from electra_tf.config.flops.run import Convention, RunCost, Spent, Stretch
+from electra_tf.config.flops.paper import PaperNetwork
+from electra_tf.config.flops.run import Convention, RunCost, Spent, Stretch, known_cost
 from electra_tf.config.schema import PretrainingConfig
 
 
 def cost_of(config: PretrainingConfig) -> RunCost:
     """Raises: UserError: if the objective does not describe its steps."""
-    try:
-        return RunCost(config)
-    except NotImplementedError:
+    cost = known_cost(config)
+    if cost is None:
         raise UserError(
             f"objective {config.objective.name!r} does not say what a step computes; define `phases` in its settings, "
             "see electra_tf/config/objectives/base.py"
-        ) from None
+        )
+    return cost
 
 
 def cost_lines(config: PretrainingConfig) -> list[str]:
@@ -59,6 +60,26 @@ def cost_values(config: PretrainingConfig) -> dict:
         for stretch in cost.stretches
     ]
     return {"num_steps": num_steps, "stretches": stretches, "run": values(cost.spent(num_steps))}
+
+
+def finetuning_lines(config: PretrainingConfig) -> list[str]:
+    """What an example of `data.max_seq_length` tokens takes when the encoder that is kept is used, in columns."""
+    encoder, seq_length = config.encoder, config.data.max_seq_length
+    tasks = {
+        "classification, 2 classes, on [CLS]": hardware.classifier_heads(2),
+        "question answering, the paper's module": hardware.span_heads(encoder),
+    }
+    inference = float(PaperNetwork.of(encoder, seq_length).inference())
+    lines = [
+        f"an example of {seq_length} tokens, on the hardware; the paper, which takes the discriminator's head for "
+        f"that of any task, counts {inference:.4g} FLOPs in inference",
+        "| task | inference | of it matrix products | fine-tuning, forward and backward | of it matrix products |",
+        "|---|---|---|---|---|",
+    ]
+    for task, heads in tasks.items():
+        found = [count(encoder, heads, seq_length) for count in (hardware.inference_flops, hardware.finetuning_flops)]
+        lines.append(f"| {task} | {' | '.join(f'{each.total:.4g} | {each.products:.4g}' for each in found)} |")
+    return lines
 
 
 def budget_lines(

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.flops.run import Convention, RunCost
+from electra_tf.config.flops.run import Convention, RunCost, known_cost
 from electra_tf.config.loader import load_config
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.train.reported_lines import reports_of
@@ -44,10 +44,7 @@ class RunResults:
     @cached_property
     def cost(self) -> RunCost | None:
         """None for an objective, one from outside, that does not describe its steps."""
-        try:
-            return RunCost(self.config)
-        except NotImplementedError:
-            return None
+        return known_cost(self.config)
 
     def flops(self, step: int, convention: Convention) -> float | None:
         """What the first steps took; None if that is not known."""

@@ -2,13 +2,13 @@
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import OptimizerConfig
-from electra_tf.train.schedule import Successive, WarmupTimesDecay
+from electra_tf.train.schedule import Successive, WarmupTimesDecay, steps_since
 
 Schedule = WarmupTimesDecay | Successive
 
@@ -122,8 +122,8 @@ def _adam_program(beta_1: float, beta_2: float, epsilon: float, decay: float) ->
     return tf.function(update, jit_compile=True, autograph=False)
 
 
-def build_adamw(config: OptimizerConfig, schedule: Schedule) -> AdamWeightDecay:
-    """The authors' optimizer."""
+def build_adamw(config: OptimizerConfig, schedule: Schedule, first_steps: Sequence[int]) -> AdamWeightDecay:
+    """The authors' optimizer, which corrects no moments and so asks for no `first_steps`."""
     return AdamWeightDecay(
         learning_rate=schedule,
         weight_decay_rate=config.weight_decay_rate,
@@ -134,23 +134,25 @@ def build_adamw(config: OptimizerConfig, schedule: Schedule) -> AdamWeightDecay:
     )
 
 
-def build_lamb(config: OptimizerConfig, schedule: Schedule) -> tf_keras.optimizers.legacy.Optimizer:
+def build_lamb(
+    config: OptimizerConfig, schedule: Schedule, first_steps: Sequence[int]
+) -> tf_keras.optimizers.legacy.Optimizer:
     """LAMB with bias correction; what is not decayed is not adapted layer by layer either.
 
-    Where the schedule has several parts, moments are corrected in each as in a training of its own.
+    In each phase of a training moments are corrected as in a training of its own.
     """
     # Imported here: tf-models-official takes seconds to import and only LAMB needs it.
     from official.modeling.optimization.lamb import LAMB
 
     class SuccessiveLAMB(LAMB):
-        # The moments of what only a later part trains are zero until then.
+        # The moments of what only a later phase trains are zero until then.
         def _prepare_local(self, var_device, var_dtype, apply_state):
             super()._prepare_local(var_device, var_dtype, apply_state)
             state = apply_state[(var_device, var_dtype)]
-            step = tf.cast(schedule.steps_in_part(self.iterations) + 1, var_dtype)
+            step = tf.cast(steps_since(first_steps, self.iterations) + 1, var_dtype)
             state |= {f"{name}_power": tf.pow(state[f"{name}_t"], step) for name in ("beta_1", "beta_2")}
 
-    kind = SuccessiveLAMB if isinstance(schedule, Successive) else LAMB
+    kind = SuccessiveLAMB if len(first_steps) > 1 else LAMB
     return kind(
         learning_rate=schedule,
         beta_1=config.beta_1,
@@ -165,14 +167,18 @@ def build_lamb(config: OptimizerConfig, schedule: Schedule) -> tf_keras.optimize
 OPTIMIZERS = {"adamw": build_adamw, "lamb": build_lamb}
 
 
-def build_optimizer(config: OptimizerConfig, num_steps: int, *later_parts: int):
-    """The optimizer that `config.name` names, with its schedule over so many updates, begun anew for later parts."""
+def build_optimizer(config: OptimizerConfig, num_steps: int, *later_parts: int, first_steps: Sequence[int] = (0,)):
+    """The optimizer that `config.name` names, with its schedule over so many updates, begun anew for later parts.
+
+    Args:
+        first_steps: where the phases of the training begin, each with moments that are still zero.
+    """
     if later_parts:
         part_steps = (num_steps, *later_parts)
         schedule = Successive(config.learning_rate, config.warmup_steps, part_steps, config.decay_power)
     else:
         schedule = WarmupTimesDecay(config.learning_rate, config.warmup_steps, num_steps, config.decay_power)
-    return OPTIMIZERS[config.name](config, schedule)
+    return OPTIMIZERS[config.name](config, schedule, first_steps)
 
 
 def apply_summed_gradients(

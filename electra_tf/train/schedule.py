@@ -49,22 +49,23 @@ class Successive(tf_keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         """Scalar integer step, counted from 0 -> scalar float32."""
-        done, rate = self.steps_in_part(step), tf.zeros([])
-        for first_step, num_steps in zip(self._first_steps, self.part_steps, strict=True):
+        first_steps = list(itertools.accumulate(self.part_steps, initial=0))[:-1]
+        done, rate = steps_since(first_steps, step), tf.zeros([])
+        for first_step, num_steps in zip(first_steps, self.part_steps, strict=True):
             part = WarmupTimesDecay(self.learning_rate, self.warmup_steps, num_steps, self.decay_power)
             rate = tf.where(step >= tf.cast(first_step, step.dtype), part(done), rate)
         return rate
 
-    def steps_in_part(self, step: tf.Tensor) -> tf.Tensor:
-        """How many steps of its part come before a step. Scalar integer -> the same."""
-        first = tf.zeros_like(step)
-        for first_step in self._first_steps:
-            first = tf.where(step >= tf.cast(first_step, step.dtype), tf.cast(first_step, step.dtype), first)
-        return step - first
-
-    @property
-    def _first_steps(self) -> list[int]:
-        return list(itertools.accumulate(self.part_steps, initial=0))[:-1]
-
     def get_config(self) -> dict:
         return dict(vars(self))
+
+
+def steps_since(first_steps: Sequence[int], step: tf.Tensor) -> tf.Tensor:
+    """How many steps lie between a step and the last of `first_steps` (rising, from 0) that it has come to.
+
+    Scalar integer -> the same.
+    """
+    first = tf.zeros_like(step)
+    for first_step in first_steps:
+        first = tf.where(step >= tf.cast(first_step, step.dtype), tf.cast(first_step, step.dtype), first)
+    return step - first

@@ -16,6 +16,7 @@ from electra_tf.objectives.base import Objective
 from electra_tf.objectives.terms import Term
 from electra_tf.random import RandomStream
 from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
+from electra_tf.train.phases import phases_of
 
 
 def compile_objective(objective: Objective) -> Objective:
@@ -24,7 +25,8 @@ def compile_objective(objective: Objective) -> Objective:
     Call it under the strategy's scope, where the objective was built.
     """
     config = objective.config
-    optimizer = build_optimizer(config.optimizer, *config.objective.schedule_steps(config))
+    first_steps = [phase.first_step for phase in phases_of(objective)]
+    optimizer = build_optimizer(config.optimizer, *config.objective.schedule_steps(config), first_steps=first_steps)
     for part in dict.fromkeys((objective, *objective.phases)):
         # Under `fit` Keras would otherwise choose to compile the whole step with XLA by itself.
         part.compile(optimizer, training_step=training_step, jit_compile=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped
-from electra_tf.config.flops.run import RunCost
+from electra_tf.config.flops.run import RunCost, known_cost
 from electra_tf.objectives.base import Objective
 from electra_tf.train.checkpoint import Checkpoints
 from electra_tf.train.device_peak import Peak, peak_of_run
@@ -202,9 +202,8 @@ class Training:
 
     def _cost_and_peak(self) -> tuple[RunCost | None, Peak | None]:
         """What the steps of the run take, and what its devices could reach together."""
-        try:
-            cost = RunCost(self._config)
-        except NotImplementedError:
+        cost = known_cost(self._config)
+        if cost is None:
             name = self._config.objective.name
             logger.info("FLOPs are not reported: the settings of objective %s do not describe its `phases`", name)
             return None, None

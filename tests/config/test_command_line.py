@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from electra_tf.config.command_line import run_command
@@ -27,6 +30,20 @@ def test_what_ends_a_command_is_one_line_and_a_status(capsys, error, status, lin
 def test_a_command_that_succeeds_has_status_zero(capsys):
     assert run_command(lambda: None) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_output_that_nobody_reads_any_more_ends_a_command_without_a_stack_trace():
+    print_much = "lambda: print('x' * 2**20)"  # more than a pipe holds
+    code = f"import sys; from electra_tf.config.command_line import run_command; sys.exit(run_command({print_much}))"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 141
+
+
+def test_another_pipe_that_breaks_keeps_its_stack_trace():
+    with pytest.raises(BrokenPipeError):
+        run_command(raising(BrokenPipeError()))
 
 
 def test_what_only_a_programmer_can_mend_keeps_its_stack_trace():

@@ -54,10 +54,13 @@ def test_the_rate_begins_anew_with_each_part_of_a_training(step, rate):
     assert float(schedule(tf.constant(step, tf.int64))) == pytest.approx(rate, rel=1e-6, abs=1e-9)
 
 
+# The rate begins anew after step 3; or goes on with 6 of its 9 steps left, where one of 0.02 * 6 / 9 over 6 begins.
+@pytest.mark.parametrize(("parts", "rate_alone"), [((3, 6), 0.02), ((9,), 0.02 * 6 / 9)], ids=["anew", "goes_on"])
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
-def test_the_second_part_of_a_training_updates_its_variables_as_a_training_of_its_own(name):
+def test_the_second_phase_of_a_training_updates_its_variables_as_a_training_of_its_own(name, parts, rate_alone):
     settings = OptimizerConfig(name=name, learning_rate=0.02, warmup_steps=0)
-    both, alone = build_optimizer(settings, 3, 6), build_optimizer(settings, 6)
+    both = build_optimizer(settings, *parts, first_steps=[0, 3])
+    alone = build_optimizer(settings.model_copy(update={"learning_rate": rate_alone}), 6)
     first, second = tf.Variable([[1.0, 2.0]], name="first"), tf.Variable([[0.5, -2.0]], name="second")
     expected = tf.Variable(second)
     create_slots(both, [first, second])

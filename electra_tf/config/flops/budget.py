@@ -7,7 +7,7 @@ the checked configuration has them, and reads back the same.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from electra_tf.config.flops.run import RunCost
+from electra_tf.config.flops.run import RunCost, known_cost
 
 if TYPE_CHECKING:
     from electra_tf.config.schema import PretrainingConfig
@@ -51,20 +51,20 @@ def steps_within_budget(config: "PretrainingConfig") -> int:
     def is_affordable(num_steps: int) -> bool:
         return RunCost(lengthened(config, num_steps)).spent(num_steps).flops(convention) <= budget
 
-    # Not a division: what the last step costs may depend on how many there are.
-    try:
-        first, last = _shortest(config), MOST_STEPS
-        if not is_affordable(first):
-            cost = RunCost(lengthened(config, first)).spent(first).flops(convention)
-            raise ValueError(
-                f"train.flops_budget {budget:g} is too small: {first} steps cost {float(cost):.4g} FLOPs by the "
-                f"convention {convention!r}; give more"
-            )
-    except NotImplementedError:
+    first, last = _shortest(config), MOST_STEPS
+    shortest_run = known_cost(lengthened(config, first))
+    if shortest_run is None:
         raise ValueError(
             f"train.flops_budget needs to know what a step computes, and objective {config.objective.name!r} does not "
             "say so; give train.num_steps, or define `phases` in its settings"
-        ) from None
+        )
+    cost = shortest_run.spent(first).flops(convention)
+    if cost > budget:
+        raise ValueError(
+            f"train.flops_budget {budget:g} is too small: {first} steps cost {float(cost):.4g} FLOPs by the "
+            f"convention {convention!r}; give more"
+        )
+    # Not a division: what the last step costs may depend on how many there are.
     while first < last:
         middle = (first + last + 1) // 2
         first, last = (middle, last) if is_affordable(middle) else (first, middle - 1)

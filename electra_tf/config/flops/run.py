@@ -119,6 +119,14 @@ class RunCost:
         return steps
 
 
+def known_cost(config: "PretrainingConfig") -> RunCost | None:
+    """The cost of a run; None for an objective, one from outside, that does not describe its steps."""
+    try:
+        return RunCost(config)
+    except NotImplementedError:
+        return None
+
+
 def _stretches(config: "PretrainingConfig") -> Iterator[Stretch]:
     """The run cut at the ends of its phases and of its stages."""
     phases = config.objective.phases(config)

@@ -23,10 +23,14 @@ class ObjectiveSettings(Settings):
 
     @model_validator(mode="after")
     def _learns_something(self) -> "ObjectiveSettings":
-        weights = {name: value for name, value in self if name.endswith("_loss_weight")}
+        self._require_some_weight(ignored=())
+        return self
+
+    def _require_some_weight(self, ignored: tuple[str, ...]) -> None:
+        """Raises: ValueError: if no loss but the ignored ones has a weight."""
+        weights = {name: value for name, value in self if name.endswith("_loss_weight") and name not in ignored}
         if weights and not any(weights.values()):
             raise ValueError(f"{', '.join(weights)}: all 0, so there is nothing to learn; set one above 0")
-        return self
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options):

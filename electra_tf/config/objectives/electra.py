@@ -60,6 +60,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
             raise ValueError(
                 f"objective.tying is {self.tying!r}, but a {kind} generator has no weights to share; leave it out"
             )
+        self._require_some_weight(ignored=("masked_lm_loss_weight",))
         if self.sampling != "categorical":
             raise ValueError(
                 f"objective.sampling is {self.sampling!r}, which compares the scores of each position, and a {kind} "

@@ -32,6 +32,9 @@ class TwoStageConfig(ElectraConfig):
                 "two_stage must keep frozen while it trains the discriminator's; leave objective.tying out"
             )
         super().require_fit(run)
+        for stage, weight in (("first", "masked_lm_loss_weight"), ("second", "replaced_token_loss_weight")):
+            if getattr(self, weight) == 0.0:
+                raise ValueError(f"objective.{weight} is 0, so that the {stage} stage learns nothing; set it above 0")
         if self.generator_steps is not None and self.generator_steps >= run.train.num_steps:
             raise ValueError(
                 f"objective.generator_steps {self.generator_steps} leaves nothing of train.num_steps "

@@ -1,0 +1,102 @@
+"""What a file says of the objective and its generator, and what is refused."""
+
+import pytest
+
+from electra_tf.config.loader import load_config
+
+
+def test_a_generator_of_another_kind_drops_the_sizes_of_the_base(write, settings):
+    config = load_config(write(settings()), ["objective.generator.kind=unigram"])
+    assert config.objective.generator.model_dump() == {"kind": "unigram"}
+    assert load_config(write(settings())).objective.generator.kind == "transformer"
+
+
+def test_the_kind_of_the_base_named_again_keeps_its_sizes(write, settings):
+    before = load_config(write(settings())).objective.generator
+    assert load_config(write(settings()), ["objective.generator.kind=transformer"]).objective.generator == before
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("objective.generator.kind=unigramm", "objective.generator.kind is 'unigramm'; did you mean unigram?"),
+        ("objective.generator={kind: 5}", "generator.kind is '5'; there are: transformer, uniform, unigram"),
+        ("objective.generator={kind: unigram, size_fraction: 0.5}", "generator.size_fraction is not a setting; there"),
+        (
+            "objective.generator.size_fracton=0.5",
+            "generator.size_fracton is not a setting; did you mean size_fraction?",
+        ),
+        ("objective.generator.size_fraction=big", "objective.generator.size_fraction is 'big'; input should be a"),
+        ("objective.generator=7", "objective.generator is 7; input should be"),
+        (
+            "objective={generator: {kind: uniform}, tying: all}",
+            "tying is 'all', but a uniform generator has no weights",
+        ),
+        ("objective={generator: {kind: unigram}, sampling: greedy}", "objective.sampling is 'greedy', which compares"),
+    ],
+)
+def test_what_is_wrong_with_a_generator_is_named_with_its_place(write, settings, refusal, override, complaint):
+    assert complaint in refusal(write(settings()), override)
+
+
+def test_a_generator_without_sizes_is_told_what_is_missing(write, settings, refusal):
+    values = settings()
+    values["objective"]["generator"] = {}
+    assert "objective.generator.size_fraction is missing" in refusal(write(values))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "uniform"])
+def test_a_generator_without_weights_has_no_pass_and_learns_nothing(write, settings, kind):
+    config = load_config(write(settings()), [f"objective.generator.kind={kind}"])
+    assert [[part.name for part in phase.passes] for phase in config.objective.phases(config)] == [["discriminator"]]
+    assert not config.objective.learns_masked_lm and config.objective.learns_replaced_tokens
+
+
+def test_disentangled_embeddings_of_two_sizes_are_refused(write, settings, refusal):
+    message = refusal(
+        write(settings()), "objective.tying=gradient_disentangled", "objective.generator.embedding_size=11"
+    )
+    assert "objective.tying 'gradient_disentangled' shares the embeddings" in message
+
+
+@pytest.mark.parametrize("strategy", ["rare_tokens", "span", "whole_word"])
+def test_no_strategy_but_the_uniform_one_selects_with_replacement(write, settings, refusal, strategy):
+    message = refusal(write(settings()), f"masking={{strategy: {strategy}, selection: with_replacement}}")
+    assert f"with strategy '{strategy}' no token is selected twice" in message
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        (["objective.name=[electra]"], "objective.name is ['electra']"),
+        (
+            ["objective.temperature=0.0000001"],
+            "objective.temperature is 1e-07; input should be greater than or equal to",
+        ),
+        (
+            ["objective.masked_lm_loss_weight=0", "objective.replaced_token_loss_weight=0"],
+            "masked_lm_loss_weight, replaced_token_loss_weight: all 0, so there is nothing to learn",
+        ),
+        (
+            ["objective.generator.kind=unigram", "objective.replaced_token_loss_weight=0"],
+            "replaced_token_loss_weight: all 0, so there is nothing to learn",
+        ),
+        (
+            ["objective={name: two_stage, generator: {size_fraction: 1.0}, masked_lm_loss_weight: 0}"],
+            "objective.masked_lm_loss_weight is 0, so that the first stage learns nothing",
+        ),
+        (
+            ["objective={name: two_stage, generator: {size_fraction: 1.0}, replaced_token_loss_weight: 0}"],
+            "objective.replaced_token_loss_weight is 0, so that the second stage learns nothing",
+        ),
+        (["objective.name=electra_15", "objective.disallow_correct=true"], "every masked token replaced"),
+        (["objective={name: hard_mlm}", "masking.strategy=span"], "masking.strategy is 'span', but objective.name"),
+        (["objective={name: hard_mlm}", "masking.selection=with_replacement"], "masking.selection is 'with_replace"),
+        (
+            ["objective={name: hard_mlm, difficulty: {size_fraction: 0.5, num_heads: 5}}"],
+            "objective.difficulty: hidden_size 8 does not divide into num_heads 5",
+        ),
+    ],
+)
+def test_an_objective_that_cannot_be_trained_so_is_refused(write, settings, refusal, overrides, complaint):
+    assert complaint in refusal(write(settings()), *overrides)
