@@ -6,7 +6,9 @@ used it) over the same graph, and XLA's rules over the program that it makes of 
 
 import itertools
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -15,7 +17,6 @@ from electra_tf.config.flops.run import RunCost, Stretch
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.models.compilation import part_of_one_program
 from electra_tf.objectives import build_objective
-from electra_tf.objectives.base import Objective
 from electra_tf.profiling.traced_products import by_part, traced_products
 from electra_tf.profiling.xla_cost import XlaCount, count_program
 from electra_tf.train.static_step import batch_specs, training_step_function
@@ -86,6 +87,23 @@ def measure(
         with_xla: whether XLA's program is made and counted too; it takes as long as tracing.
     Raises: ValueError: if something of a step cannot be counted.
     """
+    return tuple(
+        _measure(step, stretch, strategy.num_replicas_in_sync, with_xla) for step, stretch in _steps(config, strategy)
+    )
+
+
+def xla_programs(config: PretrainingConfig) -> tuple[str, ...]:
+    """What XLA is given to compile for a training step of each phase on one device, as HLO text."""
+    return tuple(_program(step) for step, _ in _steps(config, tf.distribute.get_strategy()))
+
+
+class _Step(NamedTuple):
+    function: Any  # a tf.function
+    specs: tuple[tf.TensorSpec, ...]
+
+
+def _steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> Iterator[tuple[_Step, Stretch]]:
+    """The training step of each phase, not traced yet, at the length and batch that the phase ends with."""
     # A loop over micro-batches hides its body from the profiler, and its rounds from XLA; the work is the same.
     train = config.train.model_copy(update={"gradient_accumulation_steps": 1, "xla": False})
     config = config.model_copy(update={"train": train})
@@ -93,20 +111,22 @@ def measure(
     stretches = {stretch.last_step: stretch for stretch in RunCost(config).stretches}
     with strategy.scope():
         objective = compile_objective(build_objective(config))
-    return tuple(
-        _measure(phase, stretches[end], strategy, with_xla) for phase, end in zip(objective.phases, ends, strict=True)
-    )
+    replicas = strategy.num_replicas_in_sync
+    for phase, end in zip(objective.phases, ends, strict=True):
+        stretch = stretches[end]
+        specs = batch_specs(_as_in(config, stretch), stretch.batch_size // replicas)
+        function = training_step_function(phase) if replicas == 1 else _replicated_step(phase, strategy, list(specs))
+        yield _Step(function, tuple(specs.values())), stretch
 
 
-def _measure(objective: Objective, stretch: Stretch, strategy: tf.distribute.Strategy, with_xla: bool) -> Measurement:
-    config, replicas = objective.config, strategy.num_replicas_in_sync
-    specs = batch_specs(_as_in(config, stretch), stretch.batch_size // replicas)
-    step = training_step_function(objective) if replicas == 1 else _replicated_step(objective, strategy, list(specs))
-    traced = step.get_concrete_function(*specs.values())
-    xla = None
-    if with_xla and replicas == 1:
-        inputs = [tf.zeros(spec.shape, spec.dtype) for spec in specs.values()]
-        xla = count_program(step.experimental_get_compiler_ir(*inputs)(stage="hlo"))
+def _program(step: _Step) -> str:
+    inputs = [tf.zeros(spec.shape, spec.dtype) for spec in step.specs]
+    return step.function.experimental_get_compiler_ir(*inputs)(stage="hlo")
+
+
+def _measure(step: _Step, stretch: Stretch, num_replicas: int, with_xla: bool) -> Measurement:
+    traced = step.function.get_concrete_function(*step.specs)
+    xla = count_program(_program(step)) if with_xla and num_replicas == 1 else None
     example = hardware.example_flops(stretch.passes, stretch.seq_length, stretch.max_predictions)
     return Measurement(
         formula=expected_products(stretch),
@@ -172,7 +192,12 @@ def measurement_lines(found: Measurement) -> list[str]:
         xla = found.xla
         rest = xla.elementwise + xla.reductions + xla.transcendental
         lines.append(f"| XLA | {xla.products:,} | {xla.products - formula:,} | {rest:,} | {_ratio(rest, found)} |")
-        lines.append(f"| XLA, on integers: random bits, indices | | | {xla.integer:,} | {_ratio(xla.integer, found)} |")
+        for name, count in (
+            ("on integers: random bits, indices", xla.integer),
+            ("running sums, as sums over windows", xla.running_sums),
+            ("conversions of a type to itself", xla.idle_conversions),
+        ):
+            lines.append(f"| XLA, {name} | | | {count:,} | {_ratio(count, found)} |")
         if xla.uncounted:
             lines.append(f"| XLA, not counted: {', '.join(xla.uncounted)} | | | | |")
     return lines

@@ -2,9 +2,9 @@
 
 The rules are those of XLA's own cost analysis (`HloCostAnalysis`): two operations for each multiplication of a product
 of matrices, one for each element of an elementwise operation, whatever its type, and for each element that a reduction
-takes in. Its transcendental functions, which XLA lists apart, are listed apart here too. Left out, unlike there, are
-conversions of a type to itself, which TensorFlow writes around every sum and no program keeps. Integers are kept apart,
-where XLA has them in one sum with the rest.
+takes in. Its transcendental functions, which XLA lists apart, are listed apart here too. Where XLA has one sum for all
+the rest, integers and running sums are kept apart, and so are conversions of a type to itself, which TensorFlow writes
+around every sum and no program keeps. `benchmarks/xla_count.py` holds all of it against XLA's own analysis.
 """
 
 import math
@@ -22,8 +22,8 @@ _TRANSCENDENTAL = frozenset(
 )
 _ELEMENTWISE = frozenset(
     {
-        "abs", "add", "and", "ceil", "clamp", "compare", "convert", "divide", "floor", "is-finite", "maximum",
-        "minimum", "multiply", "negate", "not", "or", "popcnt", "remainder", "round-nearest-afz",
+        "abs", "add", "and", "bitcast-convert", "ceil", "clamp", "compare", "convert", "divide", "floor", "is-finite",
+        "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "remainder", "round-nearest-afz",
         "round-nearest-even", "select", "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign",
         "subtract", "xor",
     }
@@ -31,7 +31,7 @@ _ELEMENTWISE = frozenset(
 # What moves or names numbers, and computes none.
 _FREE = frozenset(
     {
-        "after-all", "bitcast", "bitcast-convert", "broadcast", "concatenate", "constant", "copy", "dynamic-slice",
+        "after-all", "bitcast", "broadcast", "concatenate", "constant", "copy", "dynamic-slice",
         "dynamic-update-slice", "gather", "get-tuple-element", "iota", "opt-barrier", "pad", "parameter",
         "partition-id", "replica-id", "reshape", "reverse", "slice", "transpose", "tuple",
     }
@@ -54,6 +54,8 @@ class XlaCount(NamedTuple):
         reductions: of sums and maxima.
         transcendental: exponentials, error functions, roots.
         integer: on integers and truth values: random bits and indices, for the most part.
+        running_sums: as XLA writes them, each a sum over a window of all that comes before. No device computes so many.
+        idle_conversions: of a type to itself.
         uncounted: the names of other instructions that compute something, for which there is no rule here; sorted.
     """
 
@@ -62,7 +64,15 @@ class XlaCount(NamedTuple):
     reductions: int
     transcendental: int
     integer: int
+    running_sums: int = 0
+    idle_conversions: int = 0
     uncounted: tuple[str, ...] = ()
+
+    @property
+    def flops(self) -> int:
+        """What XLA's own analysis calls so: all but the transcendental functions."""
+        floating = self.products + self.elementwise + self.reductions + self.running_sums
+        return floating + self.integer + self.idle_conversions
 
 
 _KINDS = tuple(name for name in XlaCount._fields if name != "uncounted")
@@ -119,8 +129,9 @@ def _count(instruction: re.Match, counts: Counter, called: list[tuple[str, int]]
     if opcode == "dot":
         counts["products"] += 2 * size * _contracted(rest)
     elif opcode in ("reduce", "reduce-window"):
-        kind = "integer" if _INTEGER.fullmatch(type_name) else "reductions"
-        counts[kind] += max(0, _first_shape(rest)[1] - size)
+        taken_in = _first_shape(rest)[1] if opcode == "reduce" else size * _window(rest)
+        kind = "reductions" if opcode == "reduce" else "running_sums"
+        counts["integer" if _INTEGER.fullmatch(type_name) else kind] += max(0, taken_in - size)
     elif opcode == "scatter":
         # What each number does to the table: an addition, or, where it overwrites, nothing.
         called += [(name, _last_shape(rest)[1]) for name in _CALLED.findall(rest)]
@@ -131,6 +142,7 @@ def _count(instruction: re.Match, counts: Counter, called: list[tuple[str, int]]
     elif opcode in _ELEMENTWISE:
         operand_type = _first_shape(rest)[0]
         if opcode == "convert" and operand_type == type_name:
+            counts["idle_conversions"] += size
             return True
         # A comparison gives truth values; what it compares says what it is.
         kind = operand_type if opcode == "compare" else type_name
@@ -164,6 +176,11 @@ def _contracted(operands: str) -> int:
     dimensions = re.search(r"lhs_contracting_dims=\{([0-9,]*)\}", operands)
     sizes = _numbers(_SHAPE.search(operands)[2])
     return math.prod(sizes[index] for index in _numbers(dimensions[1])) if dimensions else 1
+
+
+def _window(rest: str) -> int:
+    """How many elements each window of a reduction holds."""
+    return math.prod(int(size) for size in re.search(r"window=\{size=([0-9x]+)", rest)[1].split("x"))
 
 
 def _numbers(text: str) -> list[int]:
