@@ -40,6 +40,7 @@ _FREE = frozenset(
 _INTEGER = re.compile(r"[su]\d+|pred")
 _SHAPE = re.compile(r"([a-z]+[0-9]*[a-z0-9]*)\[([0-9,]*)\]")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = (?P<result>\(?[^=]*?) (?P<opcode>[a-z][\w\-]*)\((?P<rest>.*)$")
+_COMMENT = re.compile(r"/\*.*?\*/")  # of the places in a long tuple: /*index=5*/
 _COMPUTATION = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) (?:\(.*\) -> .* )?\{$")
 _CALLED = re.compile(r"(?:to_apply|body|condition|calls)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
@@ -111,14 +112,17 @@ def count_program(text: str) -> XlaCount:
 def _computations(text: str) -> tuple[dict[str, _Computation], str | None]:
     found: dict[str, _Computation] = {}
     entry, name, counts, called, uncounted = None, "", Counter(), [], set()
-    for line in text.splitlines():
+    for line in _COMMENT.sub("", text).splitlines():
         if start := _COMPUTATION.match(line):
             name, counts, called, uncounted = start["name"], Counter(), [], set()
             entry = name if start["entry"] else entry
         elif line.startswith("}"):
             found[name] = _Computation(counts, tuple(called), frozenset(uncounted))
-        elif (instruction := _INSTRUCTION.match(line)) and not _count(instruction, counts, called):
-            uncounted.add(instruction["opcode"])
+        elif instruction := _INSTRUCTION.match(line):
+            if not _count(instruction, counts, called):
+                uncounted.add(instruction["opcode"])
+        elif line.startswith(" "):
+            raise ValueError(f"no HLO instruction: {line.strip()[:200]!r}")
     return found, entry
 
 

@@ -58,6 +58,18 @@ def test_a_loop_counts_once_and_what_is_never_called_not_at_all():
     assert count_program(PROGRAM) == XlaCount(products=0, elementwise=4, reductions=0, transcendental=0, integer=1)
 
 
+def test_a_loop_over_a_tuple_so_long_that_xla_numbers_its_parts_is_read():
+    numbered = "(s32[], f32[4]{0}, f32[4]{0}, f32[4]{0}, f32[4]{0}, /*index=5*/f32[4]{0})"
+    program = PROGRAM.replace("(s32[], f32[4]{0})", numbered)
+    assert numbered in program
+    assert count_program(program) == count_program(PROGRAM)
+
+
+def test_a_line_that_is_no_instruction_is_refused():
+    with pytest.raises(ValueError, match="no HLO instruction: 'something else'"):
+        count_program(PROGRAM.replace("  %twice.1", "  something else\n  %twice.1"))
+
+
 def test_a_sum_into_a_table_counts_each_number_that_is_added():
     found = count(lambda values: tf.math.unsorted_segment_sum(values, tf.constant([6, 0, 6]), 7))
     assert (found.elementwise, found.integer, found.uncounted) == (15, 0, ())
