@@ -12,7 +12,7 @@ compute. See docs/flops.md.
 import json
 import sys
 
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import load_config
 from electra_tf.config.modules import add_objective_module_flag, load_module
@@ -21,14 +21,7 @@ from electra_tf.config.modules import add_objective_module_flag, load_module
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
     parser.add_argument("--config", metavar="FILE", help="YAML file of a run, see configs/README.md")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="overrides",
-        metavar="A.B=VALUE",
-        help="changes one setting; repeatable",
-    )
+    add_set_flag(parser)
     add_objective_module_flag(parser)
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument("--json", action="store_true", help="print the totals of --config as one JSON object")

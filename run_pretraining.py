@@ -9,7 +9,7 @@ checkpoint (exit status 143, 130 or 129). See docs/training.md.
 
 import sys
 
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import load_config
 from electra_tf.config.modules import load_module
@@ -50,14 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--tpu", default="local", metavar="NAME", help="local (on a TPU VM), a TPU's name, or grpc://HOST:PORT"
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="overrides",
-        metavar="A.B=VALUE",
-        help="changes one setting; repeatable",
-    )
+    add_set_flag(parser)
     parser.add_argument(
         "--stop_at_step", type=int, metavar="N", help="end this call after step N; the schedule stays the same"
     )

@@ -9,7 +9,7 @@ import math
 import sys
 from pathlib import Path
 
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
 from electra_tf.config.loader import load_config
 
 COLUMNS = ("run", "objective", "step", "tokens", "accuracy", "generator alone", "in candidates")
@@ -23,14 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
     parser.add_argument("model_dirs", nargs="+", metavar="RUN", help="directories of runs with the same vocabulary")
     parser.add_argument("--data_dir", required=True, metavar="DIR", help="data with a held-out split")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="overrides",
-        metavar="A.B=VALUE",
-        help="changes one setting, of evaluation.as_masked_lm say; repeatable",
-    )
+    add_set_flag(parser)
     arguments = parser.parse_args(argv)
     return run_command(lambda: compare(arguments.model_dirs, arguments.data_dir, arguments.overrides))
 

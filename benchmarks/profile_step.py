@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
 
 _SMALL = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "small.yaml"
 _WARM_UP_STEPS = 2
@@ -60,9 +60,7 @@ ROWS: dict[str, Callable[[Event], str]] = {
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = flag_parser(__doc__)
     parser.add_argument("--config", default=_SMALL, metavar="FILE", help="YAML file of the run to profile")
-    parser.add_argument(
-        "--set", action="append", default=[], dest="overrides", metavar="A.B=VALUE", help="changes a setting"
-    )
+    add_set_flag(parser)
     parser.add_argument("--batch_size", type=int, default=32, help="examples of a step")
     parser.add_argument("--steps", type=int, default=3, help="under the profiler, and as many without")
     parser.add_argument("--threads", type=int, default=2, help="of one operation")

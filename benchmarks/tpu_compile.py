@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from benchmarks import tpu_compile_traffic
 from benchmarks.tpu_compile_program import read_program
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
 from electra_tf.train.run_directory import write_atomically
 
@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--topology", nargs="+", default=["v5e:2x2"], metavar="NAME", help="v5e:2x2, v4:2x2x1, v6e:2x2")
     parser.add_argument("--replicas", nargs="+", type=int, default=[1, 4], metavar="N", help="cores that share a batch")
     parser.add_argument("--batch_size", type=int, default=128, metavar="N", help="global batch, examples")
-    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="A.B=VALUE")
+    add_set_flag(parser)
     parser.add_argument("--memory_gb", type=int, default=16, metavar="N", help="limit of the compiler's address space")
     parser.add_argument("--rows", type=int, default=10, metavar="N", help="of the tables of traffic; 0: none")
     parser.add_argument("--keep", metavar="DIR", help="keep the programs there")

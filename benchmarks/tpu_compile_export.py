@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import load_config
 
@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("output", metavar="STEP", help="file to write")
     parser.add_argument("--config", required=True, metavar="FILE", help="YAML file of the run")
     parser.add_argument("--replicas", type=int, default=1, metavar="N", help="cores that share the global batch")
-    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="A.B=VALUE")
+    add_set_flag(parser)
     arguments = parser.parse_args(argv)
     return run_command(lambda: export(arguments))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.builder import Verdict
 from benchmarks.train_step_processes import Contender, NotAvailable, Process, options_of
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
 
 _BASE = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "base.yaml"
@@ -57,9 +57,7 @@ class Measured:
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = flag_parser(__doc__)
     parser.add_argument("--config", default=_BASE, metavar="FILE", help="YAML file of the run to measure")
-    parser.add_argument(
-        "--set", action="append", default=[], dest="overrides", metavar="A.B=VALUE", help="changes a setting"
-    )
+    add_set_flag(parser)
     parser.add_argument("--micro_batch", type=int, default=2, help="examples; measured too: three times as many")
     parser.add_argument("--accumulation_steps", type=int, default=8, help="micro-batches of the large batch")
     parser.add_argument("--threads", type=int, default=2, help="cores to use")

@@ -33,6 +33,18 @@ def flag_parser(description: str) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(description=description, formatter_class=_HelpFormatter, allow_abbrev=False)
 
 
+def add_set_flag(parser: argparse.ArgumentParser) -> None:
+    """The flag of every command that takes settings beside a configuration's; `overrides` is the list of them."""
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="A.B=VALUE",
+        help="changes one setting; repeatable",
+    )
+
+
 def run_command(command: Callable[[], None]) -> int:
     """Runs a script's work and turns what the user can mend, or what ends a training, into one line on stderr.
 

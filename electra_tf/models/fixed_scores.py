@@ -7,11 +7,7 @@ exists in training.
 import tensorflow as tf
 
 from electra_tf.models.context import ForwardContext
-from electra_tf.models.vocabulary_scores import NEVER, place
-
-# The table is read in so many columns, as in `VocabularyScores`: one running sum over a large vocabulary would swallow
-# its rarest tokens in float32, two shorter ones do not.
-_COLUMNS = 128
+from electra_tf.models.vocabulary_programs import COLUMNS, NEVER, place, places_to_draw
 
 
 class FixedScores:
@@ -58,40 +54,39 @@ class FixedScores:
     ) -> tf.Tensor:
         """Draws a token for each position, with chances in proportion to counts ** (1 / temperature).
 
-        First the column, then the entry in it, each by where a uniform number falls among the running sums.
+        First the column, then the entry in it, as `VocabularyScores`: one running sum over a large vocabulary would
+        swallow its rarest tokens in float32, two shorter ones do not.
 
         Args:
             context: its random stream gives the two numbers, in float32.
             ruled_out: [B, M] int32, tokens that are not to be drawn; None for none.
         Returns: [B, M] int32.
         """
-        assert context.random is not None, "sampling needs a random stream"
-        uniform = context.random.scope("categorical").uniform(self._num_examples, (self._num_slots, 2))
-        uniform = tf.reshape(uniform, [-1, 2])  # N = B * M rows
+        uniform = places_to_draw(context, self._num_examples, self._num_slots)
         columns = self._columns(temperature)  # [128, V / 128]
         column = place(self._column_totals(columns, ruled_out, tf.shape(uniform)[0]), uniform[:, :1])  # [N]
         masses = tf.gather(columns, column)  # [N, V / 128]
         if ruled_out is not None:
-            ids = tf.range(columns.shape[1]) * _COLUMNS + column[:, tf.newaxis]
+            ids = tf.range(columns.shape[1]) * COLUMNS + column[:, tf.newaxis]
             masses = tf.where(ids == tf.reshape(ruled_out, [-1, 1]), 0.0, masses)
-        sampled = place(masses, uniform[:, 1:]) * _COLUMNS + column
+        sampled = place(masses, uniform[:, 1:]) * COLUMNS + column
         return tf.reshape(sampled, [self._num_examples, self._num_slots])
 
     def _columns(self, temperature: float) -> tf.Tensor:
         """[128, V / 128], V rounded up: the chances, the likeliest's being 1; token t stands in column t % 128."""
         shares = self._counts / tf.reduce_max(self._counts)
         masses = tf.where(shares > 0, shares ** (1.0 / temperature), 0.0)
-        return tf.transpose(tf.reshape(tf.pad(masses, [[0, -masses.shape[0] % _COLUMNS]]), [-1, _COLUMNS]))
+        return tf.transpose(tf.reshape(tf.pad(masses, [[0, -masses.shape[0] % COLUMNS]]), [-1, COLUMNS]))
 
     def _column_totals(self, columns: tf.Tensor, ruled_out: tf.Tensor | None, num_rows: tf.Tensor) -> tf.Tensor:
         """[N, 128]: the sum of each column, for each position without the token that is ruled out there."""
-        totals = tf.broadcast_to(tf.reduce_sum(columns, axis=1), [num_rows, _COLUMNS])
+        totals = tf.broadcast_to(tf.reduce_sum(columns, axis=1), [num_rows, COLUMNS])
         if ruled_out is None:
             return totals
-        column, row = tf.reshape(ruled_out, [-1]) % _COLUMNS, tf.reshape(ruled_out, [-1]) // _COLUMNS
+        column, row = tf.reshape(ruled_out, [-1]) % COLUMNS, tf.reshape(ruled_out, [-1]) // COLUMNS
         others = tf.where(
             tf.range(columns.shape[1]) == row[:, tf.newaxis], 0.0, tf.gather(columns, column)
         )  # [N, V / 128]
-        is_its_column = tf.range(_COLUMNS) == column[:, tf.newaxis]
+        is_its_column = tf.range(COLUMNS) == column[:, tf.newaxis]
         # Summed up without it: taken off the sum, a token of nearly all the mass would leave rounding for the rest.
         return tf.where(is_its_column, tf.reduce_sum(others, axis=1, keepdims=True), totals)

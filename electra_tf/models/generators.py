@@ -58,16 +58,17 @@ class TransformerGenerator(tf_keras.layers.Layer):
         return Proposal(self.head(hidden, training=context.training), hidden, output)
 
 
-class UniformGenerator(tf_keras.layers.Layer):
-    """Proposes every vocabulary entry equally often, special tokens included, as `uniform_generator` of the authors.
-
-    It has no weights. Call and returns: as `TransformerGenerator`.
-    """
+class _FixedGenerator(tf_keras.layers.Layer):
+    """Proposes by one table of chances whatever the input. Call and returns: as `TransformerGenerator`."""
 
     def __init__(self, vocab_size: int, **layer_options):
         # Chances in bfloat16 would be no proportions any more.
         super().__init__(dtype="float32", **layer_options)
         self.vocab_size = vocab_size
+
+    def counts(self) -> tf.Tensor:
+        """[V] float32: the chance of each entry of the vocabulary, in proportion."""
+        raise NotImplementedError
 
     def call(
         self,
@@ -77,22 +78,27 @@ class UniformGenerator(tf_keras.layers.Layer):
         positions: tf.Tensor,
         context: ForwardContext = INFERENCE,
     ) -> Proposal:
-        return Proposal(FixedScores(tf.ones([self.vocab_size]), positions))
+        return Proposal(FixedScores(self.counts(), positions))
 
 
-class UnigramGenerator(tf_keras.layers.Layer):
+class UniformGenerator(_FixedGenerator):
+    """Proposes every vocabulary entry equally often, special tokens included, as `uniform_generator` of the authors.
+
+    It has no weights.
+    """
+
+    def counts(self) -> tf.Tensor:
+        return tf.ones([self.vocab_size])
+
+
+class UnigramGenerator(_FixedGenerator):
     """Proposes tokens as often as the training text has them, whatever stands around them (paper, section 3.2).
 
     What no text has is never proposed: [PAD], [MASK], and the [CLS] and [SEP] that examples are put together with,
     which are never masked out either. [UNK] stands for words of the text and comes as often as they do.
 
     The counts are a variable that is not trained, so that a checkpoint has them; until `adopt_counts` all are 1.
-    Call and returns: as `TransformerGenerator`.
     """
-
-    def __init__(self, vocab_size: int, **layer_options):
-        super().__init__(dtype="float32", **layer_options)
-        self.vocab_size = vocab_size
 
     def build(self, input_shape):
         self.token_counts = self.add_weight(
@@ -104,15 +110,8 @@ class UnigramGenerator(tf_keras.layers.Layer):
         """Takes the counts of every vocabulary entry, [V]; to 24 bits, as float32 has them."""
         self.token_counts.assign(token_counts.astype(np.float32))
 
-    def call(
-        self,
-        masked_input_ids: tf.Tensor,
-        input_mask: tf.Tensor,
-        segment_ids: tf.Tensor,
-        positions: tf.Tensor,
-        context: ForwardContext = INFERENCE,
-    ) -> Proposal:
-        return Proposal(FixedScores(self.token_counts, positions))
+    def counts(self) -> tf.Tensor:
+        return tf.convert_to_tensor(self.token_counts)
 
 
 # By the kind that a configuration asks for; both take the vocabulary's size.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from electra_tf.models.compilation import column_sums, compiled
+from electra_tf.models.context import ForwardContext
 
 # The vocabulary is read as a table of so many columns, the vector width of a TPU; token t stands in column t % 128.
 # Sums down a column are vectorised, and a token is drawn by drawing its column first.
@@ -47,6 +48,13 @@ def column_program(temperature: float) -> tuple[Callable, Callable]:
         return tf.exp(tf.gather(scores, column, axis=2, batch_dims=1) - largest)
 
     return masses, compiled(masses)
+
+
+def places_to_draw(context: ForwardContext, num_examples: tf.Tensor, num_slots: int) -> tf.Tensor:
+    """[N, 2] float32 in [0, 1), N = B * M: where among the columns each draw falls, and where in its column."""
+    assert context.random is not None, "sampling needs a random stream"
+    uniform = context.random.scope("categorical").uniform(num_examples, (num_slots, 2))
+    return tf.reshape(uniform, [-1, 2])
 
 
 def place(masses: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:

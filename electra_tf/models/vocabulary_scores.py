@@ -22,6 +22,7 @@ from electra_tf.models.vocabulary_programs import (
     entropy_program,
     kept_scores_losses,
     place,
+    places_to_draw,
     sums_program,
 )
 
@@ -91,8 +92,7 @@ class VocabularyScores:
             ruled_out: [B, M] int32, tokens that are not to be drawn; None for none.
         Returns: [B, M] int32.
         """
-        assert context.random is not None, "sampling needs a random stream"
-        uniform = context.random.scope("categorical").uniform(tf.shape(self._vectors)[0], (self._vectors.shape[1], 2))
+        uniform = places_to_draw(context, tf.shape(self._vectors)[0], self._vectors.shape[1])
         forbidden = None if ruled_out is None else tf.reshape(ruled_out, [-1])
         products, bias = tf.stop_gradient(self._products), tf.stop_gradient(self._padded_bias)
         if temperature == 1.0 and forbidden is None:
@@ -100,7 +100,6 @@ class VocabularyScores:
         else:
             sums = self._run(sums_program(temperature), products, bias, forbidden)
         largest, column_totals = sums
-        uniform = tf.reshape(uniform, [-1, 2])
         column = place(column_totals, uniform[:, :1])
         masses = self._run(column_program(temperature), products, bias, forbidden, largest, column)
         sampled = place(masses, uniform[:, 1:]) * COLUMNS + column

@@ -16,14 +16,12 @@ from electra_tf.config.flops import hardware
 from electra_tf.config.flops.run import RunCost, Stretch
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.models.compilation import part_of_one_program
+from electra_tf.models.vocabulary_programs import COLUMNS
 from electra_tf.objectives import build_objective
 from electra_tf.profiling.traced_products import by_part, traced_products
 from electra_tf.profiling.xla_cost import XlaCount, count_program
 from electra_tf.train.static_step import batch_specs, training_step_function
 from electra_tf.train.step import compile_objective
-
-# The training step lays the vocabulary out in so many columns, the last row filled up: `VocabularyScores`.
-_COLUMNS = 128
 
 Parts = Counter  # FLOPs by (part, whether of the gradient)
 
@@ -64,11 +62,11 @@ def expected_products(stretch: Stretch) -> Parts:
 
 
 def _padding(stretch: Stretch, is_backward: bool) -> int:
-    """FLOPs for the entries that fill the last row of the vocabulary."""
+    """FLOPs for the entries that fill the last row of the vocabulary, which lies in columns (`VocabularyScores`)."""
     positions = {"masked": stretch.max_predictions, "all": stretch.seq_length, "first": 1}
     total = 0
     for network in stretch.passes:
-        missing = -network.encoder.vocab_size % _COLUMNS
+        missing = -network.encoder.vocab_size % COLUMNS
         entry = 2 * network.encoder.embedding_size * missing
         for head in network.heads:
             if head.kind == "vocabulary":
