@@ -33,7 +33,7 @@ _FREE = frozenset(
     {
         "after-all", "bitcast", "broadcast", "concatenate", "constant", "copy", "dynamic-slice",
         "dynamic-update-slice", "gather", "get-tuple-element", "iota", "opt-barrier", "pad", "parameter",
-        "partition-id", "replica-id", "reshape", "reverse", "slice", "transpose", "tuple",
+        "partition-id", "replica-id", "reshape", "reverse", "set-dimension-size", "slice", "transpose", "tuple",
     }
 )
 # fmt: on
@@ -139,6 +139,9 @@ def _count(instruction: re.Match, counts: Counter, called: list[tuple[str, int]]
     elif opcode == "scatter":
         # What each number does to the table: an addition, or, where it overwrites, nothing.
         called += [(name, _last_shape(rest)[1]) for name in _CALLED.findall(rest)]
+    elif opcode == "sort":
+        type_name, size = _first_shape(rest)
+        counts["integer" if _INTEGER.fullmatch(type_name) else "elementwise"] += size * (size - 1).bit_length()
     elif opcode == "rng-bit-generator":
         counts["transcendental"] += _numbers_in(instruction["result"])
     elif opcode in _TRANSCENDENTAL:

@@ -99,10 +99,15 @@ def test_a_conversion_of_a_type_to_itself_is_kept_apart():
             "window={size=1x128 pad=0_0x127_0}, to_apply=%addition.1",
             2 * 128 * 127,
         ),
+        (
+            "%sorted.1 = (f32[2,10]{1,0}, s32[2,10]{1,0}) sort(f32[2,10]{1,0} %keys.1, s32[2,10]{1,0} %places.1), "
+            "dimensions={1}, to_apply=%less.1",
+            20 * 5,
+        ),
         ("%reread.1 = u64[2]{0} bitcast-convert(s64[2]{0} %state.1)", 2),
     ],
 )
-def test_running_sums_and_what_is_read_as_another_type_count_as_xla_has_them(line, flops):
+def test_running_sums_and_sorting_and_what_is_read_as_another_type_count_as_xla_has_them(line, flops):
     found = count_program(PROGRAM.replace("%twice.1 = f32[4]{0} add(f32[4]{0} %value.1, f32[4]{0} %value.1)", line))
     assert found.flops == flops + 1  # the loop's condition
 
