@@ -1,12 +1,26 @@
-"""What the tests of whole builds share."""
+"""What the tests of whole builds share, and those of units of work."""
 
+import bz2
+import gzip
+import io
+import itertools
+import json
+import lzma
+import pickle
+import tarfile
 from collections.abc import Callable
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from data_prep.hygiene import HygieneOptions
-from data_prep.readers.documents import ReaderOptions
+from data_prep.planning import plan_units
+from data_prep.readers.documents import ReaderOptions, ReadReport
 from data_prep.settings import BuildSettings
+from data_prep.source_files import find_files
+from data_prep.units import WorkUnit, read_unit
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 NUM_WORDS = 40
@@ -21,7 +35,12 @@ def vocab_file(tmp_path_factory) -> str:
 
 
 @pytest.fixture(scope="session")
-def build_settings(vocab_file) -> Callable[..., BuildSettings]:
+def reader_options() -> ReaderOptions:
+    return ReaderOptions(text_field="text", lines_per_document=3, keep_disambiguation_pages=False)
+
+
+@pytest.fixture(scope="session")
+def build_settings(vocab_file, reader_options) -> Callable[..., BuildSettings]:
     """Settings of a small build that leaves every document as it is; any of them can be given."""
 
     def make(inputs, output_dir, **changes) -> BuildSettings:
@@ -37,7 +56,7 @@ def build_settings(vocab_file) -> Callable[..., BuildSettings]:
             "strip_accents": True,
             "sentences": "line",
             "language": "en",
-            "reader": ReaderOptions(text_field="text", lines_per_document=3, keep_disambiguation_pages=False),
+            "reader": reader_options,
             "hygiene": HygieneOptions("NFC", drop_control_characters=True, min_document_characters=0),
             "drop_duplicates": True,
             "num_shards": 3,
@@ -48,3 +67,112 @@ def build_settings(vocab_file) -> Callable[..., BuildSettings]:
         return BuildSettings(**{**defaults, **changes})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def plan(reader_options) -> Callable[[str, int], list[WorkUnit]]:
+    """`plan("text:a/*", unit_bytes)`: the units of these files."""
+    return lambda text, unit_bytes: list(plan_units(find_files([text]), unit_bytes, reader_options))
+
+
+@pytest.fixture(scope="session")
+def read_units(reader_options) -> Callable[..., list[list[str]]]:
+    """`read_units(units, report)`: the lines of their documents."""
+
+    def lines_of_documents(units: list[WorkUnit], report: ReadReport | None = None) -> list[list[str]]:
+        report = report or ReadReport()
+        # A unit is sent to another process.
+        units = pickle.loads(pickle.dumps(units))
+        return [document.lines for unit in units for document in read_unit(unit, reader_options, report)]
+
+    return lines_of_documents
+
+
+@pytest.fixture(scope="session")
+def packers() -> dict[str, Callable[[bytes], bytes]]:
+    """`packers["gzip"](content)`: the content in each compression; `plain` leaves it as it is."""
+    return {
+        "plain": bytes,
+        "gzip": gzip.compress,
+        "bzip2": bz2.compress,
+        "xz": lzma.compress,
+        "zstd": zstandard.ZstdCompressor().compress,
+    }
+
+
+@pytest.fixture(scope="session")
+def tar() -> Callable[[dict[str, bytes]], bytes]:
+    """`tar({"a/1": content})`: an archive of these files."""
+
+    def pack(files: dict[str, bytes]) -> bytes:
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w") as archive:
+            for name, text in files.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(text)
+                archive.addfile(info, io.BytesIO(text))
+        return content.getvalue()
+
+    return pack
+
+
+def _texts_of(name: str) -> list[list[str]]:
+    """Documents of a few lines, no two alike."""
+    numbers = itertools.count()
+    return [[f"{name} {next(numbers)} é" for _ in range(1 + i % 4)] for i in range(9)]
+
+
+@pytest.fixture(scope="session")
+def written_documents() -> Callable[[str], list[list[str]]]:
+    """`written_documents("jsonl")`: the documents of the file `content_of("jsonl")`."""
+
+    def documents_of(format_name: str) -> list[list[str]]:
+        written = _texts_of(format_name)
+        if format_name == "sentences":
+            lines = [line for lines in written for line in lines]
+            return [lines[i : i + 3] for i in range(0, len(lines), 3)]
+        if format_name == "wikipedia":
+            return [lines if len(lines) > 1 else [*lines, "Text."] for lines in written]
+        return written
+
+    return documents_of
+
+
+@pytest.fixture(scope="session")
+def content_of() -> Callable[..., bytes]:
+    """`content_of("jsonl", documents)`: a file of these documents, else of some; where a format has none, of lines."""
+
+    def build(format_name: str, documents: list[list[str]] | None = None) -> bytes:
+        documents = documents or _texts_of(format_name)
+        if format_name == "text":
+            content = "\n\n".join("\n".join(lines) for lines in documents) + "\n"
+        elif format_name == "wikiextractor":
+            content = "".join(f'<doc id="1">\n{chr(10).join(lines)}\n</doc>\n' for lines in documents)
+        elif format_name == "wikipedia":
+            content = f"<mediawiki>\n{''.join(map(_wikipedia_page, documents))}</mediawiki>\n"
+        elif format_name == "jsonl":
+            content = "".join(json.dumps({"text": "\n".join(lines)}) + "\n" for lines in documents)
+        elif format_name in ("parquet", "arrow"):
+            return _table_of(format_name, ["\n".join(lines) for lines in documents])
+        else:
+            content = "".join(f"{line}\n" for lines in documents for line in lines)
+        return content.encode()
+
+    return build
+
+
+def _wikipedia_page(lines: list[str]) -> str:
+    text = "\n\n".join(lines[1:] or ["Text."])
+    revision = f'<revision><text xml:space="preserve">{text}</text></revision>'
+    return f"  <page>\n    <title>{lines[0]}</title>\n    <ns>0</ns>\n    {revision}\n  </page>\n"
+
+
+def _table_of(format_name: str, texts: list[str]) -> bytes:
+    table = pa.table({"text": texts})
+    content = io.BytesIO()
+    if format_name == "parquet":
+        pq.write_table(table, content, row_group_size=2)
+    else:
+        with pa.ipc.new_stream(content, table.schema) as writer:
+            writer.write_table(table, max_chunksize=2)
+    return content.getvalue()

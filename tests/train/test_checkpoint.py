@@ -1,9 +1,6 @@
-"""Checkpoints of a real objective: what is saved comes back, whatever the disk does."""
+"""Checkpoints of a real objective: what is saved comes back."""
 
-import errno
-import os
 import shutil
-import subprocess
 import threading
 from pathlib import Path
 
@@ -13,53 +10,12 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.objectives import build_objective
 from electra_tf.train import checkpoint as checkpoint_module
-from electra_tf.train.checkpoint import Checkpoints, restore_strictly, training_checkpoint
+from electra_tf.train.checkpoint import restore_strictly, training_checkpoint
 from electra_tf.train.checkpoint_files import CheckpointFolder
 from electra_tf.train.checkpoint_state import CheckpointState, read_every_tensor, write_tensors
 from electra_tf.train.run_directory import RunDirectory
-from electra_tf.train.step import compile_objective
 from electra_tf.train.trained import load_trained
-
-
-@pytest.fixture
-def run(tmp_path) -> RunDirectory:
-    return RunDirectory(tmp_path / "run")
-
-
-def state_of(objective) -> list[tf.Variable]:
-    """Weights, the step, and the moments; the moments of the older generation of optimizers are its weights."""
-    optimizer = objective.optimizer
-    moments = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
-    return [*objective.trainable_variables, *moments]
-
-
-def fill(objective, number: int) -> None:
-    """Gives every variable values of its own, and the step counter `number`."""
-    for index, variable in enumerate(state_of(objective)):
-        if variable.dtype.is_floating:
-            variable.assign(tf.random.stateless_uniform(variable.shape, [number, index], dtype=variable.dtype))
-    objective.optimizer.iterations.assign(number)
-
-
-def values(objective) -> list[np.ndarray]:
-    return [variable.numpy() for variable in state_of(objective)]
-
-
-def equal(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
-    return len(first) == len(second) and all(map(np.array_equal, first, second))
-
-
-@pytest.fixture(scope="module")
-def build(tiny_config):
-    """`build(**changes)`: a compiled objective of the tiny configuration."""
-    return lambda **changes: compile_objective(build_objective(tiny_config(**changes)))
-
-
-@pytest.fixture(scope="module")
-def objective(build):
-    return build()
 
 
 def tensors_of(checkpoint: tf.train.Checkpoint, directory: Path) -> dict[str, tf.Tensor]:
@@ -68,17 +24,15 @@ def tensors_of(checkpoint: tf.train.Checkpoint, directory: Path) -> dict[str, tf
     return state.read()
 
 
-def opened(objective, run, **options) -> Checkpoints:
-    return Checkpoints(objective, run, **{"chief": True, "keep": 2, **options})
-
-
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize(
     "changes",
     [{}, {"optimizer": {"name": "lamb"}}, {"objective": {"tying": "none"}}, {"train": {"precision": "bfloat16"}}],
     ids=["adamw", "lamb", "untied", "bfloat16"],
 )
-def test_everything_that_was_saved_comes_back_bit_for_bit(build, run, changes, asynchronous):
+def test_everything_that_was_saved_comes_back_bit_for_bit(
+    build, run, opened, fill, values, equal, changes, asynchronous
+):
     objective = build(**changes)
     fill(objective, 3)
     saved = values(objective)
@@ -92,7 +46,7 @@ def test_everything_that_was_saved_comes_back_bit_for_bit(build, run, changes, a
     assert sum(value.size for value in saved) > 3 * 3000
 
 
-def test_the_files_are_those_of_tensorflow(objective, tmp_path):
+def test_the_files_are_those_of_tensorflow(objective, fill, tmp_path):
     fill(objective, 4)
     checkpoint = training_checkpoint(objective)
     ours, theirs = str(tmp_path / "ours"), checkpoint.write(str(tmp_path / "theirs"))
@@ -107,7 +61,7 @@ def test_the_files_are_those_of_tensorflow(objective, tmp_path):
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".data-00000-of-00001"] * 2 + [".index"] * 2
 
 
-def test_written_in_a_thread_or_not_the_bytes_are_the_same(objective, tmp_path):
+def test_written_in_a_thread_or_not_the_bytes_are_the_same(objective, opened, fill, tmp_path):
     fill(objective, 5)
     runs = {asynchronous: RunDirectory(tmp_path / str(asynchronous)) for asynchronous in (False, True)}
     for asynchronous, run in runs.items():
@@ -121,7 +75,7 @@ def test_written_in_a_thread_or_not_the_bytes_are_the_same(objective, tmp_path):
         assert (runs[True].path / file).read_bytes() == (runs[False].path / file).read_bytes(), file
 
 
-def test_what_is_written_in_a_thread_is_the_state_at_the_call(build, run, monkeypatch):
+def test_what_is_written_in_a_thread_is_the_state_at_the_call(build, run, opened, fill, values, equal, monkeypatch):
     objective, may_write = build(), threading.Event()
     fill(objective, 1)
     saved = values(objective)
@@ -142,7 +96,7 @@ def test_what_is_written_in_a_thread_is_the_state_at_the_call(build, run, monkey
     checkpoints.close()
 
 
-def test_a_save_waits_for_the_one_before(objective, run, monkeypatch):
+def test_a_save_waits_for_the_one_before(objective, run, opened, monkeypatch):
     running = []
 
     def write_alone(prefix, tensors):
@@ -161,114 +115,7 @@ def test_a_save_waits_for_the_one_before(objective, run, monkeypatch):
     assert CheckpointFolder(run.milestones).steps() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_an_error_that_is_not_the_disk_s_comes_up(objective, run, monkeypatch, asynchronous):
-    def fail(prefix, tensors):
-        raise KeyError("a mistake of ours")
-
-    monkeypatch.setattr(checkpoint_module, "write_tensors", fail)
-    checkpoints = opened(objective, run, asynchronous=asynchronous)
-    with pytest.raises(KeyError, match="a mistake of ours"):
-        checkpoints.save(1)
-        checkpoints.wait()
-    assert RunDirectory(run.path).latest_checkpoint() is None
-
-
-def full_disk(prefix, tensors):
-    write_tensors(prefix, tensors)
-    raise tf.errors.ResourceExhaustedError(None, None, f"{prefix}.data: No space left on device")
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_full_disk_costs_the_save_that_meets_it_and_nothing_else(build, run, monkeypatch, caplog, asynchronous):
-    objective = build()
-    checkpoints = opened(objective, run, asynchronous=asynchronous)
-    fill(objective, 1)
-    checkpoints.save(1)
-    checkpoints.wait()
-    with monkeypatch.context() as full:
-        full.setattr(checkpoint_module, "write_tensors", full_disk)
-        checkpoints.save(2)
-        checkpoints.write_milestone(2)
-        checkpoints.wait()
-    warnings = [message for message in caplog.messages if "No space left on device" in message]
-    assert len(warnings) == 2
-    assert warnings[0].endswith("training goes on, the newest is step-1")
-    assert CheckpointFolder(run.checkpoints).newest_whole() == 1
-    assert not [path for path in run.checkpoints.rglob("*step-2*")]
-    fill(objective, 3)
-    checkpoints.save(3)
-    checkpoints.close()
-    assert CheckpointFolder(run.checkpoints).newest_whole() == 3
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_run_whose_last_save_fails_says_so_at_its_end(objective, run, monkeypatch, asynchronous):
-    monkeypatch.setattr(checkpoint_module, "write_tensors", full_disk)
-    checkpoints = opened(objective, run, asynchronous=asynchronous)
-    checkpoints.save(2)
-    with pytest.raises(
-        UserError, match=r"step-2 could not be written \(.*No space left on device\); make room"
-    ) as caught:
-        checkpoints.close()
-    assert "\n" not in str(caught.value)
-
-
-def test_a_disk_that_reads_back_something_else_costs_that_save(objective, run, monkeypatch, caplog):
-    def write_wrongly(prefix, tensors):
-        write_tensors(prefix, tensors)
-        data = Path(f"{prefix}.data-00000-of-00001")
-        content = bytearray(data.read_bytes())
-        content[5000] ^= 1
-        data.write_bytes(content)
-
-    checkpoints = opened(objective, run)
-    checkpoints.save(1)
-    monkeypatch.setattr(checkpoint_module, "write_tensors", write_wrongly)
-    checkpoints.save(2)
-    assert "step-2 could not be written (it reads back differently: " in caplog.text
-    assert CheckpointFolder(run.checkpoints).steps() == [1]
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 300 kB, where the machine lets us mount one."""
-    place = tmp_path / "small_disk"
-    place.mkdir()
-    mount = shutil.which("mount")
-    command = [mount, "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(place)]
-    if mount is None or os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_disk_that_is_really_full_leaves_the_last_good_one(build, small_disk, caplog, asynchronous):
-    objective, run = build(), RunDirectory(small_disk / "run")
-    checkpoints = opened(objective, run, keep=1, asynchronous=asynchronous)
-    fill(objective, 1)
-    saved = values(objective)
-    checkpoints.save(1)
-    checkpoints.wait()
-    free = shutil.disk_usage(small_disk).free
-    (small_disk / "filler").write_bytes(b"f" * (free - 50_000))
-    checkpoints.save(2)
-    checkpoints.wait()
-    assert "No space left on device" in caplog.text and "the newest is step-1" in caplog.text
-    with pytest.raises(UserError, match="No space left on device"):
-        checkpoints.close()
-    (small_disk / "filler").unlink()
-    fresh = build()
-    again = opened(fresh, run, keep=1)
-    assert again.restore_latest() == 1
-    assert equal(values(fresh), saved)
-    again.save(3)
-    again.close()
-    assert CheckpointFolder(run.checkpoints).steps() == [3]
-
-
-def test_a_milestone_can_be_continued_from(build, run):
+def test_a_milestone_can_be_continued_from(build, run, opened, fill, values, equal):
     objective = build()
     fill(objective, 4)
     saved = values(objective)
@@ -281,7 +128,7 @@ def test_a_milestone_can_be_continued_from(build, run):
     assert opened(build(), run).restore_latest() == 4
 
 
-def test_what_was_restored_or_saved_is_not_written_again(objective, run):
+def test_what_was_restored_or_saved_is_not_written_again(objective, run, opened):
     checkpoints = opened(objective, run)
     checkpoints.save(1)
     before = (run.checkpoints / "step-1.index").stat()
@@ -293,7 +140,7 @@ def test_what_was_restored_or_saved_is_not_written_again(objective, run):
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_leftovers_of_a_killed_call_are_removed(objective, run):
+def test_leftovers_of_a_killed_call_are_removed(objective, run, opened):
     opened(objective, run).save(1)
     partial = run.checkpoints / ".partial"
     partial.mkdir(exist_ok=True)
@@ -314,7 +161,7 @@ class Window(tf.Module):
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_other_state_of_the_run_is_saved_with_it(objective, run, asynchronous):
+def test_other_state_of_the_run_is_saved_with_it(objective, run, opened, asynchronous):
     opened(objective, run, asynchronous=asynchronous, window=Window(2.5), count=tf.Variable(7)).save(1)
     window, count = Window(0.0), tf.Variable(0)
     checkpoints = opened(objective, run, window=window, count=count)
@@ -325,7 +172,7 @@ def test_other_state_of_the_run_is_saved_with_it(objective, run, asynchronous):
     assert (window.total.numpy(), count.numpy()) == (2.5, 7)
 
 
-def test_a_variable_that_is_added_between_two_saves_is_in_the_second(objective, run):
+def test_a_variable_that_is_added_between_two_saves_is_in_the_second(objective, run, opened):
     window = Window(1.5)
     checkpoints = opened(objective, run, window=window)
     checkpoints.save(1)
@@ -336,27 +183,13 @@ def test_a_variable_that_is_added_between_two_saves_is_in_the_second(objective, 
     assert window.added.numpy().tolist() == [4.0, 5.0]
 
 
-def test_a_first_save_for_which_there_is_no_room_at_all_is_a_warning(objective, run, monkeypatch, caplog):
-    def full(self, path):
-        raise tf.errors.ResourceExhaustedError(None, None, f"{path}: No space left on device")
-
-    checkpoints = opened(objective, run)
-    with monkeypatch.context() as context:
-        context.setattr(tf.train.Checkpoint, "write", full)
-        checkpoints.save(1)
-    assert "No space left on device); training goes on, there is none before it" in caplog.text
-    checkpoints.save(2)
-    checkpoints.close()
-    assert CheckpointFolder(run.checkpoints).steps() == [2]
-
-
-def test_a_checkpoint_from_before_some_state_was_kept_is_refused_by_its_name(objective, run):
+def test_a_checkpoint_from_before_some_state_was_kept_is_refused_by_its_name(objective, run, opened):
     opened(objective, run).save(1)
     with pytest.raises(UserError, match=r"step-1 does not fit this run: it has no count and no window; continue it"):
         opened(objective, run, window=Window(0.0), count=tf.Variable(0)).restore_latest()
 
 
-def test_a_checkpoint_of_another_model_is_refused_by_the_shapes(build, objective, run):
+def test_a_checkpoint_of_another_model_is_refused_by_the_shapes(build, objective, run, opened):
     opened(objective, run).save(1)
     other = build(encoder={"intermediate_size": 22})
     with pytest.raises(UserError, match="does not fit this run: .*shape") as caught:
@@ -365,7 +198,7 @@ def test_a_checkpoint_of_another_model_is_refused_by_the_shapes(build, objective
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_worker_that_is_not_the_chief_writes_nothing_but_restores(objective, run, asynchronous):
+def test_a_worker_that_is_not_the_chief_writes_nothing_but_restores(objective, run, opened, asynchronous):
     worker = opened(objective, run, chief=False, asynchronous=asynchronous)
     worker.save(1)
     worker.write_milestone(1)
@@ -377,7 +210,7 @@ def test_a_worker_that_is_not_the_chief_writes_nothing_but_restores(objective, r
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_replicas_save_what_one_device_restores(build, two_replicas, run, asynchronous):
+def test_replicas_save_what_one_device_restores(build, two_replicas, run, opened, fill, equal, asynchronous):
     with two_replicas.scope():
         objective = build()
         window = tf.Variable(1.5, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
@@ -397,7 +230,7 @@ def test_replicas_save_what_one_device_restores(build, two_replicas, run, asynch
         assert all(np.array_equal(copy.numpy(), expected) for copy in two_replicas.experimental_local_results(variable))
 
 
-def test_a_trained_model_is_read_at_the_step_that_is_asked_for(build, run):
+def test_a_trained_model_is_read_at_the_step_that_is_asked_for(build, run, opened, fill):
     objective = build()
     checkpoints = opened(objective, run, keep=1)
     run.config_file.parent.mkdir()
@@ -425,14 +258,3 @@ def test_reading_every_tensor_finds_a_flipped_byte_that_sizes_do_not_show(object
     data.write_bytes(content)
     with pytest.raises(tf.errors.DataLossError, match="reads back differently"):
         read_every_tensor(prefix)
-
-
-def test_the_operating_system_s_words_are_given_for_its_errors(objective, run, monkeypatch, caplog):
-    def read_only(prefix, tensors):
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS), prefix)
-
-    monkeypatch.setattr(checkpoint_module, "write_tensors", read_only)
-    opened(objective, run).save(1)
-    assert (
-        "step-1 could not be written (Read-only file system); training goes on, there is none before it" in caplog.text
-    )

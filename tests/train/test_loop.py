@@ -12,42 +12,19 @@ from electra_tf.train import checkpoint
 from electra_tf.train.checkpoint import restore_strictly
 from electra_tf.train.directory_lock import locked
 from electra_tf.train.loop import Run, evaluate, pretrain
-from electra_tf.train.run_directory import RATES, RunDirectory, drop_lines_after
+from electra_tf.train.run_directory import RATES, RunDirectory
 from electra_tf.train.trained import load_trained
 
 
 @pytest.fixture(scope="module")
-def config(tiny_config):
-    return tiny_config(
-        train={
-            "num_steps": 8,
-            "log_every_steps": 2,
-            "save_every_steps": 4,
-            "keep_checkpoints": 1,
-            "milestone_fractions": (0.25, 0.375, 1.0),
-        },
-        evaluation={"every_steps": 4},
-    )
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory, write_data):
-    return write_data(tmp_path_factory.mktemp("data") / "set")
-
-
-def run_of(config, model_dir) -> Run:
-    return Run(config, RunDirectory(model_dir), tf.distribute.OneDeviceStrategy("CPU:0"))
-
-
-@pytest.fixture(scope="module")
-def whole(config, data_dir, tmp_path_factory):
+def whole(config, run_of, data_dir, tmp_path_factory):
     """A run of eight steps: its directory and the metrics of its last evaluation."""
     model_dir = tmp_path_factory.mktemp("whole") / "run"
     return model_dir, pretrain(run_of(config, model_dir), [data_dir])
 
 
 @pytest.fixture(scope="module")
-def in_two_parts(config, data_dir, tmp_path_factory):
+def in_two_parts(config, run_of, data_dir, tmp_path_factory):
     """Four steps, then a second call that continues; the file of metrics has a torn line of a killed run between."""
     model_dir = tmp_path_factory.mktemp("parts") / "run"
     pretrain(run_of(config, model_dir), [data_dir], stop_at_step=4)
@@ -117,7 +94,7 @@ def test_the_directory_holds_the_configuration_and_the_vocabulary(whole, config,
     assert list((whole[0] / "tensorboard" / "held_out").glob("events*"))
 
 
-def test_evaluating_afterwards_repeats_the_evaluation_of_the_run(whole, config, data_dir):
+def test_evaluating_afterwards_repeats_the_evaluation_of_the_run(whole, config, run_of, data_dir):
     model_dir, last = whole
     found = evaluate(run_of(config, model_dir), [data_dir])
     assert found.pop("step") == 8
@@ -132,7 +109,9 @@ def test_evaluating_is_the_same_on_two_replicas(whole, config, data_dir, two_rep
     assert {name: found[name] for name in last} == pytest.approx(last, rel=1e-5, nan_ok=True)
 
 
-def test_evaluating_meets_a_run_that_replaces_its_only_checkpoint(whole, config, data_dir, tmp_path, monkeypatch):
+def test_evaluating_meets_a_run_that_replaces_its_only_checkpoint(
+    whole, config, run_of, data_dir, tmp_path, monkeypatch
+):
     model_dir = tmp_path / "run"
     shutil.copytree(whole[0], model_dir)
 
@@ -165,7 +144,7 @@ def test_a_run_on_two_replicas_reports_what_one_replica_does(whole, config, data
     assert evaluate(run, [data_dir])["step"] == 2
 
 
-def test_a_call_that_was_to_end_before_the_run_stands_says_so(whole, config, data_dir, caplog):
+def test_a_call_that_was_to_end_before_the_run_stands_says_so(whole, config, run_of, data_dir, caplog):
     caplog.set_level("INFO")
     pretrain(run_of(config, whole[0]), [data_dir], stop_at_step=3)
     assert "the run stands at step 8 already, this call was to end at 3: nothing to train" in caplog.messages
@@ -178,7 +157,7 @@ def test_the_trained_model_is_read_back_with_its_weights(whole):
     assert any(np.array_equal(table, values) for values in stored.values() if values.shape == table.shape)
 
 
-def test_a_finished_run_called_again_trains_no_further(whole, config, data_dir):
+def test_a_finished_run_called_again_trains_no_further(whole, config, run_of, data_dir):
     before = tensors(whole[0] / "checkpoints" / "step-8")
     pretrain(run_of(config, whole[0]), [data_dir])
     after = tensors(whole[0] / "checkpoints" / "step-8")
@@ -186,7 +165,7 @@ def test_a_finished_run_called_again_trains_no_further(whole, config, data_dir):
     assert saved(whole[0], "checkpoints") == ["step-8"]
 
 
-def test_an_evaluation_that_a_killed_run_missed_is_made_up_for(whole, config, data_dir, tmp_path):
+def test_an_evaluation_that_a_killed_run_missed_is_made_up_for(whole, config, run_of, data_dir, tmp_path):
     model_dir = tmp_path / "run"
     shutil.copytree(whole[0], model_dir)
     kept = [line for line in lines(model_dir) if (line["step"], line["split"]) != (8, "held_out")]
@@ -195,7 +174,7 @@ def test_an_evaluation_that_a_killed_run_missed_is_made_up_for(whole, config, da
     assert lines(model_dir) == lines(whole[0])
 
 
-def test_a_run_of_other_settings_is_refused_naming_the_first_that_differ(whole, tiny_config, data_dir):
+def test_a_run_of_other_settings_is_refused_naming_the_first_that_differ(whole, run_of, tiny_config, data_dir):
     other = tiny_config(train={"num_steps": 8, "batch_size": 2}, evaluation={"every_steps": 4})
     with pytest.raises(UserError, match=r"has train\.batch_size 4, this call has 2"):
         pretrain(run_of(other, whole[0]), [data_dir])
@@ -218,7 +197,7 @@ def test_a_run_with_another_vocabulary_is_refused(whole, tmp_path):
         RunDirectory(whole[0]).adopt_tokenizer(b"[PAD]\n", lower_case=True, strip_accents=True)
 
 
-def test_a_damaged_checkpoint_is_refused(whole, config, data_dir, tmp_path):
+def test_a_damaged_checkpoint_is_refused(whole, config, run_of, data_dir, tmp_path):
     copy = shutil.copytree(whole[0], tmp_path / "run")
     for file in (copy / "checkpoints").glob("*.data*"):
         file.write_bytes(file.read_bytes()[:100])
@@ -226,7 +205,7 @@ def test_a_damaged_checkpoint_is_refused(whole, config, data_dir, tmp_path):
         pretrain(run_of(config, copy), [data_dir])
 
 
-def test_without_the_newest_checkpoint_the_run_goes_on_from_the_one_before(config, data_dir, tmp_path, whole):
+def test_without_the_newest_checkpoint_the_run_goes_on_from_the_one_before(config, whole, run_of, data_dir, tmp_path):
     model_dir = tmp_path / "run"
     keeping_all = config.model_copy(update={"train": config.train.model_copy(update={"keep_checkpoints": 9})})
     pretrain(run_of(keeping_all, model_dir), [data_dir])
@@ -237,7 +216,7 @@ def test_without_the_newest_checkpoint_the_run_goes_on_from_the_one_before(confi
     assert lines(model_dir) == lines(whole[0])
 
 
-def test_evaluating_with_other_settings_or_another_vocabulary_is_refused(whole, config, data_dir, tmp_path):
+def test_evaluating_with_other_settings_or_another_vocabulary_is_refused(whole, config, run_of, data_dir, tmp_path):
     other = config.model_copy(update={"encoder": config.encoder.model_copy(update={"num_heads": 4})})
     with pytest.raises(UserError, match=r"has encoder\.num_heads 2, this call has 4"):
         evaluate(run_of(other, whole[0]), [data_dir])
@@ -245,61 +224,6 @@ def test_evaluating_with_other_settings_or_another_vocabulary_is_refused(whole, 
     (model_dir / "vocab.txt").write_text("another\n")
     with pytest.raises(UserError, match="was started with another tokenizer"):
         evaluate(run_of(config, model_dir), [data_dir])
-
-
-def test_a_flipped_byte_in_a_shard_is_one_line(config, data_dir, tmp_path):
-    copy = shutil.copytree(data_dir, tmp_path / "set")
-    for shard in copy.glob("train-*"):
-        content = bytearray(shard.read_bytes())
-        content[20] ^= 255
-        shard.write_bytes(content)
-    with pytest.raises(UserError, match=r"train-.*: record 0 at byte 0: its checksum does not fit its content"):
-        pretrain(run_of(config, tmp_path / "run"), [copy])
-
-
-def test_evaluating_without_a_checkpoint_is_refused(config, data_dir, tmp_path):
-    with pytest.raises(UserError, match="holds no checkpoint to evaluate"):
-        evaluate(run_of(config, tmp_path / "run"), [data_dir])
-
-
-def test_evaluating_without_held_out_documents_is_refused(config, write_data, tmp_path):
-    data_dir = write_data(tmp_path / "set", held_out=())
-    with pytest.raises(UserError, match="has no held-out split"):
-        evaluate(run_of(config, tmp_path / "run"), [data_dir])
-
-
-def test_a_foreign_directory_that_is_not_empty_is_refused_and_left_alone(config, tmp_path):
-    (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match="is not empty and holds no run"):
-        RunDirectory(tmp_path).create()
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_a_url_is_refused_and_not_taken_for_a_local_directory(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"--model_dir=gs://bucket/run is a URL"):
-        RunDirectory("gs://bucket/run").create()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_in_place_of_the_directory_is_refused(config, tmp_path):
-    (tmp_path / "run").write_text("mine")
-    with pytest.raises(UserError, match="is a file"):
-        RunDirectory(tmp_path / "run").create()
-
-
-@pytest.mark.parametrize("size", ["train", "evaluation"])
-def test_a_batch_that_does_not_divide_among_the_replicas_is_refused(tiny_config, two_replicas, tmp_path, size):
-    config = tiny_config(**{size: {"batch_size": 7}})
-    with pytest.raises(UserError, match=rf"{size}\.batch_size is 7, .* 2 replicas; give --set {size}\.batch_size=6"):
-        Run(config, RunDirectory(tmp_path / "run"), two_replicas)
-
-
-def test_metrics_after_the_checkpoint_are_dropped(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 2}\n{"step": 4}\n{"step": 6}\n{"st')
-    drop_lines_after(path, 4)
-    assert path.read_text() == '{"step": 2}\n{"step": 4}\n'
 
 
 @pytest.fixture
@@ -310,18 +234,18 @@ def in_use(whole, tmp_path):
         yield model_dir
 
 
-def test_a_second_run_in_one_directory_is_refused_before_it_writes_anything(in_use, config, data_dir):
+def test_a_second_run_in_one_directory_is_refused_before_it_writes_anything(in_use, config, run_of, data_dir):
     before = {path: path.stat().st_mtime_ns for path in in_use.rglob("*")}
     with pytest.raises(UserError, match="is in use by process"):
         pretrain(run_of(config, in_use), [data_dir])
     assert {path: path.stat().st_mtime_ns for path in in_use.rglob("*")} == before
 
 
-def test_a_run_is_evaluated_while_it_trains(in_use, whole, config, data_dir):
+def test_a_run_is_evaluated_while_it_trains(in_use, whole, config, run_of, data_dir):
     assert evaluate(run_of(config, in_use), [data_dir])["masked_lm_loss"] == whole[1]["masked_lm_loss"]
 
 
-def test_a_run_starts_from_the_weights_of_another_and_says_so_for_ever(whole, tiny_config, data_dir, tmp_path):
+def test_a_run_starts_from_the_weights_of_another_and_says_so_for_ever(whole, run_of, tiny_config, data_dir, tmp_path):
     config = tiny_config(train={"num_steps": 4, "save_every_steps": 2, "seed": 3})
     run = run_of(config, tmp_path / "run")
     pretrain(run, [data_dir], init_from=whole[0], stop_at_step=2)
@@ -337,7 +261,9 @@ def test_a_run_starts_from_the_weights_of_another_and_says_so_for_ever(whole, ti
     assert saved(tmp_path / "run", "checkpoints")[-1] == "step-4"
 
 
-def test_a_warm_start_that_was_killed_before_its_checkpoint_begins_again(whole, tiny_config, data_dir, tmp_path):
+def test_a_warm_start_that_was_killed_before_its_checkpoint_begins_again(
+    whole, run_of, tiny_config, data_dir, tmp_path
+):
     config = tiny_config()
     run = run_of(config, tmp_path / "run")
     run.directory.create()
@@ -347,7 +273,7 @@ def test_a_warm_start_that_was_killed_before_its_checkpoint_begins_again(whole, 
     assert (tmp_path / "run" / "checkpoints" / "step-0.index").exists()
 
 
-def test_weights_are_not_put_into_a_run_that_has_begun(whole, config, data_dir, tmp_path):
+def test_weights_are_not_put_into_a_run_that_has_begun(whole, config, run_of, data_dir, tmp_path):
     model_dir = shutil.copytree(whole[0], tmp_path / "run")
     with pytest.raises(UserError, match=r"was started without --init_from; leave the flag out"):
         pretrain(run_of(config, model_dir), [data_dir], init_from=whole[0])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.train.run_directory import RunDirectory
+from electra_tf.train.run_directory import RunDirectory, drop_lines_after
 
 
 @pytest.fixture
@@ -66,3 +66,10 @@ def test_a_run_from_before_data_sets_were_noted_takes_the_one_it_is_given(begun,
     directory.adopt_data(["a"])
     with pytest.raises(UserError, match="was started with another data set"):
         directory.adopt_data(["b"])
+
+
+def test_metrics_after_the_checkpoint_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 2}\n{"step": 4}\n{"step": 6}\n{"st')
+    drop_lines_after(path, 4)
+    assert path.read_text() == '{"step": 2}\n{"step": 4}\n'
