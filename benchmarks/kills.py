@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.killed_runs import AIMS, PROJECT, Attempt, KilledRun, differences, training_command
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
 
 _DEFAULT_CONFIG = PROJECT / "configs" / "pretrain" / "tiny.yaml"
@@ -39,9 +39,7 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
         "--data_dir", required=True, help="data set of build_pretraining_dataset.py, with a held-out split"
     )
     parser.add_argument("--config", default=_DEFAULT_CONFIG, help="of the run; the vocabulary must be the data set's")
-    parser.add_argument(
-        "--set", action="append", default=[], dest="settings", metavar="A.B=VALUE", help="as the script's"
-    )
+    add_set_flag(parser)
     parser.add_argument("--num_steps", type=int, default=300, help="of the run")
     parser.add_argument("--kills", type=int, default=30, help="how many; the aims take turns")
     parser.add_argument("--seed", type=int, default=0, help="of the delays and the order of the aims")
@@ -82,7 +80,7 @@ def _row(number: int, attempt: Attempt) -> str:
 def measure(flags: argparse.Namespace, work_dir: Path) -> bool:
     """Prints the report; returns whether the runs are equal."""
     chance = random.Random(flags.seed)
-    settings = [*_SETTINGS, f"train.num_steps={flags.num_steps}", *flags.settings]
+    settings = [*_SETTINGS, f"train.num_steps={flags.num_steps}", *flags.overrides]
     command = training_command(flags.config, [flags.data_dir], settings)
     if any(work_dir.iterdir()):
         raise UserError(f"--work_dir={work_dir} is not empty; give a new directory")
@@ -102,7 +100,7 @@ def measure(flags: argparse.Namespace, work_dir: Path) -> bool:
 def _print_resume_times(flags: argparse.Namespace, source: Path, work_dir: Path) -> None:
     from benchmarks.resume_times import run_standing_at, seconds_to_first_step
 
-    settings = [f"train.num_steps={2 * max(flags.resume_steps)}", "train.log_every_steps=1", *flags.settings]
+    settings = [f"train.num_steps={2 * max(flags.resume_steps)}", "train.log_every_steps=1", *flags.overrides]
     command = training_command(flags.config, [flags.data_dir], settings)
     directories = {step: work_dir / f"at-{step}" for step in flags.resume_steps}
     for step, directory in directories.items():
