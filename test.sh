@@ -24,10 +24,13 @@ if [ $# -gt 0 ]; then
     run_tests "$@"
     exit
 fi
-# A worker keeps every program that XLA has compiled in it, some MB each, so each part of the suite has new ones.
-parts=(tests/train tests/models tests/objectives tests/test_configurations.py)
+# A worker keeps every program that XLA has compiled in it, up to 10 GB of them over the whole suite, so each part has new
+# workers. The tests of the second part share nothing, and are dealt out one by one.
+steps=(tests/train/test_interrupted_runs.py tests/train/test_static_step.py tests/train/test_step.py tests/test_configurations.py)
+models=(tests/models tests/objectives)
 status=0
-run_tests "${parts[0]}" || status=1
-run_tests "${parts[@]:1}" || status=1
-run_tests tests "${parts[@]/#/--ignore=}" || status=1
+run_tests tests/train "${steps[@]/#/--ignore=}" || status=1
+run_tests --dist=load "${steps[@]}" || status=1
+run_tests "${models[@]}" || status=1
+run_tests tests --ignore=tests/train "${models[@]/#/--ignore=}" "${steps[@]/#/--ignore=}" || status=1
 exit $status
