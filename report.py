@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.config.errors import UserError
 from electra_tf.config.modules import add_objective_module_flag, load_module
 
 
@@ -30,12 +31,14 @@ def main(argv: list[str] | None = None) -> int:
         metavar="NAME",
         help="a column and a panel, repeatable (default: all that are known of the runs)",
     )
+    parser.add_argument("--overwrite", action="store_true", help="replace files that --output and --picture name")
     add_objective_module_flag(parser)
     arguments = parser.parse_args(argv)
     return run_command(lambda: _report(arguments))
 
 
 def _report(arguments) -> None:
+    _require_free(arguments)
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
@@ -54,6 +57,16 @@ def _report(arguments) -> None:
         write_atomically(Path(arguments.output), text.encode())
     else:
         print(text, end="")
+
+
+def _require_free(arguments) -> None:
+    """Raises: UserError: if a file to write exists and may not be replaced, or one is to be both page and picture."""
+    files = {flag: Path(getattr(arguments, flag)) for flag in ("output", "picture") if getattr(arguments, flag)}
+    if len(files) == 2 and files["output"].resolve() == files["picture"].resolve():
+        raise UserError(f"--output and --picture both name {files['output']}; give each a file of its own")
+    for flag, file in files.items():
+        if file.exists() and not arguments.overwrite:
+            raise UserError(f"--{flag}={file} exists; give another name, or --overwrite to replace it")
 
 
 def _link(picture: str, page: str | None) -> str:

@@ -127,6 +127,17 @@ def test_without_its_module_a_run_is_refused_and_the_flag_named(workplace, flags
     assert f"objective.name is '{NAME}'" in refused.stderr and "--objective_module" in refused.stderr
 
 
+def test_settings_without_an_objective_are_refused_and_the_decorator_named(workplace, flags):
+    (workplace / "unregistered.py").write_text(
+        example_of_the_documentation().replace(f'@register_objective("{NAME}")', ""), encoding="utf-8"
+    )
+    module = f"--objective_module={workplace / 'unregistered.py'}"
+    command = [sys.executable, str(PROJECT / "run_pretraining.py"), *flags[:3], module, "--dry_run"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert refused.returncode == 2 and "Traceback" not in refused.stderr
+    assert f"put @register_objective('{NAME}') over that class" in refused.stderr.splitlines()[-1]
+
+
 def test_another_file_of_the_same_name_is_refused(trained, tmp_path):
     (tmp_path / "my_objective.py").write_text("raise AssertionError", encoding="utf-8")
     with pytest.raises(UserError, match="a module my_objective is imported already; give the file another name"):

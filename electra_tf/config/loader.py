@@ -41,7 +41,7 @@ def load_config(path: str | os.PathLike, overrides: list[str] | tuple[str, ...] 
     changes: dict = {}
     for override in overrides:
         _add_override(changes, override, values)
-    return parse_config(merge(values, changes), source=str(path))
+    return parse_config(merge(values, changes), source=f"{path} as changed by --set" if changes else str(path))
 
 
 def parse_config(values: dict, source: str) -> PretrainingConfig:

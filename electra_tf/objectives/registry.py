@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.schema import PretrainingConfig
 from electra_tf.objectives.adversarial import Adversarial
 from electra_tf.objectives.all_tokens_mlm import AllTokensMlm
@@ -48,7 +49,16 @@ def register_objective(name: str) -> Callable[[type[Objective]], type[Objective]
 
 
 def build_objective(config: PretrainingConfig) -> Objective:
-    """The objective that `config.objective.name` names, with its variables created."""
-    objective = OBJECTIVES[config.objective.name](config, name=config.objective.name)
+    """The objective that `config.objective.name` names, with its variables created.
+
+    Raises: UserError: if a module from outside has defined settings of that name, and no objective.
+    """
+    name = config.objective.name
+    if name not in OBJECTIVES:
+        raise UserError(
+            f"objective {name!r} has settings, but no class that trains it; put @register_objective({name!r}) over "
+            "that class in the module of --objective_module, see docs/objectives.md"
+        )
+    objective = OBJECTIVES[name](config, name=name)
     objective.create_variables()
     return objective

@@ -186,7 +186,11 @@ def measurement_lines(found: Measurement) -> list[str]:
         f"| formula | {formula:,} | | {found.elementwise:,} | |",
         f"| TensorFlow's profiler | {products:,} | {products - formula:,} | {rest:,} | {_ratio(rest, found)} |",
     ]
-    if found.xla is not None:
+    if products != formula:
+        lines.append("| (it sees no products inside of loops) | | | | |")
+    if found.xla is None:
+        lines.append("| XLA | not counted: the step of several replicas is no single program | | | |")
+    else:
         xla = found.xla
         rest = xla.elementwise + xla.reductions + xla.transcendental
         lines.append(f"| XLA | {xla.products:,} | {xla.products - formula:,} | {rest:,} | {_ratio(rest, found)} |")

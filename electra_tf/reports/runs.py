@@ -65,7 +65,10 @@ def read_run(model_dir: str | os.PathLike) -> RunResults:
         raise UserError(f"{directory.path} holds no config.yaml; give the directory of a run")
     metrics: dict[int, dict[str, float]] = {}
     for report in reports_of(directory.metrics_file, "held_out"):
-        values = {name: value for name, value in report.items() if isinstance(value, int | float)}
+        values = {name: value for name, value in report.items() if name != "split" and value is not None}
+        for name, value in values.items():
+            if not isinstance(value, int | float):
+                raise UserError(f"{directory.metrics_file} has {name} {value!r}; expected a number; copy the run anew")
         metrics.setdefault(values.pop("step"), {}).update(values)
     for step, scores in _probe_scores(directory.path / PROBE_FILE).items():
         metrics.setdefault(step, {}).update(scores)

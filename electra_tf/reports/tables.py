@@ -46,7 +46,7 @@ def markdown_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
     for group in groups:
         step = group.last_step
         cells = [
-            group.label,
+            group.label.replace("|", "\\|"),
             ", ".join(map(str, group.seeds)),
             f"{step:,}",
             *_cost_cells(group, step),

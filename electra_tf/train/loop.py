@@ -25,6 +25,7 @@ from electra_tf.train.metric_window import metric_window
 from electra_tf.train.phases import phase_at, phases_of
 from electra_tf.train.pretrainer import Evaluator
 from electra_tf.train.run_directory import RunDirectory, drop_lines_after
+from electra_tf.train.schedule import missed_peak
 from electra_tf.train.stages import Stage, StageInput, evaluation_stage, open_stages, stages_of, training_stage
 from electra_tf.train.step import compile_objective
 from electra_tf.train.stop_request import StopRequest
@@ -235,6 +236,8 @@ def _announce(run: Run, entry: StageInput, first_step: int, last_step: int) -> N
             "the run stands at step %d already, this call was to end at %d: nothing to train", first_step, last_step
         )
         return
+    if warning := missed_peak(run.config.optimizer.warmup_steps, run.config.objective.schedule_steps(run.config)):
+        logger.warning(warning)
     logger.info(
         "%s%s, steps %d to %d of %d; batch %d = %d replicas x %d; %d training examples, %d held out",
         f"continuing at step {first_step}" if first_step else "starting",

@@ -156,7 +156,8 @@ class RunDirectory:
     def require_same_run(self, config: PretrainingConfig) -> None:
         """Raises: UserError: if a setting that touches the weights is not the run's, naming both values."""
         before, now = (_flatten(lasting_settings(c)) for c in (load_config(self.config_file), config))
-        for key in sorted(before | now):
+        # The objective's name first: other settings differ because of it.
+        for key in sorted(before | now, key=lambda key: (key != "objective.name", key)):
             if before.get(key) != now.get(key):
                 raise UserError(
                     f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; continue it "

@@ -60,6 +60,16 @@ class Successive(tf_keras.optimizers.schedules.LearningRateSchedule):
         return dict(vars(self))
 
 
+def missed_peak(warmup_steps: int, part_steps: Sequence[int]) -> str | None:
+    """What to warn of where a part of a training ends before it is warmed up; None if none does."""
+    if warmup_steps < min(part_steps):
+        return None
+    return (
+        f"optimizer.warmup_steps is {warmup_steps}, of a schedule of {min(part_steps)} steps: the learning rate never "
+        "reaches its peak"
+    )
+
+
 def steps_since(first_steps: Sequence[int], step: tf.Tensor) -> tf.Tensor:
     """How many steps lie between a step and the last of `first_steps` (rising, from 0) that it has come to.
 

@@ -257,6 +257,11 @@ def test_a_configuration_cannot_be_changed_after_loading(settings):
         config.train.num_steps = 9
 
 
+def test_a_mistake_beside_the_file_is_not_blamed_on_it(write, settings, refusal):
+    path = write(settings())
+    assert refusal(path, "train.num_stepss=3").startswith(f"config {path} as changed by --set: train.num_stepss is not")
+
+
 @pytest.mark.parametrize(
     ("length", "fraction", "slots"),
     [(128, 0.15, 19), (512, 0.15, 79), (512, 0.25, 130), (128, 0.25, 32), (9, 0.15, 1), (300, 1.0, 300)],

@@ -59,6 +59,12 @@ def test_disentangled_embeddings_of_two_sizes_are_refused(write, settings, refus
     assert "objective.tying 'gradient_disentangled' shares the embeddings" in message
 
 
+def test_of_two_sizes_that_have_to_be_equal_only_those_that_differ_are_named(write, settings, refusal):
+    message = refusal(write(settings()), "objective.tying=all", "objective.generator.num_heads=2")
+    assert "its hidden_size is 8, the discriminator's 16; set objective.generator.size_fraction to 1.0" in message
+    assert "num_layers" not in message
+
+
 @pytest.mark.parametrize("strategy", ["rare_tokens", "span", "whole_word"])
 def test_no_strategy_but_the_uniform_one_selects_with_replacement(write, settings, refusal, strategy):
     message = refusal(write(settings()), f"masking={{strategy: {strategy}, selection: with_replacement}}")

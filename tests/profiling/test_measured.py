@@ -61,6 +61,7 @@ def test_two_replicas_compute_the_products_of_one_with_the_whole_batch(tiny_conf
     (found,) = measure(tiny_config(), two_replicas)
     assert found.traced == found.formula
     assert found.xla is None
+    assert "XLA | not counted: the step of several replicas is no single program" in measurement_lines(found)[-1]
 
 
 def test_what_is_computed_again_is_traced_and_no_part_of_the_formula(tiny_config, one_device):

@@ -16,6 +16,11 @@ def test_a_run_is_read_with_its_evaluations_and_its_probe(write_run):
     assert (run.name, run.last_step) == ("run", 8)
 
 
+def test_a_metric_that_is_no_number_is_named(write_run):
+    with pytest.raises(UserError, match="has masked_lm_loss 'q'; expected a number"):
+        read_run(write_run("run", {8: {"masked_lm_loss": "q", "masked_lm_accuracy": 0.2}}))
+
+
 @pytest.mark.parametrize("convention", ["paper", "hardware"])
 def test_the_flops_of_a_step_are_its_share_of_the_run(write_run, convention):
     run = read_run(write_run("run", {8: {"masked_lm_accuracy": 0.2}}))

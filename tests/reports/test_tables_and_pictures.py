@@ -69,13 +69,33 @@ def test_chosen_metrics_are_the_only_columns(runs, capsys):
 def test_the_table_and_the_picture_are_written_and_equal_runs_give_equal_bytes(runs, tmp_path):
     files = [tmp_path / name for name in ("a.md", "a.png", "b.png")]
     assert report.main([*runs, f"--output={files[0]}", f"--picture={files[1]}"]) == 0
-    assert report.main([*runs, f"--output={files[0]}", f"--picture={files[2]}"]) == 0
+    assert report.main([*runs, f"--output={files[0]}", f"--picture={files[2]}", "--overwrite"]) == 0
     assert files[0].read_text().endswith("\n![The metrics over FLOPs](b.png)\n")
     picture = files[1].read_bytes()
     assert picture[:8] == b"\x89PNG\r\n\x1a\n" and picture == files[2].read_bytes()
     width, height = struct.unpack(">II", picture[16:24])
     # Five panels, three in a row.
     assert (width, height) == (1380, 780)
+
+
+@pytest.mark.parametrize("flag", ["output", "picture"])
+def test_a_file_that_exists_is_replaced_only_when_asked(runs, tmp_path, capsys, flag):
+    file = tmp_path / "notes"
+    file.write_text("mine")
+    assert report.main([*runs, f"--{flag}={file}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: --{flag}={file} exists") and "--overwrite" in line
+    assert file.read_text() == "mine"
+
+
+def test_page_and_picture_in_one_file_are_refused(runs, tmp_path, capsys):
+    assert report.main([*runs, f"--output={tmp_path / 'a'}", f"--picture={tmp_path / 'b' / '..' / 'a'}"]) == 2
+    assert "--output and --picture both name" in capsys.readouterr().err
+
+
+def test_a_bar_in_a_name_ends_no_cell(write_run, capsys):
+    assert report.main([str(write_run("a|b", {8: {"masked_lm_accuracy": 0.25}}))]) == 0
+    assert capsys.readouterr().out.splitlines()[2].startswith(r"| a\|b | 0 | 8 |")
 
 
 def test_a_place_that_cannot_be_written_is_one_line(runs, tmp_path, capsys):

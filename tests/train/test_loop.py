@@ -180,6 +180,12 @@ def test_a_run_of_other_settings_is_refused_naming_the_first_that_differ(whole, 
         pretrain(run_of(other, whole[0]), [data_dir])
 
 
+def test_another_objective_is_named_before_the_settings_that_come_with_it(whole, run_of, tiny_config, data_dir):
+    other = tiny_config(objective={"name": "electra_15", "loss_positions": "random"}, train={"num_steps": 8})
+    with pytest.raises(UserError, match=r"has objective\.name electra, this call has electra_15"):
+        pretrain(run_of(other, whole[0]), [data_dir])
+
+
 def test_what_does_not_touch_the_weights_may_change(whole, tiny_config):
     other = tiny_config(
         train={"log_every_steps": 5, "save_every_steps": 2, "keep_checkpoints": 9, "milestone_fractions": (1.0,)},

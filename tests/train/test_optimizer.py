@@ -10,7 +10,7 @@ from electra_tf.export.authors_checkpoint import authors_variables
 from electra_tf.objectives import build_objective
 from electra_tf.train import optimizer as optimizers
 from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
-from electra_tf.train.schedule import Successive, WarmupTimesDecay
+from electra_tf.train.schedule import Successive, WarmupTimesDecay, missed_peak
 from electra_tf.train.step import compile_objective, create_slots, learning_rate_at
 
 
@@ -72,6 +72,11 @@ def test_the_second_phase_of_a_training_updates_its_variables_as_a_training_of_i
         take_step(alone, gradients, [expected])
     assert second.numpy() == pytest.approx(expected.numpy(), rel=1e-6)
     assert abs(second.numpy() - [[0.5, -2.0]]).min() > 1e-3
+
+
+def test_a_warm_up_that_outlasts_a_part_of_the_training_is_worth_a_warning():
+    assert missed_peak(9, [12, 10]) is None
+    assert "warmup_steps is 10, of a schedule of 10 steps" in missed_peak(10, [12, 10])
 
 
 SETTINGS = OptimizerConfig(learning_rate=0.02, warmup_steps=5)

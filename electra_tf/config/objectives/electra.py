@@ -70,12 +70,14 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
     def _require_one_network(self, run: "PretrainingConfig") -> None:
         """With everything tied there is one network, of the discriminator's sizes."""
         generator = self.generator.encoder(run.encoder)
-        sizes = [(encoder.hidden_size, encoder.num_layers) for encoder in (generator, run.encoder)]
-        if sizes[0] != sizes[1]:
+        different = [
+            f"its {name} is {getattr(generator, name)}, the discriminator's {getattr(run.encoder, name)}"
+            for name in ("hidden_size", "num_layers")
+            if getattr(generator, name) != getattr(run.encoder, name)
+        ]
+        if different:
             raise ValueError(
-                f"objective.tying 'all' needs a generator of the discriminator's size: its hidden_size is "
-                f"{generator.hidden_size}, the discriminator's {run.encoder.hidden_size}; its num_layers is "
-                f"{generator.num_layers}, the discriminator's {run.encoder.num_layers}; set "
+                f"objective.tying 'all' needs a generator of the discriminator's size: {'; '.join(different)}; set "
                 "objective.generator.size_fraction to 1.0 or objective.tying to 'embeddings'"
             )
         # Only what was given outright: a derived value is nobody's wish, and the one network does not use it.
