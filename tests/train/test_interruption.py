@@ -11,7 +11,8 @@ from electra_tf.train.interruption import Interrupted, Interruption
 
 # A run in small: sits in one call of C for long, as in a loop on the device, and ends when it is asked to.
 _PROGRAM = """
-import logging, sys, threading
+import logging, signal, sys, threading
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
 from electra_tf.train.interruption import Interrupted, Interruption
 logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
 asked = threading.Event()
