@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import tpu_compile_traffic
+from benchmarks.jax_python import output_of
 from benchmarks.tpu_compile_program import read_program
 from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
@@ -95,14 +96,7 @@ def _check(arguments) -> None:
         if topology.split(":")[0] not in CHIPS or ":" not in topology:
             raise UserError(f"--topology={topology}: expected VERSION:SHAPE such as v5e:2x2, of {', '.join(CHIPS)}")
     versions = "import jax, importlib.metadata as m; print('jax', jax.__version__, 'libtpu', m.version('libtpu'))"
-    try:
-        subprocess.run([arguments.jax_python, "-c", versions], check=True, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        reason = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
-        raise UserError(
-            f"--jax_python={arguments.jax_python} has no TPU compiler ({reason}); make an environment of "
-            "benchmarks/requirements-tpu-compile.txt and give its Python"
-        ) from None
+    output_of(arguments.jax_python, ["-c", versions], lacking="has no TPU compiler")
 
 
 def _only_one():

@@ -8,12 +8,12 @@ and then the two must be equal. The environment of jax is that of benchmarks/req
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.jax_python import output_of
 from electra_tf.config.command_line import flag_parser, run_command
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import load_config
@@ -68,15 +68,8 @@ def _analysed(python: str, programs: Sequence[str]) -> list[dict[str, float]]:
         files = [Path(scratch) / f"{number}.txt" for number in range(len(programs))]
         for file, text in zip(files, programs, strict=True):
             file.write_text(text, encoding="utf-8")
-        try:
-            done = subprocess.run([python, _ANALYSIS, *files], check=True, capture_output=True, text=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            reason = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
-            raise UserError(
-                f"--jax_python={python} gives no analysis ({reason}); make an environment of "
-                "benchmarks/requirements-tpu-compile.txt and give its Python"
-            ) from None
-    return [json.loads(line) for line in done.stdout.splitlines()]
+        printed = output_of(python, [_ANALYSIS, *files], lacking="gives no analysis")
+    return [json.loads(line) for line in printed.splitlines()]
 
 
 if __name__ == "__main__":

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 import yaml
 
@@ -44,14 +46,20 @@ def write(tmp_path):
 
 
 @pytest.fixture
-def refusal():
-    """`refusal(path, "a.b=value", ...)`: the one line that says why the file is refused."""
+def message_of():
+    """`message_of(function, ...)`: the one line with which a call of it with these arguments is refused."""
 
-    def load(path, *overrides: str) -> str:
+    def call(function: Callable, *arguments) -> str:
         with pytest.raises(UserError) as caught:
-            load_config(path, overrides)
+            function(*arguments)
         message = str(caught.value)
         assert "\n" not in message
         return message
 
-    return load
+    return call
+
+
+@pytest.fixture
+def refusal(message_of):
+    """`refusal(path, "a.b=value", ...)`: the one line that says why the file is refused."""
+    return lambda path, *overrides: message_of(load_config, path, overrides)

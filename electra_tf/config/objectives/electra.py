@@ -1,5 +1,6 @@
 """Settings of ELECTRA, and of everything else that trains on the samples of a generator."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -69,13 +70,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
 
     def _require_one_network(self, run: "PretrainingConfig") -> None:
         """With everything tied there is one network, of the discriminator's sizes."""
-        generator = self.generator.encoder(run.encoder)
-        different = [
-            f"its {name} is {getattr(generator, name)}, the discriminator's {getattr(run.encoder, name)}"
-            for name in ("hidden_size", "num_layers")
-            if getattr(generator, name) != getattr(run.encoder, name)
-        ]
-        if different:
+        if different := self._different_sizes(run, ("hidden_size", "num_layers")):
             raise ValueError(
                 f"objective.tying 'all' needs a generator of the discriminator's size: {'; '.join(different)}; set "
                 "objective.generator.size_fraction to 1.0 or objective.tying to 'embeddings'"
@@ -88,6 +83,15 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
                     f"objective.tying 'all' has one network for both, but objective.generator.{name} is {value} and "
                     f"encoder.{name} {expected}; leave the first out or set objective.tying to 'embeddings'"
                 )
+
+    def _different_sizes(self, run: "PretrainingConfig", names: Iterable[str]) -> list[str]:
+        """What is said of each of these sizes in which the generator is not the discriminator."""
+        generator = self.generator.encoder(run.encoder)
+        return [
+            f"its {name} is {getattr(generator, name)}, the discriminator's {getattr(run.encoder, name)}"
+            for name in names
+            if getattr(generator, name) != getattr(run.encoder, name)
+        ]
 
     def generator_encoder(self, run: "PretrainingConfig") -> EncoderConfig:
         """The sizes of the generator's encoder, if it is one; with everything tied, those of the one network."""

@@ -46,14 +46,7 @@ class TwoStageConfig(ElectraConfig):
             self._require_equal_sizes(run)
 
     def _require_equal_sizes(self, run: "PretrainingConfig") -> None:
-        sizes = (encoder.model_dump() for encoder in (self.generator_encoder(run), run.encoder))
-        found, expected = sizes
-        different = [
-            f"its {name} is {found[name]}, the discriminator's {expected[name]}"
-            for name in found
-            if found[name] != expected[name]
-        ]
-        if different:
+        if different := self._different_sizes(run, type(run.encoder).model_fields):
             raise ValueError(
                 f"two_stage initialises the discriminator from a generator of its own size: {'; '.join(different)}; "
                 "set objective.generator.size_fraction to 1.0 and leave its sizes out, or set "
