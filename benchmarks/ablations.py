@@ -2,7 +2,7 @@
 
     python -m benchmarks.ablations --data_dir=DATA --output_dir=RUNS
 
-Sizes are reduced as in the tests (`electra_tf.config.reduction`), to the data set's vocabulary and length; rates,
+Sizes are reduced (`electra_tf.tasks.pretrain.reduction`) to the data set's vocabulary and length; rates,
 weights and kinds are each file's own. Every run is a process of its own. Prints a Markdown table: for each phase of a
 run the loss of its first and of its last report, and what the last one says beside. Exits 1 unless every number is
 finite and the loss falls in every phase (but for `adversarial`, whose two networks train against each other).
@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser, run_command
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import config_to_yaml, load_config
-from electra_tf.config.reduction import ReducedSizes, reduce_config
-from electra_tf.config.schema import PretrainingConfig
-from electra_tf.train.run_directory import RATES
+from electra_tf.config.loader import config_to_yaml
+from electra_tf.runs.run_directory import RATES
+from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.tasks.pretrain.reduction import ReducedSizes, reduce_config
 
 PROJECT = Path(__file__).resolve().parents[1]
 ABLATIONS = PROJECT / "configs" / "pretrain" / "ablations"
@@ -112,8 +112,8 @@ def _train(config: PretrainingConfig, name: str, output_dir: Path, data_dir: str
 
 def results(run: Path) -> list[PhaseResult]:
     """The phases of a run, told apart by what they report."""
-    from electra_tf.train.reported_lines import reports_of
-    from electra_tf.train.run_directory import RunDirectory
+    from electra_tf.runs.reported_lines import reports_of
+    from electra_tf.runs.run_directory import RunDirectory
 
     reports = reports_of(RunDirectory(run).metrics_file, "train")
     phases = itertools.groupby(reports, key=lambda report: frozenset(_terms(report)))

@@ -38,7 +38,7 @@ from benchmarks.builder_runs import (
     run,
 )
 from data_prep import containers
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser, run_command
 from electra_tf.config.errors import UserError
 
 ONE_PROCESS, TWO_PROCESSES = "ours, 1 process", "ours, 2 processes"

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser, run_command
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -59,9 +59,9 @@ def measure(flags: argparse.Namespace) -> bool:
     """Prints the report; returns whether the floor is held."""
     import tensorflow as tf
 
-    from electra_tf.config.loader import load_config
     from electra_tf.data.corpus import open_data
     from electra_tf.data.pretraining_input import training_batches
+    from electra_tf.tasks.pretrain.config import load_config
     from electra_tf.text.manifest import Manifest
 
     tf.config.set_visible_devices([], "GPU")

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.killed_runs import AIMS, PROJECT, Attempt, KilledRun, differences, training_command
-from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
+from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
 
 _DEFAULT_CONFIG = PROJECT / "configs" / "pretrain" / "tiny.yaml"

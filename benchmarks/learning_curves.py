@@ -10,9 +10,9 @@ import json
 import sys
 from pathlib import Path
 
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser, run_command
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import load_config
+from electra_tf.tasks.pretrain.config import load_config
 
 # Title of the panel, then its curves: metric and label.
 PANELS = (

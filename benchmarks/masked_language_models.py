@@ -9,8 +9,8 @@ import math
 import sys
 from pathlib import Path
 
-from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
-from electra_tf.config.loader import load_config
+from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
+from electra_tf.tasks.pretrain.config import load_config
 
 COLUMNS = ("run", "objective", "step", "tokens", "accuracy", "generator alone", "in candidates")
 PAPER = (
@@ -29,11 +29,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def compare(model_dirs: list[str], data_dir: str, overrides: list[str]) -> None:
-    """Prints the table. Raises: UserError: as `electra_tf.train.masked_lm_evaluation.evaluate_as_masked_lm`."""
+    """Prints the table. Raises: UserError: as `electra_tf.runs.masked_lm_evaluation.evaluate_as_masked_lm`."""
+    from electra_tf.runs.loop import Run
+    from electra_tf.runs.masked_lm_evaluation import evaluate_as_masked_lm
+    from electra_tf.runs.run_directory import RunDirectory
     from electra_tf.train.distribution import build_strategy
-    from electra_tf.train.loop import Run
-    from electra_tf.train.masked_lm_evaluation import evaluate_as_masked_lm
-    from electra_tf.train.run_directory import RunDirectory
 
     rows = [COLUMNS]
     for model_dir in model_dirs:

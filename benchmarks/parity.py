@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser, run_command
 from electra_tf.config.errors import UserError
 
 LIMITS = {

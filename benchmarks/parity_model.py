@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.loader import parse_config
-from electra_tf.config.schema import PretrainingConfig
-from electra_tf.export.authors_checkpoint import authors_variables, load_authors_checkpoint
+from electra_tf.convert.tf1 import load_authors_checkpoint, tf1_variables
 from electra_tf.models.context import ForwardContext
-from electra_tf.objectives import build_objective
-from electra_tf.objectives.base import Objective
+from electra_tf.tasks.base import Objective
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
 from electra_tf.train.step import compile_objective
 
 Arrays = dict[str, np.ndarray]
@@ -131,7 +130,7 @@ def forward_differences(objective: Objective, batches: Arrays, directory: Path, 
 def _forward_tensors(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     is_electra = objective.config.objective.name == "electra"
     forward = objective.forward(batch, _GREEDY)
-    proposal = forward.proposal if is_electra else forward
+    proposal = forward.generated if is_electra else forward
     terms = objective.loss_terms(batch, _GREEDY)
     losses = {name: terms[name].total / terms[name].weight for name in objective.loss_weights}
     tensors = {
@@ -176,7 +175,7 @@ def gradient_differences(objective: Objective, batches: Arrays, directory: Path,
     rounding noise only. It is measured against the gradient of the queries' bias, which passes through the same sums.
     """
     expected = load_arrays(directory / "gradients.npz")
-    variables = authors_variables(objective)
+    variables = tf1_variables(objective)
     computed = tf.function(_gradients)(objective, variables, _batch(batches, 0))
     global_norm = float(expected.pop("global_norm"))
     _require_same_names(expected, variables)
@@ -211,7 +210,7 @@ def trajectory_differences(objective: Objective, batches: Arrays, directory: Pat
         rate = float(expected["learning_rate"][step])
         if abs(metrics["learning_rate"] - rate) > 1e-6 * objective.config.optimizer.learning_rate:
             found[f"trajectory_losses/learning_rate/step_{step}"] = float("inf")
-    final, variables = load_arrays(directory / "final_variables.npz"), authors_variables(objective)
+    final, variables = load_arrays(directory / "final_variables.npz"), tf1_variables(objective)
     _require_same_names({name: value for name, value in final.items() if name != "global_step"}, variables)
     for name, variable in variables.items():
         found[f"final_weights/{name}"] = _relative(final[name], variable.numpy(), _norm(final[name]), floor)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
+from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 
 _SMALL = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "small.yaml"
 _WARM_UP_STEPS = 2

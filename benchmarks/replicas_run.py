@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser, run_command
 
 NUM_STEPS = 10
 # Tokens of each row: the first of four replicas has seven times as many as the last, one of whose rows has none.
@@ -62,8 +62,8 @@ def train(strategy, variant: Variant) -> tuple[list[dict[str, float]], dict]:
     """Ten steps from the same start on the same batches. Returns: the metrics of each step; the weights by name."""
     import tensorflow as tf
 
-    from electra_tf.objectives import build_objective
-    from electra_tf.train.checkpoint import seed_everything
+    from electra_tf.runs.checkpoint import seed_everything
+    from electra_tf.tasks.pretrain import build_objective
     from electra_tf.train.step import compile_objective
 
     config = configuration(variant)
@@ -87,7 +87,7 @@ def train(strategy, variant: Variant) -> tuple[list[dict[str, float]], dict]:
 
 def configuration(variant: Variant):
     """Two layers with dropout, float32, and a learning rate that moves the weights."""
-    from electra_tf.config.loader import parse_config
+    from electra_tf.tasks.pretrain.config import parse_config
 
     objective = {"name": variant.objective}
     if variant.objective == "electra":
@@ -113,10 +113,10 @@ def make_batch(config, number: int) -> dict:
     import numpy as np
     import tensorflow as tf
 
-    from electra_tf.data.masking import SpecialIds, mask_batch
-    from electra_tf.random import RandomStream
+    from electra_tf.data.masking import MaskingVocabulary, mask_batch
+    from electra_tf.ops.random import RandomStream
 
-    special = SpecialIds(cls_id=1, sep_id=2, mask_id=3, vocab_size=config.encoder.vocab_size)
+    special = MaskingVocabulary(cls_id=1, sep_id=2, mask_id=3, vocab_size=config.encoder.vocab_size)
     real = (np.arange(max(LENGTHS)) < np.array(LENGTHS)[:, np.newaxis]).astype(np.int32)
     words = np.random.default_rng(number).integers(4, config.encoder.vocab_size, real.shape).astype(np.int32) * real
     batch = {"input_ids": words, "input_mask": real, "segment_ids": real * (np.arange(max(LENGTHS)) > 8)}

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser, run_command
 from electra_tf.config.errors import UserError
-from electra_tf.config.flops.run import RunCost
-from electra_tf.config.loader import load_config
-from electra_tf.config.schema import PretrainingConfig
+from electra_tf.flops.run import RunCost
+from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 
 if TYPE_CHECKING:
     from electra_tf.reports.runs import RunGroup
@@ -63,13 +62,13 @@ class PlannedRun:
         ]
 
     def milestones(self) -> list[int]:
-        from electra_tf.train.timetable import milestone_steps
+        from electra_tf.train.step_triggers import milestone_steps
 
         return list(milestone_steps(self.num_steps, self.config().train.milestone_fractions))
 
     def is_trained(self) -> bool:
-        from electra_tf.train.checkpoint_files import CheckpointFolder
-        from electra_tf.train.run_directory import RunDirectory
+        from electra_tf.runs.checkpoint_files import CheckpointFolder
+        from electra_tf.runs.run_directory import RunDirectory
 
         run = RunDirectory(self.directory)
         return self.num_steps in CheckpointFolder(run.checkpoints).steps()

@@ -19,16 +19,16 @@ def run_standing_at(step: int, source: Path, directory: Path, settings: list[str
     """
     import tensorflow as tf
 
-    from electra_tf.config.loader import load_config
-    from electra_tf.train.checkpoint import Checkpoints
-    from electra_tf.train.loop import Run
-    from electra_tf.train.metric_window import metric_window
-    from electra_tf.train.run_directory import RunDirectory
+    from electra_tf.runs.checkpoint import Checkpoints
+    from electra_tf.runs.loop import Run
+    from electra_tf.runs.run_directory import RunDirectory
+    from electra_tf.tasks.pretrain.config import load_config
+    from electra_tf.train.metrics import metric_accumulator
 
     config = load_config(source / "config.yaml", settings)
     run = Run(config, RunDirectory(directory), tf.distribute.OneDeviceStrategy("CPU:0"))
     objective = run.build()
-    window = metric_window(objective)
+    window = metric_accumulator(objective)
     Checkpoints(objective, RunDirectory(source), chief=True, keep=1, window=window).restore_latest()
     objective.optimizer.iterations.assign(step)
     run.directory.create()

@@ -29,7 +29,7 @@ import numpy as np
 
 from data_prep.identity import document_digest, random_source
 from data_prep.segments import Segmenter, Segments, draw_target_length
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser, run_command
 
 EXPECTED_RANGE_OF_3 = 1.693
 MAX_SIGMAS = 4.0

@@ -9,9 +9,9 @@ import json
 import sys
 from pathlib import Path
 
-from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
+from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import load_config
+from electra_tf.tasks.pretrain.config import load_config
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def export(arguments) -> None:
     share = batch_size // replicas
 
     from benchmarks.tpu_compile_replicas import CompiledReplicas
-    from electra_tf.objectives import build_objective
+    from electra_tf.tasks.pretrain import build_objective
     from electra_tf.train.static_step import batch_specs, training_step_function, unfit_operations
     from electra_tf.train.step import compile_objective
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.tpu_compile_program import Instruction, Program, read_program
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser, run_command
 
 # They name or regroup values that others have moved.
 _MOVE_NOTHING = frozenset(

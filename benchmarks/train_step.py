@@ -33,7 +33,7 @@ from benchmarks.train_step_processes import (
     options_of,
     wait_for_quiet,
 )
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser, run_command
 
 _SMALL = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "small.yaml"
 OVER_EAGER = {"float32": 1.3, "bfloat16": 1.2}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.builder import Verdict
 from benchmarks.train_step_processes import Contender, NotAvailable, Process, options_of
-from electra_tf.config.command_line import add_set_flag, flag_parser, run_command
+from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
 
 _BASE = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "base.yaml"

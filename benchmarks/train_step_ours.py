@@ -8,10 +8,9 @@ from pathlib import Path
 import tensorflow as tf
 
 from benchmarks.train_step_batches import BatchShape, synthetic_batch
-from electra_tf.config.loader import load_config
-from electra_tf.config.schema import PretrainingConfig
-from electra_tf.objectives import build_objective
-from electra_tf.train.checkpoint import seed_everything
+from electra_tf.runs.checkpoint import seed_everything
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.train.step import compile_objective
 
 SMALL = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "small.yaml"

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import load_config
+from electra_tf.tasks.pretrain.config import load_config
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _LAST_LINE = 400  # characters of the last that a process said before it died

@@ -2,7 +2,7 @@
 
     python -m benchmarks.xla_count --jax_python=/tmp/tpu-compile/bin/python
 
-The project reads the text of a program (`electra_tf.profiling.xla_cost`), as TensorFlow has no call for XLA's analysis;
+The project reads the text of a program (`electra_tf.flops.xla_cost`), as TensorFlow has no call for XLA's analysis;
 jax has one, and takes the same text. Configurations are reduced until XLA's sums, which are float32, hold every unit,
 and then the two must be equal. The environment of jax is that of benchmarks/requirements-tpu-compile.txt.
 """
@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.jax_python import output_of
-from electra_tf.config.command_line import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser, run_command
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import load_config
-from electra_tf.config.reduction import ReducedSizes, reduce_config
+from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.tasks.pretrain.reduction import ReducedSizes, reduce_config
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _ANALYSIS = Path(__file__).with_name("xla_count_analysis.py")
@@ -38,8 +38,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _compare(arguments) -> bool:
-    from electra_tf.profiling.measured import xla_programs
-    from electra_tf.profiling.xla_cost import count_program
+    from electra_tf.flops.measured import xla_programs
+    from electra_tf.flops.xla_cost import count_program
 
     files = arguments.config or sorted((_PROJECT / "configs" / "pretrain" / "ablations").glob("*.yaml"))
     configs = {Path(file).stem: reduce_config(load_config(file), _SIZES) for file in files}

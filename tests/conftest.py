@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.config.loader import merge, parse_config
-from electra_tf.config.schema import PretrainingConfig
-from electra_tf.data.masking import SpecialIds, mask_batch
-from electra_tf.random import RandomStream
+from electra_tf.data.masking import MaskingVocabulary, mask_batch
+from electra_tf.ops.random import RandomStream
+from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
 from electra_tf.text import manifest, records
 
 # Before anything runs on a device. Tolerances are those of float32 on a CPU; a GPU multiplies in TF32, so it is hidden.
@@ -57,14 +56,14 @@ def tiny_config() -> Callable[..., PretrainingConfig]:
     """`tiny_config(train={"batch_size": 6})`: the tiny configuration with some settings changed."""
 
     def build(**changes) -> PretrainingConfig:
-        return parse_config(merge(_TINY, changes), source="tiny")
+        return parse_config(merge_settings(_TINY, changes), source="tiny")
 
     return build
 
 
 @pytest.fixture(scope="session")
-def special_ids() -> SpecialIds:
-    return SpecialIds(cls_id=CLS, sep_id=SEP, mask_id=MASK, vocab_size=VOCAB_SIZE)
+def special_ids() -> MaskingVocabulary:
+    return MaskingVocabulary(cls_id=CLS, sep_id=SEP, mask_id=MASK, vocab_size=VOCAB_SIZE)
 
 
 @pytest.fixture(scope="session")

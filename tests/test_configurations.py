@@ -11,18 +11,17 @@ import tensorflow as tf
 import yaml
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.flops.run import RunCost
-from electra_tf.config.loader import load_config
-from electra_tf.config.reduction import ReducedSizes, reduce_config
-from electra_tf.config.schema import PretrainingConfig
 from electra_tf.data.corpus import PretrainingData, open_data
 from electra_tf.data.masking import mask_batch
-from electra_tf.objectives import OBJECTIVES, build_objective
-from electra_tf.objectives.base import Objective
-from electra_tf.random import RandomStream
-from electra_tf.train.checkpoint import Checkpoints, seed_everything
+from electra_tf.flops.run import RunCost
+from electra_tf.ops.random import RandomStream
+from electra_tf.runs.checkpoint import Checkpoints, seed_everything
+from electra_tf.runs.run_directory import RunDirectory
+from electra_tf.tasks.base import Objective
+from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
+from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.tasks.pretrain.reduction import ReducedSizes, reduce_config
 from electra_tf.train.phases import phase_after, phases_of
-from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.stages import stages_of
 from electra_tf.train.step import compile_objective, evaluation_step
 

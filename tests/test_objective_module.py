@@ -12,10 +12,10 @@ import yaml
 
 import export_saved_model
 import run_pretraining
+from electra_tf.cli.modules import load_module
 from electra_tf.config.errors import UserError
-from electra_tf.config.modules import load_module
-from electra_tf.config.objectives import OBJECTIVE_SETTINGS
-from electra_tf.objectives import OBJECTIVES
+from electra_tf.tasks.pretrain import OBJECTIVES
+from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS
 
 PROJECT = Path(__file__).resolve().parents[1]
 NAME = "random_token_detection"

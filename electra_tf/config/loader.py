@@ -1,17 +1,19 @@
-"""Reads a run's YAML file, its optional parent and `--set` overrides into a checked `PretrainingConfig`."""
+"""Reads a run's YAML file, its optional parents and `--set` overrides, and checks them against a schema."""
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from types import MappingProxyType
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.objectives import OBJECTIVE_SETTINGS, ObjectiveSettings, common_settings
-from electra_tf.config.schema import PretrainingConfig
+
+Inherit = Callable[[dict, dict], dict]
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -27,26 +29,26 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def load_config(path: str | os.PathLike, overrides: list[str] | tuple[str, ...] = ()) -> PretrainingConfig:
-    """Loads a run's configuration.
+def read_values(
+    path: str | os.PathLike, overrides: Sequence[str] = (), inherit: Mapping[str, Inherit] = MappingProxyType({})
+) -> tuple[dict, str]:
+    """Reads a run's YAML file, its parents and `--set` overrides, and checks nothing yet.
 
     Args:
-        path: a YAML file; its `base:`, if any, names a parent file relative to it.
-        overrides: `a.b=value` texts; the value is YAML. Of two for one setting the later wins. Together they change
-            the file as a child file would.
-
-    Raises: UserError: for a missing file, broken YAML, an unknown key, a wrong type or an impossible combination.
+        path, overrides: as `electra_tf.tasks.pretrain.config.load_config`.
+        inherit: for groups of settings by name, see `merge`.
+    Returns: the settings, and how to name their source in errors.
+    Raises: UserError: for a missing file, broken YAML or an override that is not `a.b=value`.
     """
-    values = _read_with_base(Path(path), seen=())
+    values = _read_with_base(Path(path), (), inherit)
     changes: dict = {}
     for override in overrides:
-        _add_override(changes, override, values)
-    return parse_config(merge(values, changes), source=f"{path} as changed by --set" if changes else str(path))
+        _add_override(changes, override, values, inherit)
+    return merge(values, changes, inherit), f"{path} as changed by --set" if changes else str(path)
 
 
-def parse_config(values: dict, source: str) -> PretrainingConfig:
-    """Checks a mapping against the schema. `source` names it in errors. Raises: UserError."""
-    model = PretrainingConfig[_objective_settings(values, source)]
+def validate(values: dict, model: type[ConfigT], source: str) -> ConfigT:
+    """Checks a mapping against a schema. `source` names it in errors. Raises: UserError."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -54,26 +56,12 @@ def parse_config(values: dict, source: str) -> PretrainingConfig:
         raise UserError(f"config {source}: {problems}") from None
 
 
-def _objective_settings(values: dict, source: str) -> type[ObjectiveSettings]:
-    """The type of the settings that `objective.name` asks for. Raises: UserError: if there is none of that name."""
-    objective = values.get("objective")
-    name = objective.get("name") if isinstance(objective, dict) else None
-    if name is None:
-        return ObjectiveSettings  # which says what is missing
-    if isinstance(name, str) and name in OBJECTIVE_SETTINGS:
-        return OBJECTIVE_SETTINGS[name]
-    raise UserError(
-        f"config {source}: objective.name is {name!r}{_nearest(str(name), OBJECTIVE_SETTINGS)}; one of your own needs "
-        "--objective_module"
-    )
-
-
-def config_to_yaml(config: PretrainingConfig) -> str:
+def config_to_yaml(config: BaseModel) -> str:
     """The resolved configuration as YAML text; reading it back gives an equal configuration."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
 
 
-def _read_with_base(path: Path, seen: tuple[Path, ...]) -> dict:
+def _read_with_base(path: Path, seen: tuple[Path, ...], inherit: Mapping[str, Inherit]) -> dict:
     values = _read_yaml(path)
     base = values.pop("base", None)
     if base is None:
@@ -83,7 +71,7 @@ def _read_with_base(path: Path, seen: tuple[Path, ...]) -> dict:
     base_path = path.parent / base
     if path.resolve() in seen:
         raise UserError(f"config {path}: its base leads back to itself; remove one of the `base:` lines")
-    return merge(_read_with_base(base_path, (*seen, path.resolve())), values)
+    return merge(_read_with_base(base_path, (*seen, path.resolve()), inherit), values, inherit)
 
 
 def _read_yaml(path: Path) -> dict:
@@ -98,41 +86,24 @@ def _read_yaml(path: Path) -> dict:
     return values
 
 
-def merge(base: dict, changes: dict) -> dict:
+def merge(base: dict, changes: dict, inherit: Mapping[str, Inherit] = MappingProxyType({})) -> dict:
     """`base` with `changes` on top, mapping by mapping.
 
-    Under an objective of another name those settings of the base's stay that both have in common; the others mean
-    nothing to it. Nothing stays of a generator of another kind.
+    Args:
+        inherit: for groups of settings by name: from the base's settings and the changes to them, those of the base's
+            that stay. All stay of a group that is not named.
     """
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)
         if isinstance(value, dict) and isinstance(old, dict):
-            merged[key] = merge(_KEPT_SETTINGS.get(key, lambda old, _: old)(old, value), value)
+            merged[key] = merge(inherit[key](old, value) if key in inherit else old, value, inherit)
         else:
             merged[key] = value
     return merged
 
 
-def _kept_of_objective(old: dict, changes: dict) -> dict:
-    """What stays of an objective's settings under these changes to them."""
-    name, new_name = old.get("name"), changes.get("name", old.get("name"))
-    if name == new_name:
-        return old
-    common = common_settings(str(name), str(new_name))
-    return {setting: value for setting, value in old.items() if setting in common}
-
-
-def _kept_of_generator(old: dict, changes: dict) -> dict:
-    """What stays of a generator's settings under these changes to them."""
-    kind = old.get("kind", "transformer")
-    return old if changes.get("kind", kind) == kind else {}
-
-
-_KEPT_SETTINGS = {"objective": _kept_of_objective, "generator": _kept_of_generator}
-
-
-def _add_override(changes: dict, override: str, values: dict) -> None:
+def _add_override(changes: dict, override: str, values: dict, inherit: Mapping[str, Inherit]) -> None:
     """Writes one override into `changes`, which are later merged into `values`."""
     path, separator, text = override.partition("=")
     if not separator or not path:
@@ -150,7 +121,7 @@ def _add_override(changes: dict, override: str, values: dict) -> None:
         if not (isinstance(node, dict) and isinstance(below, dict)):
             raise UserError(f"--set {override!r}: {parent} is a value, not a group of settings")
     old = node.get(last)
-    node[last] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    node[last] = merge(old, value, inherit) if isinstance(old, dict) and isinstance(value, dict) else value
 
 
 def _describe(problem: Any, model: type[BaseModel]) -> str:
@@ -166,10 +137,10 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
     name = ".".join(path) or "the settings"
     if problem["type"] == "union_tag_invalid":
         kind = problem["ctx"]["tag"]
-        return f"{name}.kind is {kind!r}{_nearest(kind, [known for child in models for known in _kinds(child)])}"
+        return f"{name}.kind is {kind!r}{nearest(kind, [known for child in models for known in _kinds(child)])}"
     if problem["type"] == "extra_forbidden":
         return (
-            f"{name} is not a setting{_nearest(path[-1], {field for child in models for field in child.model_fields})}"
+            f"{name} is not a setting{nearest(path[-1], {field for child in models for field in child.model_fields})}"
         )
     if problem["type"] == "missing":
         return f"{name} is missing; start from a preset with `base:` or give it"
@@ -180,7 +151,7 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
     return f"{name} is {problem['input']!r}; {message}"
 
 
-def _nearest(unknown: str, known: Iterable[str]) -> str:
+def nearest(unknown: str, known: Iterable[str]) -> str:
     """'; did you mean ...' for an unknown word, or what there is."""
     names = sorted(known)
     matches = difflib.get_close_matches(unknown, names, n=1, cutoff=0.5)

@@ -1,21 +1,17 @@
-"""Every setting of a pre-training run, with its default and its checks. No default stands anywhere below `config`.
+"""The settings that every kind of run has, with their defaults and checks. No default stands anywhere below `config`.
 
 Settings that go with a size (widths, learning rate, batch, sequence length, generator fraction) have no default: a run
-takes them from one preset as a whole (configs/pretrain/*.yaml), so choosing a size can never leave another size's
-learning rate behind.
+takes them from one preset as a whole (configs/pretrain/*.yaml), so a change of size never keeps another size's learning
+rate.
 """
 
 import re
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from electra_tf.config.flops.budget import validate_within_budget
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.config.objectives.base import ObjectiveSettings
 from electra_tf.config.settings import Count, CountOrZero, DropoutRate, Fraction, NonNegative, Positive, Settings
-
-ObjectiveT = TypeVar("ObjectiveT", bound=ObjectiveSettings)
 
 
 class MaskingConfig(Settings):
@@ -132,14 +128,6 @@ class TrainConfig(Settings):
     milestone_fractions: tuple[Fraction, ...] = (0.0625, 0.125, 0.25, 0.5, 1.0)
 
 
-class StageConfig(Settings):
-    """A part of the training with its own input: its own sequence length, batch and data set, the same optimizer."""
-
-    num_steps: Count
-    max_seq_length: Annotated[Count, Field(ge=8)]
-    batch_size: Count
-
-
 class AsMaskedLmConfig(Settings):
     """`--evaluate --as_masked_lm`: accuracy at guessing one masked token at a time (paper, appendix G)."""
 
@@ -159,75 +147,21 @@ class EvaluationConfig(Settings):
     as_masked_lm: AsMaskedLmConfig = AsMaskedLmConfig()
 
 
-class PretrainingConfig(Settings, Generic[ObjectiveT]):
-    """A whole pre-training run. `electra_tf.config.loader.parse_config` finds the type of `objective` by its name."""
+class RunConfig(Settings):
+    """What every run has, whatever its task trains. A kind of task adds its own groups in a subclass."""
 
     encoder: EncoderConfig
-    objective: ObjectiveT
-    masking: MaskingConfig = MaskingConfig()
     data: DataConfig
     optimizer: OptimizerConfig
     train: TrainConfig
     evaluation: EvaluationConfig = EvaluationConfig()
-    # Empty: one stage of train.num_steps, train.batch_size and data.max_seq_length. One schedule runs through all; the
-    # last two settings are then those of the last stage.
-    stages: tuple[StageConfig, ...] = ()
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _length_may_follow_from_a_budget(cls, values: Any, validate: Any) -> "PretrainingConfig":
-        return validate_within_budget(values, validate)
 
     @model_validator(mode="after")
-    def _parts_fit_together(self) -> "PretrainingConfig":
+    def _sequences_fit_the_position_table(self) -> "RunConfig":
         if self.data.max_seq_length > self.encoder.max_position_embeddings:
             raise ValueError(
                 f"data.max_seq_length {self.data.max_seq_length} is longer than the position table, "
                 f"encoder.max_position_embeddings {self.encoder.max_position_embeddings}; lower the first or raise the "
                 "second"
             )
-        self._batches_divide()
-        self._stages_fit()
-        self.objective.require_fit(self)
         return self
-
-    def _batches_divide(self) -> None:
-        parts = self.train.gradient_accumulation_steps
-        batches = [("train", self.train.batch_size)]
-        batches += [(f"stages.{index}", stage.batch_size) for index, stage in enumerate(self.stages)]
-        for name, batch_size in batches:
-            if batch_size % parts:
-                raise ValueError(
-                    f"{name}.batch_size {batch_size} does not divide into train.gradient_accumulation_steps {parts}; "
-                    f"set the first to {max(1, batch_size // parts) * parts}, say"
-                )
-
-    def _stages_fit(self) -> None:
-        """The stages make up the training, and what is set beside them is what the training ends with."""
-        if not self.stages:
-            return
-        num_steps = sum(stage.num_steps for stage in self.stages)
-        if num_steps != self.train.num_steps:
-            raise ValueError(
-                f"stages have {num_steps} steps together, train.num_steps is {self.train.num_steps}; set it to "
-                f"{num_steps}, or mend stages.*.num_steps"
-            )
-        longest = self.encoder.max_position_embeddings
-        for index, stage in enumerate(self.stages):
-            if stage.max_seq_length > longest:
-                raise ValueError(
-                    f"stages.{index}.max_seq_length {stage.max_seq_length} is longer than the position table, "
-                    f"encoder.max_position_embeddings {longest}; lower the first or raise the second"
-                )
-        last = self.stages[-1]
-        for name, found, expected in (
-            ("data.max_seq_length", self.data.max_seq_length, last.max_seq_length),
-            ("train.batch_size", self.train.batch_size, last.batch_size),
-        ):
-            if found != expected:
-                raise ValueError(f"{name} is {found}, and {expected} in the last of the stages; set it to {expected}")
-
-    @property
-    def max_predictions(self) -> int:
-        """M, the slots for masked positions of one sequence."""
-        return self.masking.max_predictions(self.data.max_seq_length)

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import is_remote
-from electra_tf.config.schema import DataConfig, PretrainingConfig
-from electra_tf.data.masking import SpecialIds
+from electra_tf.config.schema import DataConfig, RunConfig
+from electra_tf.data.masking import MaskingVocabulary
 from electra_tf.data.record_frames import FRAME_BYTES, LENGTH_BYTES, read_frames
 from electra_tf.text import records
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest, check_matches
@@ -76,9 +76,9 @@ class PretrainingData:
     token_counts: np.ndarray | None
 
     @property
-    def special_ids(self) -> SpecialIds:
+    def special_ids(self) -> MaskingVocabulary:
         vocabulary = self.vocabulary
-        return SpecialIds(
+        return MaskingVocabulary(
             vocabulary.cls_id,
             vocabulary.sep_id,
             vocabulary.mask_id,
@@ -106,7 +106,7 @@ class PretrainingData:
         return counts
 
 
-def open_data(data_dir: str | os.PathLike, config: PretrainingConfig) -> PretrainingData:
+def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData:
     """Opens what `build_pretraining_dataset.py`, or the authors' builder, has written.
 
     Args:
@@ -120,7 +120,7 @@ def open_data(data_dir: str | os.PathLike, config: PretrainingConfig) -> Pretrai
     return data
 
 
-def _open(directory: str, config: PretrainingConfig) -> PretrainingData:
+def _open(directory: str, config: RunConfig) -> PretrainingData:
     _require_directory(directory)
     vocab_file = _vocab_file(directory, config.data)
     vocab_content = _read(vocab_file)
@@ -191,7 +191,7 @@ def _first_line(error: tf.errors.OpError) -> str:
 
 
 def _open_with_manifest(
-    directory: str, vocab_content: bytes, vocabulary: Vocabulary, config: PretrainingConfig
+    directory: str, vocab_content: bytes, vocabulary: Vocabulary, config: RunConfig
 ) -> PretrainingData:
     manifest_file = os.path.join(directory, MANIFEST_FILE)
     manifest_content = _read(manifest_file)
@@ -232,7 +232,7 @@ def _require_size(file: str, num_bytes: int, config: DataConfig) -> None:
         raise UserError(f"{file} has {found} bytes, {MANIFEST_FILE} says {num_bytes}; copy or build the data set again")
 
 
-def _open_authors_records(directory: str, config: PretrainingConfig) -> Corpus:
+def _open_authors_records(directory: str, config: RunConfig) -> Corpus:
     found = sorted(tf.io.gfile.glob(os.path.join(directory, _AUTHORS_FILES)))
     files = tuple(path for path in found if not tf.io.gfile.isdir(path))
     if not files:
@@ -270,9 +270,7 @@ def _layout(file: str, config: DataConfig) -> records.RecordFormat | None:
     return layout
 
 
-def _corpus(
-    files: tuple[str, ...], counts: tuple[int, ...], layout: records.RecordFormat, config: PretrainingConfig
-) -> Corpus:
+def _corpus(files: tuple[str, ...], counts: tuple[int, ...], layout: records.RecordFormat, config: RunConfig) -> Corpus:
     # An empty shard would be visited for nothing.
     kept = [(file, count) for file, count in zip(files, counts, strict=True) if count]
     parser, length, vocab_size = _PARSERS[layout], config.data.max_seq_length, config.encoder.vocab_size

@@ -7,11 +7,11 @@ Source: paper section 2; pretrain_helpers.py of the authors' code, whose differe
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.selection import SpecialIds, maskable, select, select_distinct, select_with_replacement
-from electra_tf.random import RandomStream
+from electra_tf.data.selection import MaskingVocabulary, maskable, select, select_distinct, select_with_replacement
+from electra_tf.ops.random import RandomStream
 
 __all__ = [
-    "SpecialIds",
+    "MaskingVocabulary",
     "mask_batch",
     "maskable",
     "put_at_positions",
@@ -57,7 +57,7 @@ def put_by_scatter(ids: tf.Tensor, values: tf.Tensor, positions: tf.Tensor, weig
 
 
 def mask_batch(
-    batch: dict[str, tf.Tensor], config: MaskingConfig, special: SpecialIds, random: RandomStream
+    batch: dict[str, tf.Tensor], config: MaskingConfig, special: MaskingVocabulary, random: RandomStream
 ) -> dict[str, tf.Tensor]:
     """Selects tokens for prediction and hides them.
 
@@ -89,7 +89,7 @@ def mask_batch(
 
 
 def _shown_tokens(
-    original: tf.Tensor, unit: tf.Tensor | None, config: MaskingConfig, special: SpecialIds, random: RandomStream
+    original: tf.Tensor, unit: tf.Tensor | None, config: MaskingConfig, special: MaskingVocabulary, random: RandomStream
 ) -> tf.Tensor:
     """[B, M] int32: [MASK], a random entry or the token itself, in the configured shares; by units as `Selection`'s."""
     num_examples, num_slots = tf.shape(original)[0], original.shape[1]

@@ -12,8 +12,8 @@ import tensorflow as tf
 from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.corpus import Corpus
 from electra_tf.data.damage import RecordReader
-from electra_tf.data.masking import SpecialIds, mask_batch
-from electra_tf.random import RandomStream
+from electra_tf.data.masking import MaskingVocabulary, mask_batch
+from electra_tf.ops.random import RandomStream
 
 Batches = tf.data.Dataset
 
@@ -24,7 +24,7 @@ _SHARD_ORDER, _EXAMPLE_ORDER = 1, 2
 def training_batches(
     corpus: Corpus,
     masking: MaskingConfig,
-    special: SpecialIds,
+    special: MaskingVocabulary,
     *,
     seed: int,
     batch_size: int,
@@ -62,7 +62,7 @@ def training_batches(
 def evaluation_batches(
     corpus: Corpus,
     masking: MaskingConfig,
-    special: SpecialIds,
+    special: MaskingVocabulary,
     *,
     seed: int,
     batch_size: int,

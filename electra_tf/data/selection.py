@@ -12,11 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.random import RandomStream
+from electra_tf.ops.random import RandomStream
 
 
 @dataclass(frozen=True)
-class SpecialIds:
+class MaskingVocabulary:
     """What masking must know of the vocabulary: its special entries, and of every entry what some strategies ask for.
 
     Attributes:
@@ -46,14 +46,14 @@ class Selection(NamedTuple):
     unit: tf.Tensor | None = None
 
 
-def maskable(batch: dict[str, tf.Tensor], special: SpecialIds) -> tf.Tensor:
+def maskable(batch: dict[str, tf.Tensor], special: MaskingVocabulary) -> tf.Tensor:
     """[B, S] bool: the tokens that may be selected: real ones that are not [CLS], [SEP] or [MASK]."""
     ids = batch["input_ids"]
     return (batch["input_mask"] > 0) & (ids != special.cls_id) & (ids != special.sep_id) & (ids != special.mask_id)
 
 
 def select(
-    batch: dict[str, tf.Tensor], config: MaskingConfig, special: SpecialIds, num_slots: int, random: RandomStream
+    batch: dict[str, tf.Tensor], config: MaskingConfig, special: MaskingVocabulary, num_slots: int, random: RandomStream
 ) -> Selection:
     """Selects tokens by the configured strategy.
 

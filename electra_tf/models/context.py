@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from electra_tf.models import programs
-from electra_tf.random import Draw, RandomStream
+from electra_tf.ops import fused
+from electra_tf.ops.random import Draw, RandomStream
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ForwardContext:
         Returns: like `values`.
         """
         draw = self.draw(rate, name)
-        return values if draw is None else programs.dropout(values, rate=rate, draw=draw)
+        return values if draw is None else fused.dropout(values, rate=rate, draw=draw)
 
     def draw(self, rate: float, name: str) -> Draw | None:
         """The random bits for dropping a share `rate`; None where nothing is dropped."""

@@ -7,7 +7,7 @@ its summands: over 2,048 tokens half of the gradient was missing.
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.models import programs
+from electra_tf.ops import fused
 
 
 def product(values: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
@@ -25,11 +25,11 @@ class Dense(tf_keras.layers.Dense):
     """
 
     def call(self, values: tf.Tensor, training: bool = False) -> tf.Tensor:
-        return programs.add_bias(product(values, self.kernel), tf.convert_to_tensor(self.bias), training)
+        return fused.add_bias(product(values, self.kernel), tf.convert_to_tensor(self.bias), training)
 
 
 class DenseGelu(Dense):
     """gelu(values x kernel + bias), in float32 from the product on. Called as `Dense`."""
 
     def call(self, values: tf.Tensor, training: bool = False) -> tf.Tensor:
-        return programs.bias_gelu(product(values, self.kernel), tf.convert_to_tensor(self.bias), training)
+        return fused.bias_gelu(product(values, self.kernel), tf.convert_to_tensor(self.bias), training)

@@ -21,7 +21,7 @@ class Embeddings(tf_keras.layers.Layer):
         config: sizes; `vocab_size`, `embedding_size`, `max_position_embeddings` and `type_vocab_size` are used.
     Call:
         input_ids: [B, S] int32.        segment_ids: [B, S] int32, each below `type_vocab_size`.
-        training: whether LayerNorm is compiled, see `electra_tf.models.programs`.
+        training: whether LayerNorm is compiled, see `electra_tf.ops.fused`.
     Returns: [B, S, E] in the layer's compute dtype.
     """
 

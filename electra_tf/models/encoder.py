@@ -8,12 +8,12 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models import programs
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.dense import Dense, product
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.initializers import glorot_uniform, truncated_normal
 from electra_tf.models.layer_norm import LayerNorm
+from electra_tf.ops import fused
 
 
 class EncoderOutput(NamedTuple):
@@ -64,7 +64,7 @@ class SelfAttention(_EncoderPart):
     """Multi-head self-attention, without the output projection.
 
     Args:
-        direction: which keys a query sees, see `electra_tf.models.programs.attention_probs`.
+        direction: which keys a query sees, see `electra_tf.ops.fused.attention_probs`.
     Call:
         hidden: [B, S, H].        key_mask: [B, S] int32, 1 for keys that may be attended to; all queries are computed.
     Returns: ([B, S, H] context vectors, [B, A, S, S] probabilities before dropout).
@@ -86,7 +86,7 @@ class SelfAttention(_EncoderPart):
         query, key, value = self._heads(hidden, context.training)
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
         draw = context.draw(self.config.attention_dropout, "probs")
-        probs, dropped = programs.attention_probs(
+        probs, dropped = fused.attention_probs(
             scores,
             key_mask,
             rate=self.config.attention_dropout,
@@ -103,7 +103,7 @@ class SelfAttention(_EncoderPart):
         query, key, value = self.query, self.key, self.value
         kernel = tf.concat([query.kernel * scale, key.kernel, value.kernel], axis=1)
         bias = tf.concat([query.bias * scale, key.bias, value.bias], axis=0)
-        return programs.split_heads(product(hidden, kernel), bias, self.config.num_heads, training)
+        return fused.split_heads(product(hidden, kernel), bias, self.config.num_heads, training)
 
 
 class _ResidualOutput(_EncoderPart):
@@ -120,7 +120,7 @@ class _ResidualOutput(_EncoderPart):
         super().build(input_shape)
 
     def call(self, values: tf.Tensor, residual: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        return programs.dropout_add_layer_norm(
+        return fused.dropout_add_layer_norm(
             product(values, self.projection.kernel),
             self.projection.bias,
             residual,
@@ -137,7 +137,7 @@ class TransformerLayer(_EncoderPart):
     """One encoder layer: self-attention, then the feed-forward network, each with residual and LayerNorm.
 
     Args:
-        direction: of the attention, see `electra_tf.models.programs.attention_probs`.
+        direction: of the attention, see `electra_tf.ops.fused.attention_probs`.
     Call:
         hidden: [B, S, H].        key_mask: [B, S] int32.
     Returns: ([B, S, H], [B, A, S, S] attention probabilities before dropout).
@@ -159,7 +159,7 @@ class TransformerLayer(_EncoderPart):
         attended, probs = self.attention(hidden, key_mask=key_mask, context=context.scope("attention"))
         hidden = self.attention_output(attended, residual=hidden, context=context.scope("attention_output"))
         expanded = product(hidden, self.intermediate.kernel)  # [B, S, F]
-        expanded = programs.bias_gelu(expanded, self.intermediate.bias, training=context.training)
+        expanded = fused.bias_gelu(expanded, self.intermediate.bias, training=context.training)
         return self.feed_forward_output(expanded, residual=hidden, context=context.scope("output")), probs
 
 
@@ -169,7 +169,7 @@ class Encoder(_EncoderPart):
     Args:
         config: the encoder's sizes.
         embeddings: the embedding layer; passing the same object to two encoders ties them.
-        direction: of the attention, see `electra_tf.models.programs.attention_probs`.
+        direction: of the attention, see `electra_tf.ops.fused.attention_probs`.
     Call:
         input_ids, input_mask, segment_ids: [B, S] int32; `input_mask` is 1 for real tokens.
     Returns: `EncoderOutput`.

@@ -7,13 +7,13 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.models.context import INFERENCE, ForwardContext
+from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.encoder import Encoder, EncoderOutput
-from electra_tf.models.fixed_scores import FixedScores
 from electra_tf.models.heads import MaskedLmHead, gather_positions
-from electra_tf.models.vocabulary_scores import VocabularyScores
+from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 
-class Proposal(NamedTuple):
+class GeneratorOutput(NamedTuple):
     """A generator's answer.
 
     Attributes:
@@ -22,7 +22,7 @@ class Proposal(NamedTuple):
         encoder_output: of the whole sequence; None likewise.
     """
 
-    scores: VocabularyScores | FixedScores
+    scores: VocabularyLogits | ContextFreeLogits
     hidden: tf.Tensor | None = None
     encoder_output: EncoderOutput | None = None
 
@@ -37,7 +37,7 @@ class TransformerGenerator(tf_keras.layers.Layer):
 
     Call:
         masked_input_ids, input_mask, segment_ids: [B, S] int32.        positions: [B, M] int32.
-    Returns: `Proposal`.
+    Returns: `GeneratorOutput`.
     """
 
     def __init__(self, encoder: Encoder, head: MaskedLmHead, **layer_options):
@@ -52,10 +52,10 @@ class TransformerGenerator(tf_keras.layers.Layer):
         segment_ids: tf.Tensor,
         positions: tf.Tensor,
         context: ForwardContext = INFERENCE,
-    ) -> Proposal:
+    ) -> GeneratorOutput:
         output = self.encoder(masked_input_ids, input_mask=input_mask, segment_ids=segment_ids, context=context)
         hidden = gather_positions(output.sequence_output, positions)  # [B, M, G]
-        return Proposal(self.head(hidden, training=context.training), hidden, output)
+        return GeneratorOutput(self.head(hidden, training=context.training), hidden, output)
 
 
 class _FixedGenerator(tf_keras.layers.Layer):
@@ -77,8 +77,8 @@ class _FixedGenerator(tf_keras.layers.Layer):
         segment_ids: tf.Tensor,
         positions: tf.Tensor,
         context: ForwardContext = INFERENCE,
-    ) -> Proposal:
-        return Proposal(FixedScores(self.counts(), positions))
+    ) -> GeneratorOutput:
+        return GeneratorOutput(ContextFreeLogits(self.counts(), positions))
 
 
 class UniformGenerator(_FixedGenerator):

@@ -8,7 +8,7 @@ from electra_tf.models.dense import Dense, DenseGelu
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.initializers import glorot_uniform, truncated_normal
 from electra_tf.models.layer_norm import LayerNorm
-from electra_tf.models.vocabulary_scores import VocabularyScores
+from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 
 def gather_positions(hidden: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
@@ -32,8 +32,8 @@ class MaskedLmHead(tf_keras.layers.Layer):
             is: the softmax over V and the sampling need more than eight bits of mantissa.
     Call:
         hidden: [B, M, G], gathered at the masked positions, so that [B, S, V] logits never exist.
-        training: see `VocabularyScores`.
-    Returns: `VocabularyScores`.
+        training: see `VocabularyLogits`.
+    Returns: `VocabularyLogits`.
     """
 
     def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype=None, **layer_options):
@@ -53,11 +53,11 @@ class MaskedLmHead(tf_keras.layers.Layer):
         self.output_bias = self.add_weight(name="output_bias", shape=[vocab_size], initializer="zeros")
         super().build(input_shape)
 
-    def call(self, hidden: tf.Tensor, training: bool = False) -> VocabularyScores:
+    def call(self, hidden: tf.Tensor, training: bool = False) -> VocabularyLogits:
         transformed = self.layer_norm(self.transform(hidden, training=training), compile=training)  # [B, M, E]
         table = tf.convert_to_tensor(self.embeddings.word_embeddings)
         bias = tf.convert_to_tensor(self.output_bias)
-        return VocabularyScores(tf.cast(transformed, tf.float32), table, bias, training)
+        return VocabularyLogits(tf.cast(transformed, tf.float32), table, bias, training)
 
 
 class ReplacedTokenHead(tf_keras.layers.Layer):

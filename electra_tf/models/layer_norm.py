@@ -3,7 +3,7 @@
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.models import programs
+from electra_tf.ops import fused
 
 
 class LayerNorm(tf_keras.layers.Layer):
@@ -28,5 +28,5 @@ class LayerNorm(tf_keras.layers.Layer):
         super().build(input_shape)
 
     def call(self, values: tf.Tensor, compile: bool = False) -> tf.Tensor:
-        norm = programs.compiled_layer_norm if compile else programs.layer_norm
+        norm = fused.compiled_layer_norm if compile else fused.layer_norm
         return norm(values, self.gamma, self.beta, epsilon=self.epsilon)

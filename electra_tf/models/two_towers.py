@@ -12,10 +12,10 @@ import tf_keras
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.heads import MaskedLmHead, gather_positions
-from electra_tf.models.vocabulary_scores import VocabularyScores
+from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 
-class ClozeProposal(NamedTuple):
+class ClozeOutput(NamedTuple):
     """A cloze model's answer.
 
     Attributes:
@@ -23,8 +23,8 @@ class ClozeProposal(NamedTuple):
         everywhere: the same at all S positions: for losses only, as they are seldom all there at once.
     """
 
-    scores: VocabularyScores
-    everywhere: VocabularyScores
+    scores: VocabularyLogits
+    everywhere: VocabularyLogits
 
     @property
     def logits(self) -> tf.Tensor:
@@ -40,7 +40,7 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
         head: over vectors of twice their hidden size.
     Call:
         input_ids, input_mask, segment_ids: [B, S] int32, nothing masked.        positions: [B, M] int32.
-    Returns: `ClozeProposal`.
+    Returns: `ClozeOutput`.
     """
 
     def __init__(self, left_to_right: Encoder, right_to_left: Encoder, head: MaskedLmHead, **layer_options):
@@ -56,7 +56,7 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
         segment_ids: tf.Tensor,
         positions: tf.Tensor,
         context: ForwardContext = INFERENCE,
-    ) -> ClozeProposal:
+    ) -> ClozeOutput:
         inputs = {"input_mask": input_mask, "segment_ids": segment_ids}
         before, after = (
             tower(input_ids, **inputs, context=context.scope(tower.name)).sequence_output
@@ -69,4 +69,4 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
         after = tf.pad(after[:, 1:], [[0, 0], [0, 1], [0, 0]])
         hidden = tf.concat([before, after], axis=-1)  # [B, S, 2 G]
         asked = gather_positions(tf.stop_gradient(hidden), positions)  # [B, M, 2 G]
-        return ClozeProposal(*(self.head(vectors, training=context.training) for vectors in (asked, hidden)))
+        return ClozeOutput(*(self.head(vectors, training=context.training) for vectors in (asked, hidden)))

@@ -11,11 +11,10 @@ from functools import cached_property
 from pathlib import Path
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.flops.run import Convention, RunCost, known_cost
-from electra_tf.config.loader import load_config
-from electra_tf.config.schema import PretrainingConfig
-from electra_tf.train.reported_lines import reports_of
-from electra_tf.train.run_directory import RunDirectory, lasting_settings
+from electra_tf.flops.run import Convention, RunCost, known_cost
+from electra_tf.runs.reported_lines import reports_of
+from electra_tf.runs.run_directory import RunDirectory, lasting_settings
+from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 
 PROBE_FILE = "linear_probe.json"  # in a run's directory: what benchmarks/linear_probe.py prints
 _SEPARATORS_AT_THE_END = re.compile(r"[-_.]+$")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.schema import PretrainingConfig
-from electra_tf.objectives.base import Objective
+from electra_tf.tasks.base import Objective
+from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.train.step import summed_gradients
 
 # A discriminator that always answers the replaced share has exactly that share's entropy as its loss, and more if it

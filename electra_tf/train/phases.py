@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from electra_tf.objectives.base import Objective
+from electra_tf.tasks.base import Objective
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.objectives.base import Objective
-from electra_tf.objectives.terms import Term
-from electra_tf.train.metric_window import MetricWindow
+from electra_tf.tasks.base import Objective
+from electra_tf.tasks.terms import Term
+from electra_tf.train.metrics import MetricAccumulator
 from electra_tf.train.step import evaluation_step
 from electra_tf.train.stop_request import StopRequest
 
@@ -36,7 +36,7 @@ class Pretrainer:
         self,
         objective: Objective,
         strategy: tf.distribute.Strategy,
-        window: MetricWindow,
+        window: MetricAccumulator,
         stop_request: StopRequest,
         batches: BatchesFunction,
     ):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.schema import PretrainingConfig
 from electra_tf.data.corpus import PretrainingData, open_data
 from electra_tf.data.pretraining_input import evaluation_batches, num_evaluation_batches, training_batches
+from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.train.distribution import require_divisible
 
 

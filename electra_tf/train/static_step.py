@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from electra_tf.config.schema import PretrainingConfig
-from electra_tf.models.compilation import part_of_tpu_program
-from electra_tf.objectives.base import Objective
+from electra_tf.ops.compilation import part_of_tpu_program
+from electra_tf.tasks.base import Objective
+from electra_tf.tasks.pretrain.config import PretrainingConfig
 
 _DATA_DEPENDENT = ("Where", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "DynamicPartition")
 _ON_THE_HOST = ("PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "NumpyFunction", "XlaHostCompute")

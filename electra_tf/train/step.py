@@ -10,11 +10,11 @@ import functools
 
 import tensorflow as tf
 
-from electra_tf.models.compilation import part_of_one_program, part_of_tpu_program, traced_for_tpu
 from electra_tf.models.context import ForwardContext
-from electra_tf.objectives.base import Objective
-from electra_tf.objectives.terms import Term
-from electra_tf.random import RandomStream
+from electra_tf.ops.compilation import part_of_one_program, part_of_tpu_program, traced_for_tpu
+from electra_tf.ops.random import RandomStream
+from electra_tf.tasks.base import Objective
+from electra_tf.tasks.terms import Term
 from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
 from electra_tf.train.phases import phases_of
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from electra_tf.config.command_line import EXIT_TRAINING_STOPPED
+from electra_tf.cli.flags import EXIT_TRAINING_STOPPED
 from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.train.process_end import end_without_teardown
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import ablations
 from benchmarks.ablations import ABLATIONS, PhaseResult, reduced, results
-from electra_tf.config.reduction import ReducedSizes
+from electra_tf.tasks.pretrain.reduction import ReducedSizes
 
 SIZES = ReducedSizes(vocab_size=97, hidden_size=64, max_seq_length=24, batch_size=6, num_steps=40)
 

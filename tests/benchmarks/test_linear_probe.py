@@ -9,12 +9,12 @@ import tensorflow as tf
 from benchmarks import linear_probe
 from benchmarks.linear_probe import TASKS, probe, read_split, sentence_features
 from electra_tf.config.errors import UserError
-from electra_tf.objectives import build_objective
+from electra_tf.runs.checkpoint import seed_everything
+from electra_tf.runs.loop import Run, pretrain
+from electra_tf.runs.run_directory import RunDirectory
+from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary
-from electra_tf.train.checkpoint import seed_everything
-from electra_tf.train.loop import Run, pretrain
-from electra_tf.train.run_directory import RunDirectory
 
 COLA = 'gj04\t1\t\tw5 "w6 w7\ngj04\t0\t*\tw8\n'
 SST2 = "sentence\tlabel\nw9 w5 \t1\nw6\t0\n"

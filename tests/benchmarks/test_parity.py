@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks import parity, parity_model
-from electra_tf.export.authors_checkpoint import authors_variables
+from electra_tf.convert.tf1 import tf1_variables
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "parity"
 GOLDEN = os.environ.get("ELECTRA_TF_GOLDEN_DIR")
@@ -69,7 +69,7 @@ def test_as_many_steps_are_clipped_as_in_the_authors_code(trajectory):
 )
 def test_the_comparison_notices_one_changed_variable(name):
     objective = build()
-    variable = authors_variables(objective)[name]
+    variable = tf1_variables(objective)[name]
     variable.assign(variable * 1.05)
     assert largest_relative_difference(train(objective, 1)) > 1e-4
 
@@ -114,7 +114,7 @@ def test_parity_fails_where_one_weight_is_perturbed(monkeypatch, capsys):
 
     def perturbed(*arguments):
         objective = original(*arguments)
-        variable = authors_variables(objective)["electra/encoder/layer_0/attention/self/value/kernel"]
+        variable = tf1_variables(objective)["electra/encoder/layer_0/attention/self/value/kernel"]
         variable.assign(variable * 1.01)
         return objective
 

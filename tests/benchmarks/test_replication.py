@@ -10,8 +10,8 @@ import pytest
 from benchmarks import replication
 from benchmarks.replication import PAPER_SCORES, equal_flops_steps, plan
 from electra_tf.config.errors import UserError
-from electra_tf.config.flops.run import RunCost
 from electra_tf.config.loader import config_to_yaml
+from electra_tf.flops.run import RunCost
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import load_config
+from electra_tf.tasks.pretrain.config import load_config
 
 ENCODER = {
     "vocab_size": 47,

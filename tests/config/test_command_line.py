@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from electra_tf.config.command_line import run_command
+from electra_tf.cli.flags import run_command
 from electra_tf.config.errors import TrainingStopped, UserError
 
 
@@ -34,7 +34,7 @@ def test_a_command_that_succeeds_has_status_zero(capsys):
 
 def test_output_that_nobody_reads_any_more_ends_a_command_without_a_stack_trace():
     print_much = "lambda: print('x' * 2**20)"  # more than a pipe holds
-    code = f"import sys; from electra_tf.config.command_line import run_command; sys.exit(run_command({print_much}))"
+    code = f"import sys; from electra_tf.cli.flags import run_command; sys.exit(run_command({print_much}))"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
     assert process.stderr.read() == b""

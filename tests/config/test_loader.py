@@ -1,6 +1,7 @@
 import pytest
 
-from electra_tf.config.loader import config_to_yaml, load_config, parse_config
+from electra_tf.config.loader import config_to_yaml
+from electra_tf.tasks.pretrain.config import load_config, parse_config
 
 
 def test_a_child_changes_only_what_it_names(write, settings):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from electra_tf.config.loader import load_config
+from electra_tf.tasks.pretrain.config import load_config
 
 
 def test_a_generator_of_another_kind_drops_the_sizes_of_the_base(write, settings):

@@ -3,7 +3,7 @@
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import merge, parse_config
+from electra_tf.tasks.pretrain.config import merge_settings, parse_config
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def parse(settings):
     def build(path: str, value: object):
         for name in reversed(path.split(".")):
             value = {name: value}
-        return parse_config(merge(settings(), value), source="test")
+        return parse_config(merge_settings(settings(), value), source="test")
 
     return build
 
@@ -141,4 +141,4 @@ def test_a_batch_that_does_not_divide_into_micro_batches_is_refused(refusal):
 def test_the_batch_of_every_stage_divides_into_micro_batches(settings):
     train = {"gradient_accumulation_steps": 4}
     with pytest.raises(UserError, match=r"stages\.0\.batch_size 6 does not divide"):
-        parse_config(merge(settings(), {"train": train, "stages": _TWO_STAGES}), source="test")
+        parse_config(merge_settings(settings(), {"train": train, "stages": _TWO_STAGES}), source="test")

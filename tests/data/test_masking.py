@@ -5,11 +5,11 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.masking import SpecialIds, mask_batch, put_at_positions, put_by_scatter
-from electra_tf.random import RandomStream
+from electra_tf.data.masking import MaskingVocabulary, mask_batch, put_at_positions, put_by_scatter
+from electra_tf.ops.random import RandomStream
 
 PAD, CLS, SEP, MASK, V = 0, 2, 3, 4, 30
-SPECIAL = SpecialIds(cls_id=CLS, sep_id=SEP, mask_id=MASK, vocab_size=V)
+SPECIAL = MaskingVocabulary(cls_id=CLS, sep_id=SEP, mask_id=MASK, vocab_size=V)
 
 
 def rows(*ids: list[int], length: int) -> dict[str, tf.Tensor]:

@@ -7,16 +7,16 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.masking import SpecialIds, mask_batch
+from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.data.selection import select_words
-from electra_tf.random import RandomStream
+from electra_tf.ops.random import RandomStream
 
 PAD, CLS, SEP, MASK, V = 0, 2, 3, 4, 30
 FIRST_PIECE = 20  # ids from here on continue a word
 COMMON, RARE, UNSEEN = 7, 8, 9
 COUNTS = np.zeros(V, np.int64)
 COUNTS[[COMMON, RARE]] = 1600, 100
-SPECIAL = SpecialIds(
+SPECIAL = MaskingVocabulary(
     cls_id=CLS,
     sep_id=SEP,
     mask_id=MASK,
@@ -298,6 +298,6 @@ def take_words(candidates, begins, order, count) -> list[int]:
 
 
 def test_rare_tokens_need_counts():
-    special = SpecialIds(CLS, SEP, MASK, V)
+    special = MaskingVocabulary(CLS, SEP, MASK, V)
     with pytest.raises(AssertionError, match="asked for them"):
         mask_batch(rows([CLS, 7, SEP], length=7), MaskingConfig(strategy="rare_tokens"), special, RandomStream(0, 0, 0))

@@ -12,7 +12,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from electra_tf.config.errors import UserError
 from electra_tf.export.saved_model import TextEncoder, export_saved_model
 from electra_tf.export.warmup import WARMUP_FILE
-from electra_tf.objectives import build_objective
+from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary
 

@@ -6,8 +6,8 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.models.context import INFERENCE, ForwardContext
-from electra_tf.objectives import build_objective
-from electra_tf.random import RandomStream
+from electra_tf.ops.random import RandomStream
+from electra_tf.tasks.pretrain import build_objective
 
 
 def training(step: int = 0, first_example: int = 0) -> ForwardContext:

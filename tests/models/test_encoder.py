@@ -3,12 +3,12 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.models.compilation import part_of_tpu_program
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.heads import gather_positions
-from electra_tf.models.programs import gelu
-from electra_tf.objectives import build_objective
-from electra_tf.random import RandomStream
+from electra_tf.ops.compilation import part_of_tpu_program
+from electra_tf.ops.fused import gelu
+from electra_tf.ops.random import RandomStream
+from electra_tf.tasks.pretrain import build_objective
 
 SAMPLING = ForwardContext(random=RandomStream(0, 0, 0))
 
@@ -44,9 +44,9 @@ def test_shapes_of_the_discriminator(electra, batch):
 
 def test_shapes_of_the_generator_and_the_heads(electra, batch):
     forward = electra.forward(batch, SAMPLING)
-    assert forward.proposal.logits.shape == (5, 3, 47)
-    assert forward.proposal.hidden.shape == (5, 3, 6)
-    assert forward.proposal.encoder_output.attention_probs[0].shape == (5, 3, 10, 10)
+    assert forward.generated.logits.shape == (5, 3, 47)
+    assert forward.generated.hidden.shape == (5, 3, 6)
+    assert forward.generated.encoder_output.attention_probs[0].shape == (5, 3, 10, 10)
     assert forward.replaced_token_logits.shape == (5, 10)
     assert forward.corrupted.sampled_ids.shape == (5, 3)
     assert electra.detect(batch).shape == (5, 10)
@@ -140,7 +140,7 @@ def test_bfloat16_computes_in_it_and_gives_float32_logits_losses_and_weights(tin
     assert encode(objective, batch).sequence_output.dtype == tf.bfloat16
     forward = objective.forward(batch, SAMPLING)
     logits = (
-        [forward.logits] if objective_name == "bert_mlm" else [forward.proposal.logits, forward.replaced_token_logits]
+        [forward.logits] if objective_name == "bert_mlm" else [forward.generated.logits, forward.replaced_token_logits]
     )
     terms = tf.nest.flatten(objective.loss_terms(batch, SAMPLING))
     assert {tensor.dtype for tensor in [*logits, *terms, *objective.trainable_variables]} == {tf.float32}

@@ -7,18 +7,18 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.models.context import ForwardContext
-from electra_tf.models.fixed_scores import FixedScores
+from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.generators import UniformGenerator, UnigramGenerator
 from electra_tf.models.sampling import sample_categorical
-from electra_tf.models.vocabulary_scores import VocabularyScores
-from electra_tf.random import RandomStream
+from electra_tf.models.vocabulary_logits import VocabularyLogits
+from electra_tf.ops.random import RandomStream
 
 COUNTS = [0, 3, 8, 0, 1, 4]
 SAMPLES = (2000, 60)  # B and M
 
 
-def scores_of(counts, shape=SAMPLES) -> FixedScores:
-    return FixedScores(tf.constant(counts, tf.float32), tf.zeros(shape, tf.int32))
+def scores_of(counts, shape=SAMPLES) -> ContextFreeLogits:
+    return ContextFreeLogits(tf.constant(counts, tf.float32), tf.zeros(shape, tf.int32))
 
 
 def draw(counts, shape=SAMPLES, step: int = 0, first_example: int = 0, **options) -> np.ndarray:
@@ -41,9 +41,9 @@ def bound(masses) -> float:
 
 
 def test_its_questions_are_those_that_the_scores_of_a_network_answer():
-    public = {name for name in dir(FixedScores) if not name.startswith("_")}
-    assert public == {"logits", "losses", "are_likeliest", "entropies", "sample"}
-    assert public <= set(dir(VocabularyScores))
+    public = {name for name in dir(ContextFreeLogits) if not name.startswith("_")}
+    assert public == {"logits", "losses", "is_top1", "entropies", "sample"}
+    assert public <= set(dir(VocabularyLogits))
 
 
 def test_losses_are_those_of_the_frequencies():
@@ -58,12 +58,12 @@ def test_a_token_that_was_never_seen_has_the_loss_of_one_seen_once():
 
 def test_logits_entropies_and_the_likeliest_agree_with_the_scores_that_they_stand_for():
     scores = scores_of(COUNTS, (2, 3))
-    network = VocabularyScores(scores.logits, tf.eye(6), tf.zeros([6]), training=False)
+    network = VocabularyLogits(scores.logits, tf.eye(6), tf.zeros([6]), training=False)
     probs = np.array(COUNTS) / 16
     assert tf.nn.softmax(scores.logits).numpy() == pytest.approx(np.broadcast_to(probs, (2, 3, 6)), abs=1e-7)
     assert scores.entropies().numpy() == pytest.approx(-sum(p * math.log(p) for p in probs if p), rel=1e-6)
     ids = tf.constant([[1, 2, 4], [2, 5, 0]])
-    assert scores.are_likeliest(ids).numpy().tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert scores.is_top1(ids).numpy().tolist() == [[0, 1, 0], [1, 0, 0]]
     assert scores.losses(ids).shape == network.losses(ids).shape == (2, 3)
 
 
@@ -83,17 +83,17 @@ def test_the_test_of_the_counts_tells_a_temperature_of_1_02_from_1():
     assert chi_squared(draw(COUNTS, temperature=1.02), COUNTS) > bound(COUNTS)
 
 
-@pytest.mark.parametrize("ruled_out", [2, 3, 4])
-def test_without_a_token_the_others_keep_their_proportions(ruled_out):
-    others = [0 if token == ruled_out else count for token, count in enumerate(COUNTS)]
-    drawn = draw(COUNTS, ruled_out=tf.fill(SAMPLES, ruled_out))
+@pytest.mark.parametrize("forbidden_ids", [2, 3, 4])
+def test_without_a_token_the_others_keep_their_proportions(forbidden_ids):
+    others = [0 if token == forbidden_ids else count for token, count in enumerate(COUNTS)]
+    drawn = draw(COUNTS, forbidden_ids=tf.fill(SAMPLES, forbidden_ids))
     assert chi_squared(drawn, others) < bound(others)
 
 
 def test_each_position_has_its_own_token_that_is_not_drawn():
-    ruled_out = np.tile([1, 2, 4, 5, 0, 3], (300, 10)).astype(np.int32)
-    drawn = draw(COUNTS, ruled_out.shape, ruled_out=tf.constant(ruled_out))
-    assert (drawn != ruled_out).all()
+    forbidden_ids = np.tile([1, 2, 4, 5, 0, 3], (300, 10)).astype(np.int32)
+    drawn = draw(COUNTS, forbidden_ids.shape, forbidden_ids=tf.constant(forbidden_ids))
+    assert (drawn != forbidden_ids).all()
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
@@ -101,7 +101,7 @@ def test_a_token_of_nearly_all_the_mass_is_not_drawn_where_it_is_ruled_out(tempe
     """130 and 2 stand in one column of the table, where the first is 10^9 times as likely."""
     counts = np.zeros(140, np.float32)
     counts[[2, 130, 139]] = 1.0, 1e9, 1.0
-    drawn = draw(counts, ruled_out=tf.fill(SAMPLES, 130), temperature=temperature)
+    drawn = draw(counts, forbidden_ids=tf.fill(SAMPLES, 130), temperature=temperature)
     assert set(np.unique(drawn)) == {2, 139}
     assert abs(np.mean(drawn == 2) - 0.5) < 5 * 0.5 / math.sqrt(drawn.size)
 
@@ -152,9 +152,9 @@ def test_nothing_of_the_size_of_all_scores_is_made_in_training():
     counts = tf.ones([30_000])
 
     def losses_and_samples(ids, step):
-        scores = FixedScores(counts, ids)
+        scores = ContextFreeLogits(counts, ids)
         random = ForwardContext(training=True, random=RandomStream(0, step, 0))
-        return scores.losses(ids), scores.sample(random, temperature=1.5, ruled_out=ids)
+        return scores.losses(ids), scores.sample(random, temperature=1.5, forbidden_ids=ids)
 
     traced = tf.function(losses_and_samples).get_concrete_function(
         tf.TensorSpec([6, 5], tf.int32), tf.TensorSpec([], tf.int64)

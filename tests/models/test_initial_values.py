@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tf_keras
 
-from electra_tf.config.loader import load_config
-from electra_tf.export.authors_checkpoint import authors_variables
-from electra_tf.objectives import build_objective
+from electra_tf.convert.tf1 import tf1_variables
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.pretrain.config import load_config
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
 # Of a normal of standard deviation 0.02 cut at two of them.
@@ -38,7 +38,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def initial_values(small) -> dict[str, np.ndarray]:
-    return {name: variable.numpy() for name, variable in authors_variables(small).items()}
+    return {name: variable.numpy() for name, variable in tf1_variables(small).items()}
 
 
 def test_the_small_model_has_as_many_parameters_as_the_authors(small):

@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.sampling import sample_categorical, sample_greedy, sample_gumbel
-from electra_tf.models.vocabulary_scores import VocabularyScores
-from electra_tf.objectives import build_objective
-from electra_tf.random import RandomStream
+from electra_tf.models.vocabulary_logits import VocabularyLogits
+from electra_tf.ops.random import RandomStream
+from electra_tf.tasks.pretrain import build_objective
 
 LOGITS = np.array([2.0, -1.0, 0.0, 0.5, -4.0, 1.5, 0.0], np.float32)
 SAMPLES = (2000, 100)  # 200,000 draws: B and M
@@ -34,13 +34,13 @@ def context(step: int = 0) -> ForwardContext:
     return ForwardContext(random=RandomStream(1, step, 0))
 
 
-def scores_of(logits: tf.Tensor, training: bool = True) -> VocabularyScores:
+def scores_of(logits: tf.Tensor, training: bool = True) -> VocabularyLogits:
     """The scores whose logits [B, M, V] these are."""
     size = logits.shape[-1]
-    return VocabularyScores(logits, tf.eye(size), tf.zeros([size]), training=training)
+    return VocabularyLogits(logits, tf.eye(size), tf.zeros([size]), training=training)
 
 
-def repeated(logits: np.ndarray, training: bool = True) -> VocabularyScores:
+def repeated(logits: np.ndarray, training: bool = True) -> VocabularyLogits:
     return scores_of(tf.tile(tf.constant(logits)[tf.newaxis, tf.newaxis], [*SAMPLES, 1]), training)
 
 
@@ -92,7 +92,7 @@ def test_a_token_of_all_the_mass_is_always_drawn_wherever_it_stands():
 def test_a_draw_lies_in_the_vocabulary_whatever_the_logits_are(value, training):
     """The rest of the 128 columns are not there to be drawn."""
     bias = tf.constant([value] * 4)
-    scores = VocabularyScores(tf.zeros([20, 30, 3]), tf.zeros([4, 3]), bias, training)
+    scores = VocabularyLogits(tf.zeros([20, 30, 3]), tf.zeros([4, 3]), bias, training)
     assert set(np.unique(scores.sample(context()))) <= {0, 1, 2, 3}
     losses = scores.losses(tf.ones([20, 30], tf.int32)).numpy()
     assert np.isfinite(losses).all() == np.isfinite(value)

@@ -10,7 +10,7 @@ from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.two_towers import TwoTowerGenerator
-from electra_tf.random import RandomStream
+from electra_tf.ops.random import RandomStream
 
 LENGTHS = [10, 7, 5]
 

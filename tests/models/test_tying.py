@@ -3,12 +3,12 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.export.authors_checkpoint import authors_variables
+from electra_tf.convert.tf1 import tf1_variables
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.tying import stand_alone
-from electra_tf.objectives import build_objective
-from electra_tf.random import RandomStream
+from electra_tf.ops.random import RandomStream
+from electra_tf.tasks.pretrain import build_objective
 
 
 @pytest.fixture
@@ -81,18 +81,18 @@ def test_a_change_of_the_shared_table_reaches_all_three_uses(build, tiny_config,
     for name in ("embedding_output",):
         assert (getattr(before.discriminator_output, name) != getattr(after.discriminator_output, name)).numpy().any()
         assert (
-            (getattr(before.proposal.encoder_output, name) != getattr(after.proposal.encoder_output, name))
+            (getattr(before.generated.encoder_output, name) != getattr(after.generated.encoder_output, name))
             .numpy()
             .any()
         )
-    logits = objective.generator.head(before.proposal.hidden).logits
-    assert (logits[..., ::-1] - before.proposal.logits).numpy() == pytest.approx(0.0, abs=1e-6)
+    logits = objective.generator.head(before.generated.hidden).logits
+    assert (logits[..., ::-1] - before.generated.logits).numpy() == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("tying", ["none", "embeddings"])
 def test_every_variable_has_one_name_in_the_authors_checkpoints(build, tying):
     objective = build(tying)
-    named = authors_variables(objective)
+    named = tf1_variables(objective)
     assert len(named) == len(objective.trainable_variables)
     assert ("generator/embeddings/word_embeddings" in named) == (tying == "none")
 
@@ -177,7 +177,7 @@ def test_an_encoder_that_leans_on_none_stands_alone_as_it_is(build):
 
 def test_the_authors_code_has_no_disentangled_embeddings(build):
     with pytest.raises(UserError, match="no objective.tying 'gradient_disentangled'; expected none, embeddings or all"):
-        authors_variables(build("gradient_disentangled"))
+        tf1_variables(build("gradient_disentangled"))
 
 
 # Of the hidden sizes 16 and 6 (16 and 16 with everything tied): one that is neither, and each of them.
@@ -192,5 +192,5 @@ def test_any_embedding_size_goes_with_every_tying(tiny_config, tiny_batch, tying
         assert (encoder.embeddings_project is None) == (encoder.config.hidden_size == embedding_size)
         assert encoder.embeddings.word_embeddings.shape == [47, embedding_size]
     forward = objective.forward(tiny_batch(config, [10, 7, 5, 8]), ForwardContext(random=RandomStream(0, 0, 0)))
-    assert forward.proposal.logits.shape == [4, 3, 47]
+    assert forward.generated.logits.shape == [4, 3, 47]
     assert forward.discriminator_output.sequence_output.shape == [4, 10, 16]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.models.vocabulary_scores import VocabularyScores
+from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 LOGITS = np.array(
     [
@@ -17,8 +17,8 @@ LOGITS = np.array(
 )
 
 
-def scores_of(logits: np.ndarray, training: bool) -> VocabularyScores:
-    return VocabularyScores(tf.constant(logits), tf.eye(3), tf.zeros([3]), training)
+def scores_of(logits: np.ndarray, training: bool) -> VocabularyLogits:
+    return VocabularyLogits(tf.constant(logits), tf.eye(3), tf.zeros([3]), training)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -36,7 +36,7 @@ def test_the_entropy_is_that_of_the_softmax(training):
 @pytest.mark.parametrize("training", [True, False])
 def test_a_token_that_never_occurs_adds_nothing_to_the_entropy(training):
     bias = tf.constant([0.0, math.log(3.0), -math.inf])
-    scores = VocabularyScores(tf.zeros([1, 1, 3]), tf.eye(3), bias, training)
+    scores = VocabularyLogits(tf.zeros([1, 1, 3]), tf.eye(3), bias, training)
     expected = 0.25 * math.log(4) + 0.75 * math.log(4 / 3)
     assert float(scores.entropies()[0, 0]) == pytest.approx(expected, rel=1e-6)
 
@@ -44,13 +44,13 @@ def test_a_token_that_never_occurs_adds_nothing_to_the_entropy(training):
 @pytest.mark.parametrize("training", [True, False])
 def test_the_likeliest_tokens_are_told_from_the_others(training):
     scores = scores_of(LOGITS, training)
-    assert scores.are_likeliest(tf.constant([[1, 2, 0], [1, 0, 2]])).numpy().tolist() == [[1, 1, 1], [0, 1, 1]]
-    assert scores.are_likeliest(tf.constant([[0, 0, 1], [0, 1, 0]])).numpy().tolist() == [[0, 1, 0], [1, 1, 0]]
+    assert scores.is_top1(tf.constant([[1, 2, 0], [1, 0, 2]])).numpy().tolist() == [[1, 1, 1], [0, 1, 1]]
+    assert scores.is_top1(tf.constant([[0, 0, 1], [0, 1, 0]])).numpy().tolist() == [[0, 1, 0], [1, 1, 0]]
 
 
 def test_reports_send_no_gradient():
     vectors = tf.Variable(LOGITS)
     with tf.GradientTape() as tape:
-        scores = VocabularyScores(vectors + 0.0, tf.eye(3), tf.zeros([3]), training=True)
-        total = tf.reduce_sum(scores.entropies()) + tf.reduce_sum(scores.are_likeliest(tf.zeros([2, 3], tf.int32)))
+        scores = VocabularyLogits(vectors + 0.0, tf.eye(3), tf.zeros([3]), training=True)
+        total = tf.reduce_sum(scores.entropies()) + tf.reduce_sum(scores.is_top1(tf.zeros([2, 3], tf.int32)))
     assert tape.gradient(total, vectors) is None

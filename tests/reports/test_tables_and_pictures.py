@@ -5,8 +5,8 @@ import struct
 import pytest
 
 import report
-from electra_tf.config.flops.run import RunCost
-from electra_tf.config.objectives import ObjectiveSettings
+from electra_tf.flops.run import RunCost
+from electra_tf.tasks.pretrain.config import ObjectiveSettings
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.objectives import build_objective
-from electra_tf.train.checkpoint import Checkpoints
-from electra_tf.train.loop import Run
-from electra_tf.train.run_directory import RunDirectory
+from electra_tf.runs.checkpoint import Checkpoints
+from electra_tf.runs.loop import Run
+from electra_tf.runs.run_directory import RunDirectory
+from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.step import compile_objective
 
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.objectives import build_objective
+from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.health import HealthMonitor, binary_entropy, explain_nonfinite
 from electra_tf.train.step import compile_objective
 

@@ -5,11 +5,11 @@ import math
 import pytest
 import tensorflow as tf
 
-from electra_tf.train.metric_window import MetricWindow
+from electra_tf.train.metrics import MetricAccumulator
 
 
-def window(on_nonfinite: str = "stop") -> MetricWindow:
-    return MetricWindow(("loss", "masked_lm"), max_nonfinite_steps=2 if on_nonfinite == "skip" else None)
+def window(on_nonfinite: str = "stop") -> MetricAccumulator:
+    return MetricAccumulator(("loss", "masked_lm"), max_nonfinite_steps=2 if on_nonfinite == "skip" else None)
 
 
 def metrics(loss: float, masked_lm: float, learning_rate: float, nonfinite: float = 0.0) -> dict[str, tf.Tensor]:
@@ -32,7 +32,7 @@ def test_a_report_has_means_and_the_last_learning_rate(add):
 
 
 def test_a_phase_reports_its_own_metrics_alone(add):
-    ours = MetricWindow(("loss", "masked_lm", "replaced_token"), max_nonfinite_steps=None)
+    ours = MetricAccumulator(("loss", "masked_lm", "replaced_token"), max_nonfinite_steps=None)
     add(ours, metrics(4.0, 1.0, 0.5))
     assert ours.close(("loss", "masked_lm")) == {"loss": 4.0, "masked_lm": 1.0, "learning_rate": 0.5}
     with pytest.raises(AssertionError, match="the step returns"):

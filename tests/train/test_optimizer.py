@@ -6,8 +6,8 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import OptimizerConfig
-from electra_tf.export.authors_checkpoint import authors_variables
-from electra_tf.objectives import build_objective
+from electra_tf.convert.tf1 import tf1_variables
+from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import optimizer as optimizers
 from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
 from electra_tf.train.schedule import Successive, WarmupTimesDecay, missed_peak
@@ -152,7 +152,7 @@ def test_layer_norms_and_biases_are_not_decayed_and_everything_else_is(tiny_conf
     chosen = two_replicas if strategy == "mirrored" else tf.distribute.get_strategy()
     with chosen.scope():
         objective = compile_objective(build_objective(tiny_config()))
-    for name, variable in authors_variables(objective).items():
+    for name, variable in tf1_variables(objective).items():
         excluded = "LayerNorm" in name or name.endswith("bias")
         assert objective.optimizer.decays(variable) != excluded, name
 

@@ -7,7 +7,7 @@ import tf_keras
 
 from electra_tf.data.corpus import open_data
 from electra_tf.data.pretraining_input import training_batches
-from electra_tf.objectives import build_objective
+from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.step import compile_objective
 
 QUIET = {"hidden_dropout": 0.0, "attention_dropout": 0.0}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from electra_tf.train.timetable import Timetable, milestone_steps
+from electra_tf.train.step_triggers import StepTriggers, milestone_steps
 
 
 @pytest.fixture
@@ -13,13 +13,13 @@ def timetable(tiny_config):
         evaluation={"every_steps": 10},
     )
 
-    def build(last_step: int = 20, stage_ends: tuple[int, ...] = (20,)) -> Timetable:
-        return Timetable(config.train, config.evaluation, stage_ends, last_step)
+    def build(last_step: int = 20, stage_ends: tuple[int, ...] = (20,)) -> StepTriggers:
+        return StepTriggers(config.train, config.evaluation, stage_ends, last_step)
 
     return build
 
 
-def stops(timetable: Timetable, first_step: int = 0) -> list[int]:
+def stops(timetable: StepTriggers, first_step: int = 0) -> list[int]:
     found, step = [], first_step
     while step < timetable.last_step:
         step = timetable.next_stop(step)
@@ -61,7 +61,7 @@ def test_evaluations_stand_at_multiples_and_where_a_stage_or_the_call_ends(timet
 
 def test_without_a_period_only_the_ends_are_evaluated(tiny_config):
     config = tiny_config(train={"num_steps": 20})
-    assert due(Timetable(config.train, config.evaluation, (20,), 20).evaluates) == [20]
+    assert due(StepTriggers(config.train, config.evaluation, (20,), 20).evaluates) == [20]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Flags and entry points of the dataset commands."""

@@ -1,0 +1,118 @@
+"""Pre-trains an ELECTRA, or the masked-LM baseline, as one configuration file says.
+
+    python run_pretraining.py --config=configs/pretrain/small.yaml --data_dir=DATA --model_dir=RUN
+
+The same command again continues where the newest checkpoint in RUN stands. RUN also receives the resolved config.yaml,
+metrics.jsonl and TensorBoard events. SIGTERM, Ctrl-C or a closed terminal ends it after the next step, with a
+checkpoint (exit status 143, 130 or 129). See docs/training.md.
+"""
+
+import sys
+
+from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
+from electra_tf.cli.modules import load_module
+from electra_tf.config.errors import UserError
+from electra_tf.runs.interruption import Interrupted, Interruption
+from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.train.tpu_installation import require_importable_tensorflow, require_tpu_packages
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = flag_parser(__doc__)
+    parser.add_argument("--config", required=True, metavar="FILE", help="YAML file of the run, see configs/README.md")
+    parser.add_argument(
+        "--data_dir",
+        action="append",
+        default=[],
+        dest="data_dirs",
+        metavar="DIR",
+        help="output of build_pretraining_dataset.py; given once for each of the configuration's stages",
+    )
+    parser.add_argument(
+        "--model_dir", required=True, metavar="DIR", help="directory of the run; continued if it holds one"
+    )
+    parser.add_argument(
+        "--objective_module",
+        metavar="MODULE",
+        help="a Python module of your own that registers the configuration's objective, see docs/objectives.md",
+    )
+    parser.add_argument(
+        "--init_from",
+        metavar="PATH",
+        help="start a new run with the weights of another run's directory, of a checkpoint, or of one of the authors'",
+    )
+    parser.add_argument(
+        "--strategy",
+        default="one_device",
+        choices=["one_device", "mirrored", "multi_worker_mirrored", "tpu"],
+        help="tf.distribute strategy; multi_worker_mirrored reads TF_CONFIG",
+    )
+    parser.add_argument(
+        "--tpu", default="local", metavar="NAME", help="local (on a TPU VM), a TPU's name, or grpc://HOST:PORT"
+    )
+    add_set_flag(parser)
+    parser.add_argument(
+        "--stop_at_step", type=int, metavar="N", help="end this call after step N; the schedule stays the same"
+    )
+    parser.add_argument("--logical_cpu_devices", type=int, default=1, metavar="N", help="split the CPU into N devices")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--dry_run", action="store_true", help="build the model, print its size as JSON, read no data")
+    mode.add_argument("--evaluate", action="store_true", help="print held-out metrics of the newest checkpoint as JSON")
+    parser.add_argument(
+        "--as_masked_lm",
+        action="store_true",
+        help="with --evaluate: accuracy at guessing single masked tokens instead (paper, appendix G)",
+    )
+    arguments = parser.parse_args(argv)
+    with Interruption() as interruption:
+        try:
+            return run_command(lambda: _run(arguments, interruption))
+        except Interrupted as interrupted:
+            return interrupted.exit_code
+
+
+def _run(arguments, interruption: Interruption) -> None:
+    if not arguments.data_dirs and not arguments.dry_run:
+        raise UserError("--data_dir is missing; give the output directory of build_pretraining_dataset.py")
+    if arguments.logical_cpu_devices < 1:
+        raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices}: expected 1 or more")
+    if arguments.stop_at_step is not None and arguments.stop_at_step < 1:
+        raise UserError(f"--stop_at_step={arguments.stop_at_step}: expected 1 or more")
+    if arguments.as_masked_lm and not arguments.evaluate:
+        raise UserError("--as_masked_lm says what --evaluate measures; give both")
+    if arguments.objective_module:
+        require_importable_tensorflow()
+        load_module(arguments.objective_module)
+    config = load_config(arguments.config, arguments.overrides)
+    require_importable_tensorflow()
+    if arguments.strategy == "tpu":
+        require_tpu_packages(arguments.tpu)
+
+    from electra_tf.runs import loop
+    from electra_tf.runs.run_directory import RunDirectory
+    from electra_tf.train.distribution import build_strategy, split_cpu
+
+    if arguments.logical_cpu_devices > 1:
+        split_cpu(arguments.logical_cpu_devices)
+    strategy = build_strategy(arguments.strategy, arguments.tpu)
+    run = loop.Run(config, RunDirectory(arguments.model_dir), strategy)
+    if arguments.dry_run:
+        print(loop.to_json(loop.describe(run)))
+    elif arguments.as_masked_lm:
+        from electra_tf.runs.masked_lm_evaluation import evaluate_as_masked_lm
+
+        print(loop.to_json(evaluate_as_masked_lm(run, arguments.data_dirs)))
+    elif arguments.evaluate:
+        print(loop.to_json(loop.evaluate(run, arguments.data_dirs)))
+    else:
+        loop.pretrain(
+            run,
+            arguments.data_dirs,
+            stop_at_step=arguments.stop_at_step,
+            init_from=arguments.init_from,
+            interruption=interruption,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""How fast a configuration trains here: measured on made-up batches, or read from what a run has reported."""
+
+import os
+import statistics
+import time
+
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.flops.cost_report import cost_of
+from electra_tf.flops.run import RunCost, Stretch
+from electra_tf.runs.reported_lines import reports_of
+from electra_tf.runs.run_directory import RunDirectory
+from electra_tf.tasks.base import Objective
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.train.static_step import batch_specs
+from electra_tf.train.step import compile_objective
+
+
+def measured_speed(config: PretrainingConfig, strategy: tf.distribute.Strategy, num_steps: int) -> float:
+    """FLOP/s in matrix products of the model while it trains, the median of some steps.
+
+    Measured is the longest part of the run, on random tokens without padding that are in memory: reading data, reports,
+    evaluations and checkpoints take no time here.
+
+    Args:
+        num_steps: timed, after one that compiles and one more.
+    """
+    cost = RunCost(config)
+    stretch = max(cost.stretches, key=lambda part: part.last_step - part.first_step)
+    step = _step_function(_phase_of(config, stretch, strategy), strategy)
+    batch = _batch(config, stretch, strategy)
+    seconds = []
+    for _ in range(num_steps + 2):
+        started = time.perf_counter()
+        step(batch)
+        seconds.append(time.perf_counter() - started)
+    return stretch.step().hardware.products / statistics.median(seconds[2:])
+
+
+def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
+    """FLOP/s in matrix products of a run that trained or trains, the median of its reports, and what its steps take.
+
+    Raises: UserError: if there is no run, or it has not reported twice; the first report holds the compilation.
+    """
+    directory = RunDirectory(model_dir)
+    if not directory.config_file.exists():
+        raise UserError(f"--model_dir={directory.path} holds no config.yaml; give the directory of a run")
+    cost = cost_of(load_config(directory.config_file))
+    reports = reports_of(directory.metrics_file, "train")[1:]
+    if not reports:
+        raise UserError(f"{directory.metrics_file} holds no second report; let the run go on, or give --measure_speed")
+    rates = []
+    for report in reports:
+        spent = cost.of_step(report["step"])
+        rates.append(report["examples_per_second"] * spent.hardware.products / spent.examples)
+    return statistics.median(rates), cost
+
+
+def _phase_of(config: PretrainingConfig, stretch: Stretch, strategy: tf.distribute.Strategy) -> Objective:
+    """The objective that a part of the run trains."""
+    with strategy.scope():
+        objective = compile_objective(build_objective(config))
+    end = 0
+    for phase, part in zip(config.objective.phases(config), objective.phases, strict=True):
+        end += phase.num_steps
+        if stretch.last_step <= end:
+            return part
+    raise AssertionError("phases add up to the run")
+
+
+def _batch(config: PretrainingConfig, stretch: Stretch, strategy: tf.distribute.Strategy):
+    """A batch of random tokens, distributed: every row is full, and all slots for masked positions are in use."""
+    data = config.data.model_copy(update={"max_seq_length": stretch.seq_length})
+    specs = batch_specs(config.model_copy(update={"data": data}), stretch.batch_size // strategy.num_replicas_in_sync)
+    random = tf.random.Generator.from_seed(0)
+    limits = {"input_mask": (1, 2), "segment_ids": (0, 2), "masked_lm_positions": (0, stretch.seq_length)}
+    batch = {
+        name: tf.ones(spec.shape, spec.dtype)
+        if spec.dtype.is_floating
+        else random.uniform(spec.shape, *limits.get(name, (0, config.encoder.vocab_size)), dtype=spec.dtype)
+        for name, spec in specs.items()
+    }
+    return strategy.experimental_distribute_values_from_function(lambda context: batch)
+
+
+def _step_function(objective: Objective, strategy: tf.distribute.Strategy):
+    """A training step that returns when the device is done."""
+
+    @tf.function
+    def step(batch):
+        losses = strategy.run(lambda share: objective.train_step(share)["loss"], args=(batch,))
+        return strategy.experimental_local_results(losses)[0]
+
+    return lambda batch: step(batch).numpy()

@@ -1,0 +1,92 @@
+"""A distribution over the vocabulary that is the same at every position, with all that its users ask of scores.
+
+Losses are look-ups and draws go by the table's running sums, so that nothing of the size of all positions' scores ever
+exists in training.
+"""
+
+import tensorflow as tf
+
+from electra_tf.models.context import ForwardContext
+from electra_tf.ops.vocabulary import COLUMNS, NEVER, place, places_to_draw
+
+
+class ContextFreeLogits:
+    """Chances of every vocabulary entry in proportion to `counts`, for each of B * M positions.
+
+    Has the interface of `VocabularyLogits`; there is nothing that a gradient could flow to.
+
+    Args:
+        counts: [V] float32, 0 for what is never drawn; some entry is above 0.
+        positions: [B, M], whatever they hold: so many there are.
+    """
+
+    def __init__(self, counts: tf.Tensor, positions: tf.Tensor):
+        self._counts = tf.stop_gradient(tf.convert_to_tensor(counts))
+        self._num_examples, self._num_slots = tf.shape(positions)[0], positions.shape[1]
+
+    @property
+    def logits(self) -> tf.Tensor:
+        """[B, M, V] float32, the logarithms of the counts. In training, take losses and samples instead."""
+        logits = tf.where(self._counts > 0, tf.math.log(self._counts), NEVER)
+        return tf.broadcast_to(logits, [self._num_examples, self._num_slots, logits.shape[0]])
+
+    def losses(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """-log p(token) in nats: [B, M] int32 -> [B, M] float32.
+
+        A token that is never drawn counts as if it had been seen once: other text than that which was counted may well
+        hold it, and the loss is to stay finite.
+        """
+        counts = tf.gather(tf.maximum(self._counts, 1.0), token_ids)
+        return tf.math.log(tf.reduce_sum(self._counts)) - tf.math.log(counts)
+
+    def is_top1(self, token_ids: tf.Tensor) -> tf.Tensor:
+        """1.0 where no token is likelier than the given one: [B, M] int32 -> [B, M] float32."""
+        return tf.cast(tf.gather(self._counts, token_ids) >= tf.reduce_max(self._counts), tf.float32)
+
+    def entropies(self) -> tf.Tensor:
+        """The entropy of the distribution, in nats, for each position: [B, M] float32."""
+        shares = self._counts / tf.reduce_sum(self._counts)
+        entropy = -tf.reduce_sum(tf.math.xlogy(shares, shares))
+        return tf.fill([self._num_examples, self._num_slots], entropy)
+
+    def sample(
+        self, context: ForwardContext, *, temperature: float = 1.0, forbidden_ids: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        """Draws a token for each position, with chances in proportion to counts ** (1 / temperature).
+
+        First the column, then the entry in it, as `VocabularyLogits`: one running sum over a large vocabulary would
+        swallow its rarest tokens in float32, two shorter ones do not.
+
+        Args:
+            context: its random stream gives the two numbers, in float32.
+            forbidden_ids: [B, M] int32, tokens that are not to be drawn; None for none.
+        Returns: [B, M] int32.
+        """
+        uniform = places_to_draw(context, self._num_examples, self._num_slots)
+        columns = self._columns(temperature)  # [128, V / 128]
+        column = place(self._column_totals(columns, forbidden_ids, tf.shape(uniform)[0]), uniform[:, :1])  # [N]
+        masses = tf.gather(columns, column)  # [N, V / 128]
+        if forbidden_ids is not None:
+            ids = tf.range(columns.shape[1]) * COLUMNS + column[:, tf.newaxis]
+            masses = tf.where(ids == tf.reshape(forbidden_ids, [-1, 1]), 0.0, masses)
+        sampled = place(masses, uniform[:, 1:]) * COLUMNS + column
+        return tf.reshape(sampled, [self._num_examples, self._num_slots])
+
+    def _columns(self, temperature: float) -> tf.Tensor:
+        """[128, V / 128], V rounded up: the chances, the likeliest's being 1; token t stands in column t % 128."""
+        shares = self._counts / tf.reduce_max(self._counts)
+        masses = tf.where(shares > 0, shares ** (1.0 / temperature), 0.0)
+        return tf.transpose(tf.reshape(tf.pad(masses, [[0, -masses.shape[0] % COLUMNS]]), [-1, COLUMNS]))
+
+    def _column_totals(self, columns: tf.Tensor, forbidden_ids: tf.Tensor | None, num_rows: tf.Tensor) -> tf.Tensor:
+        """[N, 128]: the sum of each column, for each position without the token that is ruled out there."""
+        totals = tf.broadcast_to(tf.reduce_sum(columns, axis=1), [num_rows, COLUMNS])
+        if forbidden_ids is None:
+            return totals
+        column, row = tf.reshape(forbidden_ids, [-1]) % COLUMNS, tf.reshape(forbidden_ids, [-1]) // COLUMNS
+        others = tf.where(
+            tf.range(columns.shape[1]) == row[:, tf.newaxis], 0.0, tf.gather(columns, column)
+        )  # [N, V / 128]
+        is_its_column = tf.range(COLUMNS) == column[:, tf.newaxis]
+        # Summed up without it: taken off the sum, a token of nearly all the mass would leave rounding for the rest.
+        return tf.where(is_its_column, tf.reduce_sum(others, axis=1, keepdims=True), totals)

@@ -1,0 +1,1 @@
+"""Operations below the layers: plain TensorFlow, fused and compiled forms, random numbers."""

@@ -1,0 +1,1 @@
+"""What is trained: a model with its losses, metrics and parameter groups."""

@@ -1,0 +1,77 @@
+"""The masked-LM baseline: the full-size encoder predicts the masked tokens itself (the paper's "BERT" rows)."""
+
+from typing import Literal
+
+import tensorflow as tf
+
+from electra_tf.config.settings import NonNegative
+from electra_tf.flops.passes import Head, NetworkPass, Phase
+from electra_tf.models.context import ForwardContext
+from electra_tf.models.embeddings import Embeddings
+from electra_tf.models.encoder import Encoder
+from electra_tf.models.generators import GeneratorOutput, TransformerGenerator
+from electra_tf.models.heads import MaskedLmHead
+from electra_tf.tasks.base import PRECISION_POLICIES, Objective
+from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
+from electra_tf.tasks.pretrain.losses import masked_lm_loss
+from electra_tf.tasks.pretrain.metrics import masked_lm_metrics
+from electra_tf.tasks.terms import Ratio, Term
+
+
+class BertMlmConfig(ObjectiveSettings):
+    """The masked-LM baseline: the full-size encoder itself predicts the masked tokens."""
+
+    name: Literal["bert_mlm"]
+    masked_lm_loss_weight: NonNegative = 1.0
+
+    def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
+        network = NetworkPass("masked_lm_network", run.encoder, (Head("vocabulary", "masked"),))
+        return (Phase(run.train.num_steps, (network,)),)
+
+    @property
+    def learns_masked_lm(self) -> bool:
+        return self.masked_lm_loss_weight > 0
+
+
+class BertMlm(Objective):
+    """Masked language modelling alone. Its network is what a generator is, at full size."""
+
+    def __init__(self, config: PretrainingConfig, **model_options):
+        super().__init__(config, **model_options)
+        dtype = PRECISION_POLICIES[config.train.precision]
+        embeddings = Embeddings(config.encoder, name="embeddings", dtype=dtype)
+        encoder = Encoder(config.encoder, embeddings, name="electra", dtype=dtype)
+        head = MaskedLmHead(config.encoder, embeddings, name="generator_predictions", dtype=dtype)
+        self.masked_lm = TransformerGenerator(encoder, head, name="masked_lm_network", dtype=dtype)
+
+    @property
+    def encoder(self) -> Encoder:
+        return self.masked_lm.encoder
+
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        return {"masked_lm": self.config.objective.masked_lm_loss_weight}
+
+    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {"masked_lm": tf.reduce_sum(batch["masked_lm_weights"])}
+
+    def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
+        scores = self.forward(batch, context).scores
+        return {"masked_lm": masked_lm_loss(scores, batch["masked_lm_ids"], batch["masked_lm_weights"])}
+
+    def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
+        scores = self.forward(batch, context).scores
+        return {
+            "masked_lm_loss": masked_lm_loss(scores, batch["masked_lm_ids"], batch["masked_lm_weights"]),
+            **masked_lm_metrics(scores.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
+        }
+
+    def forward(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> GeneratorOutput:
+        """The predictions at the masked positions."""
+        return self.masked_lm(
+            batch["masked_input_ids"],
+            input_mask=batch["input_mask"],
+            segment_ids=batch["segment_ids"],
+            positions=batch["masked_lm_positions"],
+            context=context.scope("masked_lm"),
+        )

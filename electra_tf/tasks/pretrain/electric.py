@@ -1,0 +1,182 @@
+"""Electric: an energy for every token, learnt by noise-contrastive estimation (Clark et al. 2020b)."""
+
+import math
+from typing import ClassVar, Literal, NamedTuple
+
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.models.context import INFERENCE, ForwardContext
+from electra_tf.models.embeddings import Embeddings
+from electra_tf.models.encoder import Encoder, EncoderOutput
+from electra_tf.models.heads import MaskedLmHead
+from electra_tf.models.two_towers import ClozeOutput, TwoTowerGenerator
+from electra_tf.tasks.base import PRECISION_POLICIES
+from electra_tf.tasks.pretrain.config import PretrainingConfig
+from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig
+from electra_tf.tasks.pretrain.generator_objective import CorruptedInput, masked_tokens
+from electra_tf.tasks.pretrain.layout import word_tokens
+from electra_tf.tasks.pretrain.losses import replaced_token_loss
+from electra_tf.tasks.terms import Ratio, weighted_sum
+
+
+class ElectricConfig(ElectraConfig):
+    """An energy for every token, learnt by telling it from the noise of a cloze model of two towers.
+
+    `generator` has the sizes of each tower, `masked_lm_loss_weight` is that of the towers' loss over all tokens, and
+    `replaced_token_loss_weight` that of the noise-contrastive loss.
+    Source: Clark et al. 2020b; the authors' code with `electric_objective`.
+    """
+
+    needs_generator_network: ClassVar[bool] = True
+
+    name: Literal["electric"]
+    tying: Literal["none", "embeddings"] = "embeddings"
+
+    def require_fit(self, run: PretrainingConfig) -> None:
+        super().require_fit(run)
+        # The loss reckons with the noise's own distribution, that of the towers as they are.
+        for setting, expected in (("temperature", 1.0), ("disallow_correct", False)):
+            if getattr(self, setting) != expected:
+                raise ValueError(
+                    f"objective.{setting} {getattr(self, setting)} draws from another distribution than the one whose "
+                    "probabilities objective.name 'electric' takes; leave it out"
+                )
+        if self.sampling == "greedy":
+            raise ValueError(
+                "objective.sampling 'greedy' draws nothing, and objective.name 'electric' reckons with the chance of "
+                "each draw; leave it out"
+            )
+        if run.masking.strategy == "rare_tokens":
+            raise ValueError(
+                "masking.strategy 'rare_tokens' draws noise for some tokens more often than for others, and "
+                "objective.name 'electric' reckons with one share for all; leave it out"
+            )
+        if run.masking.masked_fraction >= 1.0:
+            raise ValueError(
+                "masking.masked_fraction 1.0 leaves no token that is not noise, and objective.name 'electric' tells "
+                "the two apart; set it below 1.0 (0.15, say)"
+            )
+
+    def generator_passes(self, run: PretrainingConfig, trained: bool = True) -> tuple[NetworkPass, ...]:
+        """Both towers over the whole input, under one head at all positions, and again at those that are drawn."""
+        encoder = self.generator_encoder(run)
+        both = 2 * encoder.hidden_size
+        learning = Head("vocabulary", "all", input_size=both)
+        drawing = Head("vocabulary", "masked", input_size=both, trained=False)
+        return (
+            NetworkPass("generator_left_to_right", encoder, (), trained),
+            NetworkPass("generator_right_to_left", encoder, (learning, drawing), trained),
+        )
+
+
+class ElectricForward(NamedTuple):
+    """Everything one forward pass computes: as `ElectraForward`, and the generator's losses.
+
+    Attributes:
+        replaced_token_logits: [B, S] float32, the log odds of noise.
+        token_losses: [B, S] float32, -log q of the original tokens.
+    """
+
+    generated: ClozeOutput
+    corrupted: CorruptedInput
+    discriminator_output: EncoderOutput
+    replaced_token_logits: tf.Tensor
+    token_losses: tf.Tensor
+
+
+class Electric(Electra):
+    """A generator that knows the probability q of each of its draws, and a network that learns what q lacks.
+
+    Where ELECTRA answers whether a token was replaced, here its output is an energy E(x_t): the model is
+    p(x_t | the others) ~ exp(-E(x_t)), and the probability that a token is noise follows from p and q. So a draw that
+    hits the original is noise like any other. What is called replaced in the terms' names is noise here.
+
+    Source: `electric_objective` and `two_tower_generator` of the authors' code.
+    """
+
+    def build_networks(self) -> tuple[TwoTowerGenerator, Encoder]:
+        config, settings = self.config, self.config.objective
+        dtype = PRECISION_POLICIES[config.train.precision]
+        embeddings = Embeddings(config.encoder, name="embeddings", dtype=dtype)
+        sizes = settings.generator_encoder(config)
+        shared = embeddings
+        if settings.tying == "none":
+            shared = Embeddings(sizes, name="generator_embeddings", dtype=dtype)
+        left_to_right, right_to_left = (
+            Encoder(sizes, shared, direction, name=f"generator_{direction}", dtype=dtype)
+            for direction in ("left_to_right", "right_to_left")
+        )
+        head = MaskedLmHead(sizes, shared, name="generator_predictions", dtype=dtype)
+        generator = TwoTowerGenerator(left_to_right, right_to_left, head, name="generator_network", dtype=dtype)
+        return generator, Encoder(config.encoder, embeddings, name="electra", dtype=dtype)
+
+    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {**super().term_weights(batch), "masked_lm": tf.reduce_sum(_words(batch))}
+
+    def generate(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> ClozeOutput:
+        """The towers' answer for the masked positions, which they see as little as they see any token of itself."""
+        return self.generator(
+            batch["input_ids"],
+            input_mask=batch["input_mask"],
+            segment_ids=batch["segment_ids"],
+            positions=batch["masked_lm_positions"],
+            context=context.scope("generator"),
+        )
+
+    def corrupt(self, batch: dict[str, tf.Tensor], scores, context: ForwardContext) -> CorruptedInput:
+        """As ELECTRA, but that every draw counts as noise, also one that hits the original."""
+        return super().corrupt(batch, scores, context)._replace(is_replaced=masked_tokens(batch))
+
+    def discriminate(
+        self, batch: dict[str, tf.Tensor], generated: ClozeOutput, context: ForwardContext
+    ) -> ElectricForward:
+        found = super().discriminate(batch, generated, context)
+        # Of what is shown, each given the original tokens around it.
+        losses = generated.everywhere.token_losses(batch["input_ids"], found.corrupted.input_ids)
+        logits = self.noise_logits(found.replaced_token_logits, losses.other)
+        return ElectricForward(generated, found.corrupted, found.discriminator_output, logits, losses.token)
+
+    def noise_logits(self, energies: tf.Tensor, token_losses: tf.Tensor) -> tf.Tensor:
+        """The log odds of noise against data: E(x) + log q(x) + log(p / (1 - p)), p being the share of noise.
+
+        Args:
+            energies: [B, S] float32.        token_losses: [B, S] float32, -log q(x).
+        Returns: [B, S] float32.
+        """
+        noise_fraction = self.config.masking.masked_fraction
+        return energies - token_losses + math.log(noise_fraction / (1.0 - noise_fraction))
+
+    def energies(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """[B, S] float32: -log p(x_t | the other tokens), up to a constant for each t; inputs as for `call`.
+
+        Lower for tokens that fit: summed over a text and negated, a pseudo-log-likelihood from one pass.
+        """
+        return super().detection_logits(inputs)
+
+    def detection_logits(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """The log odds of each token of the input being noise that the generator has drawn. [B, S] float32."""
+        none = {"masked_lm_positions": tf.zeros_like(inputs["input_ids"][:, :1])}
+        generated = self.generate({**inputs, **none}, INFERENCE)
+        return self.noise_logits(self.energies(inputs), generated.everywhere.losses(inputs["input_ids"]))
+
+    @property
+    def detection_layers(self) -> list[tf_keras.layers.Layer]:
+        return [*super().detection_layers, self.generator]
+
+    def _loss_ratios(
+        self, batch: dict[str, tf.Tensor], forward: ElectricForward, counted: tf.Tensor
+    ) -> dict[str, Ratio]:
+        """The generator's over all tokens but [CLS] and [SEP], the other one as ELECTRA's."""
+        return {
+            "masked_lm": weighted_sum(forward.token_losses, _words(batch)),
+            "replaced_token": replaced_token_loss(
+                forward.replaced_token_logits, forward.corrupted.is_replaced, over=counted
+            ),
+        }
+
+
+def _words(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+    """[B, S] float32: 1 for the tokens that could have been masked."""
+    return tf.cast(word_tokens(batch), tf.float32)

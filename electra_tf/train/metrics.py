@@ -1,0 +1,100 @@
+"""The metrics of the steps since the last report, kept where the training is kept: on the device and in checkpoints."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from electra_tf.tasks.base import Objective
+from electra_tf.train.static_step import batch_specs
+
+# Not averaged: the one is given as it was last, the other as a sum.
+_LEARNING_RATE, _NONFINITE = "learning_rate", "nonfinite"
+
+
+def metric_accumulator(objective: Objective) -> "MetricAccumulator":
+    """An empty window for the metrics of an objective's training step. Call it under the strategy's scope."""
+    # Once each, in their order.
+    names = tuple(dict.fromkeys(name for phase in objective.phases for name in metric_names(phase)))
+    train = objective.config.train
+    return MetricAccumulator(names, train.max_nonfinite_steps if train.on_nonfinite == "skip" else None)
+
+
+def metric_names(objective: Objective) -> tuple[str, ...]:
+    """What a training step of an objective reports, without learning rate and `nonfinite`."""
+    # Every term has a weight, known from the batch alone; any batch does to tell their names.
+    batch = {name: tf.zeros(spec.shape, spec.dtype) for name, spec in batch_specs(objective.config, 1).items()}
+    return ("loss", *objective.term_weights(batch), "gradient_norm")
+
+
+class MetricAccumulator(tf.Module):
+    """Sums over the steps since the last report.
+
+    They are variables, and tracked by the checkpoint, so a run that ends between two reports loses nothing: the next
+    report of the run that continues is bit for bit that of a run that never ended.
+
+    Args:
+        names: of the metrics of a training step, see `metric_names`; where there are several phases, of all of them.
+        max_nonfinite_steps: how many steps with a loss or gradient that is not finite the run may have; they are
+            counted, and left out of the means. None: none, and the step leaves no trace, as the run ends before it.
+    """
+
+    def __init__(self, names: Sequence[str], max_nonfinite_steps: int | None):
+        super().__init__()
+        self.names = tuple(names)
+        self._max_nonfinite_steps = max_nonfinite_steps
+        self._sums = _counter([len(self.names)], tf.float32)
+        self._finite_steps = _counter([], tf.int64)
+        self._nonfinite_steps = _counter([], tf.int64)
+        self._nonfinite_steps_of_run = _counter([], tf.int64)
+        self._learning_rate = _counter([], tf.float32)
+
+    def add(self, metrics: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Adds one step. Runs in a replica context.
+
+        The steps of a window are of one phase: each phase's last step closes it.
+
+        Args:
+            metrics: scalars float32, equal on all replicas: what `electra_tf.train.step.training_step` returns.
+        Returns: whether the run must not go on, as steps are not finite. Scalar bool.
+        """
+        found = set(metrics) - {_LEARNING_RATE, _NONFINITE}
+        assert found <= set(self.names), f"the step returns {sorted(found)}, the window has {sorted(self.names)}"
+        is_finite = metrics[_NONFINITE] == 0.0
+        values = tf.stack([metrics.get(name, tf.zeros([])) for name in self.names])
+        self._sums.assign_add(tf.where(is_finite, values, tf.zeros_like(values)))
+        self._finite_steps.assign_add(tf.cast(is_finite, tf.int64))
+        self._learning_rate.assign(tf.where(is_finite, metrics[_LEARNING_RATE], self._learning_rate))
+        if self._max_nonfinite_steps is None:
+            return ~is_finite
+        self._nonfinite_steps.assign_add(tf.cast(~is_finite, tf.int64))
+        self._nonfinite_steps_of_run.assign_add(tf.cast(~is_finite, tf.int64))
+        return self._nonfinite_steps_of_run > self._max_nonfinite_steps
+
+    def close(self, names: Sequence[str] | None = None) -> dict[str, float]:
+        """The metrics of the window, which is empty afterwards. Runs on the host, and waits for the device.
+
+        Args:
+            names: those of the phase that the steps were of; None: all.
+        Returns: means over the finite steps, NaN if there were none; the learning rate of the last one; and
+            `nonfinite_steps`, how many there were, if there were any.
+        """
+        steps, nonfinite_steps = self._finite_steps.numpy(), int(self._nonfinite_steps.numpy())
+        means = self._sums.numpy() / steps.astype("float32") if steps else [float("nan")] * len(self.names)
+        report = dict(zip(self.names, map(float, means), strict=True))
+        report = {name: report[name] for name in names or self.names}
+        report[_LEARNING_RATE] = float(self._learning_rate.numpy())
+        if nonfinite_steps:
+            report["nonfinite_steps"] = nonfinite_steps
+        for variable in (self._sums, self._finite_steps, self._nonfinite_steps):
+            variable.assign(tf.zeros_like(variable))
+        return report
+
+    def nonfinite_steps_of_run(self) -> int:
+        """How many steps of the whole run so far were not finite, and left out."""
+        return int(self._nonfinite_steps_of_run.numpy())
+
+
+def _counter(shape: Sequence[int], dtype: tf.DType) -> tf.Variable:
+    # The replicas compute equal metrics, so the first one's addition stands for all.
+    first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+    return tf.Variable(tf.zeros(shape, dtype), trainable=False, aggregation=first)
