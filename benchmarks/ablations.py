@@ -19,7 +19,7 @@ from pathlib import Path
 from electra_tf.cli.flags import flag_parser, run_command
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.runs.run_directory import RATES
+from electra_tf.runs.directory import RATES
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.tasks.pretrain.reduction import ReducedSizes, reduce_config
 
@@ -113,7 +113,7 @@ def _train(config: PretrainingConfig, name: str, output_dir: Path, data_dir: str
 def results(run: Path) -> list[PhaseResult]:
     """The phases of a run, told apart by what they report."""
     from electra_tf.runs.reported_lines import reports_of
-    from electra_tf.runs.run_directory import RunDirectory
+    from electra_tf.runs.directory import RunDirectory
 
     reports = reports_of(RunDirectory(run).metrics_file, "train")
     phases = itertools.groupby(reports, key=lambda report: frozenset(_terms(report)))

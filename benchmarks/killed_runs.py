@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra_tf.runs.run_directory import RATES
+from electra_tf.runs.directory import RATES
 
 PROJECT = Path(__file__).resolve().parents[1]
 # Long enough for a start on a busy machine, short enough to notice a run that hangs.

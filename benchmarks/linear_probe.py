@@ -23,7 +23,7 @@ from electra_tf.cli.modules import add_objective_module_flag, load_module
 from electra_tf.config.errors import UserError
 
 if TYPE_CHECKING:
-    from electra_tf.tasks.base import Objective
+    from electra_tf.tasks.pretrain.objective import Objective
     from electra_tf.text.tokenizer import BertTokenizer
 
 POOLINGS = ("cls", "mean")
@@ -90,7 +90,7 @@ def _probe(arguments) -> None:
     results = probe_run(arguments.model_dir, arguments.glue_dir, steps, arguments.pooling)
     text = json.dumps({"pooling": arguments.pooling, "results": results}, indent=1) + "\n"
     if arguments.output:
-        from electra_tf.runs.run_directory import write_atomically
+        from electra_tf.runs.directory import write_atomically
 
         write_atomically(Path(arguments.output), text.encode())
     print(text, end="")
@@ -99,7 +99,7 @@ def _probe(arguments) -> None:
 def newest_step(model_dir: str | os.PathLike) -> int:
     """The step of a run's newest whole checkpoint. Raises: UserError: if there is none."""
     from electra_tf.runs.checkpoint_files import CheckpointFolder
-    from electra_tf.runs.run_directory import RunDirectory
+    from electra_tf.runs.directory import RunDirectory
 
     folder = RunDirectory(model_dir).checkpoints
     step = CheckpointFolder(folder).newest_whole()
@@ -116,7 +116,7 @@ def probe_run(
     Returns: for each step `step`, and for each task its metric on dev and the chosen strength.
     Raises: UserError: if a file of the tasks, or a checkpoint, is missing.
     """
-    from electra_tf.runs.trained import load_tokenizer
+    from electra_tf.runs.load import load_tokenizer
 
     splits = {
         name: (read_split(glue_dir, task, "train", MAX_TRAIN_SENTENCES), read_split(glue_dir, task, "dev"))
@@ -136,8 +136,8 @@ def probe_run(
 
 def _load(model_dir: str | os.PathLike, step: int) -> "Objective":
     from electra_tf.runs.checkpoint import seed_everything
-    from electra_tf.runs.run_directory import RunDirectory
-    from electra_tf.runs.trained import load_run
+    from electra_tf.runs.directory import RunDirectory
+    from electra_tf.runs.load import load_run
     from electra_tf.tasks.pretrain import build_objective
     from electra_tf.tasks.pretrain.config import load_config
 

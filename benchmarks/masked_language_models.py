@@ -32,7 +32,7 @@ def compare(model_dirs: list[str], data_dir: str, overrides: list[str]) -> None:
     """Prints the table. Raises: UserError: as `electra_tf.runs.masked_lm_evaluation.evaluate_as_masked_lm`."""
     from electra_tf.runs.loop import Run
     from electra_tf.runs.masked_lm_evaluation import evaluate_as_masked_lm
-    from electra_tf.runs.run_directory import RunDirectory
+    from electra_tf.runs.directory import RunDirectory
     from electra_tf.train.distribution import build_strategy
 
     rows = [COLUMNS]

@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from electra_tf.convert.tf1 import load_authors_checkpoint, tf1_variables
 from electra_tf.models.context import ForwardContext
-from electra_tf.tasks.base import Objective
+from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 Arrays = dict[str, np.ndarray]
 _TRAJECTORY_NAMES = {"masked_lm": "mlm_loss", "replaced_token": "disc_loss", "loss": "total_loss"}
@@ -93,7 +93,7 @@ def _bert_mlm(settings: dict) -> dict:
 
 def build(settings: dict, checkpoint: str) -> Objective:
     """The compiled objective with the golden set's initial weights."""
-    objective = compile_objective(build_objective(config_of(settings)))
+    objective = compile_task(build_objective(config_of(settings)))
     load_authors_checkpoint(objective, checkpoint)
     return objective
 

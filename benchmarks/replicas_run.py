@@ -64,12 +64,12 @@ def train(strategy, variant: Variant) -> tuple[list[dict[str, float]], dict]:
 
     from electra_tf.runs.checkpoint import seed_everything
     from electra_tf.tasks.pretrain import build_objective
-    from electra_tf.train.step import compile_objective
+    from electra_tf.train.step import compile_task
 
     config = configuration(variant)
     seed_everything(config.train.seed)
     with strategy.scope():
-        objective = compile_objective(build_objective(config))
+        objective = compile_task(build_objective(config))
 
     @tf.function
     def step(batch):

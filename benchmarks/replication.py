@@ -62,13 +62,13 @@ class PlannedRun:
         ]
 
     def milestones(self) -> list[int]:
-        from electra_tf.train.step_triggers import milestone_steps
+        from electra_tf.train.timeline import milestone_steps
 
         return list(milestone_steps(self.num_steps, self.config().train.milestone_fractions))
 
     def is_trained(self) -> bool:
         from electra_tf.runs.checkpoint_files import CheckpointFolder
-        from electra_tf.runs.run_directory import RunDirectory
+        from electra_tf.runs.directory import RunDirectory
 
         run = RunDirectory(self.directory)
         return self.num_steps in CheckpointFolder(run.checkpoints).steps()

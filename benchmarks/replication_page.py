@@ -11,7 +11,7 @@ from benchmarks.replication import CONVENTION, PAPER_SCORES
 from electra_tf.reports.pictures import png_picture
 from electra_tf.reports.runs import Point, RunGroup
 from electra_tf.reports.tables import known_metrics, markdown_table
-from electra_tf.runs.run_directory import write_atomically
+from electra_tf.runs.directory import write_atomically
 
 SCORE = "probe_score"
 PICTURE_METRICS = (SCORE, "cola", "sst2", "masked_lm_accuracy", "replaced_token_auc", "replaced_token_loss")

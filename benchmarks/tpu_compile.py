@@ -26,7 +26,7 @@ from benchmarks.jax_python import output_of
 from benchmarks.tpu_compile_program import read_program
 from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
-from electra_tf.runs.run_directory import write_atomically
+from electra_tf.runs.directory import write_atomically
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _DEVICE_STAGE = _PROJECT / "benchmarks" / "tpu_compile_device.py"

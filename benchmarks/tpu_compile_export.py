@@ -38,15 +38,15 @@ def export(arguments) -> None:
     from benchmarks.tpu_compile_replicas import CompiledReplicas
     from electra_tf.tasks.pretrain import build_objective
     from electra_tf.train.static_step import batch_specs, training_step_function, unfit_operations
-    from electra_tf.train.step import compile_objective
+    from electra_tf.train.step import compile_task
 
     if replicas == 1:
-        objective = compile_objective(build_objective(config))
+        objective = compile_task(build_objective(config))
         step = training_step_function(objective)
     else:
         strategy = CompiledReplicas(replicas)
         with strategy.scope():
-            objective = compile_objective(build_objective(config))
+            objective = compile_task(build_objective(config))
         step = strategy.training_step_function(objective)
     specs = list(batch_specs(config, share).values())
     faults = unfit_operations(step.get_concrete_function(*specs))

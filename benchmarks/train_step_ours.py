@@ -11,7 +11,7 @@ from benchmarks.train_step_batches import BatchShape, synthetic_batch
 from electra_tf.runs.checkpoint import seed_everything
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 SMALL = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "small.yaml"
 
@@ -47,7 +47,7 @@ class OurStep:
         self._strategy = tf.distribute.OneDeviceStrategy("CPU:0")
         seed_everything(config.train.seed)
         with self._strategy.scope():
-            self.objective = compile_objective(build_objective(config))
+            self.objective = compile_task(build_objective(config))
         self._batches = [
             {name: tf.constant(values) for name, values in synthetic_batch(batch_shape(config), seed).items()}
             for seed in range(num_batches)

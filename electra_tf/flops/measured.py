@@ -21,7 +21,7 @@ from electra_tf.ops.vocabulary import COLUMNS
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.train.static_step import batch_specs, training_step_function
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 Parts = Counter  # FLOPs by (part, whether of the gradient)
 
@@ -108,7 +108,7 @@ def _steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> Itera
     ends = itertools.accumulate(phase.num_steps for phase in config.objective.phases(config))
     stretches = {stretch.last_step: stretch for stretch in RunCost(config).stretches}
     with strategy.scope():
-        objective = compile_objective(build_objective(config))
+        objective = compile_task(build_objective(config))
     replicas = strategy.num_replicas_in_sync
     for phase, end in zip(objective.phases, ends, strict=True):
         stretch = stretches[end]

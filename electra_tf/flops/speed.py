@@ -9,13 +9,13 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.flops.cost_report import cost_of
 from electra_tf.flops.run import RunCost, Stretch
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.reported_lines import reports_of
-from electra_tf.runs.run_directory import RunDirectory
-from electra_tf.tasks.base import Objective
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.train.static_step import batch_specs
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 
 def measured_speed(config: PretrainingConfig, strategy: tf.distribute.Strategy, num_steps: int) -> float:
@@ -61,7 +61,7 @@ def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
 def _phase_of(config: PretrainingConfig, stretch: Stretch, strategy: tf.distribute.Strategy) -> Objective:
     """The objective that a part of the run trains."""
     with strategy.scope():
-        objective = compile_objective(build_objective(config))
+        objective = compile_task(build_objective(config))
     end = 0
     for phase, part in zip(config.objective.phases(config), objective.phases, strict=True):
         end += phase.num_steps

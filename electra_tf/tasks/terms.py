@@ -1,9 +1,24 @@
-"""Means not yet taken: what losses and metrics are until every replica and micro-batch has been added up."""
+"""Losses and metrics as sums that are divided once, after every replica, micro-batch and batch has been added up.
+
+Training terms are `Total`s: a task declares their denominators apart, from the batch alone, so that the step can sum
+those over replicas before the forward pass. Evaluation terms carry their own denominators."""
 
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+
+
+class Total(NamedTuple):
+    """The sum behind a mean over something that `Task.denominators` counts.
+
+    Attributes:
+        value: scalar float32, the sum of weighted values over a batch.
+        over: the key of its denominator.
+    """
+
+    value: tf.Tensor
+    over: str
 
 
 class Ratio(NamedTuple):
@@ -72,6 +87,11 @@ Term = Ratio | BinaryEntropy | RankingCounts | Count
 # apart, which lie within a tenth of each other, fall into hundreds of cells.
 _LARGEST_LOGIT, _CELLS_PER_UNIT = 16, 2048
 _NUM_CELLS = 2 * _LARGEST_LOGIT * _CELLS_PER_UNIT
+
+
+def weighted_total(values: tf.Tensor, weights: tf.Tensor, over: str) -> Total:
+    """The Total of `values` under `weights`, two float32 tensors of one shape, to be divided by the count `over`."""
+    return Total(tf.reduce_sum(values * weights), over)
 
 
 def weighted_sum(values: tf.Tensor, weights: tf.Tensor) -> Ratio:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
 from electra_tf.ops.compilation import part_of_tpu_program
-from electra_tf.tasks.base import Objective
+from electra_tf.tasks.base import Task
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 
 _DATA_DEPENDENT = ("Where", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "DynamicPartition")
@@ -33,16 +33,16 @@ def batch_specs(config: PretrainingConfig, batch_size: int) -> dict[str, tf.Tens
     return {**specs, "masked_lm_weights": tf.TensorSpec(slots, tf.float32, name="masked_lm_weights")}
 
 
-def training_step_function(objective: Objective) -> Callable:
-    """The objective's training step as one program for XLA: a `tf.function` of the tensors of `batch_specs`, in order.
+def training_step_function(task: Task) -> Callable:
+    """The task's training step as one program for XLA: a `tf.function` of the tensors of `batch_specs`, in order.
 
     (Of functions of plain tensors only does TensorFlow give the compiled form.)
     """
-    names = list(batch_specs(objective.config, batch_size=1))
+    names = list(batch_specs(task.config, batch_size=1))
 
     def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
         with part_of_tpu_program():
-            return objective.train_step(dict(zip(names, tensors, strict=True)))
+            return task.train_step(dict(zip(names, tensors, strict=True)))
 
     return tf.function(step, jit_compile=True)
 

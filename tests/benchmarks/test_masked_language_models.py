@@ -2,7 +2,7 @@ import tensorflow as tf
 
 from benchmarks import masked_language_models
 from electra_tf.runs.loop import Run, pretrain
-from electra_tf.runs.run_directory import RunDirectory
+from electra_tf.runs.directory import RunDirectory
 
 
 def test_an_accuracy_stands_beside_its_standard_error():

@@ -7,7 +7,7 @@ from benchmarks.tpu_compile_program import read_program, read_shapes
 from benchmarks.tpu_compile_replicas import CompiledReplicas
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.static_step import batch_specs, unfit_operations
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 # What `to_string` prints, cut down: a fusion that reads two arrays of HBM and a slice of a table, an asynchronous copy
 # to VMEM and its reader, a loop of three rounds, a sum over cores.
@@ -146,7 +146,7 @@ def test_the_program_of_one_of_several_cores_sums_over_them_by_itself(tiny_confi
     specs = list(batch_specs(config, 2).values())
     strategy = CompiledReplicas(2)
     with strategy.scope():
-        objective = compile_objective(build_objective(config))
+        objective = compile_task(build_objective(config))
     step = strategy.training_step_function(objective)
     assert unfit_operations(step.get_concrete_function(*specs)) == []
     program = step.experimental_get_compiler_ir(*specs)(stage="stablehlo")

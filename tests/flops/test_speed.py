@@ -10,7 +10,7 @@ from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops import speed
 from electra_tf.flops.run import RunCost
 from electra_tf.flops.speed import measured_speed, reported_speed
-from electra_tf.runs.run_directory import RunDirectory
+from electra_tf.runs.directory import RunDirectory
 
 
 def test_the_measured_speed_is_the_products_of_a_step_over_the_median_of_the_timed_steps(tiny_config, monkeypatch):

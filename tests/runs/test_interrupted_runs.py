@@ -15,8 +15,8 @@ from electra_tf.runs.checkpoint import Checkpoints
 from electra_tf.runs.interruption import Interrupted, Interruption
 from electra_tf.runs.loop import Run, evaluate, pretrain
 from electra_tf.runs.reporting import TrainingReporter
-from electra_tf.runs.run_directory import RunDirectory
-from electra_tf.runs.trained import load_run
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.load import load_run
 from electra_tf.tasks.pretrain.two_stage import DiscriminatorStage
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
 from electra_tf.train.metrics import MetricAccumulator

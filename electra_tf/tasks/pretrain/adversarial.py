@@ -24,9 +24,14 @@ import tf_keras
 from electra_tf.config.settings import NonNegative
 from electra_tf.flops.passes import Head, NetworkPass
 from electra_tf.models.initializers import glorot_uniform
+from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
-from electra_tf.tasks.terms import Ratio, weighted_sum
+from electra_tf.tasks.pretrain.objective import register_objective
+from electra_tf.tasks.terms import (
+    Total,
+    weighted_total,
+)
 
 
 class AdversarialConfig(ElectraConfig):
@@ -64,6 +69,7 @@ class AdversarialConfig(ElectraConfig):
         return (NetworkPass("generator", self.generator_encoder(run), heads, trained),)
 
 
+@register_objective(AdversarialConfig)
 class Adversarial(Electra):
     """ELECTRA with a generator that is rewarded for the discriminator's loss instead of taught the masked tokens.
 
@@ -89,11 +95,7 @@ class Adversarial(Electra):
         # A weight of 0 would still send a gradient of zeros back through the vocabulary.
         return {name: weight for name, weight in weights.items() if weight > 0}
 
-    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        num_masked = tf.reduce_sum(batch["masked_lm_weights"])
-        return {**super().term_weights(batch), **dict.fromkeys(_TERMS, num_masked)}
-
-    def extra_metrics(self, batch: dict[str, tf.Tensor], forward: ElectraForward) -> dict[str, Ratio]:
+    def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
         """The generator's two losses; how well it fools; how right, and how sure of itself, it is.
 
         `reward` is the discriminator's mean loss at the masked positions, -R; `advantage` what of it the baseline did
@@ -113,9 +115,9 @@ class Adversarial(Electra):
             "generator_entropy": scores.entropies(),
             "masked_lm_accuracy": scores.is_top1(batch["masked_lm_ids"]),
         }
-        return {name: weighted_sum(values[name], weights) for name in _TERMS}
+        return {name: weighted_total(value, weights, "masked_tokens") for name, value in values.items()}
 
-    def _rewards(self, batch: dict[str, tf.Tensor], forward: ElectraForward) -> tf.Tensor:
+    def _rewards(self, batch: Batch, forward: ElectraForward) -> tf.Tensor:
         """[B, M] float32: the discriminator's loss at each masked position, a number without a gradient."""
         labels = tf.cast(forward.corrupted.is_replaced, tf.float32)
         losses = tf.nn.sigmoid_cross_entropy_with_logits(
@@ -126,6 +128,3 @@ class Adversarial(Electra):
     def _baseline_logits(self, forward: ElectraForward) -> tf.Tensor:
         """[B, M] float32: w . h_G. Only w learns from it."""
         return tf.squeeze(self.baseline(tf.stop_gradient(forward.generated.hidden)), axis=-1)
-
-
-_TERMS = ("policy", "baseline", "reward", "advantage", "generator_entropy", "masked_lm_accuracy")

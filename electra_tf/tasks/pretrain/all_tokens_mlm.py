@@ -10,18 +10,24 @@ from electra_tf.models.context import ForwardContext
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import CopyHead, MaskedLmHead
 from electra_tf.models.vocabulary_logits import TokenLosses
-from electra_tf.tasks.base import PRECISION_POLICIES
+from electra_tf.tasks.base import PRECISION_POLICIES, Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import (
     CorruptedInput,
     GeneratorObjective,
     GeneratorObjectiveSettings,
     masked_tokens,
-    sample_ratios,
+    sample_totals,
 )
 from electra_tf.tasks.pretrain.losses import masked_lm_loss, with_copying
 from electra_tf.tasks.pretrain.metrics import masked_lm_metrics
-from electra_tf.tasks.terms import Ratio, Term, weighted_sum
+from electra_tf.tasks.pretrain.objective import register_objective
+from electra_tf.tasks.terms import (
+    Term,
+    Total,
+    weighted_sum,
+    weighted_total,
+)
 
 
 class AllTokensMlmConfig(GeneratorObjectiveSettings):
@@ -61,6 +67,7 @@ class AllTokensMlmForward(NamedTuple):
     prediction: Prediction
 
 
+@register_objective(AllTokensMlmConfig)
 class AllTokensMlm(GeneratorObjective):
     """A generator, and a network that predicts the original of all tokens, as a rule by copying what it reads.
 
@@ -81,35 +88,31 @@ class AllTokensMlm(GeneratorObjective):
         settings = self.config.objective
         return {"masked_lm": settings.masked_lm_loss_weight, "all_tokens_lm": settings.all_tokens_lm_loss_weight}
 
-    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        num_slots = tf.reduce_sum(batch["masked_lm_weights"])
-        num_tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
-        weights = {
-            "masked_lm": num_slots,
-            "all_tokens_lm": num_tokens,
-            "replaced_fraction": num_tokens,
-            "sampled_masked_lm_accuracy": num_slots,
-            "encoder_masked_lm_accuracy": num_slots,
+    def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
+        denominators = super().denominators(batch)
+        # How many tokens are replaced is not known before the forward pass; how many are masked is.
+        num_masked = tf.reduce_sum(tf.cast(masked_tokens(batch), tf.float32))
+        return {
+            **denominators,
+            "masked_positions": num_masked,
+            "unmasked_positions": denominators["tokens"] - num_masked,
         }
-        if self.copy_head is not None:
-            num_masked = tf.reduce_sum(tf.cast(masked_tokens(batch), tf.float32))
-            weights |= {"copy_probability_masked": num_masked, "copy_probability_unmasked": num_tokens - num_masked}
-        return weights
 
-    def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
+    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
         forward = self.forward(batch, context)
-        return {**self._loss_ratios(batch, forward), **self._reported_ratios(batch, forward)}
+        return {**self._loss_totals(batch, forward), **self._reported_totals(batch, forward)}
 
-    def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         forward = self.forward(batch, context)
-        losses = self._loss_ratios(batch, forward)
+        totals = {**self._loss_totals(batch, forward), **self._reported_totals(batch, forward)}
+        ratios = self.as_ratios(batch, totals)
         real, prediction = tf.cast(batch["input_mask"], tf.float32), forward.prediction
         terms = {
-            "masked_lm_loss": losses["masked_lm"],
+            "masked_lm_loss": ratios.pop("masked_lm"),
             **masked_lm_metrics(forward.generated.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
-            **self._reported_ratios(batch, forward),
-            "encoder_masked_lm_loss": _over_masked(prediction.losses, batch),
-            "all_tokens_lm_loss": losses["all_tokens_lm"],
+            "encoder_masked_lm_loss": self.as_ratios(batch, {"loss": _over_masked(prediction.losses, batch)})["loss"],
+            "all_tokens_lm_loss": ratios.pop("all_tokens_lm"),
+            **ratios,
             "all_tokens_lm_accuracy": weighted_sum(prediction.is_right, real),
         }
         if prediction.copy_probability is not None:
@@ -118,16 +121,14 @@ class AllTokensMlm(GeneratorObjective):
             terms["copy_probability_kept"] = weighted_sum(prediction.copy_probability, real - replaced)
         return terms
 
-    def forward(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> AllTokensMlmForward:
+    def forward(self, batch: Batch, context: ForwardContext) -> AllTokensMlmForward:
         """Generator, sampling and the kept network's predictions, in that order."""
         generated = self.generate(batch, context)
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
         hidden = self.encode(batch, corrupted, context).sequence_output
         return AllTokensMlmForward(generated, corrupted, self._predict(batch, corrupted, hidden, context.training))
 
-    def _predict(
-        self, batch: dict[str, tf.Tensor], corrupted: CorruptedInput, hidden: tf.Tensor, training: bool
-    ) -> Prediction:
+    def _predict(self, batch: Batch, corrupted: CorruptedInput, hidden: tf.Tensor, training: bool) -> Prediction:
         found = self.prediction_head(hidden, training=training).token_losses(batch["input_ids"], corrupted.input_ids)
         if self.copy_head is None:
             return Prediction(found.token, tf.cast(found.token <= found.likeliest, tf.float32), None)
@@ -139,31 +140,33 @@ class AllTokensMlm(GeneratorObjective):
             tf.stop_gradient(tf.sigmoid(copy_logits)),
         )
 
-    def _loss_ratios(self, batch: dict[str, tf.Tensor], forward: AllTokensMlmForward) -> dict[str, Ratio]:
+    def _loss_totals(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
         real = tf.cast(batch["input_mask"], tf.float32)
         return {
-            "masked_lm": masked_lm_loss(forward.generated.scores, batch["masked_lm_ids"], batch["masked_lm_weights"]),
-            "all_tokens_lm": weighted_sum(forward.prediction.losses, real),
+            "masked_lm": masked_lm_loss(forward.generated.scores, batch),
+            "all_tokens_lm": weighted_total(forward.prediction.losses, real, "tokens"),
         }
 
-    def _reported_ratios(self, batch: dict[str, tf.Tensor], forward: AllTokensMlmForward) -> dict[str, Ratio]:
+    def _reported_totals(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
         """No losses, but whether the network mends samples and copies the rest, or copies everything."""
         prediction = forward.prediction
-        ratios = {
-            **sample_ratios(batch, forward.corrupted),
+        totals = {
+            **sample_totals(batch, forward.corrupted),
             "encoder_masked_lm_accuracy": _over_masked(prediction.is_right, batch),
         }
         if prediction.copy_probability is not None:
-            # How many tokens are replaced is not known before the forward pass; how many are masked is.
             masked, real = (tf.cast(tokens, tf.float32) for tokens in (masked_tokens(batch), batch["input_mask"]))
-            ratios["copy_probability_masked"] = weighted_sum(prediction.copy_probability, masked)
-            ratios["copy_probability_unmasked"] = weighted_sum(prediction.copy_probability, real - masked)
-        return ratios
+            totals["copy_probability_masked"] = weighted_total(prediction.copy_probability, masked, "masked_positions")
+            totals["copy_probability_unmasked"] = weighted_total(
+                prediction.copy_probability, real - masked, "unmasked_positions"
+            )
+        return totals
 
 
-def _over_masked(values: tf.Tensor, batch: dict[str, tf.Tensor]) -> Ratio:
+def _over_masked(values: tf.Tensor, batch: Batch) -> Total:
     """Of values [B, S], those at the masked positions."""
-    return weighted_sum(tf.gather(values, batch["masked_lm_positions"], batch_dims=1), batch["masked_lm_weights"])
+    masked = tf.gather(values, batch["masked_lm_positions"], batch_dims=1)
+    return weighted_total(masked, batch["masked_lm_weights"], "masked_tokens")
 
 
 def _is_right_with_copying(found: TokenLosses, copy_logits: tf.Tensor, is_input: tf.Tensor) -> tf.Tensor:

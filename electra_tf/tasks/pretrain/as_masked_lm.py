@@ -4,20 +4,28 @@ ELECTRA's guess follows from what its discriminator says of the generator's best
 optimal; a masked language model's is its most likely token. Source: paper, appendix G.
 """
 
+import dataclasses
 import math
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.masking import put_at_positions
 from electra_tf.models.context import ForwardContext
-from electra_tf.tasks.base import Objective
+from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.tasks.pretrain.electric import Electric
+from electra_tf.tasks.pretrain.input import PretrainingStage
+from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.tasks.pretrain.two_stage import DiscriminatorStage, GeneratorStage
-from electra_tf.tasks.terms import Count, Term, weighted_sum
+from electra_tf.tasks.terms import (
+    Count,
+    Term,
+    weighted_sum,
+)
 
 
 def data_probabilities(
@@ -37,7 +45,7 @@ def data_probabilities(
     return tf.math.divide_no_nan(is_original * generator_probs, originals_per_sample * is_replaced + generator_probs)
 
 
-def one_masked_token_each(batch: dict[str, tf.Tensor], tokens_per_example: int) -> dict[str, tf.Tensor]:
+def one_masked_token_each(batch: Batch, tokens_per_example: int) -> dict[str, tf.Tensor]:
     """From examples with M masked positions, sequences with a single one.
 
     Args:
@@ -55,7 +63,7 @@ def one_masked_token_each(batch: dict[str, tf.Tensor], tokens_per_example: int) 
 
 
 class AsMaskedLm:
-    """A trained objective as a masked language model, for `electra_tf.train.pretrainer.Evaluator`.
+    """A trained objective as a masked language model, for `electra_tf.train.trainer.Evaluator`.
 
     Attributes:
         config: the objective's.
@@ -64,7 +72,7 @@ class AsMaskedLm:
     def __init__(self, objective: Objective):
         self.config = objective.config
 
-    def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         """`masked_lm_accuracy`, over `masked_tokens` tokens, and what explains it.
 
         Args:
@@ -76,7 +84,7 @@ class AsMaskedLm:
         shares = {name: weighted_sum(tf.cast(hit, tf.float32), weights) for name, hit in hits.items()}
         return {"masked_tokens": Count(tf.reduce_sum(weights)), **shares}
 
-    def hits(self, batch: dict[str, tf.Tensor], token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
+    def hits(self, batch: Batch, token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
         """What was guessed right.
 
         Args:
@@ -93,7 +101,7 @@ class MaskedLmByArgmax(AsMaskedLm):
         super().__init__(objective)
         self._objective = objective
 
-    def hits(self, batch: dict[str, tf.Tensor], token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
+    def hits(self, batch: Batch, token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
         logits = self._objective.forward(batch, context).logits[:, 0]
         return {"masked_lm_accuracy": tf.argmax(logits, axis=-1, output_type=tf.int32) == token_ids}
 
@@ -109,7 +117,7 @@ class ByCandidates(AsMaskedLm):
         super().__init__(objective)
         self._objective = objective
 
-    def hits(self, batch: dict[str, tf.Tensor], token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
+    def hits(self, batch: Batch, token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
         logits = self._objective.generate(batch, context).logits[:, 0]  # [B, V]
         # As the discriminator has met them in training.
         probs = tf.nn.softmax(logits / self.config.objective.temperature)
@@ -122,7 +130,7 @@ class ByCandidates(AsMaskedLm):
             "candidates_accuracy": tf.reduce_any(candidates == token_ids[:, tf.newaxis], axis=-1),
         }
 
-    def discriminate(self, batch: dict[str, tf.Tensor], candidates: tf.Tensor) -> tf.Tensor:
+    def discriminate(self, batch: Batch, candidates: tf.Tensor) -> tf.Tensor:
         """The discriminator's answer to each candidate in the place of the masked token, one after the other.
 
         Args:
@@ -139,7 +147,7 @@ class ByCandidates(AsMaskedLm):
         found = tf.map_fn(judge_one, tf.transpose(candidates), fn_output_signature=tf.float32, parallel_iterations=1)
         return tf.transpose(found)
 
-    def answers(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def answers(self, inputs: Batch) -> tf.Tensor:
         """What the discriminator says of every token. [B, S] float32."""
         raise NotImplementedError
 
@@ -151,7 +159,7 @@ class ByCandidates(AsMaskedLm):
 class ElectraByFormula(ByCandidates):
     """ELECTRA: the candidates' `data_probabilities`."""
 
-    def answers(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def answers(self, inputs: Batch) -> tf.Tensor:
         return self._objective.detection_logits(inputs)
 
     def scores(self, answers: tf.Tensor, generator_probs: tf.Tensor) -> tf.Tensor:
@@ -161,11 +169,27 @@ class ElectraByFormula(ByCandidates):
 class ElectricByEnergy(ByCandidates):
     """Electric, whose energies are log-probabilities already: the lowest."""
 
-    def answers(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def answers(self, inputs: Batch) -> tf.Tensor:
         return self._objective.energies(inputs)
 
     def scores(self, answers: tf.Tensor, generator_probs: tf.Tensor) -> tf.Tensor:
         return -answers
+
+
+def with_questions(stage: PretrainingStage) -> PretrainingStage:
+    """The same held-out split with every token masked, in an order that does not depend on the run's settings.
+
+    So two runs on the same data and with the same evaluation batch, of ELECTRA and of BERT say, get the same questions.
+    """
+    plan, settings = stage.plan, stage.plan.config.evaluation.as_masked_lm
+    changes = {
+        "masking": MaskingConfig(masked_fraction=1.0, mask_token_fraction=1.0),
+        "evaluation": plan.config.evaluation.model_copy(
+            update={"max_batches": -(-settings.max_examples // plan.evaluation_batch_size)}
+        ),
+    }
+    config = plan.config.model_copy(update=changes)
+    return PretrainingStage(dataclasses.replace(plan, config=config, seed=settings.seed), stage.data)
 
 
 def as_masked_lm(objective: Objective) -> AsMaskedLm:

@@ -4,7 +4,7 @@ Each objective defines its own settings beside its model, as a subclass of `Obje
 """
 
 import os
-from typing import Annotated, Any, Generic, TypeVar, get_args
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -15,14 +15,12 @@ from electra_tf.config.settings import Count, Settings
 from electra_tf.flops.budget import validate_within_budget
 from electra_tf.flops.passes import Phase
 
+# Filled by `register_objective`.
 OBJECTIVE_SETTINGS: dict[str, type["ObjectiveSettings"]] = {}
 
 
 class ObjectiveSettings(Settings):
-    """Base of an objective's settings. A subclass has a field `name: Literal["..."]`, the one that a file gives.
-
-    Defining the subclass is all it takes for configurations to know it.
-    """
+    """Base of an objective's settings. A subclass has a field `name: Literal["..."]`, by which a file names it."""
 
     name: str
 
@@ -36,13 +34,6 @@ class ObjectiveSettings(Settings):
         weights = {name: value for name, value in self if name.endswith("_loss_weight") and name not in ignored}
         if weights and not any(weights.values()):
             raise ValueError(f"{', '.join(weights)}: all 0, so there is nothing to learn; set one above 0")
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **options):
-        super().__pydantic_init_subclass__(**options)
-        # One name: a base that several objectives share has none of its own.
-        if names := get_args(cls.model_fields["name"].annotation):
-            OBJECTIVE_SETTINGS[names[0]] = cls
 
     def require_fit(self, run: "PretrainingConfig") -> None:
         """Raises: ValueError: if the rest of the run does not go with these settings."""
@@ -67,9 +58,9 @@ class ObjectiveSettings(Settings):
 
 
 def common_settings(first: str, second: str) -> frozenset[str]:
-    """The settings that two objectives have from one class, and which so mean the same to both; never their names.
+    """The settings that two objectives inherit from the same class, without `name`; none if a name is unknown.
 
-    Those with a generator have all that is said about it in common. Of an unknown name there is nothing.
+    All objectives with a generator have its settings in common.
     """
     if not {first, second} <= OBJECTIVE_SETTINGS.keys():
         return frozenset()

@@ -12,11 +12,17 @@ from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.initializers import glorot_uniform
 from electra_tf.models.vocabulary_logits import VocabularyLogits
+from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput
 from electra_tf.tasks.pretrain.losses import replaced_token_loss
-from electra_tf.tasks.terms import Ratio, Term, weighted_sum
+from electra_tf.tasks.pretrain.objective import register_objective
+from electra_tf.tasks.terms import (
+    Term,
+    Total,
+    weighted_total,
+)
 
 
 class ContrastiveConfig(ElectraConfig):
@@ -32,6 +38,7 @@ class ContrastiveConfig(ElectraConfig):
         return (Phase(run.train.num_steps, (*self.generator_passes(run), discriminator)),)
 
 
+@register_objective(ContrastiveConfig)
 class Contrastive(Electra):
     """ELECTRA, whose discriminator also tells whether its input was corrupted at all.
 
@@ -55,17 +62,15 @@ class Contrastive(Electra):
         sampled_fraction = self.config.masking.masked_fraction * (1.0 - self.config.objective.clean_fraction)
         return (1.0 - sampled_fraction) / sampled_fraction if sampled_fraction else math.inf
 
-    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        num_inputs = tf.reduce_sum(_are_real(batch))
-        names = ("corrupted_input", "corrupted_input_accuracy", "corrupted_input_fraction")
-        return {**super().term_weights(batch), **dict.fromkeys(names, num_inputs)}
+    def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
+        return {**super().denominators(batch), "examples": tf.reduce_sum(_are_real(batch))}
 
-    def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         terms = super().evaluation_terms(batch, context)
         return {"corrupted_input_loss": terms.pop("corrupted_input"), **terms}
 
     def corrupt(
-        self, batch: dict[str, tf.Tensor], scores: VocabularyLogits | ContextFreeLogits, context: ForwardContext
+        self, batch: Batch, scores: VocabularyLogits | ContextFreeLogits, context: ForwardContext
     ) -> CorruptedInput:
         """As ELECTRA, but for the inputs that are left as they are, which are drawn example by example."""
         corrupted = super().corrupt(batch, scores, context)
@@ -77,18 +82,18 @@ class Contrastive(Electra):
             tf.where(is_clean, 0, corrupted.is_replaced),
         )
 
-    def extra_metrics(self, batch: dict[str, tf.Tensor], forward: ElectraForward) -> dict[str, Ratio]:
+    def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
         """The loss over inputs, how many are told right, and how many are corrupted: what always saying so is right."""
         logits = self.corrupted_input_head(forward.discriminator_output.pooled_output)[:, 0]  # [B]
         is_corrupted, real = tf.reduce_max(forward.corrupted.is_replaced, axis=1), _are_real(batch)
         right = (logits > 0.0) == (is_corrupted > 0)
         return {
-            "corrupted_input": replaced_token_loss(logits, is_corrupted, over=real),
-            "corrupted_input_accuracy": weighted_sum(tf.cast(right, tf.float32), real),
-            "corrupted_input_fraction": weighted_sum(tf.cast(is_corrupted, tf.float32), real),
+            "corrupted_input": replaced_token_loss(logits, is_corrupted, real, "examples"),
+            "corrupted_input_accuracy": weighted_total(tf.cast(right, tf.float32), real, "examples"),
+            "corrupted_input_fraction": weighted_total(tf.cast(is_corrupted, tf.float32), real, "examples"),
         }
 
 
-def _are_real(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+def _are_real(batch: Batch) -> tf.Tensor:
     """[B] float32: 0 for a row that is all padding."""
     return tf.cast(tf.reduce_max(batch["input_mask"], axis=1), tf.float32)

@@ -11,7 +11,7 @@ from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import ReplacedTokenHead
-from electra_tf.tasks.base import PRECISION_POLICIES
+from electra_tf.tasks.base import PRECISION_POLICIES, Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import (
     CorruptedInput,
@@ -21,7 +21,12 @@ from electra_tf.tasks.pretrain.generator_objective import (
 )
 from electra_tf.tasks.pretrain.losses import masked_lm_loss, replaced_token_loss
 from electra_tf.tasks.pretrain.metrics import masked_lm_metrics, replaced_token_metrics
-from electra_tf.tasks.terms import Ratio, Term, weighted_sum
+from electra_tf.tasks.pretrain.objective import register_objective
+from electra_tf.tasks.terms import (
+    Term,
+    Total,
+    weighted_total,
+)
 
 
 class ElectraConfig(GeneratorObjectiveSettings):
@@ -48,6 +53,7 @@ class ElectraForward(NamedTuple):
     replaced_token_logits: tf.Tensor  # [B, S] float32
 
 
+@register_objective(ElectraConfig)
 class Electra(GeneratorObjective):
     """Joint training of generator and discriminator: masked-LM loss + lambda * replaced-token loss."""
 
@@ -61,61 +67,55 @@ class Electra(GeneratorObjective):
         settings = self.config.objective
         return {"masked_lm": settings.masked_lm_loss_weight, "replaced_token": settings.replaced_token_loss_weight}
 
-    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        num_masked = tf.reduce_sum(batch["masked_lm_weights"])
-        num_tokens = self.num_counted_tokens(batch)
-        return {
-            "masked_lm": num_masked,
-            "replaced_token": num_tokens,
-            "replaced_fraction": num_tokens,
-            "sampled_masked_lm_accuracy": num_masked,
-        }
+    def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
+        return {**super().denominators(batch), "counted_tokens": self.num_counted_tokens(batch)}
 
-    def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
+    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
         forward, counted = self.forward(batch, context), self.counted_tokens(batch, context)
-        replaced = tf.cast(forward.corrupted.is_replaced, tf.float32)
+        replaced, counted = tf.cast(forward.corrupted.is_replaced, tf.float32), tf.cast(counted, tf.float32)
         return {
-            **self._loss_ratios(batch, forward, counted),
-            # Not losses: what tells a discriminator that has learnt something from one that has not.
-            "replaced_fraction": weighted_sum(replaced, tf.cast(counted, tf.float32)),
+            **self._loss_totals(batch, forward, counted),
+            # Not losses: they tell whether the discriminator has learnt something.
+            "replaced_fraction": weighted_total(replaced, counted, "counted_tokens"),
             "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
             **self.extra_metrics(batch, forward),
         }
 
-    def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         forward, counted = self.forward(batch, context), self.counted_tokens(batch, context)
-        losses = self._loss_ratios(batch, forward, counted)
+        losses = self.as_ratios(batch, self._loss_totals(batch, forward, counted))
+        others = {
+            "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
+            **self.extra_metrics(batch, forward),
+        }
         return {
             "masked_lm_loss": losses["masked_lm"],
             **masked_lm_metrics(forward.generated.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
-            "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
             "replaced_token_loss": losses["replaced_token"],
             **replaced_token_metrics(forward.replaced_token_logits, forward.corrupted.is_replaced, over=counted),
-            **self.extra_metrics(batch, forward),
+            **self.as_ratios(batch, others),
         }
 
-    def extra_metrics(self, batch: dict[str, tf.Tensor], forward: ElectraForward) -> dict[str, Ratio]:
+    def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
         """What a subclass has beside ELECTRA's terms, in training and in evaluation."""
         return {}
 
-    def forward(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> ElectraForward:
+    def forward(self, batch: Batch, context: ForwardContext) -> ElectraForward:
         """Generator, sampling and discriminator, in that order."""
         return self.discriminate(batch, self.generate(batch, context), context)
 
-    def discriminate(
-        self, batch: dict[str, tf.Tensor], generated: GeneratorOutput, context: ForwardContext
-    ) -> ElectraForward:
+    def discriminate(self, batch: Batch, generated: GeneratorOutput, context: ForwardContext) -> ElectraForward:
         """What comes after the generator: its draws, and the discriminator's answer to them."""
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
         output = self.encode(batch, corrupted, context)
         logits = self.replaced_token_head(output.sequence_output, training=context.training)
         return ElectraForward(generated, corrupted, output, logits)
 
-    def detect(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def detect(self, inputs: Batch) -> tf.Tensor:
         """[B, S] float32: each token's probability of having been replaced; inputs as for `call`."""
         return tf.sigmoid(self.detection_logits(inputs))
 
-    def detection_logits(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def detection_logits(self, inputs: Batch) -> tf.Tensor:
         """[B, S] float32: the logits of `detect`."""
         output = self.discriminator(
             inputs["input_ids"], input_mask=inputs["input_mask"], segment_ids=inputs["segment_ids"], context=INFERENCE
@@ -137,20 +137,17 @@ class Electra(GeneratorObjective):
         masked_fraction = self.config.masking.masked_fraction
         return (1.0 - masked_fraction) / masked_fraction
 
-    def counted_tokens(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> tf.Tensor:
+    def counted_tokens(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """[B, S] int32: 1 for the tokens that the discriminator's loss and metrics are over: all real ones."""
         return batch["input_mask"]
 
-    def num_counted_tokens(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+    def num_counted_tokens(self, batch: Batch) -> tf.Tensor:
         """How many `counted_tokens` will be. Scalar float32."""
         return tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
 
-    def _loss_ratios(
-        self, batch: dict[str, tf.Tensor], forward: ElectraForward, counted: tf.Tensor
-    ) -> dict[str, Ratio]:
+    def _loss_totals(self, batch: Batch, forward: ElectraForward, counted: tf.Tensor) -> dict[str, Total]:
+        logits, is_replaced = forward.replaced_token_logits, forward.corrupted.is_replaced
         return {
-            "masked_lm": masked_lm_loss(forward.generated.scores, batch["masked_lm_ids"], batch["masked_lm_weights"]),
-            "replaced_token": replaced_token_loss(
-                forward.replaced_token_logits, forward.corrupted.is_replaced, over=counted
-            ),
+            "masked_lm": masked_lm_loss(forward.generated.scores, batch),
+            "replaced_token": replaced_token_loss(logits, is_replaced, counted, "counted_tokens"),
         }

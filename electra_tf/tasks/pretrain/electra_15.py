@@ -7,10 +7,12 @@ import tensorflow as tf
 
 from electra_tf.data.masking import put_at_positions, select_distinct
 from electra_tf.models.context import ForwardContext
+from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig
 from electra_tf.tasks.pretrain.generator_objective import masked_tokens
 from electra_tf.tasks.pretrain.layout import word_tokens
+from electra_tf.tasks.pretrain.objective import register_objective
 
 
 class Electra15Config(ElectraConfig):
@@ -39,6 +41,7 @@ class Electra15Config(ElectraConfig):
         return super().learns_replaced_tokens and self.loss_positions != "random_unmasked"
 
 
+@register_objective(Electra15Config)
 class Electra15(Electra):
     """ELECTRA whose discriminator learns from the masked-out tokens alone, or from as many drawn at random.
 
@@ -46,7 +49,7 @@ class Electra15(Electra):
     (`replaced_fraction`, accuracy, the loss of a constant predictor) is over the tokens that count, too.
     """
 
-    def counted_tokens(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> tf.Tensor:
+    def counted_tokens(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         masked = masked_tokens(batch)
         if self.config.objective.loss_positions == "masked":
             return masked
@@ -57,7 +60,7 @@ class Electra15(Electra):
         used = tf.cast(tf.range(num_slots) < num_wanted, tf.float32)
         return put_at_positions(tf.zeros_like(masked), tf.ones_like(drawn), drawn, used)
 
-    def num_counted_tokens(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+    def num_counted_tokens(self, batch: Batch) -> tf.Tensor:
         masked = masked_tokens(batch)
         if self.config.objective.loss_positions == "masked":
             counts = masked
@@ -70,7 +73,7 @@ class Electra15(Electra):
         of_positions = {"masked": 0.0, "random": super().originals_per_sample, "random_unmasked": math.inf}
         return of_positions[self.config.objective.loss_positions]
 
-    def _candidates(self, batch: dict[str, tf.Tensor], masked: tf.Tensor) -> tf.Tensor:
+    def _candidates(self, batch: Batch, masked: tf.Tensor) -> tf.Tensor:
         """[B, S] bool: what may be drawn."""
         words = word_tokens(batch)
         return words & (masked == 0) if self.config.objective.loss_positions == "random_unmasked" else words

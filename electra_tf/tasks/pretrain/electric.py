@@ -12,13 +12,16 @@ from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder, EncoderOutput
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.two_towers import ClozeOutput, TwoTowerGenerator
-from electra_tf.tasks.base import PRECISION_POLICIES
+from electra_tf.tasks.base import PRECISION_POLICIES, Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput, masked_tokens
 from electra_tf.tasks.pretrain.layout import word_tokens
-from electra_tf.tasks.pretrain.losses import replaced_token_loss
-from electra_tf.tasks.terms import Ratio, weighted_sum
+from electra_tf.tasks.pretrain.objective import register_objective
+from electra_tf.tasks.terms import (
+    Total,
+    weighted_total,
+)
 
 
 class ElectricConfig(ElectraConfig):
@@ -86,6 +89,7 @@ class ElectricForward(NamedTuple):
     token_losses: tf.Tensor
 
 
+@register_objective(ElectricConfig)
 class Electric(Electra):
     """A generator that knows the probability q of each of its draws, and a network that learns what q lacks.
 
@@ -112,10 +116,10 @@ class Electric(Electra):
         generator = TwoTowerGenerator(left_to_right, right_to_left, head, name="generator_network", dtype=dtype)
         return generator, Encoder(config.encoder, embeddings, name="electra", dtype=dtype)
 
-    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return {**super().term_weights(batch), "masked_lm": tf.reduce_sum(_words(batch))}
+    def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
+        return {**super().denominators(batch), "words": tf.reduce_sum(_words(batch))}
 
-    def generate(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> ClozeOutput:
+    def generate(self, batch: Batch, context: ForwardContext) -> ClozeOutput:
         """The towers' answer for the masked positions, which they see as little as they see any token of itself."""
         return self.generator(
             batch["input_ids"],
@@ -125,13 +129,11 @@ class Electric(Electra):
             context=context.scope("generator"),
         )
 
-    def corrupt(self, batch: dict[str, tf.Tensor], scores, context: ForwardContext) -> CorruptedInput:
+    def corrupt(self, batch: Batch, scores, context: ForwardContext) -> CorruptedInput:
         """As ELECTRA, but that every draw counts as noise, also one that hits the original."""
         return super().corrupt(batch, scores, context)._replace(is_replaced=masked_tokens(batch))
 
-    def discriminate(
-        self, batch: dict[str, tf.Tensor], generated: ClozeOutput, context: ForwardContext
-    ) -> ElectricForward:
+    def discriminate(self, batch: Batch, generated: ClozeOutput, context: ForwardContext) -> ElectricForward:
         found = super().discriminate(batch, generated, context)
         # Of what is shown, each given the original tokens around it.
         losses = generated.everywhere.token_losses(batch["input_ids"], found.corrupted.input_ids)
@@ -148,14 +150,14 @@ class Electric(Electra):
         noise_fraction = self.config.masking.masked_fraction
         return energies - token_losses + math.log(noise_fraction / (1.0 - noise_fraction))
 
-    def energies(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def energies(self, inputs: Batch) -> tf.Tensor:
         """[B, S] float32: -log p(x_t | the other tokens), up to a constant for each t; inputs as for `call`.
 
         Lower for tokens that fit: summed over a text and negated, a pseudo-log-likelihood from one pass.
         """
         return super().detection_logits(inputs)
 
-    def detection_logits(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def detection_logits(self, inputs: Batch) -> tf.Tensor:
         """The log odds of each token of the input being noise that the generator has drawn. [B, S] float32."""
         none = {"masked_lm_positions": tf.zeros_like(inputs["input_ids"][:, :1])}
         generated = self.generate({**inputs, **none}, INFERENCE)
@@ -165,18 +167,12 @@ class Electric(Electra):
     def detection_layers(self) -> list[tf_keras.layers.Layer]:
         return [*super().detection_layers, self.generator]
 
-    def _loss_ratios(
-        self, batch: dict[str, tf.Tensor], forward: ElectricForward, counted: tf.Tensor
-    ) -> dict[str, Ratio]:
+    def _loss_totals(self, batch: Batch, forward: ElectricForward, counted: tf.Tensor) -> dict[str, Total]:
         """The generator's over all tokens but [CLS] and [SEP], the other one as ELECTRA's."""
-        return {
-            "masked_lm": weighted_sum(forward.token_losses, _words(batch)),
-            "replaced_token": replaced_token_loss(
-                forward.replaced_token_logits, forward.corrupted.is_replaced, over=counted
-            ),
-        }
+        losses = super()._loss_totals(batch, forward, counted)
+        return {**losses, "masked_lm": weighted_total(forward.token_losses, _words(batch), "words")}
 
 
-def _words(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+def _words(batch: Batch) -> tf.Tensor:
     """[B, S] float32: 1 for the tokens that could have been masked."""
     return tf.cast(word_tokens(batch), tf.float32)

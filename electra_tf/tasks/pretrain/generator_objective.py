@@ -27,9 +27,13 @@ from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.sampling import SAMPLERS
 from electra_tf.models.tying import TYINGS, build_discriminator
 from electra_tf.models.vocabulary_logits import VocabularyLogits
-from electra_tf.tasks.base import PRECISION_POLICIES, Objective
+from electra_tf.tasks.base import PRECISION_POLICIES, Batch
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
-from electra_tf.tasks.terms import Ratio, weighted_sum
+from electra_tf.tasks.pretrain.objective import Objective
+from electra_tf.tasks.terms import (
+    Total,
+    weighted_total,
+)
 
 
 class GeneratorObjectiveSettings(ObjectiveSettings):
@@ -174,7 +178,7 @@ class GeneratorObjective(Objective):
     def encoder(self) -> Encoder:
         return self.discriminator
 
-    def generate(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> GeneratorOutput:
+    def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
         """The generator's answer for the masked positions."""
         return self.generator(
             batch["masked_input_ids"],
@@ -185,7 +189,7 @@ class GeneratorObjective(Objective):
         )
 
     def corrupt(
-        self, batch: dict[str, tf.Tensor], scores: VocabularyLogits | ContextFreeLogits, context: ForwardContext
+        self, batch: Batch, scores: VocabularyLogits | ContextFreeLogits, context: ForwardContext
     ) -> CorruptedInput:
         """Writes the generator's draws into the original (not the masked) input.
 
@@ -200,7 +204,7 @@ class GeneratorObjective(Objective):
         is_replaced = tf.cast(corrupted_ids != batch["input_ids"], tf.int32)
         return CorruptedInput(sampled_ids, corrupted_ids, is_replaced)
 
-    def encode(self, batch: dict[str, tf.Tensor], corrupted: CorruptedInput, context: ForwardContext) -> EncoderOutput:
+    def encode(self, batch: Batch, corrupted: CorruptedInput, context: ForwardContext) -> EncoderOutput:
         """The vectors that the kept encoder makes of the corrupted input."""
         return self.discriminator(
             corrupted.input_ids,
@@ -230,22 +234,22 @@ def _networks(config: PretrainingConfig) -> tuple[Generator, Encoder]:
     return generator, pair.discriminator
 
 
-def masked_tokens(batch: dict[str, tf.Tensor]) -> tf.Tensor:
+def masked_tokens(batch: Batch) -> tf.Tensor:
     """[B, S] int32: 1 for the tokens that were masked out."""
     positions, weights = batch["masked_lm_positions"], batch["masked_lm_weights"]
     return put_at_positions(tf.zeros_like(batch["input_ids"]), tf.ones_like(positions), positions, weights)
 
 
-def sampled_accuracy(batch: dict[str, tf.Tensor], corrupted: CorruptedInput) -> Ratio:
+def sampled_accuracy(batch: Batch, corrupted: CorruptedInput) -> Total:
     """The share of the draws that hit the original token."""
     right = tf.cast(corrupted.sampled_ids == batch["masked_lm_ids"], tf.float32)
-    return weighted_sum(right, batch["masked_lm_weights"])
+    return weighted_total(right, batch["masked_lm_weights"], "masked_tokens")
 
 
-def sample_ratios(batch: dict[str, tf.Tensor], corrupted: CorruptedInput) -> dict[str, Ratio]:
+def sample_totals(batch: Batch, corrupted: CorruptedInput) -> dict[str, Total]:
     """Of what was drawn: `replaced_fraction` of the real tokens, and `sampled_masked_lm_accuracy`."""
     replaced = tf.cast(corrupted.is_replaced, tf.float32)
     return {
-        "replaced_fraction": weighted_sum(replaced, tf.cast(batch["input_mask"], tf.float32)),
+        "replaced_fraction": weighted_total(replaced, tf.cast(batch["input_mask"], tf.float32), "tokens"),
         "sampled_masked_lm_accuracy": sampled_accuracy(batch, corrupted),
     }

@@ -13,12 +13,17 @@ from electra_tf.models.context import ForwardContext
 from electra_tf.models.difficulty import DifficultyModel
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
-from electra_tf.tasks.base import PRECISION_POLICIES
+from electra_tf.tasks.base import PRECISION_POLICIES, Batch
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm, BertMlmConfig
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.layout import word_tokens
 from electra_tf.tasks.pretrain.metrics import masked_lm_metrics
-from electra_tf.tasks.terms import Ratio, Term, weighted_sum
+from electra_tf.tasks.pretrain.objective import register_objective
+from electra_tf.tasks.terms import (
+    Term,
+    Total,
+    weighted_total,
+)
 
 
 class HardMlmConfig(BertMlmConfig):
@@ -58,6 +63,7 @@ class HardMlmConfig(BertMlmConfig):
         return False
 
 
+@register_objective(HardMlmConfig)
 class HardMlm(BertMlm):
     """A masked LM, and beside it a network that learns from its losses which tokens it finds hard.
 
@@ -78,38 +84,31 @@ class HardMlm(BertMlm):
     def loss_weights(self) -> dict[str, float]:
         return {**super().loss_weights, "difficulty": self.config.objective.difficulty_loss_weight}
 
-    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        num_masked = tf.reduce_sum(batch["masked_lm_weights"])
-        return {
-            **super().term_weights(batch),
-            "difficulty": num_masked,
-            "difficulty_of_masked": num_masked,
-            "difficulty_of_all": tf.reduce_sum(tf.cast(word_tokens(batch), tf.float32)),
-        }
+    def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
+        return {**super().denominators(batch), "words": tf.reduce_sum(_words(batch))}
 
-    def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
+    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
         guessed = self.guess(batch, context)
         if context.training:
             batch = self.with_hard_masks(batch, guessed, context)
         losses = self.forward(batch, context).scores.losses(batch["masked_lm_ids"])
-        return {"masked_lm": weighted_sum(losses, batch["masked_lm_weights"]), **_ratios(batch, guessed, losses)}
+        return {"masked_lm": _over_masked(losses, batch), **_guesses(batch, guessed, losses)}
 
-    def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         guessed = self.guess(batch, context)
         scores, weights = self.forward(batch, context).scores, batch["masked_lm_weights"]
         losses = scores.losses(batch["masked_lm_ids"])
-        ratios = _ratios(batch, guessed, losses)
+        terms = {"masked_lm_loss": _over_masked(losses, batch), **_guesses(batch, guessed, losses)}
         hard = self.with_hard_masks(batch, guessed, context)
         hard_losses = self.forward(hard, context).scores.losses(hard["masked_lm_ids"])
+        terms["hard_masked_lm_loss"] = _over_masked(hard_losses, hard)
+        terms["difficulty_loss"] = terms.pop("difficulty")
         return {
-            "masked_lm_loss": weighted_sum(losses, weights),
+            **self.as_ratios(batch, terms),
             **masked_lm_metrics(scores.logits, batch["masked_lm_ids"], weights),
-            "hard_masked_lm_loss": weighted_sum(hard_losses, weights),
-            "difficulty_loss": ratios.pop("difficulty"),
-            **ratios,
         }
 
-    def guess(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> tf.Tensor:
+    def guess(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """The loss of every token, were it masked. [B, S] float32, in nats."""
         return self.difficulty(
             batch["input_ids"],
@@ -118,9 +117,7 @@ class HardMlm(BertMlm):
             context=context.scope("difficulty"),
         )
 
-    def with_hard_masks(
-        self, batch: dict[str, tf.Tensor], guessed: tf.Tensor, context: ForwardContext
-    ) -> dict[str, tf.Tensor]:
+    def with_hard_masks(self, batch: Batch, guessed: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
         """The batch with its masks at other places: the same number in each row, the harder a token the likelier.
 
         What a slot shows, [MASK], a random token or the original, it goes on to show.
@@ -145,7 +142,17 @@ class HardMlm(BertMlm):
         }
 
 
-def _ratios(batch: dict[str, tf.Tensor], guessed: tf.Tensor, losses: tf.Tensor) -> dict[str, Ratio]:
+def _over_masked(values: tf.Tensor, batch: Batch) -> Total:
+    """Of values [B, M], one for each masked position."""
+    return weighted_total(values, batch["masked_lm_weights"], "masked_tokens")
+
+
+def _words(batch: Batch) -> tf.Tensor:
+    """[B, S] float32: 1 for the tokens that can be masked."""
+    return tf.cast(word_tokens(batch), tf.float32)
+
+
+def _guesses(batch: Batch, guessed: tf.Tensor, losses: tf.Tensor) -> dict[str, Total]:
     """The squared error of the guesses at the masked tokens, and the guesses there and everywhere.
 
     Args:
@@ -154,7 +161,7 @@ def _ratios(batch: dict[str, tf.Tensor], guessed: tf.Tensor, losses: tf.Tensor) 
     of_masked = tf.gather(guessed, batch["masked_lm_positions"], batch_dims=1)
     error = tf.square(of_masked - tf.stop_gradient(losses))
     return {
-        "difficulty": weighted_sum(error, batch["masked_lm_weights"]),
-        "difficulty_of_masked": weighted_sum(of_masked, batch["masked_lm_weights"]),
-        "difficulty_of_all": weighted_sum(guessed, tf.cast(word_tokens(batch), tf.float32)),
+        "difficulty": _over_masked(error, batch),
+        "difficulty_of_masked": _over_masked(of_masked, batch),
+        "difficulty_of_all": weighted_total(guessed, _words(batch), "words"),
     }

@@ -1,37 +1,39 @@
-"""The losses, as sums that still have their weights."""
+"""The losses, as totals over what the objective counts."""
 
 import tensorflow as tf
 
+from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.vocabulary_logits import VocabularyLogits
-from electra_tf.tasks.terms import Ratio, weighted_sum
+from electra_tf.tasks.base import Batch
+from electra_tf.tasks.terms import Total, weighted_total
 
 
-def masked_lm_loss(scores: VocabularyLogits, token_ids: tf.Tensor, weights: tf.Tensor) -> Ratio:
-    """The masked-LM loss over the slots in use.
+def masked_lm_loss(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -> Total:
+    """The masked-LM loss: cross-entropy in nats over the masked tokens.
 
     Args:
-        scores: for [B, M] masked positions.        token_ids: [B, M] int32.
-        weights: [B, M] float32, 0 for unused slots.
+        logits: for the B x M masked positions.
     Source: paper section 2, L_MLM, as a mean over masked tokens (the authors' code) instead of a sum.
     """
-    return weighted_sum(scores.losses(token_ids), weights)
+    return weighted_total(logits.losses(batch["masked_lm_ids"]), batch["masked_lm_weights"], "masked_tokens")
 
 
-def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, over: tf.Tensor) -> Ratio:
-    """The discriminator's loss: binary cross-entropy in nats over all real tokens, [CLS] and [SEP] included.
+def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.Tensor, over: str) -> Total:
+    """The discriminator's loss: binary cross-entropy in nats.
 
     Args:
-        logits: [B, S] float32.        is_replaced: [B, S] int32.        over: [B, S] int32, 1 for tokens that count.
+        logits: float32, any shape.        is_replaced, weights: the same shape; weights are 1 for what counts.
+        over: the denominator that counts the weights.
     Source: paper section 2, L_Disc, as a mean over tokens.
     """
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.cast(is_replaced, tf.float32), logits=logits)
-    return weighted_sum(losses, tf.cast(over, tf.float32))
+    return weighted_total(losses, tf.cast(weights, tf.float32), over)
 
 
 def with_copying(losses: tf.Tensor, copy_logits: tf.Tensor, is_input: tf.Tensor | bool) -> tf.Tensor:
     """-log p(token) in nats where p(x) = copy * [x is the input token] + (1 - copy) * softmax(x).
 
-    Taken from logarithms throughout, so that neither a sure copy nor a token that is never drawn becomes log 0.
+    Computed from logarithms throughout, so that neither a certain copy nor an impossible token becomes log 0.
 
     Args:
         losses: [B, S] float32, -log softmax(token).

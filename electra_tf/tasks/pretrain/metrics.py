@@ -2,7 +2,13 @@
 
 import tensorflow as tf
 
-from electra_tf.tasks.terms import BinaryEntropy, Ratio, Term, ranking_counts, weighted_sum
+from electra_tf.tasks.terms import (
+    BinaryEntropy,
+    Ratio,
+    Term,
+    ranking_counts,
+    weighted_sum,
+)
 
 
 def masked_lm_metrics(logits: tf.Tensor, token_ids: tf.Tensor, weights: tf.Tensor) -> dict[str, Term]:

@@ -2,25 +2,28 @@
 
 from typing import Literal, NamedTuple
 
-import tensorflow as tf
-
 from electra_tf.config.settings import NonNegative
 from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import MaskedLmHead, gather_positions
 from electra_tf.models.vocabulary_logits import VocabularyLogits
-from electra_tf.tasks.base import PRECISION_POLICIES
+from electra_tf.tasks.base import PRECISION_POLICIES, Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import (
     CorruptedInput,
     GeneratorObjective,
     GeneratorObjectiveSettings,
-    sample_ratios,
+    sample_totals,
 )
 from electra_tf.tasks.pretrain.losses import masked_lm_loss
 from electra_tf.tasks.pretrain.metrics import masked_lm_metrics, prediction_accuracy
-from electra_tf.tasks.terms import Ratio, Term, weighted_sum
+from electra_tf.tasks.pretrain.objective import register_objective
+from electra_tf.tasks.terms import (
+    Term,
+    Total,
+    weighted_total,
+)
 
 
 class ReplaceMlmConfig(GeneratorObjectiveSettings):
@@ -43,6 +46,7 @@ class ReplaceMlmForward(NamedTuple):
     scores: VocabularyLogits  # of the kept network, at the masked positions
 
 
+@register_objective(ReplaceMlmConfig)
 class ReplaceMlm(GeneratorObjective):
     """Two masked language models: the generator fills in [MASK], the kept network mends what it filled in."""
 
@@ -61,39 +65,30 @@ class ReplaceMlm(GeneratorObjective):
             "encoder_masked_lm": settings.encoder_masked_lm_loss_weight,
         }
 
-    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        num_masked = tf.reduce_sum(batch["masked_lm_weights"])
-        return {
-            "masked_lm": num_masked,
-            "encoder_masked_lm": num_masked,
-            "replaced_fraction": tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32)),
-            "sampled_masked_lm_accuracy": num_masked,
-            "encoder_masked_lm_accuracy": num_masked,
-        }
-
-    def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
+    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
         forward = self.forward(batch, context)
         right = forward.scores.is_top1(batch["masked_lm_ids"])
         return {
-            **self._loss_ratios(batch, forward),
+            **_losses(batch, forward),
             # Not losses: how much the generator leaves to mend, and how often the encoder gives the original.
-            **sample_ratios(batch, forward.corrupted),
-            "encoder_masked_lm_accuracy": weighted_sum(right, batch["masked_lm_weights"]),
+            **sample_totals(batch, forward.corrupted),
+            "encoder_masked_lm_accuracy": weighted_total(right, batch["masked_lm_weights"], "masked_tokens"),
         }
 
-    def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         forward = self.forward(batch, context)
         token_ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
-        losses = self._loss_ratios(batch, forward)
+        totals = {**_losses(batch, forward), **sample_totals(batch, forward.corrupted)}
+        ratios = self.as_ratios(batch, totals)
         return {
-            "masked_lm_loss": losses["masked_lm"],
+            "masked_lm_loss": ratios.pop("masked_lm"),
+            "encoder_masked_lm_loss": ratios.pop("encoder_masked_lm"),
             **masked_lm_metrics(forward.generated.logits, token_ids, weights),
-            **sample_ratios(batch, forward.corrupted),
-            "encoder_masked_lm_loss": losses["encoder_masked_lm"],
+            **ratios,
             "encoder_masked_lm_accuracy": prediction_accuracy(forward.scores.logits, token_ids, weights),
         }
 
-    def forward(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> ReplaceMlmForward:
+    def forward(self, batch: Batch, context: ForwardContext) -> ReplaceMlmForward:
         """Generator, sampling and the kept network's predictions, in that order."""
         generated = self.generate(batch, context)
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
@@ -101,9 +96,9 @@ class ReplaceMlm(GeneratorObjective):
         hidden = gather_positions(output.sequence_output, batch["masked_lm_positions"])  # [B, M, H]
         return ReplaceMlmForward(generated, corrupted, self.prediction_head(hidden, training=context.training))
 
-    def _loss_ratios(self, batch: dict[str, tf.Tensor], forward: ReplaceMlmForward) -> dict[str, Ratio]:
-        token_ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
-        return {
-            "masked_lm": masked_lm_loss(forward.generated.scores, token_ids, weights),
-            "encoder_masked_lm": masked_lm_loss(forward.scores, token_ids, weights),
-        }
+
+def _losses(batch: Batch, forward: ReplaceMlmForward) -> dict[str, Total]:
+    return {
+        "masked_lm": masked_lm_loss(forward.generated.scores, batch),
+        "encoder_masked_lm": masked_lm_loss(forward.scores, batch),
+    }

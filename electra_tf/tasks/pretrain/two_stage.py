@@ -11,12 +11,13 @@ from electra_tf.config.settings import Count
 from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import Encoder
-from electra_tf.tasks.base import Objective
+from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
 from electra_tf.tasks.pretrain.losses import masked_lm_loss
 from electra_tf.tasks.pretrain.metrics import masked_lm_metrics
-from electra_tf.tasks.terms import Ratio, Term
+from electra_tf.tasks.pretrain.objective import Objective, register_objective
+from electra_tf.tasks.terms import Term, Total
 
 
 class TwoStageConfig(ElectraConfig):
@@ -79,6 +80,7 @@ class TwoStageConfig(ElectraConfig):
         return self.stage_steps(run) if self.schedule == "each_stage" else super().schedule_steps(run)
 
 
+@register_objective(TwoStageConfig)
 class TwoStage(Electra):
     """ELECTRA's networks, trained one after the other: `phases` are the two objectives that do it.
 
@@ -98,11 +100,20 @@ class TwoStage(Electra):
     def phases(self) -> tuple[Objective, ...]:
         return self._phases
 
-    def forward(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> ElectraForward:
+    def forward(self, batch: Batch, context: ForwardContext) -> ElectraForward:
         """The forward pass of the second stage: dropout is part of training, so the frozen generator has none."""
         return self.discriminate(batch, self.generate(batch, context.frozen()), context)
 
-    def train_step(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    @property
+    def phase_steps(self) -> tuple[int, ...]:
+        return self.config.objective.stage_steps(self.config)
+
+    def create_variables(self) -> None:
+        super().create_variables()
+        for phase in self.phases:
+            phase.create_variables()
+
+    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         raise NotImplementedError("two_stage is trained phase by phase: call `fit` of each of its `phases`")
 
 
@@ -112,9 +123,6 @@ class _Stage(Objective):
     def __init__(self, networks: TwoStage, **model_options):
         super().__init__(networks.config, **model_options)
         object.__setattr__(self, "networks", networks)
-
-    def create_variables(self) -> None:
-        self.networks.create_variables()
 
 
 class GeneratorStage(_Stage):
@@ -132,17 +140,13 @@ class GeneratorStage(_Stage):
     def loss_weights(self) -> dict[str, float]:
         return {"masked_lm": self.config.objective.masked_lm_loss_weight}
 
-    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return {"masked_lm": tf.reduce_sum(batch["masked_lm_weights"])}
+    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
+        return {"masked_lm": masked_lm_loss(self.networks.generate(batch, context).scores, batch)}
 
-    def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
-        scores = self.networks.generate(batch, context).scores
-        return {"masked_lm": masked_lm_loss(scores, batch["masked_lm_ids"], batch["masked_lm_weights"])}
-
-    def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         scores = self.networks.generate(batch, context).scores
         return {
-            "masked_lm_loss": masked_lm_loss(scores, batch["masked_lm_ids"], batch["masked_lm_weights"]),
+            "masked_lm_loss": self.as_ratios(batch, {"loss": masked_lm_loss(scores, batch)})["loss"],
             **masked_lm_metrics(scores.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
         }
 
@@ -171,17 +175,16 @@ class DiscriminatorStage(_Stage):
     def loss_weights(self) -> dict[str, float]:
         return {"replaced_token": self.config.objective.replaced_token_loss_weight}
 
-    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        weights = self.networks.term_weights(batch)
-        return {name: weight for name, weight in weights.items() if name != "masked_lm"}
+    def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
+        return self.networks.denominators(batch)
 
-    def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
-        terms = self.networks.loss_terms(batch, context)
+    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
+        terms = self.networks.training_terms(batch, context)
         return {name: term for name, term in terms.items() if name != "masked_lm"}
 
-    def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         return self.networks.evaluation_terms(batch, context)
 
-    def detect(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    def detect(self, inputs: Batch) -> tf.Tensor:
         """[B, S] float32: each token's probability of having been replaced; inputs as for `call`."""
         return self.networks.detect(inputs)

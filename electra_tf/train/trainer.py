@@ -1,18 +1,49 @@
-"""The objective under a strategy: many training steps a call on the device, one evaluation a call."""
+"""Training and evaluation loops on the device: many steps a call, under any strategy."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.tasks.base import Objective
+from electra_tf.tasks.base import Task
 from electra_tf.tasks.terms import Term
 from electra_tf.train.metrics import MetricAccumulator
-from electra_tf.train.step import evaluation_step
-from electra_tf.train.stop_request import StopRequest
+from electra_tf.train.step import evaluation_step, sum_over_replicas
 
 BatchesFunction = Callable[[tf.distribute.InputContext], tf.data.Dataset]
 MeanMetrics = dict[str, float]
+
+
+class StopRequest:
+    """A wish to end the run early, made on the host at any time and read on the device between two steps.
+
+    The workers of a cluster must leave a loop after the same step, or those that stay would wait for the others for
+    ever. So there each worker's wish is summed over all of them in every step, by the collectives of the gradients.
+
+    Attributes:
+        is_shared: whether several workers have to agree.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy):
+        self.is_shared = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        with tf.device("CPU:0"):  # where the host can write and the loop's condition can read without a device's queue
+            self._wanted = tf.Variable(False, trainable=False, name="stop_request")
+
+    def make(self) -> None:
+        """Asks for the end. May be called from any thread, while the device is at work."""
+        self._wanted.assign(True)
+
+    def is_decided(self) -> bool:
+        """Whether to end without another step: a stop was asked for, and nobody else has to agree."""
+        return not self.is_shared and bool(self._wanted.numpy())
+
+    def read(self) -> tf.Tensor:
+        """Whether this worker wants to end. Scalar bool."""
+        return self._wanted.read_value()
+
+    def read_from_all_workers(self) -> tf.Tensor:
+        """Whether any worker wants to end: the same answer for all. Scalar bool. Runs in a replica context."""
+        return sum_over_replicas(tf.cast(self.read(), tf.float32)) > 0.0
 
 
 class EarlyEnd(NamedTuple):
@@ -22,27 +53,27 @@ class EarlyEnd(NamedTuple):
     nonfinite: bool
 
 
-class Pretrainer:
-    """Trains an objective by its `train_step` under a strategy.
+class Trainer:
+    """Trains a task by its `train_step` under a strategy.
 
     Args:
-        objective: compiled, built under the strategy's scope.
-        window: where the metrics of the steps are added up.
+        task: compiled, built under the strategy's scope.
+        metrics: where the metrics of the steps are added up.
         stop_request: looked at after every step.
-        batches: gives a pipeline's per-replica batches from the objective's current step on.
+        batches: gives a pipeline's per-replica batches from the task's current step on.
     """
 
     def __init__(
         self,
-        objective: Objective,
+        task: Task,
         strategy: tf.distribute.Strategy,
-        window: MetricAccumulator,
+        metrics: MetricAccumulator,
         stop_request: StopRequest,
         batches: BatchesFunction,
     ):
-        self._objective = objective
+        self._task = task
         self._strategy = strategy
-        self._window = window
+        self._metrics = metrics
         self._stop_request = stop_request
         self._iterator = iter(strategy.distribute_datasets_from_function(batches))
         self._train_steps_on_device = tf.function(self._train_steps)
@@ -77,26 +108,26 @@ class Pretrainer:
             return self._stop_request.read_from_all_workers(), nonfinite
 
     def _train_on_replica(self, batch) -> tf.Tensor:
-        return self._window.add(self._objective.train_step(batch))
+        return self._metrics.add(self._task.train_step(batch))
 
 
 class Evaluator:
-    """Evaluates an objective under a strategy, always on the same batches with the same masks and samples.
+    """Evaluates a task under a strategy, always on the same batches with the same masks and samples.
 
     Args:
-        objective: built under the strategy's scope.
+        task: built under the strategy's scope.
         stop_request: looked at after every batch.
         batches: gives a pipeline's per-replica batches of one pass over the held-out split.
     """
 
     def __init__(
         self,
-        objective: Objective,
+        task: Task,
         strategy: tf.distribute.Strategy,
         stop_request: StopRequest,
         batches: BatchesFunction,
     ):
-        self._objective = objective
+        self._task = task
         self._strategy = strategy
         self._stop_request = stop_request
         self._batches = batches
@@ -123,7 +154,7 @@ class Evaluator:
 
     def _evaluate_batch(self, batch, number: tf.Tensor) -> tuple[tf.Tensor, dict[str, Term]]:
         def evaluate(share) -> tuple[tf.Tensor, dict[str, Term]]:
-            terms = evaluation_step(self._objective, share, number)
+            terms = evaluation_step(self._task, share, number)
             stop = self._stop_request.read_from_all_workers() if self._stop_request.is_shared else tf.constant(False)
             return stop, terms
 
