@@ -1,19 +1,19 @@
-"""FLOPs as the paper counts them: appendix E and the authors' published numbers, with all of their peculiarities.
+"""The `paper` convention: FLOPs as the paper's appendix E and the authors' code count them, peculiarities included.
 
-To be compared with the paper's figures, and for nothing else: `electra_tf.flops.hardware` says what a device has
-to do. Of the operations of a real step these numbers leave out and add, each marked QUIRK below:
+Use it to compare with the paper's figures only; `electra_tf.flops.hardware` says what a device has to compute. Where
+the two differ, the code below is marked QUIRK:
 
 - a backward pass counts as much as the forward pass; matrix products need twice as much;
-- every look-up in the word and position tables counts as a product with one-hot vectors: 40 % of ELECTRA-Small;
+- a look-up in the word or position table counts as a product with one-hot vectors: 40 % of ELECTRA-Small;
 - 80 of 512 positions are predicted, whatever the length and the masked fraction;
-- one of the two LayerNorms of a layer costs five operations in all, not five for each hidden unit;
-- the projection behind the attention, and the weighted sum before it, are counted with the hidden size even where the
-  heads together are wider (T5);
+- one of the two LayerNorms of a layer costs five operations in total, not five for each hidden unit;
+- the weighted sum of the attention and the projection after it are counted with the hidden size even where the heads
+  together are wider (T5);
 - a decoder's attention to the encoder doubles the whole attention, residual and LayerNorm included, and its products
-  count the decoder's length.
+  use the decoder's length.
 
-An operation is one of mathematics: an exponential counts as an addition, a multiplication and the addition after it as
-two. All counts are exact, as integers or fractions.
+An operation is a mathematical one: an exponential counts as one, a multiplication and the addition after it as two.
+All counts are exact: integers or fractions.
 """
 
 from collections.abc import Iterable
@@ -23,14 +23,11 @@ from fractions import Fraction
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops.passes import Head, NetworkPass
 
-# Operations for each element: draw, compare, mask, rescale.
-DROPOUT = 4
-# Mean, square, variance, shift, scale.
-LAYER_NORM = 5
-# The approximation by tanh, though the authors' models compute erf.
-GELU = 8
-# Maximum, subtraction, exponential, sum, division.
-SOFTMAX = 5
+# Operations for each element.
+DROPOUT = 4  # draw, compare, mask, rescale
+LAYER_NORM = 5  # mean, square, variance, shift, scale
+GELU = 8  # the approximation by tanh, though the authors' models compute erf
+SOFTMAX = 5  # maximum, subtraction, exponential, sum, division
 # QUIRK: BERT's 80 predictions in a sequence of 512; 15 % of it would be 77, and ELECTRA's own code has 79 slots.
 PREDICTED_FRACTION = Fraction(80, 512)
 
@@ -56,7 +53,7 @@ class PaperNetwork:
 
     @classmethod
     def of(cls, encoder: EncoderConfig, seq_length: int) -> "PaperNetwork":
-        """The network that an encoder is, over sequences of a length."""
+        """An encoder over sequences of a length."""
         return cls(
             hidden_size=encoder.hidden_size,
             num_layers=encoder.num_layers,
@@ -83,12 +80,12 @@ class PaperNetwork:
         hidden, width, length = self.hidden_size, self.attention_size, self.seq_length
         projections = 3 * (2 * hidden * width + width)
         scores = 2 * width * length + (1 + SOFTMAX + DROPOUT) * length * self.num_heads  # 1: the scale
-        # QUIRK: the hidden size for the heads' width in the weighted sum and in the projection that follows it.
+        # QUIRK: the hidden size for the heads' width in the weighted sum and in the projection after it.
         output = 2 * hidden * length + 2 * hidden * hidden + hidden
         # QUIRK: this LayerNorm has no factor of the hidden size.
         residual = (DROPOUT + 1) * hidden + LAYER_NORM
         operations = projections + scores + output + residual
-        # QUIRK: attending to an encoder is as if all of it were done twice.
+        # QUIRK: attention to an encoder counts as if all of it were done twice.
         return (2 if self.is_decoder else 1) * operations * length * self.num_layers
 
     def feed_forward(self) -> int:
@@ -99,9 +96,9 @@ class PaperNetwork:
         residual = (DROPOUT + 1 + LAYER_NORM) * hidden
         return (products + biases_and_gelu + residual) * self.seq_length * self.num_layers
 
-    def layers(self) -> int:
-        """Forward, for a sequence, in all layers."""
-        return self.attention() + self.feed_forward()
+    def body(self) -> int:
+        """Forward, for a sequence: everything below the heads."""
+        return self.embeddings() + self.attention() + self.feed_forward()
 
     def vocabulary_head(self, fraction: Fraction = PREDICTED_FRACTION, input_size: int | None = None) -> Fraction:
         """Forward, for a sequence of which a fraction is predicted."""
@@ -118,23 +115,23 @@ class PaperNetwork:
 
     def inference(self) -> int:
         """One forward pass over a sequence, with a classifier of the discriminator's form at every position."""
-        return self.layers() + self.embeddings() + self.token_head()
+        return self.body() + self.token_head()
 
     def masked_lm_training(self, fraction: Fraction = PREDICTED_FRACTION) -> Fraction:
         """Forward and backward, for a sequence, under a softmax over the vocabulary."""
         # QUIRK: backward as forward.
-        return 2 * (self.layers() + self.embeddings() + self.vocabulary_head(fraction))
+        return 2 * (self.body() + self.vocabulary_head(fraction))
 
     def token_training(self) -> int:
         """Forward and backward, for a sequence, as a discriminator."""
-        return 2 * (self.layers() + self.embeddings() + self.token_head())
+        return 2 * self.inference()
 
 
 def forward_parts(network_pass: NetworkPass, seq_length: int) -> dict[str, Fraction]:
     """Forward FLOPs for a sequence, by part of the network.
 
-    What the paper has no rule for (heads at [CLS], of one unit, or with an inner layer of another size) counts in the
-    manner of its heads.
+    The paper has no rule for heads on [CLS], of one unit, or with an inner layer of another size; they are counted in
+    the way of its heads.
     """
     network = PaperNetwork.of(network_pass.encoder, seq_length)
     parts = {

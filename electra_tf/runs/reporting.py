@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from electra_tf.config.errors import UserError
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 from electra_tf.runs.disk import DISK_ERRORS, Backlog, disk_reason
 from electra_tf.runs.run_directory import RATES, RunDirectory
 from electra_tf.runs.tensorboard_events import EventWriter

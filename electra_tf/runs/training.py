@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped
-from electra_tf.flops.run import RunCost, known_cost
+from electra_tf.flops.budget import RunCost, known_cost
 from electra_tf.runs.checkpoint import Checkpoints
 from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.reported_lines import evaluation_at, reports_of
