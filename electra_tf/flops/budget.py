@@ -1,9 +1,11 @@
 """The cost of a run by its steps, and the length of a run that may cost a number of FLOPs.
 
-The cost is an exact function of the configuration and the step, so checkpoints do not store it.
+The cost is an exact function of the configuration and the step, so checkpoints do not store it. A run here is a
+`RunConfig` with the further groups of `PretrainingConfig`: `objective`, whose `phases(run)` are the training phases;
+`stages`, the input stages, empty for one; and `masking`.
 
 With `train.flops_budget` a configuration leaves out `train.num_steps` and the `num_steps` of its last stage; the
-checked configuration states both. Runs of two objectives with one budget cost the same, as in the paper's figures 3 and 4.
+checked configuration states both.
 """
 
 import bisect
@@ -11,9 +13,9 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal
 
-from electra_tf.config.schema import DataConfig, MaskingConfig, TrainConfig
+from electra_tf.config.schema import RunConfig
 from electra_tf.flops import hardware, paper
 from electra_tf.flops.hardware import NO_FLOPS, Countable, Flops
 from electra_tf.flops.passes import NetworkPass
@@ -23,25 +25,6 @@ MAX_STEPS = 2**31 - 1
 # A budget for more steps is a typing error.
 PAYS_FOR_TOO_MUCH = f"pays for {MAX_STEPS:,} steps or more, which is more than a run can have; give less"
 _REMEDY = "leave it out (in a file with a base, and with --set: null) or leave out train.flops_budget"
-
-
-class CountableRun(Protocol):
-    """The settings that the cost of a run follows from; `PretrainingConfig` has them.
-
-    `objective.phases(run)` gives the training phases, `stages` the input stages: none, or several with `num_steps`,
-    `batch_size` and `max_seq_length` each.
-    """
-
-    train: TrainConfig
-    data: DataConfig
-    masking: MaskingConfig
-    stages: tuple
-    objective: Any
-
-    def model_copy(self, *, update: dict) -> "CountableRun": ...
-
-
-RunT = TypeVar("RunT", bound=CountableRun)
 
 
 @dataclass(frozen=True)
@@ -108,7 +91,7 @@ class RunCost:
     Raises: NotImplementedError: if the objective, one from outside, does not describe its steps.
     """
 
-    def __init__(self, run: CountableRun):
+    def __init__(self, run: RunConfig):
         self.ranges = tuple(_step_ranges(run))
         self._steps = tuple(each.step() for each in self.ranges)
 
@@ -134,7 +117,7 @@ class RunCost:
         return steps
 
 
-def known_cost(run: CountableRun) -> RunCost | None:
+def known_cost(run: RunConfig) -> RunCost | None:
     """The cost of a run; None for an objective, one from outside, that does not describe its steps."""
     try:
         return RunCost(run)
@@ -142,7 +125,7 @@ def known_cost(run: CountableRun) -> RunCost | None:
         return None
 
 
-def _step_ranges(run: CountableRun) -> Iterator[StepRange]:
+def _step_ranges(run: RunConfig) -> Iterator[StepRange]:
     """The run, divided where its phases and where its stages end."""
     phases = run.objective.phases(run)
     stages = [(stage.num_steps, stage.max_seq_length, stage.batch_size) for stage in run.stages]
@@ -158,7 +141,7 @@ def _step_ranges(run: CountableRun) -> Iterator[StepRange]:
         yield StepRange(first_step, last_step, phase, phases[phase].passes, batch_size, seq_length, max_predictions)
 
 
-def validate_within_budget(values: Any, validate: Callable[[Any], RunT]) -> RunT:
+def validate_within_budget(values: Any, validate: Callable[[Any], RunConfig]) -> RunConfig:
     """Checks the settings of a run whose number of steps may follow from `train.flops_budget`.
 
     Args:
@@ -182,7 +165,7 @@ def validate_within_budget(values: Any, validate: Callable[[Any], RunT]) -> RunT
     return run
 
 
-def steps_within_budget(run: CountableRun) -> int:
+def steps_within_budget(run: RunConfig) -> int:
     """The most steps whose cost is within `train.flops_budget`.
 
     Raises: ValueError: if that is none, or more than a run can have.
@@ -210,7 +193,7 @@ def steps_within_budget(run: CountableRun) -> int:
     return too_long - 1
 
 
-def _lengthened(run: RunT, num_steps: int) -> RunT:
+def _lengthened(run: RunConfig, num_steps: int) -> RunConfig:
     """The run with so many steps, not checked; the last stage takes what the others leave."""
     changes: dict[str, Any] = {"train": run.train.model_copy(update={"num_steps": num_steps})}
     if run.stages:

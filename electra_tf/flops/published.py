@@ -12,45 +12,33 @@ marks what one would not expect:
 - RoBERTa, ALBERT and T5 are counted as BERTs of their sizes.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
-from electra_tf.flops.paper import PREDICTED_FRACTION, PaperNetwork
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.flops import paper
+from electra_tf.flops.passes import Head, NetworkPass
 
 Number = int | Fraction
 
 
-def network(
-    hidden_size: int,
-    num_layers: int,
-    *,
-    seq_length: int = 512,
-    vocab_size: int = 30_522,  # BERT's
-    embedding_size: int | None = None,
-    intermediate_size: int | None = None,
-    num_heads: int | None = None,
-    head_size: int = 64,
-    is_decoder: bool = False,
-) -> PaperNetwork:
-    """A transformer with BERT's proportions, except for the sizes that are given."""
-    return PaperNetwork(
-        hidden_size=hidden_size,
-        num_layers=num_layers,
-        seq_length=seq_length,
-        vocab_size=vocab_size,
-        embedding_size=embedding_size or hidden_size,
-        intermediate_size=intermediate_size or 4 * hidden_size,
-        num_heads=num_heads or max(1, hidden_size // head_size),
-        attention_size=num_heads * head_size if num_heads else hidden_size,
-        is_decoder=is_decoder,
-    )
+def _encoder(hidden_size: int, num_layers: int, **sizes: int) -> EncoderConfig:
+    """A transformer with BERT's vocabulary and proportions, except for the sizes that are given."""
+    like_bert = {
+        "vocab_size": 30_522,
+        "embedding_size": hidden_size,
+        "num_heads": max(1, hidden_size // 64),
+        "intermediate_size": 4 * hidden_size,
+    }
+    return EncoderConfig(hidden_size=hidden_size, num_layers=num_layers, **{**like_bert, **sizes})
 
 
-SMALL = network(256, 12, seq_length=128, embedding_size=128)
-BASE = network(768, 12)
-LARGE = network(1024, 24)
-ROBERTA = network(1024, 24, vocab_size=50_265)
-GPT = network(768, 12, vocab_size=40_000)  # its own vocabulary has 40,478 entries
+SMALL = _encoder(256, 12, embedding_size=128)
+BASE = _encoder(768, 12)
+LARGE = _encoder(1024, 24)
+ROBERTA = _encoder(1024, 24, vocab_size=50_265)
+GPT = _encoder(768, 12, vocab_size=40_000)  # its own vocabulary has 40,478 entries
 
 _ELMO_BATCH = 568_093_262_680  # forward; "FLOPs per example", of a batch of 20 sequences of 128 words
 _ELMO_WORDS = 10 * 768_648_884
@@ -63,28 +51,33 @@ def xlnet(batch_size: int) -> Fraction:
     return Fraction(2 * _XLNET_STEPS * batch_size * _XLNET_BATCH, 32)
 
 
-def bert(model: PaperNetwork, batch_size: int, num_steps: int) -> Fraction:
+def _masked_lm(model: EncoderConfig, positions: Literal["masked", "all"] = "masked") -> NetworkPass:
+    return NetworkPass("masked_lm", model, (Head("vocabulary", positions),))
+
+
+def bert(model: EncoderConfig, batch_size: int, num_steps: int, seq_length: int = 512) -> Fraction:
     """A masked language model alone."""
-    return batch_size * num_steps * model.masked_lm_training()
+    return batch_size * num_steps * paper.example_flops([_masked_lm(model)], seq_length)
 
 
-def electra(discriminator: PaperNetwork, generator_hidden_size: int, batch_size: int, num_steps: int) -> Fraction:
+def electra(
+    model: EncoderConfig, generator_hidden_size: int, batch_size: int, num_steps: int, seq_length: int = 512
+) -> Fraction:
     """A discriminator, and a generator of the same depth with embeddings of the discriminator's size."""
-    generator = network(
-        generator_hidden_size,
-        discriminator.num_layers,
-        seq_length=discriminator.seq_length,
-        embedding_size=discriminator.embedding_size,
-    )
-    return batch_size * num_steps * (discriminator.token_training() + generator.masked_lm_training())
+    generator = _encoder(generator_hidden_size, model.num_layers, embedding_size=model.embedding_size)
+    passes = [_masked_lm(generator), NetworkPass("discriminator", model, (Head("token", "all"),))]
+    return batch_size * num_steps * paper.example_flops(passes, seq_length)
 
 
 def _t5_11b() -> Fraction:
-    """T5 with 11 billion parameters: an encoder without, a decoder with a softmax at every position, 512 tokens each."""
-    sizes = {"vocab_size": 32_000, "intermediate_size": 65_536, "num_heads": 128, "head_size": 128}
-    encoder, decoder = network(1024, 24, **sizes), network(1024, 24, **sizes, is_decoder=True)
-    example = encoder.masked_lm_training(Fraction(0)) + decoder.masked_lm_training(Fraction(1))
-    return 2048 * 1_000_000 * example
+    """T5 with 11 B parameters, 512 tokens in the encoder and in the decoder, which predicts every token."""
+    model = _encoder(1024, 24, vocab_size=32_000, intermediate_size=65_536, num_heads=128)
+    attention = paper.attention(model, 512, attention_size=128 * 128)
+    others = paper.embeddings(model, 512) + paper.feed_forward(model, 512)
+    # QUIRK: the decoder's attention to the encoder counts as if all of its attention, residual and LayerNorm included,
+    # were done twice, with the decoder's length.
+    decoder = 2 * attention + others + paper.head_flops(model, Head("vocabulary", "all"), 512)
+    return 2048 * 1_000_000 * 2 * (attention + others + decoder)
 
 
 # The thirteen numbers that the authors published with their code, by their names.
@@ -92,16 +85,16 @@ PUBLISHED: dict[str, Fraction] = {
     # QUIRK: the FLOPs of a batch are called those of an example, and divided by the batch's words: the result is right.
     "elmo": Fraction(2 * _ELMO_WORDS * _ELMO_BATCH, 20 * 128),
     "xlnet": xlnet(batch_size=8192),
-    "gpt": 128 * 960_800 * GPT.masked_lm_training(fraction=Fraction(1)),
-    "bert_small": bert(SMALL, 128, 1_450_000),
+    "gpt": 128 * 960_800 * paper.example_flops([_masked_lm(GPT, "all")], 512),
+    "bert_small": bert(SMALL, 128, 1_450_000, seq_length=128),
     "bert_base": bert(BASE, 256, 1_000_000),
     "bert_large": bert(LARGE, 256, 1_000_000),
-    "electra_small": electra(SMALL, 64, 128, 1_000_000),
+    "electra_small": electra(SMALL, 64, 128, 1_000_000, seq_length=128),
     "electra_base": electra(BASE, 256, 256, 766_000),
     "electra_400k": electra(LARGE, 256, 2048, 400_000),
     "electra_1.75M": electra(LARGE, 256, 2048, 1_750_000),
     "roberta": bert(ROBERTA, 8000, 500_000),
-    "albert": bert(network(4096, 12, vocab_size=30_000, embedding_size=128), 4096, 1_500_000),
+    "albert": bert(_encoder(4096, 12, vocab_size=30_000, embedding_size=128), 4096, 1_500_000),
     "t5_11b": _t5_11b(),
 }
 
@@ -171,19 +164,19 @@ class Table:
 _INFERENCE_LENGTH = 128  # "Infer FLOPs assumes single length-128 input"
 
 
-def _inference(model: PaperNetwork) -> int:
-    return replace(model, seq_length=_INFERENCE_LENGTH).inference()
+def _inference(model: EncoderConfig) -> Fraction:
+    return paper.inference_flops(model, _INFERENCE_LENGTH)
 
 
 def _spanbert() -> Fraction:
     """Joshi et al. 2019: BERT-Large and the span boundary objective, whose softmax uses the word table too."""
     hidden = LARGE.hidden_size
     boundary = 2 * (3 * hidden) * hidden + 2 * hidden * hidden + 2 * hidden * LARGE.vocab_size
-    predictions = PREDICTED_FRACTION * LARGE.seq_length
-    return 256 * 2_400_000 * (LARGE.masked_lm_training() + 2 * predictions * boundary)
+    boundaries = paper.PREDICTED_FRACTION * 512 * boundary
+    return bert(LARGE, 256, 2_400_000) + 256 * 2_400_000 * 2 * boundaries
 
 
-def _two_streams(model: PaperNetwork, batch_size: int, num_steps: int) -> int:
+def _two_streams(model: EncoderConfig, batch_size: int, num_steps: int) -> int:
     """Yang et al. 2019: the matrix products of an XLNet without memory, forward and as many backward."""
     hidden, length, predicted, vocab_size = model.hidden_size, 512, 85, 32_000  # one of six positions is predicted
     position_keys = 2 * length * 2 * hidden * hidden
@@ -203,10 +196,9 @@ def two_streams_of_xlnet() -> int:
 def _tinybert() -> Fraction:
     """Jiao et al. 2019: the part that does not depend on a task."""
     sequences = 3 * 2_500_000_000 // _INFERENCE_LENGTH
-    student = network(312, 4, seq_length=_INFERENCE_LENGTH, intermediate_size=1200, num_heads=12, head_size=26)
-    return PUBLISHED["bert_base"] + sequences * (
-        replace(BASE, seq_length=_INFERENCE_LENGTH).body() + 2 * student.body()
-    )
+    student = _encoder(312, 4, intermediate_size=1200, num_heads=12)
+    passes = [NetworkPass("teacher", BASE, (), trained=False), NetworkPass("student", student, ())]
+    return PUBLISHED["bert_base"] + sequences * paper.example_flops(passes, _INFERENCE_LENGTH)
 
 
 def _shown(number: Number | None) -> str:
@@ -214,7 +206,7 @@ def _shown(number: Number | None) -> str:
 
 
 def _electra_small(model: str, share: float, printed: str, factors: str, **inference) -> Row:
-    by_generator = {size: electra(SMALL, size, 128, round(1_000_000 * share)) for size in (64, 128)}
+    by_generator = {size: electra(SMALL, size, 128, round(1_000_000 * share), seq_length=128) for size in (64, 128)}
     note = (
         "the generator has 64 hidden units, as in table 5 and in the authors' code; the paper's figure fits a "
         f"generator of 128, {_shown(by_generator[128])}"
@@ -267,7 +259,7 @@ _TABLE_1 = (
     Row("GPT", "4.0e19", "1.6x / 0.97x", PUBLISHED["gpt"], "3.0e10", _inference(GPT), _GPT_NOTE),
     Row("BERT-Small", "1.4e18", "45x / 8x", PUBLISHED["bert_small"], **_SMALL_INFERENCE, note=_BERT_SMALL_NOTE),
     Row("BERT-Base", "6.4e19", "1x / 1x", PUBLISHED["bert_base"], **_BASE_INFERENCE),
-    Row("DistilBERT", "", "- / 2x", None, "1.4e10", _inference(network(768, 6)), _DISTILBERT_NOTE),
+    Row("DistilBERT", "", "- / 2x", None, "1.4e10", _inference(_encoder(768, 6)), _DISTILBERT_NOTE),
     _electra_small("ELECTRA-Small", 1.0, "1.4e18", "45x / 8x", **_SMALL_INFERENCE),
     _electra_small("50% trained", 0.5, "7.1e17", "90x / 8x", **_SMALL_INFERENCE),
     _electra_small("25% trained", 0.25, "3.6e17", "181x / 8x", **_SMALL_INFERENCE),

@@ -81,7 +81,7 @@ def _spent_values(spent: Spent) -> dict[str, float]:
 def finetuning_lines(config: PretrainingConfig) -> list[str]:
     """The cost of an example of `data.max_seq_length` tokens when the encoder is fine-tuned or used."""
     encoder, seq_length = config.encoder, config.data.max_seq_length
-    inference = paper.PaperNetwork.of(encoder, seq_length).inference()
+    inference = paper.inference_flops(encoder, seq_length)
     tasks = {
         "classification, 2 classes, on [CLS]": hardware.classifier_heads(2),
         "question answering, the paper's module": hardware.span_heads(encoder),
