@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from electra_tf.cli.flags import flag_parser, run_command
 from electra_tf.config.errors import UserError
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 
 if TYPE_CHECKING:

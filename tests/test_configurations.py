@@ -13,7 +13,7 @@ import yaml
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import PretrainingData, open_data
 from electra_tf.data.masking import mask_batch
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 from electra_tf.ops.random import RandomStream
 from electra_tf.runs.checkpoint import Checkpoints, seed_everything
 from electra_tf.runs.directory import RunDirectory

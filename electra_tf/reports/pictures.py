@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from electra_tf.config.errors import UserError
-from electra_tf.flops.run import Convention
+from electra_tf.flops.budget import Convention
 from electra_tf.reports.runs import RunGroup
 from electra_tf.reports.tables import HEADINGS
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from electra_tf.config.errors import UserError
-from electra_tf.flops.run import Convention, RunCost, known_cost
+from electra_tf.flops.budget import Convention, RunCost, known_cost
 from electra_tf.runs.directory import RunDirectory, lasting_settings
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 from electra_tf.runs.directory import RATES, RunDirectory, first_line, is_remote, write_atomically
 from electra_tf.runs.reported_lines import lines_until, read_lines
 from electra_tf.train.device_peak import Peak

@@ -13,7 +13,7 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import Encoder
 from electra_tf.ops.random import RandomStream

@@ -11,7 +11,7 @@ from benchmarks import replication
 from benchmarks.replication import PAPER_SCORES, equal_flops_steps, plan
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 
 
 @pytest.fixture

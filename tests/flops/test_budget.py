@@ -7,7 +7,7 @@ import yaml
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import parse_config
 
 STAGES = [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import load_config
 
 PROJECT = Path(__file__).resolve().parents[2]

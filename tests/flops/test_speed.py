@@ -8,7 +8,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops import speed
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 from electra_tf.flops.speed import measured_speed, reported_speed
 from electra_tf.runs.directory import RunDirectory
 

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 import report
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import ObjectiveSettings
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 from electra_tf.runs.reporting import TrainingReporter
 from electra_tf.runs.directory import RATES, RunDirectory
 from electra_tf.train.device_peak import Peak

@@ -6,7 +6,7 @@ from typing import get_args
 import tensorflow as tf
 
 from electra_tf.data.batch import empty_batch
-from electra_tf.flops.run import RunCost, known_cost
+from electra_tf.flops.budget import RunCost, known_cost
 from electra_tf.tasks.base import Batch, HealthCheck, Task
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, ObjectiveSettings, PretrainingConfig
 from electra_tf.tasks.pretrain.health import pretraining_health_checks

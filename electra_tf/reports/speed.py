@@ -1,19 +1,20 @@
-"""How fast a configuration trains here: measured on made-up batches, or read from what a run has reported."""
+"""How fast a configuration trains on this machine: measured on random batches, or read from a run's reports."""
 
 import os
 import statistics
 import time
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.flops.cost_report import cost_of
-from electra_tf.flops.run import RunCost, Stretch
-from electra_tf.runs.directory import RunDirectory
+from electra_tf.flops.budget import RunCost, StepRange
+from electra_tf.reports.costs import cost_of
 from electra_tf.runs.reported_lines import reports_of
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.train.static_step import batch_specs
 from electra_tf.train.step import compile_task
 
@@ -21,28 +22,29 @@ from electra_tf.train.step import compile_task
 def measured_speed(config: PretrainingConfig, strategy: tf.distribute.Strategy, num_steps: int) -> float:
     """FLOP/s in matrix products of the model while it trains, the median of some steps.
 
-    Measured is the longest part of the run, on random tokens without padding that are in memory: reading data, reports,
-    evaluations and checkpoints take no time here.
+    The steps are those of the longest stage and phase, on random tokens in memory without padding: reading data,
+    reports, evaluations and checkpoints take no time here.
 
     Args:
         num_steps: timed, after one that compiles and one more.
     """
-    cost = RunCost(config)
-    stretch = max(cost.stretches, key=lambda part: part.last_step - part.first_step)
-    step = _step_function(_phase_of(config, stretch, strategy), strategy)
-    batch = _batch(config, stretch, strategy)
+    longest = max(RunCost(config).ranges, key=lambda steps: steps.num_steps)
+    with strategy.scope():
+        objective = compile_task(build_objective(config))
+    step = _step_function(objective.phases[longest.phase], strategy)
+    batch = _batch(config, longest, strategy)
     seconds = []
     for _ in range(num_steps + 2):
         started = time.perf_counter()
         step(batch)
         seconds.append(time.perf_counter() - started)
-    return stretch.step().hardware.products / statistics.median(seconds[2:])
+    return longest.step().hardware.products / statistics.median(seconds[2:])
 
 
 def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
-    """FLOP/s in matrix products of a run that trained or trains, the median of its reports, and what its steps take.
+    """FLOP/s in matrix products of a run, the median of its reports, and the cost of its steps.
 
-    Raises: UserError: if there is no run, or it has not reported twice; the first report holds the compilation.
+    Raises: UserError: if there is no run, or it has not reported twice; the first report includes the compilation.
     """
     directory = RunDirectory(model_dir)
     if not directory.config_file.exists():
@@ -58,24 +60,12 @@ def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
     return statistics.median(rates), cost
 
 
-def _phase_of(config: PretrainingConfig, stretch: Stretch, strategy: tf.distribute.Strategy) -> Objective:
-    """The objective that a part of the run trains."""
-    with strategy.scope():
-        objective = compile_task(build_objective(config))
-    end = 0
-    for phase, part in zip(config.objective.phases(config), objective.phases, strict=True):
-        end += phase.num_steps
-        if stretch.last_step <= end:
-            return part
-    raise AssertionError("phases add up to the run")
-
-
-def _batch(config: PretrainingConfig, stretch: Stretch, strategy: tf.distribute.Strategy):
-    """A batch of random tokens, distributed: every row is full, and all slots for masked positions are in use."""
-    data = config.data.model_copy(update={"max_seq_length": stretch.seq_length})
-    specs = batch_specs(config.model_copy(update={"data": data}), stretch.batch_size // strategy.num_replicas_in_sync)
+def _batch(config: PretrainingConfig, steps: StepRange, strategy: tf.distribute.Strategy):
+    """A distributed batch of random tokens: every row is full, and all slots for masked positions are in use."""
+    data = config.data.model_copy(update={"max_seq_length": steps.seq_length})
+    specs = batch_specs(config.model_copy(update={"data": data}), steps.batch_size // strategy.num_replicas_in_sync)
     random = tf.random.Generator.from_seed(0)
-    limits = {"input_mask": (1, 2), "segment_ids": (0, 2), "masked_lm_positions": (0, stretch.seq_length)}
+    limits = {"input_mask": (1, 2), "segment_ids": (0, 2), "masked_lm_positions": (0, steps.seq_length)}
     batch = {
         name: tf.ones(spec.shape, spec.dtype)
         if spec.dtype.is_floating
@@ -85,7 +75,7 @@ def _batch(config: PretrainingConfig, stretch: Stretch, strategy: tf.distribute.
     return strategy.experimental_distribute_values_from_function(lambda context: batch)
 
 
-def _step_function(objective: Objective, strategy: tf.distribute.Strategy):
+def _step_function(objective: Objective, strategy: tf.distribute.Strategy) -> Callable:
     """A training step that returns when the device is done."""
 
     @tf.function

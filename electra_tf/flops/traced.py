@@ -10,50 +10,9 @@ import tensorflow as tf
 
 _LOOPS = ("While", "StatelessWhile")
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
-# Attributes that name functions which do not run with the operation: derivatives, traced in case somebody asks.
+# Attributes that name derivatives, traced in case they are needed; they do not run with the operation.
 _NOT_CALLED = ("forward_function_name", "backward_function_name")
-
-
-class Product(NamedTuple):
-    """A product of matrices.
-
-    Attributes:
-        name: of the operation, with those of the layers above it.
-        flops: twice its multiplications, times how often it runs.
-    """
-
-    name: str
-    flops: int
-
-    @property
-    def is_backward(self) -> bool:
-        """Whether it belongs to the gradient."""
-        return "gradient_tape" in self.name or "gradients/" in self.name
-
-
-def traced_products(traced: tf.types.experimental.ConcreteFunction) -> list[Product]:
-    """Every matrix product that a traced function computes when it runs once.
-
-    Of branches that depend on data the dearer one counts. What no output depends on is left out, as it does not run.
-
-    Raises: ValueError: if a shape is open, or a loop's number of rounds is not known.
-    """
-    return list(_products(traced.graph, {}))
-
-
-def by_part(products: Iterable[Product]) -> Counter:
-    """FLOPs by (part of the network, whether of the gradient); the parts are those of the formulas.
-
-    Parts are told by the names of the layers. What belongs to none of them stands under `heads`: those on top of the
-    networks, whatever their kind.
-    """
-    found: Counter = Counter()
-    for product in products:
-        part = next((part for part, pattern in _PARTS.items() if pattern.search(product.name)), "heads")
-        found[part, product.is_backward] += product.flops
-    return found
-
-
+# Parts of a network, by the names of its layers. Every other product belongs to a head.
 _PARTS = {
     "segments": re.compile(r"embeddings/Tensordot"),
     "projection": re.compile(r"embeddings_project/"),
@@ -62,28 +21,65 @@ _PARTS = {
 }
 
 
-def _products(graph: tf.Graph, given: dict[int, object]) -> Iterator[Product]:
-    """Products of a graph. `given`: the values of its inputs that are known, by the identity of the tensor."""
-    for operation in _that_run(graph):
+class Product(NamedTuple):
+    """A matrix product.
+
+    Attributes:
+        name: of the operation, with those of the layers around it.
+        flops: twice its multiplications, times how often it runs.
+    """
+
+    name: str
+    flops: int
+
+    @property
+    def is_backward(self) -> bool:
+        """True if it belongs to the gradient."""
+        return "gradient_tape" in self.name or "gradients/" in self.name
+
+
+def traced_products(traced: tf.types.experimental.ConcreteFunction) -> list[Product]:
+    """Every matrix product that a traced function computes when it runs once.
+
+    Of branches that depend on data the most expensive one counts. Operations that no output depends on do not run, and
+    do not count.
+
+    Raises: ValueError: if a shape is not static, or a loop's number of iterations is not known.
+    """
+    return list(_products(traced.graph, {}))
+
+
+def by_part(products: Iterable[Product]) -> Counter:
+    """FLOPs by (part of the network, whether of the gradient); the part of every head is `heads`."""
+    flops: Counter = Counter()
+    for product in products:
+        part = next((part for part, pattern in _PARTS.items() if pattern.search(product.name)), "heads")
+        flops[part, product.is_backward] += product.flops
+    return flops
+
+
+def _products(graph: tf.Graph, known: dict[int, object]) -> Iterator[Product]:
+    """Products of a graph. `known`: the values of its inputs that are constant, by the id of the tensor."""
+    for operation in _operations_that_run(graph):
         flops = _flops(operation)
         if flops:
             yield Product(operation.name, flops)
-        for times, body in _called(operation, given):
-            for product in _products(body, _known_inputs(operation, body, given)):
+        for times, body in _called(operation, known):
+            for product in _products(body, _known_inputs(operation, body, known)):
                 yield Product(f"{operation.name}/{product.name}", times * product.flops)
 
 
-def _that_run(graph: tf.Graph) -> list[tf.Operation]:
-    """The operations that the outputs of a function depend on, and those that have effects of their own."""
+def _operations_that_run(graph: tf.Graph) -> list[tf.Operation]:
+    """The operations that the outputs of a function depend on, and those with side effects."""
     waiting = [tensor.op for tensor in graph.outputs] + list(getattr(graph, "control_outputs", ()))
     waiting += [operation for operation in graph.get_operations() if operation.op_def.is_stateful]
-    found: dict[str, tf.Operation] = {}
+    reached: dict[str, tf.Operation] = {}
     while waiting:
         operation = waiting.pop()
-        if operation.name not in found:
-            found[operation.name] = operation
+        if operation.name not in reached:
+            reached[operation.name] = operation
             waiting += [tensor.op for tensor in operation.inputs] + list(operation.control_inputs)
-    return list(found.values())
+    return list(reached.values())
 
 
 def _flops(operation: tf.Operation) -> int:
@@ -101,7 +97,7 @@ def _flops(operation: tf.Operation) -> int:
 
 def _sizes(tensor: tf.Tensor) -> list[int]:
     if not tensor.shape.is_fully_defined():
-        raise ValueError(f"{tensor.name} has the open shape {tensor.shape}; trace for batches of a static shape")
+        raise ValueError(f"{tensor.name} has the shape {tensor.shape}; trace for batches of a static shape")
     return tensor.shape.as_list()
 
 
@@ -114,23 +110,22 @@ def _einsum_sizes(operation: tf.Operation) -> dict[str, int]:
     return {label: size for term, tensor in pairs for label, size in zip(term, _sizes(tensor), strict=True)}
 
 
-def _called(operation: tf.Operation, given: dict[int, object]) -> Iterator[tuple[int, tf.Graph]]:
+def _called(operation: tf.Operation, known: dict[int, object]) -> Iterator[tuple[int, tf.Graph]]:
     """The functions that an operation calls, as graphs, each with how often it runs."""
     if operation.type in _LOOPS:
-        rounds = _rounds(operation, given)
-        yield rounds, _graph_of(operation, operation.get_attr("body").name)
-    elif operation.type in _BRANCHES:
-        graphs = [_graph_of(operation, name) for name in _function_names(operation)]
-        yield 1, max(graphs, key=lambda graph: sum(product.flops for product in _products(graph, {})))
-    else:
-        for name in _function_names(operation):
-            yield 1, _graph_of(operation, name)
-
-
-def _function_names(operation: tf.Operation) -> Iterator[str]:
-    for key, value in operation.node_def.attr.items():
-        if key not in _NOT_CALLED:
-            yield from (function.name for function in (value.func, *value.list.func) if function.name)
+        yield _iterations(operation, known), _graph_of(operation, operation.get_attr("body").name)
+        return
+    names = [
+        function.name
+        for key, value in operation.node_def.attr.items()
+        if key not in _NOT_CALLED
+        for function in (value.func, *value.list.func)
+        if function.name
+    ]
+    graphs = [_graph_of(operation, name) for name in names]
+    if operation.type in _BRANCHES:
+        graphs = [max(graphs, key=lambda graph: sum(product.flops for product in _products(graph, {})))]
+    yield from ((1, graph) for graph in graphs)
 
 
 def _graph_of(operation: tf.Operation, name: str) -> tf.Graph:
@@ -144,30 +139,30 @@ def _graph_of(operation: tf.Operation, name: str) -> tf.Graph:
     raise ValueError(f"{operation.name} calls {name}, which is not in its graph")
 
 
-def _known_inputs(operation: tf.Operation, body: tf.Graph, given: dict[int, object]) -> dict[int, object]:
-    """Which inputs of a called function are constants, so that a loop in it can be counted."""
-    if operation.type in _LOOPS:
+def _known_inputs(operation: tf.Operation, body: tf.Graph, known: dict[int, object]) -> dict[int, object]:
+    """The constant inputs of a called function, so that a loop in it can be counted."""
+    if operation.type in _LOOPS or not body.inputs:
         return {}
-    outer = list(operation.inputs)[-len(body.inputs) :] if body.inputs else []
-    values = {id(inner): _value(tensor, given) for tensor, inner in zip(outer, body.inputs, strict=True)}
+    outer = list(operation.inputs)[-len(body.inputs) :]
+    values = {id(inner): _value(tensor, known) for tensor, inner in zip(outer, body.inputs, strict=True)}
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _value(tensor: tf.Tensor, given: dict[int, object]):
-    found = given.get(id(tensor))
-    return tf.get_static_value(tensor) if found is None else found
+def _value(tensor: tf.Tensor, known: dict[int, object]):
+    value = known.get(id(tensor))
+    return tf.get_static_value(tensor) if value is None else value
 
 
-def _rounds(loop: tf.Operation, given: dict[int, object]) -> int:
-    """How often a loop runs that counts up to a constant by ones, as `tf.while_loop` with a number of rounds does."""
+def _iterations(loop: tf.Operation, known: dict[int, object]) -> int:
+    """The iterations of a loop that counts up to a constant in steps of one, as `tf.while_loop` does."""
     condition = _graph_of(loop, loop.get_attr("cond").name)
-    start = dict(zip(map(id, condition.inputs), (_value(tensor, given) for tensor in loop.inputs), strict=True))
-    rounds = []
+    start = dict(zip(map(id, condition.inputs), (_value(tensor, known) for tensor in loop.inputs), strict=True))
+    iterations = []
     for operation in condition.get_operations():
         if operation.type in ("Less", "LessEqual"):
             first, last = (_value(tensor, start) for tensor in operation.inputs)
             if first is not None and last is not None:
-                rounds.append(int(last) - int(first) + (operation.type == "LessEqual"))
-    if not rounds:
-        raise ValueError(f"how often the loop {loop.name} runs is not known from the graph")
-    return max(0, min(rounds))
+                iterations.append(int(last) - int(first) + (operation.type == "LessEqual"))
+    if not iterations:
+        raise ValueError(f"the number of iterations of the loop {loop.name} is not known from the graph")
+    return max(0, min(iterations))
