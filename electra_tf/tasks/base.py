@@ -1,5 +1,7 @@
 """What every pre-training objective has in common."""
 
+from typing import TYPE_CHECKING
+
 import tensorflow as tf
 import tf_keras
 
@@ -7,8 +9,10 @@ from electra_tf.data.corpus import PretrainingData
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import Encoder
 from electra_tf.ops.random import RandomStream
-from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.terms import Ratio, Term
+
+if TYPE_CHECKING:
+    from electra_tf.tasks.pretrain.config import PretrainingConfig
 
 PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
@@ -22,7 +26,7 @@ class Objective(tf_keras.Model):
     Batches are mappings of the tensors that `electra_tf.data.masking.mask_batch` returns.
     """
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: "PretrainingConfig", **model_options):
         super().__init__(**model_options)
         self.config = config
 
