@@ -1,24 +1,27 @@
-"""The contenders of `benchmarks.train_step`, and the process in which each waits for its turn."""
+"""The contenders of `benchmarks.train_step`, and the process in which each of them waits for its turn."""
 
 import contextlib
 import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 
+from benchmarks.common import PROJECT, last_line
 from electra_tf.config.errors import UserError
-from electra_tf.tasks.pretrain.config import load_config
 
-_PROJECT = Path(__file__).resolve().parents[1]
-_LAST_LINE = 400  # characters of the last that a process said before it died
-QUIET = 0.05  # of the cores; more than that in the hands of others disturbs a measurement
-_LOOK_SECONDS = 1.0
+_MESSAGE_CHARACTERS = 400  # of the last line that a process printed before it died
+QUIET = 0.05  # a turn is disturbed if other programs used more than this share of the cores
+_SAMPLE_SECONDS = 1.0
+# The worker's module, by the file that defines it: now, and before benchmarks became packages.
+_WORKERS = {
+    "benchmarks/train_step/worker.py": "benchmarks.train_step.worker",
+    "benchmarks/train_step_worker.py": "benchmarks.train_step_worker",
+}
 
 
 @dataclass(frozen=True)
@@ -26,43 +29,59 @@ class Contender:
     """What is measured.
 
     Attributes:
-        kind: whose step, see `benchmarks.train_step_worker.KINDS`.
-        precision: of its products.
-        compiled: whether a compiler (XLA, torch.compile) made the program.
-        settings: of the step: overrides of the configuration for ours, arguments for PyTorch's.
-        by_default: whether it takes part without being asked for.
+        kind: `ours`, `baseline` (ours in another checkout) or `pytorch`.
+        precision: of its matrix products.
+        compiled: whether a compiler (XLA, torch.compile) makes one program of the step.
+        checkout: the directory whose code runs.
     """
 
     kind: str
     precision: str
-    compiled: bool = False
-    settings: tuple[str, ...] | Mapping[str, object] = ()
-    by_default: bool = True
+    compiled: bool
+    checkout: Path = PROJECT
 
+    def settings(self) -> list[str] | dict[str, object]:
+        """What distinguishes it: settings of the configuration for ours, arguments of `PyTorchStep` for PyTorch."""
+        if self.kind == "pytorch":
+            return {"precision": self.precision, "compiled": self.compiled}
+        return [f"train.precision={self.precision}", f"train.xla={str(self.compiled).lower()}"]
 
-def _ours(precision: str, xla: bool) -> Contender:
-    settings = (f"train.precision={precision}", f"train.xla={str(xla).lower()}")
-    return Contender("ours", precision, compiled=xla, settings=settings)
+    def config_file(self, path: Path) -> Path:
+        """Its configuration: a file of this checkout stands for the same file of its own checkout."""
+        path = path.resolve()
+        return self.checkout / path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path
 
-
-def _pytorch(precision: str, compiled: bool, all_positions: bool = False) -> Contender:
-    settings = {"precision": precision, "compiled": compiled, "all_positions": all_positions}
-    return Contender("pytorch", precision, compiled, MappingProxyType(settings), by_default=not all_positions)
+    def worker_module(self) -> str:
+        """Raises: UserError: if the checkout has no worker of this benchmark."""
+        for file, module in _WORKERS.items():
+            if (self.checkout / file).is_file():
+                return module
+        raise UserError(
+            f"--baseline={self.checkout} is not a checkout of this project: it has none of {', '.join(_WORKERS)}"
+        )
 
 
 CONTENDERS = {
-    "ours_float32": _ours("float32", xla=False),
-    "ours_float32_xla": _ours("float32", xla=True),
-    "ours_bfloat16": _ours("bfloat16", xla=False),
-    "ours_bfloat16_xla": _ours("bfloat16", xla=True),
-    "pytorch_float32": _pytorch("float32", compiled=False),
-    "pytorch_float32_compile": _pytorch("float32", compiled=True),
-    "pytorch_bfloat16": _pytorch("bfloat16", compiled=False),
-    "pytorch_bfloat16_compile": _pytorch("bfloat16", compiled=True),
-    # Hugging Face's forward pass as it stands: logits of every position, not only of the masked ones.
-    "pytorch_float32_all_positions": _pytorch("float32", compiled=False, all_positions=True),
-    "model_garden_float32": Contender("model_garden", "float32"),
+    "ours_float32": Contender("ours", "float32", compiled=False),
+    "ours_float32_xla": Contender("ours", "float32", compiled=True),
+    "ours_bfloat16": Contender("ours", "bfloat16", compiled=False),
+    "ours_bfloat16_xla": Contender("ours", "bfloat16", compiled=True),
+    "pytorch_float32": Contender("pytorch", "float32", compiled=False),
+    "pytorch_float32_compile": Contender("pytorch", "float32", compiled=True),
+    "pytorch_bfloat16": Contender("pytorch", "bfloat16", compiled=False),
+    "pytorch_bfloat16_compile": Contender("pytorch", "bfloat16", compiled=True),
 }
+
+
+def with_baseline(names: list[str], checkout: Path | None) -> dict[str, Contender]:
+    """The contenders of these names; with a checkout, each of ours is followed by its `baseline_...` there."""
+    chosen = {}
+    for name in names:
+        chosen[name] = CONTENDERS[name]
+        if checkout and CONTENDERS[name].kind == "ours":
+            baseline = replace(CONTENDERS[name], kind="baseline", checkout=checkout.resolve())
+            chosen[name.replace("ours", "baseline")] = baseline
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -71,8 +90,8 @@ class Turn:
 
     Attributes:
         seconds: of a step, the median.        all_seconds: of each step.
-        peak_bytes: the most memory the process has held so far.
-        share_of_others: the part of all cores that other programs took meanwhile.
+        peak_bytes: the highest resident set size of the process so far.
+        share_of_others: the share of all cores that other programs used meanwhile.
     """
 
     seconds: float
@@ -82,59 +101,36 @@ class Turn:
 
 
 class NotAvailable(Exception):
-    """A contender cannot take part; says why."""
-
-
-def options_of(contender: Contender, config_file: str | Path, overrides: Sequence[str], num_threads: int) -> dict:
-    """What the process of a contender is told: the sizes of batch and networks are those of the configuration.
-
-    Raises: UserError: the configuration is broken, or its objective is not electra, which the peers do not have.
-    """
-    config = load_config(config_file, list(overrides))
-    if config.objective.name != "electra":
-        raise UserError(
-            f"config {config_file}: objective.name is {config.objective.name!r}; the peers have 'electra' only"
-        )
-    settings = contender.settings
-    return {
-        "kind": contender.kind,
-        "num_threads": num_threads,
-        "config": str(Path(config_file).resolve()),
-        "overrides": list(overrides),
-        "settings": dict(settings) if isinstance(settings, Mapping) else list(settings),
-        "shape": {
-            "num_examples": config.train.batch_size,
-            "max_seq_length": config.data.max_seq_length,
-            "num_slots": config.max_predictions,
-            "vocab_size": config.encoder.vocab_size,
-            "masked_fraction": config.masking.masked_fraction,
-        },
-        "networks": {
-            "discriminator": config.encoder.model_dump(),
-            "generator": config.objective.generator.encoder(config.encoder).model_dump(),
-        },
-    }
+    """A contender cannot take part; the message says why."""
 
 
 class Process:
     """A running contender, from its first step to the end of the `with` block.
 
+    Args:
+        options: `overrides` of the configuration, `num_threads`, and the sizes for the peers (`shape`, `networks`).
     Attributes:
-        contender: what runs.        start_seconds: from the start of the process to the end of its first step.
-        first_losses: of that step.
-    Raises: NotAvailable: on entry, when its first step does not come about.
+        start_seconds: from the start of the process to the end of its first step.        first_losses: of that step.
+    Raises: NotAvailable: on entry, if the first step fails.
     """
 
-    def __init__(self, name: str, contender: Contender, python: str, options: dict):
-        self.contender = contender
+    def __init__(self, name: str, contender: Contender, python: str, config_file: Path, options: dict):
         self._name = name
-        self._command = [python, "-m", "benchmarks.train_step_worker", json.dumps(options)]
+        self._directory = contender.checkout
         self._num_threads = options["num_threads"]
+        options = {
+            **options,
+            "kind": "ours" if contender.kind == "baseline" else contender.kind,
+            "config": str(contender.config_file(config_file)),
+            "settings": contender.settings(),
+        }
+        interpreter = python if contender.kind == "pytorch" else sys.executable
+        self._command = [interpreter, "-m", contender.worker_module(), json.dumps(options)]
 
     def __enter__(self) -> "Process":
         environment = {
             **os.environ,
-            "PYTHONPATH": str(_PROJECT),
+            "PYTHONPATH": str(self._directory),
             "OMP_NUM_THREADS": str(self._num_threads),
             "TF_CPP_MIN_LOG_LEVEL": "3",
         }
@@ -143,7 +139,7 @@ class Process:
         try:
             self._process = subprocess.Popen(
                 self._command,
-                cwd=_PROJECT,
+                cwd=self._directory,
                 env=environment,
                 text=True,
                 stdin=subprocess.PIPE,
@@ -162,7 +158,7 @@ class Process:
         return self
 
     def __exit__(self, *_) -> None:
-        # What a process that died has not read is still in the buffer, and closing would write it.
+        # Closing flushes the buffer, which fails if the process died before it read the last command.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.terminate()
@@ -171,8 +167,8 @@ class Process:
         self._errors.close()
 
     def ask(self, command: str) -> dict:
-        """The answer to a command. Raises: UserError: the process has died, with the last it said."""
-        with contextlib.suppress(BrokenPipeError):  # it has died; its standard output has ended too
+        """The answer to a command. Raises: UserError: if the process has died, with its last message."""
+        with contextlib.suppress(BrokenPipeError):  # it has died, so its standard output has ended too
             self._process.stdin.write(f"{command}\n")
             self._process.stdin.flush()
         line = self._process.stdout.readline()
@@ -180,11 +176,11 @@ class Process:
             return json.loads(line)
         status = self._process.wait()
         self._errors.seek(0)
-        said = self._errors.read().strip().splitlines() or ["no message"]
-        raise UserError(f"{self._name} ended with status {status}: {said[-1][:_LAST_LINE]}")
+        message = last_line(self._errors.read())[:_MESSAGE_CHARACTERS]
+        raise UserError(f"{self._name} ended with status {status}: {message}")
 
     def take_turn(self, num_steps: int) -> Turn:
-        """Runs so many timed steps."""
+        """Runs this many timed steps."""
         import psutil
 
         process = psutil.Process(self._process.pid)
@@ -199,12 +195,35 @@ class Process:
             share_of_others=max(0.0, others / elapsed),
         )
 
-    def report(self, turns: list[Turn]) -> dict:
-        """All that is known of it."""
+
+@dataclass
+class Measured:
+    """All measurements of one contender.
+
+    Attributes:
+        start_seconds: of each start, to the end of the first step.        first_losses: of step 1.
+    """
+
+    contender: Contender
+    start_seconds: list[float]
+    first_losses: dict[str, float]
+    turns: list[Turn] = field(default_factory=list)
+
+    @property
+    def start(self) -> float:
+        return statistics.median(self.start_seconds)
+
+    @property
+    def seconds(self) -> float:
+        """Of a step: the median of the rounds."""
+        return statistics.median(turn.seconds for turn in self.turns)
+
+    def report(self) -> dict:
         return {
+            "checkout": str(self.contender.checkout),
             "start_to_first_step_seconds": self.start_seconds,
             "losses_of_step_1": self.first_losses,
-            "turns": [asdict(turn) for turn in turns],
+            "turns": [asdict(turn) for turn in self.turns],
         }
 
 
@@ -215,13 +234,13 @@ def wait_for_quiet(patience: float) -> None:
     deadline = time.perf_counter() + patience
     while time.perf_counter() < deadline:
         busy = _busy_seconds()
-        time.sleep(_LOOK_SECONDS)
-        if _busy_seconds() - busy <= QUIET * _LOOK_SECONDS * psutil.cpu_count():
+        time.sleep(_SAMPLE_SECONDS)
+        if _busy_seconds() - busy <= QUIET * _SAMPLE_SECONDS * psutil.cpu_count():
             return
 
 
 def _busy_seconds() -> float:
-    """What all cores have worked since the machine started; a guest's time stolen by its host counts too."""
+    """Time that all cores have worked since boot, with the time that a host took from this virtual machine."""
     import psutil
 
     times = psutil.cpu_times()

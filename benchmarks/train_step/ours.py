@@ -1,26 +1,28 @@
-"""Our own training step, ready to run on synthetic batches; imports TensorFlow, so choose the environment before."""
+"""Our own training step on synthetic batches, and the sizes that the peers copy.
 
-import statistics
-import time
+Everything that this benchmark uses of electra_tf's models and configurations is imported here.
+"""
+
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import tensorflow as tf
 
-from benchmarks.train_step_batches import BatchShape, synthetic_batch
+from benchmarks.train_step.batches import BatchShape, synthetic_batch
+from electra_tf.config.errors import UserError
 from electra_tf.runs.checkpoint import seed_everything
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.train.step import compile_objective
 
-SMALL = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "small.yaml"
+_NUM_BATCHES = 4  # different batches, repeated in turn
 
 
-def limit_threads(num_threads: int, inter_op_threads: int | None = None) -> None:
-    """How many threads an operation, and how many operations, may take. Call it before anything runs on a device."""
+def limit_threads(num_threads: int) -> None:
+    """Bounds the threads of an operation and the operations at a time. Call it before anything runs on a device."""
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(num_threads)
-    tf.config.threading.set_inter_op_parallelism_threads(inter_op_threads or num_threads)
+    tf.config.threading.set_inter_op_parallelism_threads(num_threads)
 
 
 def batch_shape(config: PretrainingConfig) -> BatchShape:
@@ -34,45 +36,46 @@ def batch_shape(config: PretrainingConfig) -> BatchShape:
     )
 
 
-class OurStep:
-    """The step of `run_pretraining.py` under OneDeviceStrategy; batch k of seed k, a few of them in turn.
+def peer_sizes(config_file: str | Path, overrides: Sequence[str]) -> dict:
+    """The `shape` of a batch and the `networks` of a configuration, as JSON for the peers.
 
-    Args:
-        config: whose model, objective, optimizer and batch to use.
-        num_batches: how many different batches there are.
+    Raises: UserError: if the configuration is broken, or its objective is not electra, which the peers do not have.
     """
+    config = load_config(config_file, list(overrides))
+    if config.objective.name != "electra":
+        raise UserError(
+            f"config {config_file}: objective.name is {config.objective.name!r}; the peers have 'electra' only"
+        )
+    return {
+        "shape": vars(batch_shape(config)),
+        "networks": {
+            "discriminator": config.encoder.model_dump(),
+            "generator": config.objective.generator.encoder(config.encoder).model_dump(),
+        },
+    }
 
-    def __init__(self, config: PretrainingConfig, num_batches: int = 4):
-        self.config = config
-        self._strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+
+class OurStep:
+    """The step of `run_pretraining.py` under OneDeviceStrategy. Batch k has seed k."""
+
+    def __init__(self, config_file: str | Path, overrides: Sequence[str]):
+        config = load_config(config_file, list(overrides))
+        strategy = tf.distribute.OneDeviceStrategy("CPU:0")
         seed_everything(config.train.seed)
-        with self._strategy.scope():
-            self.objective = compile_objective(build_objective(config))
+        with strategy.scope():
+            objective = compile_objective(build_objective(config))
         self._batches = [
             {name: tf.constant(values) for name, values in synthetic_batch(batch_shape(config), seed).items()}
-            for seed in range(num_batches)
+            for seed in range(_NUM_BATCHES)
         ]
         self._num_steps_run = 0
-        self._step = tf.function(lambda batch: self._strategy.run(self.objective.train_step, args=(batch,)))
-
-    @classmethod
-    def of_file(cls, path: str | Path, overrides: Sequence[str]) -> "OurStep":
-        return cls(load_config(path, list(overrides)))
+        self._step = tf.function(lambda batch: strategy.run(objective.train_step, args=(batch,)))
 
     def run(self) -> dict[str, float]:
-        """One step on the next batch; returns when its update is done."""
-        batch = self._batches[self._num_steps_run % len(self._batches)]
+        """Runs one step on the next batch; returns its losses when the update is done."""
+        batch = self._batches[self._num_steps_run % _NUM_BATCHES]
         self._num_steps_run += 1
         return {name: float(value) for name, value in self._step(batch).items()}
-
-    def seconds_per_step(self, num_steps: int) -> float:
-        """The median of so many steps."""
-        seconds = []
-        for _ in range(num_steps):
-            start = time.perf_counter()
-            self.run()
-            seconds.append(time.perf_counter() - start)
-        return statistics.median(seconds)
 
 
 def matmul(precision: str, size: int) -> Callable[[], object]:

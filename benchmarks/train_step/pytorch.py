@@ -1,18 +1,16 @@
 """The peer in PyTorch: ELECTRA's joint step on Hugging Face's classes. Needs the packages of requirements-peers.txt.
 
-Given every advantage its classes allow: the generator's hidden states are gathered at the masked positions before the
-product with the vocabulary (`ElectraForMaskedLM.forward` itself computes all positions: `all_positions` measures that),
-and the optimizer is fused. Tokens are drawn by Gumbel noise: 0.22 s against 0.38 s by `torch.multinomial`.
+It is as fast as these classes allow: the generator's hidden states are gathered at the masked positions before the
+product with the vocabulary (`ElectraForMaskedLM.forward` itself computes all positions), the optimizer is fused, and
+tokens are sampled with Gumbel noise (0.22 s; `torch.multinomial` takes 0.38 s).
 """
-
-import math
 
 import numpy as np
 import torch
 from torch.nn import functional
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from benchmarks.train_step_batches import BatchShape, synthetic_batch
+from benchmarks.train_step.batches import BatchShape, synthetic_batch
 
 _WEIGHT_DECAY, _LEARNING_RATE, _CLIP_NORM, _REPLACED_TOKEN_WEIGHT = 0.01, 5e-4, 1.0, 50.0
 _SMALLEST_UNIFORM = 1e-9  # keeps the logarithms finite
@@ -24,20 +22,18 @@ class JointElectra(torch.nn.Module):
 
     Args:
         discriminator, generator: sizes by the names of `electra_tf.config.schema.EncoderConfig`.
-        all_positions: the generator scores every position, as `ElectraForMaskedLM.forward` does.
     """
 
-    def __init__(self, discriminator: dict, generator: dict, all_positions: bool = False):
+    def __init__(self, discriminator: dict, generator: dict):
         super().__init__()
         self.generator = ElectraForMaskedLM(_encoder(generator))
         self.discriminator = ElectraForPreTraining(_encoder(discriminator))
         self.discriminator.electra.embeddings = self.generator.electra.embeddings
-        self.all_positions = all_positions
         table = self.generator.electra.embeddings.word_embeddings.weight
         assert self.generator.generator_lm_head.weight is table, "the output table is not the word table"
 
     def forward(self, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The masked-LM loss over masked positions, and the discriminator's loss over real tokens."""
+        """Returns the masked-LM loss over masked positions and the discriminator's loss over real tokens."""
         inputs = {"attention_mask": batch["input_mask"], "token_type_ids": batch["segment_ids"]}
         logits = self._masked_logits(batch, inputs).float()  # [B*M, V]
         weights = batch["masked_lm_weights"].flatten()
@@ -46,8 +42,8 @@ class JointElectra(torch.nn.Module):
 
         original = batch["input_ids"]
         with torch.no_grad():
-            sampled = self._draw(logits).view_as(batch["masked_lm_positions"])
-            # An unused slot points at position 0, where the original [CLS] is written back.
+            sampled = self._sample(logits).view_as(batch["masked_lm_positions"])
+            # An unused slot points at position 0: write the original [CLS] there.
             sampled = torch.where(batch["masked_lm_weights"] > 0, sampled, original[:, :1])
             corrupted = original.scatter(1, batch["masked_lm_positions"], sampled)
             is_replaced = (corrupted != original).float()
@@ -58,22 +54,19 @@ class JointElectra(torch.nn.Module):
 
     def _masked_logits(self, batch: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         positions = batch["masked_lm_positions"][:, :, None]
-        if self.all_positions:
-            logits = self.generator(batch["masked_input_ids"], **inputs).logits
-            return logits.gather(1, positions.expand(-1, -1, logits.shape[-1])).flatten(0, 1)
         hidden = self.generator.electra(batch["masked_input_ids"], **inputs).last_hidden_state
         hidden = hidden.gather(1, positions.expand(-1, -1, hidden.shape[-1])).flatten(0, 1)  # [B*M, G]
         return self.generator.generator_lm_head(self.generator.generator_predictions(hidden))
 
     @staticmethod
-    def _draw(logits: torch.Tensor) -> torch.Tensor:
-        """[B*M, V] -> [B*M] draws from the softmax, by Gumbel noise."""
+    def _sample(logits: torch.Tensor) -> torch.Tensor:
+        """Samples from the softmax with Gumbel noise: [B*M, V] -> [B*M]."""
         noise = -torch.log(-torch.log(torch.rand_like(logits) + _SMALLEST_UNIFORM) + _SMALLEST_UNIFORM)
         return (logits + noise).argmax(dim=-1)
 
 
 class PyTorchStep:
-    """One joint update: forward, backward, joint clipping, AdamW, learning rate.
+    """One joint update: forward, backward, clipping by the global norm, AdamW, learning-rate schedule.
 
     Args:
         precision: `float32`, or `bfloat16` for autocast.        compiled: through `torch.compile`.
@@ -86,11 +79,10 @@ class PyTorchStep:
         generator: dict,
         precision: str = "float32",
         compiled: bool = False,
-        all_positions: bool = False,
         num_batches: int = 4,
     ):
         torch.manual_seed(0)
-        self._model = JointElectra(discriminator, generator, all_positions).train()
+        self._model = JointElectra(discriminator, generator).train()
         self._losses = torch.compile(self._model) if compiled else self._model
         self._precision = precision
         self._parameters = list(self._model.parameters())
@@ -115,10 +107,6 @@ class PyTorchStep:
         self._optimizer.zero_grad(set_to_none=True)
         return {"loss": loss.item(), "masked_lm": masked_lm.item(), "replaced_token": replaced_token.item()}
 
-    @property
-    def num_parameters(self) -> int:
-        return sum(math.prod(parameter.shape) for parameter in self._parameters)
-
 
 def _encoder(sizes: dict) -> ElectraConfig:
     return ElectraConfig(
@@ -138,7 +126,7 @@ def _encoder(sizes: dict) -> ElectraConfig:
 
 
 def _decay_groups(model: torch.nn.Module) -> list[dict]:
-    """Weight decay for all but biases and LayerNorms, as in the paper's code."""
+    """Parameter groups: weight decay for all but biases and LayerNorms, as in the authors' code."""
     decayed, others = [], []
     for name, parameter in model.named_parameters():
         (others if any(part in name for part in _NOT_DECAYED) else decayed).append(parameter)
@@ -146,7 +134,7 @@ def _decay_groups(model: torch.nn.Module) -> list[dict]:
 
 
 def _tensors(batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
-    """Integers as int64, which PyTorch's look-ups want."""
+    """The arrays as tensors; integers become int64, which PyTorch's embedding lookups require."""
     return {
         name: torch.from_numpy(values if values.dtype == np.float32 else values.astype(np.int64))
         for name, values in batch.items()

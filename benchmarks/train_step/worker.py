@@ -1,10 +1,11 @@
-"""One contender of `benchmarks.train_step` in a process of its own, which runs steps when it is told to.
+"""One contender of `benchmarks.train_step` in its own process, which runs steps on command.
 
-    python -m benchmarks.train_step_worker '{"kind": "ours", "num_threads": 2, ...}'
+    python -m benchmarks.train_step.worker '{"kind": "ours", "num_threads": 2, ...}'
 
-Reads commands from standard input, a line each, and answers each with a line of JSON on standard output: `step` (the
-first one too, so that start-up can be timed), `steps K`, `matmul`. Ends with its input. What libraries print goes to
-standard error.
+Reads one command a line from standard input and answers each with one line of JSON on standard output: `step` (also the
+first step, so that start-up can be timed), `steps K`, `matmul`. It ends at the end of its input. What libraries print
+goes to standard error. Another checkout of this project may run the worker (`--baseline`), so the options and commands
+must not change their meaning.
 """
 
 import ctypes
@@ -16,8 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-# Only what the contender itself imports counts as its start: no library before its turn.
-from benchmarks.train_step_batches import BatchShape
+# Imports of a contender count as its start: import no library before its turn.
+from benchmarks.train_step.batches import BatchShape
 
 _MATMUL_SIZE, _MATMUL_REPEATS = 2048, 5
 
@@ -32,34 +33,26 @@ Matmul = Callable[[str, int], Callable[[], object]]
 
 
 def start_ours(options: dict) -> tuple[Step, Matmul]:
-    from benchmarks.train_step_ours import OurStep, limit_threads, matmul
+    from benchmarks.train_step.ours import OurStep, limit_threads, matmul
 
     limit_threads(options["num_threads"])
-    return OurStep.of_file(options["config"], [*options["overrides"], *options["settings"]]), matmul
+    return OurStep(options["config"], [*options["overrides"], *options["settings"]]), matmul
 
 
 def start_pytorch(options: dict) -> tuple[Step, Matmul]:
     import torch
 
-    from benchmarks.train_step_pytorch import PyTorchStep, matmul
+    from benchmarks.train_step.pytorch import PyTorchStep, matmul
 
     torch.set_num_threads(options["num_threads"])
     return PyTorchStep(BatchShape(**options["shape"]), **options["networks"], **options["settings"]), matmul
 
 
-def start_model_garden(options: dict) -> tuple[Step, Matmul]:
-    from benchmarks.train_step_model_garden import ModelGardenStep
-    from benchmarks.train_step_ours import limit_threads, matmul
-
-    limit_threads(options["num_threads"])
-    return ModelGardenStep(BatchShape(**options["shape"]), **options["networks"]), matmul
-
-
-KINDS = {"ours": start_ours, "pytorch": start_pytorch, "model_garden": start_model_garden}
+KINDS = {"ours": start_ours, "pytorch": start_pytorch}
 
 
 def answer(command: str, step: Step, matmul: Matmul) -> dict:
-    """What a command gives. Raises: ValueError: there is no such command."""
+    """The answer to a command. Raises: ValueError: if there is no such command."""
     name, _, argument = command.partition(" ")
     if name == "step":
         return {"losses": step.run()}
@@ -71,7 +64,7 @@ def answer(command: str, step: Step, matmul: Matmul) -> dict:
 
 
 def timed_steps(step: Step, num_steps: int) -> list[float]:
-    """Seconds of each step, after one that is not timed: caches are another's, and freed memory comes back."""
+    """Seconds of each step, after an untimed one that refills the caches and takes freed memory back."""
     step.run()
     seconds = []
     for _ in range(num_steps):
@@ -83,7 +76,7 @@ def timed_steps(step: Step, num_steps: int) -> list[float]:
 
 
 def matmul_rate(matmul: Matmul, precision: str) -> float:
-    """GFLOP/s of a large square product: the best of several, as the bound on what any step could reach."""
+    """GFLOP/s of a large square product, the best of several: an upper bound for any step."""
     multiply = matmul(precision, _MATMUL_SIZE)
     multiply()
     seconds = []
@@ -95,21 +88,21 @@ def matmul_rate(matmul: Matmul, precision: str) -> float:
 
 
 def release_memory() -> None:
-    """Hands freed memory back to the system: all contenders are alive at once."""
+    """Returns freed memory to the system, as all contenders are alive at once."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def peak_bytes() -> int:
-    """The most memory this process has held at a time (resident set)."""
+    """The highest resident set size of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main() -> None:
     options = json.loads(sys.argv[1])
     cores = sorted(os.sched_getaffinity(0))[: options["num_threads"]]
-    # Libraries size their pools by the cores they see, whatever they are told later.
+    # Libraries size their thread pools by the cores they see, whatever they are told later.
     os.sched_setaffinity(0, cores)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
