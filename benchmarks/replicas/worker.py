@@ -1,8 +1,9 @@
-"""One process of `benchmarks.replicas`: the same steps under one strategy, and what they computed.
+"""One process of `benchmarks.replicas`: ten steps under one strategy.
 
-    python -m benchmarks.replicas_run DIR --strategy=mirrored --devices=4 --variant=electra:2:xla ...
+    python -m benchmarks.replicas.worker DIR --strategy=mirrored --devices=4 --variant=electra:2:xla ...
 
-Writes DIR/VARIANT.npz: the metrics of every step under `metrics/NAME` ([steps]), the weights under `weights/NAME`.
+Writes DIR/VARIANT.npz: the metrics of every step as `metrics/NAME` [steps], the weights as `weights/NAME`. Everything
+that this benchmark uses of electra_tf's training is imported here.
 """
 
 import argparse
@@ -13,12 +14,12 @@ from typing import NamedTuple
 from electra_tf.cli.flags import flag_parser, run_command
 
 NUM_STEPS = 10
-# Tokens of each row: the first of four replicas has seven times as many as the last, one of whose rows has none.
+# Tokens of each row: the first of four replicas has seven times as many as the last, one of whose rows is empty.
 LENGTHS = (32, 32, 30, 32, 31, 20, 24, 13, 18, 12, 16, 9, 7, 5, 6, 0)
 
 
 class Variant(NamedTuple):
-    """What is trained: `electra:2:xla` is that objective with 2 micro-batches a step, compiled."""
+    """What is trained: `electra:2:xla` is that objective with 2 micro-batches a step, compiled by XLA."""
 
     objective: str
     accumulation: int
@@ -44,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    import numpy as np
     import tensorflow as tf
 
     from electra_tf.train.distribution import build_strategy, is_chief, split_cpu
@@ -55,7 +57,9 @@ def _run(arguments: argparse.Namespace) -> None:
     for variant in arguments.variants:
         metrics, weights = train(strategy, variant)
         if is_chief(strategy):
-            _write(Path(arguments.directory) / f"{variant}.npz", metrics, weights)
+            columns = {f"metrics/{name}": np.array([step[name] for step in metrics]) for name in metrics[0]}
+            columns |= {f"weights/{name}": value for name, value in weights.items()}
+            np.savez(Path(arguments.directory) / f"{variant}.npz", **columns)
 
 
 def train(strategy, variant: Variant) -> tuple[list[dict[str, float]], dict]:
@@ -66,7 +70,7 @@ def train(strategy, variant: Variant) -> tuple[list[dict[str, float]], dict]:
     from electra_tf.tasks.pretrain import build_objective
     from electra_tf.train.step import compile_objective
 
-    config = configuration(variant)
+    config = build_config(variant)
     seed_everything(config.train.seed)
     with strategy.scope():
         objective = compile_objective(build_objective(config))
@@ -78,15 +82,14 @@ def train(strategy, variant: Variant) -> tuple[list[dict[str, float]], dict]:
 
     metrics = []
     for number in range(NUM_STEPS):
-        results = step(_shares(strategy, make_batch(config, number)))
+        results = step(_distribute(strategy, make_batch(config, number)))
         metrics.append({name: float(value) for name, value in results.items()})
-    names = [f"{place}/{variable.name}" for place, variable in enumerate(objective.trainable_variables)]
-    values = [variable.numpy() for variable in objective.trainable_variables]
-    return metrics, dict(zip(names, values, strict=True))
+    variables = objective.trainable_variables
+    return metrics, {f"{index}/{variable.name}": variable.numpy() for index, variable in enumerate(variables)}
 
 
-def configuration(variant: Variant):
-    """Two layers with dropout, float32, and a learning rate that moves the weights."""
+def build_config(variant: Variant):
+    """Two layers with dropout, float32, and a learning rate large enough to change the weights."""
     from electra_tf.tasks.pretrain.config import parse_config
 
     objective = {"name": variant.objective}
@@ -117,15 +120,16 @@ def make_batch(config, number: int) -> dict:
     from electra_tf.ops.random import RandomStream
 
     special = MaskingVocabulary(cls_id=1, sep_id=2, mask_id=3, vocab_size=config.encoder.vocab_size)
-    real = (np.arange(max(LENGTHS)) < np.array(LENGTHS)[:, np.newaxis]).astype(np.int32)
-    words = np.random.default_rng(number).integers(4, config.encoder.vocab_size, real.shape).astype(np.int32) * real
-    batch = {"input_ids": words, "input_mask": real, "segment_ids": real * (np.arange(max(LENGTHS)) > 8)}
+    input_mask = (np.arange(max(LENGTHS)) < np.array(LENGTHS)[:, np.newaxis]).astype(np.int32)
+    words = np.random.default_rng(number).integers(4, config.encoder.vocab_size, input_mask.shape).astype(np.int32)
+    segment_ids = input_mask * (np.arange(max(LENGTHS)) > 8)
+    batch = {"input_ids": words * input_mask, "input_mask": input_mask, "segment_ids": segment_ids}
     tensors = {name: tf.constant(rows, tf.int32) for name, rows in batch.items()}
     return mask_batch(tensors, config.masking, special, RandomStream(0, number, 0))
 
 
-def _shares(strategy, batch: dict):
-    """The batch as the strategy's replicas hold it: consecutive rows each."""
+def _distribute(strategy, batch: dict):
+    """Gives each replica its consecutive rows of the batch."""
 
     def share(context) -> dict:
         size = len(LENGTHS) // context.num_replicas_in_sync
@@ -133,13 +137,6 @@ def _shares(strategy, batch: dict):
         return {name: rows[first : first + size] for name, rows in batch.items()}
 
     return strategy.experimental_distribute_values_from_function(share)
-
-
-def _write(path: Path, metrics: list[dict[str, float]], weights: dict) -> None:
-    import numpy as np
-
-    columns = {f"metrics/{name}": np.array([step[name] for step in metrics]) for name in metrics[0]}
-    np.savez(path, **columns, **{f"weights/{name}": value for name, value in weights.items()})
 
 
 if __name__ == "__main__":
