@@ -124,14 +124,15 @@ def _process(command: list[str], environment: dict[str, str]) -> Iterator[subpro
 
 
 def differences(actual_file: Path, expected_file: Path) -> tuple[float, float, str]:
-    """The largest relative difference of losses, that of weights, and the tensor that it is in; NaN counts as most."""
+    """The largest relative difference of losses, that of weights, and the tensor that it is in."""
     import numpy as np
 
     with np.load(actual_file) as actual, np.load(expected_file) as expected:
         names = [name for name in expected.files if name.startswith("weights/")]
         metrics = [name for name in expected.files if name.startswith("metrics/")]
         losses = max(
-            float(np.max(np.abs(actual[m] - expected[m]) / np.maximum(np.abs(expected[m]), 1e-30))) for m in metrics
+            _nan_as_infinity(float(np.max(np.abs(actual[m] - expected[m]) / np.maximum(np.abs(expected[m]), 1e-30))))
+            for m in metrics
         )
         squares = sum(float(np.sum(np.square(expected[name], dtype=np.float64))) for name in names)
         scale = np.sqrt(squares / sum(expected[name].size for name in names))

@@ -1,6 +1,9 @@
-"""The comparisons of `benchmarks.parity`: one golden set's model, and each family of differences."""
+"""The model of one golden set, and its differences from what the authors' code computed.
 
-from collections.abc import Callable
+Everything that this benchmark uses of electra_tf's models is imported here. The names of the differences begin with
+their group: forward/, gradients/, trajectory_losses/, final_weights/.
+"""
+
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +16,27 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
 from electra_tf.train.step import compile_objective
 
-Arrays = dict[str, np.ndarray]
+# A gradient that is zero in theory holds only rounding noise: its norm counts as at least
+# this share of the global norm.
+_SMALLEST_NORM_SHARE = 1e-6
 _TRAJECTORY_NAMES = {"masked_lm": "mlm_loss", "replaced_token": "disc_loss", "loss": "total_loss"}
 _GREEDY = ForwardContext(training=False)
+# Computed by the authors' graph of the masked-LM baseline too, but read by nothing there.
+_UNUSED_BY_BERT = ("sampled_ids", "corrupted_input_ids", "is_replaced")
+_ENCODER_SIZES = (
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+
+Arrays = dict[str, np.ndarray]
 
 
 def config_of(settings: dict) -> PretrainingConfig:
-    """Our configuration of a golden set's config.json. Every size is taken from it, none is derived."""
+    """Our configuration for a golden set's config.json, with every size taken from it."""
     optimizer = settings["optimizer"]
     values = {
         "encoder": {
@@ -50,24 +67,8 @@ def config_of(settings: dict) -> PretrainingConfig:
     return parse_config(values, source="config.json of the golden set")
 
 
-_ENCODER_SIZES = (
-    "vocab_size",
-    "embedding_size",
-    "hidden_size",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
-
-
 def _electra(settings: dict) -> dict:
-    tying = (
-        "all"
-        if not settings["untied_generator"]
-        else "none"
-        if settings["untied_generator_embeddings"]
-        else "embeddings"
-    )
+    tying = "none" if settings["untied_generator_embeddings"] else "embeddings"
     return {
         "name": "electra",
         "generator": {
@@ -78,7 +79,7 @@ def _electra(settings: dict) -> dict:
             "intermediate_size": settings["generator_intermediate_size"],
             "embedding_size": settings["generator_embedding_size"],
         },
-        "tying": tying,
+        "tying": tying if settings["untied_generator"] else "all",
         "masked_lm_loss_weight": settings["gen_weight"],
         "replaced_token_loss_weight": settings["disc_weight"],
         "sampling": "greedy",
@@ -99,7 +100,7 @@ def build(settings: dict, checkpoint: str) -> Objective:
 
 
 def load_arrays(path: Path) -> Arrays:
-    """The arrays of an .npz file; one that would need pickle is refused by NumPy."""
+    """The arrays of an .npz file; one that would need pickle is rejected by NumPy."""
     with np.load(path, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 
@@ -108,23 +109,21 @@ def _batch(batches: Arrays, step: int) -> dict[str, tf.Tensor]:
     return {name: tf.constant(values[step]) for name, values in batches.items()}
 
 
-def forward_differences(objective: Objective, batches: Arrays, directory: Path, _: float) -> dict[str, float]:
-    """The largest absolute difference of each tensor of the forward pass on batch 0."""
+def forward_differences(objective: Objective, batches: Arrays, directory: Path) -> dict[str, float]:
+    """The largest absolute difference in each tensor of the forward pass on batch 0."""
     expected = load_arrays(directory / "forward.npz")
     computed = tf.function(_forward_tensors)(objective, _batch(batches, 0))
     if objective.config.objective.name == "bert_mlm":
-        # Computed by the authors' graph, but read by nothing there.
-        for unused in ("sampled_ids", "corrupted_input_ids", "is_replaced"):
-            expected.pop(unused)
+        expected = {name: value for name, value in expected.items() if name not in _UNUSED_BY_BERT}
     if set(expected) != set(computed):
         raise AssertionError(f"compared tensors differ: {sorted(set(expected) ^ set(computed))}")
     used = batches["masked_lm_weights"][0] > 0
-    found = {}
+    differences = {}
     for name, golden in expected.items():
         difference = np.abs(golden.astype(np.float64) - computed[name].numpy().astype(np.float64))
-        # Slots out of use hold what is predicted at position 0; it enters nothing, and rounding may tip it.
-        found[name] = float(np.max(difference[used] if name == "sampled_ids" else difference))
-    return found
+        # Unused slots hold a prediction for position 0 that nothing reads and that rounding may change.
+        differences[f"forward/{name}"] = float(np.max(difference[used] if name == "sampled_ids" else difference))
+    return differences
 
 
 def _forward_tensors(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -168,11 +167,12 @@ def _encoder_tensors(prefix: str, output) -> dict[str, tf.Tensor]:
     }
 
 
-def gradient_differences(objective: Objective, batches: Arrays, directory: Path, floor: float) -> dict[str, float]:
+def gradient_differences(objective: Objective, batches: Arrays, directory: Path) -> dict[str, float]:
     """|ours - golden| / |golden| of each variable's gradient on batch 0, in Euclidean norms.
 
-    The bias of the attention keys shifts all scores of a query alike, so its gradient is zero and both sides hold
-    rounding noise only. It is measured against the gradient of the queries' bias, which passes through the same sums.
+    The bias of the attention keys shifts all scores of a query by the same amount, so its gradient is zero and both
+    sides hold rounding noise. Its difference is divided by the norm of the query bias's gradient, which passes through
+    the same sums.
     """
     expected = load_arrays(directory / "gradients.npz")
     variables = tf1_variables(objective)
@@ -180,11 +180,12 @@ def gradient_differences(objective: Objective, batches: Arrays, directory: Path,
     global_norm = float(expected.pop("global_norm"))
     _require_same_names(expected, variables)
     ours = float(tf.linalg.global_norm(list(computed.values())))
-    found = {"global_norm": abs(ours - global_norm) / global_norm}
+    differences = {"gradients/global_norm": abs(ours - global_norm) / global_norm}
     for name, golden in expected.items():
         scale = expected[name.replace("/key/bias", "/query/bias")]
-        found[name] = _relative(golden, computed[name].numpy(), _norm(scale), floor * global_norm)
-    return found
+        smallest = _SMALLEST_NORM_SHARE * global_norm
+        differences[f"gradients/{name}"] = _relative(golden, computed[name].numpy(), _norm(scale), smallest)
+    return differences
 
 
 def _gradients(objective: Objective, variables: dict[str, tf.Variable], batch) -> dict[str, tf.Tensor]:
@@ -196,25 +197,27 @@ def _gradients(objective: Objective, variables: dict[str, tf.Variable], batch) -
     return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}
 
 
-def trajectory_differences(objective: Objective, batches: Arrays, directory: Path, floor: float) -> dict[str, float]:
-    """Trains on the golden batches with the training step itself; relative differences of losses and final weights."""
+def trajectory_differences(objective: Objective, batches: Arrays, directory: Path) -> dict[str, float]:
+    """Trains on the golden batches with the real training step: relative differences of losses and final weights."""
     expected = load_arrays(directory / "trajectory.npz")
-    train_step: Callable = tf.function(objective.train_step)
-    found: dict[str, float] = {}
+    train_step = tf.function(objective.train_step)
+    differences: dict[str, float] = {}
     for step in range(len(expected["step"])):
         metrics = {name: float(value) for name, value in train_step(_batch(batches, step)).items()}
         for ours, golden in _TRAJECTORY_NAMES.items():
             if golden in expected:
                 reference = float(expected[golden][step])
-                found[f"trajectory_losses/{golden}/step_{step}"] = abs(metrics[ours] - reference) / abs(reference)
+                differences[f"trajectory_losses/{golden}/step_{step}"] = abs(metrics[ours] - reference) / abs(reference)
         rate = float(expected["learning_rate"][step])
         if abs(metrics["learning_rate"] - rate) > 1e-6 * objective.config.optimizer.learning_rate:
-            found[f"trajectory_losses/learning_rate/step_{step}"] = float("inf")
+            differences[f"trajectory_losses/learning_rate/step_{step}"] = float("inf")
     final, variables = load_arrays(directory / "final_variables.npz"), tf1_variables(objective)
     _require_same_names({name: value for name, value in final.items() if name != "global_step"}, variables)
     for name, variable in variables.items():
-        found[f"final_weights/{name}"] = _relative(final[name], variable.numpy(), _norm(final[name]), floor)
-    return found
+        differences[f"final_weights/{name}"] = _relative(
+            final[name], variable.numpy(), _norm(final[name]), _SMALLEST_NORM_SHARE
+        )
+    return differences
 
 
 def _require_same_names(golden: Arrays, variables: dict[str, tf.Variable]) -> None:
