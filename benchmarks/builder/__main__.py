@@ -1,18 +1,17 @@
-"""The dataset builder's speed and memory, beside the same job on other tokenizers.
+"""Speed and memory of the dataset builder, beside the same job on other tokenizers.
 
     python -m benchmarks.builder --input=text:corpus.txt --vocab_file=vocab.txt --work_dir=/tmp/bench
 
-Every contestant is a program that runs from its start to finished shards, as a user runs it, so its start-up counts;
-tokens are those read. All run in turns, round by round, and ratios are those of medians. `--input` is plain text with
-blank lines between documents, at least 300 MB if the ratios shall not be those of start-ups. The peers
-(benchmarks/builder_peers.py) may use every core: run on as many cores as ours has processes, with `taskset` if need be.
-Pure Python reads a head of the text, and its start-up is not counted, since that would weigh more on it.
+Each contender is a program, timed from its start to finished shards, so its start-up counts; tokens are those read. All
+take turns, round by round, and ratios are those of medians. `--input` is plain text with blank lines between documents;
+use at least 300 MB, or start-ups dominate the ratios. The peers (benchmarks/builder/peers.py) may use every core: run on
+as many cores as ours has processes, with `taskset` if needed. Pure Python reads a head of the text, without start-up.
 
-Memory is of the whole process tree, at the sizes of --memory_megabytes (heads of the text), with the most processes. A
-page that programs outside the tree map too, as other users of TensorFlow do, counts in part: let none run beside.
-With --wikipedia also the raw-dump path is timed, in MB of XML a second.
+Memory is that of the whole process tree (PSS) for heads of the text of --memory_megabytes. PSS divides a page among all
+programs that map it, so run no other program that uses TensorFlow. --wikipedia also times raw dumps, in MB of XML a
+second.
 
-Prints a table and a line PASS or FAIL for each floor; exits 1 if one fails.
+Prints a table and PASS or FAIL for each limit; exits 1 if one fails.
 """
 
 import argparse
@@ -25,11 +24,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.builder_runs import (
-    PROJECT,
+from benchmarks.builder.programs import (
     SAMPLING_SECONDS,
     head_of_text,
     interleaved,
@@ -37,8 +34,9 @@ from benchmarks.builder_runs import (
     ratio_of_medians,
     run,
 )
+from benchmarks.common import PROJECT, Verdict, run_check
 from data_prep import containers
-from electra_tf.cli.flags import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser
 from electra_tf.config.errors import UserError
 
 ONE_PROCESS, TWO_PROCESSES = "ours, 1 process", "ours, 2 processes"
@@ -50,38 +48,19 @@ ONE_PROCESS_TOKENS = 1.2e6  # a second, start-up included
 TWO_OVER_ONE = 1.8
 OURS_OVER_RUST = 3.0
 MEMORY_GIB = 1.5
-# Peak memory of the largest text over that of the smallest: as far as it may be from flat.
-MEMORY_GROWTH = 1.25
+MEMORY_GROWTH = 1.25  # peak memory of the largest text over that of the smallest
 _START_UP_BYTES = 2**16
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """A number and its floor (or its ceiling, for what should be small)."""
-
-    name: str
-    value: float
-    limit: float
-    is_ceiling: bool = False
-
-    @property
-    def holds(self) -> bool:
-        return self.value <= self.limit if self.is_ceiling else self.value >= self.limit
-
-    def __str__(self) -> str:
-        sign = "at most" if self.is_ceiling else "at least"
-        return f"{'PASS' if self.holds else 'FAIL'}  {self.name}: {self.value:,.3g}, {sign} {self.limit:,.3g}"
-
-
 class Bench:
-    """What all sections share: the vocabulary, and a directory of its own for texts and data sets."""
+    """The commands of all contenders, with one vocabulary and one directory for texts and data sets."""
 
     def __init__(self, flags: argparse.Namespace, directory: Path):
         self._vocab_file = str(Path(flags.vocab_file).resolve())
         self._directory = directory
 
     def head(self, source: Path, num_bytes: float) -> Path:
-        """A text of whole documents from the head of another."""
+        """A copy of the first documents of a text."""
         return head_of_text(source, int(num_bytes), self._directory / f"head-{int(num_bytes)}.txt")
 
     def builder_command(self, source: str, num_processes: int, output_dir: Path, *options: str) -> list[str]:
@@ -93,7 +72,7 @@ class Bench:
         ]
 
     def seconds_and_tokens(self, source: str, num_processes: int, *options: str) -> tuple[float, int]:
-        """Of one build; what it writes is removed."""
+        """Seconds of one build, and the tokens it read. The output is removed."""
         with self.output_dir() as output_dir:
             seconds = run(self.builder_command(source, num_processes, output_dir, *options)).seconds
             manifest = json.loads((output_dir / "manifest.json").read_text(encoding="utf-8"))
@@ -104,7 +83,7 @@ class Bench:
         with self.output_dir() as output_dir:
             done = run(
                 [
-                    *(sys.executable, "-m", "benchmarks.builder_peers", f"--tokenizer={tokenizer}", f"--input={text}"),
+                    *(sys.executable, "-m", "benchmarks.builder.peers", f"--tokenizer={tokenizer}", f"--input={text}"),
                     *(f"--vocab_file={self._vocab_file}", f"--output_dir={output_dir}"),
                     f"--num_processes={num_processes}",
                 ]
@@ -113,7 +92,7 @@ class Bench:
 
     @contextmanager
     def output_dir(self) -> Iterator[Path]:
-        """A path where nothing lies before and after."""
+        """A path that does not exist before and after."""
         path = self._directory / "data_set"
         try:
             yield path
@@ -122,7 +101,7 @@ class Bench:
 
 
 def measure_speed(bench: Bench, text: Path, flags: argparse.Namespace) -> list[Verdict]:
-    """Tokens a second of ours and the peers, and the seconds of a build of next to nothing."""
+    """Tokens a second of ours and the peers, and the seconds of a minimal build."""
     text_head = bench.head(text, flags.pure_python_megabytes * 1e6)
     tiny_head = bench.head(text, _START_UP_BYTES)
 
@@ -161,7 +140,7 @@ def measure_speed(bench: Bench, text: Path, flags: argparse.Namespace) -> list[V
     print_table(f"end to end, {text.stat().st_size / 1e6:.1f} MB of text", "tokens/s", rates)
     print_table(f"a build of {_START_UP_BYTES // 1024} KiB: start-up and end", "seconds", start_ups)
     print(f"ours over pure Python, 1 process each: {ratio_of_medians(rates, ONE_PROCESS, PURE_PYTHON):.1f}")
-    print(f"2 processes over 1, start-up taken off both: {_scaling(rates, start_ups, num_tokens[0]):.2f}\n")
+    print(f"2 processes over 1, without start-up: {_scaling(rates, start_ups, num_tokens[0]):.2f}\n")
     faster_rust = max(RUST_THREADS, RUST_PROCESSES, key=lambda name: statistics.median(rates[name]))
     return [
         Verdict("tokens/s of 1 process", statistics.median(rates[ONE_PROCESS]), ONE_PROCESS_TOKENS),
@@ -171,7 +150,7 @@ def measure_speed(bench: Bench, text: Path, flags: argparse.Namespace) -> list[V
 
 
 def _scaling(rates: dict[str, list[float]], start_ups: dict[str, list[float]], num_tokens: int) -> float:
-    """How many times faster 2 processes are than 1 at what grows with the text."""
+    """How many times faster 2 processes are than 1, without start-up."""
     seconds = {name: num_tokens / statistics.median(rates[name]) for name in start_ups}
     working = {name: seconds[name] - statistics.median(start_ups[name]) for name in start_ups}
     return working[ONE_PROCESS] / max(working[TWO_PROCESSES], 1e-9)
@@ -221,7 +200,7 @@ def _decompressed_size(path: str) -> int:
 
 
 def measure_dumps(bench: Bench, pattern: str, num_megabytes: float, rounds: int) -> None:
-    """MB of XML a second through the whole build, of which nearly all is stripping wikitext."""
+    """MB of XML a second through the whole build, nearly all of which is parsing wikitext."""
 
     def rate(num_processes: int) -> float:
         return num_megabytes / bench.seconds_and_tokens(f"wikipedia:{pattern}", num_processes, "--allow_truncated")[0]
@@ -247,18 +226,20 @@ def _rounded(value: float) -> str:
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = flag_parser(__doc__)
-    parser.add_argument("--input", required=True, metavar="text:FILE", help="plain text, a blank line ends a document")
+    parser.add_argument("--input", required=True, metavar="text:FILE", help="plain text, blank lines between documents")
     parser.add_argument("--vocab_file", required=True, help="BERT's uncased vocab.txt")
     parser.add_argument("--work_dir", required=True, type=Path, help="local directory for texts and data sets")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each contestant")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each contender")
     parser.add_argument(
         "--pure_python_megabytes", type=float, default=4.0, help="head of the text for the pure-Python tokenizer"
     )
     parser.add_argument(
         "--memory_megabytes", type=float, nargs="*", default=[20.0, 80.0, 330.0], help="heads of the text; none: skip"
     )
-    parser.add_argument("--wikipedia", metavar="GLOB", help="raw dumps to time as well; quote it")
-    parser.add_argument("--wikipedia_copies", type=int, default=4, help="of each dump, so that start-up weighs little")
+    parser.add_argument("--wikipedia", metavar="GLOB", help="raw dumps to time too, in quotes")
+    parser.add_argument(
+        "--wikipedia_copies", type=int, default=4, help="of each dump, so that start-up has little weight"
+    )
     flags = parser.parse_args(arguments)
     if flags.rounds < 1 or flags.wikipedia_copies < 1:
         parser.error("--rounds and --wikipedia_copies must be at least 1")
@@ -270,7 +251,7 @@ def measure(flags: argparse.Namespace) -> bool:
     text_format, _, name = flags.input.partition(":")
     text = Path(name).resolve()
     if text_format != "text" or not text.is_file():
-        raise UserError(f"--input={flags.input}; expected text: and a file of plain text, which is what the peers read")
+        raise UserError(f"--input={flags.input}; expected text: and a file of plain text")
     flags.work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="benchmark-", dir=flags.work_dir.resolve()) as directory:
         bench = Bench(flags, Path(directory))
@@ -287,9 +268,7 @@ def measure(flags: argparse.Namespace) -> bool:
 
 def main(arguments: list[str] | None = None) -> int:
     flags = parse_flags(arguments)
-    held = []
-    status = run_command(lambda: held.append(measure(flags)))
-    return status or int(not all(held))
+    return run_check(lambda: measure(flags))
 
 
 if __name__ == "__main__":

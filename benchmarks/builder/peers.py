@@ -1,14 +1,15 @@
 """The builder's job on other tokenizers: a text file to shuffled TFRecord shards. `benchmarks.builder` runs it.
 
-    python -m benchmarks.builder_peers --tokenizer=hugging_face --input=corpus.txt --vocab_file=vocab.txt \\
+    python -m benchmarks.builder.peers --tokenizer=hugging_face --input=corpus.txt --vocab_file=vocab.txt \\
         --output_dir=out --num_processes=1
 
-What is not the tokenizer is as lean as it can be: plain reading (no hygiene, no duplicates to find), examples shuffled
-in memory, nothing to resume. Segment rule, draws, keys and records are the builder's, so the examples are too.
+Everything but the tokenizer is as simple as possible: plain reading (no cleaning, no search for duplicates), examples
+shuffled in memory, nothing to resume. The segment rule, random draws, keys and records are the builder's, so the
+examples are equal.
 
-    hugging_face     tokenizers' WordPiece, in Rust. One process: its own threads on all cores, working on the next
-                     batch while Python cuts this one. Several: a tokenizer with one thread in each.
-    pure_python      transformers' BertTokenizerLegacy, transformers 4's slow BertTokenizer: the authors' Python code
+    hugging_face     WordPiece of `tokenizers`, in Rust. With one process its own threads use all cores and tokenize the
+                     next batch while Python cuts this one; with several, each has a tokenizer with one thread.
+    pure_python      BertTokenizerLegacy of transformers: the authors' Python code
 
 The output directory is new. Prints one JSON object: examples, tokens and the seconds of each part.
 """
@@ -21,36 +22,30 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import NamedTuple
 
 from electra_tf.cli.flags import flag_parser, run_command
 
+Documents = list[list[str]]  # each a list of lines
 Tokenize = Callable[[list[str]], list[list[int]]]
 
-# Enough to fill every core with threads of the tokenizer, little against memory.
-BATCH_CHARACTERS = 2**20
-# As the builder's, so that both write as many files.
-_BYTES_PER_SHARD = 8 * 2**20
+BATCH_CHARACTERS = 2**20  # enough to keep all threads of the tokenizer busy
+_BYTES_PER_SHARD = 8 * 2**20  # the builder's, so that both write as many files
 _MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK]: the authors' WordpieceTokenizer
 
 
 class PeerExample(NamedTuple):
-    """What stands in the TFRecord file of a split at the place of `key`."""
+    """An example; it is sorted by split and key."""
 
     split: str
     key: int
     record: bytes
 
 
-class BatchResult(NamedTuple):
-    examples: list[PeerExample]
-    num_tokens: int
-
-
 class Job(NamedTuple):
-    """What shapes the examples, with the defaults of build_pretraining_dataset.py; picklable."""
+    """What determines the examples, with the defaults of build_pretraining_dataset.py; picklable."""
 
     tokenizer: str
     vocab_file: str
@@ -60,22 +55,16 @@ class Job(NamedTuple):
 
 
 def read_documents(path: str) -> Iterator[list[str]]:
-    """Documents as lists of lines: a blank line ends one."""
-    lines: list[str] = []
+    """Documents as lists of lines; blank lines separate them."""
     with open(path, encoding="utf-8") as file:
-        for line in file:
-            if line := line.strip():
-                lines.append(line)
-            elif lines:
-                yield lines
-                lines = []
-    if lines:
-        yield lines
+        for has_text, lines in itertools.groupby(map(str.strip, file), key=bool):
+            if has_text:
+                yield list(lines)
 
 
-def batches_of(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
-    """Whole documents, at least `BATCH_CHARACTERS` of them at once."""
-    batch: list[list[str]] = []
+def batches_of(documents: Iterable[list[str]]) -> Iterator[Documents]:
+    """Whole documents, at least `BATCH_CHARACTERS` at a time."""
+    batch: Documents = []
     num_characters = 0
     for document in documents:
         batch.append(document)
@@ -118,7 +107,7 @@ TOKENIZERS: dict[str, Callable[[str], Tokenize]] = {
 
 
 class ExampleCutter:
-    """Documents and their token ids to serialized examples, by the builder's own rule."""
+    """Cuts documents into serialized examples by the builder's own rule. Everything used of data_prep is here."""
 
     def __init__(self, job: Job):
         from data_prep import identity, segments
@@ -130,30 +119,24 @@ class ExampleCutter:
         self._cls, self._sep = [vocabulary.cls_id], [vocabulary.sep_id]
         self._identity, self._segments, self._serialize_example = identity, segments, serialize_example
 
-    def examples(self, documents: list[list[str]], ids_of_lines: list[list[int]]) -> BatchResult:
-        """
-        Args:
-            ids_of_lines: of every line of every document, in order.
-        """
-        found: list[PeerExample] = []
-        first_line = 0
+    def examples(self, documents: Documents, ids_of_lines: list[list[int]]) -> Iterator[PeerExample]:
+        """Yields the examples of documents, given the ids of every line of all of them, in order."""
+        lines = iter(ids_of_lines)
         for document in documents:
-            end_line = first_line + len(document)
-            lines = ids_of_lines[first_line:end_line]
-            row_splits = [0, *itertools.accumulate(map(len, lines))]
-            if row_splits[-1]:
-                found.extend(self._examples_of_document(document, list(itertools.chain(*lines)), row_splits))
-            first_line = end_line
-        return BatchResult(found, sum(map(len, ids_of_lines)))
+            rows = list(itertools.islice(lines, len(document)))
+            if any(rows):
+                yield from self._examples_of_document(document, rows)
 
-    def _examples_of_document(self, document: list[str], ids: list[int], rows: list[int]) -> Iterator[PeerExample]:
+    def _examples_of_document(self, document: list[str], rows: list[list[int]]) -> Iterator[PeerExample]:
         job, identity, segments = self._job, self._identity, self._segments
         digest = identity.document_digest(job.seed, document)
         split = "held_out" if identity.is_held_out(digest, job.held_out_fraction) else "train"
         source = identity.random_source(digest)
         target_length = segments.draw_target_length(job.max_seq_length, source)
         segmenter = segments.Segmenter(job.max_seq_length, source, target_length)
-        for index, (first, second) in enumerate(segmenter.split_document(ids, rows)):
+        row_splits = [0, *itertools.accumulate(map(len, rows))]
+        pairs = segmenter.split_document(list(itertools.chain(*rows)), row_splits)
+        for index, (first, second) in enumerate(pairs):
             input_ids = [*self._cls, *first, *self._sep, *second, *(self._sep if second else [])]
             lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]
             record = self._serialize_example(input_ids, lengths)
@@ -165,50 +148,41 @@ _cutter: ExampleCutter | None = None
 
 
 def start_process(job: Job) -> None:
-    """Sets up a process that tokenizes and cuts."""
+    """Prepares this process for `tokenize` and `cut`."""
     global _tokenize, _cutter
     _tokenize, _cutter = TOKENIZERS[job.tokenizer](job.vocab_file), ExampleCutter(job)
 
 
-def tokenize_documents(documents: list[list[str]]) -> list[list[int]]:
-    """The ids of every line, in this process."""
+def tokenize(documents: Documents) -> tuple[Documents, list[list[int]]]:
+    """The documents with the ids of every line."""
     assert _tokenize is not None
-    return _tokenize(list(itertools.chain(*documents)))
+    return documents, _tokenize(list(itertools.chain(*documents)))
 
 
-def cut_documents(documents: list[list[str]]) -> BatchResult:
-    """Tokenizes and cuts, in this process."""
+def cut(documents: Documents, ids: list[list[int]]) -> tuple[list[PeerExample], int]:
+    """The examples of documents, and their number of tokens."""
     assert _cutter is not None
-    return _cutter.examples(documents, tokenize_documents(documents))
+    return list(_cutter.examples(documents, ids)), sum(map(len, ids))
 
 
-def results_with_threads(batches: Iterable[list[list[str]]]) -> Iterator[BatchResult]:
-    """The tokenizer, which lets go of Python's lock, works on the next batch while this one is cut."""
-    assert _cutter is not None
-    with ThreadPoolExecutor(1) as thread:
-        for documents, ids in _in_order(thread, tokenize_documents, batches, num_ahead=1):
-            yield _cutter.examples(documents, ids)
+def tokenize_and_cut(documents: Documents) -> tuple[list[PeerExample], int]:
+    return cut(*tokenize(documents))
 
 
-def results_with_processes(batches: Iterable[list[list[str]]], job: Job, num_processes: int) -> Iterator[BatchResult]:
-    """Each process tokenizes with one thread and cuts; batches and records travel through pipes."""
+def results_with_threads(batches: Iterable[Documents]) -> Iterator[tuple[list[PeerExample], int]]:
+    """The tokenizer, which releases Python's lock, works on the next batch while this one is cut."""
+    with ThreadPool(1) as thread:
+        for documents, ids in thread.imap(tokenize, batches):
+            yield cut(documents, ids)
+
+
+def results_with_processes(
+    batches: Iterable[Documents], job: Job, num_processes: int
+) -> Iterator[tuple[list[PeerExample], int]]:
+    """Each process tokenizes with one thread and cuts; batches and records are sent through pipes."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_processes, context, start_process, (job,)) as pool:
-        for _, result in _in_order(pool, cut_documents, batches, num_ahead=2 * num_processes):
-            yield result
-
-
-def _in_order(executor: Executor, function: Callable, inputs: Iterable, num_ahead: int) -> Iterator[tuple]:
-    """Pairs of input and result, with no more than `num_ahead` results waited for beside the one given."""
-    waiting: list[tuple[object, Future]] = []
-    for value in inputs:
-        waiting.append((value, executor.submit(function, value)))
-        if len(waiting) > num_ahead:
-            first, future = waiting.pop(0)
-            yield first, future.result()
-    for first, future in waiting:
-        yield first, future.result()
+    with multiprocessing.get_context("spawn").Pool(num_processes, start_process, (job,)) as pool:
+        yield from pool.imap(tokenize_and_cut, batches)
 
 
 def write_shards(examples: list[PeerExample], output_dir: Path) -> None:
@@ -226,7 +200,7 @@ def write_shards(examples: list[PeerExample], output_dir: Path) -> None:
 
 
 def build(job: Job, input_file: str, output_dir: Path, num_processes: int) -> dict[str, float]:
-    """Runs the job; returns what it counted and timed."""
+    """Runs the job; returns its counts and times."""
     start = time.perf_counter()
     batches = batches_of(read_documents(input_file))
     if num_processes == 1:
@@ -236,28 +210,28 @@ def build(job: Job, input_file: str, output_dir: Path, num_processes: int) -> di
         results = results_with_processes(batches, job, num_processes)
     started = time.perf_counter()
     examples, num_tokens = [], 0
-    for result in results:
-        examples += result.examples
-        num_tokens += result.num_tokens
-    cut = time.perf_counter()
+    for of_batch, num_tokens_of_batch in results:
+        examples += of_batch
+        num_tokens += num_tokens_of_batch
+    all_cut = time.perf_counter()
     output_dir.mkdir(parents=True)
     write_shards(examples, output_dir)
     return {
         "num_examples": len(examples),
         "num_tokens": num_tokens,
         "seconds_to_start": started - start,
-        "seconds_to_cut": cut - started,
-        "seconds_to_write": time.perf_counter() - cut,
+        "seconds_to_cut": all_cut - started,
+        "seconds_to_write": time.perf_counter() - all_cut,
     }
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("--tokenizer", required=True, choices=TOKENIZERS, help="whose")
-    parser.add_argument("--input", required=True, metavar="FILE", help="plain text, a blank line ends a document")
+    parser.add_argument("--tokenizer", required=True, choices=TOKENIZERS)
+    parser.add_argument("--input", required=True, metavar="FILE", help="plain text, blank lines between documents")
     parser.add_argument("--vocab_file", required=True, help="BERT's vocab.txt")
-    parser.add_argument("--output_dir", required=True, type=Path, help="directory to make")
-    parser.add_argument("--num_processes", type=int, default=1, help="1: threads of the tokenizer")
+    parser.add_argument("--output_dir", required=True, type=Path, help="new directory")
+    parser.add_argument("--num_processes", type=int, default=1, help="1: the tokenizer's own threads")
     flags: argparse.Namespace = parser.parse_args(arguments)
     job = Job(flags.tokenizer, os.path.abspath(flags.vocab_file))
     os.environ.pop("TOKENIZERS_PARALLELISM", None)  # a user's own setting must not slow a peer down

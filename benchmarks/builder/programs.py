@@ -1,4 +1,4 @@
-"""Programs run as a user runs them: how long they take, and how much memory the whole process tree holds."""
+"""Runs programs as a user runs them: their seconds, and the peak memory of the whole process tree."""
 
 import os
 import statistics
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from benchmarks.common import PROJECT, last_line
 from electra_tf.config.errors import UserError
 
-PROJECT = Path(__file__).resolve().parents[1]
 SAMPLING_SECONDS = 0.05
 _COPY_BYTES = 2**20
 
@@ -31,9 +31,9 @@ class PeakMemory:
     """Highest totals over a process and its descendants, in bytes.
 
     Attributes:
-        pss: proportional set size: a page that n processes share counts 1/n in each, so the sum is what they hold.
+        pss: proportional set size: a page that n processes share counts 1/n in each, so the sum is exact.
         rss: resident set size: a shared page counts in each, so the sum is too large.
-        num_samples: how often it was looked; between two looks a peak is missed.
+        num_samples: of the memory; a peak between two samples is missed.
     """
 
     pss: int
@@ -42,7 +42,7 @@ class PeakMemory:
 
 
 def run(command: Sequence[str]) -> Run:
-    """Runs a program in the project's root, its stderr aside. Raises: UserError: it fails, with its last line."""
+    """Runs a program in the project's root. Raises: UserError: if it fails, with the last line of its stderr."""
     with tempfile.TemporaryFile("w+") as output:
         start = time.perf_counter()
         with _started(command, output) as process:
@@ -53,17 +53,16 @@ def run(command: Sequence[str]) -> Run:
 
 
 def peak_memory_of(command: Sequence[str]) -> PeakMemory:
-    """Runs a program while looking at its process tree every 50 ms. Raises: UserError: it fails."""
+    """Runs a program and samples its process tree every 50 ms. Raises: UserError: if it fails."""
     with _started(command, subprocess.DEVNULL) as process:
         return _watch(process)
 
 
 @contextmanager
 def _started(command: Sequence[str], output: IO[str] | int) -> Iterator[subprocess.Popen]:
-    """A running program; at the end it is waited for. Raises: UserError: it fails.
+    """A running program; waits for its end. Raises: UserError: if it fails.
 
-    Its output goes into files: a pipe's end would come only when the last helper process has ended too, which may be a
-    second after the program itself.
+    Its output goes into files: a pipe ends only with the last helper process, up to a second after the program.
     """
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     with tempfile.TemporaryFile("w+") as errors:
@@ -77,9 +76,8 @@ def _started(command: Sequence[str], output: IO[str] | int) -> Iterator[subproce
             status = process.wait()
         if status:
             errors.seek(0)
-            last_line = (errors.read().strip().splitlines() or ["no message"])[-1]
-            program = " ".join(" ".join(command).split())  # one line, whatever its arguments hold
-            raise UserError(f"exit status {status} from {program}: {last_line}")
+            program = " ".join(" ".join(command).split())  # one line, even if an argument has several
+            raise UserError(f"exit status {status} from {program}: {last_line(errors.read())}")
 
 
 def _watch(process: subprocess.Popen) -> PeakMemory:
@@ -87,7 +85,7 @@ def _watch(process: subprocess.Popen) -> PeakMemory:
     import psutil
 
     pss = rss = num_samples = 0
-    with suppress(psutil.NoSuchProcess):  # it ended between two looks
+    with suppress(psutil.NoSuchProcess):  # it ended between two samples
         root = psutil.Process(process.pid)
         while process.poll() is None:
             sampled = _memory_of([root, *root.children(recursive=True)])
@@ -97,21 +95,21 @@ def _watch(process: subprocess.Popen) -> PeakMemory:
 
 
 def _memory_of(processes: Iterable) -> tuple[int, int]:
-    """PSS and RSS of processes, summed; one that has ended meanwhile counts 0."""
+    """PSS and RSS of processes, summed; one that has ended counts 0."""
     import psutil
 
     pss = rss = 0
     for process in processes:
         try:
             memory = process.memory_full_info()
-        except (psutil.NoSuchProcess, psutil.AccessDenied):  # access is denied to what is ending
+        except (psutil.NoSuchProcess, psutil.AccessDenied):  # access is denied while it ends
             continue
         pss, rss = pss + memory.pss, rss + memory.rss
     return pss, rss
 
 
 def interleaved(measurements: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Takes every measurement once a round, in turns, so that what else the machine does meets all of them."""
+    """Takes every measurement once a round, in turns, so that other load on the machine affects all of them."""
     values: dict[str, list[float]] = {name: [] for name in measurements}
     for _ in range(rounds):
         for name, measure in measurements.items():
@@ -120,6 +118,7 @@ def interleaved(measurements: dict[str, Callable[[], float]], rounds: int) -> di
 
 
 def ratio_of_medians(values: dict[str, list[float]], over: str, under: str) -> float:
+    """The median of one measurement over that of another."""
     return statistics.median(values[over]) / statistics.median(values[under])
 
 
@@ -127,7 +126,7 @@ def head_of_text(source: Path, num_bytes: int, target: Path) -> Path:
     """Copies whole documents, up to a blank line, from the head of a text file.
 
     Args:
-        num_bytes: of the copy, at most; a first document that is longer is cut.
+        num_bytes: the largest size of the copy; a first document that is longer is cut.
     """
     left = num_bytes
     with open(source, "rb") as whole, open(target, "wb") as head:
