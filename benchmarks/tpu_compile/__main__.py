@@ -1,17 +1,16 @@
-"""Compiles the training step for TPUs that are not there, and says what a step costs on them.
+"""Compiles the training step for TPUs without a TPU, and prints the cost of a step on them.
 
     python -m benchmarks.tpu_compile --jax_python=/tmp/tpu-compile/bin/python --output=tpu.json
 
 Two stages for each case: this environment lowers the step to StableHLO, and that of
-benchmarks/requirements-tpu-compile.txt has the TPU's compiler make a program of it. Prints for each example of the
-batch FLOPs and bytes accessed, the memory of one core, and the time below which no step can be by the chip's published
-peaks; then where the bytes go. Nothing runs on a TPU: these are figures of compiled programs, not measurements.
-A compilation takes minutes and 10 GB; one runs at a time. Exits 1 if a step was refused.
+benchmarks/requirements-tpu-compile.txt compiles it with the TPU's own compiler. Prints FLOPs and bytes accessed for each
+example, the memory of one core, and the roofline: the least time of a step by the chip's published peaks; then the
+memory traffic by operation. These are properties of compiled programs, not measurements on a TPU. A compilation takes
+minutes and 10 GB, so only one runs at a time. Exits 1 if the compiler rejected a step.
 """
 
 import datetime
 import fcntl
-import gzip
 import itertools
 import json
 import os
@@ -21,22 +20,20 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import tpu_compile_traffic
-from benchmarks.jax_python import output_of
-from benchmarks.tpu_compile_program import read_program
+from benchmarks.common import PROJECT, last_line, output_of_jax_python
+from benchmarks.tpu_compile import traffic
 from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
 from electra_tf.runs.run_directory import write_atomically
 
-_PROJECT = Path(__file__).resolve().parents[1]
-_DEVICE_STAGE = _PROJECT / "benchmarks" / "tpu_compile_device.py"
+_DEVICE_STAGE = Path(__file__).with_name("device.py")
 
 
 class Chip(NamedTuple):
     """Published peaks of one chip: bfloat16 FLOP/s, HBM bytes/s, HBM bytes.
 
     Source: the "System architecture" page of each version, https://cloud.google.com/tpu/docs/v4, /v5e, /v5p and /v6e.
-    A product of float32 runs on the same units, with its operands rounded to bfloat16 unless asked otherwise.
+    float32 products run on the same units, with operands rounded to bfloat16 by default.
     """
 
     flops: float
@@ -63,9 +60,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--batch_size", type=int, default=128, metavar="N", help="global batch, examples")
     add_set_flag(parser)
     parser.add_argument("--memory_gb", type=int, default=16, metavar="N", help="limit of the compiler's address space")
-    parser.add_argument("--rows", type=int, default=10, metavar="N", help="of the tables of traffic; 0: none")
-    parser.add_argument("--keep", metavar="DIR", help="keep the programs there")
-    parser.add_argument("--output", metavar="FILE", help="write the results there, as JSON")
+    parser.add_argument("--rows", type=int, default=10, metavar="N", help="of the table of traffic; 0: none")
+    parser.add_argument("--keep", metavar="DIR", help="directory for the programs; None: a temporary one")
+    parser.add_argument("--output", metavar="FILE", help="JSON file for the results")
     arguments = parser.parse_args(argv)
     results: list[dict] = []
     status = run_command(lambda: results.extend(_measure(arguments)))
@@ -96,39 +93,41 @@ def _check(arguments) -> None:
         if topology.split(":")[0] not in CHIPS or ":" not in topology:
             raise UserError(f"--topology={topology}: expected VERSION:SHAPE such as v5e:2x2, of {', '.join(CHIPS)}")
     versions = "import jax, importlib.metadata as m; print('jax', jax.__version__, 'libtpu', m.version('libtpu'))"
-    output_of(arguments.jax_python, ["-c", versions], lacking="has no TPU compiler")
+    output_of_jax_python(arguments.jax_python, ["-c", versions])
 
 
 def _only_one():
-    """A lock on this machine: two compilers at once can take all of its memory. Released when the file is closed."""
+    """A lock on this machine, because two compilers at once can exhaust its memory; closing the file releases it."""
     file = open(Path(tempfile.gettempdir()) / "electra_tf_tpu_compile.lock", "w")  # noqa: SIM115
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise UserError(f"another compilation holds {file.name}; wait for its end: two take all memory") from None
+        raise UserError(
+            f"another compilation holds {file.name}; wait for its end, because two may exhaust the memory"
+        ) from None
     return file
 
 
 def _export(step: Path, config: str, precision: str, replicas: int, arguments) -> dict:
-    """The first stage, in a process of its own: TensorFlow's memory goes back before the compiler starts."""
+    """Runs the first stage in its own process, which frees TensorFlow's memory before the compiler starts."""
     settings = [f"train.batch_size={arguments.batch_size}", f"train.precision={precision}", *arguments.overrides]
-    command = [sys.executable, "-m", "benchmarks.tpu_compile_export", str(step), f"--config={config}"]
+    command = [sys.executable, "-m", "benchmarks.tpu_compile.export", str(step), f"--config={config}"]
     command += [f"--replicas={replicas}", *(part for setting in settings for part in ("--set", setting))]
-    # A GPU must not take part: the lowering is that of the CPU.
+    # Lower for the CPU even where there is a GPU.
     finished = subprocess.run(
-        command, cwd=_PROJECT, capture_output=True, text=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
+        command, cwd=PROJECT, capture_output=True, text=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
     )
     if finished.returncode:
-        raise UserError(f"{config} was not exported: {_last_line(finished.stderr)}")
+        raise UserError(f"{config} was not exported: {last_line(finished.stderr)}")
     return json.loads(Path(f"{step}.json").read_text(encoding="utf-8"))
 
 
 def _compile(step: Path, topology: str, replicas: int, arguments) -> dict:
-    """The second stage. Returns what it reports; a compiler that died is an error of the case, not of the command."""
+    """Runs the second stage. Returns its report; a compiler that died is an error of the case, not of the command."""
     command = [arguments.jax_python, str(_DEVICE_STAGE), str(step), topology, f"--replicas={replicas}"]
     finished = subprocess.run([*command, f"--memory_gb={arguments.memory_gb}"], capture_output=True, text=True)
     if finished.returncode:
-        return {"error": f"the compiler ended with {finished.returncode}: {_last_line(finished.stderr)}"}
+        return {"error": f"the compiler ended with {finished.returncode}: {last_line(finished.stderr)}"}
     return json.loads(finished.stdout.splitlines()[-1])
 
 
@@ -136,10 +135,9 @@ def _result(name: str, topology: str, described: dict, compiled: dict, step: Pat
     result = {"case": name, "topology": topology, **described, **compiled}
     if "error" in compiled:
         return result
-    with gzip.open(f"{step}.hlo.gz", "rt") as file:
-        program = read_program(file)
-    moved = tpu_compile_traffic.total(program)
-    result |= {"hbm_traffic_bytes": moved.hbm, "all_reduces": tpu_compile_traffic.count(program, "all-reduce")}
+    program = traffic.load(Path(f"{step}.hlo.gz"))
+    moved = traffic.total(program)
+    result |= {"hbm_traffic_bytes": moved.hbm, "all_reduces": traffic.count(program, "all-reduce")}
     return {
         **result,
         **roofline(CHIPS[topology.split(":")[0]], compiled["cores_per_chip"], compiled["flops"], moved.hbm),
@@ -147,7 +145,7 @@ def _result(name: str, topology: str, described: dict, compiled: dict, step: Pat
 
 
 def roofline(chip: Chip, cores_per_chip: int, flops: float, hbm_bytes: float) -> dict[str, float]:
-    """The least seconds of a step on one core: for its arithmetic, for its memory traffic, and the longer of both."""
+    """The least seconds of a step on one core: for arithmetic, for memory traffic, and the larger of both."""
     arithmetic = flops / (chip.flops / cores_per_chip)
     memory = hbm_bytes / (chip.bandwidth / cores_per_chip)
     return {"arithmetic_s": arithmetic, "memory_s": memory, "roofline_s": max(arithmetic, memory)}
@@ -155,7 +153,7 @@ def roofline(chip: Chip, cores_per_chip: int, flops: float, hbm_bytes: float) ->
 
 def _lines(result: dict, step: Path, rows: int) -> list[str]:
     if "error" in result:
-        return [f"{result['case']}: refused: {' '.join(result['error'].split())[:400]}"]
+        return [f"{result['case']}: rejected: {' '.join(result['error'].split())[:400]}"]
     examples, code = result["examples_per_replica"], result["hbm_parts"]["generated_code"]
     giga = {name: result[name] / 1e9 for name in ("flops", "bytes_accessed", "hbm_traffic_bytes", "hbm_peak_bytes")}
     share = {name: value / examples for name, value in giga.items()}
@@ -171,26 +169,21 @@ def _lines(result: dict, step: Path, rows: int) -> list[str]:
         f"{milliseconds['memory']:.1f}); compiled in {result['compile_cpu_s']:.0f} CPU s",
     ]
     if rows:
-        lines += [f"  {line}" for line in tpu_compile_traffic.report(Path(f"{step}.hlo.gz"), rows).splitlines()]
+        lines += [f"  {line}" for line in traffic.report(traffic.load(Path(f"{step}.hlo.gz")), rows).splitlines()]
     return lines
 
 
 def write_results(path: Path, results: list[dict]) -> None:
-    """Writes the results so far, with the date and the source of the peaks."""
+    """Writes the results so far, with the date and the peaks."""
     content = {
         "date": datetime.date.today().isoformat(),
-        "compiler": (_PROJECT / "benchmarks" / "requirements-tpu-compile.txt").read_text().splitlines()[-2:],
+        "compiler": (PROJECT / "benchmarks" / "requirements-tpu-compile.txt").read_text().splitlines()[-2:],
         "peaks": {name: chip._asdict() for name, chip in CHIPS.items()},
         "peaks_source": "https://cloud.google.com/tpu/docs/system-architecture-tpu-vm",
         "results": results,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, f"{json.dumps(content, indent=1)}\n".encode())
-
-
-def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it said nothing"
 
 
 if __name__ == "__main__":

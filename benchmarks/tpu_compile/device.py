@@ -1,10 +1,10 @@
 """Second stage of `benchmarks.tpu_compile`: StableHLO through the TPU's own compiler, with no TPU present.
 
-    JAX_PYTHON benchmarks/tpu_compile_device.py STEP TOPOLOGY --replicas=N --memory_gb=G
+    JAX_PYTHON benchmarks/tpu_compile/device.py STEP TOPOLOGY --replicas=N --memory_gb=G
 
 Runs in an environment of benchmarks/requirements-tpu-compile.txt and imports nothing of the project. Writes
-STEP.hlo.gz, the program as optimised for the chip, and prints one JSON object. What it needs of JAX is private to JAX,
-so the versions there are pinned.
+STEP.hlo.gz, the program optimised for the chip, and prints one JSON object. It uses private parts of JAX, so the
+versions there are pinned.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import resource
 import sys
 import time
 
-# libtpu otherwise waits for the metadata server of a cloud machine, looks for a chip, and takes a lock for it.
+# Without these libtpu waits for a cloud machine's metadata server, looks for a chip, and takes a lock.
 _WITHOUT_A_CHIP = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
@@ -30,9 +30,9 @@ def main() -> int:
     parser.add_argument("step")
     parser.add_argument("topology", help="such as v5e:2x2")
     parser.add_argument("--replicas", type=int, default=1)
-    parser.add_argument("--memory_gb", type=int, default=16, help="the compiler may take no more address space")
+    parser.add_argument("--memory_gb", type=int, default=16, help="limit of the compiler's address space")
     arguments = parser.parse_args()
-    # The compiler fails by itself, instead of driving the machine out of memory.
+    # The compiler fails instead of exhausting the machine's memory.
     resource.setrlimit(resource.RLIMIT_AS, (arguments.memory_gb << 30,) * 2)
     os.environ.update(_WITHOUT_A_CHIP)
     with open(arguments.step, "rb") as file:
@@ -48,8 +48,7 @@ def main() -> int:
 def compile_for(topology: str, program: bytes, replicas: int) -> tuple[dict, str]:
     """Compiles a program for `replicas` cores of a topology.
 
-    Returns: what the compiler says of it, in FLOPs, bytes and seconds, or its refusal under "error"; and the optimised
-        program's text.
+    Returns: the compiler's FLOPs, bytes and seconds, or its error message as "error"; and the optimised program's text.
     """
     import jax
     import numpy as np
@@ -77,7 +76,7 @@ def compile_for(topology: str, program: bytes, replicas: int) -> tuple[dict, str
 
 
 def _erase_copy_marks(operation) -> None:
-    """TensorFlow marks returned variables with `mhlo.copy`, which the importer of StableHLO does not know."""
+    """TensorFlow marks returned variables with `mhlo.copy`, which StableHLO's importer rejects."""
     for region in operation.regions:
         for block in region:
             for inner in [inner.operation for inner in block.operations]:
@@ -89,7 +88,7 @@ def _erase_copy_marks(operation) -> None:
 
 
 def _figures(executable) -> dict:
-    """FLOPs and bytes of one step of one core, and where they lie in its memory."""
+    """FLOPs, bytes accessed and memory of one step on one core."""
     costs = executable.cost_analysis()
     costs = costs[0] if isinstance(costs, list) else costs
     memory = executable.get_compiled_memory_stats()

@@ -22,8 +22,8 @@ class Shape:
 
     Attributes:
         text: element type and dimensions, such as `bf16[8,128]`.
-        bytes: what it takes with the padding of its tiles.
-        in_hbm: whether it lies in the chip's memory; else in the core's own.
+        bytes: with the padding of its tiles.
+        in_hbm: whether it is in the chip's memory (HBM); else it is in the core's own (VMEM).
     """
 
     text: str
@@ -36,8 +36,8 @@ class Instruction:
     """One instruction.
 
     Attributes:
-        opcode: of a custom call its target.        trips: how often a loop's body runs.
-        cycles: the compiler's estimate for one run.        index: of a parameter, or of a tuple's element.
+        opcode: for a custom call, its target.        trips: how often a loop's body runs.
+        cycles: the compiler's estimate for one run.        index: of a parameter.
     """
 
     name: str
@@ -72,39 +72,17 @@ class Program:
         instruction = self.find(name)
         return instruction.shapes if instruction else ()
 
-    def maker(self, name: str) -> Instruction | None:
-        """The instruction whose work a value is, behind names, views and copies."""
-        instruction = self.find(name)
-        while instruction and instruction.opcode in (
-            "bitcast",
-            "get-tuple-element",
-            "copy-done",
-            "copy-start",
-            "ConcatBitcast",
-        ):
-            instruction = self.find(instruction.operands[0])
-        return instruction
-
     def roots(self, computation: str) -> list[Instruction]:
-        """The instructions that give the outputs of a computation, one for each."""
+        """The instructions that compute the outputs of a computation, one for each output."""
         root = next(instruction for instruction in self.computations[computation] if instruction.is_root)
         roots = [self._by_name[name] for name in root.operands] if root.opcode == "tuple" else [root]
         return [self._behind_bitcasts(instruction) for instruction in roots]
 
     def users_of_parameter(self, computation: str, index: int) -> list[tuple[Instruction, int]]:
-        """What uses a computation's parameter, views apart, and as which of its operands."""
+        """The instructions that use a computation's parameter, bitcasts skipped, with the index of the operand."""
         if computation not in self._users:
             self._users[computation] = self._find_users(computation)
         return self._users[computation].get(index, [])
-
-    def name_inside(self, instruction: Instruction) -> str:
-        """A source operation's name from within a fusion, or from what an instruction reads, where it has none."""
-        inside = self.computations.get(instruction.calls[0], []) if instruction.calls else []
-        named = [inner for inner in inside if inner.op_name and inner.shapes]
-        if named:
-            return max(named, key=lambda inner: inner.shapes[0].bytes).op_name
-        maker = self.maker(instruction.operands[0]) if instruction.operands else None
-        return f"of {maker.op_name or maker.opcode}" if maker else ""
 
     def _behind_bitcasts(self, instruction: Instruction) -> Instruction:
         while instruction.opcode == "bitcast":
@@ -116,11 +94,11 @@ class Program:
         for instruction in self.computations[computation]:
             if instruction.opcode == "parameter":
                 parameter_of[instruction.name] = instruction.index
-            for place, name in enumerate(instruction.operands):
+            for index, name in enumerate(instruction.operands):
                 if name in parameter_of and instruction.opcode == "bitcast":
                     parameter_of[instruction.name] = parameter_of[name]
                 elif name in parameter_of:
-                    users.setdefault(parameter_of[name], []).append((instruction, place))
+                    users.setdefault(parameter_of[name], []).append((instruction, index))
         return users
 
 
@@ -145,31 +123,31 @@ def read_shapes(text: str) -> tuple[Shape, ...]:
 def _instruction(match: re.Match, line: str) -> Instruction:
     name, kind, opcode, rest = match.groups()
     inside = rest.split(")", 1)[0]
-    name_of_source, index = _OP_NAME.search(rest), re.search(r"index=(\d+)", rest.split(")", 1)[-1])
     calls = [call.lstrip("%") for group in _CALLS.findall(rest) for call in group.split(", ")]
-    cycles, trips, target = _CYCLES.search(rest), _TRIPS.search(rest), _TARGET.search(rest)
+    op_name, cycles, trips, target = (pattern.search(rest) for pattern in (_OP_NAME, _CYCLES, _TRIPS, _TARGET))
     return Instruction(
         name=name,
         opcode=target[1] if target else opcode,
         shapes=read_shapes(kind),
         operands=tuple(re.findall(r"%([\w.-]+)", inside)),
         calls=tuple(calls),
-        op_name=name_of_source[1] if name_of_source else "",
+        op_name=op_name[1] if op_name else "",
         cycles=int(cycles[1]) if cycles else 0,
         trips=int(trips[1]) if trips else 1,
-        index=int(inside) if opcode == "parameter" else int(index[1]) if index else 0,
+        index=int(inside) if opcode == "parameter" else 0,
         is_root=line.lstrip().startswith("ROOT"),
     )
 
 
 def _shape(kind: str, dimensions: str, order: str, layout: str) -> Shape:
     sizes = [int(size) for size in dimensions.split(",") if size]
-    bits = _BITS.get(kind) if kind in _BITS else int(re.search(r"\d+", kind)[0]) if re.search(r"\d", kind) else 8
-    physical = [sizes[int(place)] for place in reversed(order.split(","))] if order and sizes else sizes
+    digits = re.search(r"\d+", kind)
+    bits = _BITS[kind] if kind in _BITS else int(digits[0]) if digits else 8
+    physical = [sizes[int(axis)] for axis in reversed(order.split(","))] if order and sizes else sizes
     tile = re.search(r"T\(([\d,]+)\)", layout)
     if tile and physical:
         tiles = [int(size) for size in tile[1].split(",")]
         physical = [1] * (len(tiles) - len(physical)) + physical
-        for place, size in zip(range(-len(tiles), 0), tiles, strict=True):
-            physical[place] = -(-physical[place] // size) * size
+        for axis, size in zip(range(-len(tiles), 0), tiles, strict=True):
+            physical[axis] = -(-physical[axis] // size) * size
     return Shape(f"{kind}[{dimensions}]", math.prod(physical) * bits // 8, "S(" not in layout)

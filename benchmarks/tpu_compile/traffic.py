@@ -1,24 +1,24 @@
-"""Where the bytes go: the optimised program of a TPU, read instruction by instruction.
+"""Memory traffic of an optimised TPU program, instruction by instruction.
 
-    python -m benchmarks.tpu_compile_traffic STEP.hlo.gz [--rows=N]
+    python -m benchmarks.tpu_compile.traffic STEP.hlo.gz [--rows=N]
 
-Counts what each instruction moves between the chip's memory (HBM) and its core. What the compiler keeps in the core's
-own memory (VMEM) costs no such traffic, though the compiler's own sum of bytes accessed counts it too. Instructions
-that stem from the same source operation, in whatever layer, are one row.
+Counts the bytes that each instruction moves between the chip's memory (HBM) and its core. What the compiler keeps in
+the core's own memory (VMEM) causes no such traffic, but the compiler's own sum of bytes accessed includes it.
+Instructions of the same source operation, in whatever layer, are one row.
 """
 
 import gzip
 import re
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.tpu_compile_program import Instruction, Program, read_program
+from benchmarks.tpu_compile.program import Instruction, Program, read_program
 from electra_tf.cli.flags import flag_parser, run_command
 
-# They name or regroup values that others have moved.
+# They rename or regroup values that other instructions have moved.
 _MOVE_NOTHING = frozenset(
     ("parameter", "constant", "bitcast", "tuple", "get-tuple-element", "while", "conditional", "call", "after-all")
     + ("copy-done", "slice-done", "all-reduce-done", "async-done", "partition-id", "replica-id", "iota")
@@ -26,28 +26,25 @@ _MOVE_NOTHING = frozenset(
 )
 _READ_A_PART = ("slice", "dynamic-slice", "gather")
 _PRODUCTS = frozenset(("convolution", "dot"))
-_REARRANGE = frozenset(("copy", "transpose", "reshape", "slice", "concatenate", "pad", "convert", "bitcast", "fusion"))
-_NAME_VALUES = frozenset(("parameter", "constant", "tuple", "get-tuple-element"))
+_REARRANGE = frozenset(
+    ("copy", "transpose", "reshape", "slice", "concatenate", "pad", "convert", "bitcast", "fusion")
+    + ("parameter", "constant", "tuple", "get-tuple-element")
+)
 
 
 @dataclass
 class Traffic:
-    """What a group of instructions moves in one step: bytes to and from HBM, and those of VMEM with them."""
+    """Bytes that a group of instructions moves in one step: from and to HBM, and with VMEM (`accessed`)."""
 
     read: int = 0
     written: int = 0
     accessed: int = 0
     cycles: int = 0
     count: int = 0
-    shapes: Counter = field(default_factory=Counter)
 
     def add(self, other: "Traffic", times: int) -> None:
-        self.read += other.read * times
-        self.written += other.written * times
-        self.accessed += other.accessed * times
-        self.cycles += other.cycles * times
-        self.count += other.count * times
-        self.shapes.update(other.shapes)
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value * times)
 
     @property
     def hbm(self) -> int:
@@ -56,22 +53,50 @@ class Traffic:
 
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("program", metavar="STEP.hlo.gz", help="as benchmarks.tpu_compile wrote it")
-    parser.add_argument("--rows", type=int, default=30, metavar="N", help="of each table")
-    parser.add_argument("--by", default="hbm", choices=["hbm", "accessed"], help="bytes of HBM, or of VMEM too")
+    parser.add_argument("program", type=Path, metavar="STEP.hlo.gz", help="as benchmarks.tpu_compile wrote it")
+    parser.add_argument("--rows", type=int, default=30, metavar="N", help="of the table of operations")
+    parser.add_argument("--by", default="hbm", choices=["hbm", "accessed", "cycles"], help="order of the rows")
     arguments = parser.parse_args(argv)
-    return run_command(lambda: print(report(Path(arguments.program), arguments.rows, arguments.by)))
+    return run_command(lambda: print(report(load(arguments.program), arguments.rows, arguments.by)))
 
 
-def report(path: Path, rows: int, by: str = "hbm") -> str:
-    """The tables of a program as text: by operation that moves, by tensor that is moved, and by kind of operation."""
+def load(path: Path) -> Program:
+    """Reads a program from a .hlo.gz file."""
     with gzip.open(path, "rt") as file:
-        program = read_program(file)
-    return "\n".join([*_by_operation(program, rows, by), "", *_by_tensor(program, rows), "", *_by_kind(program)])
+        return read_program(file)
+
+
+def report(program: Program, rows: int, by: str = "hbm") -> str:
+    """Tables of a program: by source operation, and by kind of operation."""
+    everything = total(program)
+    heading = " ".join([*(f"{name:>7}" for name in ("GB", "read", "write", "+VMEM", "Mcycle")), " count", " operation"])
+    lines = [
+        f"one step moves {everything.hbm / 1e9:.2f} GB between HBM and core ({everything.accessed / 1e9:.2f} GB with "
+        f"VMEM); the compiler estimates {everything.cycles / 1e6:.1f} Mcycles",
+        heading,
+    ]
+    operations = _grouped(program, lambda instruction: f"{source(program, instruction)} [{instruction.opcode}]")
+    lines += [_row(*item) for item in sorted(operations.items(), key=lambda item: -getattr(item[1], by))[:rows]]
+    kinds = _grouped(program, lambda instruction: kind(program, instruction))
+    lines += ["", heading, *(_row(*item) for item in sorted(kinds.items(), key=lambda item: -getattr(item[1], by)))]
+    return "\n".join(lines)
+
+
+def _grouped(program: Program, key: Callable[[Instruction], str]) -> dict[str, Traffic]:
+    groups: dict[str, Traffic] = defaultdict(Traffic)
+    for instruction, times in executed(program):
+        if instruction.opcode not in _MOVE_NOTHING:
+            groups[key(instruction)].add(traffic_of(program, instruction), times)
+    return groups
+
+
+def _row(name: str, moved: Traffic) -> str:
+    columns = " ".join(f"{size / 1e9:7.3f}" for size in (moved.hbm, moved.read, moved.written, moved.accessed))
+    return f"{columns} {moved.cycles / 1e6:7.2f} {moved.count:6d}  {name}"
 
 
 def total(program: Program) -> Traffic:
-    """What one step moves."""
+    """The traffic of one step."""
     everything = Traffic()
     for instruction, times in executed(program):
         everything.add(traffic_of(program, instruction), times)
@@ -79,7 +104,7 @@ def total(program: Program) -> Traffic:
 
 
 def count(program: Program, opcode: str) -> int:
-    """How often an operation runs in a step, in whole or as the start of an asynchronous one."""
+    """How often an operation runs in a step, also as the start of an asynchronous one."""
     return sum(times for instruction, times in executed(program) if instruction.opcode in (opcode, f"{opcode}-start"))
 
 
@@ -95,28 +120,24 @@ def executed(program: Program) -> Iterator[tuple[Instruction, int]]:
 
 
 def traffic_of(program: Program, instruction: Instruction) -> Traffic:
-    """What one run of an instruction moves."""
+    """The traffic of one run of an instruction."""
     if instruction.opcode in _MOVE_NOTHING:
         return Traffic()
-    moved = Traffic(count=1, cycles=instruction.cycles)
-    reads = list(_reads(program, instruction))
-    writes = list(_writes(program, instruction))
-    moved.read = sum(size for in_hbm, size, _ in reads if in_hbm)
-    moved.written = sum(size for in_hbm, size, _ in writes if in_hbm)
-    moved.accessed = sum(size for _, size, _ in reads + writes)
-    largest = max(reads + writes, key=lambda entry: (entry[0], entry[1]), default=None)
-    if largest:
-        moved.shapes[largest[2]] = moved.hbm
-    return moved
+    reads, writes = list(_reads(program, instruction)), list(_writes(program, instruction))
+    return Traffic(
+        read=sum(size for in_hbm, size in reads if in_hbm),
+        written=sum(size for in_hbm, size in writes if in_hbm),
+        accessed=sum(size for _, size in reads + writes),
+        cycles=instruction.cycles,
+        count=1,
+    )
 
 
-def _reads(program: Program, instruction: Instruction) -> Iterator[tuple[bool, int, str]]:
-    """(whether from HBM, bytes, type) of what an instruction reads."""
+def _reads(program: Program, instruction: Instruction) -> Iterator[tuple[bool, int]]:
+    """(whether from HBM, bytes) of each array that an instruction reads."""
     for index, name in enumerate(instruction.operands):
         for shape in program.shapes_of(name):
-            size = _bytes_read(program, instruction, index, shape.bytes)
-            if size:
-                yield shape.in_hbm, size, shape.text
+            yield shape.in_hbm, _bytes_read(program, instruction, index, shape.bytes)
 
 
 def _bytes_read(program: Program, instruction: Instruction, index: int, whole: int) -> int:
@@ -126,7 +147,7 @@ def _bytes_read(program: Program, instruction: Instruction, index: int, whole: i
         return 0
     if instruction.opcode != "fusion":
         return whole
-    # Of a fusion's operand that is only sliced inside, no more is read than the slices.
+    # An operand that the fusion only slices is read only in these slices.
     users = program.users_of_parameter(instruction.calls[0], index)
     if users and all(user.opcode in (*_READ_A_PART, "dynamic-update-slice") for user, _ in users):
         parts = [
@@ -136,8 +157,8 @@ def _bytes_read(program: Program, instruction: Instruction, index: int, whole: i
     return whole
 
 
-def _writes(program: Program, instruction: Instruction) -> Iterator[tuple[bool, int, str]]:
-    """(whether to HBM, bytes, type) of what an instruction writes."""
+def _writes(program: Program, instruction: Instruction) -> Iterator[tuple[bool, int]]:
+    """(whether to HBM, bytes) of each array that an instruction writes."""
     shapes = instruction.shapes
     if instruction.opcode in ("copy-start", "all-reduce-start"):  # (destination, source, context)
         shapes = shapes[:1]
@@ -149,91 +170,38 @@ def _writes(program: Program, instruction: Instruction) -> Iterator[tuple[bool, 
         if root.opcode == "dynamic-update-slice":
             update = program.find(root.operands[1])
             size = min(size, update.shapes[0].bytes if update else size)
-        yield shape.in_hbm, size, shape.text
-
-
-def _by_operation(program: Program, rows: int, by: str) -> Iterator[str]:
-    groups: dict[tuple[str, str], Traffic] = defaultdict(Traffic)
-    everything = Traffic()
-    for instruction, times in executed(program):
-        moved = traffic_of(program, instruction)
-        groups[_source(program, instruction), instruction.opcode].add(moved, times)
-        everything.add(moved, times)
-    gigabytes = f"{everything.hbm / 1e9:.2f} GB between HBM and core ({everything.accessed / 1e9:.2f} GB with VMEM)"
-    yield f"one step moves {gigabytes}"
-    yield _heading("operation [instruction] largest tensor")
-    for (source, opcode), moved in sorted(groups.items(), key=lambda item: -getattr(item[1], by))[:rows]:
-        yield _row(moved, f"{source} [{opcode}] {moved.shapes.most_common(1)[0][0] if moved.shapes else ''}")
-    yield f"by the compiler's estimate {everything.cycles / 1e6:.1f} Mcycles; the operations of most:"
-    for (source, opcode), moved in sorted(groups.items(), key=lambda item: -item[1].cycles)[: rows // 2]:
-        yield _row(moved, f"{source} [{opcode}] {moved.shapes.most_common(1)[0][0] if moved.shapes else ''}")
-
-
-def _heading(text: str) -> str:
-    return " ".join([*(f"{name:>7}" for name in ("GB", "read", "write", "+VMEM", "Mcycle")), " count", f" {text}"])
-
-
-def _row(moved: Traffic, text: str) -> str:
-    sizes = (moved.hbm, moved.read, moved.written, moved.accessed)
-    columns = " ".join(f"{size / 1e9:7.3f}" for size in sizes)
-    return f"{columns} {moved.cycles / 1e6:7.2f} {moved.count:6d}  {text}"
-
-
-def _by_tensor(program: Program, rows: int) -> Iterator[str]:
-    """Tables by the tensor: what made it, and how often it crosses."""
-    groups: dict[tuple[str, str], Traffic] = defaultdict(Traffic)
-    for instruction, times in executed(program):
-        if instruction.opcode in _MOVE_NOTHING:
-            continue
-        for index, name in enumerate(instruction.operands):
-            maker = program.maker(name)
-            for shape in program.shapes_of(name):
-                size = _bytes_read(program, instruction, index, shape.bytes)
-                if shape.in_hbm and maker:
-                    groups[_source(program, maker), shape.text].add(Traffic(read=size, count=1, accessed=size), times)
-        for in_hbm, size, text in _writes(program, instruction):
-            if in_hbm:
-                groups[_source(program, instruction), text].add(Traffic(written=size, count=1, accessed=size), times)
-    yield f"{'GB':>7} {'read':>7} {'write':>7} {'':>7} {'':>7} {'moves':>6}  tensor, by the operation that made it"
-    for (source, shape), moved in sorted(groups.items(), key=lambda item: -item[1].hbm)[:rows]:
-        yield _row(moved, f"{shape} of {source}")
-
-
-def _by_kind(program: Program) -> Iterator[str]:
-    groups: dict[str, Traffic] = defaultdict(Traffic)
-    for instruction, times in executed(program):
-        if instruction.opcode not in _MOVE_NOTHING:
-            groups[kind(program, instruction)].add(traffic_of(program, instruction), times)
-    yield _heading("kind of operation")
-    for name, moved in sorted(groups.items(), key=lambda item: -item[1].accessed):
-        yield _row(moved, name)
+        yield shape.in_hbm, size
 
 
 def kind(program: Program, instruction: Instruction) -> str:
-    """What an instruction is for: to multiply matrices, to have a value elsewhere, to have it otherwise, or else."""
+    """The kind of an operation: matrix product, sum over cores, copy between memories or layouts, or loop."""
     if instruction.opcode.startswith("all-reduce"):
         return "sum over cores"
     if instruction.opcode.endswith("-start"):
-        return "fetched to VMEM ahead of its use, or put away"
+        return "copy between HBM and VMEM ahead of use"
     opcodes = {inner.opcode for inner in _inside(program, instruction)}
     if opcodes & _PRODUCTS:
-        return "product, with what is computed from its output"
-    if opcodes <= _REARRANGE | _NAME_VALUES:
-        return "copy into another layout, cut or joined"
+        return "matrix product, with what is computed from its output"
+    if opcodes <= _REARRANGE:
+        return "copy into another layout, slice or concatenation"
     return "loop: sums, exponentials, random bits, updates"
 
 
 def _inside(program: Program, instruction: Instruction) -> Iterator[Instruction]:
-    """An instruction and, if it is a fusion, all that is in it."""
+    """An instruction and, if it is a fusion, everything in it."""
     yield instruction
     if instruction.opcode == "fusion":
         for inner in program.computations[instruction.calls[0]]:
             yield from _inside(program, inner)
 
 
-def _source(program: Program, instruction: Instruction) -> str:
-    """The source operation's name, layers taken together; a fusion without one has that of its largest part."""
-    name = instruction.op_name or program.name_inside(instruction) or instruction.opcode
+def source(program: Program, instruction: Instruction) -> str:
+    """The source operation's name without layer numbers; of a fusion without one, that of its largest part."""
+    named = [inner for inner in _inside(program, instruction) if inner.op_name and inner.shapes]
+    if instruction.op_name:
+        name = instruction.op_name
+    else:
+        name = max(named, key=lambda inner: inner.shapes[0].bytes).op_name if named else instruction.opcode
     return re.sub(r"_\d+(?=/|$)", "_*", name)
 
 
