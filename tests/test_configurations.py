@@ -17,9 +17,9 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.ops.random import RandomStream
 from electra_tf.runs.checkpoint import Checkpoints, seed_everything
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.tasks.pretrain.reduction import ReducedSizes, reduce_config
 from electra_tf.train.phases import phase_after, phases_of
 from electra_tf.train.stages import stages_of

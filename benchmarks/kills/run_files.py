@@ -63,8 +63,8 @@ def make_run_at(step: int, source: Path, directory: Path, settings: list[str]) -
     import tensorflow as tf
 
     from electra_tf.runs.checkpoint import Checkpoints
-    from electra_tf.runs.loop import Run
     from electra_tf.runs.directory import RunDirectory
+    from electra_tf.runs.loop import Run
     from electra_tf.tasks.pretrain.config import load_config
     from electra_tf.train.metrics import metric_accumulator
 

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from electra_tf.convert.tf1 import load_authors_checkpoint, tf1_variables
 from electra_tf.models.context import ForwardContext
-from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
+from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.train.step import compile_task
 
 # A gradient that is zero in theory holds only rounding noise: its norm counts as at least

@@ -43,6 +43,7 @@ def create_slots(optimizer, variables: list[tf.Variable]) -> None:
         optimizer._create_all_weights(variables)
 
 
+@tf.autograph.experimental.do_not_convert
 def training_step(task: Task, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """One update from one batch. Runs in a replica context.
 
@@ -180,6 +181,7 @@ def learning_rate_at(optimizer, step: tf.Tensor) -> tf.Tensor:
     return schedule(step)
 
 
+@tf.autograph.experimental.do_not_convert
 def evaluation_step(task: Task, batch: dict[str, tf.Tensor], step: tf.Tensor) -> dict[str, Term]:
     """The terms of one evaluation batch, summed over replicas. Runs in a replica context, without dropout.
 

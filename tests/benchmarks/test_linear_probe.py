@@ -10,8 +10,8 @@ from benchmarks import linear_probe
 from benchmarks.linear_probe import TASKS, probe, read_split, sentence_features
 from electra_tf.config.errors import UserError
 from electra_tf.runs.checkpoint import seed_everything
-from electra_tf.runs.loop import Run, pretrain
 from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.loop import Run, pretrain
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary

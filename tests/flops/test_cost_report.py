@@ -3,8 +3,8 @@
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.flops.cost_report import budget_lines, cost_lines, cost_values
 from electra_tf.flops.budget import RunCost
+from electra_tf.flops.cost_report import budget_lines, cost_lines, cost_values
 from electra_tf.tasks.pretrain.config import ObjectiveSettings
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops import hardware, paper
-from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.flops.budget import NOTHING, RunCost
+from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.tasks.pretrain.config import load_config
 
 PRETRAIN = Path(__file__).resolve().parents[2] / "configs" / "pretrain"

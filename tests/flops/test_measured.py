@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 import tensorflow as tf
 
-from electra_tf.flops.measured import expected_products, measure, measurement_lines
 from electra_tf.flops.budget import RunCost
+from electra_tf.flops.measured import expected_products, measure, measurement_lines
 from electra_tf.tasks.pretrain import OBJECTIVES
 
 

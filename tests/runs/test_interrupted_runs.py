@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from benchmarks.killed_runs import differences
 from electra_tf.runs.checkpoint import Checkpoints
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interrupted, Interruption
+from electra_tf.runs.load import load_run
 from electra_tf.runs.loop import Run, evaluate, pretrain
 from electra_tf.runs.reporting import TrainingReporter
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.load import load_run
 from electra_tf.tasks.pretrain.two_stage import DiscriminatorStage
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
 from electra_tf.train.metrics import MetricAccumulator

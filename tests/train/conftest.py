@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.runs.checkpoint import Checkpoints
-from electra_tf.runs.loop import Run
 from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.loop import Run
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.step import compile_task
 

@@ -11,9 +11,9 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import open_data
 from electra_tf.models.context import ForwardContext
 from electra_tf.ops.random import RandomStream
-from electra_tf.runs.loop import Run, describe, evaluate, pretrain
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.load import load_run
+from electra_tf.runs.loop import Run, describe, evaluate, pretrain
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
 from electra_tf.train.static_step import batch_specs, training_step_function, unfit_operations
