@@ -36,8 +36,9 @@ def export(arguments) -> None:
     share = batch_size // replicas
 
     from benchmarks.tpu_compile_replicas import CompiledReplicas
+    from electra_tf.data.batch import batch_specs
     from electra_tf.tasks.pretrain import build_objective
-    from electra_tf.train.static_step import batch_specs, training_step_function, unfit_operations
+    from electra_tf.train.static_step import training_step_function, unfit_operations
     from electra_tf.train.step import compile_objective
 
     if replicas == 1:

@@ -10,9 +10,9 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.distribute.one_device_strategy import OneDeviceExtended
 
+from electra_tf.data.batch import batch_specs
 from electra_tf.ops.compilation import part_of_tpu_program
 from electra_tf.tasks.base import Objective
-from electra_tf.train.static_step import batch_specs
 
 
 class CompiledReplicas(tf.distribute.Strategy):

@@ -7,6 +7,7 @@ import time
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.data.batch import batch_specs
 from electra_tf.flops.cost_report import cost_of
 from electra_tf.flops.run import RunCost, Stretch
 from electra_tf.runs.reported_lines import reports_of
@@ -14,7 +15,6 @@ from electra_tf.runs.run_directory import RunDirectory
 from electra_tf.tasks.base import Objective
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.train.static_step import batch_specs
 from electra_tf.train.step import compile_objective
 
 

@@ -3,6 +3,7 @@
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.data.batch import empty_batch
 from electra_tf.data.corpus import PretrainingData
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import Encoder
@@ -93,11 +94,6 @@ class Objective(tf_keras.Model):
 
     def create_variables(self) -> None:
         """Creates every variable by one forward pass over a batch of a single empty example."""
-        length, slots = min(8, self.config.encoder.max_position_embeddings), 1
-        zeros = tf.zeros([1, length], tf.int32)
-        batch = {name: zeros for name in ("input_ids", "segment_ids", "masked_input_ids")}
-        batch["input_mask"] = tf.ones([1, length], tf.int32)
-        batch["masked_lm_positions"] = batch["masked_lm_ids"] = tf.zeros([1, slots], tf.int32)
-        batch["masked_lm_weights"] = tf.ones([1, slots], tf.float32)
+        batch = empty_batch(1, min(8, self.config.encoder.max_position_embeddings), max_predictions=1)
         self.loss_terms(batch, ForwardContext(training=False, random=RandomStream(0, 0, 0)))
         self.built = True

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from electra_tf.data.batch import empty_batch
 from electra_tf.tasks.base import Objective
-from electra_tf.train.static_step import batch_specs
 
 # Not averaged: the one is given as it was last, the other as a sum.
 _LEARNING_RATE, _NONFINITE = "learning_rate", "nonfinite"
@@ -22,7 +22,7 @@ def metric_accumulator(objective: Objective) -> "MetricAccumulator":
 def metric_names(objective: Objective) -> tuple[str, ...]:
     """What a training step of an objective reports, without learning rate and `nonfinite`."""
     # Every term has a weight, known from the batch alone; any batch does to tell their names.
-    batch = {name: tf.zeros(spec.shape, spec.dtype) for name, spec in batch_specs(objective.config, 1).items()}
+    batch = empty_batch(1, objective.config.data.max_seq_length, objective.config.max_predictions)
     return ("loss", *objective.term_weights(batch), "gradient_norm")
 
 

@@ -58,7 +58,7 @@ class StageInput:
         return training_batches(
             self.data.train,
             self.stage.config.masking,
-            self.data.special_ids,
+            self.data.masking_vocabulary,
             seed=self.stage.seed,
             batch_size=self.stage.batch_size,
             first_step=first_step - self.stage.first_step,
@@ -70,7 +70,7 @@ class StageInput:
         return evaluation_batches(
             self.data.held_out,
             self.stage.config.masking,
-            self.data.special_ids,
+            self.data.masking_vocabulary,
             seed=self.stage.seed,
             batch_size=self.stage.evaluation_batch_size,
             max_batches=self.stage.config.evaluation.max_batches,
