@@ -73,7 +73,7 @@ def measure(flags: argparse.Namespace) -> bool:
     data = open_data(flags.data_dir, config)
     batches = {
         "ours": training_batches(
-            data.train, config.masking, data.special_ids, seed=0, batch_size=flags.batch_size, first_step=0
+            data.train, config.masking, data.masking_vocabulary, seed=0, batch_size=flags.batch_size, first_step=0
         ),
         "bare_records": tf.data.TFRecordDataset(list(data.train.files))
         .repeat()

@@ -133,7 +133,7 @@ def masked_rows(config: PretrainingConfig, data: PretrainingData, seed: int) -> 
         rows["input_mask"][row, :size] = 1
         rows["segment_ids"][row, size // 2 + 1 : size] = 1
     tensors = {name: tf.constant(values) for name, values in rows.items()}
-    batch = mask_batch(tensors, config.masking, data.special_ids, RandomStream(seed, 0, 0))
+    batch = mask_batch(tensors, config.masking, data.masking_vocabulary, RandomStream(seed, 0, 0))
     repeats = config.train.batch_size // len(LENGTHS)
     return {name: tf.repeat(values, repeats, axis=0) for name, values in batch.items()}
 

@@ -24,7 +24,8 @@ from electra_tf.ops.compilation import part_of_tpu_program
 from electra_tf.tasks.base import Objective
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.train.static_step import batch_specs, training_step_function, unfit_operations
+from electra_tf.data.batch import batch_specs
+from electra_tf.train.static_step import training_step_function, unfit_operations
 from electra_tf.train.step import compile_task
 
 

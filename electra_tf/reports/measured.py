@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
+from electra_tf.data.batch import batch_specs
 from electra_tf.flops import hardware
 from electra_tf.flops.budget import RunCost, StepRange
 from electra_tf.flops.traced import by_part, traced_products
@@ -18,7 +19,7 @@ from electra_tf.ops.compilation import part_of_one_program
 from electra_tf.ops.vocabulary import COLUMNS
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
-from electra_tf.train.static_step import batch_specs, training_step_function
+from electra_tf.train.static_step import training_step_function
 from electra_tf.train.step import compile_task
 
 

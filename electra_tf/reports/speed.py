@@ -8,6 +8,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.data.batch import batch_specs
 from electra_tf.flops.budget import RunCost, StepRange
 from electra_tf.reports.costs import cost_of
 from electra_tf.runs.directory import RunDirectory
@@ -15,7 +16,6 @@ from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.tasks.pretrain.objective import Objective
-from electra_tf.train.static_step import batch_specs
 from electra_tf.train.step import compile_task
 
 

@@ -5,8 +5,10 @@ import pytest
 from benchmarks import tpu_compile, tpu_compile_traffic
 from benchmarks.tpu_compile_program import read_program, read_shapes
 from benchmarks.tpu_compile_replicas import CompiledReplicas
+from electra_tf.data.batch import batch_specs
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.train.static_step import batch_specs, unfit_operations
+from electra_tf.data.batch import batch_specs
+from electra_tf.train.static_step import unfit_operations
 from electra_tf.train.step import compile_task
 
 # What `to_string` prints, cut down: a fusion that reads two arrays of HBM and a slice of a table, an asynchronous copy

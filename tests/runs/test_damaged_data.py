@@ -16,7 +16,7 @@ def distributed(strategy: tf.distribute.Strategy, data, config):
 
     def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
         settings = {"seed": 3, "batch_size": 4, "first_step": 0, "input_context": context}
-        return training_batches(data.train, config.masking, data.special_ids, **settings)
+        return training_batches(data.train, config.masking, data.masking_vocabulary, **settings)
 
     return iter(strategy.distribute_datasets_from_function(pipeline))
 
@@ -30,7 +30,7 @@ def test_a_batch_of_nothing_but_damaged_records_changes_nothing_and_is_finite(
     directory = write_data(tmp_path / "set", train=(5,))
     data = open_data(directory, config)
     (directory / "train-00000-of-00001.tfrecord").write_bytes(b"")
-    batches = training_batches(data.train, config.masking, data.special_ids, seed=3, batch_size=4, first_step=0)
+    batches = training_batches(data.train, config.masking, data.masking_vocabulary, seed=3, batch_size=4, first_step=0)
     model = compile_task(build_objective(config))
     before = [variable.numpy() for variable in model.trainable_variables]
     metrics = {name: float(value) for name, value in model.train_step(next(iter(batches))).items()}

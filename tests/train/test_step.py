@@ -97,7 +97,7 @@ def test_fit_trains_exactly_like_calling_the_step(tiny_config, tmp_path, write_d
     config = tiny_config()
     data = open_data(write_data(tmp_path / "set"), config)
     settings = {"seed": 0, "batch_size": 4, "first_step": 0}
-    batches = training_batches(data.train, config.masking, data.special_ids, **settings).take(4)
+    batches = training_batches(data.train, config.masking, data.masking_vocabulary, **settings).take(4)
     fitted, stepped = build(config), build(config)
     history = fitted.fit(batches, epochs=1, verbose=0).history
     step = tf.function(stepped.train_step)

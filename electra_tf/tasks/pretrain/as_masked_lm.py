@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.masking import put_at_positions
 from electra_tf.models.context import ForwardContext
+from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm
 from electra_tf.tasks.pretrain.config import PretrainingConfig
@@ -231,7 +231,7 @@ def _require_samples_of_the_generator(config: PretrainingConfig) -> None:
     refused = [
         ("objective.disallow_correct", config.objective.disallow_correct, True, "may sample the original"),
         ("objective.sampling", config.objective.sampling, "greedy", "is sampled from"),
-        ("masking.strategy", config.masking.strategy, "rare_tokens", "is asked for every token alike"),
+        ("masking.scheme", config.masking.scheme, "rare_tokens", "is asked for every token alike"),
     ]
     for setting, found, unfit, expected in refused:
         if found == unfit:

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, NamedTuple
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.data.batch import word_tokens
 from electra_tf.flops.passes import Head, NetworkPass
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.embeddings import Embeddings
@@ -16,7 +17,6 @@ from electra_tf.tasks.base import PRECISION_POLICIES, Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput, masked_tokens
-from electra_tf.tasks.pretrain.layout import word_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
 from electra_tf.tasks.terms import (
     Total,
@@ -51,9 +51,9 @@ class ElectricConfig(ElectraConfig):
                 "objective.sampling 'greedy' draws nothing, and objective.name 'electric' reckons with the chance of "
                 "each draw; leave it out"
             )
-        if run.masking.strategy == "rare_tokens":
+        if run.masking.scheme == "rare_tokens":
             raise ValueError(
-                "masking.strategy 'rare_tokens' draws noise for some tokens more often than for others, and "
+                "masking.scheme 'rare_tokens' draws noise for some tokens more often than for others, and "
                 "objective.name 'electric' reckons with one share for all; leave it out"
             )
         if run.masking.masked_fraction >= 1.0:

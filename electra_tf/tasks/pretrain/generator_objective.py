@@ -11,7 +11,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig, GeneratorConfig, TransformerGeneratorConfig
 from electra_tf.config.settings import NonNegative, Positive
 from electra_tf.data.corpus import PretrainingData
-from electra_tf.data.masking import put_at_positions
 from electra_tf.flops.passes import Head, NetworkPass
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
@@ -27,6 +26,7 @@ from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.sampling import SAMPLERS
 from electra_tf.models.tying import TYINGS, build_discriminator
 from electra_tf.models.vocabulary_logits import VocabularyLogits
+from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.base import PRECISION_POLICIES, Batch
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
 from electra_tf.tasks.pretrain.objective import Objective

@@ -6,17 +6,16 @@ import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig, TransformerGeneratorConfig
 from electra_tf.config.settings import NonNegative, Positive
-from electra_tf.data.masking import put_at_positions
-from electra_tf.data.selection import select_weighted
+from electra_tf.data.batch import word_tokens
 from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.difficulty import DifficultyModel
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
+from electra_tf.ops.positions import put_at_positions, select_weighted
 from electra_tf.tasks.base import PRECISION_POLICIES, Batch
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm, BertMlmConfig
 from electra_tf.tasks.pretrain.config import PretrainingConfig
-from electra_tf.tasks.pretrain.layout import word_tokens
 from electra_tf.tasks.pretrain.metrics import masked_lm_metrics
 from electra_tf.tasks.pretrain.objective import register_objective
 from electra_tf.tasks.terms import (
@@ -41,7 +40,7 @@ class HardMlmConfig(BertMlmConfig):
     def require_fit(self, run: PretrainingConfig) -> None:
         super().require_fit(run)
         self.difficulty_encoder(run)  # or what is wrong with its sizes
-        for setting, expected in (("strategy", "uniform"), ("selection", "distinct")):
+        for setting, expected in (("scheme", "uniform"), ("selection", "distinct")):
             if (found := getattr(run.masking, setting)) != expected:
                 raise ValueError(
                     f"masking.{setting} is {found!r}, but objective.name 'hard_mlm' has its masks fall where its small "

@@ -72,7 +72,7 @@ class PretrainingStage(InputStage):
         return training_batches(
             self.data.train,
             self.plan.config.masking,
-            self.data.special_ids,
+            self.data.masking_vocabulary,
             seed=self.plan.seed,
             batch_size=self.batch_size,
             first_step=first_step - self.first_step,
@@ -83,7 +83,7 @@ class PretrainingStage(InputStage):
         return evaluation_batches(
             self.data.held_out,
             self.plan.config.masking,
-            self.data.special_ids,
+            self.data.masking_vocabulary,
             seed=self.plan.seed,
             batch_size=self.evaluation_batch_size,
             max_batches=self.plan.config.evaluation.max_batches,

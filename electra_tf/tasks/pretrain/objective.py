@@ -35,7 +35,7 @@ class Objective(Task):
         }
 
     def empty_batch(self) -> Batch:
-        return empty_batch(max_seq_length=min(8, self.config.encoder.max_position_embeddings))
+        return empty_batch(1, min(8, self.config.encoder.max_position_embeddings), max_predictions=1)
 
     @property
     def schedule_steps(self) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.data.batch import batch_specs
 from electra_tf.data.corpus import open_data
 from electra_tf.models.context import ForwardContext
 from electra_tf.ops.random import RandomStream
@@ -16,7 +17,8 @@ from electra_tf.runs.load import load_run
 from electra_tf.runs.loop import Run, describe, evaluate, pretrain
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
-from electra_tf.train.static_step import batch_specs, training_step_function, unfit_operations
+from electra_tf.data.batch import batch_specs
+from electra_tf.train.static_step import training_step_function, unfit_operations
 from electra_tf.train.step import compile_task
 
 KINDS = pytest.mark.parametrize("kind", ["unigram", "uniform"])
