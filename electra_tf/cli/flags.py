@@ -14,8 +14,6 @@ from typing import TextIO
 
 from electra_tf.config.errors import TrainingStopped, UserError
 
-EXIT_TRAINING_STOPPED = 1
-EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 EXIT_READER_GONE = 141  # as of a process that SIGPIPE has ended
 
@@ -64,10 +62,10 @@ def run_command(command: Callable[[], None]) -> int:
         sys.stdout.flush()
     except UserError as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
-        return EXIT_USER_ERROR
+        return error.exit_code
     except TrainingStopped as error:
         print(f"training stopped: {_one_line(error)}", file=sys.stderr)
-        return EXIT_TRAINING_STOPPED
+        return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -15,6 +15,8 @@ from electra_tf.config.errors import UserError
 Inherit = Callable[[dict, dict], dict]
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
+_CLOSE = 0.75  # difflib's similarity, above which a name is taken for a misspelling
+
 
 class _StrictLoader(yaml.SafeLoader):
     """A safe loader that refuses a key given twice; plain YAML silently keeps the last."""
@@ -139,9 +141,7 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
         kind = problem["ctx"]["tag"]
         return f"{name}.kind is {kind!r}{nearest(kind, [known for child in models for known in _kinds(child)])}"
     if problem["type"] == "extra_forbidden":
-        return (
-            f"{name} is not a setting{nearest(path[-1], {field for child in models for field in child.model_fields})}"
-        )
+        return f"{name} is not a setting{_nearest_setting(path[-1], models, model)}"
     if problem["type"] == "missing":
         return f"{name} is missing; start from a preset with `base:` or give it"
     message = problem["msg"].removeprefix("Value error, ")
@@ -151,8 +151,29 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
     return f"{name} is {problem['input']!r}; {message}"
 
 
+def _nearest_setting(unknown: str, group: Sequence[type[BaseModel]], model: type[BaseModel]) -> str:
+    """'; did you mean ...' for an unknown setting: one of its own group if close, else one of any group by its path."""
+    own = {field for member in group for field in member.model_fields}
+    if not difflib.get_close_matches(unknown, own, n=1, cutoff=_CLOSE):
+        everywhere = _paths_by_name(model)
+        if matches := difflib.get_close_matches(unknown, everywhere, n=1, cutoff=_CLOSE):
+            return f"; did you mean {everywhere[matches[0]]}?"
+    return nearest(unknown, own)
+
+
+def _paths_by_name(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
+    """The path of every setting by its name; the first one's where groups share a name."""
+    paths: dict[str, str] = {}
+    for field in model.model_fields:
+        children = _children(model, field)
+        nested = [_paths_by_name(child, f"{prefix}{field}.") for child in children] or [{field: f"{prefix}{field}"}]
+        for found in nested:
+            paths = {**found, **paths}
+    return paths
+
+
 def nearest(unknown: str, known: Iterable[str]) -> str:
-    """'; did you mean ...' for an unknown word, or what there is."""
+    """'; did you mean ...' for an unknown word, or the list of known ones."""
     names = sorted(known)
     matches = difflib.get_close_matches(unknown, names, n=1, cutoff=0.5)
     return f"; did you mean {matches[0]}?" if matches else f"; there are: {', '.join(names)}"

@@ -1,6 +1,7 @@
 """What a run reports while it trains: a line on the terminal, a JSON object in metrics.jsonl, TensorBoard events."""
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -11,9 +12,10 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, first_line
+from electra_tf.config.files import is_remote
 from electra_tf.flops.budget import RunCost
-from electra_tf.runs.directory import RATES, RunDirectory, first_line, is_remote, write_atomically
+from electra_tf.runs.directory import RATES, RunDirectory, write_atomically
 from electra_tf.runs.reported_lines import lines_until, read_lines
 from electra_tf.train.device_peak import Peak
 
@@ -253,7 +255,8 @@ def _append(path: str, content: bytes) -> None:
     size = os.path.getsize(path) if os.path.exists(path) else 0
     try:
         with open(path, "ab", buffering=0) as stream:
-            stream.write(content)
+            if stream.write(content) < len(content):  # a disk that is nearly full takes a part
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
         if os.path.exists(path):
             os.truncate(path, size)
