@@ -1,15 +1,23 @@
-"""A smallest task: what `electra_tf.train` and `electra_tf.runs` are tested with, as they know no objective."""
+"""A smallest task: what `electra_tf.train` and `electra_tf.runs` are tested with, as they know no objective.
 
-from pathlib import Path
+python -m tests.toy MODEL_DIR NUM_STEPS [STRATEGY]      trains it, as run_pretraining.py trains an objective
+"""
+
+import os
+import sys
+from collections.abc import Callable
 
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.cli.flags import run_command
 from electra_tf.config.schema import RunConfig
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.run import Run
+from electra_tf.runs.interruption import Interrupted, Interruption
+from electra_tf.runs.run import Run, train
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.tasks.terms import Ratio, Total
+from electra_tf.train.distribution import build_strategy
 
 _ENCODER = {  # a run must give them; the toy has none
     "vocab_size": 47,
@@ -34,15 +42,32 @@ def toy_config(**groups: dict) -> RunConfig:
         "evaluation": {"every_steps": 4},
     }
     values["train"] |= {"keep_checkpoints": 2, "milestone_fractions": fractions, "alarm_after_steps": 0}
-    return RunConfig.model_validate({**values, **{name: {**values.get(name, {}), **new} for name, new in groups.items()}})
+    for name, changes in groups.items():
+        values[name] = values.get(name, {}) | changes
+    return RunConfig.model_validate(values)
 
 
 class Regression(Task):
-    """Learns the sum of each example's numbers from a noisy copy: 6 inputs, 3 hidden units, 1 output."""
+    """Learns the sum of each example's numbers from a noisy copy: 6 inputs, 3 hidden units, 1 output.
+
+    Attributes:
+        after_step: called on the host with the number of each step that is done; None for nothing.
+    """
+
+    after_step: Callable[[int], None] | None = None
 
     def __init__(self, config: RunConfig):
         super().__init__(config)
-        self.hidden, self.output_layer = tf_keras.layers.Dense(3, name="hidden"), tf_keras.layers.Dense(1, name="output")
+        self.hidden = tf_keras.layers.Dense(3, name="hidden")
+        self.output_layer = tf_keras.layers.Dense(1, name="output")
+
+    def train_step(self, batch):
+        metrics = super().train_step(batch)
+        if self.after_step is not None:
+            with tf.control_dependencies(list(metrics.values())):
+                step = self.optimizer.iterations.read_value()
+            tf.py_function(lambda done: (self.after_step(int(done)), [])[1], [step], [])
+        return metrics
 
     @property
     def loss_weights(self):
@@ -68,7 +93,12 @@ class Regression(Task):
 
 
 class ToyStage(InputStage):
-    """Batches of random numbers; batch k is a function of (seed, k). From step `nan_from` on, they hold a NaN."""
+    """Batches of random numbers; batch k is a function of (seed, k).
+
+    Args:
+        nan_steps: the batches of training that hold NaN, counted from 0.
+        changes: other values of the attributes.
+    """
 
     name, source, identity, data, tokenizer = "", "toy", "toy-1", None, TOKENIZER
     first_step, max_seq_length, num_training_examples = 0, 6, 1000
@@ -96,12 +126,29 @@ class ToyStage(InputStage):
         return numbers.map(batch).unbatch().batch(rows, drop_remainder=True)
 
 
-def toy_run(config: RunConfig, model_dir: Path | str, strategy=None, task=Regression, **options) -> Run:
-    """A run of the toy task on one CPU device."""
+def toy_run(config: RunConfig, model_dir: os.PathLike | str, strategy=None, task=Regression, force=False) -> Run:
+    """A run of the toy task, on one CPU device if no strategy is given."""
 
     def build():
         built = task(config)
         built.create_variables()
         return built
 
-    return Run(config, RunDirectory(model_dir), strategy or tf.distribute.OneDeviceStrategy("CPU:0"), build, **options)
+    one_device = tf.distribute.OneDeviceStrategy("CPU:0")
+    return Run(config, RunDirectory(model_dir), strategy or one_device, build, force)
+
+
+def main(model_dir: str, num_steps: str, strategy: str = "one_device") -> int:
+    """Reports every 50 steps, saves every 10."""
+    periods = {"num_steps": int(num_steps), "log_every_steps": 50, "save_every_steps": 10}
+    config = toy_config(train={**periods, "milestone_fractions": (1.0,)}, evaluation={"every_steps": 0})
+    with Interruption() as interruption:
+        try:
+            run = toy_run(config, model_dir, build_strategy(strategy))
+            return run_command(lambda: train(run, lambda: [ToyStage(config)], interruption=interruption))
+        except Interrupted as interrupted:
+            return interrupted.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -211,7 +211,9 @@ def _register(directory: str) -> None:
     """
     prefixes = [_prefix(directory, step) for step in steps_in(directory)]
     if prefixes:
-        state = tf.compat.v1.train.generate_checkpoint_state_proto(directory, prefixes[-1], prefixes)
+        # The manager passes over what is not newer than the last it was told to keep for ever, at time 0.
+        times = [1.0] * len(prefixes)
+        state = tf.compat.v1.train.generate_checkpoint_state_proto(directory, prefixes[-1], prefixes, times)
         write_atomically(os.path.join(directory, "checkpoint"), str(state).encode())
 
 

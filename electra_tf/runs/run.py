@@ -111,9 +111,7 @@ def train(
         with run.strategy.scope():
             metrics = metric_accumulator(task)
         settings = run.config.train
-        checkpoints = Checkpoints(
-            task, directory, run.is_chief, settings.keep_checkpoints, metrics=metrics
-        )
+        checkpoints = Checkpoints(task, directory, run.is_chief, settings.keep_checkpoints, metrics=metrics)
         first_step = checkpoints.restore_latest()
         start_weights(task, directory, checkpoints, is_started, init_from, run.is_chief)
         span_ends = {span.last_step for span in (*opened, *phases_of(task))}
