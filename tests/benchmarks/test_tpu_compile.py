@@ -7,7 +7,6 @@ from benchmarks.tpu_compile_program import read_program, read_shapes
 from benchmarks.tpu_compile_replicas import CompiledReplicas
 from electra_tf.data.batch import batch_specs
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.data.batch import batch_specs
 from electra_tf.train.static_step import unfit_operations
 from electra_tf.train.step import compile_task
 

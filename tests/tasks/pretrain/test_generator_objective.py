@@ -17,7 +17,6 @@ from electra_tf.runs.load import load_run
 from electra_tf.runs.loop import Run, describe, evaluate, pretrain
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
-from electra_tf.data.batch import batch_specs
 from electra_tf.train.static_step import training_step_function, unfit_operations
 from electra_tf.train.step import compile_task
 

@@ -11,7 +11,6 @@ from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.phases import phase_after, phase_at, phases_of
-from electra_tf.data.batch import batch_specs
 from electra_tf.train.step import compile_task
 
 SAME_SIZE = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
