@@ -25,7 +25,12 @@ def compile_task(task: Task) -> Task:
     Call it under the strategy's scope, where the task was built.
     """
     first_steps = tuple(itertools.accumulate(task.phase_steps, initial=0))[:-1]
-    optimizer = build_optimizer(task.config.optimizer, *task.schedule_steps, first_steps=first_steps)
+    optimizer = build_optimizer(
+        task.config.optimizer,
+        *task.schedule_steps,
+        first_steps=first_steps,
+        learning_rate_multiplier=task.learning_rate_multiplier,
+    )
     for part in dict.fromkeys((task, *task.phases)):
         # Under `fit` Keras would otherwise choose to compile the whole step with XLA by itself.
         part.compile(optimizer, training_step=training_step, jit_compile=False)
