@@ -74,7 +74,8 @@ def test_equal_runs_give_a_picture_of_equal_bytes(runs, tmp_path):
     assert struct.unpack(">II", picture[16:24]) == (1380, 780)  # five panels, three in a row
 
 
-def test_the_page_names_the_picture_relative_to_its_own_directory(runs, tmp_path):
+def test_the_page_names_the_picture_relative_to_its_own_directory(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr("electra_tf.reports.pictures.png_picture", lambda groups, metrics, convention: b"png")
     (tmp_path / "pages").mkdir()
     page, picture = tmp_path / "pages" / "a.md", tmp_path / "a.png"
     assert report.main([*runs, f"--output={page}", f"--picture={picture}"]) == 0
