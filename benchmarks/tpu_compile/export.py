@@ -22,9 +22,9 @@ from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import batch_specs
 from electra_tf.ops.compilation import part_of_tpu_program
-from electra_tf.tasks.base import Objective
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.train.static_step import training_step_function, unfit_operations
 from electra_tf.train.step import compile_task
 
