@@ -11,6 +11,7 @@ import argparse
 import gzip
 import json
 import os
+import re
 import resource
 import sys
 import time
@@ -72,7 +73,8 @@ def compile_for(topology: str, program: bytes, replicas: int) -> tuple[dict, str
             return {**chip, "error": str(error)}, ""
     (text,) = (part.to_string() for part in executable.hlo_modules())
     seconds = {"compile_s": time.monotonic() - started, "compile_cpu_s": time.process_time() - cpu_started}
-    return {**chip, **_figures(executable), **seconds}, text
+    all_reduces = len(re.findall(r" all-reduce(?:-start)?\(", text))
+    return {**chip, **_figures(executable), **seconds, "all_reduces": all_reduces}, text
 
 
 def _erase_copy_marks(operation) -> None:
