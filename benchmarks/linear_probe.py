@@ -3,8 +3,8 @@
     python -m benchmarks.linear_probe --model_dir=RUN --glue_dir=GLUE
 
 GLUE holds CoLA/{train,dev}.tsv and SST-2/{train,dev}.tsv as the benchmark distributes them; the first 10,000 training
-sentences of each are used. The features of a sentence are the mean of its tokens' vectors in the last layer
-(--pooling=cls: the vector of [CLS]). A tenth of the training sentences chooses the strength of regularisation. Prints
+sentences of each are used. The features of a sentence are the mean of its tokens' vectors in the last
+layer. A tenth of the training sentences chooses the strength of regularisation. Prints
 one JSON object: for each step Matthews' correlation on CoLA and the accuracy on SST-2, both on dev. The result is
 deterministic. It is not fine-tuning, and no figure of the paper.
 """
@@ -70,9 +70,6 @@ def main(argv: list[str] | None = None) -> int:
         metavar="N",
         help="a milestone or checkpoint of the run, repeatable; 0 for the untrained encoder (default: the newest)",
     )
-    parser.add_argument(
-        "--pooling", choices=("cls", "mean"), default="mean", help="how to make one vector of a sentence"
-    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="file for the JSON")
     add_objective_module_flag(parser)
     arguments = parser.parse_args(argv)
@@ -83,8 +80,8 @@ def _probe(arguments) -> None:
     if arguments.objective_module:
         load_module(arguments.objective_module)
     run = ProbedRun(arguments.model_dir)
-    results = probe_run(run, arguments.glue_dir, arguments.steps or [run.newest_step()], arguments.pooling)
-    text = json.dumps({"pooling": arguments.pooling, "results": results}, indent=1) + "\n"
+    results = probe_run(run, arguments.glue_dir, arguments.steps or [run.newest_step()])
+    text = json.dumps({"results": results}, indent=1) + "\n"
     if arguments.output:
         arguments.output.write_text(text, encoding="utf-8")
     print(text, end="")
@@ -124,7 +121,7 @@ class ProbedRun:
         return build_objective(config)
 
 
-def probe_run(run: ProbedRun, glue_dir: Path, steps: list[int], pooling: str = "mean") -> list[dict]:
+def probe_run(run: ProbedRun, glue_dir: Path, steps: list[int]) -> list[dict]:
     """The scores of a run's encoder at some of its steps.
 
     Returns: for each step `step`, and for each task its metric on dev and the chosen strength.
@@ -139,7 +136,7 @@ def probe_run(run: ProbedRun, glue_dir: Path, steps: list[int], pooling: str = "
         objective = run.load(step)
         scores: dict = {"step": step}
         for name, task in TASKS.items():
-            features = [sentence_features(objective, run.tokenizer, split.sentences, pooling) for split in splits[name]]
+            features = [sentence_features(objective, run.tokenizer, split.sentences) for split in splits[name]]
             labels = [split.labels for split in splits[name]]
             scores[name] = probe(task, features[0], labels[0], features[1], labels[1])
         results.append(scores)
@@ -168,8 +165,8 @@ def read_split(glue_dir: Path, task: Task, split: str, at_most: int | None = Non
     return Split(sentences[:at_most], np.array(labels[:at_most], np.int64))
 
 
-def sentence_features(objective, tokenizer, sentences: list[str], pooling: str) -> np.ndarray:
-    """One vector for each sentence from the last layer of the frozen encoder, whose input is `[CLS] sentence [SEP]`.
+def sentence_features(objective, tokenizer, sentences: list[str]) -> np.ndarray:
+    """The mean vector of each sentence in the last layer of the frozen encoder, whose input is `[CLS] sentence [SEP]`.
 
     Cuts sentences longer than the run's `data.max_seq_length`. Sentences of similar length share a batch, which changes
     a vector only by rounding.
@@ -185,8 +182,6 @@ def sentence_features(objective, tokenizer, sentences: list[str], pooling: str) 
     def vectors(input_ids: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
         inputs = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": tf.zeros_like(input_ids)}
         hidden = tf.cast(objective(inputs).sequence_output, tf.float32)
-        if pooling == "cls":
-            return hidden[:, 0]
         real = tf.cast(input_mask, tf.float32)[:, :, tf.newaxis]
         return tf.reduce_sum(hidden * real, axis=1) / tf.reduce_sum(real, axis=1)
 

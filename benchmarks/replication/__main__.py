@@ -5,8 +5,8 @@
 DATA was built with a vocabulary of 8,192 and --max_seq_length=128. The runs are those of configs/pretrain/replication;
 the budget is the FLOPs of ELECTRA's runs, counted as devices compute them (docs/flops.md), and each objective gets the
 steps that it allows. Every run and probe is its own process, in RUNS/OBJECTIVE-seedN. The same command resumes where it
-was interrupted and skips what is finished. Prints the results as Markdown; --markdown also writes them to a file, with a
-picture beside it. docs/replication.md has the results of one call.
+was interrupted and skips what is finished. Prints the results as Markdown; --markdown also writes them to a file, with
+a picture beside it. docs/replication.md has the results of one call.
 """
 
 import subprocess

@@ -22,7 +22,6 @@ from pathlib import Path
 from benchmarks.common import PROJECT, last_line, output_of_jax_python
 from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
-from electra_tf.runs.run_directory import write_atomically
 
 _DEVICE_STAGE = Path(__file__).with_name("device.py")
 
@@ -137,15 +136,10 @@ def _lines(result: dict) -> list[str]:
 
 
 def write_results(path: Path, results: list[dict]) -> None:
-    """Writes the results so far, with the date and the peaks."""
-    content = {
-        "date": datetime.date.today().isoformat(),
-        "compiler": (PROJECT / "benchmarks" / "requirements-tpu-compile.txt").read_text().splitlines()[-2:],
-        "peak_flops": PEAK_FLOPS,
-        "results": results,
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, f"{json.dumps(content, indent=1)}\n".encode())
+    """Writes the results so far, with the date, the compiler's versions and the peaks."""
+    compiler = (PROJECT / "benchmarks" / "requirements-tpu-compile.txt").read_text(encoding="utf-8").splitlines()[-2:]
+    content = {"date": str(datetime.date.today()), "compiler": compiler, "peak_flops": PEAK_FLOPS, "results": results}
+    path.write_text(f"{json.dumps(content, indent=1)}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
