@@ -5,7 +5,8 @@
 Each contender is a program, timed from its start to finished shards, so its start-up counts; tokens are those read. All
 take turns, round by round, and ratios are those of medians. `--input` is plain text with blank lines between documents;
 use at least 300 MB, or start-ups dominate the ratios. The peer (benchmarks/builder/peer.py) may use every core: run on
-as many cores as ours has processes, with `taskset` if needed.
+as many cores as ours has processes, with `taskset` if needed. --baseline adds the builder of another checkout of this
+project.
 
 Memory is that of the whole process tree (PSS) for heads of the text of --memory_megabytes. PSS divides a page among all
 programs that map it, so run no other program that uses TensorFlow. --wikipedia also times raw dumps, in MB of XML a
@@ -16,6 +17,7 @@ Prints a table and PASS or FAIL for each limit; exits 1 if one fails.
 
 import argparse
 import bz2
+import functools
 import glob
 import itertools
 import json
@@ -46,6 +48,7 @@ NUM_PROCESSES = 2
 ONE_PROCESS_TOKENS = 1.2e6  # a second, start-up included
 TWO_OVER_ONE = 1.8
 OURS_OVER_RUST = 3.0
+OVER_BASELINE = 0.95
 MEMORY_GIB = 1.5
 MEMORY_GROWTH = 1.25  # peak memory of the largest text over that of the smallest
 
@@ -61,18 +64,23 @@ class Bench:
         """A copy of the first documents of a text."""
         return head_of_text(source, int(num_bytes), self._directory / f"head-{int(num_bytes)}.txt")
 
-    def builder_command(self, source: str, num_processes: int, output_dir: Path, *options: str) -> list[str]:
-        """The builder on one FORMAT:GLOB."""
+    def builder_command(
+        self, source: str, num_processes: int, output_dir: Path, *options: str, checkout: Path = PROJECT
+    ) -> list[str]:
+        """The builder of a checkout on one FORMAT:GLOB."""
         return [
-            *(sys.executable, str(PROJECT / "build_pretraining_dataset.py")),
+            *(sys.executable, str(checkout / "build_pretraining_dataset.py")),
             *(f"--input={source}", f"--vocab_file={self._vocab_file}", f"--output_dir={output_dir}"),
             *(f"--num_processes={num_processes}", *options),
         ]
 
-    def seconds_and_tokens(self, source: str, num_processes: int, *options: str) -> tuple[float, int]:
+    def seconds_and_tokens(
+        self, source: str, num_processes: int, *options: str, checkout: Path = PROJECT
+    ) -> tuple[float, int]:
         """Seconds of one build, and the tokens it read. The output is removed."""
         with self.output_dir() as output_dir:
-            seconds = run(self.builder_command(source, num_processes, output_dir, *options)).seconds
+            command = self.builder_command(source, num_processes, output_dir, *options, checkout=checkout)
+            seconds = run(command, checkout).seconds
             manifest = json.loads((output_dir / "manifest.json").read_text(encoding="utf-8"))
         return seconds, manifest["counts"]["num_tokens_read"]
 
@@ -101,25 +109,31 @@ class Bench:
 def measure_speed(bench: Bench, text: Path, flags: argparse.Namespace) -> list[Verdict]:
     """Tokens a second of ours and the peer."""
 
-    def ours(num_processes: int) -> float:
-        seconds, num_tokens = bench.seconds_and_tokens(f"text:{text}", num_processes)
+    def ours(num_processes: int, checkout: Path = PROJECT) -> float:
+        seconds, num_tokens = bench.seconds_and_tokens(f"text:{text}", num_processes, checkout=checkout)
         return num_tokens / seconds
 
-    rates = interleaved(
-        {
-            ONE_PROCESS: lambda: ours(1),
-            TWO_PROCESSES: lambda: ours(NUM_PROCESSES),
-            RUST_THREADS: lambda: bench.peer_rate(text, 1),
-            RUST_PROCESSES: lambda: bench.peer_rate(text, NUM_PROCESSES),
-        },
-        flags.rounds,
-    )
+    contenders = {
+        ONE_PROCESS: lambda: ours(1),
+        TWO_PROCESSES: lambda: ours(NUM_PROCESSES),
+        RUST_THREADS: lambda: bench.peer_rate(text, 1),
+        RUST_PROCESSES: lambda: bench.peer_rate(text, NUM_PROCESSES),
+    }
+    pairs = ((ONE_PROCESS, 1), (TWO_PROCESSES, NUM_PROCESSES)) if flags.baseline else ()
+    baselines = {name: name.replace("ours", "baseline") for name, _ in pairs}
+    for name, num_processes in pairs:
+        contenders[baselines[name]] = functools.partial(ours, num_processes, flags.baseline.resolve())
+    rates = interleaved(contenders, flags.rounds)
     print_table(f"end to end, {text.stat().st_size / 1e6:.1f} MB of text", "tokens/s", rates)
     faster_rust = max(RUST_THREADS, RUST_PROCESSES, key=lambda name: statistics.median(rates[name]))
     return [
         Verdict("tokens/s of 1 process", statistics.median(rates[ONE_PROCESS]), ONE_PROCESS_TOKENS),
         Verdict("2 processes over 1", ratio_of_medians(rates, TWO_PROCESSES, ONE_PROCESS), TWO_OVER_ONE),
         Verdict(f"2 processes over {faster_rust}", ratio_of_medians(rates, TWO_PROCESSES, faster_rust), OURS_OVER_RUST),
+        *(
+            Verdict(f"{name} over {baseline}", ratio_of_medians(rates, name, baseline), OVER_BASELINE)
+            for name, baseline in baselines.items()
+        ),
     ]
 
 
@@ -197,6 +211,7 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--input", required=True, metavar="text:FILE", help="plain text, blank lines between documents")
     parser.add_argument("--vocab_file", required=True, help="BERT's uncased vocab.txt")
     parser.add_argument("--work_dir", required=True, type=Path, help="local directory for texts and data sets")
+    parser.add_argument("--baseline", type=Path, metavar="DIR", help="checkout of this project to compare ours with")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each contender")
     parser.add_argument(
         "--memory_megabytes", type=float, nargs="*", default=[20.0, 80.0, 330.0], help="heads of the text; none: skip"

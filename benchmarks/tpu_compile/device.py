@@ -98,12 +98,9 @@ def _figures(executable) -> dict:
         part: getattr(memory, f"{part}_size_in_bytes")
         for part in ("argument", "output", "alias", "temp", "generated_code")
     }
-    held = parts["argument"] + parts["output"] - parts["alias"] + parts["temp"] + parts["generated_code"]
     return {
         "flops": costs["flops"],
         "bytes_accessed": costs["bytes accessed"],
-        "transcendentals": costs.get("transcendentals", 0.0),
-        "hbm_bytes": held,
         "hbm_peak_bytes": getattr(memory, "peak_memory_in_bytes", None),
         "hbm_parts": parts,
     }
