@@ -15,7 +15,6 @@ from benchmarks.common import PROJECT, last_line
 from electra_tf.config.errors import UserError
 
 SAMPLING_SECONDS = 0.05
-_COPY_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,11 @@ class PeakMemory:
     num_samples: int
 
 
-def run(command: Sequence[str]) -> Run:
-    """Runs a program in the project's root. Raises: UserError: if it fails, with the last line of its stderr."""
+def run(command: Sequence[str], directory: Path = PROJECT) -> Run:
+    """Runs a program in the root of a checkout. Raises: UserError: if it fails, with the last line of its stderr."""
     with tempfile.TemporaryFile("w+") as output:
         start = time.perf_counter()
-        with _started(command, output) as process:
+        with _started(command, output, directory) as process:
             process.wait()
             seconds = time.perf_counter() - start
         output.seek(0)
@@ -54,19 +53,19 @@ def run(command: Sequence[str]) -> Run:
 
 def peak_memory_of(command: Sequence[str]) -> PeakMemory:
     """Runs a program and samples its process tree every 50 ms. Raises: UserError: if it fails."""
-    with _started(command, subprocess.DEVNULL) as process:
+    with _started(command, subprocess.DEVNULL, PROJECT) as process:
         return _watch(process)
 
 
 @contextmanager
-def _started(command: Sequence[str], output: IO[str] | int) -> Iterator[subprocess.Popen]:
+def _started(command: Sequence[str], output: IO[str] | int, directory: Path) -> Iterator[subprocess.Popen]:
     """A running program; waits for its end. Raises: UserError: if it fails.
 
     Its output goes into files: a pipe ends only with the last helper process, up to a second after the program.
     """
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    environment = {**os.environ, "PYTHONPATH": str(directory)}
     with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=output, stderr=errors)
+        process = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=errors)
         try:
             yield process
         except BaseException:
@@ -128,12 +127,9 @@ def head_of_text(source: Path, num_bytes: int, target: Path) -> Path:
     Args:
         num_bytes: the largest size of the copy; a first document that is longer is cut.
     """
-    left = num_bytes
-    with open(source, "rb") as whole, open(target, "wb") as head:
-        while left > 0 and (block := whole.read(min(_COPY_BYTES, left))):
-            if len(block) == left and (end := block.rfind(b"\n\n")) >= 0:
-                block = block[: end + 2]
-                left = len(block)
-            head.write(block)
-            left -= len(block)
+    with open(source, "rb") as file:
+        head = file.read(num_bytes)
+        is_cut = bool(file.read(1))
+    end = head.rfind(b"\n\n") if is_cut else -1
+    target.write_bytes(head[: end + 2] if end >= 0 else head)
     return target

@@ -4,12 +4,11 @@ Everything that this benchmark knows of the layout of a run's directory is here.
 """
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra_tf.runs.directory import RATES
+from electra_tf.runs.run_directory import RATES
 
 SPLITS = ("train", "held_out")
 
@@ -52,35 +51,6 @@ def differences(expected: Path, actual: Path) -> list[str]:
         events = [_events(run / "tensorboard" / split) for run in (expected, actual)]
         found += _list_differences(f"tensorboard/{split}", *events)
     return found
-
-
-def make_run_at(step: int, source: Path, directory: Path, settings: list[str]) -> None:
-    """Makes the directory of a run that stands at a step, with the weights of another run.
-
-    Args:
-        source: directory of a run that has a checkpoint.        settings: of the new run, `a.b=value`.
-    """
-    import tensorflow as tf
-
-    from electra_tf.runs.checkpoint import Checkpoints
-    from electra_tf.runs.directory import RunDirectory
-    from electra_tf.runs.loop import Run
-    from electra_tf.tasks.pretrain.config import load_config
-    from electra_tf.train.metrics import metric_accumulator
-
-    config = load_config(source / "config.yaml", settings)
-    run = Run(config, RunDirectory(directory), tf.distribute.OneDeviceStrategy("CPU:0"))
-    objective = run.build()
-    window = metric_accumulator(objective)
-    Checkpoints(objective, RunDirectory(source), chief=True, keep=1, window=window).restore_latest()
-    objective.optimizer.iterations.assign(step)
-    run.directory.create()
-    run.directory.adopt_config(config, chief=True)
-    for name in ("vocab.txt", "tokenizer_settings.json"):
-        shutil.copy(source / name, directory / name)
-    checkpoints = Checkpoints(objective, run.directory, chief=True, keep=1, window=window)
-    checkpoints.save(step)
-    checkpoints.close()
 
 
 def _step_of(name: str) -> int:

@@ -3,7 +3,7 @@
 Everything that this benchmark uses of electra_tf's models and configurations is imported here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -76,10 +76,3 @@ class OurStep:
         batch = self._batches[self._num_steps_run % _NUM_BATCHES]
         self._num_steps_run += 1
         return {name: float(value) for name, value in self._step(batch).items()}
-
-
-def matmul(precision: str, size: int) -> Callable[[], object]:
-    """A product of two square matrices, as a function without arguments."""
-    left, right = (tf.cast(tf.random.normal([size, size]), precision) for _ in range(2))
-    multiply = tf.function(lambda: tf.linalg.matmul(left, right)[0, 0])
-    return lambda: multiply().numpy()

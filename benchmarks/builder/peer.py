@@ -1,17 +1,14 @@
-"""The builder's job on other tokenizers: a text file to shuffled TFRecord shards. `benchmarks.builder` runs it.
+"""The builder's job on Hugging Face's tokenizer: a text file to shuffled TFRecord shards. `benchmarks.builder` runs it.
 
-    python -m benchmarks.builder.peers --tokenizer=hugging_face --input=corpus.txt --vocab_file=vocab.txt \\
-        --output_dir=out --num_processes=1
+    python -m benchmarks.builder.peer --input=corpus.txt --vocab_file=vocab.txt --output_dir=out --num_processes=1
 
 Everything but the tokenizer is as simple as possible: plain reading (no cleaning, no search for duplicates), examples
 shuffled in memory, nothing to resume. The segment rule, random draws, keys and records are the builder's, so the
 examples are equal.
 
-    hugging_face     WordPiece of `tokenizers`, in Rust. With one process its own threads use all cores and tokenize the
-                     next batch while Python cuts this one; with several, each has a tokenizer with one thread.
-    pure_python      BertTokenizerLegacy of transformers: the authors' Python code
-
-The output directory is new. Prints one JSON object: examples, tokens and the seconds of each part.
+The tokenizer is WordPiece of `tokenizers`, in Rust. With one process its own threads use all cores and tokenize the
+next batch while Python cuts this one; with several, each process has a tokenizer with one thread. The output directory
+is new. Prints one JSON object: examples, tokens and the seconds of each part.
 """
 
 import argparse
@@ -36,7 +33,7 @@ _BYTES_PER_SHARD = 8 * 2**20  # the builder's, so that both write as many files
 _MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK]: the authors' WordpieceTokenizer
 
 
-class PeerExample(NamedTuple):
+class Example(NamedTuple):
     """An example; it is sorted by split and key."""
 
     split: str
@@ -47,7 +44,6 @@ class PeerExample(NamedTuple):
 class Job(NamedTuple):
     """What determines the examples, with the defaults of build_pretraining_dataset.py; picklable."""
 
-    tokenizer: str
     vocab_file: str
     max_seq_length: int = 128
     seed: int = 0
@@ -91,21 +87,6 @@ def hugging_face_tokenizer(vocab_file: str) -> Tokenize:
     return lambda lines: [encoding.ids for encoding in tokenizer.encode_batch_fast(lines, add_special_tokens=False)]
 
 
-def pure_python_tokenizer(vocab_file: str) -> Tokenize:
-    """BERT's uncased tokenizer in Python."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
-
-    tokenizer = BertTokenizerLegacy(vocab_file)
-    return lambda lines: [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(line)) for line in lines]
-
-
-TOKENIZERS: dict[str, Callable[[str], Tokenize]] = {
-    "hugging_face": hugging_face_tokenizer,
-    "pure_python": pure_python_tokenizer,
-}
-
-
 class ExampleCutter:
     """Cuts documents into serialized examples by the builder's own rule. Everything used of data_prep is here."""
 
@@ -119,7 +100,7 @@ class ExampleCutter:
         self._cls, self._sep = [vocabulary.cls_id], [vocabulary.sep_id]
         self._identity, self._segments, self._serialize_example = identity, segments, serialize_example
 
-    def examples(self, documents: Documents, ids_of_lines: list[list[int]]) -> Iterator[PeerExample]:
+    def examples(self, documents: Documents, ids_of_lines: list[list[int]]) -> Iterator[Example]:
         """Yields the examples of documents, given the ids of every line of all of them, in order."""
         lines = iter(ids_of_lines)
         for document in documents:
@@ -127,7 +108,7 @@ class ExampleCutter:
             if any(rows):
                 yield from self._examples_of_document(document, rows)
 
-    def _examples_of_document(self, document: list[str], rows: list[list[int]]) -> Iterator[PeerExample]:
+    def _examples_of_document(self, document: list[str], rows: list[list[int]]) -> Iterator[Example]:
         job, identity, segments = self._job, self._identity, self._segments
         digest = identity.document_digest(job.seed, document)
         split = "held_out" if identity.is_held_out(digest, job.held_out_fraction) else "train"
@@ -140,7 +121,7 @@ class ExampleCutter:
             input_ids = [*self._cls, *first, *self._sep, *second, *(self._sep if second else [])]
             lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]
             record = self._serialize_example(input_ids, lengths)
-            yield PeerExample(split, identity.sort_key(digest, index), record)
+            yield Example(split, identity.sort_key(digest, index), record)
 
 
 _tokenize: Tokenize | None = None
@@ -150,7 +131,7 @@ _cutter: ExampleCutter | None = None
 def start_process(job: Job) -> None:
     """Prepares this process for `tokenize` and `cut`."""
     global _tokenize, _cutter
-    _tokenize, _cutter = TOKENIZERS[job.tokenizer](job.vocab_file), ExampleCutter(job)
+    _tokenize, _cutter = hugging_face_tokenizer(job.vocab_file), ExampleCutter(job)
 
 
 def tokenize(documents: Documents) -> tuple[Documents, list[list[int]]]:
@@ -159,17 +140,17 @@ def tokenize(documents: Documents) -> tuple[Documents, list[list[int]]]:
     return documents, _tokenize(list(itertools.chain(*documents)))
 
 
-def cut(documents: Documents, ids: list[list[int]]) -> tuple[list[PeerExample], int]:
+def cut(documents: Documents, ids: list[list[int]]) -> tuple[list[Example], int]:
     """The examples of documents, and their number of tokens."""
     assert _cutter is not None
     return list(_cutter.examples(documents, ids)), sum(map(len, ids))
 
 
-def tokenize_and_cut(documents: Documents) -> tuple[list[PeerExample], int]:
+def tokenize_and_cut(documents: Documents) -> tuple[list[Example], int]:
     return cut(*tokenize(documents))
 
 
-def results_with_threads(batches: Iterable[Documents]) -> Iterator[tuple[list[PeerExample], int]]:
+def results_with_threads(batches: Iterable[Documents]) -> Iterator[tuple[list[Example], int]]:
     """The tokenizer, which releases Python's lock, works on the next batch while this one is cut."""
     with ThreadPool(1) as thread:
         for documents, ids in thread.imap(tokenize, batches):
@@ -178,14 +159,14 @@ def results_with_threads(batches: Iterable[Documents]) -> Iterator[tuple[list[Pe
 
 def results_with_processes(
     batches: Iterable[Documents], job: Job, num_processes: int
-) -> Iterator[tuple[list[PeerExample], int]]:
+) -> Iterator[tuple[list[Example], int]]:
     """Each process tokenizes with one thread and cuts; batches and records are sent through pipes."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     with multiprocessing.get_context("spawn").Pool(num_processes, start_process, (job,)) as pool:
         yield from pool.imap(tokenize_and_cut, batches)
 
 
-def write_shards(examples: list[PeerExample], output_dir: Path) -> None:
+def write_shards(examples: list[Example], output_dir: Path) -> None:
     """Sorts the examples of each split by key and writes them as TFRecord files of about equal size."""
     import tensorflow as tf
 
@@ -227,13 +208,12 @@ def build(job: Job, input_file: str, output_dir: Path, num_processes: int) -> di
 
 def main(arguments: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("--tokenizer", required=True, choices=TOKENIZERS)
     parser.add_argument("--input", required=True, metavar="FILE", help="plain text, blank lines between documents")
     parser.add_argument("--vocab_file", required=True, help="BERT's vocab.txt")
     parser.add_argument("--output_dir", required=True, type=Path, help="new directory")
     parser.add_argument("--num_processes", type=int, default=1, help="1: the tokenizer's own threads")
     flags: argparse.Namespace = parser.parse_args(arguments)
-    job = Job(flags.tokenizer, os.path.abspath(flags.vocab_file))
+    job = Job(os.path.abspath(flags.vocab_file))
     os.environ.pop("TOKENIZERS_PARALLELISM", None)  # a user's own setting must not slow a peer down
     return run_command(lambda: print(json.dumps(build(job, flags.input, flags.output_dir, flags.num_processes))))
 
