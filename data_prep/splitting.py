@@ -1,64 +1,53 @@
-"""Where streams of text may be cut: at boundaries between documents that depend on the text before them alone."""
+"""Finds the places where a stream of text may be split: document boundaries that depend on the preceding text alone."""
 
 import math
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple
 
 from data_prep.readers.documents import BYTE_ORDER_MARK
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, line_blocks
 
 _SCAN_BYTES = 2**16
 
-
-class Boundaries(Protocol):
-    """Goes through the lines of a stream, from the beginning of a document, and knows where others begin.
-
-    Attributes:
-        is_cut: the boundary found last is none of the text's own: a document is too long.
-    """
-
-    is_cut: bool
-
-    def pass_block(self, block: bytes) -> None:
-        """Goes over whole lines of which none is asked for."""
-
-    def lies_before(self, line: bytes) -> bool:
-        """Whether a boundary lies before `line`, the next one, which it then goes over. A line has its LF, if any."""
-        ...
+BeginsDocument = Callable[[bytes], bool]
 
 
 class LineBoundaries:
-    """A document begins at a line that looks like it."""
+    """Finds lines that begin a document, going through the lines of a stream from the beginning of a document.
+
+    Attributes:
+        is_cut: the last boundary found is not in the text: a document is too long.
+    """
 
     is_cut = False
 
-    def __init__(self, begins_document: Callable[[bytes], bool]):
+    def __init__(self, begins_document: BeginsDocument):
         self._begins_document = begins_document
 
     def pass_block(self, block: bytes) -> None:
-        pass
+        """Goes past whole lines."""
 
     def lies_before(self, line: bytes) -> bool:
+        """Whether a boundary lies before the next line, given with its LF if it has one; goes past it."""
         return self._begins_document(line)
 
 
-class LengthBoundaries:
-    """As `LineBoundaries`; a document of over `MAX_DOCUMENT_CHARACTERS` also ends where `DocumentCollector` cuts it.
+class LengthBoundaries(LineBoundaries):
+    """As `LineBoundaries`; also finds where `DocumentCollector` cuts a document of over `MAX_DOCUMENT_CHARACTERS`.
 
-    Every line has to be looked at for that: it is for text that may have few boundaries, or none.
+    It has to decode every line: for text that may have few boundaries, or none.
     """
 
-    def __init__(self, begins_document: Callable[[bytes], bool]):
-        self._begins_document = begins_document
+    def __init__(self, begins_document: BeginsDocument):
+        super().__init__(begins_document)
         self._num_characters = 0
-        self.is_cut = False
 
     def pass_block(self, block: bytes) -> None:
         for line in block.splitlines(keepends=True):
             self.lies_before(line)
 
     def lies_before(self, line: bytes) -> bool:
-        # What the reader cannot decode, it reports. It drops the mark of the first line, as it does white space.
+        # The reader reports what it cannot decode. It drops the byte order mark, as it does white space.
         num_characters = len(line.removeprefix(BYTE_ORDER_MARK).decode("utf-8", errors="replace").strip())
         begins_document = self._begins_document(line)
         num_together = self._num_characters + num_characters
@@ -69,10 +58,8 @@ class LengthBoundaries:
         return begins_document or self.is_cut
 
 
-class CountBoundaries:
-    """A document begins every so many lines."""
-
-    is_cut = False
+class CountBoundaries(LineBoundaries):
+    """A document begins every `lines_per_document` lines."""
 
     def __init__(self, lines_per_document: int):
         self._lines_per_document = lines_per_document
@@ -89,13 +76,16 @@ class CountBoundaries:
         return is_boundary
 
 
+Boundaries = LineBoundaries
+
+
 class Piece(NamedTuple):
     """Bytes `begin` to `end` of a stream.
 
     Attributes:
-        is_end: they go up to the end of the stream.
-        is_cut: a document goes on after them.
-        content: None if they are too many to hold.
+        is_end: the piece ends at the end of the stream.
+        is_cut: a document continues after the piece.
+        content: None if it is too long to hold.
     """
 
     begin: int
@@ -106,16 +96,15 @@ class Piece(NamedTuple):
 
 
 def next_document(
-    stream: BinaryIO, position: int, begins_document: Callable[[bytes], bool], max_scanned_bytes: int | None
+    stream: BinaryIO, position: int, begins_document: BeginsDocument, max_scanned_bytes: int | None
 ) -> int | None:
-    """The first boundary at or after `position` of a file; its end if there is none.
+    """The first boundary at or after `position` of a file, or the end of the file.
 
-    Returns: None if there is none in about `max_scanned_bytes`, of which None is no limit.
+    Returns: None if there is no boundary in about `max_scanned_bytes` (None: no limit).
     """
     max_position = math.inf if max_scanned_bytes is None else position + max_scanned_bytes
     stream.seek(position - 1)
     before = stream.read(2)
-    # Pieces of long lines are no lines: a line is gone over to its end.
     is_in_line = not (before[:1] == b"\n" or (before[:1] == b"\r" and before != b"\r\n"))
     stream.seek(position)
     for block in line_blocks(stream, block_bytes=_SCAN_BYTES):
@@ -124,16 +113,17 @@ def next_document(
         for line in block.splitlines(keepends=True):
             if not is_in_line and begins_document(line):
                 return position
+            # A piece of a long line has no LF: only the last piece ends the line.
             is_in_line = is_in_line and not line.endswith(b"\n")
             position += len(line)
     return position
 
 
 def pieces(stream: BinaryIO, boundaries: Boundaries, piece_bytes: int, max_held_bytes: int) -> Iterator[Piece]:
-    """Cuts a stream from its beginning to its end at the first boundary after every `piece_bytes`.
+    """Splits a stream at the first boundary after every `piece_bytes`.
 
     Args:
-        max_held_bytes: what a piece may have to be given its content; a document may be longer.
+        max_held_bytes: longer pieces are given without their content; a document may be longer.
     """
     recorder = _Recorder(stream)
     begin = position = 0
@@ -156,7 +146,7 @@ def pieces(stream: BinaryIO, boundaries: Boundaries, piece_bytes: int, max_held_
 
 
 class _Recorder:
-    """Remembers the last bytes that were read from a stream."""
+    """Keeps the last bytes that were read from a stream, with their original line ends."""
 
     def __init__(self, stream: BinaryIO):
         self._stream = stream
@@ -169,7 +159,7 @@ class _Recorder:
         return content
 
     def take(self, begin: int, end: int) -> bytes | None:
-        """Bytes `begin` to `end`, which are forgotten with all before; None if they are already."""
+        """Bytes `begin` to `end`, which are then forgotten; None if they are already."""
         taken = bytes(self._content[begin - self._begin : end - self._begin]) if begin >= self._begin else None
         self.forget(end)
         return taken
