@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tensorflow as tf
+import tf_keras
 
 from benchmarks.train_step.batches import BatchShape, synthetic_batch
 from electra_tf.config.errors import UserError
-from electra_tf.runs.checkpoint import seed_everything
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.train.step import compile_task
@@ -61,7 +61,7 @@ class OurStep:
     def __init__(self, config_file: str | Path, overrides: Sequence[str]):
         config = load_config(config_file, list(overrides))
         strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-        seed_everything(config.train.seed)
+        tf_keras.utils.set_random_seed(config.train.seed)
         with strategy.scope():
             objective = compile_task(build_objective(config))
         self._batches = [
