@@ -47,7 +47,7 @@ def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
     Raises: UserError: if there is no run, or it has not reported twice; the first report includes the compilation.
     """
     directory = RunDirectory(model_dir)
-    if not directory.config_file.exists():
+    if not tf.io.gfile.exists(directory.config_file):
         raise UserError(f"--model_dir={directory.path} holds no config.yaml; give the directory of a run")
     cost = cost_of(load_config(directory.config_file))
     reports = reports_of(directory.metrics_file, "train")[1:]
