@@ -29,7 +29,6 @@ class RunResults:
         name: of its directory.
         metrics: by step, rising, then by name: those of the held-out split, of the probe's tasks (`cola`, `sst2`), and
             their mean, `probe_score`. Metrics without a value are left out.
-        tokens_per_second: in the last report of the training, padding included; None without one.
         data: the data set of each stage; None if the directory does not record it.
         init_from: where the initial weights came from; None: random.
     """
@@ -37,7 +36,6 @@ class RunResults:
     name: str
     config: PretrainingConfig
     metrics: dict[int, dict[str, float]]
-    tokens_per_second: float | None
     data: tuple[str, ...] | None = None
     init_from: str | None = None
 
@@ -70,13 +68,11 @@ def read_run(model_dir: str | os.PathLike) -> RunResults:
         metrics.setdefault(step, {}).update(scores)
     if not metrics:
         raise UserError(f"{directory.metrics_file} holds no evaluation; let the run reach its first")
-    rates = [report.get("tokens_per_second") for report in reports_of(directory.metrics_file, "train")]
     data = _recorded(directory.data_file, "data")
     return RunResults(
         name=os.path.basename(directory.path.rstrip("/")),
         config=load_config(directory.config_file),
         metrics=dict(sorted(metrics.items())),
-        tokens_per_second=rates[-1] if rates else None,
         data=None if data is None else tuple(data),
         init_from=_recorded(directory.warm_start_file, "init_from"),
     )
