@@ -60,22 +60,19 @@ def test_every_epoch_visits_every_example_exactly_once(data, stream):
     assert all(Counter(stream[start : start + 12]) == on_disk for start in range(0, 120, 12))
 
 
-def test_epochs_differ_in_the_order_of_shards_and_of_examples(data, stream):
+def test_epochs_and_seeds_differ_in_order(data, stream):
     shards = [list(tf.data.TFRecordDataset(file).as_numpy_iterator()) for file in data.train.files]
     shard_of = {record: shard for shard, records in enumerate(shards) for record in records}
     epochs = [stream[start : start + 12] for start in range(0, 120, 12)]
     shard_orders = {tuple(dict.fromkeys(shard_of[record] for record in epoch)) for epoch in epochs}
     example_orders = {tuple(record for record in epoch if shard_of[record] == 0) for epoch in epochs}
+    assert records_of(data, 12, seed=4) != stream[:12]
     # Of 10 draws from 6 and from 120 orders; all alike has a chance of 6^-9.
     assert len(shard_orders) >= 2
     assert len(example_orders) >= 5
 
 
-def test_seeds_differ_in_order(data, stream):
-    assert records_of(data, 12, seed=4) != stream[:12]
-
-
-@pytest.mark.parametrize("first", [1, 4, 5, 11, 12, 17, 24, 35])
+@pytest.mark.parametrize("first", [1, 5, 11, 12, 35])
 def test_reading_can_start_anywhere(data, stream, first):
     assert records_of(data, 8, first=first) == stream[first : first + 8]
 
@@ -95,34 +92,28 @@ def test_an_example_read_again_is_masked_differently(data):
     assert sum(len(set(reads)) == 2 for reads in by_example.values()) >= 4
 
 
-@pytest.mark.parametrize(("num_pipelines", "num_replicas"), [(1, 2), (2, 4)])
-def test_the_batches_of_the_replicas_are_the_slices_of_the_whole(data, num_pipelines, num_replicas):
-    num_steps, per_pipeline = 3, num_replicas // num_pipelines
-    parts = [
-        train(data, 2, num_steps * per_pipeline, batch_size=8, context=context)
-        for context in contexts(num_pipelines, num_replicas)
-    ]
-    assert parts[0][0]["input_ids"].shape == (8 // num_replicas, 10)
-    for step, whole in enumerate(train(data, 2, num_steps, batch_size=8)):
-        replicas = [pipeline[step * per_pipeline + index] for pipeline in parts for index in range(per_pipeline)]
+def test_the_batches_of_the_replicas_are_the_slices_of_the_whole(data):
+    """Two pipelines with two replicas each."""
+    parts = [train(data, 2, 3 * 2, batch_size=8, context=context) for context in contexts(2, 4)]
+    assert parts[0][0]["input_ids"].shape == (2, 10)
+    for step, whole in enumerate(train(data, 2, 3, batch_size=8)):
+        replicas = [pipeline[2 * step + index] for pipeline in parts for index in range(2)]
         joined = {name: np.concatenate([replica[name] for replica in replicas]) for name in whole}
         assert same([joined], [whole])
 
 
-def test_one_batch_may_be_larger_than_an_epoch(data):
-    (batch,) = train(data, 0, 1, batch_size=30)
-    counts = Counter(row.tobytes() for row in batch["input_ids"])
-    assert len(counts) == 12
-    assert set(counts.values()) == {2, 3}
-
-
 def test_evaluation_reads_in_the_order_on_disk_and_fills_up_with_rows_that_do_not_count(data, numbered_examples):
     batches = evaluation(data)
+    assert len(batches) == num_evaluation_batches(data.held_out, batch_size=4, max_batches=9)
     assert [len(batch["input_ids"]) for batch in batches] == [4, 4]
     rows = np.concatenate([batch["input_ids"] for batch in batches]).tolist()
     assert rows == [ids + [0] * (10 - len(ids)) for ids in numbered_examples(12, 7)] + [[0] * 10]
     assert not any(batches[1][name][3].any() for name in batches[1])
     assert all(batches[1]["masked_lm_weights"][row].any() for row in range(3))
+
+
+def test_evaluation_ends_after_the_announced_number_of_batches(data):
+    assert len(evaluation(data, batch_size=2, max_batches=3)) == num_evaluation_batches(data.held_out, 2, 3) == 3
 
 
 def test_the_evaluation_batches_of_two_workers_are_the_slices_of_the_whole(data):
@@ -132,28 +123,8 @@ def test_the_evaluation_batches_of_two_workers_are_the_slices_of_the_whole(data)
     assert same(joined, whole)
 
 
-@pytest.mark.parametrize(("batch_size", "max_batches", "num_steps"), [(4, 9, 2), (7, 9, 1), (2, 3, 3)])
-def test_evaluation_has_the_announced_number_of_batches(data, batch_size, max_batches, num_steps):
-    assert num_evaluation_batches(data.held_out, batch_size, max_batches) == num_steps
-    assert len(evaluation(data, batch_size=batch_size, max_batches=max_batches)) == num_steps
-
-
 def test_the_first_batches_are_these(data):
     """What a run reads must never change under it: these are the batches of every version so far."""
-    batches = train(data, 0, 8)
-    assert batches[0]["input_ids"].tolist() == [
-        [2, 5, 5, 3, 0, 0, 0, 0, 0, 0],
-        [2, 5, 8, 7, 7, 7, 3, 0, 0, 0],
-        [2, 5, 7, 7, 7, 3, 0, 0, 0, 0],
-        [2, 5, 9, 7, 7, 7, 7, 3, 0, 0],
-    ]
-    assert batches[0]["masked_input_ids"].tolist() == [
-        [2, 5, 4, 3, 0, 0, 0, 0, 0, 0],
-        [2, 5, 46, 7, 7, 4, 3, 0, 0, 0],
-        [2, 5, 4, 4, 7, 3, 0, 0, 0, 0],
-        [2, 28, 9, 7, 7, 4, 7, 3, 0, 0],
-    ]
-    assert batches[7]["masked_lm_positions"].tolist() == [[1, 4, 0], [1, 2, 0], [5, 1, 0], [2, 0, 0]]
     digest = hashlib.sha256()
     for batch in train(data, 0, 20, batch_size=5):
         for name in sorted(batch):
