@@ -8,7 +8,7 @@ import tf_keras
 from electra_tf.data.corpus import open_data
 from electra_tf.data.pretraining_input import training_batches
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 QUIET = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
 # The first replica gets four times as many tokens as the second, and five times as many masked ones.
@@ -18,7 +18,7 @@ UNEQUAL_LENGTHS = [10, 10, 5, 0]
 def build(config, strategy=None):
     tf_keras.utils.set_random_seed(5)
     with (strategy or tf.distribute.get_strategy()).scope():
-        return compile_objective(build_objective(config))
+        return compile_task(build_objective(config))
 
 
 def weights(objective) -> list[np.ndarray]:

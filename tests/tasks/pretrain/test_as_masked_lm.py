@@ -9,9 +9,9 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.models.context import INFERENCE
-from electra_tf.tasks.base import Objective
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, data_probabilities, one_masked_token_each
+from electra_tf.tasks.pretrain.objective import Objective
 
 LENGTHS = [10, 7, 5, 8]
 MASK = 4
