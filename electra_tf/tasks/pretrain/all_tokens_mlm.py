@@ -49,7 +49,7 @@ class Prediction(NamedTuple):
     """
 
     losses: tf.Tensor
-    is_right: tf.Tensor
+    is_correct: tf.Tensor
     copy_probability: tf.Tensor | None
 
 
