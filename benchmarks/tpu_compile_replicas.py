@@ -10,9 +10,10 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.distribute.one_device_strategy import OneDeviceExtended
 
-from electra_tf.ops.compilation import part_of_tpu_program
+from electra_tf.ops.fused import FusedOps
 from electra_tf.tasks.base import Objective
 from electra_tf.train.static_step import batch_specs
+from electra_tf.train.step import training_step
 
 
 class CompiledReplicas(tf.distribute.Strategy):
@@ -29,8 +30,9 @@ class CompiledReplicas(tf.distribute.Strategy):
         names = list(batch_specs(objective.config, batch_size=1))
 
         def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-            with part_of_tpu_program(), _ReplicaContext(self, gen_xla_ops.xla_replica_id()):
-                return objective.train_step(dict(zip(names, tensors, strict=True)))
+            with _ReplicaContext(self, gen_xla_ops.xla_replica_id()):
+                batch = dict(zip(names, tensors, strict=True))
+                return training_step(objective, batch, ops=FusedOps("tpu", whole_step=True))
 
         return tf.function(step, jit_compile=True)
 

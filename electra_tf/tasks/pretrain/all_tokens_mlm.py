@@ -9,7 +9,7 @@ from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import CopyHead, MaskedLmHead
-from electra_tf.models.vocabulary_logits import TokenLosses
+from electra_tf.ops.vocabulary import TokenLosses
 from electra_tf.tasks.base import PRECISION_POLICIES
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import (
@@ -123,15 +123,15 @@ class AllTokensMlm(GeneratorObjective):
         generated = self.generate(batch, context)
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
         hidden = self.encode(batch, corrupted, context).sequence_output
-        return AllTokensMlmForward(generated, corrupted, self._predict(batch, corrupted, hidden, context.training))
+        return AllTokensMlmForward(generated, corrupted, self._predict(batch, corrupted, hidden, context))
 
     def _predict(
-        self, batch: dict[str, tf.Tensor], corrupted: CorruptedInput, hidden: tf.Tensor, training: bool
+        self, batch: dict[str, tf.Tensor], corrupted: CorruptedInput, hidden: tf.Tensor, context: ForwardContext
     ) -> Prediction:
-        found = self.prediction_head(hidden, training=training).token_losses(batch["input_ids"], corrupted.input_ids)
+        found = self.prediction_head(hidden, context=context).token_losses(batch["input_ids"], corrupted.input_ids)
         if self.copy_head is None:
-            return Prediction(found.token, tf.cast(found.token <= found.likeliest, tf.float32), None)
-        copy_logits = self.copy_head(hidden, training=training)
+            return Prediction(found.token, tf.cast(found.token <= found.most_likely, tf.float32), None)
+        copy_logits = self.copy_head(hidden, context=context)
         is_input = corrupted.is_replaced == 0
         return Prediction(
             with_copying(found.token, copy_logits, is_input),
@@ -169,7 +169,7 @@ def _over_masked(values: tf.Tensor, batch: dict[str, tf.Tensor]) -> Ratio:
 def _is_right_with_copying(found: TokenLosses, copy_logits: tf.Tensor, is_input: tf.Tensor) -> tf.Tensor:
     """[B, S] float32: 1 where the mixture of copy and softmax has no token likelier than the original."""
     of_input = with_copying(found.other, copy_logits, is_input=True)
-    of_likeliest = with_copying(found.likeliest, copy_logits, is_input=False)
+    of_likeliest = with_copying(found.most_likely, copy_logits, is_input=False)
     of_token = with_copying(found.token, copy_logits, is_input=False)
-    mended = (found.token <= found.likeliest) & (of_token <= of_input)
+    mended = (found.token <= found.most_likely) & (of_token <= of_input)
     return tf.cast(tf.where(is_input, of_input <= of_likeliest, mended), tf.float32)

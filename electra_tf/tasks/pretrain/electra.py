@@ -108,7 +108,7 @@ class Electra(GeneratorObjective):
         """What comes after the generator: its draws, and the discriminator's answer to them."""
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
         output = self.encode(batch, corrupted, context)
-        logits = self.replaced_token_head(output.sequence_output, training=context.training)
+        logits = self.replaced_token_head(output.sequence_output, context=context)
         return ElectraForward(generated, corrupted, output, logits)
 
     def detect(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -10,9 +10,9 @@ from electra_tf.data.masking import put_at_positions
 from electra_tf.data.selection import select_weighted
 from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
-from electra_tf.models.difficulty import DifficultyModel
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
+from electra_tf.models.heads import DifficultyModel
 from electra_tf.tasks.base import PRECISION_POLICIES
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm, BertMlmConfig
 from electra_tf.tasks.pretrain.config import PretrainingConfig
