@@ -47,7 +47,7 @@ _TINY = {
     "masking": {"masked_fraction": 0.3},
     "data": {"max_seq_length": 10},
     "optimizer": {"learning_rate": 1e-2, "warmup_steps": 0},
-    "train": {"num_steps": 8, "batch_size": 4},
+    "train": {"num_steps": 8, "batch_size": 4, "fused_ops": False},
 }
 
 _EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
