@@ -15,12 +15,12 @@ from electra_tf.flops import hardware
 from electra_tf.flops.budget import RunCost, StepRange
 from electra_tf.flops.traced import by_part, traced_products
 from electra_tf.flops.xla import KINDS, count_program
-from electra_tf.ops.compilation import part_of_one_program
-from electra_tf.ops.vocabulary import COLUMNS
+from electra_tf.ops.fused import FusedOps
+from electra_tf.ops.reference import COLUMNS
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.train.static_step import training_step_function
-from electra_tf.train.step import compile_task
+from electra_tf.train.step import compile_task, training_step
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,7 @@ def _replicated_step(objective, strategy: tf.distribute.Strategy, names: list[st
     """The step of every replica on its share of the batch, without compiled functions inside."""
 
     def on_replica(batch):
-        with part_of_one_program():
-            return objective.train_step(batch)
+        return training_step(objective, batch, ops=FusedOps("cpu", whole_step=True))
 
     return tf.function(lambda *share: strategy.run(on_replica, args=(dict(zip(names, share, strict=True)),)))
 
