@@ -1,4 +1,3 @@
-import dataclasses
 import gzip
 import logging
 import random
@@ -9,7 +8,7 @@ import pytest
 from apache_beam.metrics import MetricsFilter
 
 from data_prep import beam, beam_transforms, pipeline, storage
-from data_prep.inputs import find_files
+from data_prep.source_files import find_files
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import Manifest
 from electra_tf.text.vocabulary import Vocabulary
@@ -110,7 +109,7 @@ def test_shards_without_an_example_are_written_too(make_settings, tmp_path):
     settings = make_settings(tmp_path / "beam", num_shards=500)
     manifest = beam.run(settings, IN_PROCESS)
     assert 0 in [shard.num_examples for shard in manifest.splits["train"].shards]
-    pipeline.build(dataclasses.replace(settings, output_dir=str(tmp_path / "local")))
+    pipeline.build(changed(settings, output_dir=str(tmp_path / "local")))
     assert contents(settings.output_dir) == contents(str(tmp_path / "local"))
 
 
@@ -135,7 +134,7 @@ def test_a_data_set_of_other_settings_is_refused(make_settings, tmp_path):
     settings = make_settings(tmp_path / "data")
     beam.run(settings, IN_PROCESS)
     before = contents(settings.output_dir)
-    assert "seed=1; this command has seed=2" in refusal(dataclasses.replace(settings, seed=2), IN_PROCESS)
+    assert "seed=1; this command has seed=2" in refusal(changed(settings, seed=2), IN_PROCESS)
     assert contents(settings.output_dir) == before
 
 
@@ -168,7 +167,7 @@ def test_input_that_is_cut_off_is_read_up_to_there(make_settings, source, tmp_pa
     (tmp_path / "cut.txt").write_bytes((source / "b.txt").read_bytes()[:-20])
     settings = make_settings(tmp_path / "beam", inputs=[f"text:{tmp_path}/cut.txt"], num_shards=1)
     assert "1 of 1 input files are cut off" in refusal(settings, IN_PROCESS)
-    allowed = dataclasses.replace(settings, allow_truncated=True, output_dir=str(tmp_path / "local"))
+    allowed = changed(settings, allow_truncated=True, output_dir=str(tmp_path / "local"))
     pipeline.build(allowed)
     assert contents(settings.output_dir) == contents(allowed.output_dir)
 

@@ -107,7 +107,7 @@ def test_truncated_input_is_read_as_far_as_it_goes_and_said_to_be_so(tmp_path, c
     (tmp_path / "cut.xz").write_bytes(lzma.compress(text.replace(" ", "\n").encode())[:-40])
     _, report = build(tmp_path, f"text:{tmp_path}/cut.xz", vocab_size=40)
     assert report["training_text"]["num_truncated_inputs"] == 1
-    assert "cut.xz is cut off at byte" in caplog.text
+    assert "cut.xz is truncated at byte" in caplog.text
 
 
 def test_unused_slots_and_cased_text_reach_the_file(tmp_path, corpus):
