@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -92,15 +92,12 @@ class ShardTask(NamedTuple):
 
 
 _example_builder: ExampleBuilder | None = None
-_built_for: tuple[dict[str, Any], Vocabulary] | None = None
 
 
 def set_up(settings: BuildSettings, vocabulary: Vocabulary) -> None:
-    """Prepares this process for `write_unit`. The builds of a process share a tokenizer, which takes a second to make."""
-    global _example_builder, _built_for
-    if _built_for != (settings.shaping(), vocabulary):
-        _example_builder = ExampleBuilder(settings, vocabulary)
-        _built_for = settings.shaping(), vocabulary
+    """Prepares this process for `write_unit`."""
+    global _example_builder
+    _example_builder = ExampleBuilder(settings, vocabulary)
 
 
 def write_unit(task: UnitTask) -> Counts:
