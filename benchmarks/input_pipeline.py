@@ -60,7 +60,7 @@ def measure(flags: argparse.Namespace) -> bool:
     config = load_config(flags.config, sizes)
     data = open_data(flags.data_dir, config)
     ours = training_batches(
-        data.train, config.masking, data.special_ids, seed=0, batch_size=flags.batch_size, first_step=0
+        data.train, config.masking, data.masking_vocabulary, seed=0, batch_size=flags.batch_size, first_step=0
     )
     plain = tf.data.TFRecordDataset(list(data.train.files)).repeat().batch(flags.batch_size).prefetch(tf.data.AUTOTUNE)
     rates: dict[str, list[float]] = {"ours": [], "plain_records": []}

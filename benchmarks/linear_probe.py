@@ -91,8 +91,8 @@ class ProbedRun:
     """A run's tokenizer and its encoder at its steps. Everything used of electra_tf's runs and tasks is here."""
 
     def __init__(self, model_dir: str):
-        from electra_tf.runs.run_directory import RunDirectory
-        from electra_tf.runs.trained import load_tokenizer
+        from electra_tf.runs.directory import RunDirectory
+        from electra_tf.runs.load import load_tokenizer
 
         self._directory = RunDirectory(model_dir)
         self._model_dir = model_dir
@@ -100,24 +100,25 @@ class ProbedRun:
 
     def newest_step(self) -> int:
         """The step of the newest whole checkpoint. Raises: UserError: if there is none."""
-        from electra_tf.runs.checkpoint_files import CheckpointFolder
+        from electra_tf.runs.checkpoints import newest_whole, step_of
 
-        step = CheckpointFolder(self._directory.checkpoints).newest_whole()
-        if step is None:
+        prefix = newest_whole(self._directory.checkpoints)
+        if prefix is None:
             raise UserError(f"{self._directory.checkpoints} holds no checkpoint; train first with run_pretraining.py")
-        return step
+        return step_of(prefix)
 
     def load(self, step: int):
         """The objective at a step. 0 is the untrained one of the run's seed. Raises: UserError: if it is missing."""
-        from electra_tf.runs.checkpoint import seed_everything
-        from electra_tf.runs.trained import load_run
+        import tf_keras
+
+        from electra_tf.runs.load import load_run
         from electra_tf.tasks.pretrain import build_objective
         from electra_tf.tasks.pretrain.config import load_config
 
         if step != 0:
             return load_run(self._model_dir, step)
         config = load_config(self._directory.config_file)
-        seed_everything(config.train.seed)
+        tf_keras.utils.set_random_seed(config.train.seed)
         return build_objective(config)
 
 

@@ -62,12 +62,12 @@ def tiny_config() -> Callable[..., PretrainingConfig]:
 
 
 @pytest.fixture(scope="session")
-def special_ids() -> MaskingVocabulary:
+def masking_vocabulary() -> MaskingVocabulary:
     return MaskingVocabulary(cls_id=CLS, sep_id=SEP, mask_id=MASK, vocab_size=VOCAB_SIZE)
 
 
 @pytest.fixture(scope="session")
-def tiny_batch(special_ids) -> Callable[..., dict[str, tf.Tensor]]:
+def tiny_batch(masking_vocabulary) -> Callable[..., dict[str, tf.Tensor]]:
     """`tiny_batch(config, lengths)`: a masked batch, one `[CLS] ... [SEP] ... [SEP]` row of each length (5 or more)."""
 
     def build(config: PretrainingConfig, lengths: Sequence[int], seed: int = 0) -> dict[str, tf.Tensor]:
@@ -80,7 +80,7 @@ def tiny_batch(special_ids) -> Callable[..., dict[str, tf.Tensor]]:
             batch["input_mask"][row, :length] = 1
             batch["segment_ids"][row, first + 1 : length] = 1
         tensors = {name: tf.constant(rows) for name, rows in batch.items()}
-        return mask_batch(tensors, config.masking, special_ids, RandomStream(seed, 0, 0))
+        return mask_batch(tensors, config.masking, masking_vocabulary, RandomStream(seed, 0, 0))
 
     return build
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra_tf.runs.run_directory import RATES
+from electra_tf.runs.directory import RATES
 
 SPLITS = ("train", "held_out")
 
 
 @dataclass(frozen=True)
 class RunState:
-    """What a run's directory shows at a moment; read without TensorFlow, because it is polled."""
+    """What a run's directory shows at a moment."""
 
     reported_step: int
     saved_step: int | None
@@ -26,12 +26,12 @@ class RunState:
     def of(cls, model_dir: Path) -> "RunState":
         steps: dict[str, int] = dict.fromkeys(SPLITS, 0)
         steps.update((report["split"], report["step"]) for report in _whole_lines(model_dir / "metrics.jsonl"))
-        saved = [_step_of(path.stem) for path in (model_dir / "checkpoints").glob("step-*.json")]
+        saved = [_step_of(path.stem) for path in (model_dir / "checkpoints").glob("step-*.index")]
         return cls(
             reported_step=steps["train"],
             saved_step=max(saved, default=None),
             evaluated_step=steps["held_out"],
-            is_writing_checkpoint=any((model_dir / "checkpoints" / ".partial").glob("step-*")),
+            is_writing_checkpoint=any((model_dir / "checkpoints").glob("step-*tempstate*")),
         )
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ def _step_of(name: str) -> int:
 def _checkpoint_differences(expected: Path, actual: Path) -> Iterator[str]:
     for folder in ("checkpoints", "milestones"):
         names = [
-            sorted((path.stem for path in (run / folder).glob("step-*.json")), key=_step_of)
+            sorted((path.stem for path in (run / folder).glob("step-*.index")), key=_step_of)
             for run in (expected, actual)
         ]
         if folder == "checkpoints":  # which older ones are kept depends on where the run was stopped
@@ -91,16 +91,12 @@ def _tensors(prefix: Path) -> dict:
 
 
 def _events(directory: Path) -> list[tuple]:
-    import tensorflow as tf
+    """The scalars that TensorBoard shows, without those that a continued run has replaced."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    found = []
-    for path in sorted(directory.glob("events*")):
-        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-            event = tf.compat.v1.Event.FromString(record)
-            values = [(value.tag, value.simple_value) for value in event.summary.value if value.tag not in RATES]
-            if values:
-                found.append((event.step, repr(values)))  # as text: NaN equals NaN
-    return found
+    events = EventAccumulator(str(directory), size_guidance={"tensors": 0}).Reload()
+    tags = sorted(set(events.Tags()["tensors"]) - set(RATES))
+    return [(tag, event.step, event.tensor_proto.SerializeToString()) for tag in tags for event in events.Tensors(tag)]
 
 
 def _whole_lines(metrics_file: Path) -> list[dict]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.common import PROJECT
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 from electra_tf.reports.runs import PROBE_FILE
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 
@@ -54,15 +54,15 @@ class PlannedRun:
 
     def probed_steps(self) -> list[int]:
         """Step 0, the untrained encoder, and every milestone."""
-        from electra_tf.train.step_triggers import milestone_steps
+        from electra_tf.train.timeline import milestone_steps
 
         return [0, *milestone_steps(self.num_steps, self.config().train.milestone_fractions)]
 
     def is_trained(self) -> bool:
-        from electra_tf.runs.checkpoint_files import CheckpointFolder
-        from electra_tf.runs.run_directory import RunDirectory
+        from electra_tf.runs.checkpoints import steps_in
+        from electra_tf.runs.directory import RunDirectory
 
-        return self.num_steps in CheckpointFolder(RunDirectory(self.directory).checkpoints).steps()
+        return self.num_steps in steps_in(RunDirectory(self.directory).checkpoints)
 
     def is_probed(self) -> bool:
         if not self.probe_file.exists():

@@ -20,12 +20,13 @@ from tensorflow.python.distribute.one_device_strategy import OneDeviceExtended
 
 from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
+from electra_tf.data.batch import batch_specs
 from electra_tf.ops.compilation import part_of_tpu_program
-from electra_tf.tasks.base import Objective
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.train.static_step import batch_specs, training_step_function, unfit_operations
-from electra_tf.train.step import compile_objective
+from electra_tf.tasks.pretrain.objective import Objective
+from electra_tf.train.static_step import training_step_function, unfit_operations
+from electra_tf.train.step import compile_task
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,11 +74,11 @@ def build_step(config: PretrainingConfig, replicas: int) -> tuple[Objective, Cal
     With several replicas the function can be compiled but not run.
     """
     if replicas == 1:
-        objective = compile_objective(build_objective(config))
+        objective = compile_task(build_objective(config))
         return objective, training_step_function(objective)
     strategy = _CompiledReplicas(replicas)
     with strategy.scope():
-        objective = compile_objective(build_objective(config))
+        objective = compile_task(build_objective(config))
     names = list(batch_specs(config, batch_size=1))
 
     def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tensorflow as tf
+import tf_keras
 
 from benchmarks.train_step.batches import BatchShape, synthetic_batch
 from electra_tf.config.errors import UserError
-from electra_tf.runs.checkpoint import seed_everything
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 _NUM_BATCHES = 4  # different batches, repeated in turn
 
@@ -61,9 +61,9 @@ class OurStep:
     def __init__(self, config_file: str | Path, overrides: Sequence[str]):
         config = load_config(config_file, list(overrides))
         strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-        seed_everything(config.train.seed)
+        tf_keras.utils.set_random_seed(config.train.seed)
         with strategy.scope():
-            objective = compile_objective(build_objective(config))
+            objective = compile_task(build_objective(config))
         self._batches = [
             {name: tf.constant(values) for name, values in synthetic_batch(batch_shape(config), seed).items()}
             for seed in range(_NUM_BATCHES)

@@ -14,9 +14,9 @@ from benchmarks.replication import __main__ as replication
 from benchmarks.replication.plan import PAPER_SCORES, equal_flops_steps, plan
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.loop import Run, pretrain
-from electra_tf.runs.run_directory import RunDirectory
 
 pytestmark = pytest.mark.slow
 

@@ -60,7 +60,7 @@ def test_a_data_set_gives_its_splits_and_its_vocabulary(directory, tiny_config):
     assert data.train.total_examples == 12
     assert data.held_out.num_examples == (7,)
     assert [file.rsplit("/")[-1] for file in data.train.files][0] == "train-00000-of-00003.tfrecord"
-    special = data.special_ids
+    special = data.masking_vocabulary
     assert (special.cls_id, special.sep_id, special.mask_id, special.vocab_size) == (2, 3, 4, 47)
 
 

@@ -45,14 +45,14 @@ def whole(tmp_path_factory, write_data, tiny_config) -> list[dict[str, np.ndarra
 
 def train(data: PretrainingData, count: int, first_step: int = 0, batch_size: int = 4) -> list[dict[str, np.ndarray]]:
     batches = training_batches(
-        data.train, MaskingConfig(), data.special_ids, seed=3, batch_size=batch_size, first_step=first_step
+        data.train, MaskingConfig(), data.masking_vocabulary, seed=3, batch_size=batch_size, first_step=first_step
     )
     with damaged_data_reported():
         return list(itertools.islice(batches.as_numpy_iterator(), count))
 
 
 def evaluation(data: PretrainingData) -> list[dict[str, np.ndarray]]:
-    batches = evaluation_batches(data.held_out, MaskingConfig(), data.special_ids, seed=3, batch_size=4, max_batches=9)
+    batches = evaluation_batches(data.held_out, MaskingConfig(), data.masking_vocabulary, seed=3, batch_size=4, max_batches=9)
     with damaged_data_reported():
         return list(batches.as_numpy_iterator())
 

@@ -33,7 +33,7 @@ def train(data, first_step: int, count: int, *, seed=3, batch_size=4, context=No
     batches = training_batches(
         data.train,
         MASKING,
-        data.special_ids,
+        data.masking_vocabulary,
         seed=seed,
         batch_size=batch_size,
         first_step=first_step,
@@ -46,7 +46,7 @@ def evaluation(data, count: int, *, batch_size=4, max_batches=9, context=None) -
     batches = evaluation_batches(
         data.held_out,
         MASKING,
-        data.special_ids,
+        data.masking_vocabulary,
         seed=3,
         batch_size=batch_size,
         max_batches=max_batches,

@@ -8,7 +8,7 @@ from electra_tf.data.corpus import open_data
 from electra_tf.data.damage import damaged_data_reported
 from electra_tf.data.pretraining_input import training_batches
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 
 def distributed(strategy: tf.distribute.Strategy, data, config):
@@ -16,7 +16,7 @@ def distributed(strategy: tf.distribute.Strategy, data, config):
 
     def pipeline(context: tf.distribute.InputContext) -> tf.data.Dataset:
         settings = {"seed": 3, "batch_size": 4, "first_step": 0, "input_context": context}
-        return training_batches(data.train, config.masking, data.special_ids, **settings)
+        return training_batches(data.train, config.masking, data.masking_vocabulary, **settings)
 
     return iter(strategy.distribute_datasets_from_function(pipeline))
 
@@ -30,8 +30,8 @@ def test_a_batch_of_nothing_but_damaged_records_changes_nothing_and_is_finite(
     directory = write_data(tmp_path / "set", train=(5,))
     data = open_data(directory, config)
     (directory / "train-00000-of-00001.tfrecord").write_bytes(b"")
-    batches = training_batches(data.train, config.masking, data.special_ids, seed=3, batch_size=4, first_step=0)
-    model = compile_objective(build_objective(config))
+    batches = training_batches(data.train, config.masking, data.masking_vocabulary, seed=3, batch_size=4, first_step=0)
+    model = compile_task(build_objective(config))
     before = [variable.numpy() for variable in model.trainable_variables]
     metrics = {name: float(value) for name, value in model.train_step(next(iter(batches))).items()}
     assert all(math.isfinite(value) for value in metrics.values())

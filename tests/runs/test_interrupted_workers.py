@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.killed_runs import PROJECT, training_command
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.runs.run_directory import RunDirectory
+from electra_tf.runs.directory import RunDirectory
 
 _PATIENCE_SECONDS = 300
 

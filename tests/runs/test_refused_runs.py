@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from electra_tf.config.errors import UserError
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.loop import Run, evaluate, pretrain
-from electra_tf.runs.run_directory import RunDirectory
 
 
 def test_a_foreign_directory_that_is_not_empty_is_refused_and_left_alone(config, tmp_path):
