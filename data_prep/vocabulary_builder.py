@@ -1,23 +1,25 @@
-"""Input to a vocabulary file and a report of how well it fits: what build_vocab.py does."""
+"""Builds a vocabulary file and a report of how well it fits: the work of build_vocab.py."""
 
 import contextlib
 import json
 import logging
 import os
+import sqlite3
+import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_prep import processes, storage, vocabulary_counts
-from data_prep.counts import Counts
-from data_prep.examples import restrained_tensorflow
-from data_prep.hygiene import HygieneOptions
-from data_prep.inputs import SourceFile, find_files, plan_units
-from data_prep.progress import Progress, thousands
-from data_prep.readers.documents import ReaderOptions
-from data_prep.vocabulary_counts import CountingSettings, WordTotals, most_frequent
+from data_prep.assembly import add_counts, speed
+from data_prep.pipeline import progress_bar
+from data_prep.readers.documents import Counts
+from data_prep.settings import VocabularySettings
+from data_prep.source_files import SourceFile, find_files
+from data_prep.vocabulary_counts import WordTotals
+from data_prep.work_units import plan_units
 from electra_tf.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,103 +28,40 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-REPORT_SUFFIX = ".coverage.json"
-
-# Input in a work unit: so much that most words come more than once, so little that processes share a small corpus.
+# Input in a work unit: enough that most words occur repeatedly, little enough that processes share a small corpus.
 _UNIT_BYTES = 8 * 2**20
 
-# Of text whose format does not show: it does not matter where documents end, and this one can be cut anywhere.
+# The format of text that does not show its format: document boundaries do not matter, and it can be split anywhere.
 _PLAIN_TEXT_FORMAT = "sentences"
 
 
-@dataclass(frozen=True)
-class VocabularySettings:
-    """What to learn, from what; the flags of build_vocab.py.
-
-    Attributes:
-        inputs: each `FORMAT:GLOB` or `GLOB`.
-        output: the vocabulary file, a local path or a URL; the report stands beside it.
-        vocab_size: number of tokens, V, the special and the unused ones included.
-        num_unused_tokens: `[unused0]` and so on, for a user's own tokens.
-        max_num_characters: that pieces may be made of; 0 decides by the text.
-        coverage_inputs: text to measure the fit on; none for the training text itself.
-    Raises: UserError: a value out of range.
-    """
-
-    inputs: tuple[str, ...]
-    output: str
-    vocab_size: int
-    lower_case: bool
-    strip_accents: bool
-    num_unused_tokens: int
-    max_num_characters: int
-    coverage_inputs: tuple[str, ...]
-    reader: ReaderOptions
-    hygiene: HygieneOptions
-    num_processes: int
-    overwrite: bool
-
-    def __post_init__(self) -> None:
-        for name, value, least in (
-            ("vocab_size", self.vocab_size, 1),
-            ("num_unused_tokens", self.num_unused_tokens, 0),
-            ("max_num_characters", self.max_num_characters, 0),
-            ("num_processes", self.num_processes, 1),
-        ):
-            if value < least:
-                raise UserError(f"--{name}={value}; expected at least {least}")
-
-    @property
-    def report_file(self) -> str:
-        return self.output + REPORT_SUFFIX
-
-
-@dataclass(frozen=True)
-class _Text:
-    """What was read of some input."""
-
-    inputs: tuple[str, ...]
-    num_files: int
-    num_words: int
-    counts: Counts
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "inputs": list(self.inputs),
-            "num_files": self.num_files,
-            "num_bytes": self.counts.num_bytes,
-            "num_truncated_inputs": len(set(self.counts.reading.truncations)),
-            **asdict(self.counts.hygiene),
-            "num_words": self.num_words,
-        }
-
-
 def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
-    """Learns a vocabulary, measures it, and writes both files: the same for any order of the input and any processes.
+    """Trains a vocabulary, measures its coverage and writes both.
 
-    Returns: the report, which is the content of the second file.
-    Raises: UserError: see `find_files` and the readers; also if the output cannot be written, the text holds no word or
-        not enough for the size, or a process was killed.
+    Returns: the report.
+    Raises: UserError: see `find_files`, the readers and `train_vocabulary`; also if an output file exists, cannot be
+        written or is one of the inputs.
     """
     _check_output(settings)
-    files = find_files(settings.inputs, undetected_format=_PLAIN_TEXT_FORMAT)
-    coverage_files = (
-        find_files(settings.coverage_inputs, undetected_format=_PLAIN_TEXT_FORMAT) if settings.coverage_inputs else []
+    files, coverage_files = (
+        find_files(inputs, undetected_format=_PLAIN_TEXT_FORMAT) if inputs else []
+        for inputs in (settings.inputs, settings.coverage_inputs)
     )
     _check_not_read(settings, [file.path for file in (*files, *coverage_files)])
-    counting = CountingSettings(settings.lower_case, settings.strip_accents, settings.reader, settings.hygiene)
-    with _failures_explained(settings), WordTotals() as totals, WordTotals() as coverage_totals:
-        with processes.started(settings.num_processes, vocabulary_counts.set_up, counting) as run_all:
+    with _failures_explained(settings):
+        coverage_totals = totals = WordTotals()
+        coverage_text: dict[str, Any] | str = "the training text"
+        with processes.started(settings.num_processes, vocabulary_counts.set_up, settings) as run_all:
             training_text = _count(settings, settings.inputs, files, totals, run_all)
-            coverage_text = None
             if coverage_files:
+                coverage_totals = WordTotals()
                 coverage_text = _count(settings, settings.coverage_inputs, coverage_files, coverage_totals, run_all)
         vocabulary, training = _train(settings, totals)
-        coverage = _measure(settings, coverage_totals if coverage_text else totals, vocabulary)
+        coverage = _measure(settings, coverage_totals, vocabulary)
     report = {
         **_settings_json(settings, vocabulary),
-        "training_text": {**training_text.to_json(), **training},
-        "coverage_text": coverage_text.to_json() if coverage_text else "the training text",
+        "training_text": {**training_text, **training},
+        "coverage_text": coverage_text,
         "coverage": _coverage_json(coverage),
     }
     _write(settings.output, "".join(f"{token}\n" for token in vocabulary.tokens))
@@ -145,7 +84,7 @@ def _check_not_read(settings: VocabularySettings, sources: list[str]) -> None:
     read = {os.path.realpath(source) for source in sources}
     for path in (settings.output, settings.report_file):
         if os.path.realpath(path) in read:
-            raise UserError(f"{path} is to be read, and would be overwritten with --output; give another --output")
+            raise UserError(f"{path} is an input, and --output would overwrite it; give another --output")
 
 
 @contextlib.contextmanager
@@ -154,13 +93,13 @@ def _failures_explained(settings: VocabularySettings) -> Iterator[None]:
         yield
     except BrokenProcessPool:
         raise UserError(
-            f"one of {settings.num_processes} processes was killed, most likely for want of memory; lower"
+            f"one of {settings.num_processes} processes was killed, most likely because memory ran out; lower"
             " --num_processes"
         ) from None
-    except OSError as error:  # readers explain theirs
+    except (OSError, sqlite3.OperationalError) as error:  # the readers explain their own
         raise UserError(
-            f"cannot write temporary files: {error.strerror or error}; free some space, or name another directory for"
-            " them in the environment variable TMPDIR"
+            f"cannot write temporary files: {getattr(error, 'strerror', None) or error}; free some space, or name"
+            " another directory for them in the environment variable TMPDIR"
         ) from error
 
 
@@ -170,34 +109,44 @@ def _count(
     files: list[SourceFile],
     totals: WordTotals,
     run_all: processes.RunAll,
-) -> _Text:
+) -> dict[str, Any]:
     """Adds the words of files to `totals`.
 
-    Raises: UserError: there are none.
+    Returns: what was read, for the report.
+    Raises: UserError: the files hold no word.
     """
     num_bytes = sum(file.num_bytes for file in files)
     _logger.info("reading %d files, %.1f MB, with %d processes", len(files), num_bytes / 1e6, settings.num_processes)
     counts = Counts()
-    progress = Progress(num_bytes, counted="words")
-    for result in run_all(vocabulary_counts.count_unit, plan_units(files, _UNIT_BYTES, settings.reader)):
-        totals.add(result.words)
-        for message in result.counts.reading.truncations:
-            _logger.warning("warning: %s", message)
-        counts.add(result.counts)
-        progress.update(counts.num_bytes, totals.num_words)
+    begin = time.monotonic()
+    with progress_bar(num_bytes) as progress:
+        for unit in run_all(vocabulary_counts.count_unit, plan_units(files, _UNIT_BYTES, settings)):
+            totals.add(unit.words)
+            add_counts(counts, unit.counts)
+            progress.update(unit.counts.num_bytes)
     if not totals.num_words:
         raise UserError(f"{' '.join(inputs)}: {len(files)} file(s) without a word; give files with text in them")
-    _logger.info("%d words | %s words/s", totals.num_words, thousands(totals.num_words / progress.seconds))
-    return _Text(inputs, len(files), totals.num_words, counts)
+    _logger.info("%d words | %s", totals.num_words, speed(totals.num_words, time.monotonic() - begin, "words"))
+    return {
+        "inputs": list(inputs),
+        "num_files": len(files),
+        "num_bytes": counts.num_bytes,
+        "num_truncated_inputs": len(set(counts.truncations)),
+        "num_documents_read": counts.num_documents_read,
+        "num_documents_normalized": counts.num_documents_normalized,
+        "num_control_characters_dropped": counts.num_control_characters_dropped,
+        "num_documents_too_short": counts.num_documents_too_short,
+        "num_words": totals.num_words,
+    }
 
 
 def _train(settings: VocabularySettings, totals: WordTotals) -> tuple["Vocabulary", dict[str, int]]:
-    """Returns: the vocabulary, and of how many words it was learnt."""
+    """Returns: the vocabulary, and the numbers of distinct words for the report."""
     from electra_tf.text.vocabulary import Vocabulary
     from electra_tf.text.vocabulary_trainer import MAX_TRAINING_WORDS, train_vocabulary
 
-    words, num_distinct_words = most_frequent(totals.items(), MAX_TRAINING_WORDS)
-    _logger.info("learning %d tokens from %d of %d distinct words", settings.vocab_size, len(words), num_distinct_words)
+    words, num_distinct_words = totals.most_frequent(MAX_TRAINING_WORDS), totals.num_distinct()
+    _logger.info("training %d tokens on %d of %d distinct words", settings.vocab_size, len(words), num_distinct_words)
     tokens = train_vocabulary(
         words,
         vocab_size=settings.vocab_size,
@@ -209,6 +158,8 @@ def _train(settings: VocabularySettings, totals: WordTotals) -> tuple["Vocabular
 
 
 def _measure(settings: VocabularySettings, totals: WordTotals, vocabulary: "Vocabulary") -> "Coverage":
+    from data_prep.tensorflow_setup import restrained_tensorflow
+
     restrained_tensorflow()
     from electra_tf.text.tokenizer import BertTokenizer
     from electra_tf.text.vocabulary_coverage import measure_coverage
@@ -218,12 +169,12 @@ def _measure(settings: VocabularySettings, totals: WordTotals, vocabulary: "Voca
 
 def _settings_json(settings: VocabularySettings, vocabulary: "Vocabulary") -> dict[str, Any]:
     names = ("vocab_size", "lower_case", "strip_accents", "num_unused_tokens", "max_num_characters")
+    text_names = ("unicode_normalization", "drop_control_characters", "min_document_characters", "text_field")
     return {
         "vocab_sha256": vocabulary.sha256,
         **{name: getattr(settings, name) for name in names},
         "num_characters": sum(len(token) == 1 for token in vocabulary.tokens),
-        **asdict(settings.hygiene),
-        "text_field": settings.reader.text_field,
+        **{name: getattr(settings, name) for name in text_names},
     }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from data_prep.readers.documents import BYTE_ORDER_MARK, ReadReport, Source
+from data_prep.readers.documents import BYTE_ORDER_MARK, Counts, Source
 from electra_tf.config.errors import UserError
 
 _PAGE_BEGIN = b"<page>"
@@ -45,11 +45,11 @@ def begins_page(line: bytes) -> bool:
     return line.lstrip().startswith(_PAGE_BEGIN)
 
 
-def read_pages(stream: BinaryIO, source: Source, report: ReadReport) -> Iterator[Page]:
+def read_pages(stream: BinaryIO, source: Source, counts: Counts) -> Iterator[Page]:
     """The pages of (a part of) an export, in its order.
 
     Of a page with its history only the last revision is held. A file that ends inside a page or without `</mediawiki>`
-    gives the pages before, and one line in `report.truncations`.
+    gives the pages before, and one line in `counts.truncations`.
 
     Args:
         stream: whole pages; may begin with the header, may end with `</mediawiki>`.
@@ -82,8 +82,8 @@ def read_pages(stream: BinaryIO, source: Source, report: ReadReport) -> Iterator
         raise UserError(f"{pending.place()} has no </page>; {_MEND}")
     if source.is_end and not is_closed:
         where = "between two pages" if pending is None else f"inside the page that begins at byte {pending.offset}"
-        report.truncations.append(
-            f"{source.path} is cut off at byte {offset}: {where}, expected </mediawiki> at its end"
+        counts.truncations.append(
+            f"{source.path} is truncated at byte {offset}: {where}, expected </mediawiki> at its end"
         )
 
 

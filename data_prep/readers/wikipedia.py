@@ -1,13 +1,14 @@
-"""Dumps of Wikipedia: MediaWiki XML exports, of which the articles become documents of plain text."""
+"""Wikipedia dumps: the articles of a MediaWiki XML export as plain text."""
 
 import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import Document, ReaderOptions, ReadReport, Source
-from data_prep.readers.wiki_names import CATEGORY_NAMES, DISAMBIGUATION_TEMPLATES, FILE_NAMES, OTHER_NAMESPACE_NAMES
+from data_prep.readers.documents import Counts, Document, Source
+from data_prep.readers.wiki_links import CATEGORY_NAMES, DISAMBIGUATION_TEMPLATES, FILE_NAMES, OTHER_NAMESPACE_NAMES
 from data_prep.readers.wiki_pages import Page, begins_page, read_pages
 from data_prep.readers.wikitext import plain_text
+from electra_tf.text.manifest import DatasetSettings
 
 __all__ = ["begins_page", "read_wikipedia"]
 
@@ -23,31 +24,31 @@ _DISAMBIGUATION_WORD = "__DISAMBIG__"
 _DISAMBIGUATION_TEMPLATE = re.compile(r"(?:.*\b)?disambig(?:uation)?(?: page)?(?:[ -]cleanup)?")
 
 
-def read_wikipedia(stream: BinaryIO, source: Source, options: ReaderOptions, report: ReadReport) -> Iterator[Document]:
-    """Documents of a MediaWiki XML export; see `TextFormat.documents`. An article is one, its title the first line.
+def read_wikipedia(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
+    """The articles of a MediaWiki XML export; the first line of each is its title. See `TextFormat`.
 
-    Pages that are no articles are counted by `report.skip`. Which ones these are follows from the page alone, not from
-    the header of the export: a part of a file gives the same documents as the whole.
+    Other pages are counted as skipped. The decision depends on the page alone, not on the header of the export, so that
+    a part of a file gives the same documents as the whole.
 
     Raises: UserError: the stream is no such export, or a page is broken.
     """
-    for page in read_pages(stream, source, report):
-        if reason := _reason_to_skip(page, options):
-            report.skip(reason)
+    for page in read_pages(stream, source, counts):
+        if reason := _reason_to_skip(page, settings):
+            counts.num_documents_skipped[reason] += 1
         elif paragraphs := plain_text(page.text):
             yield Document([page.title, *paragraphs] if page.title else paragraphs, has_paragraphs=True)
         else:
-            report.skip("pages without text")
+            counts.num_documents_skipped["pages without text"] += 1
 
 
-def _reason_to_skip(page: Page, options: ReaderOptions) -> str:
+def _reason_to_skip(page: Page, settings: DatasetSettings) -> str:
     if not _is_in_article_namespace(page):
         return "pages outside the article namespace"
     if page.is_redirect or _REDIRECT.match(page.text):
         return "redirects"
     if page.model != "wikitext":
         return "pages that are not wikitext"
-    if not options.keep_disambiguation_pages and _is_disambiguation(page):
+    if not settings.keep_disambiguation_pages and _is_disambiguation(page):
         return "disambiguation pages"
     return ""
 

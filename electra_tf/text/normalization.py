@@ -2,24 +2,33 @@
 
 The steps and their order are those of BERT's BasicTokenizer: invalid bytes and control characters are deleted, white
 space separates words, letters are lowered (with Python's rule for the final sigma), accents are stripped after
-canonical decomposition, punctuation and CJK ideographs become words of their own. Each step is a lookup of code points
-in one table (unicode_data.py: Unicode 11, the version under which the authors' code runs), so the result depends
-neither on the Python that builds the graph nor on the Unicode library of the TensorFlow that runs it; of the latter
-only the canonical decomposition is used, which Unicode guarantees never to change for characters that Unicode 11 has.
+canonical decomposition, punctuation and CJK ideographs become words of their own. Each step looks code points up in
+one table (unicode_11.txt: Unicode 11, the version under which the authors' code runs). So the result depends neither on
+the Python that builds the graph nor on the Unicode library of the TensorFlow that runs it. Only the canonical
+decomposition is TensorFlow's; Unicode guarantees that it never changes for characters that Unicode 11 has.
 
 Source: google-research/electra, model/tokenization.py.
 """
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from electra_tf.text import unicode_data
+UNICODE_FILE = Path(__file__).with_name("unicode_11.txt")
 
-# Bits of a table entry; above them, from LOWER_CASE_SHIFT on, stands the distance to the character's lower case.
+# Bits of a table entry. The bits from LOWER_CASE_SHIFT on hold the distance to the character's lower case.
 DELETED, SPACE, ISOLATED, NONSPACING_MARK, CASED, CASE_IGNORABLE = (1 << bit for bit in range(6))
+_BITS = {
+    "DELETED": DELETED,
+    "SPACE": SPACE,
+    "ISOLATED": ISOLATED,
+    "NONSPACING_MARK": NONSPACING_MARK,
+    "CASED": CASED,
+    "CASE_IGNORABLE": CASE_IGNORABLE,
+}
 LOWER_CASE_SHIFT = 8
 PAGE_SIZE = 256
 
@@ -28,28 +37,22 @@ DOTTED_CAPITAL_I, DOTTED_SMALL_I = "\u0130", "i\u0307"
 
 
 def character_table() -> np.ndarray:
-    """What is known of each code point: the bits above plus the distance to its lower case << LOWER_CASE_SHIFT.
+    """The properties of each code point: the bits above, plus the distance to its lower case << LOWER_CASE_SHIFT.
 
     Returns: [sys.maxunicode + 1] int32.
     """
     table = np.zeros(sys.maxunicode + 1, np.int32)
-    for bit, ranges in (
-        (DELETED, unicode_data.DELETED),
-        (SPACE, unicode_data.SPACE),
-        (ISOLATED, unicode_data.ISOLATED),
-        (NONSPACING_MARK, unicode_data.NONSPACING_MARK),
-        (CASED, unicode_data.CASED),
-        (CASE_IGNORABLE, unicode_data.CASE_IGNORABLE),
-    ):
-        for code_points in ranges.split():
-            first, _, last = code_points.partition("-")
-            table[int(first, 16) : int(last or first, 16) + 1] |= bit
-    for entry in unicode_data.LOWER_CASE.split():
-        code_points, _, step_and_distance = entry.partition("/")
-        first, last = (int(bound, 16) for bound in code_points.split("-"))
-        # The step is one digit, the distance keeps its sign: "2+1", "1-29E7".
-        step, distance = int(step_and_distance[0]), int(step_and_distance[1:], 16)
-        table[first : last + 1 : step] += distance << LOWER_CASE_SHIFT
+    for line in UNICODE_FILE.read_text(encoding="ascii").splitlines():
+        name, *entries = line.split()
+        for entry in entries if name in _BITS else ():
+            first, _, last = entry.partition("-")
+            table[int(first, 16) : int(last or first, 16) + 1] |= _BITS[name]
+        for entry in entries if name == "LOWER_CASE" else ():
+            code_points, _, step_and_distance = entry.partition("/")
+            first, last = (int(bound, 16) for bound in code_points.split("-"))
+            # The step is one digit, the distance keeps its sign: "2+1", "1-29E7".
+            step, distance = int(step_and_distance[0]), int(step_and_distance[1:], 16)
+            table[first : last + 1 : step] += distance << LOWER_CASE_SHIFT
     return table
 
 

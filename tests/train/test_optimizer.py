@@ -11,7 +11,7 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import optimizer as optimizers
 from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
 from electra_tf.train.schedule import WarmupTimesDecay, missed_peak
-from electra_tf.train.step import compile_objective, create_slots, learning_rate_at
+from electra_tf.train.step import compile_task, create_slots, learning_rate_at
 
 
 def take_step(optimizer, gradients: list[tf.Tensor], variables: list[tf.Variable]) -> None:
@@ -168,7 +168,7 @@ def test_a_multiplier_scales_the_learning_rate_of_its_variable_alone(name):
 def test_layer_norms_and_biases_are_not_decayed_and_everything_else_is(tiny_config, two_replicas, strategy):
     chosen = two_replicas if strategy == "mirrored" else tf.distribute.get_strategy()
     with chosen.scope():
-        objective = compile_objective(build_objective(tiny_config()))
+        objective = compile_task(build_objective(tiny_config()))
     for name, variable in tf1_variables(objective).items():
         excluded = "LayerNorm" in name or name.endswith("bias")
         assert objective.optimizer.decays(variable) != excluded, name
