@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from data_prep.readers.documents import Counts, Document, Source
-from data_prep.readers.wiki_links import CATEGORY_NAMES, DISAMBIGUATION_TEMPLATES, FILE_NAMES, OTHER_NAMESPACE_NAMES
+from data_prep.readers.wiki_links import CATEGORY_NAMES, FILE_NAMES, NAMES, names_of
 from data_prep.readers.wiki_pages import Page, begins_page, read_pages
 from data_prep.readers.wikitext import plain_text
 from electra_tf.text.manifest import DatasetSettings
@@ -13,7 +13,8 @@ from electra_tf.text.manifest import DatasetSettings
 __all__ = ["begins_page", "read_wikipedia"]
 
 _ARTICLE_NAMESPACE = 0
-_NON_ARTICLE_NAMES = FILE_NAMES | CATEGORY_NAMES | OTHER_NAMESPACE_NAMES
+_NON_ARTICLE_NAMES = FILE_NAMES | CATEGORY_NAMES | names_of(NAMES["other_namespace"])
+_DISAMBIGUATION_TEMPLATES = names_of(NAMES["disambiguation"])
 # `#REDIRECT [[X]]` in any language: `#WEITERLEITUNG`, `#перенаправление`, `#転送`. An article does not begin so.
 _REDIRECT = re.compile(r"\s*#\s?[^\s\[\]{}|<>#:]{2,30}\s{0,9}:?\s{0,9}\[\[[^\[\]\n]+\]\]")
 _TEMPLATE_NAME = re.compile(r"\{\{([^|{}<>\n]{1,80})[|}\n]")
@@ -64,4 +65,4 @@ def _is_disambiguation(page: Page) -> bool:
     if page.title.endswith(_DISAMBIGUATION_TITLE) or _DISAMBIGUATION_WORD in page.text:
         return True
     names = (match.group(1).replace("_", " ").strip().lower() for match in _TEMPLATE_NAME.finditer(page.text))
-    return any(name in DISAMBIGUATION_TEMPLATES or _DISAMBIGUATION_TEMPLATE.fullmatch(name) for name in names)
+    return any(name in _DISAMBIGUATION_TEMPLATES or _DISAMBIGUATION_TEMPLATE.fullmatch(name) for name in names)
