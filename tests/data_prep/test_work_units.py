@@ -92,11 +92,6 @@ def test_the_size_of_the_units_changes_nothing_whatever_the_lines(
 CUTTABLE = ["text", "sentences", "wikiextractor", "wikipedia", "jsonl"]
 
 
-@pytest.mark.parametrize("format_name", [*CUTTABLE, "parquet", "arrow"])
-def test_a_big_plain_file_is_cut(packed_files, plan, format_name):
-    assert len(plan(f"{format_name}:{packed_files[format_name, 'plain']}", unit_bytes=40)) > 3
-
-
 @pytest.mark.parametrize("format_name", CUTTABLE)
 def test_a_big_compressed_file_is_passed_on_in_pieces(packed_files, plan, content_of, format_name):
     units = plan(f"{format_name}:{packed_files[format_name, 'zstd']}", unit_bytes=40)
@@ -193,15 +188,6 @@ def test_a_compressed_file_that_is_cut_off_gives_what_is_whole(
         # Plain text keeps the whole lines of the incomplete document.
         unfinished = [["text 13 é"]] if format_name == "text" else []
         assert found == written_documents(format_name)[:6] + unfinished
-
-
-def test_an_archive_that_is_cut_off_is_reported_once(plan, read_units, tar, tmp_path):
-    content = tar({"1": b"one\n", "2": b"two\n" * 500, "3": b"three\n"})[:2000]
-    (tmp_path / "a.tar").write_bytes(content)
-    counts = Counts()
-    assert read_units(plan(f"openwebtext:{tmp_path}/a.tar", unit_bytes=4000), counts)[0] == ["one"]
-    (message,) = counts.truncations
-    assert message.startswith(f"{tmp_path}/a.tar is truncated")
 
 
 def test_damaged_data_in_an_archive_is_a_user_error_that_names_the_member(plan, read_units, tar, tmp_path):

@@ -36,14 +36,6 @@ def test_accents_are_counted_where_they_are_kept():
     assert count("CAFÉ", lower_case=False, strip_accents=False) == {"CAFÉ": 1}
 
 
-def test_taken_words_are_not_counted_again():
-    counter = WordCounter(lower_case=True, strip_accents=True)
-    counter.add(["a b"])
-    assert counter.take() == {"a": 1, "b": 1}
-    counter.add(["b c"])
-    assert counter.take() == {"b": 1, "c": 1}
-
-
 def test_counts_are_the_same_however_often_the_counter_makes_room(monkeypatch):
     lines = ["one two, three", "two three", "Three! two."] * 3
     expected = count(*lines)
@@ -120,13 +112,6 @@ def test_counts_beyond_what_is_trained_on_keep_their_proportion(monkeypatch):
 def test_turkish_is_lowered_as_bert_does_it_by_no_rules_of_turkish():
     assert count("IŞIK ışık İnci", strip_accents=False) == {"işik": 1, "ışık": 1, "i\u0307nci": 1}
     assert count("IŞIK ışık İnci") == {"isik": 1, "ısık": 1, "inci": 1}
-
-
-def test_thai_marks_stay_where_accents_do():
-    counts = count("ผู้ ที่ ผู้", lower_case=True, strip_accents=False)
-    assert counts == {"ผู้": 2, "ที่": 1}
-    assert {"ผ", "##\u0e39", "##\u0e49"} <= set(train(counts, vocab_size=15))
-    assert count("ผู้ ที่") == {"ผ": 1, "ท": 1}
 
 
 def test_a_size_below_the_characters_is_refused():
