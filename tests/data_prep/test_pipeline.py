@@ -173,11 +173,6 @@ def test_the_division_into_work_units_leaves_no_trace(data_dir, tmp_path, monkey
     assert contents(tmp_path / "data") == contents(data_dir)
 
 
-def test_everything_held_out_is_a_user_error(tmp_path, settings):
-    with pytest.raises(UserError, match="all 40 documents were held out"):
-        build(settings(tmp_path / "data", held_out_fraction=1 - 1e-12))
-
-
 def test_a_remote_directory_needs_a_local_one_for_intermediate_files(settings):
     with pytest.raises(UserError, match="output_dir=gs://bucket/data needs --work_dir=DIRECTORY, a local one"):
         build(settings("gs://bucket/data"))

@@ -103,13 +103,6 @@ def test_composed_and_decomposed_letters_are_one_unless_they_are_left_as_they_ar
     assert "\u0301" in left.decode()
 
 
-def test_an_existing_report_is_not_replaced(tmp_path, corpus):
-    (tmp_path / "vocab.out.coverage.json").write_text("mine")
-    with pytest.raises(UserError, match=r"vocab\.out\.coverage\.json exists; give another --output or --overwrite"):
-        build(tmp_path, corpus)
-    assert not (tmp_path / "vocab.out").exists()
-
-
 def test_no_space_for_temporary_files_is_a_user_error(tmp_path, corpus, monkeypatch):
     def full(self):
         raise sqlite3.OperationalError("database or disk is full")

@@ -55,11 +55,6 @@ def test_a_part_that_begins_at_a_page_gives_the_same_as_within_the_whole():
     assert read(END) == read("\n", is_end=False) == ([], Counts())
 
 
-def test_a_declaration_a_byte_order_mark_and_windows_line_ends_change_nothing():
-    content = "\ufeff<?xml version='1.0'?>\n" + HEADER + page() + END
-    assert lines_of(page()) == read(content)[0] == read(content.replace("\n", "\r\n"))[0]
-
-
 def test_the_last_revision_of_a_history_is_read():
     older = "<revision>\n<model>css</model>\n<text>Old &amp; broken [[</text>\n</revision>\n"
     older += "<revision><text>Older</text></revision>\n"
@@ -107,11 +102,6 @@ def test_a_title_with_a_colon_may_be_one_of_an_article():
 def test_disambiguation_pages_are_skipped_unless_they_are_wanted(text):
     assert skipped(page(text=text)) == {"disambiguation pages": 1}
     assert len(lines_of(page(text=text), keep_disambiguation_pages=True)) == 1
-
-
-@pytest.mark.parametrize("template", ["{{disambiguation needed}}", "{{other uses}}", "{{surname}}", "{{dp|2}}"])
-def test_articles_that_mention_disambiguation_are_articles(template):
-    assert lines_of(page(text=f"A cat.{template}")) == [["Cat", "A cat."]]
 
 
 @pytest.mark.parametrize("model", ["css", "javascript", "json", "Scribunto"])
