@@ -47,27 +47,35 @@ _TINY = {
     "masking": {"masked_fraction": 0.3},
     "data": {"max_seq_length": 10},
     "optimizer": {"learning_rate": 1e-2, "warmup_steps": 0},
-    "train": {"num_steps": 8, "batch_size": 4},
+    "train": {"num_steps": 8, "batch_size": 4, "fused_ops": False},
 }
+
+_EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
 
 
 @pytest.fixture(scope="session")
 def tiny_config() -> Callable[..., PretrainingConfig]:
-    """`tiny_config(train={"batch_size": 6})`: the tiny configuration with some settings changed."""
+    """`tiny_config(train={"batch_size": 6})`: the tiny configuration with some settings changed.
+
+    With `objective={"name": "two_stage"}` the generator has the size that this objective requires.
+    """
 
     def build(**changes) -> PretrainingConfig:
-        return parse_config(merge_settings(_TINY, changes), source="tiny")
+        settings = _TINY
+        if changes.get("objective", {}).get("name") == "two_stage":
+            settings = merge_settings(settings, {"objective": {"generator": _EQUAL_SIZES}})
+        return parse_config(merge_settings(settings, changes), source="tiny")
 
     return build
 
 
 @pytest.fixture(scope="session")
-def special_ids() -> MaskingVocabulary:
+def masking_vocabulary() -> MaskingVocabulary:
     return MaskingVocabulary(cls_id=CLS, sep_id=SEP, mask_id=MASK, vocab_size=VOCAB_SIZE)
 
 
 @pytest.fixture(scope="session")
-def tiny_batch(special_ids) -> Callable[..., dict[str, tf.Tensor]]:
+def tiny_batch(masking_vocabulary) -> Callable[..., dict[str, tf.Tensor]]:
     """`tiny_batch(config, lengths)`: a masked batch, one `[CLS] ... [SEP] ... [SEP]` row of each length (5 or more)."""
 
     def build(config: PretrainingConfig, lengths: Sequence[int], seed: int = 0) -> dict[str, tf.Tensor]:
@@ -80,7 +88,7 @@ def tiny_batch(special_ids) -> Callable[..., dict[str, tf.Tensor]]:
             batch["input_mask"][row, :length] = 1
             batch["segment_ids"][row, first + 1 : length] = 1
         tensors = {name: tf.constant(rows) for name, rows in batch.items()}
-        return mask_batch(tensors, config.masking, special_ids, RandomStream(seed, 0, 0))
+        return mask_batch(tensors, config.masking, masking_vocabulary, RandomStream(seed, 0, 0))
 
     return build
 

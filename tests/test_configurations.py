@@ -13,17 +13,17 @@ import yaml
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import PretrainingData, open_data
 from electra_tf.data.masking import mask_batch
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 from electra_tf.ops.random import RandomStream
 from electra_tf.runs.checkpoint import Checkpoints, seed_everything
-from electra_tf.runs.run_directory import RunDirectory
-from electra_tf.tasks.base import Objective
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.tasks.pretrain.reduction import ReducedSizes, reduce_config
 from electra_tf.train.phases import phase_after, phases_of
 from electra_tf.train.stages import stages_of
-from electra_tf.train.step import compile_objective, evaluation_step
+from electra_tf.train.step import compile_task, evaluation_step
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs" / "pretrain"
 FILES = sorted(CONFIGS.glob("**/*.yaml"))
@@ -85,7 +85,7 @@ class Trial:
         self._functions: dict[Objective, tf.types.experimental.GenericFunction] = {}
         seed_everything(5)
         with strategy.scope():
-            self.objective = compile_objective(build_objective(config))
+            self.objective = compile_task(build_objective(config))
         self.objective.adopt_data(data)
 
     def step(self) -> dict[str, float]:
@@ -133,7 +133,7 @@ def masked_rows(config: PretrainingConfig, data: PretrainingData, seed: int) -> 
         rows["input_mask"][row, :size] = 1
         rows["segment_ids"][row, size // 2 + 1 : size] = 1
     tensors = {name: tf.constant(values) for name, values in rows.items()}
-    batch = mask_batch(tensors, config.masking, data.special_ids, RandomStream(seed, 0, 0))
+    batch = mask_batch(tensors, config.masking, data.masking_vocabulary, RandomStream(seed, 0, 0))
     repeats = config.train.batch_size // len(LENGTHS)
     return {name: tf.repeat(values, repeats, axis=0) for name, values in batch.items()}
 

@@ -12,12 +12,14 @@ import warnings
 from collections.abc import Callable
 from typing import TextIO
 
-from electra_tf.config.errors import TrainingStopped, UserError
-
-EXIT_TRAINING_STOPPED = 1
-EXIT_USER_ERROR = 2
-EXIT_INTERRUPTED = 130
-EXIT_READER_GONE = 141  # as of a process that SIGPIPE has ended
+from electra_tf.config.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_READER_GONE,
+    EXIT_TRAINING_STOPPED,
+    EXIT_USER_ERROR,
+    TrainingStopped,
+    UserError,
+)
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):

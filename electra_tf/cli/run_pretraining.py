@@ -8,13 +8,16 @@ checkpoint (exit status 143, 130 or 129). See docs/training.md.
 """
 
 import sys
+from typing import TYPE_CHECKING
 
 from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.cli.modules import load_module
+from electra_tf.cli.tpu_installation import require_importable_tensorflow, require_tpu_packages
 from electra_tf.config.errors import UserError
 from electra_tf.runs.interruption import Interrupted, Interruption
-from electra_tf.tasks.pretrain.config import load_config
-from electra_tf.train.tpu_installation import require_importable_tensorflow, require_tpu_packages
+
+if TYPE_CHECKING:
+    from electra_tf.tasks.pretrain.config import PretrainingConfig
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
         help="output of build_pretraining_dataset.py; given once for each of the configuration's stages",
     )
     parser.add_argument(
-        "--model_dir", required=True, metavar="DIR", help="directory of the run; continued if it holds one"
+        "--model_dir", required=True, metavar="DIR", help="directory of the run, gs:// too; continued if it holds one"
     )
     parser.add_argument(
         "--objective_module",
@@ -49,6 +52,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument(
         "--tpu", default="local", metavar="NAME", help="local (on a TPU VM), a TPU's name, or grpc://HOST:PORT"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="take over a remote --model_dir that another process is named as holding"
     )
     add_set_flag(parser)
     parser.add_argument(
@@ -80,34 +86,45 @@ def _run(arguments, interruption: Interruption) -> None:
         raise UserError(f"--stop_at_step={arguments.stop_at_step}: expected 1 or more")
     if arguments.as_masked_lm and not arguments.evaluate:
         raise UserError("--as_masked_lm says what --evaluate measures; give both")
-    if arguments.objective_module:
-        require_importable_tensorflow()
-        load_module(arguments.objective_module)
-    config = load_config(arguments.config, arguments.overrides)
     require_importable_tensorflow()
     if arguments.strategy == "tpu":
         require_tpu_packages(arguments.tpu)
 
-    from electra_tf.runs import loop
-    from electra_tf.runs.run_directory import RunDirectory
+    from electra_tf.tasks.pretrain.config import load_config
+
+    if arguments.objective_module:
+        load_module(arguments.objective_module)
+    config = load_config(arguments.config, arguments.overrides)
+    _train_or_evaluate(arguments, config, interruption)
+
+
+def _train_or_evaluate(arguments, config: "PretrainingConfig", interruption: Interruption) -> None:
+    from electra_tf.runs import run as runs
+    from electra_tf.runs.directory import RunDirectory
+    from electra_tf.tasks.pretrain import build_objective
+    from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_questions
+    from electra_tf.tasks.pretrain.input import open_stages, plan_stages
     from electra_tf.train.distribution import build_strategy, split_cpu
 
     if arguments.logical_cpu_devices > 1:
         split_cpu(arguments.logical_cpu_devices)
     strategy = build_strategy(arguments.strategy, arguments.tpu)
-    run = loop.Run(config, RunDirectory(arguments.model_dir), strategy)
+    for plan in plan_stages(config):
+        plan.require_divisible(strategy.num_replicas_in_sync)
+    directory = RunDirectory(arguments.model_dir)
+    run = runs.Run(config, directory, strategy, lambda: build_objective(config), arguments.force)
     if arguments.dry_run:
-        print(loop.to_json(loop.describe(run)))
+        stages = [stage.model_dump() for stage in config.stages]
+        print(runs.to_json({**runs.describe(run), **({"stages": stages} if stages else {})}))
     elif arguments.as_masked_lm:
-        from electra_tf.runs.masked_lm_evaluation import evaluate_as_masked_lm
-
-        print(loop.to_json(evaluate_as_masked_lm(run, arguments.data_dirs)))
+        stages = open_stages(config, arguments.data_dirs)
+        print(runs.to_json(runs.evaluate(run, stages, model_of=as_masked_lm, input_of=with_questions)))
     elif arguments.evaluate:
-        print(loop.to_json(loop.evaluate(run, arguments.data_dirs)))
+        print(runs.to_json(runs.evaluate(run, open_stages(config, arguments.data_dirs))))
     else:
-        loop.pretrain(
+        runs.train(
             run,
-            arguments.data_dirs,
+            lambda: open_stages(config, arguments.data_dirs),
             stop_at_step=arguments.stop_at_step,
             init_from=arguments.init_from,
             interruption=interruption,

@@ -19,9 +19,9 @@ class MaskingConfig(Settings):
 
     # The share of the tokens of an example. The submission uses 0.15 everywhere, the camera-ready 0.25 for Large.
     masked_fraction: Annotated[Positive, Field(le=1.0)] = 0.15
-    # Which ones (electra_tf/data/selection.py has the rules). rare_tokens: each in proportion to its count in the
+    # Which ones (electra_tf/data/masking.py has the rules). rare_tokens: each in proportion to its count in the
     # training text to the power of -rarity_exponent. span: runs of tokens. whole_word: words with all of their pieces.
-    strategy: Literal["uniform", "rare_tokens", "span", "whole_word"] = "uniform"
+    scheme: Literal["uniform", "rare_tokens", "span", "whole_word"] = "uniform"
     # Of uniform. distinct: k different positions. with_replacement: the authors' draw; it hits some twice, so about
     # 13.8 % in all.
     selection: Literal["distinct", "with_replacement"] = "distinct"
@@ -44,11 +44,11 @@ class MaskingConfig(Settings):
         return self
 
     @model_validator(mode="after")
-    def _selection_goes_with_the_strategy(self) -> "MaskingConfig":
-        if self.selection == "with_replacement" and self.strategy != "uniform":
+    def _selection_goes_with_the_scheme(self) -> "MaskingConfig":
+        if self.selection == "with_replacement" and self.scheme != "uniform":
             raise ValueError(
-                f"selection 'with_replacement' is the authors' draw from all tokens alike; with strategy "
-                f"{self.strategy!r} no token is selected twice: leave it out"
+                f"selection 'with_replacement' is the authors' draw from all tokens alike; with scheme "
+                f"{self.scheme!r} no token is selected twice: leave it out"
             )
         return self
 
@@ -109,6 +109,8 @@ class TrainConfig(Settings):
     # The whole step as one program, as always on a TPU. On a CPU slower than the many small ones that are the default,
     # and minutes to compile.
     xla: bool = False
+    # Compiled operations with gradients of their own; false: plain TensorFlow, several times slower, for debugging.
+    fused_ops: bool = True
     # Micro-batches of one update, one after the other: batch_size / this many examples are in memory at once.
     gradient_accumulation_steps: Count = 1
     rematerialize: bool = False  # layers are computed again on the way back instead of being kept

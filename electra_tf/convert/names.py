@@ -9,9 +9,9 @@ from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder, TransformerLayer
 from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
-from electra_tf.tasks.base import Objective
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm
 from electra_tf.tasks.pretrain.electra import Electra
+from electra_tf.tasks.pretrain.objective import Objective
 
 NamedVariables = dict[str, tf.Variable]
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.convert.names import NamedVariables, tf1_variables
 from electra_tf.convert.stored_weights import StoredWeight, assign_strictly
-from electra_tf.tasks.base import Objective
+from electra_tf.tasks.pretrain.objective import Objective
 
 __all__ = ["NamedVariables", "tf1_variables", "load_authors_checkpoint"]
 

@@ -1,103 +1,229 @@
 """Dynamic masking: which tokens are predicted, and what the generator sees in their place.
 
-Runs in tf.data, over a whole batch at once, from random numbers that belong to each example: a pure function.
-Source: paper section 2; pretrain_helpers.py of the authors' code, whose differences are options by name.
+Runs in tf.data over a whole batch, from random numbers that belong to each example: a pure function with static
+shapes. k below is the number of tokens that a row is to give: max(1, round(masked_fraction * real tokens)), at most
+its candidates and M.
+Source: paper section 2; pretrain_helpers.py of the authors' code. Where ours differs, an option gives theirs.
 """
 
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.selection import MaskingVocabulary, maskable, select, select_distinct, select_with_replacement
+from electra_tf.data import batch as schema
+from electra_tf.data.batch import Batch
+from electra_tf.ops import positions as draws
+from electra_tf.ops.positions import put_by_scatter
 from electra_tf.ops.random import RandomStream
 
-__all__ = [
-    "MaskingVocabulary",
-    "mask_batch",
-    "maskable",
-    "put_at_positions",
-    "put_by_scatter",
-    "select_distinct",
-    "select_with_replacement",
-]
 
+@dataclass(frozen=True)
+class MaskingVocabulary:
+    """What masking needs to know of the vocabulary.
 
-def put_at_positions(ids: tf.Tensor, values: tf.Tensor, positions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Writes `values` into `ids` at `positions`; where `weights` is 0 nothing is written.
-
-    A position that occurs twice in a row takes its first value. (The authors' code takes the mean of the ids there, an
-    arbitrary token.)
-
-    Args:
-        ids: [B, S] int32.        values, positions: [B, M] int32, positions in [0, S).
-        weights: [B, M] float32, 0 or 1.
-    Returns: [B, S] int32.
-    Source: Clark et al. 2020, section 2 (REPLACE).
+    Attributes:
+        is_continuation: [V] bool, true for pieces that continue a word; None unless the scheme needs it.
+        token_counts: [V] int64, how often each entry occurs in the training split; None if unknown.
     """
-    num_slots = positions.shape[1]
-    here = tf.range(ids.shape[1])[tf.newaxis, :, tf.newaxis] == positions[:, tf.newaxis, :]  # [B, S, M]
-    here &= (weights > 0)[:, tf.newaxis, :]
-    first_slot = tf.reduce_min(tf.where(here, tf.range(num_slots), num_slots), axis=-1)  # [B, S], M where none
-    value = tf.gather(values, tf.minimum(first_slot, num_slots - 1), batch_dims=1)
-    return tf.where(first_slot < num_slots, value, ids)
+
+    cls_id: int
+    sep_id: int
+    mask_id: int
+    vocab_size: int
+    is_continuation: np.ndarray | None = field(default=None, compare=False, repr=False)
+    token_counts: np.ndarray | None = field(default=None, compare=False, repr=False)
 
 
-def put_by_scatter(ids: tf.Tensor, values: tf.Tensor, positions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """What `put_at_positions` returns, by way of a scatter.
+class Selection(NamedTuple):
+    """The selected tokens.
 
-    In the input pipeline this is a CPU's work, which takes a fifth of the time for it: half of the whole pipeline's
-    time less. An accelerator compares faster than it scatters.
+    Attributes:
+        positions: [B, M] int32. Slots from `count` on hold any position.
+        count: [B] int32, the number of slots in use.
+        unit: [B, M] int32 in [0, M), equal for tokens that are shown in the same way; None where each is on its own.
     """
-    (batch_size, length), num_slots = (tf.shape(ids)[0], ids.shape[1]), positions.shape[1]
-    place = tf.where(weights > 0, tf.range(batch_size)[:, tf.newaxis] * length + positions, -1)  # -1: nowhere
-    slot = tf.broadcast_to(tf.range(num_slots), tf.shape(place))
-    first_slot = tf.math.unsorted_segment_min(slot, place, batch_size * length)  # beyond M where none
-    first_slot = tf.reshape(first_slot, [batch_size, length])
-    value = tf.gather(values, tf.minimum(first_slot, num_slots - 1), batch_dims=1)
-    return tf.where(first_slot < num_slots, value, ids)
+
+    positions: tf.Tensor
+    count: tf.Tensor
+    unit: tf.Tensor | None = None
 
 
-def mask_batch(
-    batch: dict[str, tf.Tensor], config: MaskingConfig, special: MaskingVocabulary, random: RandomStream
-) -> dict[str, tf.Tensor]:
+def mask_batch(batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabulary, random: RandomStream) -> Batch:
     """Selects tokens for prediction and hides them.
 
-    Per example k = max(1, round(masked_fraction * real tokens)) slots are used, at most M and at most the candidates;
-    with whole words k is an upper bound. See `electra_tf.data.selection`.
-
     Args:
-        batch: `input_ids`, `input_mask`, `segment_ids`, each [B, S] int32; S static.
-        random: the stream of these examples; other reads of an example come with another stream.
-    Returns: the batch with, added:
-        masked_input_ids [B, S] int32: what the generator (or BERT) reads;
-        masked_lm_positions [B, M] int32, masked_lm_ids [B, M] int32: where, and the original tokens there;
-        masked_lm_weights [B, M] float32: 1 for a slot in use; unused slots hold position 0, id 0, weight 0.
+        batch: the tensors of `TEXT_TENSORS`; S static.
+        random: the stream of these examples. When an example is read again, it comes with another stream.
+    Returns: a batch of `PRETRAINING_BATCH`. Unused slots hold position 0, id 0, weight 0.
     """
-    num_slots = config.max_predictions(batch["input_ids"].shape[1])
-    selection = select(batch, config, special, num_slots, random.scope("positions"))
+    ids = batch[schema.INPUT_IDS]
+    num_rows, num_slots = tf.shape(ids)[0], config.max_predictions(ids.shape[1])
+    selection = select(batch, config, vocabulary, num_slots, random.scope("positions"))
     weights = tf.cast(tf.range(num_slots) < selection.count[:, tf.newaxis], tf.float32)
     used = tf.cast(weights, tf.int32)
     positions = selection.positions * used
-    original = tf.gather(batch["input_ids"], positions, batch_dims=1) * used
-    shown = _shown_tokens(original, selection.unit, config, special, random)
+    original = tf.gather(ids, positions, batch_dims=1) * used  # [B, M]
+
+    choice = random.scope("shown").uniform(num_rows, (num_slots,))
+    if selection.unit is not None:
+        choice = tf.gather(choice, selection.unit, batch_dims=1)
+    uniform = random.scope("random_tokens").uniform(num_rows, (num_slots,))
+    random_ids = tf.minimum(tf.cast(uniform * vocabulary.vocab_size, tf.int32), vocabulary.vocab_size - 1)
+    is_random = choice < config.mask_token_fraction + config.random_token_fraction
+    shown = tf.where(is_random, random_ids, original)
+    shown = tf.where(choice < config.mask_token_fraction, vocabulary.mask_id, shown)
     return {
         **batch,
-        "masked_input_ids": put_by_scatter(batch["input_ids"], shown, positions, weights),
-        "masked_lm_positions": positions,
-        "masked_lm_ids": original,
-        "masked_lm_weights": weights,
+        schema.MASKED_INPUT_IDS: put_by_scatter(ids, shown, positions, weights),
+        schema.MASKED_LM_POSITIONS: positions,
+        schema.MASKED_LM_IDS: original,
+        schema.MASKED_LM_WEIGHTS: weights,
     }
 
 
-def _shown_tokens(
-    original: tf.Tensor, unit: tf.Tensor | None, config: MaskingConfig, special: MaskingVocabulary, random: RandomStream
-) -> tf.Tensor:
-    """[B, M] int32: [MASK], a random entry or the token itself, in the configured shares; by units as `Selection`'s."""
-    num_examples, num_slots = tf.shape(original)[0], original.shape[1]
-    choice = random.scope("shown").uniform(num_examples, (num_slots,))
-    if unit is not None:
-        choice = tf.gather(choice, unit, batch_dims=1)
-    uniform = random.scope("random_tokens").uniform(num_examples, (num_slots,))
-    random_ids = tf.minimum(tf.cast(uniform * special.vocab_size, tf.int32), special.vocab_size - 1)
-    shown_random = choice < config.mask_token_fraction + config.random_token_fraction
-    shown = tf.where(shown_random, random_ids, original)
-    return tf.where(choice < config.mask_token_fraction, special.mask_id, shown)
+def select(
+    batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabulary, num_slots: int, random: RandomStream
+) -> Selection:
+    """Selects tokens by the configured scheme; `num_slots`: M.
+
+    Candidates are the real tokens except [CLS], [SEP] and [MASK].
+    """
+    ids, input_mask = batch[schema.INPUT_IDS], batch[schema.INPUT_MASK]
+    is_special = (ids == vocabulary.cls_id) | (ids == vocabulary.sep_id) | (ids == vocabulary.mask_id)
+    candidates = (input_mask > 0) & ~is_special
+    num_tokens = tf.cast(tf.reduce_sum(input_mask, axis=1), tf.float32)
+    num_candidates = tf.reduce_sum(tf.cast(candidates, tf.int32), axis=1)
+    count = tf.maximum(tf.cast(tf.round(num_tokens * config.masked_fraction), tf.int32), 1)
+    count = tf.minimum(count, tf.minimum(num_candidates, num_slots))  # [B], k
+
+    if config.scheme == "uniform":
+        draw = {"distinct": draws.select_distinct, "with_replacement": draws.select_with_replacement}[config.selection]
+        return Selection(draw(candidates, num_slots, random), count)
+    if config.scheme == "rare_tokens":
+        assert vocabulary.token_counts is not None, "open_data refuses data without counts"
+        log_weights = -config.rarity_exponent * np.log(np.maximum(vocabulary.token_counts, 1).astype(np.float64))
+        log_weights = np.maximum(log_weights - log_weights.max(), draws.LEAST_LOG_WEIGHT).astype(np.float32)
+        weights = tf.gather(tf.constant(log_weights), ids)
+        return Selection(draws.select_weighted(candidates, weights, num_slots, random), count)
+    if config.scheme == "span":
+        return select_spans(candidates, count, config, num_slots, random)
+    assert vocabulary.is_continuation is not None, "whole_word needs to know which pieces continue a word"
+    continues = tf.gather(tf.constant(vocabulary.is_continuation), ids)
+    return select_words(candidates, continues, count, num_slots, random)
+
+
+def select_spans(
+    candidates: tf.Tensor, count: tf.Tensor, config: MaskingConfig, num_slots: int, random: RandomStream
+) -> Selection:
+    """Spans of neighbouring candidates, exactly k tokens in all; spans do not overlap or cross a special token.
+
+    One span after the other: its length is drawn (geometric, cut off at the longest allowed and at what is left of k),
+    then its first position, uniformly among those where it fits. If it fits nowhere, it becomes as long as possible.
+    All tokens of a span are shown in one way (masked, replaced or unchanged), as in SpanBERT.
+
+    Args:
+        candidates: [B, S] bool.        count: [B] int32, k.
+    Source: Joshi et al. 2019 (SpanBERT), section 3.1; their spans are of whole words.
+    """
+    num_rows, positions = tf.shape(candidates)[0], tf.range(candidates.shape[1])
+    uniform = random.uniform(num_rows, (num_slots, 2))  # of each span: its length, its first position
+    lengths = _span_lengths(uniform[:, :, 0], config)
+
+    def add_span(index, span_of, remaining):
+        num_free = _num_free_from(candidates & (span_of < 0))  # [B, S]
+        wanted = tf.minimum(lengths[:, index], remaining)
+        size = tf.minimum(wanted, tf.reduce_max(num_free, axis=1))[:, tf.newaxis]
+        fits = tf.cast(num_free >= size, tf.int32)
+        num_fitting = tf.cast(tf.reduce_sum(fits, axis=1, keepdims=True), tf.float32)
+        rank = tf.cast(uniform[:, index, 1:] * num_fitting, tf.int32)
+        begin = tf.reduce_sum(tf.cast(tf.cumsum(fits, axis=1) <= rank, tf.int32), axis=1, keepdims=True)
+        span_of = tf.where((positions >= begin) & (positions < begin + size), index, span_of)
+        return index + 1, span_of, remaining - size[:, 0]
+
+    _, span_of, _ = tf.while_loop(
+        lambda index, span_of, remaining: tf.reduce_any(remaining > 0),
+        add_span,
+        (tf.constant(0), tf.fill(tf.shape(candidates), -1), count),
+        maximum_iterations=num_slots,
+    )
+    selected = _selected_first(span_of >= 0, num_slots)
+    return Selection(selected, count, unit=tf.maximum(tf.gather(span_of, selected, batch_dims=1), 0))
+
+
+def _span_lengths(uniform: tf.Tensor, config: MaskingConfig) -> tf.Tensor:
+    """Uniform numbers to lengths, int32: P(l) is proportional to (1 - p) ** (l - 1) for l up to the longest."""
+    end, longest = config.span_end_probability, config.max_span_length
+    if end == 1.0:
+        return tf.ones_like(uniform, tf.int32)
+    # The inverse of the cumulative distribution function.
+    remaining = 1.0 - uniform * (1.0 - (1.0 - end) ** longest)
+    return tf.clip_by_value(1 + tf.cast(tf.math.log(remaining) / math.log1p(-end), tf.int32), 1, longest)
+
+
+def _num_free_from(free: tf.Tensor) -> tf.Tensor:
+    """[B, S] bool -> [B, S] int32: how many free positions follow each other from each one on, itself included."""
+    length = free.shape[1]
+    positions = tf.range(length)
+    # The nearest position from here on that is not free: a running minimum from the right, in log2(S) steps.
+    end, shift = tf.where(free, length, positions), 1
+    while shift < length:
+        end = tf.minimum(end, tf.pad(end[:, shift:], [[0, 0], [0, shift]], constant_values=length))
+        shift *= 2
+    return end - positions
+
+
+def select_words(
+    candidates: tf.Tensor, continues: tf.Tensor, count: tf.Tensor, num_slots: int, random: RandomStream
+) -> Selection:
+    """Whole words with all their pieces, at most k tokens in all.
+
+    BERT's rule: the words come in random order, and a word whose pieces would exceed k is skipped for the next one. So
+    a row gives k tokens if its shorter words allow it, else fewer, and none if every word has more than k pieces. Each
+    token is shown on its own: one piece of a word may be masked and another left.
+
+    Args:
+        candidates: [B, S] bool.        continues: [B, S] bool, for pieces that belong to the word before; after a
+            special token they begin a word.        count: [B] int32, k.
+    Source: create_pretraining_data.py of BERT, --do_whole_word_mask.
+    """
+    num_rows, length = tf.shape(candidates)[0], candidates.shape[1]
+    follows_candidate = tf.pad(candidates[:, :-1], [[0, 0], [1, 0]])
+    begins = candidates & ~(continues & follows_candidate)
+    word = tf.maximum(tf.cumsum(tf.cast(begins, tf.int32), axis=1) - 1, 0)  # [B, S], of a candidate
+    segment = tf.range(num_rows)[:, tf.newaxis] * length + word
+    sizes = tf.math.unsorted_segment_sum(tf.cast(candidates, tf.int32), segment, num_rows * length)
+    sizes = tf.reshape(sizes, [num_rows, length])  # 0 beyond the last word
+    order = tf.argsort(random.uniform(num_rows, (length,)), axis=1)
+    taken = _take_in_order(tf.gather(sizes, order, batch_dims=1), count)
+    is_taken = tf.gather(taken, tf.argsort(order, axis=1), batch_dims=1)  # in the order of the words again
+    selected = candidates & tf.gather(is_taken, word, batch_dims=1)
+    return Selection(_selected_first(selected, num_slots), tf.reduce_sum(tf.cast(selected, tf.int32), axis=1))
+
+
+def _take_in_order(sizes: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """[B, W] int32, [B] int32 -> [B, W] bool: takes entries from left to right, skipping those that are too big.
+
+    Each round takes everything up to the first entry that no longer fits, which never fits again.
+    """
+
+    def fitting(taken, remaining):
+        return (sizes > 0) & ~taken & (sizes <= remaining[:, tf.newaxis])
+
+    def take_prefix(taken, remaining):
+        fits = fitting(taken, remaining)
+        running = tf.cumsum(tf.where(fits, sizes, 0), axis=1)
+        new = fits & (running <= remaining[:, tf.newaxis])
+        return taken | new, remaining - tf.reduce_sum(tf.where(new, sizes, 0), axis=1)
+
+    nothing = tf.zeros_like(sizes, tf.bool)
+    return tf.while_loop(lambda *state: tf.reduce_any(fitting(*state)), take_prefix, (nothing, count))[0]
+
+
+def _selected_first(selected: tf.Tensor, num_slots: int) -> tf.Tensor:
+    """[B, S] bool -> [B, M] int32: the selected positions from left to right, then others."""
+    # Of equal entries top_k takes the leftmost first.
+    return tf.math.top_k(tf.cast(selected, tf.int32), k=num_slots).indices

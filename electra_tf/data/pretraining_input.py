@@ -1,21 +1,22 @@
 """Batches for pre-training. Batch k is a function of (seed, k) alone.
 
-The order of an epoch is a permutation of the shards, and within each shard a permutation of its examples, both
-computed from (seed, epoch). So the reader can start at any batch of any epoch at once: it finds the shard by its counts
-and takes the rest of that one's permutation. Shards are shuffled globally when they are built. One shard is held in
-memory while the next is read. What cannot be read is `electra_tf.data.damage`'s matter.
+The order of an epoch is a permutation of the shards, and within each shard a permutation of its examples, both computed
+from (seed, epoch). So reading can start at any batch of any epoch at once: the counts of the shards tell which shard
+holds it. Shards are shuffled globally when they are built. One shard is held in memory while the next is read.
+`electra_tf.data.damage` deals with what cannot be read.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
+from electra_tf.data.batch import Batch
 from electra_tf.data.corpus import Corpus
 from electra_tf.data.damage import RecordReader
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.ops.random import RandomStream
-
-Batches = tf.data.Dataset
 
 # The permutations must not share a seed.
 _SHARD_ORDER, _EXAMPLE_ORDER = 1, 2
@@ -24,90 +25,99 @@ _SHARD_ORDER, _EXAMPLE_ORDER = 1, 2
 def training_batches(
     corpus: Corpus,
     masking: MaskingConfig,
-    special: MaskingVocabulary,
+    vocabulary: MaskingVocabulary,
     *,
     seed: int,
     batch_size: int,
     first_step: int,
     input_context: tf.distribute.InputContext | None = None,
-) -> Batches:
+) -> tf.data.Dataset:
     """Endless training batches from step `first_step` on.
 
     Args:
         batch_size: examples of one step over all replicas; it must divide among them.
         first_step: counted from the start of this input.
-        input_context: which share of each batch this pipeline prepares; None for all of it, as one batch a step.
+        input_context: which share of each batch this pipeline prepares; None for all of it, as one batch per step.
     Returns: batches of `mask_batch`, each for one replica; those of one step follow each other in replica order.
     """
-    context = input_context or tf.distribute.InputContext()
-    share = batch_size // context.num_input_pipelines
-    offset = share * context.input_pipeline_id
+
+    def mask(batch: Batch, step: tf.Tensor, first_row: int) -> Batch:
+        return mask_batch(batch, masking, vocabulary, RandomStream(seed, step, first_row, name="masking"))
 
     order = EpochOrder(corpus, seed)
     reader = RecordReader(corpus, order.shard_of)
-
-    def prepare(step: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        batch = reader.parse(serialized[offset : offset + share], step * batch_size + offset)
-        return mask_batch(batch, masking, special, RandomStream(seed, step, offset, name="masking"))
-
-    batches = (
-        order.records(reader, first_step * batch_size)
-        .batch(batch_size, drop_remainder=True)
-        .enumerate(start=first_step)
-        .map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    )
-    return _for_replicas(batches, batch_size // context.num_replicas_in_sync, share)
+    records = order.records(reader, first_step * batch_size).batch(batch_size, drop_remainder=True)
+    return _prepared(records.enumerate(first_step), reader, mask, batch_size, input_context)
 
 
 def evaluation_batches(
     corpus: Corpus,
     masking: MaskingConfig,
-    special: MaskingVocabulary,
+    vocabulary: MaskingVocabulary,
     *,
     seed: int,
     batch_size: int,
     max_batches: int,
     input_context: tf.distribute.InputContext | None = None,
-) -> Batches:
-    """One pass over a split, in the order it lies on disk, masked the same way every time.
+) -> tf.data.Dataset:
+    """One pass over a split, in the order on disk, masked the same way every time.
 
-    The last batch is filled up with rows of padding, in which nothing is real or masked, so nothing counts.
+    The last batch is filled up with rows of padding, in which nothing is real or masked, so they do not count.
 
     Args and returns: as `training_batches`; at most `max_batches` steps.
     """
-    context = input_context or tf.distribute.InputContext()
-    share = batch_size // context.num_input_pipelines
-    offset = share * context.input_pipeline_id
+
+    def mask(batch: Batch, step: tf.Tensor, first_row: int) -> Batch:
+        return mask_batch(batch, masking, vocabulary, RandomStream(seed, step, first_row, name="evaluation_masking"))
 
     first_of_shard = np.cumsum([0, *corpus.num_examples])
     reader = RecordReader(corpus, lambda example: int(np.searchsorted(first_of_shard, example, side="right")) - 1)
-
-    def prepare(step: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        batch = reader.parse(serialized, step * batch_size)
-        batch = {name: _fill_up(rows, batch_size)[offset : offset + share] for name, rows in batch.items()}
-        return mask_batch(batch, masking, special, RandomStream(seed, step, offset, name="evaluation_masking"))
-
-    batches = (
-        tf.data.Dataset.range(len(corpus.files))
-        .map(reader.records)
-        .unbatch()
-        .batch(batch_size)
-        .take(max_batches)
-        .enumerate()
-        .map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    )
-    return _for_replicas(batches, batch_size // context.num_replicas_in_sync, share)
+    padding = tf.data.Dataset.from_tensors(corpus.padding).repeat(-corpus.total_examples % batch_size)
+    records = tf.data.Dataset.range(len(corpus.files)).map(reader.records).unbatch().concatenate(padding)
+    records = records.batch(batch_size, drop_remainder=True).take(max_batches)
+    return _prepared(records.enumerate(), reader, mask, batch_size, input_context)
 
 
 def num_evaluation_batches(corpus: Corpus, batch_size: int, max_batches: int) -> int:
-    """How many steps `evaluation_batches` has."""
+    """The number of steps of `evaluation_batches`."""
     return min(max_batches, -(-corpus.total_examples // batch_size))
 
 
-class EpochOrder:
-    """Which record comes when, in an endless stream of epochs.
+def _prepared(
+    batches: tf.data.Dataset,
+    reader: RecordReader,
+    mask: Callable[[Batch, tf.Tensor, int], Batch],
+    batch_size: int,
+    input_context: tf.distribute.InputContext | None,
+) -> tf.data.Dataset:
+    """Parses and masks this pipeline's share of the batches, cuts it into those of its replicas, and reads ahead.
 
-    A visit is the reading of one shard; the visits of all epochs are counted through.
+    Args:
+        batches: pairs of a step and the serialized records of the whole batch.
+    """
+    context = input_context or tf.distribute.InputContext()
+    share = batch_size // context.num_input_pipelines
+    first_row = share * context.input_pipeline_id
+
+    def prepare(step: tf.Tensor, serialized: tf.Tensor) -> Batch:
+        batch = reader.parse(serialized[first_row : first_row + share], step * batch_size + first_row)
+        return mask(batch, step, first_row)
+
+    prepared = batches.map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    replica_batch_size = batch_size // context.num_replicas_in_sync
+    if replica_batch_size != share:
+        prepared = prepared.rebatch(replica_batch_size, drop_remainder=True)
+    options = tf.data.Options()
+    options.deterministic = True
+    # Each pipeline takes its share itself; TensorFlow must not divide the files or batches once more.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return prepared.prefetch(tf.data.AUTOTUNE).with_options(options)
+
+
+class EpochOrder:
+    """The order of the records in an endless stream of epochs.
+
+    A visit is the reading of one shard; visits are numbered through all epochs.
     """
 
     def __init__(self, corpus: Corpus, seed: int):
@@ -117,12 +127,12 @@ class EpochOrder:
     def records(self, reader: RecordReader, first_example: int) -> tf.data.Dataset:
         """Serialized records without end, from example `first_example` of the stream on."""
         counts = tf.constant(self._corpus.num_examples)
-        first_visit, first_place = self._locate(first_example)
+        first_visit, num_skipped = self._locate(first_example)
 
         def records_of_visit(visit: tf.Tensor) -> tf.Tensor:
             shard = self._shard_of_visit(visit)
             order = self._permutation(counts[shard], _EXAMPLE_ORDER, visit)
-            begin = tf.where(visit == first_visit, first_place, 0)
+            begin = tf.where(visit == first_visit, num_skipped, 0)
             return tf.gather(reader.records(tf.cast(shard, tf.int64)), order[begin:])
 
         visits = tf.data.Dataset.range(first_visit, np.iinfo(np.int64).max)
@@ -135,12 +145,12 @@ class EpochOrder:
         return int(self._shard_of_visit(tf.constant(visit, tf.int64)))
 
     def _locate(self, example: int) -> tuple[int, int]:
-        """The visit that holds an example, and its place in that visit."""
-        epoch, place = divmod(example, self._corpus.total_examples)
+        """The visit that holds an example, and the number of examples before it in that visit."""
+        epoch, index = divmod(example, self._corpus.total_examples)
         order = self._shard_order(tf.constant(epoch, tf.int64)).numpy()
-        ends = np.cumsum(np.asarray(self._corpus.num_examples)[order])
-        slot = int(np.searchsorted(ends, place, side="right"))
-        return epoch * len(self._corpus.files) + slot, place - (int(ends[slot - 1]) if slot else 0)
+        begins = np.cumsum([0, *np.asarray(self._corpus.num_examples)[order]])
+        slot = int(np.searchsorted(begins, index, side="right")) - 1
+        return epoch * len(self._corpus.files) + slot, index - int(begins[slot])
 
     def _shard_of_visit(self, visit: tf.Tensor) -> tf.Tensor:
         num_shards = len(self._corpus.files)
@@ -154,20 +164,3 @@ class EpochOrder:
         seed = tf.constant([self._seed, purpose], tf.int64)
         key = tf.random.experimental.stateless_fold_in(seed, number)
         return tf.random.experimental.stateless_shuffle(tf.range(size), seed=key)
-
-
-def _fill_up(rows: tf.Tensor, num_rows: int) -> tf.Tensor:
-    """[b, S] -> [num_rows, S], with rows of zeros below."""
-    filled = tf.pad(rows, [[0, num_rows - tf.shape(rows)[0]], [0, 0]])
-    return tf.ensure_shape(filled, [num_rows, rows.shape[1]])
-
-
-def _for_replicas(batches: Batches, replica_batch_size: int, pipeline_batch_size: int) -> Batches:
-    """Cuts the batches of a pipeline into those of its replicas, and reads ahead."""
-    if replica_batch_size != pipeline_batch_size:
-        batches = batches.rebatch(replica_batch_size, drop_remainder=True)
-    options = tf.data.Options()
-    options.deterministic = True
-    # Each pipeline takes its share itself; TensorFlow must not divide the files or batches once more.
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return batches.prefetch(tf.data.AUTOTUNE).with_options(options)

@@ -11,8 +11,8 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.export.warmup import write_warmup_requests
 from electra_tf.models.tying import stand_alone
-from electra_tf.tasks.base import Objective
 from electra_tf.tasks.pretrain.electra import Electra
+from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.text.tokenizer import BertTokenizer
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")

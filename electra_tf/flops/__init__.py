@@ -1,5 +1,6 @@
-"""Floating-point operations of a run, from its configuration alone: no model is built and TensorFlow is not imported.
+"""Floating-point operations of a run, from what its objective says that a step computes: no model is built here.
 
-`paper` counts as the paper does, `hardware` what a device has to compute; `run` adds either up over the steps of a run
-and finds the steps that a budget pays for.
+`passes` holds that description, `paper` and `hardware` are the two conventions, `published` the paper's own figures,
+`budget` the cost of a run by its steps. `traced` and `xla` count what TensorFlow and XLA make of a step; they alone
+import TensorFlow.
 """

@@ -1,97 +1,210 @@
-"""The length of a run from a number of FLOPs: runs of two objectives that cost the same, as in the paper's figures.
+"""The cost of a run by its steps, and the length of a run that may cost a number of FLOPs.
 
-A configuration with `train.flops_budget` leaves out `train.num_steps`, and the `num_steps` of the last of its stages;
-the checked configuration has them, and reads back the same.
+The cost is an exact function of the configuration and the step, so checkpoints do not store it. A run here is a
+`RunConfig` with the further groups of `PretrainingConfig`: `objective`, whose `phases(run)` are the training phases;
+`stages`, the input stages, empty for one; and `masking`.
+
+With `train.flops_budget` a configuration leaves out `train.num_steps` and the `num_steps` of its last stage; the
+checked configuration states both.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import bisect
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
 
-from electra_tf.flops.run import RunCost, known_cost
+from electra_tf.config.schema import RunConfig
+from electra_tf.flops import hardware, paper
+from electra_tf.flops.hardware import NO_FLOPS, Countable, Flops
+from electra_tf.flops.passes import NetworkPass
 
-if TYPE_CHECKING:
-    from electra_tf.tasks.pretrain.config import PretrainingConfig
-
-MOST_STEPS = 2**31 - 1  # what a number of steps may be at most
-# Such a budget is a slip of the pen, and no run has so many.
-PAYS_FOR_TOO_MUCH = f"pays for {MOST_STEPS:,} steps or more, which is more than a run can have; give less"
-_HOW = "leave it out (in a file with a base, and with --set: null) or leave out train.flops_budget"
+Convention = Literal["paper", "hardware"]
+MAX_STEPS = 2**31 - 1
+# A budget for more steps is a typing error.
+PAYS_FOR_TOO_MUCH = f"pays for {MAX_STEPS:,} steps or more, which is more than a run can have; give less"
+_REMEDY = "leave it out (in a file with a base, and with --set: null) or leave out train.flops_budget"
 
 
-def validate_within_budget(values: Any, validate: Callable[[Any], "PretrainingConfig"]) -> "PretrainingConfig":
-    """Checks a run's settings, of which the number of steps may follow from `train.flops_budget`.
+@dataclass(frozen=True)
+class Spent(Countable):
+    """The cost of a number of steps, over all replicas. Evaluations do not count.
+
+    Attributes:
+        paper, hardware: FLOPs in the two conventions.
+        examples: sequences read.        token_slots: positions of these sequences, padding included.
+    """
+
+    paper: Fraction = Fraction(0)
+    hardware: Flops = NO_FLOPS
+    examples: int = 0
+    token_slots: int = 0
+
+    def flops(self, convention: Convention) -> Fraction:
+        return self.paper if convention == "paper" else Fraction(self.hardware.total)
+
+
+@dataclass(frozen=True)
+class StepRange:
+    """Steps that cost the same: those of one training phase in one input stage.
+
+    Attributes:
+        first_step, last_step: the steps after the first, up to and including the last.
+        phase: index of the training phase.        passes: the networks that run over each example.
+        batch_size: examples of a step, over all replicas.        seq_length, max_predictions: S and M.
+    """
+
+    first_step: int
+    last_step: int
+    phase: int
+    passes: tuple[NetworkPass, ...]
+    batch_size: int
+    seq_length: int
+    max_predictions: int
+
+    @property
+    def num_steps(self) -> int:
+        return self.last_step - self.first_step
+
+    def steps_until(self, step: int) -> int:
+        """How many of these steps are among the first `step` of the run."""
+        return max(0, min(step, self.last_step) - self.first_step)
+
+    def example(self) -> Spent:
+        """The cost of one example."""
+        return Spent(
+            paper.example_flops(self.passes, self.seq_length),
+            hardware.example_flops(self.passes, self.seq_length, self.max_predictions),
+            examples=1,
+            token_slots=self.seq_length,
+        )
+
+    def step(self) -> Spent:
+        """The cost of one step."""
+        return self.example() * self.batch_size
+
+
+class RunCost:
+    """The cost of a run up to any of its steps.
+
+    Raises: NotImplementedError: if the objective, one from outside, does not describe its steps.
+    """
+
+    def __init__(self, run: RunConfig):
+        self.ranges = tuple(_step_ranges(run))
+        self._steps = tuple(each.step() for each in self.ranges)
+
+    def spent(self, step: int) -> Spent:
+        """The cost of the first `step` steps."""
+        costs = (cost * each.steps_until(step) for each, cost in zip(self.ranges, self._steps, strict=True))
+        return sum(costs, Spent())
+
+    def of_step(self, step: int) -> Spent:
+        """The cost of one step: the one that leads to `step`, counted from 1."""
+        index = bisect.bisect_left([each.last_step for each in self.ranges], step)
+        return self._steps[min(index, len(self._steps) - 1)]
+
+    def steps_within(self, budget: float, convention: Convention) -> int:
+        """How many of the run's steps a number of FLOPs pays for."""
+        left, steps = Fraction(budget), 0
+        for each, cost in zip(self.ranges, self._steps, strict=True):
+            affordable = int(left // cost.flops(convention))
+            if affordable < each.num_steps:
+                return steps + affordable
+            left -= each.num_steps * cost.flops(convention)
+            steps += each.num_steps
+        return steps
+
+
+def known_cost(run: RunConfig) -> RunCost | None:
+    """The cost of a run; None for an objective, one from outside, that does not describe its steps."""
+    try:
+        return RunCost(run)
+    except NotImplementedError:
+        return None
+
+
+def _step_ranges(run: RunConfig) -> Iterator[StepRange]:
+    """The run, divided where its phases and where its stages end."""
+    phases = run.objective.phases(run)
+    stages = [(stage.num_steps, stage.max_seq_length, stage.batch_size) for stage in run.stages]
+    stages = stages or [(run.train.num_steps, run.data.max_seq_length, run.train.batch_size)]
+    phase_ends = list(itertools.accumulate(phase.num_steps for phase in phases))
+    stage_ends = list(itertools.accumulate(num_steps for num_steps, *_ in stages))
+    assert phase_ends[-1] == run.train.num_steps, "the phases of an objective add up to train.num_steps"
+    ends = sorted(end for end in {0, *phase_ends, *stage_ends} if end <= run.train.num_steps)
+    for first_step, last_step in itertools.pairwise(ends):
+        phase = bisect.bisect_left(phase_ends, last_step)
+        _, seq_length, batch_size = stages[bisect.bisect_left(stage_ends, last_step)]
+        max_predictions = run.masking.max_predictions(seq_length)
+        yield StepRange(first_step, last_step, phase, phases[phase].passes, batch_size, seq_length, max_predictions)
+
+
+def validate_within_budget(values: Any, validate: Callable[[Any], RunConfig]) -> RunConfig:
+    """Checks the settings of a run whose number of steps may follow from `train.flops_budget`.
 
     Args:
-        values: as they stand in the file.        validate: checks settings that are complete.
+        values: as in the file.        validate: checks settings that are complete.
     Raises: ValueError: if the budget pays for no step, or for another number than is given.
     """
     train = values.get("train") if isinstance(values, dict) else None
     if not isinstance(train, dict) or train.get("flops_budget") is None:
         return validate(values)
-    if train.get("num_steps") is not None:
-        config = validate(values)
-        affordable = steps_within_budget(config)
-        if affordable != config.train.num_steps:
-            raise ValueError(
-                f"train.num_steps is {config.train.num_steps}, but {_budget_of(config, affordable)}; {_HOW}"
-            )
-        return config
-    # Checked as a run longer than any: what depends on its length is checked again when that is known.
-    affordable = steps_within_budget(validate(_with_steps(values, MOST_STEPS)))
-    return validate(_with_steps(values, affordable))
+    if train.get("num_steps") is None:
+        # Checked first as the longest possible run, and again with the number of steps once that is known.
+        longest = validate(_with_steps(values, MAX_STEPS))
+        return validate(_with_steps(values, steps_within_budget(longest)))
+    run = validate(values)
+    affordable = steps_within_budget(run)
+    if affordable != run.train.num_steps:
+        raise ValueError(
+            f"train.num_steps is {run.train.num_steps}, but train.flops_budget {run.train.flops_budget:g} "
+            f"({run.train.flops_convention}) pays for {affordable}; {_REMEDY}"
+        )
+    return run
 
 
-def steps_within_budget(config: "PretrainingConfig") -> int:
+def steps_within_budget(run: RunConfig) -> int:
     """The most steps whose cost is within `train.flops_budget`.
 
     Raises: ValueError: if that is none, or more than a run can have.
     """
-    budget, convention = config.train.flops_budget, config.train.flops_convention
-
-    def is_affordable(num_steps: int) -> bool:
-        return RunCost(lengthened(config, num_steps)).spent(num_steps).flops(convention) <= budget
-
-    first, last = _shortest(config), MOST_STEPS
-    shortest_run = known_cost(lengthened(config, first))
-    if shortest_run is None:
+    budget, convention = run.train.flops_budget, run.train.flops_convention
+    shortest = 1 + sum(stage.num_steps for stage in run.stages[:-1])  # one step for the last stage
+    if known_cost(_lengthened(run, shortest)) is None:
         raise ValueError(
-            f"train.flops_budget needs to know what a step computes, and objective {config.objective.name!r} does not "
+            f"train.flops_budget needs to know what a step computes, and objective {run.objective.name!r} does not "
             "say so; give train.num_steps, or define `phases` in its settings"
         )
-    cost = shortest_run.spent(first).flops(convention)
-    if cost > budget:
+
+    def cost(num_steps: int) -> Fraction:
+        return RunCost(_lengthened(run, num_steps)).spent(num_steps).flops(convention)
+
+    if cost(shortest) > budget:
         raise ValueError(
-            f"train.flops_budget {budget:g} is too small: {first} steps cost {float(cost):.4g} FLOPs by the "
-            f"convention {convention!r}; give more"
+            f"train.flops_budget {budget:g} is too small: {shortest} steps cost {float(cost(shortest)):.4g} FLOPs by "
+            f"the convention {convention!r}; give more"
         )
-    # Not a division: what the last step costs may depend on how many there are.
-    while first < last:
-        middle = (first + last + 1) // 2
-        first, last = (middle, last) if is_affordable(middle) else (first, middle - 1)
-    if first == MOST_STEPS:
+    # A search and no division: the cost of the last step may depend on their number. The first length above the budget:
+    too_long = bisect.bisect_right(range(MAX_STEPS + 1), budget, lo=shortest, key=cost)
+    if too_long > MAX_STEPS:
         raise ValueError(f"train.flops_budget {budget:g} {PAYS_FOR_TOO_MUCH}")
-    return first
+    return too_long - 1
 
 
-def _shortest(config: "PretrainingConfig") -> int:
-    """The fewest steps that leave one to the last stage."""
-    return 1 + sum(stage.num_steps for stage in config.stages[:-1])
-
-
-def lengthened(config: "PretrainingConfig", num_steps: int) -> "PretrainingConfig":
-    """The run with so many steps, not checked."""
-    changes: dict[str, Any] = {"train": config.train.model_copy(update={"num_steps": num_steps})}
-    if config.stages:
-        left = num_steps - sum(stage.num_steps for stage in config.stages[:-1])
-        changes["stages"] = (*config.stages[:-1], config.stages[-1].model_copy(update={"num_steps": left}))
-    return config.model_copy(update=changes)
+def _lengthened(run: RunConfig, num_steps: int) -> RunConfig:
+    """The run with so many steps, not checked; the last stage takes what the others leave."""
+    changes: dict[str, Any] = {"train": run.train.model_copy(update={"num_steps": num_steps})}
+    if run.stages:
+        *others, last = run.stages
+        left = num_steps - sum(stage.num_steps for stage in others)
+        changes["stages"] = (*others, last.model_copy(update={"num_steps": left}))
+    return run.model_copy(update=changes)
 
 
 def _with_steps(values: dict, num_steps: int) -> dict:
-    """The settings with so many steps, of which the last stage gets what the others leave.
-
-    Raises: ValueError: if the last stage's are given.
-    """
+    """`_lengthened` for settings as in a file. Raises: ValueError: if they give the last stage's steps."""
     values = {**values, "train": {**values["train"], "num_steps": num_steps}}
     stages = values.get("stages")
     if not stages or not all(isinstance(stage, dict) for stage in stages):
@@ -100,14 +213,9 @@ def _with_steps(values: dict, num_steps: int) -> dict:
     if last.get("num_steps") is not None:
         raise ValueError(
             f"stages.{len(others)}.num_steps is {last['num_steps']}, but with train.flops_budget the last stage takes "
-            f"what the others leave; {_HOW}"
+            f"what the others leave; {_REMEDY}"
         )
     counts = [stage.get("num_steps") for stage in others]
     if not all(isinstance(count, int) for count in counts):
         return values
     return {**values, "stages": [*others, {**last, "num_steps": num_steps - sum(counts)}]}
-
-
-def _budget_of(config: "PretrainingConfig", affordable: int) -> str:
-    train = config.train
-    return f"train.flops_budget {train.flops_budget:g} ({train.flops_convention}) pays for {affordable}"

@@ -1,25 +1,43 @@
-"""FLOPs that a device has to compute for a training step, by formula.
+"""The `hardware` convention: FLOPs that a device has to compute for a training step, by formula.
 
-Unlike the paper's count (`electra_tf.flops.paper`): look-ups are look-ups, the backward pass of what is trained
-computes two products for each of the forward pass and that of what is not trained none, and the masked positions are
-the M slots that a step has. What a run computes again to save memory (`train.rematerialize`), and what it pads the
-vocabulary by, is no work done for the model and does not count.
+In contrast to the paper's convention (`electra_tf.flops.paper`): look-ups are free, a backward pass computes two matrix
+products for each one of the forward pass, networks that are not trained have no backward pass, and the masked positions
+are the M slots of a step. Work that a run repeats to save memory (`train.rematerialize`) and padding of the vocabulary
+do not count: they do nothing for the model.
 
-Matrix products and everything else are kept apart: the products are exact, a test holds them against the traced step
-of every objective; the rest (biases, activations, softmax, dropout, LayerNorm) counts the operations of the formulas as
-the paper does, and takes the gradient of each to cost twice as much.
+Matrix products are exact. Everything else (biases, activations, softmax, dropout, LayerNorm) is counted by the paper's
+rules of thumb, and its gradient as twice that.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops.paper import DROPOUT, GELU, LAYER_NORM, SOFTMAX
 from electra_tf.flops.passes import Head, NetworkPass
 
+Counted = TypeVar("Counted", bound="Countable")
+
+
+class Countable:
+    """Lets a dataclass of numbers be added and multiplied, field by field."""
+
+    def __add__(self: Counted, other: Counted) -> Counted:
+        return type(self)(*(mine + its for mine, its in zip(_values(self), _values(other), strict=True)))
+
+    def __mul__(self: Counted, count: int) -> Counted:
+        return type(self)(*(value * count for value in _values(self)))
+
+    __rmul__ = __mul__
+
+
+def _values(counted: Any) -> list:
+    return [getattr(counted, field.name) for field in fields(counted)]
+
 
 @dataclass(frozen=True)
-class Flops:
+class Flops(Countable):
     """A number of operations.
 
     Attributes:
@@ -34,93 +52,62 @@ class Flops:
     def total(self) -> int:
         return self.products + self.elementwise
 
-    def __add__(self, other: "Flops") -> "Flops":
-        return Flops(self.products + other.products, self.elementwise + other.elementwise)
 
-    def __mul__(self, count: int) -> "Flops":
-        return Flops(self.products * count, self.elementwise * count)
-
-    __rmul__ = __mul__
+NO_FLOPS = Flops(0, 0)
 
 
 @dataclass(frozen=True)
-class PassFlops:
+class PassFlops(Countable):
     """Forward and backward FLOPs of one part of a network, for one example."""
 
     forward: Flops
-    backward: Flops
+    backward: Flops = NO_FLOPS
 
     @property
     def total(self) -> Flops:
         return self.forward + self.backward
 
-    def __add__(self, other: "PassFlops") -> "PassFlops":
-        return PassFlops(self.forward + other.forward, self.backward + other.backward)
 
-    def __rmul__(self, count: int) -> "PassFlops":
-        return PassFlops(count * self.forward, count * self.backward)
-
-
-NO_FLOPS = Flops(0, 0)
-
-
-def pass_flops(network_pass: NetworkPass, seq_length: int, max_predictions: int) -> dict[str, PassFlops]:
+def pass_flops(network: NetworkPass, seq_length: int, max_predictions: int) -> dict[str, PassFlops]:
     """FLOPs of one example of a training step in one network, by part.
 
     Args:
-        seq_length: S, padding included: it is computed like anything else.
-        max_predictions: M, the slots for masked positions, all of which are computed.
+        seq_length: S, padding included: padding is computed like any token.
+        max_predictions: M, the slots for masked positions; all are computed.
     """
-    encoder = network_pass.encoder
+    encoder = network.encoder
     parts = {"embeddings": _embeddings(encoder, seq_length)}
     if encoder.embedding_size != encoder.hidden_size:
         size = encoder.embedding_size * encoder.hidden_size
         parts["projection"] = seq_length * Flops(2 * size, encoder.hidden_size)
     parts["attention"] = encoder.num_layers * _attention(encoder, seq_length)
     parts["feed_forward"] = encoder.num_layers * _feed_forward(encoder, seq_length)
-    # The segment of a token is looked up by a product with one-hot vectors of two entries: no gradient flows to these.
+    # Segments are looked up as a product with one-hot vectors of two entries, which need no gradient themselves.
     segments = Flops(2 * encoder.type_vocab_size * encoder.embedding_size * seq_length, 0)
-    found = {"segments": PassFlops(segments, segments)}
-    found |= {name: PassFlops(forward, 2 * forward) for name, forward in parts.items()}
-    for head in network_pass.heads:
+    counted = {"segments": PassFlops(segments, segments)}
+    counted |= {name: PassFlops(forward, 2 * forward) for name, forward in parts.items()}
+    for head in network.heads:
         name = f"{head.kind}_head"
         positions = {"masked": max_predictions, "all": seq_length, "first": 1}[head.positions]
-        found[name] = found.get(name, PassFlops(NO_FLOPS, NO_FLOPS)) + positions * _head(encoder, head)
-    if not network_pass.trained:
-        found = {name: PassFlops(part.forward, NO_FLOPS) for name, part in found.items()}
-    return found
+        counted[name] = counted.get(name, PassFlops(NO_FLOPS)) + positions * _head(encoder, head)
+    return counted if network.trained else {name: PassFlops(part.forward) for name, part in counted.items()}
 
 
 def example_flops(passes: Iterable[NetworkPass], seq_length: int, max_predictions: int) -> Flops:
-    """FLOPs of one example of a training step, forward and backward, in all of its networks."""
-    found = (part.total for each in passes for part in pass_flops(each, seq_length, max_predictions).values())
-    return sum(found, NO_FLOPS)
-
-
-def inference_flops(encoder: EncoderConfig, heads: tuple[Head, ...], seq_length: int) -> Flops:
-    """FLOPs of one forward pass over a sequence."""
-    return example_flops((NetworkPass("encoder", encoder, heads, trained=False),), seq_length, max_predictions=0)
-
-
-def finetuning_flops(encoder: EncoderConfig, heads: tuple[Head, ...], seq_length: int) -> Flops:
-    """FLOPs of one example of fine-tuning, forward and backward: the encoder under small heads, all of it trained.
-
-    Args:
-        heads: such as `classifier_heads` and `span_heads` give.
-        seq_length: S, padding included.
-    """
-    return example_flops((NetworkPass("encoder", encoder, heads),), seq_length, max_predictions=0)
+    """FLOPs of one example of a training step, forward and backward, in all networks."""
+    parts = (part.total for each in passes for part in pass_flops(each, seq_length, max_predictions).values())
+    return sum(parts, NO_FLOPS)
 
 
 def classifier_heads(num_classes: int) -> tuple[Head, ...]:
-    """A linear classifier, or for one class a regression, on [CLS]: the tasks of GLUE."""
+    """A linear classifier on [CLS], or with one class a regression: the tasks of GLUE."""
     return (Head("unit", "first", num_outputs=num_classes),)
 
 
 def span_heads(encoder: EncoderConfig, inner_size: int = 512) -> tuple[Head, ...]:
-    """The question-answering module of the paper in training: start, end given the start, and answerability.
+    """The paper's question-answering module in training: start, end given the start, and answerability.
 
-    The start is scored by one unit; the end, and whether there is an answer, by a layer over two vectors side by side.
+    One unit scores the start; a dense layer over two concatenated vectors scores the end, and another answerability.
     """
     both = 2 * encoder.hidden_size
     return (
@@ -167,6 +154,6 @@ def _head(encoder: EncoderConfig, head: Head) -> PassFlops:
         first, others = 2 * inputs * size, Flops(2 * size * vocab_size, elementwise)
     forward = Flops(first, 0) + others
     if not head.trained:
-        return PassFlops(forward, NO_FLOPS)
-    # Of its first product the gradient by the encoder's vectors is wanted only where these are trained by it.
+        return PassFlops(forward)
+    # The first product needs the gradient by its input only if that trains the encoder.
     return PassFlops(forward, 2 * forward if head.trains_encoder else Flops(first, 0) + 2 * others)

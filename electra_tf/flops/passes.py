@@ -1,7 +1,7 @@
-"""What a training step computes, as data: which network runs over an example, under which heads, and what is trained.
+"""What a training step computes, as data: which networks run over an example, with which heads, and what is trained.
 
-Costs follow from it (`electra_tf.flops`, `profile_flops.py`) without a model being built; a test holds the
-matrix products that follow against those of the traced training step of every objective.
+Each objective describes its steps so, and the FLOPs follow without a model being built. A test compares the matrix
+products that follow with those of every objective's traced step.
 """
 
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from electra_tf.config.networks import EncoderConfig
 
 @dataclass(frozen=True)
 class Head:
-    """What stands on top of an encoder, and at how many of its positions.
+    """A head on an encoder, and at how many positions it is computed.
 
     Attributes:
         kind: `vocabulary`: dense to the embedding size, GELU, LayerNorm, product with the word table;
             `token`: dense with GELU to the hidden size (`inner_size`), then to one unit (`num_outputs`);
             `unit`: dense to one unit (`num_outputs`), as a linear classifier is.
-        positions: `masked`: at the M masked positions; `all`: at all S; `first`: at [CLS].
+        positions: `masked`: the M masked positions; `all`: all S; `first`: [CLS].
         input_size: of the vectors that it reads; None: the encoder's hidden size. (Two towers give twice that.)
         inner_size: units of the dense layer of a `token` head; None: the encoder's hidden size.
         num_outputs: of a `token` or `unit` head.
-        trains_encoder: whether gradients flow on into the encoder; otherwise the head alone learns.
-        trained: whether any gradient flows through it; otherwise it has a forward pass only.
+        trains_encoder: False if gradients stop at the head's input, so that the head alone learns.
+        trained: False if the head has a forward pass only.
     """
 
     kind: Literal["vocabulary", "token", "unit"]
@@ -37,13 +37,12 @@ class Head:
 
 @dataclass(frozen=True)
 class NetworkPass:
-    """One network run once over every example of a batch.
+    """One network that runs once over every example of a batch.
 
     Attributes:
-        name: `generator`, `discriminator` or what else the objective calls it.
-        encoder: its sizes.
-        heads: on top of it.
-        trained: whether gradients flow through it; otherwise there is a forward pass only.
+        name: `generator`, `discriminator` or another name that the objective gives it.
+        encoder: its sizes.        heads: on top of it.
+        trained: False if it has a forward pass only.
     """
 
     name: str
@@ -54,10 +53,10 @@ class NetworkPass:
 
 @dataclass(frozen=True)
 class Phase:
-    """So many steps of a run that compute the same.
+    """A training phase: steps that train the same networks.
 
     Attributes:
-        num_steps: optimizer updates.        passes: what each example of them goes through.
+        num_steps: optimizer updates.        passes: the networks that run over each example.
     """
 
     num_steps: int

@@ -1,35 +1,102 @@
-"""What a run says of itself while it trains: one line a report on the terminal, one JSON object a report in a file."""
+"""What a run reports while it trains: a line on the terminal, a JSON object in metrics.jsonl, TensorBoard events."""
 
 import contextlib
 import json
 import logging
 import os
+import socket
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
+
+import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.flops.run import RunCost
-from electra_tf.runs.disk import DISK_ERRORS, Backlog, disk_reason
-from electra_tf.runs.run_directory import RATES, RunDirectory
-from electra_tf.runs.tensorboard_events import EventWriter
+from electra_tf.flops.budget import RunCost
+from electra_tf.runs.directory import RATES, RunDirectory, first_line, is_remote, write_atomically
+from electra_tf.runs.reported_lines import lines_until, read_lines
 from electra_tf.train.device_peak import Peak
 
 logger = logging.getLogger(__name__)
 
+_NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", *RATES}
 
-class TrainingReporter:
-    """Prints progress and appends to metrics.jsonl and TensorBoard's events.
 
-    A line is written and flushed as a whole, so a kill leaves at most one torn line, the last. What a full disk does
-    not take is kept, and no checkpoint is to stand for it until it is written: see `sync`.
+class JsonLines:
+    """Appends JSON objects to a file, one a line, without those of steps that a continued run repeats.
+
+    On a local disk each line is appended at once and as a whole, so a kill cuts off at most the last one. A remote
+    store cannot append: there the file is rewritten at each `flush`, which comes before each checkpoint. What a full
+    disk refuses is kept and written with the next line.
+
+    Args:
+        last_step: lines of later steps are removed.
+    """
+
+    def __init__(self, path: str, last_step: int):
+        self._path = path
+        self._pending: list[bytes] = []
+        self._has_warned = False
+        kept = lines_until(path, last_step)
+        if kept != read_lines(path):
+            write_atomically(path, b"".join(line + b"\n" for line in kept))
+        self._written = kept if is_remote(path) else []
+
+    def append(self, values: dict) -> None:
+        self._pending.append(json.dumps(values).encode())
+        if is_remote(self._path):
+            return
+        try:
+            self.flush()
+            self._has_warned = False
+        except UserError as error:
+            if not self._has_warned:
+                logger.warning("%s; the report is kept and written later", error)
+            self._has_warned = True
+
+    def flush(self) -> None:
+        """Writes what is pending. Raises: UserError: if the filesystem does not take it."""
+        if not self._pending:
+            return
+        content = b"".join(line + b"\n" for line in self._written + self._pending)
+        if is_remote(self._path):
+            write_atomically(self._path, content)
+            self._written += self._pending
+        else:
+            _append(self._path, content)
+        self._pending = []
+
+
+class Events:
+    """TensorBoard events of one split, by `tf.summary`.
+
+    Args:
+        last_step: of the checkpoint that a continued run starts from; a mark tells TensorBoard to drop later steps.
+    """
+
+    def __init__(self, directory: str, last_step: int):
+        if last_step and tf.io.gfile.exists(directory):
+            _mark_restart(directory, last_step + 1)
+        self._writer = tf.summary.create_file_writer(directory)
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        with self._writer.as_default(step):
+            for tag, value in values.items():
+                tf.summary.scalar(tag, value)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Reporter:
+    """Prints progress and writes metrics.jsonl, alarms.jsonl and TensorBoard's events.
 
     Args:
         directory: of the run; None for workers that write nothing.
         first_step, num_steps: where this call starts and where the run ends, for the time left.
-        cost: what the steps of the run take; None: nothing is said of it.
-        peak: what all devices together could reach; None: no utilisation is reported.
+        cost: of the run's steps; None: FLOPs are not reported.
+        peak: what all devices together can reach; None: no utilisation is reported.
     """
 
     def __init__(
@@ -40,68 +107,54 @@ class TrainingReporter:
         cost: RunCost | None = None,
         peak: Peak | None = None,
     ):
-        self._directory = directory
-        self._events = {
-            split: EventWriter(directory.tensorboard / split if directory else None) for split in ("train", "held_out")
-        }
-        self._lines = Backlog[tuple[Path, dict]](_append)
-        self._new_events = Backlog[tuple[str, int, dict]](self._write_event)
+        self._is_on = directory is not None
+        if directory is not None:
+            self._metrics = JsonLines(directory.metrics_file, first_step)
+            self._alarms = JsonLines(directory.alarms_file, first_step)
+            splits = ("train", "held_out")
+            self._events = {s: Events(os.path.join(directory.tensorboard, s), first_step) for s in splits}
         self._num_steps = num_steps
         self._cost, self._peak = cost, peak
         self._has_doubted_the_peak = False
         self._last_step, self._last_time = first_step, time.monotonic()
-        # What comes before holds the compilation; the time left is judged by what follows.
+        # The time left is estimated from what follows the first step, which compiles.
         self._steady_since: tuple[int, float] | None = None
 
     def start_interval(self, step: int) -> None:
-        """The rates of the next report count from here: the first step of an input, which compiles, is over."""
+        """The rates of the next report count from here: the first step of a stage, which compiles, is over."""
         self._last_step, self._last_time = step, time.monotonic()
         self._steady_since = self._steady_since or (step, self._last_time)
 
     def rates(self, step: int, batch_size: int, tokens_per_example: int) -> dict[str, float]:
-        """What was done a second since the last report; a new interval starts.
+        """The speed since the last report; a new interval starts.
 
         Returns: `examples_per_second`, `tokens_per_second` (with padding), and where cost and peak are known
-            `model_flops_utilization`: the matrix products of the model as a share of what the devices could reach,
-            which is `peak_flops`, FLOP/s. What is computed again to save memory does not count.
+            `model_flops_utilization`, the model's matrix products as a fraction of `peak_flops` (FLOP/s). What is
+            computed again to save memory does not count.
         """
         first_step, seconds = self._last_step, max(time.monotonic() - self._last_time, 1e-9)
         self.start_interval(step)
         examples = (step - first_step) * batch_size / seconds
         rates = {"examples_per_second": examples, "tokens_per_second": examples * tokens_per_example}
         if self._cost is not None and self._peak is not None:
-            done = self._cost.spent(step).hardware.products - self._cost.spent(first_step).hardware.products
-            rates["model_flops_utilization"] = done / seconds / self._peak.flops_per_second
+            products = self._cost.spent(step).hardware.products - self._cost.spent(first_step).hardware.products
+            rates["model_flops_utilization"] = products / seconds / self._peak.flops_per_second
             rates["peak_flops"] = self._peak.flops_per_second
             self._doubt_the_peak(step, rates["model_flops_utilization"])
         return rates
-
-    def _doubt_the_peak(self, step: int, utilization: float) -> None:
-        """Says once that no device does more than it can."""
-        if utilization <= 1.0 or self._has_doubted_the_peak:
-            return
-        self._has_doubted_the_peak = True
-        logger.warning(
-            "step %d: model_flops_utilization is %.3g, so the peak of %.4g FLOP/s (%s) is too low; state a device's as "
-            "train.peak_flops",
-            step,
-            utilization,
-            *self._peak,
-        )
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
         """A context whose duration (an evaluation, a checkpoint) counts for no rate."""
         started = time.monotonic()
         yield
-        self._shift(time.monotonic() - started)
+        seconds = time.monotonic() - started
+        self._last_time += seconds
+        if self._steady_since is not None:
+            self._steady_since = (self._steady_since[0], self._steady_since[1] + seconds)
 
     def train(self, step: int, metrics: dict[str, float]) -> None:
-        """Reports means over the steps since the last report, and what all steps so far took.
-
-        Args:
-            metrics: the means, and what `rates` returns.
-        """
+        """Reports means over the steps since the last report with their rates, and the FLOPs of all steps so far."""
         spent = self._spent(step)
         self._report(step, "train", {**metrics, **spent})
         shown = ["loss", *sorted(set(metrics) - _NOT_SHOWN)]
@@ -122,41 +175,28 @@ class TrainingReporter:
         self._say(f"step {step} held out | " + " | ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
 
     def alarm(self, step: int, message: str) -> None:
-        """Says that the training goes wrong."""
-        if self._directory is not None:
-            self._lines.put((self._directory.alarms_file, {"step": step, "message": message}))
+        """Reports that the training learns nothing."""
+        if self._is_on:
+            self._alarms.append({"step": step, "message": message})
         self._say(f"step {step} ALARM | {message}")
 
-    def sync(self) -> None:
-        """Has the reports on disk before the checkpoint that stands for them, should the machine lose its power.
-
-        TensorBoard's events are tried, and hold no checkpoint back: metrics.jsonl has all that they say.
-
-        Raises: one of `DISK_ERRORS`: if the disk does not take the lines of metrics.jsonl.
-        """
-        self._lines.empty()
-        if self._directory is not None and self._directory.metrics_file.exists():
-            with open(self._directory.metrics_file, "ab") as stream:
-                os.fsync(stream.fileno())
-        with contextlib.suppress(*DISK_ERRORS):
-            self._new_events.empty()
+    def flush(self) -> None:
+        """Writes all reports, before a checkpoint that stands for them. Raises: UserError: if that fails."""
+        if self._is_on:
+            self._metrics.flush()
+            self._alarms.flush()
 
     def close(self) -> None:
-        """Raises: UserError: if there are reports that the disk did not take to the end."""
-        try:
-            self.sync()
-            self._new_events.empty()
-        except DISK_ERRORS as error:
-            raise UserError(
-                f"the last reports could not be written to {self._directory.path} ({disk_reason(error)}); make room "
-                "and give the same command again"
-            ) from None
-        finally:
-            for writer in self._events.values():
-                writer.close()
+        """Raises: UserError: if there are reports that could not be written to the end."""
+        if not self._is_on:
+            return
+        for events in self._events.values():
+            with contextlib.suppress(tf.errors.OpError):
+                events.close()
+        self.flush()
 
     def _spent(self, step: int) -> dict[str, float]:
-        """What the run took up to a step: a function of the step, so a run that continues goes on with the same."""
+        """The FLOPs of a run up to a step: a function of the step, the same for a run that continues."""
         if self._cost is None:
             return {}
         spent = self._cost.spent(step)
@@ -168,16 +208,28 @@ class TrainingReporter:
         }
 
     def _report(self, step: int, split: str, metrics: dict[str, float]) -> None:
-        if self._directory is None:
+        if not self._is_on:
             return
         # JSON has no NaN (a precision with nothing predicted, say): null.
         values = {name: value if value == value else None for name, value in metrics.items()}
-        self._lines.put((self._directory.metrics_file, {"step": step, "split": split, **values}))
-        self._new_events.put((split, step, metrics))
+        self._metrics.append({"step": step, "split": split, **values})
+        try:
+            self._events[split].write(step, metrics)
+        except tf.errors.OpError as error:  # metrics.jsonl has all that the events show
+            logger.warning("TensorBoard's events of step %d could not be written (%s)", step, first_line(error))
 
-    def _write_event(self, report: tuple[str, int, dict]) -> None:
-        split, step, metrics = report
-        self._events[split].write(step, metrics)
+    def _doubt_the_peak(self, step: int, utilization: float) -> None:
+        """Warns once of a utilisation above 1."""
+        if utilization <= 1.0 or self._has_doubted_the_peak:
+            return
+        self._has_doubted_the_peak = True
+        logger.warning(
+            "step %d: model_flops_utilization is %.3g, so the peak of %.4g FLOP/s (%s) is too low; state a device's as "
+            "train.peak_flops",
+            step,
+            utilization,
+            *self._peak,
+        )
 
     def _time_left(self, step: int) -> str:
         assert self._steady_since is not None, "rates() comes before train()"
@@ -190,28 +242,35 @@ class TrainingReporter:
         return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
 
     def _say(self, line: str) -> None:
-        if self._directory is None:
-            return
-        # A terminal that was closed, or a pipe whose reader has ended, ends no training: what counts is in the files.
-        with contextlib.suppress(OSError, ValueError):
-            print(line, file=sys.stderr, flush=True)
-
-    def _shift(self, seconds: float) -> None:
-        self._last_time += seconds
-        if self._steady_since is not None:
-            self._steady_since = (self._steady_since[0], self._steady_since[1] + seconds)
+        if self._is_on:
+            # A closed terminal, or a pipe whose reader has ended, must not end a training.
+            with contextlib.suppress(OSError, ValueError):
+                print(line, file=sys.stderr, flush=True)
 
 
-_NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", *RATES}
-
-
-def _append(line: tuple[Path, dict]) -> None:
-    jsonl_file, values = line
-    size = jsonl_file.stat().st_size if jsonl_file.exists() else 0
+def _append(path: str, content: bytes) -> None:
+    """Appends to a local file as a whole or not at all. Raises: UserError."""
+    size = os.path.getsize(path) if os.path.exists(path) else 0
     try:
-        with open(jsonl_file, "a", encoding="utf-8") as stream:  # one write, when it is closed
-            stream.write(json.dumps(values) + "\n")
-    except OSError:
-        if jsonl_file.exists():
-            os.truncate(jsonl_file, size)
-        raise
+        with open(path, "ab", buffering=0) as stream:
+            stream.write(content)
+    except OSError as error:
+        if os.path.exists(path):
+            os.truncate(path, size)
+        raise UserError(f"{path} cannot be written: {error.strerror}; make room there") from None
+
+
+def _mark_restart(directory: str, step: int) -> None:
+    """Writes an event file that makes TensorBoard drop all events from `step` on, for a continued run repeats them.
+
+    TensorBoard reads a directory's files in the order of their names; this one sorts before the next of `tf.summary`.
+    """
+    name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.0.restart"
+    start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
+    events = [
+        tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2"),
+        tf.compat.v1.Event(wall_time=time.time(), step=step, session_log=start),
+    ]
+    with tf.io.TFRecordWriter(os.path.join(directory, name)) as writer:
+        for event in events:
+            writer.write(event.SerializeToString())

@@ -1,4 +1,4 @@
-"""The steps of a run with its reports, evaluations, checkpoints and milestones in their places."""
+"""The steps of a run with its reports, evaluations, checkpoints and milestones at the steps where they are due."""
 
 import logging
 from collections.abc import Sequence
@@ -6,75 +6,70 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped
-from electra_tf.flops.run import RunCost, known_cost
-from electra_tf.runs.checkpoint import Checkpoints
+from electra_tf.runs.checkpoints import Checkpoints
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.reported_lines import evaluation_at, reports_of
-from electra_tf.runs.reporting import TrainingReporter
-from electra_tf.runs.run_directory import RunDirectory
-from electra_tf.tasks.base import Objective
-from electra_tf.train.device_peak import Peak, peak_of_run
+from electra_tf.runs.reporting import Reporter
+from electra_tf.tasks.base import InputStage, Task
+from electra_tf.train.device_peak import peak_of_run
 from electra_tf.train.health import HealthMonitor, explain_nonfinite
 from electra_tf.train.metrics import MetricAccumulator, metric_names
-from electra_tf.train.phases import TrainingPhase, phase_after, phase_at, phases_of
-from electra_tf.train.pretrainer import Evaluator, MeanMetrics, Pretrainer
-from electra_tf.train.stages import StageInput, evaluation_stage, training_stage
-from electra_tf.train.step_triggers import StepTriggers
-from electra_tf.train.stop_request import StopRequest
+from electra_tf.train.timeline import StepTriggers, TrainingPhase, phases_of, span_after, span_at
+from electra_tf.train.trainer import Evaluator, MeanMetrics, StopRequest, Trainer
 
 logger = logging.getLogger(__name__)
 
 
 class Training:
-    """One call's share of a run, from the step its checkpoint stands at.
+    """The part of a run that one call does, from the step of its checkpoint on.
 
-    After a step the order is: report, milestone, checkpoint, evaluation. So what belongs to a checkpoint's step is
-    there before the checkpoint is, but for the evaluation, which the call that continues makes up for with the same
-    weights. A long evaluation thus puts no steps at risk.
+    After a step the order is: report, milestone, checkpoint, evaluation. So all that belongs to a checkpoint's step
+    exists before it, except the evaluation, which a continuing call does with the same weights if it is missing. A
+    long evaluation thus puts no steps at risk.
 
     Args:
-        objective: compiled, restored.
-        window: restored.
-        directory: of the run.
-        writes: whether this process writes reports; the checkpoints know for themselves.
+        task: compiled, restored.        metrics: restored.
+        directory: of the run.        writes: whether this process writes reports; `checkpoints` knows for itself.
     """
 
     def __init__(
         self,
-        objective: Objective,
+        task: Task,
         strategy: tf.distribute.Strategy,
-        stages: Sequence[StageInput],
-        timetable: StepTriggers,
-        window: MetricAccumulator,
+        stages: Sequence[InputStage],
+        triggers: StepTriggers,
+        metrics: MetricAccumulator,
         checkpoints: Checkpoints,
         directory: RunDirectory,
         writes: bool,
         interruption: Interruption,
     ):
-        self._objective = objective
+        self._task = task
         self._strategy = strategy
         self._stages = stages
-        self._phases = phases_of(objective)
-        self._timetable = timetable
-        self._window = window
+        self._phases = phases_of(task)
+        self._triggers = triggers
+        self._metrics = metrics
         self._checkpoints = checkpoints
         self._directory = directory
         self._interruption = interruption
-        self._config = objective.config
+        self._train = task.config.train
         self._first_step = self._step()
-        cost, peak_flops = self._cost_and_peak() if writes else (None, None)
-        self._reporter = TrainingReporter(
-            directory if writes else None, self._first_step, self._config.train.num_steps, cost, peak_flops
-        )
-        self._health = HealthMonitor(self._config)
+        cost = task.cost if writes else None
+        peak = None if cost is None else peak_of_run(self._train, strategy)
+        if peak is not None:
+            logger.info("utilisation is relative to %.4g FLOP/s, %s", *peak)
+        self._reporter = Reporter(directory if writes else None, self._first_step, self._train.num_steps, cost, peak)
+        self._health = HealthMonitor(self._train.alarm_after_steps, task.health_checks)
         for report in reports_of(directory.metrics_file, "train"):
             self._health.observe(report["step"], report)
         self._stop_request = StopRequest(strategy)
-        self._evaluator: tuple[StageInput, Objective, Evaluator] | None = None
+        self._evaluator: tuple[InputStage, Task, Evaluator] | None = None
         self._evaluation: MeanMetrics = {}
 
     def run(self) -> MeanMetrics:
-        """Trains up to the timetable's last step. Returns the last evaluation's metrics.
+        """Trains up to the last step of the triggers. Returns the last evaluation's metrics.
 
         Raises: Interrupted: a signal ended it, after a checkpoint. TrainingStopped: it must not go on.
         """
@@ -85,10 +80,10 @@ class Training:
         with self._interruption.deferred(self._stop_request.make, has_progress):
             try:
                 self._require_finite_enough(self._first_step)
-                self._make_up_for_evaluation()
-                while self._step() < self._timetable.last_step:
+                self._catch_up_on_evaluation()
+                while self._step() < self._triggers.last_step:
                     step = self._step()
-                    self._train_part(training_stage(self._stages, step), phase_after(self._phases, step))
+                    self._train_span(span_after(self._stages, step), span_after(self._phases, step))
                 return self._evaluation
             finally:
                 try:
@@ -96,121 +91,109 @@ class Training:
                 finally:
                     self._checkpoints.close()
 
-    def _train_part(self, entry: StageInput, phase: TrainingPhase) -> None:
+    def _train_span(self, stage: InputStage, phase: TrainingPhase) -> None:
         """Trains to the end of a stage or of a phase, whichever comes first, or of the call."""
         step = first_step = self._step()
         if self._stop_request.is_decided():
             self._end_early(step)
         if step == phase.first_step:
-            phase.objective.begin()
-        pretrainer = Pretrainer(
-            phase.objective,
+            phase.task.begin()
+        trainer = Trainer(
+            phase.task,
             self._strategy,
-            self._window,
+            self._metrics,
             self._stop_request,
-            batches=lambda context: entry.training(first_step, context),
+            batches=lambda context: stage.training_batches(first_step, context),
         )
-        # The first step compiles; the rates and the time left are to be those of the others.
+        # The first step compiles: its time must not count for the rates of the others.
         stop = first_step + 1
-        while step < min(entry.stage.last_step, phase.last_step, self._timetable.last_step):
-            early_end = pretrainer.train(stop - step)
+        while step < min(stage.last_step, phase.last_step, self._triggers.last_step):
+            early_end = trainer.train(stop - step)
             step = self._step()
-            if early_end.nonfinite and self._config.train.on_nonfinite == "stop":
-                self._stop_before_nonfinite(entry, phase, step)
-            self._after_steps(entry, phase, step)
+            if early_end.nonfinite and self._train.on_nonfinite == "stop":
+                self._stop_before_nonfinite(stage, phase, step)
+            self._after_steps(stage, phase, step)
             if early_end.stop_requested:
                 self._end_early(step)
             if stop == first_step + 1:
                 self._reporter.start_interval(step)
-            if self._timetable.evaluates(step):
+            if self._triggers.evaluates(step):
                 self._evaluate(step)
             if self._stop_request.is_decided():
                 self._end_early(step)
-            stop = self._timetable.next_stop(step)
+            stop = self._triggers.next_stop(step)
 
-    def _after_steps(self, entry: StageInput, phase: TrainingPhase, step: int) -> None:
+    def _after_steps(self, stage: InputStage, phase: TrainingPhase, step: int) -> None:
         """Does what is due after a step, up to its checkpoint."""
-        if self._timetable.reports(step):
-            self._report(entry, phase, step)
+        if self._triggers.reports(step):
+            metrics: dict[str, float] = self._metrics.close(metric_names(phase.task))
+            metrics |= self._reporter.rates(step, stage.batch_size, stage.max_seq_length)
+            self._reporter.train(step, metrics)
+            for message in self._health.observe(step, metrics):
+                self._reporter.alarm(step, message)
         with self._reporter.pause():
-            if self._timetable.keeps_milestone(step):
-                self._checkpoints.write_milestone(step)
-            if self._timetable.saves(step):
+            if self._triggers.keeps_milestone(step):
+                self._checkpoints.save_milestone(step)
+            if self._triggers.saves(step):
                 self._save(step)
         self._require_finite_enough(step)
 
-    def _report(self, entry: StageInput, phase: TrainingPhase, step: int) -> None:
-        metrics: dict[str, float] = self._window.close(metric_names(phase.objective))
-        metrics |= self._reporter.rates(step, entry.stage.batch_size, entry.stage.config.data.max_seq_length)
-        self._reporter.train(step, metrics)
-        for message in self._health.observe(step, metrics):
-            self._reporter.alarm(step, message)
-
     def _save(self, step: int) -> None:
-        self._checkpoints.save(step, first=self._reporter.sync)
+        self._reporter.flush()
+        self._checkpoints.save(step)
 
-    def _make_up_for_evaluation(self) -> None:
+    def _catch_up_on_evaluation(self) -> None:
         """Evaluates if an earlier call was killed between its last checkpoint and that step's evaluation."""
         step = self._first_step
-        if step > 0 and self._timetable.evaluates(step):
+        if step > 0 and self._triggers.evaluates(step):
             self._evaluation = evaluation_at(self._directory.metrics_file, step) or {}
             if not self._evaluation:
                 self._evaluate(step)
 
     def _evaluate(self, step: int) -> None:
-        entry, objective = evaluation_stage(self._stages, step), phase_at(self._phases, step).objective
-        if entry.num_evaluation_batches == 0:
+        stage, task = span_at(self._stages, step), span_at(self._phases, step).task
+        if stage.num_evaluation_batches == 0:
             return
-        if self._evaluator is None or self._evaluator[0] is not entry or self._evaluator[1] is not objective:
-            evaluator = Evaluator(objective, self._strategy, self._stop_request, entry.held_out)
-            self._evaluator = entry, objective, evaluator
+        if self._evaluator is None or self._evaluator[0] is not stage or self._evaluator[1] is not task:
+            evaluator = Evaluator(task, self._strategy, self._stop_request, stage.evaluation_batches)
+            self._evaluator = stage, task, evaluator
         with self._reporter.pause():
-            metrics = self._evaluator[-1].evaluate(entry.num_evaluation_batches)
+            metrics = self._evaluator[-1].evaluate(stage.num_evaluation_batches)
         if metrics is None:
             self._end_early(step)
         self._evaluation = metrics
         self._reporter.evaluation(step, metrics)
 
     def _end_early(self, step: int) -> None:
-        """Raises: Interrupted: after a checkpoint of this very step. UserError: if the disk does not take it."""
+        """Raises: Interrupted: after a checkpoint of this very step. UserError: if that cannot be written."""
         self._save(step)
         self._checkpoints.close()  # or the reason why it could not be written
         logger.info("step %d: checkpoint written; the same command continues the run", step)
         raise self._interruption.interrupted()
 
-    def _stop_before_nonfinite(self, entry: StageInput, phase: TrainingPhase, step: int) -> None:
-        """Raises: TrainingStopped: after a checkpoint of the state before the step that came to nothing."""
+    def _stop_before_nonfinite(self, stage: InputStage, phase: TrainingPhase, step: int) -> None:
+        """Raises: TrainingStopped: after a checkpoint of the state before the step that is not finite."""
         self._save(step)
         self._checkpoints.wait()
 
         def batches_from(first_step: int):
-            return self._strategy.distribute_datasets_from_function(lambda context: entry.training(first_step, context))
+            return self._strategy.distribute_datasets_from_function(
+                lambda context: stage.training_batches(first_step, context)
+            )
 
-        raise TrainingStopped(explain_nonfinite(phase.objective, self._strategy, batches_from, step))
+        raise TrainingStopped(explain_nonfinite(phase.task, self._strategy, batches_from, step))
 
     def _require_finite_enough(self, step: int) -> None:
         """Raises: TrainingStopped: if more steps were left out than the configuration allows."""
-        allowed = self._config.train.max_nonfinite_steps
-        found = self._window.nonfinite_steps_of_run() if self._config.train.on_nonfinite == "skip" else 0
-        if found > allowed:
+        allowed = self._train.max_nonfinite_steps
+        count = self._metrics.nonfinite_steps_of_run() if self._train.on_nonfinite == "skip" else 0
+        if count > allowed:
             self._save(step)
             raise TrainingStopped(
-                f"by step {step} the losses or gradients of {found} steps were not finite, and "
+                f"by step {step} the losses or gradients of {count} steps were not finite, and "
                 f"train.max_nonfinite_steps is {allowed}; start a new run from an earlier milestone (--init_from) with "
                 "a lower optimizer.learning_rate, or raise train.max_nonfinite_steps"
             )
 
-    def _cost_and_peak(self) -> tuple[RunCost | None, Peak | None]:
-        """What the steps of the run take, and what its devices could reach together."""
-        cost = known_cost(self._config)
-        if cost is None:
-            name = self._config.objective.name
-            logger.info("FLOPs are not reported: the settings of objective %s do not describe its `phases`", name)
-            return None, None
-        peak = peak_of_run(self._config.train, self._strategy)
-        if peak is not None:
-            logger.info("utilisation is of %.4g FLOP/s, %s", *peak)
-        return cost, peak
-
     def _step(self) -> int:
-        return int(self._objective.optimizer.iterations.numpy())
+        return int(self._task.optimizer.iterations.numpy())

@@ -1,103 +1,190 @@
-"""What every pre-training objective has in common."""
+"""The interfaces between a model that is trained and the code that trains it: `Task` and `InputStage`.
+
+Pre-training objectives and fine-tuning tasks are both `Task`s. `electra_tf.train` and `electra_tf.runs` depend on this
+file only, never on one task.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.data.corpus import PretrainingData
+from electra_tf.config.errors import UserError
+from electra_tf.config.schema import RunConfig
+from electra_tf.flops.budget import RunCost
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import Encoder
 from electra_tf.ops.random import RandomStream
-from electra_tf.tasks.pretrain.config import PretrainingConfig
-from electra_tf.tasks.terms import Ratio, Term
+from electra_tf.tasks.terms import Ratio, Term, Total
 
-PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
+_PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
+
+Batch = dict[str, tf.Tensor]
+# Takes the metrics of a report and returns what is wrong, in one clause, or None. See `electra_tf.train.health`.
+HealthCheck = Callable[[dict[str, float]], str | None]
 
 
-class Objective(tf_keras.Model):
+class Task(tf_keras.Model):
     """A Keras model together with the losses it is trained on.
 
-    A subclass gives the four things below and is otherwise an ordinary Keras model: `compile` it with
-    `electra_tf.train.step.compile_objective` and call `fit`, or let `run_pretraining.py` drive the same `train_step`.
+    A subclass defines `encoder`, `loss_weights`, `denominators`, `training_terms`, `evaluation_terms` and
+    `empty_batch`. `electra_tf.train.step.compile_task` adds an optimizer and the training step; then `fit` trains it,
+    and `run_pretraining.py` calls the same `train_step`.
 
-    Batches are mappings of the tensors that `electra_tf.data.masking.mask_batch` returns.
+    Attributes:
+        config: the run's settings.
+        term_names: the names of the training terms, known once the variables are created.
     """
 
-    def __init__(self, config: PretrainingConfig, **model_options):
+    def __init__(self, config: RunConfig, **model_options):
         super().__init__(**model_options)
         self.config = config
+        self.term_names: tuple[str, ...] = ()
+
+    @property
+    def layer_dtype(self) -> str:
+        """The Keras dtype policy of the layers: computation in `train.precision`, variables in float32."""
+        return _PRECISION_POLICIES[self.config.train.precision]
 
     @property
     def encoder(self) -> Encoder:
-        """The network that is kept after pre-training."""
+        """The encoder that this task trains and that is exported afterwards."""
         raise NotImplementedError
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The factor of each loss term in the total loss. A term that is not named here is watched, not minimised."""
+        """The factor of each loss in the total loss. A term without a factor is reported and not minimised."""
         raise NotImplementedError
 
-    def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
-        """The forward pass of training: each loss, and what else is to be reported, not yet divided."""
+    def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """The denominators of the training terms, by name: scalars float32, computed from the batch alone.
+
+        The step sums them over all replicas and micro-batches before the forward pass.
+        """
         raise NotImplementedError
 
-    def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
+    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
+        """The forward pass of training: each loss and each reported metric, over one of the `denominators`."""
+        raise NotImplementedError
+
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         """Losses and metrics of an evaluation batch, each summable over replicas and batches."""
         raise NotImplementedError
 
-    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """The weight of each term, from the batch alone: known, and summed, before the forward pass."""
+    def empty_batch(self) -> Batch:
+        """A batch of one short example, with which the variables are created."""
         raise NotImplementedError
 
-    def call(self, inputs: dict[str, tf.Tensor]):
-        """Inference on `input_ids`, `input_mask`, `segment_ids` ([B, S] int32): the encoder's `EncoderOutput`."""
-        return self.encoder(inputs["input_ids"], input_mask=inputs["input_mask"], segment_ids=inputs["segment_ids"])
+    def as_ratios(self, batch: Batch, totals: dict[str, Total]) -> dict[str, Ratio]:
+        """Training terms with their denominators, for evaluation."""
+        denominators = self.denominators(batch)
+        return {name: Ratio(total.value, denominators[total.over]) for name, total in totals.items()}
+
+    def learning_rate_multiplier(self, variable: tf.Variable) -> float:
+        """The factor of the learning rate for a variable: its parameter group."""
+        return 1.0
 
     @property
-    def phases(self) -> tuple["Objective", ...]:
-        """The objectives that are trained one after the other, on networks and with an optimizer that they share.
-
-        One for each entry of `config.objective.phases(config)`, which says for how long; usually this one alone.
-        """
+    def phases(self) -> "tuple[Task, ...]":
+        """The tasks that are trained one after the other, on shared networks and with one optimizer."""
         return (self,)
 
     @property
+    def phase_steps(self) -> tuple[int, ...]:
+        """How many optimizer updates each of the `phases` has."""
+        return (self.config.train.num_steps,)
+
+    @property
+    def schedule_steps(self) -> tuple[int, ...]:
+        """The lengths, in updates, of the ranges of steps that each have a warm-up and a decay."""
+        return (self.config.train.num_steps,)
+
+    @property
     def trained_variables(self) -> list[tf.Variable]:
-        """What a step updates; of everything else neither weights nor moments change."""
+        """The variables that a step updates."""
         return self.trainable_variables
 
+    @property
+    def cost(self) -> RunCost | None:
+        """The FLOPs of the run's steps; None if the task does not describe its steps."""
+        return None
+
+    @property
+    def health_checks(self) -> Sequence[HealthCheck]:
+        """New checks that a run still learns, one for each loss that can tell."""
+        return ()
+
     def begin(self) -> None:
-        """Takes over weights from the phase before this one.
+        """Prepares a phase, for example by copying weights. Must be idempotent: a resumed run repeats it."""
 
-        Called before the first step of a phase, and again by a run that was killed between the two: what it sets must
-        follow from what it leaves as it is.
+    def adopt_data(self, data: Any) -> None:
+        """Copies statistics of the training data into the model, before the first step of a run.
+
+        They belong in non-trainable variables, so that a restored checkpoint needs no data.
+
+        Raises: UserError: if the data lacks them.
         """
 
-    def adopt_data(self, data: PretrainingData) -> None:
-        """Takes what the model has to know of the data it will be trained on. Called before a run's first step.
-
-        (By `run_pretraining.py`; who calls `fit` calls this before.)
-
-        It belongs in variables that are not trained: a checkpoint has it, and whoever restores one needs no data.
-
-        Raises: UserError: if the data does not tell.
-        """
-
-    def train_step(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """One update; the same function under `fit` and under `run_pretraining.py`. See `electra_tf.train.step`."""
+    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """One update; the same function under `fit` and in a run. See `electra_tf.train.step.training_step`."""
         return self._training_step(self, batch)
 
     def compile(self, optimizer, training_step, **keras_options):
-        """Gives the objective its optimizer and the step that applies it; called by `compile_objective`."""
+        """Sets the optimizer and the training step; called by `compile_task`."""
         super().compile(optimizer=optimizer, **keras_options)
         self._training_step = training_step
 
     def create_variables(self) -> None:
-        """Creates every variable by one forward pass over a batch of a single empty example."""
-        length, slots = min(8, self.config.encoder.max_position_embeddings), 1
-        zeros = tf.zeros([1, length], tf.int32)
-        batch = {name: zeros for name in ("input_ids", "segment_ids", "masked_input_ids")}
-        batch["input_mask"] = tf.ones([1, length], tf.int32)
-        batch["masked_lm_positions"] = batch["masked_lm_ids"] = tf.zeros([1, slots], tf.int32)
-        batch["masked_lm_weights"] = tf.ones([1, slots], tf.float32)
-        self.loss_terms(batch, ForwardContext(training=False, random=RandomStream(0, 0, 0)))
+        """Creates every variable, by one forward pass over `empty_batch`."""
+        context = ForwardContext(training=False, random=RandomStream(0, 0, 0))
+        self.term_names = tuple(self.training_terms(self.empty_batch(), context))
         self.built = True
+
+
+class InputStage(ABC):
+    """Consecutive steps of a run with their own data, sequence length and batch size. Most runs have one stage.
+
+    Attributes:
+        name: the configuration's name for it, used in messages; empty if there is only one.
+        first_step, last_step: it provides the batches of the steps first_step + 1 to last_step.
+        batch_size, evaluation_batch_size: examples over all replicas.
+        max_seq_length: tokens of an example, padding included.
+        num_training_examples, num_evaluation_batches: the second is 0 without a held-out split.
+        data: what `Task.adopt_data` takes.        source: its directory, for messages.
+        identity: a hash that tells data sets apart.
+        tokenizer: the content of the vocabulary's file, and whether text is lower-cased and stripped of accents.
+    """
+
+    name: str
+    first_step: int
+    last_step: int
+    batch_size: int
+    evaluation_batch_size: int
+    max_seq_length: int
+    num_training_examples: int
+    num_evaluation_batches: int
+    data: Any
+    source: str
+    identity: str
+    tokenizer: tuple[bytes, bool, bool]
+
+    @abstractmethod
+    def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
+        """Per-replica batches of one input pipeline, without end, starting at step `first_step` of the run."""
+
+    @abstractmethod
+    def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
+        """Per-replica batches of one pass over the held-out split."""
+
+
+def require_divisible(batch_size: int, num_replicas: int, setting: str, micro_batches: int = 1) -> None:
+    """Raises: UserError: unless a batch divides among the replicas, and each one's share into micro-batches."""
+    parts = num_replicas * micro_batches
+    if batch_size % parts:
+        each = f" with {micro_batches} micro-batches each" if micro_batches > 1 else ""
+        raise UserError(
+            f"{setting} is {batch_size}, which does not divide among {num_replicas} replicas{each}; "
+            f"give --set {setting}={max(parts, batch_size // parts * parts)}"
+        )

@@ -63,18 +63,6 @@ def build_strategy(name: str, tpu: str = "local") -> tf.distribute.Strategy:
     return STRATEGIES[name](tpu)
 
 
-def require_divisible(batch_size: int, strategy: tf.distribute.Strategy, setting: str, micro_batches: int = 1) -> None:
-    """Raises: UserError: unless a batch divides among the replicas, and each one's share into micro-batches."""
-    replicas = strategy.num_replicas_in_sync
-    parts = replicas * micro_batches
-    if batch_size % parts:
-        each = f" with {micro_batches} micro-batches each" if micro_batches > 1 else ""
-        raise UserError(
-            f"{setting} is {batch_size}, which does not divide among {replicas} replicas{each}; "
-            f"give --set {setting}={max(parts, batch_size // parts * parts)}"
-        )
-
-
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Whether this process writes the run's files: the only one, or worker 0."""
     resolver = strategy.cluster_resolver

@@ -4,26 +4,23 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from electra_tf.tasks.base import Objective
-from electra_tf.train.static_step import batch_specs
+from electra_tf.tasks.base import Task
 
 # Not averaged: the one is given as it was last, the other as a sum.
 _LEARNING_RATE, _NONFINITE = "learning_rate", "nonfinite"
 
 
-def metric_accumulator(objective: Objective) -> "MetricAccumulator":
-    """An empty window for the metrics of an objective's training step. Call it under the strategy's scope."""
-    # Once each, in their order.
-    names = tuple(dict.fromkeys(name for phase in objective.phases for name in metric_names(phase)))
-    train = objective.config.train
+def metric_accumulator(task: Task) -> "MetricAccumulator":
+    """An empty accumulator for the metrics of a task's training step. Call it under the strategy's scope."""
+    # Each name once, in order.
+    names = tuple(dict.fromkeys(name for phase in task.phases for name in metric_names(phase)))
+    train = task.config.train
     return MetricAccumulator(names, train.max_nonfinite_steps if train.on_nonfinite == "skip" else None)
 
 
-def metric_names(objective: Objective) -> tuple[str, ...]:
-    """What a training step of an objective reports, without learning rate and `nonfinite`."""
-    # Every term has a weight, known from the batch alone; any batch does to tell their names.
-    batch = {name: tf.zeros(spec.shape, spec.dtype) for name, spec in batch_specs(objective.config, 1).items()}
-    return ("loss", *objective.term_weights(batch), "gradient_norm")
+def metric_names(task: Task) -> tuple[str, ...]:
+    """What a training step of a task reports, without `learning_rate` and `nonfinite`."""
+    return ("loss", *task.term_names, "gradient_norm")
 
 
 class MetricAccumulator(tf.Module):
@@ -57,8 +54,8 @@ class MetricAccumulator(tf.Module):
             metrics: scalars float32, equal on all replicas: what `electra_tf.train.step.training_step` returns.
         Returns: whether the run must not go on, as steps are not finite. Scalar bool.
         """
-        found = set(metrics) - {_LEARNING_RATE, _NONFINITE}
-        assert found <= set(self.names), f"the step returns {sorted(found)}, the window has {sorted(self.names)}"
+        names = set(metrics) - {_LEARNING_RATE, _NONFINITE}
+        assert names <= set(self.names), f"the step returns {sorted(names)}, expected some of {sorted(self.names)}"
         is_finite = metrics[_NONFINITE] == 0.0
         values = tf.stack([metrics.get(name, tf.zeros([])) for name in self.names])
         self._sums.assign_add(tf.where(is_finite, values, tf.zeros_like(values)))

@@ -1,16 +1,21 @@
 """The update rules: Adam without bias correction, as the authors' code has it, and LAMB, as the paper says."""
 
-import functools
 import re
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import OptimizerConfig
-from electra_tf.train.schedule import Successive, WarmupTimesDecay, steps_since
+from electra_tf.train.schedule import WarmupTimesDecay, steps_since
 
-Schedule = WarmupTimesDecay | Successive
+LearningRateMultiplier = Callable[[tf.Variable], float]
+
+
+def same_rate(variable: tf.Variable) -> float:
+    """The learning-rate multiplier of a training without parameter groups."""
+    return 1.0
 
 
 class AdamWeightDecay(tf_keras.optimizers.Optimizer):
@@ -25,6 +30,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         learning_rate: a float or a schedule of the step.
         weight_decay_rate: the share of a weight taken off, per unit of learning rate.
         exclude_from_weight_decay: regular expressions; a variable whose name one of them finds is not decayed.
+        learning_rate_multiplier: of each variable, for both the update and the decay.
     Source: optimization.py of the authors' code.
     """
 
@@ -36,9 +42,10 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         beta_2: float,
         epsilon: float,
         exclude_from_weight_decay: tuple[str, ...],
+        learning_rate_multiplier: LearningRateMultiplier = same_rate,
         name: str = "AdamWeightDecay",
     ):
-        # `jit_compile` here would compile a program for each variable; `train.xla` compiles the whole step instead.
+        # Keras' `jit_compile` would compile one program per variable; `train.xla` compiles the whole step instead.
         super().__init__(name=name, jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.weight_decay_rate = weight_decay_rate
@@ -46,6 +53,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon
         self.decay_exclusions = tuple(exclude_from_weight_decay)
+        self.learning_rate_multiplier = learning_rate_multiplier
 
     def build(self, var_list):
         super().build(var_list)
@@ -57,7 +65,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         """Updates one variable and its two moments. `gradient` is dense."""
-        self._update(variable, gradient, self.learning_rate, tf.constant(1.0), tf.constant(True))
+        self._update(variable, gradient, *self._scalars(self.learning_rate, tf.constant(1.0), tf.constant(True)))
 
     def apply(
         self, gradients: list[tf.Tensor], variables: list[tf.Variable], factor: tf.Tensor, wanted: tf.Tensor
@@ -70,60 +78,62 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         """
         schedule = self._learning_rate
         learning_rate = schedule(self.iterations) if callable(schedule) else schedule.read_value()
+        scalars = self._scalars(learning_rate, factor, wanted)
 
-        def update_all(strategy, gradients, learning_rate, factor, wanted):
+        def update_all(strategy, gradients, scalars):
             for variable, gradient in zip(variables, gradients, strict=True):
-                args = (gradient, learning_rate, factor, wanted)
-                strategy.extended.update(variable, self._update, args=args, group=False)
+                strategy.extended.update(variable, self._update, args=(gradient, *scalars), group=False)
 
-        in_cross_replica_context(update_all, gradients, learning_rate, factor, wanted)
+        in_cross_replica_context(update_all, gradients, scalars)
 
-    def _update(self, variable, gradient, learning_rate, factor, wanted) -> None:
+    def _scalars(self, learning_rate, factor, wanted) -> tuple[tf.Tensor, ...]:
+        """The factor of gradients, the learning rate and the two betas: such that nothing changes if not `wanted`."""
+        numbers = (factor, 0.0), (learning_rate, 0.0), (self.beta_1, 1.0), (self.beta_2, 1.0)
+        return tuple(tf.where(wanted, tf.cast(value, tf.float32), neutral) for value, neutral in numbers)
+
+    def _update(self, variable, gradient, factor, learning_rate, beta_1, beta_2) -> None:
         index = self._index_dict[self._var_key(variable)]
-        first, second = self._first_moments[index], self._second_moments[index]
-        decay = self.weight_decay_rate if self.decays(variable) else 0.0
-        update = _adam_program(self.beta_1, self.beta_2, self.epsilon, decay)
-        before = [tensor.read_value() for tensor in (variable, first, second)]
-        after = update(*before, gradient, tf.cast(learning_rate, tf.float32), factor, wanted)
-        for tensor, value in zip((variable, first, second), after, strict=True):
-            tensor.assign(value)
+        multiplier = self.learning_rate_multiplier(variable)
+        if multiplier != 1.0:
+            learning_rate *= multiplier
+        if self.weight_decay_rate and self.decays(variable):
+            variable.assign_sub(learning_rate * self.weight_decay_rate * variable)
+        deviation = self._second_moment_deviation()
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._first_moments[index].handle,
+            v=self._second_moments[index].handle,
+            beta1_power=0.0,  # 0 turns the kernel's bias correction off
+            beta2_power=0.0,
+            lr=learning_rate * deviation,
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=self.epsilon * deviation,
+            # 0 where the factor is 0, even if the gradient is not finite.
+            grad=tf.math.multiply_no_nan(gradient, factor),
+        )
+
+    def _second_moment_deviation(self) -> float:
+        """The kernel's sqrt(v) over that of the formula.
+
+        The kernel weighs squared gradients with 1 - beta_2 computed in float32, which for 0.999 is 1.3e-5 too small, so
+        its v is too small by that factor at every step. Scaling learning rate and epsilon alike restores the update.
+        """
+        of_kernel = np.float32(1.0) - np.float32(self.beta_2)
+        return float(np.sqrt(np.float64(of_kernel) / (1.0 - self.beta_2)))
 
     def decays(self, variable: tf.Variable) -> bool:
         """Whether weight decay applies to the variable."""
         return not any(re.search(pattern, variable.name) for pattern in self.decay_exclusions)
 
-    def get_config(self) -> dict:
-        config = super().get_config()
-        return {
-            **config,
-            "learning_rate": self._serialize_hyperparameter(self._learning_rate),
-            "weight_decay_rate": self.weight_decay_rate,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "exclude_from_weight_decay": self.decay_exclusions,
-        }
 
-
-@functools.cache
-def _adam_program(beta_1: float, beta_2: float, epsilon: float, decay: float) -> Callable:
-    """One update of one variable as one program: its memory is read and written once."""
-
-    def update(weights, first, second, gradient, learning_rate, factor, wanted):
-        gradient *= factor
-        new_first = beta_1 * first + (1.0 - beta_1) * gradient
-        new_second = beta_2 * second + (1.0 - beta_2) * tf.square(gradient)
-        step = new_first / (tf.sqrt(new_second) + epsilon)
-        if decay:
-            step += decay * weights
-        new = (weights - learning_rate * step, new_first, new_second)
-        return [tf.where(wanted, value, old) for value, old in zip(new, (weights, first, second), strict=True)]
-
-    return tf.function(update, jit_compile=True, autograph=False)
-
-
-def build_adamw(config: OptimizerConfig, schedule: Schedule, first_steps: Sequence[int]) -> AdamWeightDecay:
-    """The authors' optimizer, which corrects no moments and so asks for no `first_steps`."""
+def build_adamw(
+    config: OptimizerConfig,
+    schedule: WarmupTimesDecay,
+    first_steps: Sequence[int],
+    learning_rate_multiplier: LearningRateMultiplier,
+) -> AdamWeightDecay:
+    """The authors' optimizer, which corrects no moments and so ignores `first_steps`."""
     return AdamWeightDecay(
         learning_rate=schedule,
         weight_decay_rate=config.weight_decay_rate,
@@ -131,29 +141,42 @@ def build_adamw(config: OptimizerConfig, schedule: Schedule, first_steps: Sequen
         beta_2=config.beta_2,
         epsilon=config.epsilon,
         exclude_from_weight_decay=config.exclude_from_weight_decay,
+        learning_rate_multiplier=learning_rate_multiplier,
     )
 
 
 def build_lamb(
-    config: OptimizerConfig, schedule: Schedule, first_steps: Sequence[int]
+    config: OptimizerConfig,
+    schedule: WarmupTimesDecay,
+    first_steps: Sequence[int],
+    learning_rate_multiplier: LearningRateMultiplier,
 ) -> tf_keras.optimizers.legacy.Optimizer:
-    """LAMB with bias correction; what is not decayed is not adapted layer by layer either.
+    """LAMB with bias correction; a variable without weight decay has no layer adaptation either.
 
     In each phase of a training moments are corrected as in a training of its own.
     """
     # Imported here: tf-models-official takes seconds to import and only LAMB needs it.
     from official.modeling.optimization.lamb import LAMB
 
-    class SuccessiveLAMB(LAMB):
-        # The moments of what only a later phase trains are zero until then.
+    class GroupedLAMB(LAMB):
         def _prepare_local(self, var_device, var_dtype, apply_state):
             super()._prepare_local(var_device, var_dtype, apply_state)
+            if len(first_steps) == 1:
+                return
+            # The moments of variables that only a later phase trains are zero until then.
             state = apply_state[(var_device, var_dtype)]
             step = tf.cast(steps_since(first_steps, self.iterations) + 1, var_dtype)
             state |= {f"{name}_power": tf.pow(state[f"{name}_t"], step) for name in ("beta_1", "beta_2")}
 
-    kind = SuccessiveLAMB if len(first_steps) > 1 else LAMB
-    return kind(
+        def _resource_apply_dense(self, grad, var, apply_state=None):
+            multiplier = learning_rate_multiplier(var)
+            if multiplier != 1.0:
+                key = (var.device, var.dtype.base_dtype)
+                state = apply_state[key]
+                apply_state = {key: {**state, "lr_t": state["lr_t"] * multiplier}}
+            return super()._resource_apply_dense(grad, var, apply_state)
+
+    return GroupedLAMB(
         learning_rate=schedule,
         beta_1=config.beta_1,
         beta_2=config.beta_2,
@@ -167,18 +190,21 @@ def build_lamb(
 OPTIMIZERS = {"adamw": build_adamw, "lamb": build_lamb}
 
 
-def build_optimizer(config: OptimizerConfig, num_steps: int, *later_parts: int, first_steps: Sequence[int] = (0,)):
-    """The optimizer that `config.name` names, with its schedule over so many updates, begun anew for later parts.
+def build_optimizer(
+    config: OptimizerConfig,
+    *part_steps: int,
+    first_steps: Sequence[int] = (0,),
+    learning_rate_multiplier: LearningRateMultiplier = same_rate,
+):
+    """The optimizer that `config.name` selects, with its learning-rate schedule.
 
     Args:
-        first_steps: where the phases of the training begin, each with moments that are still zero.
+        part_steps: the updates of each part of the schedule; the learning rate starts anew with each part.
+        first_steps: the first step of each training phase, whose moments are still zero then.
+        learning_rate_multiplier: the factor of each variable's learning rate, for instance of layerwise decay.
     """
-    if later_parts:
-        part_steps = (num_steps, *later_parts)
-        schedule = Successive(config.learning_rate, config.warmup_steps, part_steps, config.decay_power)
-    else:
-        schedule = WarmupTimesDecay(config.learning_rate, config.warmup_steps, num_steps, config.decay_power)
-    return OPTIMIZERS[config.name](config, schedule, first_steps)
+    schedule = WarmupTimesDecay(config.learning_rate, config.warmup_steps, part_steps, config.decay_power)
+    return OPTIMIZERS[config.name](config, schedule, first_steps, learning_rate_multiplier)
 
 
 def apply_summed_gradients(
@@ -193,7 +219,7 @@ def apply_summed_gradients(
     if isinstance(optimizer, AdamWeightDecay):
         optimizer.apply(gradients, variables, factor, wanted)
         return
-    # A Keras optimizer knows no condition: it takes its step, and takes it back.
+    # Keras' LAMB has no conditional update: take the step, then restore the old values if it was not wanted.
     slots = [optimizer.get_slot(variable, name) for name in optimizer.get_slot_names() for variable in variables]
     state = [*variables, *slots]
     before = [tf.identity(variable) for variable in state]
@@ -204,15 +230,17 @@ def apply_summed_gradients(
     optimizer.apply_gradients(pairs, experimental_aggregate_gradients=False)
     optimizer.iterations.assign_sub(1)
 
-    def keep_or_take_back(strategy, before, wanted):
+    def keep_or_restore(strategy, before, wanted):
         for variable, old in zip(state, before, strict=True):
             choose = lambda variable, old, wanted: variable.assign(tf.where(wanted, variable, old))  # noqa: E731
             strategy.extended.update(variable, choose, args=(old, wanted), group=False)
 
-    in_cross_replica_context(keep_or_take_back, before, wanted)
+    in_cross_replica_context(keep_or_restore, before, wanted)
 
 
 def in_cross_replica_context(function: Callable, *args) -> None:
-    """Calls function(strategy, *args) where a strategy updates its variables: all replicas' copies at once, or each its
-    own inside of a compiled program."""
+    """Calls function(strategy, *args) in the context where a strategy updates variables.
+
+    That is once for all replicas' copies, or, inside a compiled program, by each replica for its own copy.
+    """
     tf.__internal__.distribute.interim.maybe_merge_call(function, tf.distribute.get_strategy(), *args)

@@ -11,34 +11,11 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """learning_rate * min(1, step / warmup_steps) * max(0, 1 - step / num_steps) ** decay_power.
 
     Warm-up and decay multiply, as in the authors' code: step 0 has rate 0, and with the usual 10,000 of 1,000,000 steps
-    the peak is 0.99 of `learning_rate`. (The schedule usual elsewhere starts the decay after the warm-up.)
+    the peak is 0.99 of `learning_rate`. (Elsewhere the decay usually starts after the warm-up.)
 
     Args:
-        learning_rate: the factor in front.        warmup_steps: 0 for none.        num_steps: where the rate reaches 0.
-    """
-
-    def __init__(self, learning_rate: float, warmup_steps: int, num_steps: int, decay_power: float):
-        self.learning_rate = learning_rate
-        self.warmup_steps = warmup_steps
-        self.num_steps = num_steps
-        self.decay_power = decay_power
-
-    def __call__(self, step: tf.Tensor) -> tf.Tensor:
-        """Scalar integer step, counted from 0 -> scalar float32."""
-        step = tf.cast(step, tf.float32)
-        remaining = tf.maximum(0.0, 1.0 - step / self.num_steps)
-        warmup = tf.minimum(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
-        return self.learning_rate * warmup * tf.pow(remaining, self.decay_power)
-
-    def get_config(self) -> dict:
-        return dict(vars(self))
-
-
-class Successive(tf_keras.optimizers.schedules.LearningRateSchedule):
-    """`WarmupTimesDecay` several times over, each begun where the one before has ended.
-
-    Args:
-        part_steps: the steps of each.        others: see `WarmupTimesDecay`.
+        learning_rate: the factor in front.        warmup_steps: 0 for none.
+        part_steps: `num_steps` of each part of the training; step counts from the beginning of its part. Usually one.
     """
 
     def __init__(self, learning_rate: float, warmup_steps: int, part_steps: Sequence[int], decay_power: float):
@@ -50,18 +27,19 @@ class Successive(tf_keras.optimizers.schedules.LearningRateSchedule):
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         """Scalar integer step, counted from 0 -> scalar float32."""
         first_steps = list(itertools.accumulate(self.part_steps, initial=0))[:-1]
-        done, rate = steps_since(first_steps, step), tf.zeros([])
-        for first_step, num_steps in zip(first_steps, self.part_steps, strict=True):
-            part = WarmupTimesDecay(self.learning_rate, self.warmup_steps, num_steps, self.decay_power)
-            rate = tf.where(step >= tf.cast(first_step, step.dtype), part(done), rate)
-        return rate
+        done = tf.cast(steps_since(first_steps, step), tf.float32)
+        num_steps = tf.cast(self.part_steps[0], tf.float32)
+        for first_step, steps in zip(first_steps[1:], self.part_steps[1:], strict=True):
+            num_steps = tf.where(step >= tf.cast(first_step, step.dtype), tf.cast(steps, tf.float32), num_steps)
+        warmup = tf.minimum(1.0, done / self.warmup_steps) if self.warmup_steps else 1.0
+        return self.learning_rate * warmup * tf.pow(tf.maximum(0.0, 1.0 - done / num_steps), self.decay_power)
 
     def get_config(self) -> dict:
         return dict(vars(self))
 
 
 def missed_peak(warmup_steps: int, part_steps: Sequence[int]) -> str | None:
-    """What to warn of where a part of a training ends before it is warmed up; None if none does."""
+    """A warning if some part of the training ends before the warm-up does; else None."""
     if warmup_steps < min(part_steps):
         return None
     return (
@@ -71,11 +49,11 @@ def missed_peak(warmup_steps: int, part_steps: Sequence[int]) -> str | None:
 
 
 def steps_since(first_steps: Sequence[int], step: tf.Tensor) -> tf.Tensor:
-    """How many steps lie between a step and the last of `first_steps` (rising, from 0) that it has come to.
+    """The number of steps since the last of `first_steps` (rising, the first is 0) that is not after `step`.
 
     Scalar integer -> the same.
     """
     first = tf.zeros_like(step)
-    for first_step in first_steps:
+    for first_step in first_steps[1:]:
         first = tf.where(step >= tf.cast(first_step, step.dtype), tf.cast(first_step, step.dtype), first)
     return step - first

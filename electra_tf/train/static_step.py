@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from electra_tf.ops.compilation import part_of_tpu_program
-from electra_tf.tasks.base import Objective
-from electra_tf.tasks.pretrain.config import PretrainingConfig
+from electra_tf.data.batch import batch_specs
+from electra_tf.ops.fused import FusedOps
+from electra_tf.tasks.base import Task
+from electra_tf.train.step import training_step
 
 _DATA_DEPENDENT = ("Where", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "DynamicPartition")
 _ON_THE_HOST = ("PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "NumpyFunction", "XlaHostCompute")
@@ -24,25 +25,16 @@ _REFUSED_TYPES = {
 _HANDLES = (tf.resource.as_datatype_enum, tf.variant.as_datatype_enum)
 
 
-def batch_specs(config: PretrainingConfig, batch_size: int) -> dict[str, tf.TensorSpec]:
-    """What `electra_tf.data.masking.mask_batch` gives for `batch_size` examples, without a dimension left open."""
-    rows, slots = (batch_size, config.data.max_seq_length), (batch_size, config.max_predictions)
-    ids = {name: rows for name in ("input_ids", "input_mask", "segment_ids", "masked_input_ids")}
-    ids |= {name: slots for name in ("masked_lm_positions", "masked_lm_ids")}
-    specs = {name: tf.TensorSpec(shape, tf.int32, name=name) for name, shape in ids.items()}
-    return {**specs, "masked_lm_weights": tf.TensorSpec(slots, tf.float32, name="masked_lm_weights")}
-
-
-def training_step_function(objective: Objective) -> Callable:
-    """The objective's training step as one program for XLA: a `tf.function` of the tensors of `batch_specs`, in order.
+def training_step_function(task: Task) -> Callable:
+    """The task's training step as one program for XLA: a `tf.function` of the tensors of `batch_specs`, in order.
 
     (Of functions of plain tensors only does TensorFlow give the compiled form.)
     """
-    names = list(batch_specs(objective.config, batch_size=1))
+    names = list(batch_specs(task.config, batch_size=1))
 
     def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        with part_of_tpu_program():
-            return objective.train_step(dict(zip(names, tensors, strict=True)))
+        batch = dict(zip(names, tensors, strict=True))
+        return training_step(task, batch, ops=FusedOps("tpu", whole_step=True))
 
     return tf.function(step, jit_compile=True)
 

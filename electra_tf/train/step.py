@@ -1,38 +1,43 @@
 """The one training step: `model.fit` and `run_pretraining.py` both call it.
 
-Every loss arrives as a `Ratio`. Weights are summed over replicas first, then each replica differentiates its own share
-of the global mean, then gradients are summed, clipped once and applied. So one replica and many compute the same
+Every loss arrives as a `Total`. Its denominator is summed over replicas first, then each replica differentiates its own
+share of the global mean, then gradients are summed, clipped once and applied. So one replica and many compute the same
 update, also where they hold unequal numbers of masked or real tokens.
 """
 
-import contextlib
 import functools
+import itertools
 
 import tensorflow as tf
 
+from electra_tf.config.schema import TrainConfig
 from electra_tf.models.context import ForwardContext
-from electra_tf.ops.compilation import part_of_one_program, part_of_tpu_program, traced_for_tpu
+from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.random import RandomStream
-from electra_tf.tasks.base import Objective
+from electra_tf.ops.reference import REFERENCE, ReferenceOps
+from electra_tf.tasks.base import Task
 from electra_tf.tasks.terms import Term
 from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
-from electra_tf.train.phases import phases_of
 
 
-def compile_objective(objective: Objective) -> Objective:
-    """Gives an objective its optimizer and its training step; afterwards `objective.fit(batches)` trains it.
+def compile_task(task: Task) -> Task:
+    """Gives a task its optimizer and its training step; afterwards `task.fit(batches)` trains it.
 
-    Call it under the strategy's scope, where the objective was built.
+    Call it under the strategy's scope, where the task was built.
     """
-    config = objective.config
-    first_steps = [phase.first_step for phase in phases_of(objective)]
-    optimizer = build_optimizer(config.optimizer, *config.objective.schedule_steps(config), first_steps=first_steps)
-    for part in dict.fromkeys((objective, *objective.phases)):
+    first_steps = tuple(itertools.accumulate(task.phase_steps, initial=0))[:-1]
+    optimizer = build_optimizer(
+        task.config.optimizer,
+        *task.schedule_steps,
+        first_steps=first_steps,
+        learning_rate_multiplier=task.learning_rate_multiplier,
+    )
+    for part in dict.fromkeys((task, *task.phases)):
         # Under `fit` Keras would otherwise choose to compile the whole step with XLA by itself.
         part.compile(optimizer, training_step=training_step, jit_compile=False)
     with tf.init_scope():
-        create_slots(optimizer, objective.trainable_variables)
-    return objective
+        create_slots(optimizer, task.trainable_variables)
+    return task
 
 
 def create_slots(optimizer, variables: list[tf.Variable]) -> None:
@@ -44,7 +49,8 @@ def create_slots(optimizer, variables: list[tf.Variable]) -> None:
         optimizer._create_all_weights(variables)
 
 
-def training_step(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+@tf.autograph.experimental.do_not_convert
+def training_step(task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | None = None) -> dict[str, tf.Tensor]:
     """One update from one batch. Runs in a replica context.
 
     A loss or gradient that is not finite is never applied; whether the step counts says `train.on_nonfinite`.
@@ -52,17 +58,18 @@ def training_step(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str
     Args:
         batch: this replica's share of the global batch, see `electra_tf.data.masking.mask_batch`. Each replica holds
             equally many examples; row i of replica r is example r * B + i.
+        ops: the implementation of the operations; by default that of `training_ops`.
     Returns: scalars float32, equal on all replicas: `loss`, each term by its name, `gradient_norm` before clipping,
         `learning_rate` of this update, and `nonfinite`, 1 where the update was left out.
     """
-    optimizer = objective.optimizer
+    optimizer = task.optimizer
     # Read before the update: the step that this batch belongs to.
     step = tf.identity(optimizer.iterations)
     learning_rate = learning_rate_at(optimizer, step)
-    terms, gradients = summed_gradients(objective, batch, step)
-    loss = total_loss(objective, terms)
-    update = functools.partial(_clip_and_apply, objective)
-    if objective.config.train.xla and tf.distribute.get_replica_context().num_replicas_in_sync == 1:
+    terms, gradients = summed_gradients(task, batch, step, ops)
+    loss = total_loss(task, terms)
+    update = functools.partial(_clip_and_apply, task)
+    if task.config.train.xla and tf.distribute.get_replica_context().num_replicas_in_sync == 1:
         # Several replicas meet in the update, which they cannot inside of one's own program; each variable has its own.
         update = tf.function(update, jit_compile=True)
     gradient_norm, finite = update(gradients, loss)
@@ -76,8 +83,25 @@ def training_step(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str
     }
 
 
+def training_ops(train: TrainConfig) -> ReferenceOps:
+    """The implementation of the operations for a training step under the current strategy."""
+    strategy = tf.distribute.get_strategy()
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return FusedOps("tpu", whole_step=True)
+    if not train.fused_ops:
+        return REFERENCE
+    on_gpu = any("GPU" in device for device in _worker_devices(strategy))
+    return FusedOps("gpu" if on_gpu else "cpu", whole_step=train.xla)
+
+
+def _worker_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
+    if tf.distribute.has_strategy():
+        return strategy.extended.worker_devices
+    return tuple(device.name for device in tf.config.list_logical_devices())
+
+
 def summed_gradients(
-    objective: Objective, batch: dict[str, tf.Tensor], step: tf.Tensor
+    task: Task, batch: dict[str, tf.Tensor], step: tf.Tensor, ops: ReferenceOps | None = None
 ) -> tuple[dict[str, tf.Tensor], list[tf.Tensor]]:
     """The mean losses of the global batch and the gradients of their weighted sum, before clipping.
 
@@ -85,41 +109,42 @@ def summed_gradients(
 
     Args:
         step: scalar int64; with the run's seed it fixes dropout and samples.
+        ops: as of `training_step`.
     Returns: each term by its name, scalar float32, and a dense gradient for each of `trained_variables`.
     """
-    weights = sum_over_replicas(objective.term_weights(batch))
-    differentiate = functools.partial(_accumulated_gradients, objective)
-    if objective.config.train.xla:
+    denominators = sum_over_replicas(task.denominators(batch))
+    differentiate = functools.partial(_accumulated_gradients, task, ops or training_ops(task.config.train))
+    if task.config.train.xla:
         differentiate = tf.function(differentiate, jit_compile=True)
-    shares, gradients = differentiate(batch, weights, step, _first_example(batch))
+    shares, gradients = differentiate(batch, denominators, step, _first_example(batch))
     return sum_over_replicas(shares), sum_over_replicas(gradients)
 
 
-def total_loss(objective: Objective, terms: dict[str, tf.Tensor]) -> tf.Tensor:
+def total_loss(task: Task, terms: dict[str, tf.Tensor]) -> tf.Tensor:
     """The weighted sum of the terms that are losses."""
-    return tf.add_n([weight * terms[name] for name, weight in objective.loss_weights.items()])
+    return tf.add_n([weight * terms[name] for name, weight in task.loss_weights.items()])
 
 
-def _accumulated_gradients(objective: Objective, batch, weights, step, first_example):
+def _accumulated_gradients(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
     """This replica's share of each mean, and the gradients of its share of the loss, over its micro-batches.
 
-    Every micro-batch is divided by the weights of the whole global batch, so the shares and gradients just add up.
+    Every micro-batch is divided by the denominators of the whole global batch, so shares and gradients add up.
     """
-    count = objective.config.train.gradient_accumulation_steps
+    count = task.config.train.gradient_accumulation_steps
     if count == 1:
-        return _shares_and_gradients(objective, batch, weights, step, first_example)
+        return _shares_and_gradients(task, ops, batch, denominators, step, first_example)
     rows = batch["input_ids"].shape[0] // count
     parts = {name: tf.reshape(values, [count, rows, *values.shape[1:]]) for name, values in batch.items()}
 
     def add_micro_batch(index, sums):
         part = {name: values[index] for name, values in parts.items()}
         first = first_example + tf.cast(index * rows, tf.int64)
-        found = _shares_and_gradients(objective, part, weights, step, first)
-        return index + 1, tf.nest.map_structure(tf.add, sums, found)
+        shares_and_gradients = _shares_and_gradients(task, ops, part, denominators, step, first)
+        return index + 1, tf.nest.map_structure(tf.add, sums, shares_and_gradients)
 
     zeros = (
-        {name: tf.zeros([]) for name in weights},
-        [tf.zeros(variable.shape) for variable in objective.trained_variables],
+        {name: tf.zeros([]) for name in task.term_names},
+        [tf.zeros(variable.shape) for variable in task.trained_variables],
     )
     # One after the other: that is what saves the memory.
     _, sums = tf.while_loop(
@@ -132,43 +157,34 @@ def _accumulated_gradients(objective: Objective, batch, weights, step, first_exa
     return sums
 
 
-def _shares_and_gradients(objective: Objective, batch, weights, step, first_example):
+def _shares_and_gradients(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
     """One micro-batch's part of what `_accumulated_gradients` returns."""
-    random = RandomStream(objective.config.train.seed, step, first_example)
-    variables = objective.trained_variables
+    random = RandomStream(task.config.train.seed, step, first_example)
+    variables = task.trained_variables
     # Nothing is kept for the way back of a network that is not trained.
-    with _programs_of(objective), tf.GradientTape(watch_accessed_variables=False) as tape:
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
-        context = ForwardContext(training=True, random=random, rematerialize=objective.config.train.rematerialize)
-        terms = objective.loss_terms(batch, context)
-        # The only division: by weights that are already sums over all replicas.
-        shares = {name: tf.math.divide_no_nan(term.total, weights[name]) for name, term in terms.items()}
-        loss = total_loss(objective, shares)
-    with _programs_of(objective):
-        gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        rematerialize = task.config.train.rematerialize
+        context = ForwardContext(training=True, random=random, rematerialize=rematerialize, ops=ops)
+        terms = task.training_terms(batch, context)
+        # The only division: by denominators that are already sums over all replicas.
+        shares = {name: tf.math.divide_no_nan(term.value, denominators[term.over]) for name, term in terms.items()}
+        loss = total_loss(task, shares)
+    gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     # The word table's gradient may be slices; its norm must be that of the merged rows.
     return shares, [tf.convert_to_tensor(gradient) for gradient in gradients]
 
 
-def _programs_of(objective: Objective):
-    """A context for tracing: is the step compiled as a whole, or is each stretch between two products a program?"""
-    if traced_for_tpu():
-        return contextlib.nullcontext()
-    if isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy):
-        return part_of_tpu_program()
-    return part_of_one_program() if objective.config.train.xla else contextlib.nullcontext()
-
-
-def _clip_and_apply(objective: Objective, gradients, loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _clip_and_apply(task: Task, gradients, loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Scales the gradients to a joint norm of at most `clip_norm` and applies them, if all is finite.
 
     Returns: their norm before, scalar float32, and whether it and the loss are finite.
     """
-    optimizer, config = objective.optimizer, objective.config
+    optimizer, config = task.optimizer, task.config
     norm = tf.linalg.global_norm(gradients)
     finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
     factor = config.optimizer.clip_norm / tf.maximum(norm, config.optimizer.clip_norm)
-    apply_summed_gradients(optimizer, gradients, objective.trained_variables, factor, wanted=finite)
+    apply_summed_gradients(optimizer, gradients, task.trained_variables, factor, wanted=finite)
     counts = finite | (config.train.on_nonfinite == "skip")
     optimizer.iterations.assign_add(tf.cast(counts, tf.int64))
     return norm, finite
@@ -180,14 +196,15 @@ def learning_rate_at(optimizer, step: tf.Tensor) -> tf.Tensor:
     return schedule(step)
 
 
-def evaluation_step(objective: Objective, batch: dict[str, tf.Tensor], step: tf.Tensor) -> dict[str, Term]:
+@tf.autograph.experimental.do_not_convert
+def evaluation_step(task: Task, batch: dict[str, tf.Tensor], step: tf.Tensor) -> dict[str, Term]:
     """The terms of one evaluation batch, summed over replicas. Runs in a replica context, without dropout.
 
     Args:
         step: scalar int64, the number of the batch in the evaluation; it and the run's seed fix what is sampled.
     """
-    random = RandomStream(objective.config.train.seed, step, _first_example(batch), name="evaluation")
-    return sum_over_replicas(objective.evaluation_terms(batch, ForwardContext(training=False, random=random)))
+    random = RandomStream(task.config.train.seed, step, _first_example(batch), name="evaluation")
+    return sum_over_replicas(task.evaluation_terms(batch, ForwardContext(training=False, random=random)))
 
 
 def sum_over_replicas(tensors):

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 import tensorflow as tf
 
-from electra_tf.cli.flags import EXIT_USER_ERROR
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import EXIT_USER_ERROR, UserError
 from electra_tf.train.process_end import end_without_teardown
 
 _LISTEN_SECONDS = 10

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from electra_tf.cli.flags import EXIT_TRAINING_STOPPED
-from electra_tf.config.errors import TrainingStopped, UserError
+from electra_tf.config.errors import EXIT_TRAINING_STOPPED, TrainingStopped, UserError
 from electra_tf.train.process_end import end_without_teardown
 
 _TASK_TYPES = ("chief", "worker")  # those that train; a parameter server has no part in this strategy

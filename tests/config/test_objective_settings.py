@@ -65,10 +65,10 @@ def test_of_two_sizes_that_have_to_be_equal_only_those_that_differ_are_named(wri
     assert "num_layers" not in message
 
 
-@pytest.mark.parametrize("strategy", ["rare_tokens", "span", "whole_word"])
-def test_no_strategy_but_the_uniform_one_selects_with_replacement(write, settings, refusal, strategy):
-    message = refusal(write(settings()), f"masking={{strategy: {strategy}, selection: with_replacement}}")
-    assert f"with strategy '{strategy}' no token is selected twice" in message
+@pytest.mark.parametrize("scheme", ["rare_tokens", "span", "whole_word"])
+def test_only_the_uniform_scheme_selects_with_replacement(write, settings, refusal, scheme):
+    message = refusal(write(settings()), f"masking={{scheme: {scheme}, selection: with_replacement}}")
+    assert f"with scheme '{scheme}' no token is selected twice" in message
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_no_strategy_but_the_uniform_one_selects_with_replacement(write, setting
         ),
         (
             ["objective={name: two_stage, generator: {size_fraction: 1.0}, masked_lm_loss_weight: 0}"],
-            "objective.masked_lm_loss_weight is 0, so that the first stage learns nothing",
+            "objective.masked_lm_loss_weight is 0, so that the first phase learns nothing",
         ),
         (
             ["objective={name: two_stage, generator: {size_fraction: 1.0}, replaced_token_loss_weight: 0}"],
-            "objective.replaced_token_loss_weight is 0, so that the second stage learns nothing",
+            "objective.replaced_token_loss_weight is 0, so that the second phase learns nothing",
         ),
         (["objective.name=electra_15", "objective.disallow_correct=true"], "every masked token replaced"),
-        (["objective={name: hard_mlm}", "masking.strategy=span"], "masking.strategy is 'span', but objective.name"),
+        (["objective={name: hard_mlm}", "masking.scheme=span"], "masking.scheme is 'span', but objective.name"),
         (["objective={name: hard_mlm}", "masking.selection=with_replacement"], "masking.selection is 'with_replace"),
         (
             ["objective={name: hard_mlm, difficulty: {size_fraction: 0.5, num_heads: 5}}"],

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import load_config
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"

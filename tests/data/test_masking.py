@@ -5,178 +5,151 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.masking import MaskingVocabulary, mask_batch, put_at_positions, put_by_scatter
+from electra_tf.data.batch import PRETRAINING_BATCH
+from electra_tf.data.masking import MaskingVocabulary, _span_lengths, mask_batch, select_words
 from electra_tf.ops.random import RandomStream
 
 PAD, CLS, SEP, MASK, V = 0, 2, 3, 4, 30
-SPECIAL = MaskingVocabulary(cls_id=CLS, sep_id=SEP, mask_id=MASK, vocab_size=V)
+FIRST_PIECE = 20  # ids from here on continue a word
+COMMON, RARE, UNSEEN = 7, 8, 9
+COUNTS = np.zeros(V, np.int64)
+COUNTS[[COMMON, RARE]] = 1600, 100
+VOCABULARY = MaskingVocabulary(CLS, SEP, MASK, V, is_continuation=np.arange(V) >= FIRST_PIECE, token_counts=COUNTS)
+
+WITH_REPLACEMENT = {"selection": "with_replacement"}
+DISTINCT = [{"scheme": scheme} for scheme in ("uniform", "rare_tokens", "span", "whole_word")]
+every_scheme = pytest.mark.parametrize("scheme", [*DISTINCT, WITH_REPLACEMENT], ids=lambda given: [*given.values()][0])
+every_distinct_scheme = pytest.mark.parametrize("scheme", DISTINCT, ids=lambda given: given["scheme"])
+
+LONG_SPANS = {"scheme": "span", "span_end_probability": 1e-6, "max_span_length": 10**6}
 
 
-def rows(*ids: list[int], length: int) -> dict[str, tf.Tensor]:
+def rows(*ids: list[int], length: int) -> dict[str, np.ndarray]:
     padded = np.array([row + [PAD] * (length - len(row)) for row in ids], np.int32)
     mask = np.array([[1] * len(row) + [0] * (length - len(row)) for row in ids], np.int32)
     return {"input_ids": padded, "input_mask": mask, "segment_ids": np.zeros_like(padded)}
 
 
-def sentence(num_tokens: int, token: int = 7) -> list[int]:
-    return [CLS, *[token] * (num_tokens - 2), SEP]
+def sentence(num_tokens: int) -> list[int]:
+    return [CLS, *[7] * (num_tokens - 2), SEP]
+
+
+def words(*sizes: int) -> list[int]:
+    """A word of so many pieces each."""
+    return [piece for size in sizes for piece in [10, *[FIRST_PIECE] * (size - 1)]]
 
 
 def masked(batch, step: int = 0, first_example: int = 0, seed: int = 1, **settings) -> dict[str, np.ndarray]:
-    config = MaskingConfig(**settings)
-    found = mask_batch(
-        {name: tf.constant(values) for name, values in batch.items()},
-        config,
-        SPECIAL,
-        RandomStream(seed, step, first_example),
-    )
+    tensors = {name: tf.constant(values) for name, values in batch.items()}
+    found = mask_batch(tensors, MaskingConfig(**settings), VOCABULARY, RandomStream(seed, step, first_example))
     return {name: values.numpy() for name, values in found.items()}
 
 
-def put(ids, values, positions, weights) -> list:
-    given = (tf.constant(ids), tf.constant(values), tf.constant(positions), tf.constant(weights, tf.float32))
-    written = put_at_positions(*given).numpy().tolist()
-    assert put_by_scatter(*given).numpy().tolist() == written
-    return written
+def chosen(batch, **settings) -> list[list[int]]:
+    """The selected positions of each row, from left to right."""
+    found = masked(batch, **settings)
+    pairs = zip(found["masked_lm_positions"].tolist(), found["masked_lm_weights"].tolist(), strict=True)
+    return [sorted(position for position, weight in zip(*pair, strict=True) if weight) for pair in pairs]
 
 
-def test_values_are_written_at_their_positions():
-    written = put(ids=[[5, 6, 7, 8], [9, 10, 11, 12]], values=[[21], [22]], positions=[[2], [0]], weights=[[1], [1]])
-    assert written == [[5, 6, 21, 8], [22, 10, 11, 12]]
+def within(count: float, n: int, share: float) -> bool:
+    return abs(count - n * share) < 5 * math.sqrt(n * share * (1 - share))
 
 
-def test_both_ways_of_writing_agree_where_positions_repeat_and_slots_are_unused():
-    random = np.random.default_rng(4)
-    shape = (60, 7)  # seven slots for eleven positions: most rows repeat one
-    ids, values = random.integers(5, 30, (60, 11)), random.integers(30, 60, shape)
-    written = put(
-        ids.astype(np.int32),
-        values.astype(np.int32),
-        positions=random.integers(0, 11, shape).astype(np.int32),
-        weights=random.integers(0, 2, shape),
-    )
-    assert 0 < (np.array(written) != ids).sum() < 60 * 7
+def same(first: dict, second: dict) -> bool:
+    return all(np.array_equal(first[name], second[name]) for name in first)
 
 
-def test_a_weight_of_zero_writes_nothing_also_at_position_zero():
-    assert put(ids=[[5, 6, 7, 8]], values=[[21, 22]], positions=[[0, 3]], weights=[[0, 1]]) == [[5, 6, 7, 22]]
+@every_scheme
+def test_special_tokens_and_padding_are_never_selected(scheme):
+    row = [CLS, 1, MASK, 8, 21, SEP, 9, SEP]  # [UNK] may be
+    found = chosen(rows(*[row] * 100, length=13), masked_fraction=0.4, **scheme)
+    assert {position for positions in found for position in positions} == {1, 3, 4, 6}
 
 
-def test_a_real_entry_at_position_zero_is_written():
-    assert put(ids=[[5, 6, 7, 8]], values=[[21, 22]], positions=[[0, 0]], weights=[[1, 0]]) == [[21, 6, 7, 8]]
-
-
-def test_a_position_that_occurs_twice_takes_its_first_value():
-    assert put([[5, 6, 7, 8]], [[21, 22, 23]], [[1, 1, 3]], [[1, 1, 1]]) == [[5, 21, 7, 23]]
-
-
-def test_a_position_whose_first_entry_does_not_count_takes_the_next():
-    assert put([[5, 6, 7, 8]], [[21, 22, 23]], [[1, 1, 3]], [[0, 1, 1]]) == [[5, 22, 7, 23]]
-
-
-# Of n tokens, [CLS] and [SEP] included, round-half-to-even(0.15 n) are selected, at least one; 40 have 6 slots.
-@pytest.mark.parametrize(
-    ("num_tokens", "count"), [(3, 1), (4, 1), (9, 1), (10, 2), (13, 2), (16, 2), (17, 3), (30, 4), (31, 5), (40, 6)]
-)
-@pytest.mark.parametrize("selection", ["distinct", "with_replacement"])
-def test_the_number_of_selected_tokens(num_tokens, count, selection):
-    found = masked(rows(sentence(num_tokens), length=40), selection=selection)
-    assert found["masked_lm_weights"].tolist() == [[1.0] * count + [0.0] * (6 - count)]
+# Of n tokens, [CLS] and [SEP] included, round-half-to-even(0.3 n), at least one; 20 have 6 slots.
+@pytest.mark.parametrize(("num_tokens", "count"), [(3, 1), (5, 2), (9, 3), (15, 4), (20, 6)])
+@every_scheme
+def test_the_number_of_selected_tokens(scheme, num_tokens, count):
+    found = chosen(rows(*[sentence(num_tokens)] * 40, length=20), masked_fraction=0.3, **scheme)
+    assert {len(positions) for positions in found} == {count}
+    assert scheme is WITH_REPLACEMENT or all(len(set(positions)) == count for positions in found)
 
 
 def test_no_more_tokens_are_selected_than_there_are_slots():
     # int((0.195 + 0.005) * 13) = 2 slots, round(0.195 * 13) would be 3.
-    found = masked(rows(sentence(13), length=13), masked_fraction=0.195)
-    assert found["masked_lm_weights"].tolist() == [[1.0, 1.0]]
+    assert masked(rows(sentence(13), length=13), masked_fraction=0.195)["masked_lm_weights"].tolist() == [[1.0, 1.0]]
 
 
-@pytest.mark.parametrize("selection", ["distinct", "with_replacement"])
-def test_special_tokens_and_padding_are_never_selected(selection):
-    row = [CLS, 7, MASK, 8, SEP, 9, SEP]
-    batch = rows(*[row] * 300, length=11)
-    found = masked(batch, masked_fraction=0.4, selection=selection)
-    chosen = found["masked_lm_positions"][found["masked_lm_weights"] > 0]
-    assert set(chosen.tolist()) == {1, 3, 5}
-    off_mask = ~np.isin(np.arange(11), [1, 3, 5])
-    assert np.array_equal(found["masked_input_ids"][:, off_mask], batch["input_ids"][:, off_mask])
+@every_distinct_scheme
+def test_every_candidate_is_selected_if_more_are_wanted(scheme):
+    # round(0.5 * 6) = 3 are wanted, and there are two.
+    assert chosen(rows([CLS, 7, SEP, 8, SEP, SEP], length=9), masked_fraction=0.5, **scheme) == [[1, 3]]
 
 
-def test_unknown_tokens_may_be_selected():
-    found = masked(rows([CLS, 1, SEP], length=7), masked_fraction=0.3)
-    assert (found["masked_lm_positions"][0, 0], found["masked_lm_ids"][0, 0]) == (1, 1)
+@every_scheme
+def test_a_row_with_nothing_to_select_has_no_weight(scheme):
+    batch = rows([CLS, SEP], [], [MASK, MASK, MASK], [CLS, 7, SEP], length=20)
+    found = masked(batch, mask_token_fraction=1.0, **scheme)
+    assert found["masked_lm_weights"].tolist() == [[0.0] * 3] * 3 + [[1.0, 0.0, 0.0]]
+    assert np.array_equal(found["masked_input_ids"][:3], batch["input_ids"][:3])
 
 
-@pytest.mark.parametrize("selection", ["distinct", "with_replacement"])
-def test_a_row_with_nothing_to_select_has_no_weight(selection):
-    found = masked(rows([CLS, SEP], [], [MASK, MASK, MASK], length=20), selection=selection)
-    assert found["masked_lm_weights"].tolist() == [[0.0] * 3] * 3
-    assert found["masked_lm_positions"].tolist() == found["masked_lm_ids"].tolist() == [[0] * 3] * 3
-    assert np.array_equal(found["masked_input_ids"], rows([CLS, SEP], [], [MASK, MASK, MASK], length=20)["input_ids"])
+@every_scheme
+def test_slots_hold_the_original_tokens_and_unused_ones_nothing(scheme):
+    batch = rows([CLS, *range(5, 22), SEP], [CLS, 11, 12, 13, SEP], length=19)
+    found = masked(batch, masked_fraction=0.4, mask_token_fraction=1.0, **scheme)
+    used, positions = found["masked_lm_weights"] > 0, found["masked_lm_positions"]
+    originals = np.take_along_axis(batch["input_ids"], positions, axis=1)
+    assert np.array_equal(found["masked_lm_ids"], np.where(used, originals, 0))
+    assert not positions[~used].any()
+    hidden = np.zeros(batch["input_ids"].shape, bool)
+    hidden[np.nonzero(used)[0], positions[used]] = True
+    assert np.array_equal(found["masked_input_ids"], np.where(hidden, MASK, batch["input_ids"]))
 
 
-def test_distinct_selection_takes_every_candidate_where_there_are_few():
-    # round(0.5 * 6) = 3 are wanted, two can be had.
-    found = masked(rows([CLS, 7, SEP, 8, SEP, SEP], length=9), masked_fraction=0.5)
-    assert sorted(found["masked_lm_positions"][0].tolist()) == [0, 0, 1, 3]
-    assert found["masked_lm_weights"].sum() == 2
+@every_scheme
+def test_masks_depend_on_seed_step_and_example_alone(scheme):
+    batch = rows(*[[CLS, *range(5, 5 + count), SEP] for count in (3, 21, 9, 14, 6)], length=23)
+    settings = {"mask_token_fraction": 0.5, "random_token_fraction": 0.3, **scheme}
+    whole = masked(batch, **settings)
+    assert same(masked(batch, **settings), whole)
+    part = masked({name: values[2:] for name, values in batch.items()}, first_example=2, **settings)
+    assert same(part, {name: values[2:] for name, values in whole.items()})
+    for other in (masked(batch, step=1, **settings), masked(batch, seed=2, **settings)):
+        assert not np.array_equal(other["masked_lm_positions"], whole["masked_lm_positions"])
 
 
-def test_positions_are_distinct_and_hold_the_original_tokens():
-    batch = rows(*[[CLS, *range(5, 28), SEP]] * 200, length=25)
-    found = masked(batch, masked_fraction=0.4)
-    positions, used = found["masked_lm_positions"], found["masked_lm_weights"] > 0
-    assert used.all() and positions.shape == (200, 10)
-    assert all(len(set(row)) == 10 for row in positions.tolist())
-    assert np.array_equal(found["masked_lm_ids"], np.take_along_axis(batch["input_ids"], positions, axis=1))
+def test_equal_rows_of_a_batch_are_masked_differently():
+    assert len(set(map(tuple, chosen(rows(*[sentence(40)] * 5, length=40))))) == 5
 
 
-@pytest.mark.parametrize("selection", ["distinct", "with_replacement"])
-def test_every_candidate_is_selected_equally_often(selection):
-    n = 6000
-    found = masked(rows(*[sentence(18)] * n, length=18), masked_fraction=0.2, selection=selection)
-    chosen = found["masked_lm_positions"][found["masked_lm_weights"] > 0]
-    counts = np.bincount(chosen, minlength=18)[1:17]
-    expected = n * 3 / 16  # min(int(0.205 * 18), round(0.2 * 18)) = 3 of 16 candidates
-    assert counts.sum() == 3 * n
-    # The count of one position has at most the variance of a binomial one.
-    assert np.abs(counts - expected).max() < 5 * math.sqrt(expected)
+@every_scheme
+def test_types_and_shapes_are_static_in_the_input_pipeline(scheme):
+    batches = tf.data.Dataset.from_tensors(rows([CLS, 7, 8, 9, SEP], [CLS, 7, SEP], length=20)).map(
+        lambda batch: mask_batch(batch, MaskingConfig(**scheme), VOCABULARY, RandomStream(0, 0, 0))
+    )
+    found = {name: (spec.shape, spec.dtype) for name, spec in batches.element_spec.items()}
+    assert found == {name: (spec.shape, spec.dtype) for name, spec in PRETRAINING_BATCH.specs(2, S=20, M=3).items()}
 
 
-def test_rate_one_masks_every_selected_token_and_nothing_else():
-    batch = rows(*[[CLS, *range(5, 28), SEP]] * 50, length=25)
-    found = masked(batch, mask_token_fraction=1.0)
-    shown = np.take_along_axis(found["masked_input_ids"], found["masked_lm_positions"], axis=1)
-    assert (shown == MASK).all()
-    assert ((found["masked_input_ids"] != batch["input_ids"]).sum(axis=1) == 3).all()
-
-
-def test_rate_zero_shows_the_original_everywhere():
-    batch = rows(*[[CLS, *range(5, 28), SEP]] * 50, length=25)
-    found = masked(batch, mask_token_fraction=0.0)
-    assert np.array_equal(found["masked_input_ids"], batch["input_ids"])
-    assert (found["masked_lm_weights"] == 1).all()
-
-
-def shares_shown(token: int, **settings) -> tuple[int, np.ndarray]:
-    """How many tokens were selected, and how often each id is shown there; all originals are `token`."""
-    found = masked(rows(*[sentence(100, token)] * 1000, length=100), **settings)
+def shown_counts(**settings) -> tuple[int, np.ndarray]:
+    """How many tokens were selected, and how often each id is shown there; all originals are 7."""
+    found = masked(rows(*[sentence(100)] * 1000, length=100), **settings)
     shown = np.take_along_axis(found["masked_input_ids"], found["masked_lm_positions"], axis=1)
     return shown.size, np.bincount(shown.ravel(), minlength=V)
 
 
-def within(count: int, n: int, share: float) -> bool:
-    return abs(count - n * share) < 4 * math.sqrt(n * share * (1 - share))
-
-
-def test_by_default_85_of_100_selected_tokens_show_the_mask_and_the_rest_themselves():
-    n, counts = shares_shown(token=7)
+@pytest.mark.parametrize(("settings", "share"), [({}, 0.85), ({"mask_token_fraction": 0.0}, 0.0)])
+def test_the_configured_share_of_the_selected_tokens_shows_the_mask_and_the_rest_themselves(settings, share):
+    n, counts = shown_counts(**settings)
     assert n == 15_000
-    assert within(counts[MASK], n, 0.85)
+    assert abs(counts[MASK] - n * share) <= 5 * math.sqrt(n * share * (1 - share))
     assert counts[MASK] + counts[7] == n
 
 
 def test_the_rule_of_bert_80_10_10():
-    n, counts = shares_shown(token=7, mask_token_fraction=0.8, random_token_fraction=0.1)
+    n, counts = shown_counts(mask_token_fraction=0.8, random_token_fraction=0.1)
     # A random token is [MASK] or the original in one of V cases each.
     assert within(counts[MASK], n, 0.8 + 0.1 / V)
     assert within(counts[7], n, 0.1 + 0.1 / V)
@@ -185,58 +158,120 @@ def test_the_rule_of_bert_80_10_10():
     assert others.min() > 0  # the whole vocabulary, first and last entry included
 
 
-def test_distinct_selects_fifteen_of_a_hundred_tokens():
-    found = masked(rows(*[sentence(128)] * 3, length=128))
-    assert found["masked_lm_weights"].sum() == 3 * 19
+# The second of two tokens is a sixteenth as frequent; or it was never seen, which counts as once.
+@pytest.mark.parametrize(
+    ("exponent", "tokens", "ratio"),
+    [
+        (0.0, [COMMON, RARE], 1.0),
+        (0.5, [COMMON, RARE], 4.0),
+        (1.0, [COMMON, RARE], 16.0),
+        (0.5, [RARE, UNSEEN], 10.0),
+    ],
+)
+def test_a_rare_token_is_selected_by_a_power_of_its_frequency_as_often(exponent, tokens, ratio):
+    batch = rows(*[[CLS, *tokens, SEP]] * 4000, length=7)
+    found = chosen(batch, scheme="rare_tokens", rarity_exponent=exponent, masked_fraction=0.2)
+    assert within(found.count([2]), 4000, ratio / (1 + ratio))
 
 
-def test_with_replacement_really_selects_13_8_percent_at_length_128():
-    # 19 draws from 126 candidates hit 126 (1 - (125/126)^19) = 17.69 of them: 13.82 % of 128 tokens.
-    n = 4000
-    found = masked(rows(*[sentence(128)] * n, length=128), selection="with_replacement")
-    different = np.array([len(set(row)) for row in found["masked_lm_positions"].tolist()])
-    expected = 126 * (1 - (125 / 126) ** 19)
-    # Variance of the number of occupied cells.
-    variance = 126 * (1 - 1 / 126) ** 19 + 126 * 125 * (1 - 2 / 126) ** 19 - 126**2 * (1 - 1 / 126) ** 38
-    assert abs(different.mean() - expected) < 4 * math.sqrt(variance / n)
-    assert different.mean() / 128 == pytest.approx(0.1382, abs=0.0005)
+@pytest.mark.parametrize("exponent", [40.0, 1e38])
+def test_however_frequent_a_token_is_it_comes_before_what_may_not_be_selected(exponent):
+    batch = rows(*[[CLS, COMMON, RARE, COMMON, SEP]] * 50, length=7)
+    found = chosen(batch, scheme="rare_tokens", rarity_exponent=exponent, masked_fraction=0.6)
+    assert found == [[1, 2, 3]] * 50
 
 
-def test_two_steps_mask_differently_and_one_step_always_the_same():
-    batch = rows(*[sentence(40)] * 5, length=40)
-    first, again, other = masked(batch, step=3), masked(batch, step=3), masked(batch, step=4)
-    assert all(np.array_equal(first[name], again[name]) for name in first)
-    different = (first["masked_lm_positions"] != other["masked_lm_positions"]).any(axis=1)
-    assert different.all()
+def test_the_second_of_two_draws_is_by_the_weights_of_what_is_left():
+    """Weights 4, 4 and 1: both rare ones if either comes first (4/9 each), then the other one (4/5)."""
+    n = 6000
+    batch = rows(*[[CLS, RARE, RARE, COMMON, SEP]] * n, length=8)
+    found = chosen(batch, scheme="rare_tokens", rarity_exponent=0.5, masked_fraction=0.4)
+    assert within(found.count([1, 2]), n, 8 / 9 * 4 / 5)
 
 
-def test_another_seed_masks_differently():
-    batch = rows(*[sentence(40)] * 5, length=40)
-    assert not np.array_equal(masked(batch)["masked_lm_positions"], masked(batch, seed=2)["masked_lm_positions"])
+def test_a_long_span_stays_within_a_segment_and_begins_everywhere_equally_often():
+    """Of 14 tokens four in a row: they fit at five positions."""
+    n = 4500
+    row = [CLS, *[7] * 5, SEP, *[7] * 6, SEP]
+    found = chosen(rows(*[row] * n, length=14), masked_fraction=0.3, **LONG_SPANS)
+    assert {len(positions) for positions in found} == {4}
+    counts = [found.count(list(range(begin, begin + 4))) for begin in (1, 2, 8, 9, 7)]
+    assert sum(counts) > n - 5  # nearly all lengths up to a million are cut off at four
+    assert all(within(count, n, 1 / 5) for count in counts)
 
 
-def test_equal_rows_of_a_batch_are_masked_differently():
-    positions = masked(rows(*[sentence(40)] * 5, length=40))["masked_lm_positions"]
-    assert len({tuple(row) for row in positions.tolist()}) == 5
+def test_a_span_that_fits_nowhere_is_as_long_as_possible():
+    """Four are wanted: three behind the separator come first, then one of the two before it."""
+    row = [CLS, 7, 7, SEP, 7, 7, 7, SEP]
+    found = chosen(rows(*[row] * 200, length=8), masked_fraction=0.5, **LONG_SPANS)
+    assert {tuple(positions) for positions in found} == {(1, 4, 5, 6), (2, 4, 5, 6)}
 
 
-@pytest.mark.parametrize("selection", ["distinct", "with_replacement"])
-def test_the_share_of_a_replica_is_a_slice_of_the_whole(selection):
-    batch = rows(*[[CLS, *range(5, 5 + count), SEP] for count in (3, 21, 9, 14, 6)], length=23)
-    settings = {"selection": selection, "mask_token_fraction": 0.5, "random_token_fraction": 0.3}
-    whole = masked(batch, **settings)
-    part = masked({name: values[2:] for name, values in batch.items()}, first_example=2, **settings)
-    assert all(np.array_equal(part[name], whole[name][2:]) for name in whole)
+def test_spans_do_not_overlap_and_fill_everything_if_everything_is_selected():
+    row = [CLS, *[7] * 9, SEP, *[7] * 4, SEP]
+    found = chosen(rows(*[row] * 50, length=16), scheme="span", masked_fraction=0.95)
+    assert found == [[*range(1, 10), *range(11, 15)]] * 50
 
 
-def test_types_and_shapes():
-    found = mask_batch(rows(sentence(9), sentence(5), length=20), MaskingConfig(), SPECIAL, RandomStream(0, 0, 0))
-    described = {
-        name: (values.dtype.name, values.shape.as_list()) for name, values in found.items() if "masked" in name
-    }
-    assert described == {
-        "masked_input_ids": ("int32", [2, 20]),
-        "masked_lm_positions": ("int32", [2, 3]),
-        "masked_lm_ids": ("int32", [2, 3]),
-        "masked_lm_weights": ("float32", [2, 3]),
-    }
+def test_lengths_of_spans_are_geometric_up_to_the_longest_and_spanberts_by_default():
+    """Of 1, 2 or 3 tokens, in the proportions 1 : 0.6 : 0.36."""
+    uniform = RandomStream(3, 0, 0).uniform(9000, (1,))
+    drawn = _span_lengths(uniform, MaskingConfig(span_end_probability=0.4, max_span_length=3)).numpy().ravel()
+    for length, mass in ((1, 1.0), (2, 0.6), (3, 0.36)):
+        assert within(np.count_nonzero(drawn == length), 9000, mass / 1.96)
+    assert (_span_lengths(uniform, MaskingConfig(span_end_probability=1.0)).numpy() == 1).all()
+    by_default = _span_lengths(uniform, MaskingConfig()).numpy()
+    assert (by_default.min(), by_default.max()) == (1, 10)
+    assert by_default.mean() == pytest.approx(3.8, abs=0.15)  # section 3.1 of its paper
+
+
+def test_the_tokens_of_a_span_are_shown_in_one_way():
+    found = masked(rows(*[sentence(42)] * 300, length=42), mask_token_fraction=0.5, **LONG_SPANS)
+    num_masked = (found["masked_input_ids"] == MASK).sum(axis=1)
+    assert found["masked_lm_weights"].sum(axis=1).tolist() == [6.0] * 300
+    assert np.isin(num_masked, [0, 6]).sum() >= 297  # all rows that have but one span
+    assert within((num_masked == 6).sum(), 300, 0.5)
+
+
+# The words of a row, how many tokens are wanted, and what may be selected.
+@pytest.mark.parametrize(
+    ("row", "masked_fraction", "expected"),
+    [
+        pytest.param(words(2, 2, 2, 2), 0.3, {(1, 2), (3, 4), (5, 6), (7, 8)}, id="fewer_if_words_do_not_add_up"),
+        # Never the word of four pieces; if the last two come before the second, that does not fit either.
+        pytest.param(words(4, 2, 1, 1), 0.3, {(5, 6, 7), (5, 6, 8), (7, 8)}, id="a_word_that_does_not_fit_is_skipped"),
+        pytest.param(words(3, 4), 0.2, {()}, id="nothing_if_no_word_fits"),
+        pytest.param([21, SEP, 22, 10], 0.2, {(1,), (3,), (4,)}, id="a_continuation_behind_a_separator_begins_a_word"),
+    ],
+)
+def test_whole_words_are_selected(row, masked_fraction, expected):
+    batch = rows(*[[CLS, *row, SEP]] * 200, length=len(row) + 2)
+    found = chosen(batch, scheme="whole_word", masked_fraction=masked_fraction)
+    assert {tuple(positions) for positions in found} == expected
+
+
+def test_words_come_in_random_order_and_are_taken_while_they_fit():
+    """The rule of BERT's own loop, word by word, on random rows."""
+    random = np.random.default_rng(0)
+    begins, candidates = random.random((200, 40)) < 0.6, random.random((200, 40)) < 0.9
+    count = random.integers(0, 14, 200).astype(np.int32)
+    stream = RandomStream(5, 0, 0)
+    tensors = tf.constant(candidates), tf.constant(~begins), tf.constant(count)
+    found = select_words(*tensors, num_slots=14, random=stream)
+    order = np.argsort(stream.uniform(200, (40,)).numpy(), axis=1, kind="stable")
+    for row, num_found in enumerate(found.count.numpy()):
+        expected = take_words(candidates[row], begins[row], order[row].tolist(), count[row])
+        assert found.positions[row, :num_found].numpy().tolist() == expected
+
+
+def take_words(candidates, begins, order, count) -> list[int]:
+    listed: list[list[int]] = []
+    for position in np.flatnonzero(candidates).tolist():
+        if begins[position] or not position or not candidates[position - 1]:
+            listed.append([])
+        listed[-1].append(position)
+    taken: list[int] = []
+    for index in order:
+        if index < len(listed) and len(taken) + len(listed[index]) <= count:
+            taken += listed[index]
+    return sorted(taken)

@@ -123,7 +123,7 @@ def test_one_target_in_twenty_is_drawn(numbers, target):
 
 def test_the_order_of_the_draws_is_the_authors():
     # Digest of this text's examples by the code that repeats all 12 id streams of the authors' builder under
-    # random.Random(seed) (benchmarks/segment_statistics.py); a draw more, fewer or elsewhere changes it.
+    # random.Random(seed); a draw more, fewer or elsewhere changes it.
     segmenter = Segmenter(64, random.Random(1), target_length=64)
     digest = hashlib.sha256()
     for document in range(30):

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.runs.checkpoint import Checkpoints
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.loop import Run
-from electra_tf.runs.run_directory import RunDirectory
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def run(tmp_path) -> RunDirectory:
 @pytest.fixture(scope="session")
 def build(tiny_config) -> Callable:
     """`build(**changes)`: a compiled objective of the tiny configuration."""
-    return lambda **changes: compile_objective(build_objective(tiny_config(**changes)))
+    return lambda **changes: compile_task(build_objective(tiny_config(**changes)))
 
 
 @pytest.fixture(scope="module")

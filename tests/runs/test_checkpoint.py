@@ -14,8 +14,8 @@ from electra_tf.runs import checkpoint as checkpoint_module
 from electra_tf.runs.checkpoint import restore_strictly, training_checkpoint
 from electra_tf.runs.checkpoint_files import CheckpointFolder
 from electra_tf.runs.checkpoint_state import CheckpointState, read_every_tensor, write_tensors
-from electra_tf.runs.run_directory import RunDirectory
-from electra_tf.runs.trained import load_run
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.load import load_run
 
 
 def tensors_of(checkpoint: tf.train.Checkpoint, directory: Path) -> dict[str, tf.Tensor]:

@@ -13,7 +13,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.runs import checkpoint as checkpoint_module
 from electra_tf.runs.checkpoint_files import CheckpointFolder
 from electra_tf.runs.checkpoint_state import write_tensors
-from electra_tf.runs.run_directory import RunDirectory
+from electra_tf.runs.directory import RunDirectory
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

@@ -24,11 +24,11 @@ strategy = tf.distribute.MultiWorkerMirroredStrategy()
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.runs.checkpoint import Checkpoints
-from electra_tf.runs.run_directory import RunDirectory
-from electra_tf.train.step import compile_objective
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.train.step import compile_task
 
 with strategy.scope():
-    objective = compile_objective(build_objective(load_config(sys.argv[3])))
+    objective = compile_task(build_objective(load_config(sys.argv[3])))
     seen = tf.Variable(
         0.0, synchronization=tf.VariableSynchronization.ON_READ, aggregation=tf.VariableAggregation.SUM
     )

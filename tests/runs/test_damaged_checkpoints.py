@@ -14,10 +14,10 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.runs.checkpoint import Checkpoints
-from electra_tf.runs.run_directory import RunDirectory
-from electra_tf.runs.trained import load_run
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.load import load_run
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 INDEX, DATA, JSON = "step-20.index", "step-20.data-00000-of-00001", "step-20.json"
 
@@ -101,7 +101,7 @@ def config(tiny_config):
 
 @pytest.fixture(scope="module")
 def objective(config):
-    return compile_objective(build_objective(config))
+    return compile_task(build_objective(config))
 
 
 def _mark(objective, step: int) -> None:

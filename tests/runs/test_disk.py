@@ -13,9 +13,9 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.runs import reporting
 from electra_tf.runs.checkpoint_files import CheckpointFolder
+from electra_tf.runs.directory import RunDirectory, write_atomically
 from electra_tf.runs.loop import Run, pretrain
 from electra_tf.runs.reporting import TrainingReporter
-from electra_tf.runs.run_directory import RunDirectory, write_atomically
 from electra_tf.runs.tensorboard_events import EventWriter
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from benchmarks.killed_runs import differences
+from benchmarks.kills.run_files import differences
 from electra_tf.runs.checkpoint import Checkpoints
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interrupted, Interruption
+from electra_tf.runs.load import load_run
 from electra_tf.runs.loop import Run, evaluate, pretrain
 from electra_tf.runs.reporting import TrainingReporter
-from electra_tf.runs.run_directory import RunDirectory
-from electra_tf.runs.trained import load_run
-from electra_tf.tasks.pretrain.two_stage import DiscriminatorStage
+from electra_tf.tasks.pretrain.two_stage import DiscriminatorPhase
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
 from electra_tf.train.metrics import MetricAccumulator
 from electra_tf.train.pretrainer import Evaluator
@@ -156,7 +156,7 @@ def test_two_phases_interrupted_in_each_and_at_the_switch_are_the_whole_run(tiny
     call(parts, data_dirs, stop_at=2)
     call(parts, data_dirs, kill=(TrainingReporter, "train", 5, True))
     call(parts, data_dirs, kill=(Checkpoints, "save", 5, True))
-    call(parts, data_dirs, kill=(DiscriminatorStage, "begin", 5, True))
+    call(parts, data_dirs, kill=(DiscriminatorPhase, "begin", 5, True))
     assert set(evaluate(parts, data_dirs)) == {"step", "masked_lm_loss", "masked_lm_accuracy"}
     call(parts, data_dirs, stop_at=6)
     pretrain(parts, data_dirs)

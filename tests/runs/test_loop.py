@@ -10,10 +10,10 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.runs import checkpoint
 from electra_tf.runs.checkpoint import restore_strictly
+from electra_tf.runs.directory import RATES, RunDirectory
 from electra_tf.runs.directory_lock import locked
+from electra_tf.runs.load import load_run
 from electra_tf.runs.loop import Run, evaluate, pretrain
-from electra_tf.runs.run_directory import RATES, RunDirectory
-from electra_tf.runs.trained import load_run
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.runs import masked_lm_evaluation
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.loop import Run, pretrain
 from electra_tf.runs.masked_lm_evaluation import evaluate_as_masked_lm, with_questions
-from electra_tf.runs.run_directory import RunDirectory
 from electra_tf.train.stages import open_stages, stages_of
 
 QUESTIONS = {"as_masked_lm": {"num_candidates": 5, "tokens_per_example": 3}}

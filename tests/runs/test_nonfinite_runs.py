@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped
+from electra_tf.runs.directory import RATES, RunDirectory
 from electra_tf.runs.loop import Run, pretrain
-from electra_tf.runs.run_directory import RATES, RunDirectory
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.tasks.terms import Ratio
 

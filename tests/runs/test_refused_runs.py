@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from electra_tf.config.errors import UserError
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.loop import Run, evaluate, pretrain
-from electra_tf.runs.run_directory import RunDirectory
 
 
 def test_a_foreign_directory_that_is_not_empty_is_refused_and_left_alone(config, tmp_path):
@@ -42,7 +42,7 @@ def test_a_flipped_byte_in_a_shard_is_one_line(config, run_of, data_dir, tmp_pat
         content = bytearray(shard.read_bytes())
         content[20] ^= 255
         shard.write_bytes(content)
-    with pytest.raises(UserError, match=r"train-.*: record 0 at byte 0: its checksum does not fit its content"):
+    with pytest.raises(UserError, match=r"train-.*: record 0 at byte 0: its checksum does not match its content"):
         pretrain(run_of(config, tmp_path / "run"), [copy])
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from electra_tf.config.errors import UserError
+from electra_tf.runs.directory import drop_lines_after
 from electra_tf.runs.reported_lines import reports_of
-from electra_tf.runs.run_directory import drop_lines_after
 
 WHOLE = b'{"step": 2, "split": "train", "loss": 1.0}\n'
 

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from electra_tf.flops.run import RunCost
+from electra_tf.flops.budget import RunCost
+from electra_tf.runs.directory import RATES, RunDirectory
 from electra_tf.runs.reporting import TrainingReporter
-from electra_tf.runs.run_directory import RATES, RunDirectory
 from electra_tf.train.device_peak import Peak
 
 METRICS = {"loss": 2.5, "learning_rate": 0.1, "gradient_norm": 1.0}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.runs.run_directory import RunDirectory, drop_lines_after
+from electra_tf.runs.directory import RunDirectory, drop_lines_after
 
 
 @pytest.fixture

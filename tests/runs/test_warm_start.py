@@ -13,11 +13,11 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.convert.names import tf1_variables
 from electra_tf.runs.checkpoint import Checkpoints
-from electra_tf.runs.run_directory import RunDirectory
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.warm_start import initialize_from
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import parse_config
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 UNTIED = {"objective": {"tying": "none"}}
 GOLDEN = os.environ.get("ELECTRA_TF_GOLDEN_DIR")
@@ -28,7 +28,7 @@ def build(tiny_config):
     """`build(number, **changes)`: a compiled objective whose every variable has values of its own."""
 
     def filled(number: int, **changes):
-        objective = compile_objective(build_objective(tiny_config(**changes)))
+        objective = compile_task(build_objective(tiny_config(**changes)))
         for index, variable in enumerate(objective.trainable_variables):
             variable.assign(tf.random.stateless_uniform(variable.shape, [number, index]))
         return objective
@@ -213,7 +213,7 @@ def test_a_run_with_fewer_layers_is_refused_naming_what_it_lacks(build, run_of):
 
 def test_a_run_of_another_objective_is_refused(build, run_of, tiny_config):
     masked_lm = {**tiny_config().model_dump(mode="json"), "objective": {"name": "bert_mlm"}}
-    objective = compile_objective(build_objective(parse_config(masked_lm, source="masked_lm")))
+    objective = compile_task(build_objective(parse_config(masked_lm, source="masked_lm")))
     assert "is it of another objective" in refusal(objective, run_of(build(1)).path)
 
 
@@ -269,11 +269,11 @@ def test_a_checkpoint_of_others_that_was_cut_short_is_said_so(build, authors_che
 @pytest.mark.skipif(not GOLDEN, reason="ELECTRA_TF_GOLDEN_DIR is not set")
 @pytest.mark.parametrize("name", ["small_like", "base_like", "bert_like"])
 def test_real_checkpoints_of_the_authors_code_load_to_the_last_variable(name):
-    from benchmarks.parity_model import config_of
+    from benchmarks.parity.model import config_of
 
     directory = Path(GOLDEN) / name
     settings = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-    objective = compile_objective(build_objective(config_of(settings)))
+    objective = compile_task(build_objective(config_of(settings)))
     lines = initialize_from(objective, directory / "final.ckpt")
     assert len(lines) == 1
     reader = tf.train.load_checkpoint(str(directory / "final.ckpt"))

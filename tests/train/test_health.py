@@ -7,7 +7,7 @@ import tf_keras
 
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.health import HealthMonitor, binary_entropy, explain_nonfinite
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 # At a vocabulary of 47 the uniform loss is 3.850 and its 95 % 3.658; 0.1 of the tokens replaced: entropy 0.3251.
 HEALTHY = {"masked_lm": 2.0, "replaced_token": 0.28, "replaced_fraction": 0.1, "sampled_masked_lm_accuracy": 0.4}
@@ -200,7 +200,7 @@ def explained(tiny_config, tiny_batch, two_replicas):
         strategy = two_replicas if replicas == 2 else tf.distribute.OneDeviceStrategy("CPU:0")
         tf_keras.utils.set_random_seed(5)
         with strategy.scope():
-            objective = compile_objective(build_objective(config))
+            objective = compile_task(build_objective(config))
             damage(objective)
         asked = []
 

@@ -5,9 +5,10 @@ import math
 import pytest
 import tensorflow as tf
 
+from electra_tf.data.batch import batch_specs
 from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
-from electra_tf.train.static_step import batch_specs, training_step_function, unfit_operations
-from electra_tf.train.step import compile_objective
+from electra_tf.train.static_step import training_step_function, unfit_operations
+from electra_tf.train.step import compile_task
 
 # An objective, and which of its phases.
 STEPS = [(name, phase) for name in OBJECTIVES for phase in range(2 if name == "two_stage" else 1)]
@@ -27,7 +28,7 @@ def step_of(tiny_config):
         sizes = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
         settings = {"generator": sizes} if name == "two_stage" else {}
         config = tiny_config(objective={"name": name, **settings}, train=train)
-        return config, training_step_function(compile_objective(build_objective(config)).phases[phase])
+        return config, training_step_function(compile_task(build_objective(config)).phases[phase])
 
     return build
 
@@ -67,7 +68,7 @@ def test_the_specifications_are_those_of_a_masked_batch(tiny_config, tiny_batch)
 
 def test_an_open_batch_is_found(tiny_config):
     config = tiny_config()
-    step = training_step_function(compile_objective(build_objective(config)))
+    step = training_step_function(compile_task(build_objective(config)))
     found = unfit_operations(
         step.get_concrete_function(
             *(tf.TensorSpec([None, *spec.shape[1:]], spec.dtype) for spec in batch_specs(config, 4).values())

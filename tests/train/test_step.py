@@ -8,7 +8,7 @@ import tf_keras
 from electra_tf.data.corpus import open_data
 from electra_tf.data.pretraining_input import training_batches
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 QUIET = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
 # The first replica gets four times as many tokens as the second, and five times as many masked ones.
@@ -18,7 +18,7 @@ UNEQUAL_LENGTHS = [10, 10, 5, 0]
 def build(config, strategy=None):
     tf_keras.utils.set_random_seed(5)
     with (strategy or tf.distribute.get_strategy()).scope():
-        return compile_objective(build_objective(config))
+        return compile_task(build_objective(config))
 
 
 def weights(objective) -> list[np.ndarray]:
@@ -97,7 +97,7 @@ def test_fit_trains_exactly_like_calling_the_step(tiny_config, tmp_path, write_d
     config = tiny_config()
     data = open_data(write_data(tmp_path / "set"), config)
     settings = {"seed": 0, "batch_size": 4, "first_step": 0}
-    batches = training_batches(data.train, config.masking, data.special_ids, **settings).take(4)
+    batches = training_batches(data.train, config.masking, data.masking_vocabulary, **settings).take(4)
     fitted, stepped = build(config), build(config)
     history = fitted.fit(batches, epochs=1, verbose=0).history
     step = tf.function(stepped.train_step)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from electra_tf.train.step_triggers import StepTriggers, milestone_steps
+from electra_tf.train.timeline import StepTriggers, milestone_steps
 
 
 @pytest.fixture

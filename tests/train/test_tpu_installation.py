@@ -3,8 +3,8 @@ import os
 
 import pytest
 
+from electra_tf.cli.tpu_installation import require_importable_tensorflow, require_tpu_packages
 from electra_tf.config.errors import UserError
-from electra_tf.train.tpu_installation import require_importable_tensorflow, require_tpu_packages
 
 
 @pytest.fixture

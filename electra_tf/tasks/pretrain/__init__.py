@@ -1,5 +1,12 @@
-"""What is trained: one file for each objective, and the registry that names them."""
+"""Pre-training objectives: one file each, with its settings, its model and its cost, registered by a decorator."""
 
-from electra_tf.tasks.pretrain.registry import OBJECTIVES, build_objective, register_objective
+import importlib
+import pkgutil
 
-__all__ = ["OBJECTIVES", "build_objective", "register_objective"]
+from electra_tf.tasks.pretrain.objective import OBJECTIVES, Objective, build_objective, register_objective
+
+__all__ = ["OBJECTIVES", "Objective", "build_objective", "register_objective"]
+
+# Importing a module registers its objective, so that adding one takes no list.
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

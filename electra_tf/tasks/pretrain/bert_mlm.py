@@ -1,8 +1,6 @@
-"""The masked-LM baseline: the full-size encoder predicts the masked tokens itself (the paper's "BERT" rows)."""
+"""BERT, the masked-LM baseline: the full-size encoder itself predicts the masked tokens (the paper's "BERT" rows)."""
 
 from typing import Literal
-
-import tensorflow as tf
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.flops.passes import Head, NetworkPass, Phase
@@ -11,11 +9,11 @@ from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.generators import GeneratorOutput, TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead
-from electra_tf.tasks.base import PRECISION_POLICIES, Objective
+from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
-from electra_tf.tasks.pretrain.losses import masked_lm_loss
-from electra_tf.tasks.pretrain.metrics import masked_lm_metrics
-from electra_tf.tasks.terms import Ratio, Term
+from electra_tf.tasks.pretrain.losses import masked_lm_accuracy, masked_lm_loss
+from electra_tf.tasks.pretrain.objective import Objective, register_objective
+from electra_tf.tasks.terms import Term, Total
 
 
 class BertMlmConfig(ObjectiveSettings):
@@ -33,12 +31,13 @@ class BertMlmConfig(ObjectiveSettings):
         return self.masked_lm_loss_weight > 0
 
 
+@register_objective(BertMlmConfig)
 class BertMlm(Objective):
-    """Masked language modelling alone. Its network is what a generator is, at full size."""
+    """Masked language modelling alone: the network of a generator, at full size."""
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        dtype = PRECISION_POLICIES[config.train.precision]
+        dtype = self.layer_dtype
         embeddings = Embeddings(config.encoder, name="embeddings", dtype=dtype)
         encoder = Encoder(config.encoder, embeddings, name="electra", dtype=dtype)
         head = MaskedLmHead(config.encoder, embeddings, name="generator_predictions", dtype=dtype)
@@ -52,21 +51,17 @@ class BertMlm(Objective):
     def loss_weights(self) -> dict[str, float]:
         return {"masked_lm": self.config.objective.masked_lm_loss_weight}
 
-    def term_weights(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return {"masked_lm": tf.reduce_sum(batch["masked_lm_weights"])}
+    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
+        return {"masked_lm": masked_lm_loss(self.forward(batch, context).scores, batch)}
 
-    def loss_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Ratio]:
-        scores = self.forward(batch, context).scores
-        return {"masked_lm": masked_lm_loss(scores, batch["masked_lm_ids"], batch["masked_lm_weights"])}
-
-    def evaluation_terms(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, Term]:
-        scores = self.forward(batch, context).scores
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
+        logits = self.forward(batch, context).scores
         return {
-            "masked_lm_loss": masked_lm_loss(scores, batch["masked_lm_ids"], batch["masked_lm_weights"]),
-            **masked_lm_metrics(scores.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
+            "masked_lm_loss": self.as_ratios(batch, {"loss": masked_lm_loss(logits, batch)})["loss"],
+            "masked_lm_accuracy": masked_lm_accuracy(logits.logits, batch),
         }
 
-    def forward(self, batch: dict[str, tf.Tensor], context: ForwardContext) -> GeneratorOutput:
+    def forward(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
         """The predictions at the masked positions."""
         return self.masked_lm(
             batch["masked_input_ids"],

@@ -16,7 +16,7 @@ from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.electra import ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 QUIET = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
 ALL_TERMS = ("masked_lm", "replaced_token", "policy", "baseline")
@@ -56,7 +56,7 @@ def objective(tiny_config):
 
 def by_hand(objective, generator_logits=GENERATOR_LOGITS, detection_logits=DETECTION_LOGITS, training=True):
     """The terms of the case above."""
-    scores = VocabularyLogits(tf.convert_to_tensor(generator_logits), tf.eye(4), tf.zeros([4]), training)
+    scores = VocabularyLogits(tf.convert_to_tensor(generator_logits), tf.eye(4), tf.zeros([4]))
     is_replaced = tf.cast(tf.constant(CORRUPTED_IDS) != tf.constant(INPUT_IDS), tf.int32)
     corrupted = CorruptedInput(tf.constant([]), tf.constant(CORRUPTED_IDS), is_replaced)
     proposal = GeneratorOutput(scores, tf.constant(HIDDEN), None)
@@ -242,7 +242,7 @@ def test_micro_batches_on_two_replicas_train_like_one_batch(tiny_config, tiny_ba
     def build(config, strategy):
         tf_keras.utils.set_random_seed(5)
         with strategy.scope():
-            return compile_objective(build_objective(config))
+            return compile_task(build_objective(config))
 
     whole = build(tiny_config(**settings), tf.distribute.get_strategy())
     parts = build(tiny_config(**settings, train={"gradient_accumulation_steps": 2}), two_replicas)

@@ -9,9 +9,9 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.models.context import INFERENCE
-from electra_tf.tasks.base import Objective
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, data_probabilities, one_masked_token_each
+from electra_tf.tasks.pretrain.objective import Objective
 
 LENGTHS = [10, 7, 5, 8]
 MASK = 4
@@ -188,7 +188,7 @@ def test_the_originals_that_a_discriminator_has_seen_for_every_sample(build, nam
     [
         ({"objective": {"disallow_correct": True}}, "objective.disallow_correct is true, and the formula holds for a"),
         ({"objective": {"sampling": "greedy"}}, "objective.sampling is greedy, and the formula holds for a generator"),
-        ({"masking": {"strategy": "rare_tokens"}}, "masking.strategy is rare_tokens, and the formula holds for a"),
+        ({"masking": {"scheme": "rare_tokens"}}, "masking.scheme is rare_tokens, and the formula holds for a"),
     ],
 )
 def test_a_discriminator_of_other_samples_than_the_formulas_is_refused(tiny_config, settings, said):

@@ -55,7 +55,7 @@ def log_probs_of_all(objective, batch) -> np.ndarray:
 
 
 def sure_of(token_ids) -> VocabularyLogits:
-    return VocabularyLogits(100.0 * tf.one_hot(token_ids, 47), tf.eye(47), tf.zeros([47]), training=False)
+    return VocabularyLogits(100.0 * tf.one_hot(token_ids, 47), tf.eye(47), tf.zeros([47]))
 
 
 def test_the_log_odds_of_noise_by_hand(electric):
@@ -157,7 +157,7 @@ def test_the_three_encoders_share_their_embeddings_as_a_rule(electric, build):
         ({"temperature": 2.0}, {}, "objective.temperature 2.0 draws from another distribution"),
         ({"disallow_correct": True}, {}, "objective.disallow_correct True draws from another distribution"),
         ({"sampling": "greedy"}, {}, "objective.sampling 'greedy' draws nothing"),
-        ({}, {"strategy": "rare_tokens"}, "masking.strategy 'rare_tokens' draws noise for some tokens more often"),
+        ({}, {"scheme": "rare_tokens"}, "masking.scheme 'rare_tokens' draws noise for some tokens more often"),
         ({"tying": "all"}, {}, "objective.tying"),
         ({}, {"masked_fraction": 1.0}, "masking.masked_fraction 1.0 leaves no token that is not noise"),
     ],

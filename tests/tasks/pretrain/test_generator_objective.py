@@ -8,16 +8,17 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.data.batch import batch_specs
 from electra_tf.data.corpus import open_data
 from electra_tf.models.context import ForwardContext
 from electra_tf.ops.random import RandomStream
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.load import load_run
 from electra_tf.runs.loop import Run, describe, evaluate, pretrain
-from electra_tf.runs.run_directory import RunDirectory
-from electra_tf.runs.trained import load_run
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
-from electra_tf.train.static_step import batch_specs, training_step_function, unfit_operations
-from electra_tf.train.step import compile_objective
+from electra_tf.train.static_step import training_step_function, unfit_operations
+from electra_tf.train.step import compile_task
 
 KINDS = pytest.mark.parametrize("kind", ["unigram", "uniform"])
 
@@ -108,7 +109,7 @@ def test_unigram_fakes_are_tokens_of_the_training_text_and_never_what_examples_a
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_nothing_in_the_training_step_is_unfit_for_a_tpu(tiny_config, tiny_batch, changes, precision):
     config = tiny_config(objective=changes, train={"precision": precision})
-    step = training_step_function(compile_objective(build_objective(config)))
+    step = training_step_function(compile_task(build_objective(config)))
     assert unfit_operations(step.get_concrete_function(*batch_specs(config, 4).values())) == []
     batch = tiny_batch(config, [10, 7, 5, 8])
     metrics = step(*(batch[name] for name in batch_specs(config, 4)))

@@ -6,12 +6,12 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.errors import UserError
+from electra_tf.data.batch import batch_specs
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.phases import phase_after, phase_at, phases_of
-from electra_tf.train.static_step import batch_specs
-from electra_tf.train.step import compile_objective
+from electra_tf.train.step import compile_task
 
 SAME_SIZE = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
 LENGTHS = [10, 7, 5, 8]
@@ -29,7 +29,7 @@ def two_stage_config(tiny_config):
 def build(config, strategy=None):
     tf_keras.utils.set_random_seed(5)
     with (strategy or tf.distribute.get_strategy()).scope():
-        return compile_objective(build_objective(config))
+        return compile_task(build_objective(config))
 
 
 def state_of(objective, variables) -> list[np.ndarray]:

@@ -1,0 +1,135 @@
+"""Runs programs as a user runs them: their seconds, and the peak memory of the whole process tree."""
+
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from benchmarks.common import PROJECT, last_line
+from electra_tf.config.errors import UserError
+
+SAMPLING_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Run:
+    """One program from its start to its end: wall-clock seconds and what it printed on stdout."""
+
+    seconds: float
+    output: str
+
+
+@dataclass(frozen=True)
+class PeakMemory:
+    """Highest totals over a process and its descendants, in bytes.
+
+    Attributes:
+        pss: proportional set size: a page that n processes share counts 1/n in each, so the sum is exact.
+        rss: resident set size: a shared page counts in each, so the sum is too large.
+        num_samples: of the memory; a peak between two samples is missed.
+    """
+
+    pss: int
+    rss: int
+    num_samples: int
+
+
+def run(command: Sequence[str], directory: Path = PROJECT) -> Run:
+    """Runs a program in the root of a checkout. Raises: UserError: if it fails, with the last line of its stderr."""
+    with tempfile.TemporaryFile("w+") as output:
+        start = time.perf_counter()
+        with _started(command, output, directory) as process:
+            process.wait()
+            seconds = time.perf_counter() - start
+        output.seek(0)
+        return Run(seconds, output.read())
+
+
+def peak_memory_of(command: Sequence[str]) -> PeakMemory:
+    """Runs a program and samples its process tree every 50 ms. Raises: UserError: if it fails."""
+    with _started(command, subprocess.DEVNULL, PROJECT) as process:
+        return _watch(process)
+
+
+@contextmanager
+def _started(command: Sequence[str], output: IO[str] | int, directory: Path) -> Iterator[subprocess.Popen]:
+    """A running program; waits for its end. Raises: UserError: if it fails.
+
+    Its output goes into files: a pipe ends only with the last helper process, up to a second after the program.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(directory)}
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=errors)
+        try:
+            yield process
+        except BaseException:
+            process.terminate()
+            raise
+        finally:
+            status = process.wait()
+        if status:
+            errors.seek(0)
+            program = " ".join(" ".join(command).split())  # one line, even if an argument has several
+            raise UserError(f"exit status {status} from {program}: {last_line(errors.read())}")
+
+
+def _watch(process: subprocess.Popen) -> PeakMemory:
+    """Samples until the process has ended."""
+    import psutil
+
+    pss = rss = num_samples = 0
+    with suppress(psutil.NoSuchProcess):  # it ended between two samples
+        root = psutil.Process(process.pid)
+        while process.poll() is None:
+            sampled = _memory_of([root, *root.children(recursive=True)])
+            pss, rss, num_samples = max(pss, sampled[0]), max(rss, sampled[1]), num_samples + 1
+            time.sleep(SAMPLING_SECONDS)
+    return PeakMemory(pss, rss, num_samples)
+
+
+def _memory_of(processes: Iterable) -> tuple[int, int]:
+    """PSS and RSS of processes, summed; one that has ended counts 0."""
+    import psutil
+
+    pss = rss = 0
+    for process in processes:
+        try:
+            memory = process.memory_full_info()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):  # access is denied while it ends
+            continue
+        pss, rss = pss + memory.pss, rss + memory.rss
+    return pss, rss
+
+
+def interleaved(measurements: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Takes every measurement once a round, in turns, so that other load on the machine affects all of them."""
+    values: dict[str, list[float]] = {name: [] for name in measurements}
+    for _ in range(rounds):
+        for name, measure in measurements.items():
+            values[name].append(measure())
+    return values
+
+
+def ratio_of_medians(values: dict[str, list[float]], over: str, under: str) -> float:
+    """The median of one measurement over that of another."""
+    return statistics.median(values[over]) / statistics.median(values[under])
+
+
+def head_of_text(source: Path, num_bytes: int, target: Path) -> Path:
+    """Copies whole documents, up to a blank line, from the head of a text file.
+
+    Args:
+        num_bytes: the largest size of the copy; a first document that is longer is cut.
+    """
+    with open(source, "rb") as file:
+        head = file.read(num_bytes)
+        is_cut = bool(file.read(1))
+    end = head.rfind(b"\n\n") if is_cut else -1
+    target.write_bytes(head[: end + 2] if end >= 0 else head)
+    return target

@@ -1,0 +1,127 @@
+"""What the directory of a run holds: its state at a moment, and whether two finished runs are equal bit for bit.
+
+Everything that this benchmark knows of the layout of a run's directory is here.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from electra_tf.runs.directory import RATES
+
+SPLITS = ("train", "held_out")
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What a run's directory shows at a moment."""
+
+    reported_step: int
+    saved_step: int | None
+    evaluated_step: int
+    is_writing_checkpoint: bool
+
+    @classmethod
+    def of(cls, model_dir: Path) -> "RunState":
+        steps: dict[str, int] = dict.fromkeys(SPLITS, 0)
+        steps.update((report["split"], report["step"]) for report in _whole_lines(model_dir / "metrics.jsonl"))
+        saved = [_step_of(path.stem) for path in (model_dir / "checkpoints").glob("step-*.index")]
+        return cls(
+            reported_step=steps["train"],
+            saved_step=max(saved, default=None),
+            evaluated_step=steps["held_out"],
+            is_writing_checkpoint=any((model_dir / "checkpoints").glob("step-*tempstate*")),
+        )
+
+    def __str__(self) -> str:
+        writing = ", while writing a checkpoint" if self.is_writing_checkpoint else ""
+        return f"reported {self.reported_step}, evaluated {self.evaluated_step}, saved {self.saved_step}{writing}"
+
+
+def differences(expected: Path, actual: Path) -> list[str]:
+    """The differences between the directories of two finished runs; empty if they are equal.
+
+    Compares every tensor of the last checkpoint and of each milestone, the lines of metrics.jsonl without rates, and
+    TensorBoard's events without rates and times.
+    """
+    reports = [[_without_rates(report) for report in _whole_lines(run / "metrics.jsonl")] for run in (expected, actual)]
+    found = [*_checkpoint_differences(expected, actual), *_list_differences("metrics.jsonl", *reports)]
+    for split in SPLITS:
+        events = [_events(run / "tensorboard" / split) for run in (expected, actual)]
+        found += _list_differences(f"tensorboard/{split}", *events)
+    return found
+
+
+def _step_of(name: str) -> int:
+    return int(name.removeprefix("step-"))
+
+
+def _checkpoint_differences(expected: Path, actual: Path) -> Iterator[str]:
+    for folder in ("checkpoints", "milestones"):
+        names = [
+            sorted((path.stem for path in (run / folder).glob("step-*.index")), key=_step_of)
+            for run in (expected, actual)
+        ]
+        if folder == "checkpoints":  # which older ones are kept depends on where the run was stopped
+            names = [of_run[-1:] for of_run in names]
+        if names[0] != names[1]:
+            yield f"{folder}: {names[0]} and {names[1]}"
+            continue
+        for name in names[0]:
+            yield from _tensor_differences(expected / folder / name, actual / folder / name)
+
+
+def _tensor_differences(expected: Path, actual: Path) -> Iterator[str]:
+    tensors = [_tensors(prefix) for prefix in (expected, actual)]
+    if set(tensors[0]) != set(tensors[1]):
+        yield f"{actual}: other variables than {expected}"
+    for name in sorted(set(tensors[0]) & set(tensors[1])):
+        # As bytes: a NaN equals itself, and -0 differs from 0.
+        if tensors[0][name].tobytes() != tensors[1][name].tobytes():
+            yield f"{actual}: {name} differs"
+
+
+def _tensors(prefix: Path) -> dict:
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(str(prefix))
+    names = [name for name in reader.get_variable_to_shape_map() if not name.startswith("_CHECKPOINTABLE")]
+    return {name: reader.get_tensor(name) for name in names}
+
+
+def _events(directory: Path) -> list[tuple]:
+    """The scalars that TensorBoard shows, without those that a continued run has replaced."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(directory), size_guidance={"tensors": 0}).Reload()
+    tags = sorted(set(events.Tags()["tensors"]) - set(RATES))
+    return [(tag, event.step, event.tensor_proto.SerializeToString()) for tag in tags for event in events.Tensors(tag)]
+
+
+def _whole_lines(metrics_file: Path) -> list[dict]:
+    """The reports of a file whose last line may be incomplete."""
+    try:
+        lines = metrics_file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    reports = []
+    for line in lines:
+        try:
+            reports.append(json.loads(line))
+        except ValueError:
+            break
+    return reports
+
+
+def _without_rates(report: dict) -> dict:
+    return {name: value for name, value in report.items() if name not in RATES}
+
+
+def _list_differences(name: str, expected: list, actual: list) -> list[str]:
+    if expected == actual:
+        return []
+    index = next((i for i, pair in enumerate(zip(expected, actual, strict=False)) if pair[0] != pair[1]), None)
+    if index is None:
+        return [f"{name}: {len(expected)} and {len(actual)} entries"]
+    return [f"{name}: entry {index} is {actual[index]} instead of {expected[index]}"]

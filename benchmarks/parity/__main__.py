@@ -1,0 +1,73 @@
+"""Compares this project with what the authors' own code computed.
+
+    python -m benchmarks.parity DIR
+
+DIR holds one golden set: config.json, init.ckpt, batches.npz, forward.npz, gradients.npz, trajectory.npz and
+final_variables.npz, made by running google-research/electra with dropout off and greedy sampling. Loads the checkpoint
+into our model and compares the forward pass, every gradient, and the training trajectory with the real optimizer.
+Prints one JSON object with the largest differences; exits 1 if one exceeds its limit.
+"""
+
+import json
+import math
+import sys
+from pathlib import Path
+
+from benchmarks.common import run_check
+from electra_tf.cli.flags import flag_parser
+from electra_tf.config.errors import UserError
+
+LIMITS = {
+    "forward": 2e-5,  # absolute, any entry of any tensor
+    "gradients": 1e-4,  # relative to each gradient's own norm
+    "trajectory_losses": 1e-4,  # relative, any loss of any step
+    "final_weights": 1e-4,  # relative to each variable's own norm
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = flag_parser(__doc__)
+    parser.add_argument("directory", type=Path, metavar="DIR", help="one golden set")
+    arguments = parser.parse_args(argv)
+    return run_check(lambda: compare(arguments.directory))
+
+
+def compare(directory: Path) -> bool:
+    """Runs every comparison, prints the JSON, returns whether all are within the limits."""
+    from benchmarks.parity import model
+
+    settings = _read_settings(directory)
+    objective = model.build(settings, str(directory / "init.ckpt"))
+    batches = model.load_arrays(directory / "batches.npz")
+    details = {
+        **model.forward_differences(objective, batches, directory),
+        **model.gradient_differences(objective, batches, directory),
+        **model.trajectory_differences(objective, batches, directory),
+    }
+    # NaN compares as neither larger nor smaller, but must fail.
+    details = {name: math.inf if math.isnan(value) else value for name, value in details.items()}
+    largest = {group: max(value for name, value in details.items() if name.startswith(f"{group}/")) for group in LIMITS}
+    passed = all(largest[group] <= limit for group, limit in LIMITS.items())
+    report = {
+        "set": settings["name"],
+        "largest_differences": largest,
+        "limits": LIMITS,
+        "within_limits": passed,
+        "num_compared": len(details),
+        "five_largest": dict(sorted(details.items(), key=lambda item: -item[1])[:5]),
+    }
+    print(json.dumps(report, indent=1))
+    return passed
+
+
+def _read_settings(directory: Path) -> dict:
+    try:
+        return json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{directory} is not a golden set: config.json: {error}; give a directory that holds one"
+        ) from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Our own training step on synthetic batches, and the sizes that the peers copy.
+
+Everything that this benchmark uses of electra_tf's models and configurations is imported here.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import tensorflow as tf
+import tf_keras
+
+from benchmarks.train_step.batches import BatchShape, synthetic_batch
+from electra_tf.config.errors import UserError
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.train.step import compile_task
+
+_NUM_BATCHES = 4  # different batches, repeated in turn
+
+
+def limit_threads(num_threads: int) -> None:
+    """Bounds the threads of an operation and the operations at a time. Call it before anything runs on a device."""
+    tf.config.set_visible_devices([], "GPU")
+    tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+    tf.config.threading.set_inter_op_parallelism_threads(num_threads)
+
+
+def batch_shape(config: PretrainingConfig) -> BatchShape:
+    """The sizes of a batch of a configuration."""
+    return BatchShape(
+        config.train.batch_size,
+        config.data.max_seq_length,
+        config.max_predictions,
+        config.encoder.vocab_size,
+        config.masking.masked_fraction,
+    )
+
+
+def peer_sizes(config_file: str | Path, overrides: Sequence[str]) -> dict:
+    """The `shape` of a batch and the `networks` of a configuration, as JSON for the peers.
+
+    Raises: UserError: if the configuration is broken, or its objective is not electra, which the peers do not have.
+    """
+    config = load_config(config_file, list(overrides))
+    if config.objective.name != "electra":
+        raise UserError(
+            f"config {config_file}: objective.name is {config.objective.name!r}; the peers have 'electra' only"
+        )
+    return {
+        "shape": vars(batch_shape(config)),
+        "networks": {
+            "discriminator": config.encoder.model_dump(),
+            "generator": config.objective.generator.encoder(config.encoder).model_dump(),
+        },
+    }
+
+
+class OurStep:
+    """The step of `run_pretraining.py` under OneDeviceStrategy. Batch k has seed k."""
+
+    def __init__(self, config_file: str | Path, overrides: Sequence[str]):
+        config = load_config(config_file, list(overrides))
+        strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+        tf_keras.utils.set_random_seed(config.train.seed)
+        with strategy.scope():
+            objective = compile_task(build_objective(config))
+        self._batches = [
+            {name: tf.constant(values) for name, values in synthetic_batch(batch_shape(config), seed).items()}
+            for seed in range(_NUM_BATCHES)
+        ]
+        self._num_steps_run = 0
+        self._step = tf.function(lambda batch: strategy.run(objective.train_step, args=(batch,)))
+
+    def run(self) -> dict[str, float]:
+        """Runs one step on the next batch; returns its losses when the update is done."""
+        batch = self._batches[self._num_steps_run % _NUM_BATCHES]
+        self._num_steps_run += 1
+        return {name: float(value) for name, value in self._step(batch).items()}

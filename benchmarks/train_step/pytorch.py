@@ -1,0 +1,141 @@
+"""The peer in PyTorch: ELECTRA's joint step on Hugging Face's classes. Needs the packages of requirements-peers.txt.
+
+It is as fast as these classes allow: the generator's hidden states are gathered at the masked positions before the
+product with the vocabulary (`ElectraForMaskedLM.forward` itself computes all positions), the optimizer is fused, and
+tokens are sampled with Gumbel noise (0.22 s; `torch.multinomial` takes 0.38 s).
+"""
+
+import numpy as np
+import torch
+from torch.nn import functional
+from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+from benchmarks.train_step.batches import BatchShape, synthetic_batch
+
+_WEIGHT_DECAY, _LEARNING_RATE, _CLIP_NORM, _REPLACED_TOKEN_WEIGHT = 0.01, 5e-4, 1.0, 50.0
+_SMALLEST_UNIFORM = 1e-9  # keeps the logarithms finite
+_NOT_DECAYED = ("LayerNorm", "layer_norm", "bias")
+
+
+class JointElectra(torch.nn.Module):
+    """Generator and discriminator with shared embeddings, and the joint loss of the paper.
+
+    Args:
+        discriminator, generator: sizes by the names of `electra_tf.config.schema.EncoderConfig`.
+    """
+
+    def __init__(self, discriminator: dict, generator: dict):
+        super().__init__()
+        self.generator = ElectraForMaskedLM(_encoder(generator))
+        self.discriminator = ElectraForPreTraining(_encoder(discriminator))
+        self.discriminator.electra.embeddings = self.generator.electra.embeddings
+        table = self.generator.electra.embeddings.word_embeddings.weight
+        assert self.generator.generator_lm_head.weight is table, "the output table is not the word table"
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns the masked-LM loss over masked positions and the discriminator's loss over real tokens."""
+        inputs = {"attention_mask": batch["input_mask"], "token_type_ids": batch["segment_ids"]}
+        logits = self._masked_logits(batch, inputs).float()  # [B*M, V]
+        weights = batch["masked_lm_weights"].flatten()
+        losses = functional.cross_entropy(logits, batch["masked_lm_ids"].flatten(), reduction="none")
+        masked_lm_loss = (losses * weights).sum() / weights.sum()
+
+        original = batch["input_ids"]
+        with torch.no_grad():
+            sampled = self._sample(logits).view_as(batch["masked_lm_positions"])
+            # An unused slot points at position 0: write the original [CLS] there.
+            sampled = torch.where(batch["masked_lm_weights"] > 0, sampled, original[:, :1])
+            corrupted = original.scatter(1, batch["masked_lm_positions"], sampled)
+            is_replaced = (corrupted != original).float()
+        scores = self.discriminator(corrupted, **inputs).logits.float()
+        real = batch["input_mask"].float()
+        losses = functional.binary_cross_entropy_with_logits(scores, is_replaced, reduction="none")
+        return masked_lm_loss, (losses * real).sum() / real.sum()
+
+    def _masked_logits(self, batch: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        positions = batch["masked_lm_positions"][:, :, None]
+        hidden = self.generator.electra(batch["masked_input_ids"], **inputs).last_hidden_state
+        hidden = hidden.gather(1, positions.expand(-1, -1, hidden.shape[-1])).flatten(0, 1)  # [B*M, G]
+        return self.generator.generator_lm_head(self.generator.generator_predictions(hidden))
+
+    @staticmethod
+    def _sample(logits: torch.Tensor) -> torch.Tensor:
+        """Samples from the softmax with Gumbel noise: [B*M, V] -> [B*M]."""
+        noise = -torch.log(-torch.log(torch.rand_like(logits) + _SMALLEST_UNIFORM) + _SMALLEST_UNIFORM)
+        return (logits + noise).argmax(dim=-1)
+
+
+class PyTorchStep:
+    """One joint update: forward, backward, clipping by the global norm, AdamW, learning-rate schedule.
+
+    Args:
+        precision: `float32`, or `bfloat16` for autocast.        compiled: through `torch.compile`.
+    """
+
+    def __init__(
+        self,
+        shape: BatchShape,
+        discriminator: dict,
+        generator: dict,
+        precision: str = "float32",
+        compiled: bool = False,
+        num_batches: int = 4,
+    ):
+        torch.manual_seed(0)
+        self._model = JointElectra(discriminator, generator).train()
+        self._losses = torch.compile(self._model) if compiled else self._model
+        self._precision = precision
+        self._parameters = list(self._model.parameters())
+        self._optimizer = torch.optim.AdamW(_decay_groups(self._model), lr=_LEARNING_RATE, eps=1e-6, fused=True)
+        self._schedule = torch.optim.lr_scheduler.LambdaLR(
+            self._optimizer, lambda step: min(1.0, step / 10_000) * (1.0 - step / 1_000_000)
+        )
+        self._batches = [_tensors(synthetic_batch(shape, seed)) for seed in range(num_batches)]
+        self._num_steps_run = 0
+
+    def run(self) -> dict[str, float]:
+        """One step on the next batch."""
+        batch = self._batches[self._num_steps_run % len(self._batches)]
+        self._num_steps_run += 1
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._precision == "bfloat16"):
+            masked_lm, replaced_token = self._losses(batch)
+        loss = masked_lm + _REPLACED_TOKEN_WEIGHT * replaced_token
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self._parameters, _CLIP_NORM)
+        self._optimizer.step()
+        self._schedule.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        return {"loss": loss.item(), "masked_lm": masked_lm.item(), "replaced_token": replaced_token.item()}
+
+
+def _encoder(sizes: dict) -> ElectraConfig:
+    return ElectraConfig(
+        vocab_size=sizes["vocab_size"],
+        embedding_size=sizes["embedding_size"],
+        hidden_size=sizes["hidden_size"],
+        num_hidden_layers=sizes["num_layers"],
+        num_attention_heads=sizes["num_heads"],
+        intermediate_size=sizes["intermediate_size"],
+        max_position_embeddings=sizes["max_position_embeddings"],
+        type_vocab_size=sizes["type_vocab_size"],
+        hidden_dropout_prob=sizes["hidden_dropout"],
+        attention_probs_dropout_prob=sizes["attention_dropout"],
+        initializer_range=sizes["initializer_range"],
+        layer_norm_eps=sizes["layer_norm_epsilon"],
+    )
+
+
+def _decay_groups(model: torch.nn.Module) -> list[dict]:
+    """Parameter groups: weight decay for all but biases and LayerNorms, as in the authors' code."""
+    decayed, others = [], []
+    for name, parameter in model.named_parameters():
+        (others if any(part in name for part in _NOT_DECAYED) else decayed).append(parameter)
+    return [{"params": decayed, "weight_decay": _WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0}]
+
+
+def _tensors(batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    """The arrays as tensors; integers become int64, which PyTorch's embedding lookups require."""
+    return {
+        name: torch.from_numpy(values if values.dtype == np.float32 else values.astype(np.int64))
+        for name, values in batch.items()
+    }

@@ -1,0 +1,168 @@
+"""The matrix products of a traced function, counted one by one, also in the functions and loops that it calls."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import tensorflow as tf
+
+_LOOPS = ("While", "StatelessWhile")
+_BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
+# Attributes that name derivatives, traced in case they are needed; they do not run with the operation.
+_NOT_CALLED = ("forward_function_name", "backward_function_name")
+# Parts of a network, by the names of its layers. Every other product belongs to a head.
+_PARTS = {
+    "segments": re.compile(r"embeddings/Tensordot"),
+    "projection": re.compile(r"embeddings_project/"),
+    "attention": re.compile(r"layer_\d+/attention_(self|output)/"),
+    "feed_forward": re.compile(r"layer_\d+/(output/)?MatMul"),
+}
+
+
+class Product(NamedTuple):
+    """A matrix product.
+
+    Attributes:
+        name: of the operation, with those of the layers around it.
+        flops: twice its multiplications, times how often it runs.
+    """
+
+    name: str
+    flops: int
+
+    @property
+    def is_backward(self) -> bool:
+        """True if it belongs to the gradient."""
+        return "gradient_tape" in self.name or "gradients/" in self.name
+
+
+def traced_products(traced: tf.types.experimental.ConcreteFunction) -> list[Product]:
+    """Every matrix product that a traced function computes when it runs once.
+
+    Of branches that depend on data the most expensive one counts. Operations that no output depends on do not run, and
+    do not count.
+
+    Raises: ValueError: if a shape is not static, or a loop's number of iterations is not known.
+    """
+    return list(_products(traced.graph, {}))
+
+
+def by_part(products: Iterable[Product]) -> Counter:
+    """FLOPs by (part of the network, whether of the gradient); the part of every head is `heads`."""
+    flops: Counter = Counter()
+    for product in products:
+        part = next((part for part, pattern in _PARTS.items() if pattern.search(product.name)), "heads")
+        flops[part, product.is_backward] += product.flops
+    return flops
+
+
+def _products(graph: tf.Graph, known: dict[int, object]) -> Iterator[Product]:
+    """Products of a graph. `known`: the values of its inputs that are constant, by the id of the tensor."""
+    for operation in _operations_that_run(graph):
+        flops = _flops(operation)
+        if flops:
+            yield Product(operation.name, flops)
+        for times, body in _called(operation, known):
+            for product in _products(body, _known_inputs(operation, body, known)):
+                yield Product(f"{operation.name}/{product.name}", times * product.flops)
+
+
+def _operations_that_run(graph: tf.Graph) -> list[tf.Operation]:
+    """The operations that the outputs of a function depend on, and those with side effects."""
+    waiting = [tensor.op for tensor in graph.outputs] + list(getattr(graph, "control_outputs", ()))
+    waiting += [operation for operation in graph.get_operations() if operation.op_def.is_stateful]
+    reached: dict[str, tf.Operation] = {}
+    while waiting:
+        operation = waiting.pop()
+        if operation.name not in reached:
+            reached[operation.name] = operation
+            waiting += [tensor.op for tensor in operation.inputs] + list(operation.control_inputs)
+    return list(reached.values())
+
+
+def _flops(operation: tf.Operation) -> int:
+    kind = operation.type
+    if kind == "MatMul":
+        inner = _sizes(operation.inputs[0])[0 if operation.get_attr("transpose_a") else 1]
+    elif kind in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"):
+        inner = _sizes(operation.inputs[0])[-2 if operation.get_attr("adj_x") else -1]
+    elif kind == "Einsum" and len(operation.inputs) == 2:
+        return 2 * math.prod(_einsum_sizes(operation).values())
+    else:
+        return 0
+    return 2 * inner * math.prod(_sizes(operation.outputs[0]))
+
+
+def _sizes(tensor: tf.Tensor) -> list[int]:
+    if not tensor.shape.is_fully_defined():
+        raise ValueError(f"{tensor.name} has the shape {tensor.shape}; trace for batches of a static shape")
+    return tensor.shape.as_list()
+
+
+def _einsum_sizes(operation: tf.Operation) -> dict[str, int]:
+    """The size of each label of an equation without ellipses."""
+    terms = operation.get_attr("equation").decode().split("->")[0].split(",")
+    if any("." in term for term in terms):
+        raise ValueError(f"{operation.name}: einsum with an ellipsis is not counted")
+    pairs = zip(terms, operation.inputs, strict=True)
+    return {label: size for term, tensor in pairs for label, size in zip(term, _sizes(tensor), strict=True)}
+
+
+def _called(operation: tf.Operation, known: dict[int, object]) -> Iterator[tuple[int, tf.Graph]]:
+    """The functions that an operation calls, as graphs, each with how often it runs."""
+    if operation.type in _LOOPS:
+        yield _iterations(operation, known), _graph_of(operation, operation.get_attr("body").name)
+        return
+    names = [
+        function.name
+        for key, value in operation.node_def.attr.items()
+        if key not in _NOT_CALLED
+        for function in (value.func, *value.list.func)
+        if function.name
+    ]
+    graphs = [_graph_of(operation, name) for name in names]
+    if operation.type in _BRANCHES:
+        graphs = [max(graphs, key=lambda graph: sum(product.flops for product in _products(graph, {})))]
+    yield from ((1, graph) for graph in graphs)
+
+
+def _graph_of(operation: tf.Operation, name: str) -> tf.Graph:
+    """A function that an operation calls, as the graph that it was traced to, shapes included."""
+    graph = operation.graph
+    while graph is not None:
+        function = graph._get_function(name)  # there is no public way from a name to its function
+        if function is not None:
+            return function.graph
+        graph = getattr(graph, "outer_graph", None)
+    raise ValueError(f"{operation.name} calls {name}, which is not in its graph")
+
+
+def _known_inputs(operation: tf.Operation, body: tf.Graph, known: dict[int, object]) -> dict[int, object]:
+    """The constant inputs of a called function, so that a loop in it can be counted."""
+    if operation.type in _LOOPS or not body.inputs:
+        return {}
+    outer = list(operation.inputs)[-len(body.inputs) :]
+    values = {id(inner): _value(tensor, known) for tensor, inner in zip(outer, body.inputs, strict=True)}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _value(tensor: tf.Tensor, known: dict[int, object]):
+    value = known.get(id(tensor))
+    return tf.get_static_value(tensor) if value is None else value
+
+
+def _iterations(loop: tf.Operation, known: dict[int, object]) -> int:
+    """The iterations of a loop that counts up to a constant in steps of one, as `tf.while_loop` does."""
+    condition = _graph_of(loop, loop.get_attr("cond").name)
+    start = dict(zip(map(id, condition.inputs), (_value(tensor, known) for tensor in loop.inputs), strict=True))
+    iterations = []
+    for operation in condition.get_operations():
+        if operation.type in ("Less", "LessEqual"):
+            first, last = (_value(tensor, start) for tensor in operation.inputs)
+            if first is not None and last is not None:
+                iterations.append(int(last) - int(first) + (operation.type == "LessEqual"))
+    if not iterations:
+        raise ValueError(f"the number of iterations of the loop {loop.name} is not known from the graph")
+    return max(0, min(iterations))

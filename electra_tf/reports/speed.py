@@ -1,0 +1,86 @@
+"""How fast a configuration trains on this machine: measured on random batches, or read from a run's reports."""
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.data.batch import PRETRAINING_BATCH
+from electra_tf.flops.budget import RunCost, StepRange
+from electra_tf.reports.costs import cost_of
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.reported_lines import reports_of
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.tasks.pretrain.objective import Objective
+from electra_tf.train.step import compile_task
+
+
+def measured_speed(config: PretrainingConfig, strategy: tf.distribute.Strategy, num_steps: int) -> float:
+    """FLOP/s in matrix products of the model while it trains, the median of some steps.
+
+    The steps are those of the longest stage and phase, on random tokens in memory without padding: reading data,
+    reports, evaluations and checkpoints take no time here.
+
+    Args:
+        num_steps: timed, after one that compiles and one more.
+    """
+    longest = max(RunCost(config).ranges, key=lambda steps: steps.num_steps)
+    with strategy.scope():
+        objective = compile_task(build_objective(config))
+    step = _step_function(objective.phases[longest.phase], strategy)
+    batch = _batch(config, longest, strategy)
+    seconds = []
+    for _ in range(num_steps + 2):
+        started = time.perf_counter()
+        step(batch)
+        seconds.append(time.perf_counter() - started)
+    return longest.step().hardware.products / statistics.median(seconds[2:])
+
+
+def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
+    """FLOP/s in matrix products of a run, the median of its reports, and the cost of its steps.
+
+    Raises: UserError: if there is no run, or it has not reported twice; the first report includes the compilation.
+    """
+    directory = RunDirectory(model_dir)
+    if not tf.io.gfile.exists(directory.config_file):
+        raise UserError(f"--model_dir={directory.path} holds no config.yaml; give the directory of a run")
+    cost = cost_of(load_config(directory.config_file))
+    reports = reports_of(directory.metrics_file, "train")[1:]
+    if not reports:
+        raise UserError(f"{directory.metrics_file} holds no second report; let the run go on, or give --measure_speed")
+    rates = []
+    for report in reports:
+        spent = cost.of_step(report["step"])
+        rates.append(report["examples_per_second"] * spent.hardware.products / spent.examples)
+    return statistics.median(rates), cost
+
+
+def _batch(config: PretrainingConfig, steps: StepRange, strategy: tf.distribute.Strategy):
+    """A distributed batch of random tokens: every row is full, and all slots for masked positions are in use."""
+    batch_size = steps.batch_size // strategy.num_replicas_in_sync
+    specs = PRETRAINING_BATCH.specs(batch_size, S=steps.seq_length, M=steps.max_predictions)
+    random = tf.random.Generator.from_seed(0)
+    limits = {"input_mask": (1, 2), "segment_ids": (0, 2), "masked_lm_positions": (0, steps.seq_length)}
+    batch = {
+        name: tf.ones(spec.shape, spec.dtype)
+        if spec.dtype.is_floating
+        else random.uniform(spec.shape, *limits.get(name, (0, config.encoder.vocab_size)), dtype=spec.dtype)
+        for name, spec in specs.items()
+    }
+    return strategy.experimental_distribute_values_from_function(lambda context: batch)
+
+
+def _step_function(objective: Objective, strategy: tf.distribute.Strategy) -> Callable:
+    """A training step that returns when the device is done."""
+
+    @tf.function
+    def step(batch):
+        losses = strategy.run(lambda share: objective.train_step(share)["loss"], args=(batch,))
+        return strategy.experimental_local_results(losses)[0]
+
+    return lambda batch: step(batch).numpy()

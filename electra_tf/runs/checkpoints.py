@@ -1,0 +1,219 @@
+"""Checkpoints of a run, by TensorFlow's CheckpointManager on any filesystem that TensorFlow writes.
+
+A checkpoint holds everything that the next update depends on. TensorFlow stores a CRC-32C of every tensor and compares
+it when the tensor is read, so `damage` reads all of them before one is restored: what is damaged is reported and the
+checkpoint before is used. A checkpoint exists once its index file does, which TensorFlow writes last and renames into
+place.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import tempfile
+
+import absl.logging
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.runs.directory import RunDirectory, first_line
+from electra_tf.tasks.base import Task
+
+logger = logging.getLogger(__name__)
+
+_NAME = "step"
+_INDEX = re.compile(rf"{_NAME}-(\d+)\.index")
+# A write that a kill has ended: TensorFlow's temporary files.
+_UNFINISHED = re.compile(rf"{_NAME}-\d+(\..*tempstate.*|_temp.*)")
+
+
+class Checkpoints:
+    """The checkpoints of one run: the last few in `checkpoints/`, those kept for ever in `milestones/`.
+
+    Every worker of a cluster must take part in a save, as reading some variables is a joint operation; all but the
+    chief write to a temporary directory.
+
+    Args:
+        task: compiled.        chief: whether this process writes the run's files.
+        keep: how many of the last stay.
+        asynchronous: write in a thread while the next steps run (TensorFlow's option).
+        tracked: state of the run beside the task and its optimizer.
+    """
+
+    def __init__(
+        self, task: Task, run: RunDirectory, chief: bool, keep: int, asynchronous: bool = False, **tracked: tf.Module
+    ):
+        # It notes at every write how long it took to assign the variables to files.
+        absl.logging.set_verbosity(absl.logging.WARNING)
+        self._checkpoint = tf.train.Checkpoint(task=task, optimizer=task.optimizer, **tracked)
+        self._run = run
+        self._scratch = None if chief else tempfile.TemporaryDirectory(prefix="electra_tf_worker_")
+        self._options = tf.train.CheckpointOptions(experimental_enable_async_checkpoint=asynchronous)
+        self._managers = {
+            run.checkpoints: self._manager(run.checkpoints, keep),
+            run.milestones: self._manager(run.milestones, None),
+        }
+        self._saved: set[str] = set()  # prefixes of what this process has written or restored
+        self._failure: str | None = None  # of the newest save
+
+    def restore_latest(self) -> int:
+        """Restores the newest whole checkpoint, strictly; damaged newer ones are warned of, one line each.
+
+        Returns: the step; 0 if there is no checkpoint at all.
+        Raises: UserError: if there are checkpoints and none is whole, or if it is not of this run.
+        """
+        prefix = newest_whole(self._run.checkpoints)
+        if prefix is None:
+            return 0
+        restore_strictly(self._checkpoint, prefix)
+        self._saved.add(prefix)
+        return step_of(prefix)
+
+    def save(self, step: int) -> None:
+        """Writes `checkpoints/step-N`, unless this process has written or restored it; removes the oldest.
+
+        A store that is full or faulty costs this checkpoint only: a warning says so, and those before stay.
+        """
+        self._save(self._run.checkpoints, step)
+
+    def save_milestone(self, step: int) -> None:
+        """Writes `milestones/step-N`, which is never removed. The same holds as for `save`."""
+        self._save(self._run.milestones, step)
+
+    def wait(self) -> None:
+        """Returns when nothing is being written any more."""
+        for manager in self._managers.values():
+            try:
+                manager.sync()
+            except tf.errors.OpError as error:
+                self._failure = f"a checkpoint could not be written ({first_line(error)})"
+
+    def close(self) -> None:
+        """Waits for what is being written. Raises: UserError: if the last state that was to be saved was not."""
+        self.wait()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+        if self._failure is not None:
+            raise UserError(f"{self._failure}; make room and give the same command again")
+
+    def _manager(self, directory: str, keep: int | None) -> tf.train.CheckpointManager:
+        if self._scratch is not None:
+            directory = os.path.join(self._scratch.name, os.path.basename(directory))
+        else:
+            _remove_unfinished(directory)
+        return tf.train.CheckpointManager(self._checkpoint, directory, max_to_keep=keep, checkpoint_name=_NAME)
+
+    def _save(self, directory: str, step: int) -> None:
+        prefix = os.path.join(directory, f"{_NAME}-{step}")
+        if prefix in self._saved:
+            return
+        try:
+            self._managers[directory].save(step, check_interval=False, options=self._options)
+        except tf.errors.OpError as error:
+            self._failure = f"{prefix} could not be written ({first_line(error)})"
+            logger.warning("%s; training goes on", self._failure)
+            with contextlib.suppress(tf.errors.OpError):
+                _remove_unfinished(directory)
+            return
+        self._saved.add(prefix)
+        self._failure = None
+
+
+def steps_in(directory: str) -> list[int]:
+    """The steps, ascending, of the checkpoints in a directory. Their content has not been looked at."""
+    if not tf.io.gfile.isdir(directory):
+        return []
+    matches = map(_INDEX.fullmatch, tf.io.gfile.listdir(directory))
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def step_of(prefix: str) -> int:
+    """The step in the name of one of our checkpoints."""
+    return int(os.path.basename(prefix).rpartition("-")[2])
+
+
+def newest_whole(directory: str) -> str | None:
+    """The prefix of the newest checkpoint that is whole; damaged newer ones are warned of, one line each.
+
+    Returns: None if there is no checkpoint at all.
+    Raises: UserError: if there are some and none is whole.
+    """
+    damages: dict[str, str] = {}
+    for step in reversed(_named_steps(directory)):
+        prefix = os.path.join(directory, f"{_NAME}-{step}")
+        reason = damage(prefix)
+        if reason is None:
+            for other, what in damages.items():
+                logger.warning("%s is damaged: %s; %s is used instead", other, what, os.path.basename(prefix))
+            return prefix
+        damages[prefix] = reason
+    if damages:
+        listed = ", ".join(f"{os.path.basename(prefix)}: {what}" for prefix, what in damages.items())
+        raise UserError(
+            f"{directory} holds no whole checkpoint ({listed}); copy a whole one there, for example from milestones/ "
+            "beside it, or give a new --model_dir"
+        )
+    return None
+
+
+def damage(prefix: str) -> str | None:
+    """What is wrong with a checkpoint, in a few words; None if every tensor reads back as it was written."""
+    try:
+        reader = tf.compat.v1.train.NewCheckpointReader(prefix)
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+    except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:  # the reader has no class of its own
+        return first_line(error)
+    return None
+
+
+def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
+    """Restores everything that `checkpoint` tracks; what the files hold beside it is ignored.
+
+    Raises: UserError: if something is missing there or of another shape.
+    """
+    status = None
+    try:
+        status = checkpoint.read(prefix)
+        status.assert_existing_objects_matched()
+    except (AssertionError, ValueError, IndexError, tf.errors.OpError) as error:
+        raise UserError(
+            f"{prefix} does not fit this run: {_missing_parts(checkpoint, prefix) or first_line(error)}; continue it "
+            "with the version of the program that wrote it, or start a new --model_dir from its weights with "
+            "--init_from"
+        ) from None
+    finally:
+        if status is not None:
+            status.expect_partial()  # else TensorFlow lists at exit what was ignored
+
+
+def _named_steps(directory: str) -> list[int]:
+    """The steps, ascending, that have any finished file: of a damaged checkpoint the index may be what is missing."""
+    if not tf.io.gfile.isdir(directory):
+        return []
+    names = (name for name in tf.io.gfile.listdir(directory) if not _UNFINISHED.fullmatch(name))
+    matches = (re.fullmatch(rf"{_NAME}-(\d+)\..*", name) for name in names)
+    return sorted({int(match[1]) for match in matches if match})
+
+
+def _remove_unfinished(directory: str) -> None:
+    """Removes what a kill has left of checkpoints that were being written."""
+    if not tf.io.gfile.isdir(directory):
+        return
+    for name in tf.io.gfile.listdir(directory):
+        path = os.path.join(directory, name.rstrip("/"))
+        if _UNFINISHED.fullmatch(name.rstrip("/")):
+            tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
+
+
+def _missing_parts(checkpoint: tf.train.Checkpoint, prefix: str) -> str | None:
+    """Which of the tracked objects the files lack altogether; None if there is none."""
+    try:
+        stored = {
+            name.partition("/")[0]
+            for name in tf.compat.v1.train.NewCheckpointReader(prefix).get_variable_to_shape_map()
+        }
+    except (ValueError, IndexError, tf.errors.OpError):
+        return None
+    parts = sorted(set(tf.train.TrackableView(checkpoint).children(checkpoint)) - stored - {"save_counter"})
+    return f"it has no {' and no '.join(parts)}" if parts else None

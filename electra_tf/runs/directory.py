@@ -1,0 +1,210 @@
+"""A run's directory on any filesystem that TensorFlow reads: what lies where, and what may be overwritten.
+
+config.yaml               the resolved configuration, itself a configuration
+data.json                 which data set each input stage reads
+vocab.txt                 the vocabulary the model was trained with
+tokenizer_settings.json   how its text was normalised
+warm_start.json           where the initial weights came from, if they were not random
+metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
+alarms.jsonl              one JSON object a line: step and message, of a training that learns nothing
+tensorboard/              events of the metrics
+checkpoints/              the last few: weights, optimizer state and the sums behind the next report
+milestones/               those at the fractions of training that the paper evaluates, kept for ever
+.lock                     names the process that trains
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+import yaml
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import config_to_yaml
+from electra_tf.config.schema import RunConfig
+from electra_tf.runs.reported_lines import reports_of
+
+LOCK_FILE = ".lock"
+
+# What depends on the machine and its load: all in which the metrics.jsonl of two runs of one configuration differ.
+RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")
+
+# What may change between two calls that continue one run: it does not touch the weights, or it says how to go on after
+# a broken step or record.
+_MAY_CHANGE = {
+    "train": (
+        "log_every_steps",
+        "save_every_steps",
+        "keep_checkpoints",
+        "milestone_fractions",
+        "asynchronous_checkpoints",
+        "alarm_after_steps",
+        "peak_flops",
+        "on_nonfinite",
+        "max_nonfinite_steps",
+    ),
+    "evaluation": ("every_steps", "max_batches", "batch_size", "as_masked_lm"),
+    "data": ("vocab_file", "on_damaged_record"),
+}
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path names a store such as gs://, which cannot append to a file or lock it."""
+    return "://" in path
+
+
+class RunDirectory:
+    """The paths of one run below `model_dir`, a directory or a URL such as `gs://bucket/run`."""
+
+    def __init__(self, model_dir: str | os.PathLike):
+        self.path = os.fspath(model_dir)
+        self.config_file = self._join("config.yaml")
+        self.vocab_file = self._join("vocab.txt")
+        self.tokenizer_file = self._join("tokenizer_settings.json")
+        self.data_file = self._join("data.json")
+        self.warm_start_file = self._join("warm_start.json")
+        self.metrics_file = self._join("metrics.jsonl")
+        self.alarms_file = self._join("alarms.jsonl")
+        self.tensorboard = self._join("tensorboard")
+        self.checkpoints = self._join("checkpoints")
+        self.milestones = self._join("milestones")
+        self.lock_file = self._join(LOCK_FILE)
+
+    def _join(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    def create(self) -> None:
+        """Makes the directory unless it exists. Raises: UserError: if it cannot be made or holds something else."""
+        try:
+            if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
+                raise UserError(f"--model_dir={self.path} is a file; give a directory")
+            tf.io.gfile.makedirs(self.path)
+            others = {name.rstrip("/") for name in tf.io.gfile.listdir(self.path)} - {LOCK_FILE, ".config.yaml.tmp"}
+        except tf.errors.UnimplementedError:
+            protocol = self.path.partition("://")[0]
+            raise UserError(
+                f"--model_dir={self.path}: TensorFlow has no file system for {protocol}://; give a directory or gs://"
+            ) from None
+        except tf.errors.OpError as error:
+            raise UserError(
+                f"--model_dir={self.path} cannot be written: {first_line(error)}; give another one"
+            ) from None
+        if others and not tf.io.gfile.exists(self.config_file):
+            raise UserError(f"--model_dir={self.path} is not empty and holds no run; give a new directory")
+
+    def adopt_config(self, config: RunConfig, is_started: bool) -> None:
+        """Writes the configuration. Raises: UserError: if the run there has other settings or has lost its checkpoints.
+
+        Args:
+            is_started: whether the run has a checkpoint.
+        """
+        if is_started:
+            self.require_same_run(config)
+        else:
+            self._require_no_lost_checkpoint()
+        write_atomically(self.config_file, config_to_yaml(config).encode())
+
+    def adopt_tokenizer(self, vocabulary: bytes, lower_case: bool, strip_accents: bool, is_started: bool) -> None:
+        """Keeps the vocabulary file's content and the normalisation. Raises: UserError: if the run has another one."""
+        if is_started:
+            self.require_same_tokenizer(vocabulary, lower_case, strip_accents)
+        for file, content in self._tokenizer_files(vocabulary, lower_case, strip_accents).items():
+            write_atomically(file, content)
+
+    def adopt_data(self, identities: Sequence[str], is_started: bool) -> None:
+        """Notes which data set each stage reads. Raises: UserError: if the run was started with another one."""
+        content = json.dumps({"data": list(identities)}).encode()
+        if is_started and read_bytes(self.data_file) not in (None, content):
+            raise UserError(
+                f"the run in {self.path} was started with another data set (see {os.path.basename(self.data_file)}); "
+                "give that one as --data_dir, or begin a new run with --init_from and a new --model_dir"
+            )
+        write_atomically(self.data_file, content)
+
+    def require_same_tokenizer(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> None:
+        """Raises: UserError: if the run was started with another vocabulary or normalisation."""
+        for file, content in self._tokenizer_files(vocabulary, lower_case, strip_accents).items():
+            if read_bytes(file) not in (None, content):
+                raise UserError(
+                    f"{file} is not what the data set has: the run was started with another tokenizer; use its data, "
+                    "or a new --model_dir"
+                )
+
+    def require_same_run(self, config: RunConfig) -> None:
+        """Raises: UserError: if a setting that affects the weights is not the run's, naming both values."""
+        stored = yaml.safe_load(read_bytes(self.config_file) or b"{}")
+        before, now = (_flatten(lasting_settings(values)) for values in (stored, config.model_dump(mode="json")))
+        # The objective's name first: other settings differ because of it.
+        for key in sorted(before | now, key=lambda key: (key != "objective.name", key)):
+            if before.get(key) != now.get(key):
+                raise UserError(
+                    f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; continue it "
+                    f"with its own settings (--config={self.config_file}) or give a new --model_dir"
+                )
+
+    def _require_no_lost_checkpoint(self) -> None:
+        """A run whose reports say that it had a checkpoint does not start again silently."""
+        stored = yaml.safe_load(read_bytes(self.config_file) or b"{}")
+        reported = max((report["step"] for report in reports_of(self.metrics_file, "train")), default=0)
+        train = stored.get("train", {})
+        # An asynchronous one may still have been on its way.
+        expected_from = train.get("save_every_steps", 0) * (2 if train.get("asynchronous_checkpoints") else 1)
+        if reported > expected_from:
+            raise UserError(
+                f"{self.metrics_file} reports {reported} steps, but {self.checkpoints} holds no checkpoint; copy one "
+                f"there, for example from {self.milestones}, or, if none could be written, give a new --model_dir"
+            )
+
+    def _tokenizer_files(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> dict[str, bytes]:
+        settings = json.dumps({"lower_case": lower_case, "strip_accents": strip_accents}).encode()
+        return {self.vocab_file: vocabulary, self.tokenizer_file: settings}
+
+
+def lasting_settings(values: Mapping) -> dict:
+    """A resolved configuration without the settings that may change between two calls of one run."""
+    kept = dict(values)
+    for group, names in _MAY_CHANGE.items():
+        kept[group] = {key: value for key, value in kept.get(group, {}).items() if key not in names}
+    return kept
+
+
+def _flatten(values: dict, prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
+    return flat
+
+
+def read_bytes(path: str) -> bytes | None:
+    """The content of a file; None if there is no file. Raises: UserError: if it cannot be read."""
+    try:
+        with tf.io.gfile.GFile(path, "rb") as stream:
+            return stream.read()
+    except tf.errors.NotFoundError:
+        return None
+    except tf.errors.OpError as error:
+        raise UserError(f"{path} cannot be read: {first_line(error)}") from None
+
+
+def write_atomically(path: str, content: bytes) -> None:
+    """Writes a file as a whole or not at all. Raises: UserError: if the filesystem does not take it."""
+    directory, name = os.path.split(path)
+    temporary = os.path.join(directory, f".{name}.tmp")
+    try:
+        with tf.io.gfile.GFile(temporary, "wb") as stream:
+            stream.write(content)
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+    except tf.errors.OpError as error:
+        if tf.io.gfile.exists(temporary):
+            tf.io.gfile.remove(temporary)
+        raise UserError(
+            f"{path} cannot be written: {first_line(error)}; make room there or give another place"
+        ) from None
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, as far as a message of one line can hold it."""
+    text = str(getattr(error, "message", None) or error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,65 @@
+"""Reading a run back, finished or not: its model and its tokenizer."""
+
+import json
+import os
+
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.runs.checkpoints import damage, newest_whole, restore_strictly, step_of, steps_in
+from electra_tf.runs.directory import RunDirectory, read_bytes
+from electra_tf.tasks.pretrain import Objective, build_objective
+from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.train.timeline import phases_of, span_at
+
+
+def load_run(model_dir: str | os.PathLike, step: int | None = None) -> Objective:
+    """The objective of a pre-training run with its weights; before its last phase, the objective of its own phase.
+
+    Args:
+        step: of a checkpoint or a milestone of the run; None: the newest whole checkpoint. Newer damaged ones are
+            warned of.
+    Raises: UserError: if `model_dir` holds no run, or no checkpoint yet, or no whole one.
+    """
+    run = _run_in(model_dir)
+    prefix = newest_whole(run.checkpoints) if step is None else _checkpoint_of(run, step)
+    if prefix is None:
+        raise UserError(f"{run.checkpoints} holds no checkpoint yet; train first with run_pretraining.py")
+    objective = build_objective(load_config(run.config_file))
+    restore_strictly(tf.train.Checkpoint(task=objective), prefix)
+    phases = phases_of(objective)
+    phase = span_at(phases, step_of(prefix))
+    return objective if phase is phases[-1] else phase.task
+
+
+def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:
+    """The tokenizer of the text that a run was trained on.
+
+    Raises: UserError: if `model_dir` holds no run or has not read data yet.
+    """
+    run = _run_in(model_dir)
+    settings, vocabulary = read_bytes(run.tokenizer_file), read_bytes(run.vocab_file)
+    if settings is None or vocabulary is None:
+        raise UserError(f"{run.tokenizer_file} is missing: the run has not read any data yet; train first")
+    return BertTokenizer(Vocabulary.from_bytes(vocabulary, run.vocab_file), **json.loads(settings))
+
+
+def _checkpoint_of(run: RunDirectory, step: int) -> str:
+    folders = (run.milestones, run.checkpoints)
+    prefixes = [os.path.join(folder, f"step-{step}") for folder in folders if step in steps_in(folder)]
+    if not prefixes:
+        steps = sorted({step for folder in folders for step in steps_in(folder)})
+        raise UserError(f"{run.path} has no checkpoint of step {step}; it has those of {', '.join(map(str, steps))}")
+    reason = damage(prefixes[0])
+    if reason is not None:
+        raise UserError(f"{prefixes[0]} is damaged: {reason}; give another step")
+    return prefixes[0]
+
+
+def _run_in(model_dir: str | os.PathLike) -> RunDirectory:
+    run = RunDirectory(model_dir)
+    if not tf.io.gfile.exists(run.config_file):
+        raise UserError(f"--model_dir={model_dir} holds no config.yaml; give the directory of a run")
+    return run

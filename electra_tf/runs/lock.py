@@ -1,0 +1,94 @@
+"""Keeps two processes from training in one directory."""
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator
+
+from electra_tf.config.errors import UserError
+from electra_tf.runs.directory import RunDirectory, is_remote, read_bytes, write_atomically
+
+logger = logging.getLogger(__name__)
+
+# What a local filesystem without locks answers.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)
+
+
+@contextlib.contextmanager
+def locked(run: RunDirectory, force: bool = False) -> Iterator[None]:
+    """Holds a run's directory, which must exist, for this process.
+
+    Locally an operating system's lock goes with the process, however that ends. A remote store has none: a file says
+    who holds the run and since when, and outlives a process that is killed.
+
+    Args:
+        force: take a remote directory over from whoever the file names.
+    Raises: UserError: if another process holds it, naming process and machine.
+    """
+    with _owner_file(run, force) if is_remote(run.path) else _flock(run):
+        yield
+
+
+@contextlib.contextmanager
+def _owner_file(run: RunDirectory, force: bool) -> Iterator[None]:
+    import tensorflow as tf
+
+    holder = read_bytes(run.lock_file)
+    if holder is not None and not force:
+        raise UserError(
+            f"--model_dir={run.path} is held by {_describe(holder)}; if that process is gone (a preempted machine "
+            "leaves its file), give --force to take the run over; else wait for it, or give another directory"
+        )
+    mine = _identify()
+    write_atomically(run.lock_file, mine)
+    try:
+        yield
+    finally:
+        if read_bytes(run.lock_file) == mine:  # nobody has taken over
+            tf.io.gfile.remove(run.lock_file)
+
+
+@contextlib.contextmanager
+def _flock(run: RunDirectory) -> Iterator[None]:
+    import fcntl
+
+    try:
+        # For writing: the lock of a network filesystem wants that.
+        descriptor = os.open(run.lock_file, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise UserError(f"--model_dir={run.path} cannot be written: {error.strerror}; give another one") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"--model_dir={run.path} is in use by {_describe(os.pread(descriptor, 1000, 0))}; wait for it, stop "
+                "it, or give another one"
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            logger.warning("%s: its filesystem has no locks; make sure that no second run uses it", run.path)
+        with contextlib.suppress(OSError):  # the name is for a message only: a full disk must not refuse a run
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, _identify(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _identify() -> bytes:
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since}).encode()
+
+
+def _describe(content: bytes) -> str:
+    try:
+        holder = json.loads(content)
+        return f"process {holder['process']} on {holder['host']} since {holder['since']}"
+    except (ValueError, KeyError, TypeError):
+        return "another process"

@@ -1,0 +1,141 @@
+"""The input of a pre-training run: its stages, each with its own data set, sequence length and batch size."""
+
+import hashlib
+import itertools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.data.corpus import PretrainingData, open_data
+from electra_tf.data.pretraining_input import evaluation_batches, num_evaluation_batches, training_batches
+from electra_tf.tasks.base import InputStage, require_divisible
+from electra_tf.tasks.pretrain.config import PretrainingConfig
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """One stage as the configuration describes it.
+
+    Attributes:
+        name, first_step, last_step: see `InputStage`.
+        config: the run's, with this stage's sequence length and batch size.
+        seed: of its input. Batch k of a stage is a function of (the run's seed, the stage, k).
+    """
+
+    name: str
+    first_step: int
+    last_step: int
+    config: PretrainingConfig
+    seed: int
+
+    @property
+    def batch_size(self) -> int:
+        return self.config.train.batch_size
+
+    @property
+    def evaluation_batch_size(self) -> int:
+        return self.config.evaluation.batch_size or self.batch_size
+
+    def require_divisible(self, num_replicas: int) -> None:
+        """Raises: UserError: unless its batches divide among replicas, and those of training into micro-batches."""
+        micro_batches = self.config.train.gradient_accumulation_steps
+        require_divisible(self.batch_size, num_replicas, f"{self.name or 'train'}.batch_size", micro_batches)
+        require_divisible(self.evaluation_batch_size, num_replicas, "evaluation.batch_size")
+
+
+class PretrainingStage(InputStage):
+    """A planned stage with its open data set: see `InputStage`."""
+
+    def __init__(self, plan: StagePlan, data: PretrainingData):
+        self.plan, self.data = plan, data
+        self.name, self.first_step, self.last_step = plan.name, plan.first_step, plan.last_step
+        self.batch_size, self.evaluation_batch_size = plan.batch_size, plan.evaluation_batch_size
+        self.max_seq_length = plan.config.data.max_seq_length
+        self.num_training_examples = data.train.total_examples
+        self.num_evaluation_batches = (
+            num_evaluation_batches(data.held_out, plan.evaluation_batch_size, plan.config.evaluation.max_batches)
+            if data.held_out
+            else 0
+        )
+        self.source, self.identity = data.directory, data.identity
+        self.tokenizer = data.vocab_content, data.lower_case, data.strip_accents
+
+    def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
+        return training_batches(
+            self.data.train,
+            self.plan.config.masking,
+            self.data.masking_vocabulary,
+            seed=self.plan.seed,
+            batch_size=self.batch_size,
+            first_step=first_step - self.first_step,
+            input_context=context,
+        )
+
+    def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
+        return evaluation_batches(
+            self.data.held_out,
+            self.plan.config.masking,
+            self.data.masking_vocabulary,
+            seed=self.plan.seed,
+            batch_size=self.evaluation_batch_size,
+            max_batches=self.plan.config.evaluation.max_batches,
+            input_context=context,
+        )
+
+
+def plan_stages(config: PretrainingConfig) -> tuple[StagePlan, ...]:
+    """The stages of a run in order."""
+    if not config.stages:
+        return (StagePlan("", 0, config.train.num_steps, config, config.train.seed),)
+    ends = itertools.accumulate((stage.num_steps for stage in config.stages), initial=0)
+    return tuple(
+        StagePlan(
+            f"stages.{index}",
+            *span,
+            config.model_copy(
+                update={
+                    "data": config.data.model_copy(update={"max_seq_length": stage.max_seq_length}),
+                    "train": config.train.model_copy(update={"batch_size": stage.batch_size}),
+                }
+            ),
+            _input_seed(config.train.seed, index),
+        )
+        for index, (stage, span) in enumerate(zip(config.stages, itertools.pairwise(ends), strict=True))
+    )
+
+
+def open_stages(config: PretrainingConfig, data_dirs: Sequence[str | os.PathLike]) -> tuple[PretrainingStage, ...]:
+    """Opens the data set of every stage, also of finished ones, so that a mistake shows at the start.
+
+    Args:
+        data_dirs: of `build_pretraining_dataset.py` or of the authors' builder, one for each stage.
+    Raises: UserError: if their number is wrong, or one does not fit its stage or the others' tokenizer.
+    """
+    plans = plan_stages(config)
+    if len(data_dirs) != len(plans):
+        raise UserError(
+            f"--data_dir is given {len(data_dirs)} times, the run has {len(plans)} stages; give it once for each, in "
+            "their order"
+        )
+    stages = tuple(
+        PretrainingStage(plan, open_data(data_dir, plan.config))
+        for plan, data_dir in zip(plans, data_dirs, strict=True)
+    )
+    tokenizers = {(stage.data.vocab_content, stage.data.lower_case, stage.data.strip_accents) for stage in stages}
+    if len(tokenizers) > 1:
+        raise UserError(
+            f"the data sets {', '.join(map(str, data_dirs))} were built with different vocabularies or text settings; "
+            "expected one tokenizer for all stages; build them with the same --vocab_file and flags"
+        )
+    return stages
+
+
+def _input_seed(seed: int, index: int) -> int:
+    """The seed of a stage's order and masks: the run's own for the first, as for a run without stages."""
+    if index == 0:
+        return seed
+    digest = hashlib.sha256(f"stage {index} of {seed}".encode()).digest()
+    return int.from_bytes(digest[:4], "little") % 2**31

@@ -1,0 +1,168 @@
+"""Training and evaluation loops on the device: many steps a call, under any strategy."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from electra_tf.tasks.base import Task
+from electra_tf.tasks.terms import Term
+from electra_tf.train.metrics import MetricAccumulator
+from electra_tf.train.step import evaluation_step, sum_over_replicas
+
+BatchesFunction = Callable[[tf.distribute.InputContext], tf.data.Dataset]
+MeanMetrics = dict[str, float]
+
+
+class StopRequest:
+    """A wish to end the run early, made on the host at any time and read on the device between two steps.
+
+    The workers of a cluster must leave a loop after the same step, or those that stay would wait for the others for
+    ever. So there each worker's wish is summed over all of them in every step, by the collectives of the gradients.
+
+    Attributes:
+        is_shared: whether several workers have to agree.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy):
+        self.is_shared = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        with tf.device("CPU:0"):  # where the host can write and the loop's condition can read without a device's queue
+            self._wanted = tf.Variable(False, trainable=False, name="stop_request")
+
+    def make(self) -> None:
+        """Asks for the end. May be called from any thread, while the device is at work."""
+        self._wanted.assign(True)
+
+    def is_decided(self) -> bool:
+        """Whether to end without another step: a stop was asked for, and nobody else has to agree."""
+        return not self.is_shared and bool(self._wanted.numpy())
+
+    def read(self) -> tf.Tensor:
+        """Whether this worker wants to end. Scalar bool."""
+        return self._wanted.read_value()
+
+    def read_from_all_workers(self) -> tf.Tensor:
+        """Whether any worker wants to end: the same answer for all. Scalar bool. Runs in a replica context."""
+        return sum_over_replicas(tf.cast(self.read(), tf.float32)) > 0.0
+
+
+class EarlyEnd(NamedTuple):
+    """Why a loop on the device ended before its last step; both False if it did not."""
+
+    stop_requested: bool
+    nonfinite: bool
+
+
+class Trainer:
+    """Trains a task by its `train_step` under a strategy.
+
+    Args:
+        task: compiled, built under the strategy's scope.
+        metrics: where the metrics of the steps are added up.
+        stop_request: looked at after every step.
+        batches: gives a pipeline's per-replica batches from the task's current step on.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        strategy: tf.distribute.Strategy,
+        metrics: MetricAccumulator,
+        stop_request: StopRequest,
+        batches: BatchesFunction,
+    ):
+        self._task = task
+        self._strategy = strategy
+        self._metrics = metrics
+        self._stop_request = stop_request
+        self._iterator = iter(strategy.distribute_datasets_from_function(batches))
+        self._train_steps_on_device = tf.function(self._train_steps)
+
+    def train(self, num_steps: int) -> EarlyEnd:
+        """Trains for `num_steps`, or up to the step at which a stop was asked for.
+
+        Steps that are not finite end the loop too. Where `train.on_nonfinite` is `stop` the first one does, and nothing
+        has changed by it; where it is `skip`, the first one beyond `train.max_nonfinite_steps`.
+        """
+        stop, nonfinite = self._train_steps_on_device(self._iterator, tf.constant(num_steps))
+        return EarlyEnd(bool(stop), bool(nonfinite))
+
+    def _train_steps(self, iterator, num_steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        stop, nonfinite, done = tf.constant(False), tf.constant(False), tf.constant(0)
+        while done < num_steps and not (stop or nonfinite):
+            stop, nonfinite = self._train_step(next(iterator))
+            done += 1
+        return stop, nonfinite
+
+    def _train_step(self, batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """One step on every replica: whether a stop is wanted, and whether it must be as steps are not finite."""
+        if self._stop_request.is_shared:
+            return on_first_replica(self._strategy, self._train_and_agree, batch)
+        nonfinite = on_first_replica(self._strategy, self._train_on_replica, batch)
+        with tf.control_dependencies([nonfinite]):  # the answer of now, not of a step ago
+            return self._stop_request.read(), nonfinite
+
+    def _train_and_agree(self, batch) -> tuple[tf.Tensor, tf.Tensor]:
+        nonfinite = self._train_on_replica(batch)
+        with tf.control_dependencies([nonfinite]):
+            return self._stop_request.read_from_all_workers(), nonfinite
+
+    def _train_on_replica(self, batch) -> tf.Tensor:
+        return self._metrics.add(self._task.train_step(batch))
+
+
+class Evaluator:
+    """Evaluates a task under a strategy, always on the same batches with the same masks and samples.
+
+    Args:
+        task: built under the strategy's scope.
+        stop_request: looked at after every batch.
+        batches: gives a pipeline's per-replica batches of one pass over the held-out split.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        strategy: tf.distribute.Strategy,
+        stop_request: StopRequest,
+        batches: BatchesFunction,
+    ):
+        self._task = task
+        self._strategy = strategy
+        self._stop_request = stop_request
+        self._batches = batches
+        self._evaluate_on_device = tf.function(self._evaluate_batch)
+
+    def evaluate(self, num_batches: int, after_batch: Callable[[int], None] | None = None) -> MeanMetrics | None:
+        """The metrics over `num_batches` batches; None if a stop was asked for before the last of them.
+
+        Args:
+            after_batch: told how many batches are done.
+        """
+        iterator = iter(self._strategy.distribute_datasets_from_function(self._batches))
+        totals: dict[str, Term] = {}
+        for number in range(num_batches):
+            stop, terms = self._evaluate_on_device(next(iterator), tf.constant(number, tf.int64))
+            if stop and number + 1 < num_batches:
+                return None
+            # Summed in double precision: a long evaluation counts more tokens than float32 can.
+            terms = tf.nest.map_structure(lambda value: value.numpy().astype("float64"), terms)
+            totals = tf.nest.map_structure(lambda a, b: a + b, totals, terms) if totals else terms
+            if after_batch is not None:
+                after_batch(number + 1)
+        return {name: term.value() for name, term in totals.items()}
+
+    def _evaluate_batch(self, batch, number: tf.Tensor) -> tuple[tf.Tensor, dict[str, Term]]:
+        def evaluate(share) -> tuple[tf.Tensor, dict[str, Term]]:
+            terms = evaluation_step(self._task, share, number)
+            stop = self._stop_request.read_from_all_workers() if self._stop_request.is_shared else tf.constant(False)
+            return stop, terms
+
+        stop, terms = on_first_replica(self._strategy, evaluate, batch)
+        return stop if self._stop_request.is_shared else self._stop_request.read(), terms
+
+
+def on_first_replica(strategy: tf.distribute.Strategy, step: Callable, batch):
+    """Runs a step on every replica; its results are equal on all, so the first one's are returned."""
+    results = strategy.run(step, args=(batch,))
+    return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)

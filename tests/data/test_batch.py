@@ -1,0 +1,59 @@
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.config.schema import MaskingConfig
+from electra_tf.data.batch import (
+    PRETRAINING_BATCH,
+    TEXT_TENSORS,
+    BatchSchema,
+    batch_specs,
+    empty_batch,
+    word_tokens,
+)
+from electra_tf.data.masking import mask_batch
+from electra_tf.ops.random import RandomStream
+
+
+def test_the_schema_of_pre_training_is_these_seven_tensors(tiny_config):
+    specs = batch_specs(tiny_config(), batch_size=4)
+    assert {name: (spec.dtype.name, spec.shape.as_list()) for name, spec in specs.items()} == {
+        **{name: ("int32", [4, 10]) for name in ("input_ids", "input_mask", "segment_ids", "masked_input_ids")},
+        **{name: ("int32", [4, 3]) for name in ("masked_lm_positions", "masked_lm_ids")},
+        "masked_lm_weights": ("float32", [4, 3]),
+    }
+
+
+def test_an_empty_batch_fits_its_specs_and_counts_nothing():
+    batch = empty_batch(2, max_seq_length=9, max_predictions=3)
+    specs = PRETRAINING_BATCH.specs(2, S=9, M=3)
+    assert list(batch) == list(specs)
+    assert all(spec.is_compatible_with(batch[name]) for name, spec in specs.items())
+    assert not any(np.any(values) for values in batch.values())
+
+
+def test_another_task_states_a_schema_of_its_own():
+    schema = BatchSchema({**TEXT_TENSORS, "label_ids": ("", tf.int32), "scores": ("C", tf.float32)})
+    specs = schema.specs(5, S=7, C=3)
+    assert list(specs) == ["input_ids", "input_mask", "segment_ids", "label_ids", "scores"]
+    assert (specs["label_ids"].shape, specs["scores"].shape) == ([5], [5, 3])
+
+
+def test_word_tokens_lie_between_the_special_tokens():
+    batch = {
+        "input_mask": tf.constant([[1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1], [0] * 7]),
+        "segment_ids": tf.constant([[0, 0, 0, 1, 1, 1, 0], [0] * 7, [0, 0, 0, 0, 0, 1, 1], [0] * 7]),
+    }
+    assert word_tokens(batch).numpy().astype(int).tolist() == [
+        [0, 1, 0, 1, 1, 0, 0],
+        [0, 1, 1, 0, 0, 0, 0],
+        [0, 1, 1, 1, 0, 1, 0],
+        [0] * 7,
+    ]
+
+
+def test_word_tokens_are_what_masking_selects_from(tiny_config, tiny_batch, masking_vocabulary):
+    batch = tiny_batch(tiny_config(), [10, 7, 5, 8])
+    text = {name: batch[name] for name in TEXT_TENSORS}
+    everything = MaskingConfig(masked_fraction=1.0, mask_token_fraction=1.0)
+    masked = mask_batch(text, everything, masking_vocabulary, RandomStream(0, 0, 0))
+    assert np.array_equal(word_tokens(batch), masked["masked_input_ids"] == masking_vocabulary.mask_id)
