@@ -66,9 +66,8 @@ class ContextFreeLogits:
         """
         uniform = sampling_uniform(context, self._num_examples, self._num_slots)
         columns = self._columns(temperature)  # [128, V / 128]
-        column = inverse_cdf_sample(
-            self._column_totals(columns, forbidden_ids, tf.shape(uniform)[0]), uniform[:, :1]
-        )  # [N]
+        totals = self._column_totals(columns, forbidden_ids, tf.shape(uniform)[0])  # [N, 128]
+        column = inverse_cdf_sample(totals, uniform[:, :1])  # [N]
         masses = tf.gather(columns, column)  # [N, V / 128]
         if forbidden_ids is not None:
             ids = tf.range(columns.shape[1]) * COLUMNS + column[:, tf.newaxis]

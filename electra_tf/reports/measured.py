@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from electra_tf.data.batch import batch_specs
+from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.flops import hardware
 from electra_tf.flops.budget import RunCost, StepRange
 from electra_tf.flops.traced import by_part, traced_products
@@ -59,8 +59,7 @@ def measure(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> Iter
     replicas = strategy.num_replicas_in_sync
     last_ranges = {steps.phase: steps for steps in RunCost(config).ranges}
     for phase, steps in zip(objective.phases, last_ranges.values(), strict=True):
-        data = config.data.model_copy(update={"max_seq_length": steps.seq_length})
-        specs = batch_specs(config.model_copy(update={"data": data}), steps.batch_size // replicas)
+        specs = PRETRAINING_BATCH.specs(steps.batch_size // replicas, S=steps.seq_length, M=steps.max_predictions)
         step = training_step_function(phase) if replicas == 1 else _replicated_step(phase, strategy, list(specs))
         traced = step.get_concrete_function(*specs.values())
         xla = _xla_count(step, specs.values()) if replicas == 1 else None

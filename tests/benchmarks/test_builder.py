@@ -114,7 +114,8 @@ def test_only_a_file_of_plain_text_is_accepted(tmp_path, monkeypatch, capsys, na
 def test_the_peer_writes_our_examples_in_our_order_with_threads_and_with_processes(text, tmp_path, capsys):
     flags = [f"--input=text:{text}", f"--vocab_file={VOCAB_FILE}", f"--output_dir={tmp_path / 'ours'}", "--seed=0"]
     flags += ["--held_out_fraction=0.005", "--min_document_characters=0"]
-    build_pretraining_dataset.build(build_pretraining_dataset.parse_flags(flags))
+    assert build_pretraining_dataset.main(flags) == 0
+    capsys.readouterr()
     ours = records_of(tmp_path / "ours")
     assert len(ours["train"]) > 50
     for num_processes in (1, 2):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from benchmarks.killed_runs import differences
+from benchmarks.kills.run_files import differences
 from electra_tf.runs.checkpoint import Checkpoints
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interrupted, Interruption

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.killed_runs import PROJECT, training_command
+from benchmarks.common import PROJECT
+from benchmarks.kills.killed_run import training_command
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.runs.directory import RunDirectory
 

@@ -269,7 +269,7 @@ def test_a_checkpoint_of_others_that_was_cut_short_is_said_so(build, authors_che
 @pytest.mark.skipif(not GOLDEN, reason="ELECTRA_TF_GOLDEN_DIR is not set")
 @pytest.mark.parametrize("name", ["small_like", "base_like", "bert_like"])
 def test_real_checkpoints_of_the_authors_code_load_to_the_last_variable(name):
-    from benchmarks.parity_model import config_of
+    from benchmarks.parity.model import config_of
 
     directory = Path(GOLDEN) / name
     settings = json.loads((directory / "config.json").read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.replicas import worker_environments
+from benchmarks.replicas.__main__ import worker_environments
 from electra_tf.config.loader import config_to_yaml
 
 PROJECT = Path(__file__).resolve().parents[2]
