@@ -15,7 +15,6 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
-from apache_beam.utils.shared import Shared
 
 from data_prep import storage
 from data_prep.assembly import BuildInputs, add_counts, assemble_manifest, require_documents, write_manifest
@@ -85,13 +84,11 @@ class _BuildExamples(beam.DoFn):
     def __init__(self, settings: BuildSettings, vocabulary: Vocabulary):
         self._settings = settings
         self._vocabulary = vocabulary
-        self._shared = Shared()
         names = ("examples", "documents_read", "tokens_read")
         self._metrics = {name: Metrics.counter(_METRICS, name) for name in names}
 
     def setup(self) -> None:
-        # The threads of a process share the tokenizer, which has no state.
-        self._builder = self._shared.acquire(lambda: ExampleBuilder(self._settings, self._vocabulary))
+        self._builder = ExampleBuilder(self._settings, self._vocabulary)
 
     def process(self, unit: WorkUnit) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], Counts]]:
         counts = Counts(num_bytes=unit_num_bytes(unit))

@@ -6,9 +6,10 @@ alone: not from its file, the number of processes, the order of work, or the mac
 same examples in the same shard, where one of each is dropped, and never stands in both splits.
 """
 
+import functools
 import hashlib
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -71,24 +72,30 @@ class Example(NamedTuple):
     is_first: bool
 
 
+@functools.lru_cache(maxsize=1)
+def _tokenize_function(vocabulary: Vocabulary, lower_case: bool, strip_accents: bool) -> Callable:
+    """`BertTokenizer.tokenize` as a graph. It takes a second to make: the builds and threads of a process share it."""
+    from data_prep.tensorflow_setup import restrained_tensorflow
+
+    tf = restrained_tensorflow()
+    from electra_tf.text.tokenizer import BertTokenizer
+
+    tokenizer = BertTokenizer(vocabulary, lower_case, strip_accents)
+    # Called op by op, Python's overhead would double the time. Without autograph, which has nothing to convert here,
+    # tracing takes half the time.
+    return tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+
+
 class ExampleBuilder:
-    """Turns work units into examples. It holds a tokenizer: one for each process."""
+    """Turns work units into examples."""
 
     def __init__(self, settings: DatasetSettings, vocabulary: Vocabulary):
-        from data_prep.tensorflow_setup import restrained_tensorflow
-
-        tf = restrained_tensorflow()
-        from electra_tf.text.records import serialize_example
-        from electra_tf.text.tokenizer import BertTokenizer
-
         self._settings = settings
         self._vocabulary = vocabulary
         self._sentence_splitter = SentenceSplitter(settings.sentences, settings.language)
-        self._tokenizer = BertTokenizer(vocabulary, settings.lower_case, settings.strip_accents)
-        # A graph: called op by op, Python's overhead would double the time. Without autograph, which has nothing to
-        # convert here, tracing takes half the time.
-        signature = [tf.TensorSpec([None], tf.string)]
-        self._tokenize = tf.function(self._tokenizer.tokenize, input_signature=signature, autograph=False)
+        self._tokenize = _tokenize_function(vocabulary, settings.lower_case, settings.strip_accents)
+        from electra_tf.text.records import serialize_example
+
         self._serialize_example = serialize_example
 
     def examples(self, unit: WorkUnit, counts: Counts) -> Iterator[Example]:

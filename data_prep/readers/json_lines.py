@@ -66,14 +66,16 @@ def _text(raw_line: bytes, path: str, offset: int, text_field: str) -> str:
     if not isinstance(fields, dict):
         raise UserError(f"{position}: {line.strip()[:40]!r} is no JSON object; expected one on each line")
     if text_field not in fields:
+        names = ", ".join(map(repr, fields))
         raise UserError(
-            f"{position}: a JSON object without the field {text_field!r}; its fields are {', '.join(map(repr, fields))};"
+            f"{position}: a JSON object without the field {text_field!r}; its fields are {names};"
             " name the one with the text in --text_field"
         )
     text = fields[text_field]
     if not isinstance(text, str):
         raise UserError(
-            f"{position}: {json.dumps(text_field)} is {json.dumps(text)[:40]}, expected a string; fix or remove the line"
+            f"{position}: {json.dumps(text_field)} is {json.dumps(text)[:40]}, expected a string; fix or"
+            " remove the line"
         )
     # An escape such as "\ud800" gives half of a surrogate pair, which UTF-8 cannot represent.
     return text.encode("utf-8", "ignore").decode("utf-8")

@@ -125,14 +125,14 @@ def _speed(arguments: Namespace, config) -> tuple:
 
 
 def _strategy(arguments: Namespace, config):
+    from electra_tf.tasks.pretrain.input import plan_stages
     from electra_tf.train.distribution import build_strategy, split_cpu
-    from electra_tf.train.stages import stages_of
 
     if arguments.logical_cpu_devices is not None:
         split_cpu(arguments.logical_cpu_devices)
     strategy = build_strategy(arguments.strategy or "one_device", "local")
-    for stage in stages_of(config):
-        stage.require_divisible(strategy)
+    for stage in plan_stages(config):
+        stage.require_divisible(strategy.num_replicas_in_sync)
     return strategy
 
 

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from electra_tf.data.batch import batch_specs
+from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.flops import hardware
 from electra_tf.flops.budget import RunCost, StepRange
 from electra_tf.flops.traced import by_part, traced_products
 from electra_tf.flops.xla import KINDS, count_program
-from electra_tf.ops.compilation import part_of_one_program
-from electra_tf.ops.vocabulary import COLUMNS
+from electra_tf.ops.fused import FusedOps
+from electra_tf.ops.reference import COLUMNS
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.train.static_step import training_step_function
-from electra_tf.train.step import compile_task
+from electra_tf.train.step import compile_task, training_step
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,7 @@ def measure(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> Iter
     replicas = strategy.num_replicas_in_sync
     last_ranges = {steps.phase: steps for steps in RunCost(config).ranges}
     for phase, steps in zip(objective.phases, last_ranges.values(), strict=True):
-        data = config.data.model_copy(update={"max_seq_length": steps.seq_length})
-        specs = batch_specs(config.model_copy(update={"data": data}), steps.batch_size // replicas)
+        specs = PRETRAINING_BATCH.specs(steps.batch_size // replicas, S=steps.seq_length, M=steps.max_predictions)
         step = training_step_function(phase) if replicas == 1 else _replicated_step(phase, strategy, list(specs))
         traced = step.get_concrete_function(*specs.values())
         xla = _xla_count(step, specs.values()) if replicas == 1 else None
@@ -80,8 +79,7 @@ def _replicated_step(objective, strategy: tf.distribute.Strategy, names: list[st
     """The step of every replica on its share of the batch, without compiled functions inside."""
 
     def on_replica(batch):
-        with part_of_one_program():
-            return objective.train_step(batch)
+        return training_step(objective, batch, ops=FusedOps("cpu", whole_step=True))
 
     return tf.function(lambda *share: strategy.run(on_replica, args=(dict(zip(names, share, strict=True)),)))
 

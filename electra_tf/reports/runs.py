@@ -8,12 +8,13 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
+
+import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import RunCost, known_cost
-from electra_tf.runs.directory import RunDirectory, lasting_settings
+from electra_tf.runs.directory import RunDirectory, lasting_settings, read_bytes
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 
@@ -28,7 +29,6 @@ class RunResults:
         name: of its directory.
         metrics: by step, rising, then by name: those of the held-out split, of the probe's tasks (`cola`, `sst2`), and
             their mean, `probe_score`. Metrics without a value are left out.
-        tokens_per_second: in the last report of the training, padding included; None without one.
         data: the data set of each stage; None if the directory does not record it.
         init_from: where the initial weights came from; None: random.
     """
@@ -36,7 +36,6 @@ class RunResults:
     name: str
     config: PretrainingConfig
     metrics: dict[int, dict[str, float]]
-    tokens_per_second: float | None
     data: tuple[str, ...] | None = None
     init_from: str | None = None
 
@@ -56,7 +55,7 @@ def read_run(model_dir: str | os.PathLike) -> RunResults:
     Raises: UserError: if it holds no run, or nothing was evaluated yet.
     """
     directory = RunDirectory(model_dir)
-    if not directory.config_file.exists():
+    if not tf.io.gfile.exists(directory.config_file):
         raise UserError(f"{directory.path} holds no config.yaml; give the directory of a run")
     metrics: dict[int, dict[str, float]] = {}
     for report in reports_of(directory.metrics_file, "held_out"):
@@ -65,38 +64,34 @@ def read_run(model_dir: str | os.PathLike) -> RunResults:
             if not isinstance(value, int | float):
                 raise UserError(f"{directory.metrics_file} has {name} {value!r}; expected a number; copy the run again")
         metrics.setdefault(values.pop("step"), {}).update(values)
-    for step, scores in _probe_scores(directory.path / PROBE_FILE).items():
+    for step, scores in _probe_scores(os.path.join(directory.path, PROBE_FILE)).items():
         metrics.setdefault(step, {}).update(scores)
     if not metrics:
         raise UserError(f"{directory.metrics_file} holds no evaluation; let the run reach its first")
-    rates = [report.get("tokens_per_second") for report in reports_of(directory.metrics_file, "train")]
     data = _recorded(directory.data_file, "data")
     return RunResults(
-        name=directory.path.name,
+        name=os.path.basename(directory.path.rstrip("/")),
         config=load_config(directory.config_file),
         metrics=dict(sorted(metrics.items())),
-        tokens_per_second=rates[-1] if rates else None,
         data=None if data is None else tuple(data),
         init_from=_recorded(directory.warm_start_file, "init_from"),
     )
 
 
-def _recorded(file: Path, name: str):
+def _recorded(file: str, name: str):
     """A value of a JSON file that a run has written; None if there is no file."""
-    if not file.exists():
-        return None
+    content = read_bytes(file)
     try:
-        return json.loads(file.read_text(encoding="utf-8"))[name]
-    except (OSError, ValueError, KeyError, TypeError):
+        return None if content is None else json.loads(content)[name]
+    except (ValueError, KeyError, TypeError):
         raise UserError(f"{file} is not what a training writes: it has no {name!r}; copy the run again") from None
 
 
-def _probe_scores(file: Path) -> dict[int, dict[str, float]]:
-    if not file.exists():
-        return {}
+def _probe_scores(file: str) -> dict[int, dict[str, float]]:
+    content = read_bytes(file)
     scores: dict[int, dict[str, float]] = {}
     try:
-        for result in json.loads(file.read_text(encoding="utf-8"))["results"]:
+        for result in json.loads(content)["results"] if content is not None else ():
             step = result.pop("step")
             scores[step] = {
                 task: next(value for name, value in values.items() if name != "strength")
@@ -161,7 +156,7 @@ def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
     """
     groups: dict[str, list[RunResults]] = {}
     for run in runs:
-        settings = lasting_settings(run.config)
+        settings = lasting_settings(run.config.model_dump(mode="json"))
         settings["train"].pop("seed")
         groups.setdefault(json.dumps([settings, run.data, run.init_from], sort_keys=True), []).append(run)
     for members in groups.values():

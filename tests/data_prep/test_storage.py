@@ -50,11 +50,6 @@ def put(root: str, names: dict[str, bytes]) -> None:
         storage.write_bytes(path, content)
 
 
-def test_what_is_written_is_read(root):
-    put(root, {"a/one.bin": b"123"})
-    assert storage.read_bytes(storage.join(root, "a/one.bin")) == b"123"
-
-
 def test_a_file_is_replaced_and_nothing_else_is_left(root):
     put(root, {"one": b"123"})
     storage.write_bytes(storage.join(root, "one"), b"45")
@@ -69,17 +64,6 @@ def test_a_glob_gives_files_with_their_sizes_in_order(root):
         (storage.join(root, "a.txt"), 1),
         (storage.join(root, "b.txt"), 2),
     ]
-
-
-def test_two_stars_match_any_directories_or_none(root):
-    put(root, {"a.txt": b"", "x/b.txt": b"", "x/y/c.txt": b"", "x/y/d.bin": b""})
-    found = storage.matches(storage.join(root, "**/*.txt"))
-    assert [status.path for status in found] == [storage.join(root, name) for name in ("a.txt", "x/b.txt", "x/y/c.txt")]
-
-
-def test_a_glob_without_a_match_gives_nothing(root):
-    put(root, {"a": b""})
-    assert storage.matches(storage.join(root, "none/*.txt")) == []
 
 
 def test_the_modification_of_a_file_changes_when_it_is_written_again(root):

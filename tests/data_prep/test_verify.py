@@ -57,19 +57,6 @@ def test_a_flipped_byte_is_found_and_the_shard_named(data_dir):
         verify(str(data_dir))
 
 
-def test_a_truncated_shard_is_found(data_dir):
-    content = (data_dir / SHARD).read_bytes()
-    (data_dir / SHARD).write_bytes(content[:-7])
-    with pytest.raises(UserError, match=f"{SHARD} has {len(content) - 7} bytes, expected {len(content)}"):
-        verify(str(data_dir))
-
-
-def test_a_missing_shard_is_found(data_dir):
-    (data_dir / SHARD).unlink()
-    with pytest.raises(UserError, match=f"{SHARD} cannot be read .No such file"):
-        verify(str(data_dir))
-
-
 def test_every_damaged_file_is_named(data_dir):
     for name in (SHARD, "held_out-00000-of-00001.tfrecord", "vocab.txt"):
         (data_dir / name).write_bytes(b"other")
@@ -82,13 +69,6 @@ def test_every_damaged_file_is_named(data_dir):
 def test_a_shard_that_no_one_wrote_is_found(data_dir):
     shutil.copy(data_dir / SHARD, data_dir / "train-00002-of-00002.tfrecord")
     with pytest.raises(UserError, match="train-00002-of-00002.tfrecord is not in the manifest"):
-        verify(str(data_dir))
-
-
-def test_an_edited_manifest_is_found(data_dir):
-    manifest = (data_dir / "manifest.json").read_text()
-    (data_dir / "manifest.json").write_text(manifest.replace('"seed": 1', '"seed": 4'))
-    with pytest.raises(UserError, match="manifest.json was edited or damaged"):
         verify(str(data_dir))
 
 
@@ -137,8 +117,3 @@ def test_a_shard_with_a_record_more_than_its_manifest_says_is_found(data_dir):
     rewrite_manifest(data_dir, one_less)
     with pytest.raises(UserError, match=f"{SHARD} holds {num_examples} examples, expected {num_examples - 1}"):
         verify(str(data_dir))
-
-
-def test_a_directory_without_a_manifest_is_no_data_set(tmp_path):
-    with pytest.raises(UserError, match="manifest.json does not exist"):
-        verify(str(tmp_path))

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from electra_tf.flops.published import PUBLISHED, SMALL, TABLES, Row, electra, table_lines, two_streams_of_xlnet, xlnet
+from electra_tf.flops.published import PUBLISHED, TABLES, Row, table_lines, two_streams_of_xlnet, xlnet
 
 ROWS = {(table.title[:7], row.model): row for table in TABLES for row in table.rows}
 
@@ -34,10 +34,6 @@ def test_the_formulas_need_no_tensorflow():
     assert answer.stdout == "False\n"
 
 
-def test_the_small_electra_of_the_paper_fits_a_generator_of_128():
-    assert float(electra(SMALL, 128, 128, 1_000_000, seq_length=128)) == pytest.approx(1.42e18, rel=0.005)
-
-
 def test_two_streams_cost_what_the_authors_counted_for_xlnet():
     assert two_streams_of_xlnet() == pytest.approx(float(xlnet(2048)), rel=0.004)
 
@@ -64,27 +60,17 @@ def test_a_printed_lower_bound_agrees_with_what_is_not_below_it():
     assert not Row("m", "2.0e9", "1x", train=None).agrees
 
 
-@pytest.mark.parametrize(
-    ("table", "model", "attribute", "flops"),
-    [
-        ("table 2", "SpanBERT", "train", 467_099_698_082_611_200_000),
-        ("table 3", "XLNet-Base", "train", 71_790_042_808_320_000_000),
-        ("table 7", "TinyBERT", "train", 66_386_252_550_000_000_000),
-        ("table 1", "DistilBERT", "inference", 17_398_042_368),
-        # 568,093,262,680 for 20 sequences, less 128 words x 2 directions x 2 x 512 x 8192.
-        ("table 1", "ELMo", "inference", 28_404_663_134 - 2_147_483_648),
-    ],
-)
-def test_a_row_without_a_published_count_has_this_value(table, model, attribute, flops):
-    assert getattr(ROWS[table, model], attribute) == flops
-
-
 # As the paper prints them: savings in table 1, multiples in the others.
 @pytest.mark.parametrize(
     ("table", "line"),
     [
         (0, "| BERT-Base | 6.43e19 | 6.4e19 | 2.86e10 | 2.9e10 | 1x / 1x | 1x / 1x | yes |  |"),
         (0, "| GPT | 3.97e19 | 4.0e19 | 3.05e10 | 3.0e10 | 1.62x / 0.939x | 1.6x / 0.97x | yes | vocabulary of"),
+        # Inference: 568,093,262,680 for 20 sequences, less 128 words x 2 directions x 2 x 512 x 8192.
+        (0, "| ELMo | 3.41e18 | 3.3e18 | 2.63e10 | 2.6e10 | 18.8x / 1.09x | 19x / 1.2x | NO | the authors' count"),
+        (0, "| DistilBERT | - | - | 1.74e10 | 1.4e10 | - / 1.64x | - / 2x | NO | six layers"),
+        (1, "| SpanBERT | 4.67e20 | 7.1e20 | - | - | 0.656x | 1x | NO | BERT-Large"),
+        (2, "| XLNet-Base | 7.18e19 | 6.6e19 | - | - | 0.101x | 0.09x | NO | 1 M batches"),
         (1, "| BERT | 1.92e20 | 1.9e20 | - | - | 0.269x | 0.27x | yes |  |"),
         (3, "| TinyBERT | 6.64e19+ | 6.4e19+ | - | - | 51.3x | 45x+ | bound | a lower bound"),
     ],

@@ -1,6 +1,7 @@
 """The text of profile_flops.py about a configuration, and the speeds for its budgets."""
 
 import json
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -126,9 +127,9 @@ def run_with(tmp_path, tiny_config):
     def write(*speeds: float):
         directory = RunDirectory(tmp_path / "run")
         directory.create()
-        directory.config_file.write_text(config_to_yaml(tiny_config()), encoding="utf-8")
+        Path(directory.config_file).write_text(config_to_yaml(tiny_config()), encoding="utf-8")
         lines = [{"step": step, "split": "train", "examples_per_second": s} for step, s in enumerate(speeds, start=1)]
-        directory.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        Path(directory.metrics_file).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         return directory.path
 
     return write

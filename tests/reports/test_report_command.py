@@ -97,7 +97,7 @@ def test_a_file_is_replaced_only_when_asked(runs, tmp_path, capsys):
     ("flags", "message"),
     [
         (["--output={0}/a", "--picture={0}/b/../a"], "--output and --picture both name"),
-        (["--output={0}/nowhere/a.md"], "nowhere is no directory: make it or give another place"),
+        (["--output={0}/nowhere/a.md"], "nowhere/a.md cannot be written"),
         (
             ["--metric=masked_lm_acuracy"],
             "no run has a metric 'masked_lm_acuracy'; there are: cola, masked_lm_accuracy",

@@ -42,7 +42,7 @@ def test_a_flipped_byte_in_a_shard_is_one_line(config, run_of, data_dir, tmp_pat
         content = bytearray(shard.read_bytes())
         content[20] ^= 255
         shard.write_bytes(content)
-    with pytest.raises(UserError, match=r"train-.*: record 0 at byte 0: its checksum does not fit its content"):
+    with pytest.raises(UserError, match=r"train-.*: record 0 at byte 0: its checksum does not match its content"):
         pretrain(run_of(config, tmp_path / "run"), [copy])
 
 

@@ -23,7 +23,7 @@ import tf_keras
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.flops.passes import Head, NetworkPass
-from electra_tf.models.initializers import glorot_uniform
+from electra_tf.models.layers import glorot_uniform
 from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward

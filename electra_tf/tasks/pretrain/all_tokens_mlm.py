@@ -9,7 +9,7 @@ from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import CopyHead, MaskedLmHead
-from electra_tf.models.vocabulary_logits import TokenLosses
+from electra_tf.ops.vocabulary import TokenLosses
 from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import (
@@ -49,7 +49,7 @@ class Prediction(NamedTuple):
     """
 
     losses: tf.Tensor
-    is_right: tf.Tensor
+    is_correct: tf.Tensor
     copy_probability: tf.Tensor | None
 
 
@@ -120,17 +120,19 @@ class AllTokensMlm(GeneratorObjective):
         generated = self.generate(batch, context)
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
         hidden = self.encode(batch, corrupted, context).sequence_output
-        return AllTokensMlmForward(generated, corrupted, self._predict(batch, corrupted, hidden, context.training))
+        return AllTokensMlmForward(generated, corrupted, self._predict(batch, corrupted, hidden, context))
 
-    def _predict(self, batch: Batch, corrupted: CorruptedInput, hidden: tf.Tensor, training: bool) -> Prediction:
-        found = self.prediction_head(hidden, training=training).token_losses(batch["input_ids"], corrupted.input_ids)
+    def _predict(
+        self, batch: Batch, corrupted: CorruptedInput, hidden: tf.Tensor, context: ForwardContext
+    ) -> Prediction:
+        losses = self.prediction_head(hidden, context=context).token_losses(batch["input_ids"], corrupted.input_ids)
         if self.copy_head is None:
-            return Prediction(found.token, tf.cast(found.token <= found.likeliest, tf.float32), None)
-        copy_logits = self.copy_head(hidden, training=training)
+            return Prediction(losses.token, tf.cast(losses.token <= losses.most_likely, tf.float32), None)
+        copy_logits = self.copy_head(hidden, context=context)
         is_input = corrupted.is_replaced == 0
         return Prediction(
-            with_copying(found.token, copy_logits, is_input),
-            _is_correct_with_copying(found, copy_logits, is_input),
+            with_copying(losses.token, copy_logits, is_input),
+            _is_correct_with_copying(losses, copy_logits, is_input),
             tf.stop_gradient(tf.sigmoid(copy_logits)),
         )
 
@@ -175,7 +177,7 @@ def with_copying(losses: tf.Tensor, copy_logits: tf.Tensor, is_input: tf.Tensor 
 def _is_correct_with_copying(losses: TokenLosses, copy_logits: tf.Tensor, is_input: tf.Tensor) -> tf.Tensor:
     """[B, S] float32: 1 where the mixture of copy and softmax has no token more likely than the original."""
     of_input = with_copying(losses.other, copy_logits, is_input=True)
-    of_most_likely = with_copying(losses.likeliest, copy_logits, is_input=False)
+    of_most_likely = with_copying(losses.most_likely, copy_logits, is_input=False)
     of_token = with_copying(losses.token, copy_logits, is_input=False)
-    restored = (losses.token <= losses.likeliest) & (of_token <= of_input)
+    restored = (losses.token <= losses.most_likely) & (of_token <= of_input)
     return tf.cast(tf.where(is_input, of_input <= of_most_likely, restored), tf.float32)

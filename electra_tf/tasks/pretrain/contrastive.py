@@ -10,7 +10,7 @@ from electra_tf.config.settings import Fraction, NonNegative
 from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
-from electra_tf.models.initializers import glorot_uniform
+from electra_tf.models.layers import glorot_uniform
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig

@@ -110,7 +110,7 @@ class Electra(GeneratorObjective):
         """The steps after the generator: sampling and the discriminator."""
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
         output = self.encode(batch, corrupted, context)
-        logits = self.replaced_token_head(output.sequence_output, training=context.training)
+        logits = self.replaced_token_head(output.sequence_output, context=context)
         return ElectraForward(generated, corrupted, output, logits)
 
     def detect(self, inputs: Batch) -> tf.Tensor:

@@ -9,9 +9,9 @@ from electra_tf.config.settings import NonNegative, Positive
 from electra_tf.data.batch import word_tokens
 from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
-from electra_tf.models.difficulty import DifficultyModel
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
+from electra_tf.models.heads import DifficultyModel
 from electra_tf.ops.positions import put_at_positions, select_weighted
 from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm, BertMlmConfig

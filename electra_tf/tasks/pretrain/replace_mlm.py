@@ -83,7 +83,7 @@ class ReplaceMlm(GeneratorObjective):
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
         output = self.encode(batch, corrupted, context)
         hidden = gather_positions(output.sequence_output, batch["masked_lm_positions"])  # [B, M, H]
-        return ReplaceMlmForward(generated, corrupted, self.prediction_head(hidden, training=context.training))
+        return ReplaceMlmForward(generated, corrupted, self.prediction_head(hidden, context=context))
 
 
 def _totals(batch: Batch, forward: ReplaceMlmForward) -> dict[str, Total]:

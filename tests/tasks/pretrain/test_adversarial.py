@@ -56,7 +56,7 @@ def objective(tiny_config):
 
 def by_hand(objective, generator_logits=GENERATOR_LOGITS, detection_logits=DETECTION_LOGITS, training=True):
     """The terms of the case above."""
-    scores = VocabularyLogits(tf.convert_to_tensor(generator_logits), tf.eye(4), tf.zeros([4]), training)
+    scores = VocabularyLogits(tf.convert_to_tensor(generator_logits), tf.eye(4), tf.zeros([4]))
     is_replaced = tf.cast(tf.constant(CORRUPTED_IDS) != tf.constant(INPUT_IDS), tf.int32)
     corrupted = CorruptedInput(tf.constant([]), tf.constant(CORRUPTED_IDS), is_replaced)
     proposal = GeneratorOutput(scores, tf.constant(HIDDEN), None)

@@ -39,7 +39,7 @@ def build(tiny_config):
 
 
 def sure_of(token_ids) -> VocabularyLogits:
-    return VocabularyLogits(100.0 * tf.one_hot(token_ids, 47), tf.eye(47), tf.zeros([47]), training=False)
+    return VocabularyLogits(100.0 * tf.one_hot(token_ids, 47), tf.eye(47), tf.zeros([47]))
 
 
 def test_a_clean_input_is_the_original_and_none_of_its_tokens_counts_as_replaced(build):

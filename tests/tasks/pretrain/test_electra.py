@@ -48,7 +48,7 @@ def selected(batch) -> np.ndarray:
 
 
 def scores_of(logits: tf.Tensor) -> VocabularyLogits:
-    return VocabularyLogits(logits, tf.eye(47), tf.zeros([47]), training=True)
+    return VocabularyLogits(logits, tf.eye(47), tf.zeros([47]))
 
 
 def sure_of(token_ids: tf.Tensor) -> VocabularyLogits:

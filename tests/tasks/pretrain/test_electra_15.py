@@ -56,7 +56,7 @@ def answer(batch, monkeypatch):
     def patch(objective, logits=LOGITS):
         corrupted_ids = tf.where(tf.constant(REPLACED) > 0, 40, batch["input_ids"])
         corrupted = CorruptedInput(tf.constant([[13, 40], [40, 0]]), corrupted_ids, tf.constant(REPLACED))
-        scores = VocabularyLogits(tf.zeros([2, 2, 3]), tf.zeros([47, 3]), tf.zeros([47]), training=False)
+        scores = VocabularyLogits(tf.zeros([2, 2, 3]), tf.zeros([47, 3]), tf.zeros([47]))
         forward = ElectraForward(GeneratorOutput(scores, None, None), corrupted, None, tf.convert_to_tensor(logits))
         monkeypatch.setattr(objective, "forward", lambda batch, context: forward)
 

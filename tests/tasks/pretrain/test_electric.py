@@ -55,7 +55,7 @@ def log_probs_of_all(objective, batch) -> np.ndarray:
 
 
 def sure_of(token_ids) -> VocabularyLogits:
-    return VocabularyLogits(100.0 * tf.one_hot(token_ids, 47), tf.eye(47), tf.zeros([47]), training=False)
+    return VocabularyLogits(100.0 * tf.one_hot(token_ids, 47), tf.eye(47), tf.zeros([47]))
 
 
 def test_the_log_odds_of_noise_by_hand(electric):

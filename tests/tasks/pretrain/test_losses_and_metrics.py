@@ -33,7 +33,7 @@ def tensors(*values):
 
 def scores_of(logits: tf.Tensor) -> VocabularyLogits:
     size = logits.shape[-1]
-    return VocabularyLogits(logits, tf.eye(size), tf.zeros([size]), training=True)
+    return VocabularyLogits(logits, tf.eye(size), tf.zeros([size]))
 
 
 def test_the_masked_lm_loss_is_the_mean_of_minus_log_p_over_the_slots_in_use():

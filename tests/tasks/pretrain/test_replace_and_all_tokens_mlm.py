@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.models.context import ForwardContext
-from electra_tf.ops import vocabulary_losses
+from electra_tf.ops import vocabulary
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.losses import with_copying
@@ -106,7 +106,7 @@ def test_replace_mlm_predicts_the_masked_tokens_from_the_samples(build, batch):
 
 @pytest.mark.parametrize("scores_at_once", [2**26, 5 * 128])
 def test_all_tokens_mlm_predicts_every_real_token_by_copy_or_softmax(build, batch, monkeypatch, scores_at_once):
-    monkeypatch.setattr(vocabulary_losses, "_SCORES_AT_ONCE", scores_at_once)
+    monkeypatch.setattr(vocabulary, "_LOGITS_AT_ONCE", scores_at_once)
     objective = build("all_tokens_mlm")
     ids = corrupted_ids(objective, batch)
     copy, probs = mixture(objective, ids)

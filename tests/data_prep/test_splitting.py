@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.cutting import CountBoundaries, LengthBoundaries, LineBoundaries, next_document, pieces
-from data_prep.readers.documents import ReaderOptions, ReadReport, Source
+from data_prep.readers.documents import Counts, Source
 from data_prep.readers.lines import MAX_LINE_BYTES
 from data_prep.readers.plain_text import begins_plain_text_document, read_plain_text
+from data_prep.splitting import CountBoundaries, LengthBoundaries, LineBoundaries, next_document, pieces
+from electra_tf.text.manifest import DatasetSettings
 
 
 def begins_document(line: bytes) -> bool:
@@ -102,8 +103,7 @@ LINE = b"word " * 200_000 + b"\n"  # four of them are as much as a document hold
 def test_a_document_that_is_too_long_is_cut_where_its_reader_cuts_it(begin):
     content = begin + LINE * 10 + b"\n" + LINE * 3 + b"\xc3\xa9" * 300_000 + b"\n" + LINE
     found = cut(content, LengthBoundaries(begins_plain_text_document), piece_bytes=1)
-    options = ReaderOptions(text_field="", lines_per_document=1, keep_disambiguation_pages=False)
-    documents = read_plain_text(io.BytesIO(content), Source("file", 0, True), options, ReadReport())
+    documents = read_plain_text(io.BytesIO(content), Source("file", 0, True), DatasetSettings(), Counts())
     num_lines = [len(document.lines) for document in documents]
     assert num_lines == [4, 4, 2, 4, 1]
     assert [content[piece.begin : piece.end].count(b"\n") for piece in found] == [4, 4, 2, 5, 1]

@@ -1,4 +1,4 @@
-"""A distribution without weights answers what a network's scores answer, from one table."""
+"""Generators without a network: a distribution that is the same at every position, from one table of counts."""
 
 import math
 
@@ -17,13 +17,13 @@ COUNTS = [0, 3, 8, 0, 1, 4]
 SAMPLES = (2000, 60)  # B and M
 
 
-def scores_of(counts, shape=SAMPLES) -> ContextFreeLogits:
+def logits_of(counts, shape=SAMPLES) -> ContextFreeLogits:
     return ContextFreeLogits(tf.constant(counts, tf.float32), tf.zeros(shape, tf.int32))
 
 
 def draw(counts, shape=SAMPLES, step: int = 0, first_example: int = 0, **options) -> np.ndarray:
     context = ForwardContext(random=RandomStream(1, step, first_example))
-    return sample_categorical(scores_of(counts, shape), context, **options).numpy()
+    return sample_categorical(logits_of(counts, shape), context, **options).numpy()
 
 
 def chi_squared(drawn: np.ndarray, masses) -> float:
@@ -40,25 +40,25 @@ def bound(masses) -> float:
     return degrees + 5 * math.sqrt(2 * degrees)
 
 
-def test_its_questions_are_those_that_the_scores_of_a_network_answer():
+def test_it_has_the_interface_of_a_networks_logits():
     public = {name for name in dir(ContextFreeLogits) if not name.startswith("_")}
     assert public == {"logits", "losses", "is_top1", "entropies", "sample"}
     assert public <= set(dir(VocabularyLogits))
 
 
 def test_losses_are_those_of_the_frequencies():
-    losses = scores_of(COUNTS, (2, 2)).losses(tf.constant([[1, 2], [4, 5]])).numpy()
+    losses = logits_of(COUNTS, (2, 2)).losses(tf.constant([[1, 2], [4, 5]])).numpy()
     assert losses == pytest.approx(-np.log([[3 / 16, 8 / 16], [1 / 16, 4 / 16]]), rel=1e-6)
 
 
 def test_a_token_that_was_never_seen_has_the_loss_of_one_seen_once():
-    losses = scores_of(COUNTS, (1, 2)).losses(tf.constant([[0, 3]])).numpy()
+    losses = logits_of(COUNTS, (1, 2)).losses(tf.constant([[0, 3]])).numpy()
     assert losses == pytest.approx(math.log(16), rel=1e-6)
 
 
-def test_logits_entropies_and_the_likeliest_agree_with_the_scores_that_they_stand_for():
-    scores = scores_of(COUNTS, (2, 3))
-    network = VocabularyLogits(scores.logits, tf.eye(6), tf.zeros([6]), training=False)
+def test_logits_entropies_and_the_most_likely_token_are_those_of_the_frequencies():
+    scores = logits_of(COUNTS, (2, 3))
+    network = VocabularyLogits(scores.logits, tf.eye(6), tf.zeros([6]))
     probs = np.array(COUNTS) / 16
     assert tf.nn.softmax(scores.logits).numpy() == pytest.approx(np.broadcast_to(probs, (2, 3, 6)), abs=1e-7)
     assert scores.entropies().numpy() == pytest.approx(-sum(p * math.log(p) for p in probs if p), rel=1e-6)
@@ -97,8 +97,8 @@ def test_each_position_has_its_own_token_that_is_not_drawn():
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_a_token_of_nearly_all_the_mass_is_not_drawn_where_it_is_ruled_out(temperature):
-    """130 and 2 stand in one column of the table, where the first is 10^9 times as likely."""
+def test_a_token_of_nearly_all_the_mass_is_not_drawn_where_it_is_forbidden(temperature):
+    """130 and 2 are in one column of the table, where the first is 10^9 times as likely."""
     counts = np.zeros(140, np.float32)
     counts[[2, 130, 139]] = 1.0, 1e9, 1.0
     drawn = draw(counts, forbidden_ids=tf.fill(SAMPLES, 130), temperature=temperature)
@@ -113,7 +113,7 @@ def test_a_vocabulary_of_several_rows_of_columns_is_drawn_from_in_its_proportion
 
 
 def test_the_rarest_tokens_of_a_large_vocabulary_are_drawn_too():
-    """A running sum of float32 over all of it would stand still at 2^24."""
+    """A single running sum in float32 would stop growing at 2^24."""
     counts = np.ones(30_000, np.float32)
     counts[77] = 1e8
     drawn = draw(counts, shape=(200_000, 10))
@@ -147,7 +147,7 @@ def test_the_unigram_generator_proposes_by_the_counts_it_was_given():
     assert generator.trainable_weights == [] and len(generator.non_trainable_weights) == 1
 
 
-def test_nothing_of_the_size_of_all_scores_is_made_in_training():
+def test_nothing_of_the_size_of_all_logits_is_made_in_training():
     """B * M * V would be 6 * 5 * 30,000 numbers; the largest tensor here is the table itself."""
     counts = tf.ones([30_000])
 

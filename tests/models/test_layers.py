@@ -1,3 +1,5 @@
+"""Dropout's randomness, and layers in bfloat16, whose eight bits of mantissa must not reach logits or sums."""
+
 import math
 
 import numpy as np
@@ -6,6 +8,8 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.models.context import INFERENCE, ForwardContext
+from electra_tf.models.heads import ReplacedTokenHead
+from electra_tf.models.layers import Dense, DenseGelu
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
 
@@ -33,15 +37,15 @@ def test_a_tenth_is_dropped_and_the_rest_scaled_up():
     assert abs((values == 0).sum() - 0.1 * n) < 4 * math.sqrt(0.1 * 0.9 * n)
 
 
-def test_nothing_is_dropped_in_inference_or_at_rate_zero():
+def test_nothing_is_dropped_in_inference_at_rate_zero_or_in_a_frozen_network():
     values = tf.ones([5, 40])
     assert INFERENCE.dropout(values, 0.9, "here") is values
     assert training().dropout(values, 0.0, "here") is values
+    assert training().frozen().dropout(values, 0.9, "here") is values
 
 
-def test_two_places_in_the_model_drop_different_units():
-    values = tf.ones([5, 40])
-    context = training()
+def test_two_positions_in_the_model_drop_different_units():
+    values, context = tf.ones([5, 40]), training()
     draws = [
         context.dropout(values, 0.5, "a"),
         context.dropout(values, 0.5, "b"),
@@ -58,7 +62,7 @@ def test_no_two_draws_of_a_forward_pass_share_a_name(tiny_config, tiny_batch, mo
     config = tiny_config(encoder={"num_layers": 2})
     objective, batch = build_objective(config), tiny_batch(config, [10, 7, 5, 8])
     drawn.clear()
-    objective.loss_terms(batch, training())
+    objective.forward(batch, training())
     # Each network: embeddings and, in each layer, probabilities and two outputs; then the sampling.
     assert len(drawn) == 2 * (1 + 2 * 3) + 1
     assert len(set(drawn)) == len(drawn)
@@ -95,7 +99,25 @@ def test_each_rate_has_its_effect_alone(tiny_config, kind):
     assert np.abs(encode(encoder, 4, training()) - encode(encoder, 4, INFERENCE)).max() > 0.01
 
 
-def test_without_rates_training_is_inference(tiny_config):
-    encoder = build_objective(tiny_config(encoder={"hidden_dropout": 0.0, "attention_dropout": 0.0})).encoder
-    # Compiled programs and single operations round differently: a few units in the last place of values around 1.
-    assert np.abs(encode(encoder, 4, training()) - encode(encoder, 4, INFERENCE)).max() < 1e-5
+def test_dense_is_a_product_and_a_bias():
+    layer = Dense(2, bias_initializer="ones")
+    layer.build([None, None, 3])
+    layer.kernel.assign([[1.0, 0.0], [0.0, 10.0], [2.0, 0.0]])
+    assert layer(tf.constant([[[1.0, 2.0, 3.0]]])).numpy().tolist() == [[[8.0, 21.0]]]
+
+
+@pytest.mark.parametrize("kind", [Dense, DenseGelu])
+def test_the_gradient_of_a_bias_is_summed_over_many_tokens_without_loss(kind):
+    """In bfloat16 a sum of ones ends at 256."""
+    layer, values = kind(2, kernel_initializer="zeros", dtype="mixed_bfloat16"), tf.ones([8, 512, 3])
+    with tf.GradientTape() as tape:
+        output = tf.cast(layer(values), tf.float32)
+    one = 1.0 if kind is Dense else 0.5  # the slope of GELU at 0
+    assert tape.gradient(output, layer.bias).numpy().tolist() == [4096 * one] * 2
+
+
+def test_logits_of_the_replaced_token_head_are_not_rounded_to_bfloat16(tiny_config):
+    head = ReplacedTokenHead(tiny_config().encoder, dtype="mixed_bfloat16")
+    logits = head(tf.cast(np.random.default_rng(0).normal(size=[3, 7, 16]), tf.bfloat16))
+    assert logits.dtype == tf.float32
+    assert (logits != tf.cast(tf.cast(logits, tf.bfloat16), tf.float32)).numpy().mean() > 0.9
