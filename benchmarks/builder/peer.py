@@ -108,10 +108,10 @@ class ExampleCutter:
                 yield from self._examples_of_document(document, rows)
 
     def _examples_of_document(self, document: list[str], rows: list[list[int]]) -> Iterator[Example]:
-        job, rules, segments = self._job, self._examples, self._segments
-        digest = rules.document_hash(job.seed, document)
-        split = "held_out" if rules.is_held_out(digest, job.held_out_fraction) else "train"
-        source = rules.random_source(digest)
+        job, examples, segments = self._job, self._examples, self._segments
+        digest = examples.document_hash(job.seed, document)
+        split = "held_out" if examples.is_held_out(digest, job.held_out_fraction) else "train"
+        source = examples.random_source(digest)
         target_length = segments.draw_target_length(job.max_seq_length, source)
         segmenter = segments.Segmenter(job.max_seq_length, source, target_length)
         row_splits = [0, *itertools.accumulate(map(len, rows))]
@@ -120,7 +120,7 @@ class ExampleCutter:
             input_ids = [*self._cls, *first, *self._sep, *second, *(self._sep if second else [])]
             lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]
             record = self._serialize_example(input_ids, lengths)
-            yield Example(split, rules.sort_key(digest, index), record)
+            yield Example(split, examples.sort_key(digest, index), record)
 
 
 _tokenize: Tokenize | None = None
