@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from benchmarks.builder import __main__ as builder
 from benchmarks.builder import peer
-from benchmarks.builder.programs import head_of_text, peak_memory_of, run
+from benchmarks.builder.programs import peak_memory_of, run
 from benchmarks.common import Verdict
 from electra_tf.config.errors import UserError
 
@@ -62,15 +62,6 @@ def test_memory_is_that_of_a_process_and_its_descendants_at_once():
     start = f"subprocess.run([sys.executable, '-c', {child!r}])"
     peak = peak_memory_of(python("import subprocess, sys", "held = b'x' * (50 * 2**20)", start))
     assert 120 * MIB <= peak <= 170 * MIB  # two interpreters hold about 10 MiB each
-
-
-@pytest.mark.parametrize(
-    ("num_bytes", "expected"),
-    [(100, b"one\nline\n\ntwo\n\nthree\n"), (16, b"one\nline\n\ntwo\n\n"), (14, b"one\nline\n\n"), (6, b"one\nli")],
-)
-def test_the_head_of_a_text_ends_with_a_document(tmp_path, num_bytes, expected):
-    (tmp_path / "whole.txt").write_bytes(b"one\nline\n\ntwo\n\nthree\n")
-    assert head_of_text(tmp_path / "whole.txt", num_bytes, tmp_path / "head.txt").read_bytes() == expected
 
 
 def test_a_limit_holds_at_its_value():
