@@ -13,7 +13,6 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -49,13 +48,6 @@ TASKS = {
     "cola": Task("CoLA", "matthews_correlation", sentence=3, label=1, header=False),
     "sst2": Task("SST-2", "accuracy", sentence=0, label=1, header=True),
 }
-
-
-class Split(NamedTuple):
-    """Sentences of a task and their labels, 0 or 1."""
-
-    sentences: list[str]
-    labels: np.ndarray  # [N] int64
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -137,16 +129,17 @@ def probe_run(run: ProbedRun, glue_dir: Path, steps: list[int]) -> list[dict]:
         objective = run.load(step)
         scores: dict = {"step": step}
         for name, task in TASKS.items():
-            features = [sentence_features(objective, run.tokenizer, split.sentences) for split in splits[name]]
-            labels = [split.labels for split in splits[name]]
-            scores[name] = probe(task, features[0], labels[0], features[1], labels[1])
+            (train, train_labels), (dev, dev_labels) = splits[name]
+            features = [sentence_features(objective, run.tokenizer, sentences) for sentences in (train, dev)]
+            scores[name] = probe(task, features[0], train_labels, features[1], dev_labels)
         results.append(scores)
     return results
 
 
-def read_split(glue_dir: Path, task: Task, split: str, at_most: int | None = None) -> Split:
+def read_split(glue_dir: Path, task: Task, split: str, at_most: int | None = None) -> tuple[list[str], np.ndarray]:
     """Reads `train` or `dev` of a task: fields separated by tabs, never quoted; with `at_most`, its first sentences.
 
+    Returns: the sentences, and their labels [N] int64.
     Raises: UserError: if the file is missing, or a line has no sentence or no label of 0 or 1.
     """
     path = glue_dir / task.folder / f"{split}.tsv"
@@ -163,7 +156,7 @@ def read_split(glue_dir: Path, task: Task, split: str, at_most: int | None = Non
             raise UserError(f"{path}, line {number}: found {line[:60]!r}; expected the columns of GLUE's {task.folder}")
         sentences.append(fields[task.sentence])
         labels.append(int(fields[task.label]))
-    return Split(sentences[:at_most], np.array(labels[:at_most], np.int64))
+    return sentences[:at_most], np.array(labels[:at_most], np.int64)
 
 
 def sentence_features(objective, tokenizer, sentences: list[str]) -> np.ndarray:

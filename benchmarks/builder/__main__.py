@@ -10,7 +10,7 @@ project.
 
 Memory is that of the whole process tree (PSS) for heads of the text of --memory_megabytes. PSS divides a page among all
 programs that map it, so run no other program that uses TensorFlow. --wikipedia also times raw dumps, in MB of XML a
-second.
+second: give at least 100 MB.
 
 Prints a table and PASS or FAIL for each limit; exits 1 if one fails.
 """
@@ -19,7 +19,6 @@ import argparse
 import bz2
 import functools
 import glob
-import itertools
 import json
 import shutil
 import statistics
@@ -140,7 +139,7 @@ def measure_speed(bench: Bench, text: Path, flags: argparse.Namespace) -> list[V
 def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Verdict]:
     """Peak memory of builds of heads of the text."""
     print(f"peak memory of the process tree, {NUM_PROCESSES} processes, sampled every {SAMPLING_SECONDS * 1000:.0f} ms")
-    print(f"{'MB of text':>26}  {'PSS, MiB':>10}  {'RSS, MiB':>10}  {'samples':>8}")
+    print(f"{'MB of text':>26}  {'PSS, MiB':>10}")
     peaks = {}
     for size in sorted(megabytes):
         head = bench.head(text, size * 1e6)
@@ -148,8 +147,8 @@ def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Ver
             peak = peak_memory_of(bench.builder_command(f"text:{head}", NUM_PROCESSES, output_dir))
         num_megabytes = head.stat().st_size / 1e6
         head.unlink()
-        peaks[num_megabytes] = peak.pss
-        print(f"{num_megabytes:26,.1f}  {peak.pss / 2**20:10,.0f}  {peak.rss / 2**20:10,.0f}  {peak.num_samples:8}")
+        peaks[num_megabytes] = peak
+        print(f"{num_megabytes:26,.1f}  {peak / 2**20:10,.0f}")
     print()
     growth = peaks[max(peaks)] / peaks[min(peaks)]
     return [
@@ -158,31 +157,21 @@ def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Ver
     ]
 
 
-def copies_of_dumps(pattern: str, num_copies: int, directory: Path) -> tuple[str, int]:
-    """Copies dump files into a new directory; returns a pattern for the copies, and how many bytes of XML they hold.
-
-    Raises: UserError: no file matches.
-    """
-    paths = sorted(glob.glob(pattern, recursive=True))
+def decompressed_size(pattern: str) -> int:
+    """Bytes of .bz2 or plain files; of a truncated one, those that can be read. Raises: UserError: no file matches."""
+    paths, size = sorted(glob.glob(pattern, recursive=True)), 0
     if not paths:
         raise UserError(f"--wikipedia={pattern} matches no file; give dumps such as 'dumps/*.bz2', in quotes")
-    directory.mkdir()
-    for path, copy in itertools.product(paths, range(num_copies)):
-        shutil.copyfile(path, directory / f"{copy}-{Path(path).name}")
-    return str(directory / "*"), num_copies * sum(map(_decompressed_size, paths))
-
-
-def _decompressed_size(path: str) -> int:
-    """Bytes of a .bz2 or plain file; of a truncated one, the bytes that can be read."""
-    size = 0
-    with bz2.open(path) if path.endswith(".bz2") else open(path, "rb") as file, suppress(EOFError):
-        while block := file.read(2**20):
-            size += len(block)
+    for path in paths:
+        with bz2.open(path) if path.endswith(".bz2") else open(path, "rb") as file, suppress(EOFError):
+            while block := file.read(2**20):
+                size += len(block)
     return size
 
 
-def measure_dumps(bench: Bench, pattern: str, num_megabytes: float, rounds: int) -> None:
+def measure_dumps(bench: Bench, pattern: str, rounds: int) -> None:
     """MB of XML a second through the whole build, nearly all of which is parsing wikitext."""
+    num_megabytes = decompressed_size(pattern) / 1e6
 
     def rate(num_processes: int) -> float:
         return num_megabytes / bench.seconds_and_tokens(f"wikipedia:{pattern}", num_processes, "--allow_truncated")[0]
@@ -217,12 +206,9 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
         "--memory_megabytes", type=float, nargs="*", default=[20.0, 80.0, 330.0], help="heads of the text; none: skip"
     )
     parser.add_argument("--wikipedia", metavar="GLOB", help="raw dumps to time too, in quotes")
-    parser.add_argument(
-        "--wikipedia_copies", type=int, default=4, help="of each dump, so that start-up has little weight"
-    )
     flags = parser.parse_args(arguments)
-    if flags.rounds < 1 or flags.wikipedia_copies < 1:
-        parser.error("--rounds and --wikipedia_copies must be at least 1")
+    if flags.rounds < 1:
+        parser.error("--rounds must be at least 1")
     return flags
 
 
@@ -239,8 +225,7 @@ def measure(flags: argparse.Namespace) -> bool:
         if flags.memory_megabytes:
             verdicts += measure_memory(bench, text, flags.memory_megabytes)
         if flags.wikipedia:
-            pattern, num_bytes = copies_of_dumps(flags.wikipedia, flags.wikipedia_copies, Path(directory) / "dumps")
-            measure_dumps(bench, pattern, num_bytes / 1e6, flags.rounds)
+            measure_dumps(bench, str(Path(flags.wikipedia).resolve()), flags.rounds)
     for verdict in verdicts:
         print(verdict)
     return all(verdict.holds for verdict in verdicts)

@@ -8,7 +8,7 @@ examples are equal.
 
 The tokenizer is WordPiece of `tokenizers`, in Rust. With one process its own threads use all cores and tokenize the
 next batch while Python cuts this one; with several, each process has a tokenizer with one thread. The output directory
-is new. Prints one JSON object: examples, tokens and the seconds of each part.
+is new. Prints one JSON object: the numbers of examples and of tokens.
 """
 
 import argparse
@@ -17,7 +17,6 @@ import json
 import multiprocessing
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -180,30 +179,21 @@ def write_shards(examples: list[Example], output_dir: Path) -> None:
                     writer.write(example.record)
 
 
-def build(job: Job, input_file: str, output_dir: Path, num_processes: int) -> dict[str, float]:
-    """Runs the job; returns its counts and times."""
-    start = time.perf_counter()
+def build(job: Job, input_file: str, output_dir: Path, num_processes: int) -> dict[str, int]:
+    """Runs the job; returns its counts."""
     batches = batches_of(read_documents(input_file))
     if num_processes == 1:
         start_process(job)
         results = results_with_threads(batches)
     else:
         results = results_with_processes(batches, job, num_processes)
-    started = time.perf_counter()
     examples, num_tokens = [], 0
     for of_batch, num_tokens_of_batch in results:
         examples += of_batch
         num_tokens += num_tokens_of_batch
-    all_cut = time.perf_counter()
     output_dir.mkdir(parents=True)
     write_shards(examples, output_dir)
-    return {
-        "num_examples": len(examples),
-        "num_tokens": num_tokens,
-        "seconds_to_start": started - start,
-        "seconds_to_cut": all_cut - started,
-        "seconds_to_write": time.perf_counter() - all_cut,
-    }
+    return {"num_examples": len(examples), "num_tokens": num_tokens}
 
 
 def main(arguments: list[str] | None = None) -> int:

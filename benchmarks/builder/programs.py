@@ -25,21 +25,6 @@ class Run:
     output: str
 
 
-@dataclass(frozen=True)
-class PeakMemory:
-    """Highest totals over a process and its descendants, in bytes.
-
-    Attributes:
-        pss: proportional set size: a page that n processes share counts 1/n in each, so the sum is exact.
-        rss: resident set size: a shared page counts in each, so the sum is too large.
-        num_samples: of the memory; a peak between two samples is missed.
-    """
-
-    pss: int
-    rss: int
-    num_samples: int
-
-
 def run(command: Sequence[str], directory: Path = PROJECT) -> Run:
     """Runs a program in the root of a checkout. Raises: UserError: if it fails, with the last line of its stderr."""
     with tempfile.TemporaryFile("w+") as output:
@@ -51,8 +36,11 @@ def run(command: Sequence[str], directory: Path = PROJECT) -> Run:
         return Run(seconds, output.read())
 
 
-def peak_memory_of(command: Sequence[str]) -> PeakMemory:
-    """Runs a program and samples its process tree every 50 ms. Raises: UserError: if it fails."""
+def peak_memory_of(command: Sequence[str]) -> int:
+    """The highest proportional set size of a program's process tree, in bytes, sampled every 50 ms.
+
+    A page that n processes share counts 1/n in each, so the sum is exact. Raises: UserError: if the program fails.
+    """
     with _started(command, subprocess.DEVNULL, PROJECT) as process:
         return _watch(process)
 
@@ -79,32 +67,30 @@ def _started(command: Sequence[str], output: IO[str] | int, directory: Path) -> 
             raise UserError(f"exit status {status} from {program}: {last_line(errors.read())}")
 
 
-def _watch(process: subprocess.Popen) -> PeakMemory:
+def _watch(process: subprocess.Popen) -> int:
     """Samples until the process has ended."""
     import psutil
 
-    pss = rss = num_samples = 0
+    pss = 0
     with suppress(psutil.NoSuchProcess):  # it ended between two samples
         root = psutil.Process(process.pid)
         while process.poll() is None:
-            sampled = _memory_of([root, *root.children(recursive=True)])
-            pss, rss, num_samples = max(pss, sampled[0]), max(rss, sampled[1]), num_samples + 1
+            pss = max(pss, _memory_of([root, *root.children(recursive=True)]))
             time.sleep(SAMPLING_SECONDS)
-    return PeakMemory(pss, rss, num_samples)
+    return pss
 
 
-def _memory_of(processes: Iterable) -> tuple[int, int]:
-    """PSS and RSS of processes, summed; one that has ended counts 0."""
+def _memory_of(processes: Iterable) -> int:
+    """The sum of the PSS of processes; one that has ended counts 0."""
     import psutil
 
-    pss = rss = 0
+    pss = 0
     for process in processes:
         try:
-            memory = process.memory_full_info()
+            pss += process.memory_full_info().pss
         except (psutil.NoSuchProcess, psutil.AccessDenied):  # access is denied while it ends
             continue
-        pss, rss = pss + memory.pss, rss + memory.rss
-    return pss, rss
+    return pss
 
 
 def interleaved(measurements: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:

@@ -6,11 +6,10 @@ Two stages for each case: this environment lowers the step to StableHLO, and tha
 benchmarks/requirements-tpu-compile.txt compiles it with the TPU's own compiler. Prints FLOPs and bytes accessed for
 each example, the memory of one core, and the time of the FLOPs at the chip's published peak. These are properties of
 compiled programs, not measurements on a TPU. --keep keeps the optimised programs (STEP.hlo.gz). A compilation takes
-minutes and 10 GB, so only one runs at a time. Exits 1 if the compiler rejected a step.
+minutes and 10 GB: run one at a time. Exits 1 if the compiler rejected a step.
 """
 
 import datetime
-import fcntl
 import itertools
 import json
 import os
@@ -53,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
 def _measure(arguments) -> list[dict]:
     _check(arguments)
     results = []
-    with tempfile.TemporaryDirectory(prefix="tpu_compile_") as scratch, _only_one():
+    with tempfile.TemporaryDirectory(prefix="tpu_compile_") as scratch:
         directory = Path(arguments.keep or scratch)
         directory.mkdir(parents=True, exist_ok=True)
         cases = itertools.product(arguments.config, arguments.precision, arguments.replicas, arguments.topology)
@@ -77,18 +76,6 @@ def _check(arguments) -> None:
             )
     versions = "import jax, importlib.metadata as m; print('jax', jax.__version__, 'libtpu', m.version('libtpu'))"
     output_of_jax_python(arguments.jax_python, ["-c", versions])
-
-
-def _only_one():
-    """A lock on this machine, because two compilers at once can exhaust its memory; closing the file releases it."""
-    file = open(Path(tempfile.gettempdir()) / "electra_tf_tpu_compile.lock", "w")  # noqa: SIM115
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UserError(
-            f"another compilation holds {file.name}; wait for its end, because two may exhaust the memory"
-        ) from None
-    return file
 
 
 def _export(step: Path, config: str, precision: str, replicas: int, arguments) -> dict:

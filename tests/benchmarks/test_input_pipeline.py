@@ -22,9 +22,3 @@ def test_the_rates_of_ours_and_of_plain_reading_are_reported(write_data, tmp_pat
         assert 0 < lowest <= report["sequences_per_second"][name] <= highest
     assert report["ratio_to_plain_records"] > 0
     assert (report["num_examples"], report["max_seq_length"], report["batch_size"]) == (12, 10, 5)
-
-
-def test_a_directory_without_data_is_refused_in_one_line(tmp_path, capsys):
-    assert run(tmp_path) == 2
-    errors = capsys.readouterr().err.strip().splitlines()
-    assert len(errors) == 1 and errors[0].startswith("error:") and str(tmp_path) in errors[0]

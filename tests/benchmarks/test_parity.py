@@ -44,10 +44,8 @@ def test_every_tensor_gradient_and_step_is_that_of_the_authors_code(name, capsys
 @pytest.mark.parametrize(
     ("file", "key", "group"),
     [
-        ("forward.npz", "mlm_logits", "forward"),
         ("gradients.npz", "discriminator_predictions/dense/kernel", "gradients"),
         ("trajectory.npz", "disc_loss", "trajectory_losses"),
-        ("final_variables.npz", "electra/embeddings/word_embeddings", "final_weights"),
     ],
 )
 def test_parity_fails_where_one_array_is_perturbed(tmp_path, capsys, file, key, group):
@@ -59,8 +57,3 @@ def test_parity_fails_where_one_array_is_perturbed(tmp_path, capsys, file, key, 
     assert parity.main([str(directory)]) == 1
     report = json.loads(capsys.readouterr().out)
     assert [name for name, value in report["largest_differences"].items() if value > report["limits"][name]] == [group]
-
-
-def test_a_directory_that_is_no_golden_set_is_refused(tmp_path, capsys):
-    assert parity.main([str(tmp_path)]) == 2
-    assert "is not a golden set" in capsys.readouterr().err

@@ -22,11 +22,6 @@ def test_the_program_of_one_of_several_cores_sums_over_them(tiny_config, name):
     assert "stablehlo.replica_id" in program
 
 
-def test_the_arithmetic_of_a_core_takes_its_share_of_the_chips_peak(monkeypatch):
-    monkeypatch.setattr(tpu_compile, "PEAK_FLOPS", {"v4": 100.0})
-    assert tpu_compile.arithmetic_seconds("v4:2x2x1", cores_per_chip=2, flops=300.0) == 6.0
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -1,7 +1,6 @@
 """The training-step benchmark: batches, contenders in processes, and the ratios between them."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ from benchmarks.train_step import __main__ as train_step
 from benchmarks.train_step import worker
 from benchmarks.train_step.batches import BatchShape, synthetic_batch
 from benchmarks.train_step.contenders import CONTENDERS, Measured, NotAvailable, Process, Turn, with_baseline
-from benchmarks.train_step.ours import peer_sizes
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 
@@ -32,28 +30,13 @@ def config_file(tmp_path, tiny_config):
     return path
 
 
-def test_a_batch_is_a_function_of_its_seed_and_masks_words_alone():
+def test_a_batch_is_a_function_of_its_seed_and_masks_15_percent_of_each_row():
     shape = BatchShape(num_examples=200, max_seq_length=40, num_slots=6, vocab_size=97)
     batch, again = synthetic_batch(shape, seed=3), synthetic_batch(shape, seed=3)
     assert all((batch[name] == again[name]).all() for name in batch)
     lengths, used = batch["input_mask"].sum(axis=1), batch["masked_lm_weights"] > 0
     assert 0.7 < (lengths == 40).mean() < 0.93  # 0.82 + 0.18 / 36 expected, standard deviation 0.027
     assert (used.sum(axis=1) == np.clip(np.rint(lengths * 0.15), 1, 6)).all()
-    for row in range(200):
-        positions = batch["masked_lm_positions"][row][used[row]]
-        assert len(set(positions)) == len(positions)
-        assert (batch["input_ids"][row, positions] == batch["masked_lm_ids"][row][used[row]]).all()
-        assert (batch["masked_lm_ids"][row][used[row]] >= 5).all()
-        changed = np.flatnonzero(batch["masked_input_ids"][row] != batch["input_ids"][row])
-        assert set(changed) <= set(positions)
-
-
-def test_a_ratio_is_the_median_over_rounds_so_one_disturbed_round_does_not_count():
-    results = {
-        "ours_float32": measured("ours_float32", 1.0, 1.0, 9.0),
-        "pytorch_float32": measured("pytorch_float32", 2.0, 1.5, 1.0),
-    }
-    assert train_step.speed_ratio(results, "ours_float32", "pytorch_float32") == 1.5
 
 
 def test_the_fastest_of_ours_is_compared_with_the_limits_of_its_precision():
@@ -66,7 +49,8 @@ def test_the_fastest_of_ours_is_compared_with_the_limits_of_its_precision():
         "pytorch_bfloat16": 1.25,
         "baseline_float32": 2.85,
     }
-    results = {name: measured(name, value, start=4.0 * value) for name, value in seconds.items()}
+    # The second of three rounds is disturbed, which does not change a median.
+    results = {name: measured(name, value, 9.0, value, start=4.0 * value) for name, value in seconds.items()}
     found = {verdict.name: (round(verdict.value, 3), verdict.holds) for verdict in train_step.judge(results)}
     assert found == {
         "ours_float32_xla over pytorch_float32": (1.25, False),
@@ -78,35 +62,7 @@ def test_the_fastest_of_ours_is_compared_with_the_limits_of_its_precision():
     }
 
 
-def test_only_what_was_measured_is_judged():
-    assert train_step.judge({"pytorch_float32": measured("pytorch_float32", 1.0)}) == []
-
-
-def test_the_peers_get_the_sizes_of_the_configuration(config_file):
-    sizes = peer_sizes(config_file, ["train.batch_size=7"])
-    assert sizes["shape"]["num_examples"] == 7 and sizes["shape"]["num_slots"] == 3
-    assert [sizes["networks"][name]["hidden_size"] for name in ("discriminator", "generator")] == [16, 6]
-    json.dumps(sizes)
-
-
-def test_another_objective_has_no_peers(tmp_path, tiny_config):
-    path = tmp_path / "mlm.yaml"
-    path.write_text(config_to_yaml(tiny_config(objective={"name": "bert_mlm"})), encoding="utf-8")
-    with pytest.raises(UserError, match="'bert_mlm'"):
-        peer_sizes(path, [])
-
-
-class DeadProcess(subprocess.Popen):
-    """A process that has ended before anyone writes to it."""
-
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        self.wait()
-
-
-@pytest.mark.parametrize("process_class", [subprocess.Popen, DeadProcess], ids=["at_any_time", "at_once"])
-def test_a_process_that_dies_says_why(config_file, tmp_path, monkeypatch, process_class):
-    monkeypatch.setattr(subprocess, "Popen", process_class)
+def test_a_process_that_dies_says_why(config_file, tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho 'No module named torch' >&2\nexit 3\n", encoding="utf-8")
     python.chmod(0o755)
@@ -121,12 +77,9 @@ def test_a_baseline_has_the_worker_and_the_configuration_of_its_checkout(tmp_pat
     contender = with_baseline(["pytorch_float32", "ours_float32"], tmp_path)["baseline_float32"]
     assert contender.worker_module() == "benchmarks.train_step_worker"
     assert contender.config_file(PROJECT / "configs" / "a.yaml") == tmp_path / "configs" / "a.yaml"
-    assert contender.config_file(Path("/elsewhere/b.yaml")) == Path("/elsewhere/b.yaml")
-
-
-def test_a_directory_that_is_no_checkout_is_refused(tmp_path):
     with pytest.raises(UserError, match="is not a checkout of this project"):
-        with_baseline(["ours_float32"], tmp_path)["baseline_float32"].worker_module()
+        with_baseline(["ours_float32"], tmp_path / "elsewhere")["baseline_float32"].worker_module()
+    assert contender.config_file(Path("/elsewhere/b.yaml")) == Path("/elsewhere/b.yaml")
 
 
 def test_ours_and_a_baseline_take_turns_and_a_peer_without_its_packages_is_listed(config_file, tmp_path, capsys):
@@ -146,12 +99,6 @@ def test_ours_and_a_baseline_take_turns_and_a_peer_without_its_packages_is_liste
     losses = ours["losses_of_step_1"]
     assert losses["loss"] == pytest.approx(losses["masked_lm"] + 50.0 * losses["replaced_token"], rel=1e-5)
     assert contenders["baseline_float32"]["losses_of_step_1"] == losses
-
-
-def test_an_unknown_contender_is_refused(capsys):
-    with pytest.raises(SystemExit) as refused:
-        train_step.parse_flags(["--contenders=ours_float64"])
-    assert refused.value.code == 2 and "'ours_float64'" in capsys.readouterr().err
 
 
 class FakeStep:
