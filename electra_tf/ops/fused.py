@@ -112,15 +112,6 @@ class FusedOps(ReferenceOps):
 
         return operation(product, bias)
 
-    def add_bias(self, product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-        """As the reference, with the bias gradient as one product."""
-
-        @tf.custom_gradient
-        def operation(product, bias):
-            return tf.nn.bias_add(product, bias), lambda upstream: (upstream, self._bias_gradient(upstream, bias))
-
-        return operation(product, bias)
-
     def split_heads(self, product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tuple[tf.Tensor, ...]:
         """As the reference."""
         forward = self._compiled(REFERENCE.split_heads, num_heads=num_heads)
@@ -215,79 +206,24 @@ class FusedOps(ReferenceOps):
 
     def _add_layer_norm(self, product, bias, residual, gamma, beta, draw, *, rate: float, epsilon: float):
         dropped = apply_dropout(float32(product) + float32(bias), draw, rate, self._keep_once)
-        summed = self._materialize(dropped + float32(residual), gamma)
-        normalized, inverse_deviation = self._normalize(summed, epsilon)
+        rows = _rows(self._materialize(dropped + float32(residual), gamma))
+        centred = rows - self._row_means(rows)
+        inverse_deviation = tf.math.rsqrt(self._row_means(tf.square(centred)) + epsilon)  # [N, 1]
+        normalized = centred * inverse_deviation  # [N, H]
         output = self._materialize(tf.reshape(normalized * gamma + beta, tf.shape(product)), gamma)
         return tf.cast(output, product.dtype), tf.cast(normalized, product.dtype), inverse_deviation
 
     def _add_layer_norm_gradient(self, normalized, inverse_deviation, gamma, draw, upstream, *, rate: float):
-        of_rows, of_gamma, of_beta = self._layer_norm_gradient(
-            float32(normalized), inverse_deviation, gamma, _rows(upstream)
-        )
+        normalized, upstream_rows = float32(normalized), _rows(upstream)
+        scaled = upstream_rows * gamma
+        of_rows = scaled - self._row_means(scaled) - normalized * self._row_means(scaled * normalized)
+        of_rows *= inverse_deviation
+        of_gamma, of_beta = self._column_sums(upstream_rows * normalized), self._column_sums(upstream_rows)
         of_residual = self._materialize(tf.reshape(of_rows, tf.shape(upstream)), gamma)
         of_product = tf.cast(apply_dropout(of_residual, draw, rate, self._keep_once), upstream.dtype)
         return of_product, tf.cast(of_residual, upstream.dtype), of_gamma, of_beta
 
-    def layer_norm(self, values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, *, epsilon: float) -> tf.Tensor:
-        """As the reference, with a gradient that normalises again."""
-        forward = self._compiled(self._layer_norm, epsilon=epsilon)
-        gradient = self._compiled(self._lone_layer_norm_gradient, epsilon=epsilon)
-
-        @tf.custom_gradient
-        def operation(values, gamma, beta):
-            return forward(values, gamma, beta), lambda upstream: gradient(values, gamma, upstream)
-
-        return operation(values, gamma, beta)
-
-    def _layer_norm(self, values, gamma, beta, *, epsilon: float) -> tf.Tensor:
-        normalized, _ = self._normalize(values, epsilon)
-        return tf.cast(tf.reshape(normalized * gamma + beta, tf.shape(values)), values.dtype)
-
-    def _lone_layer_norm_gradient(self, values, gamma, upstream, *, epsilon: float):
-        of_rows, of_gamma, of_beta = self._layer_norm_gradient(
-            *self._normalize(values, epsilon), gamma, _rows(upstream)
-        )
-        return tf.cast(tf.reshape(of_rows, tf.shape(values)), values.dtype), of_gamma, of_beta
-
-    def _normalize(self, values: tf.Tensor, epsilon: float) -> tuple[tf.Tensor, tf.Tensor]:
-        """[..., H] -> (z - mean) / deviation as rows [N, H], and 1 / deviation [N, 1]; float32."""
-        rows = _rows(values)
-        centred = rows - self._row_means(rows)
-        inverse_deviation = tf.math.rsqrt(self._row_means(tf.square(centred)) + epsilon)
-        return centred * inverse_deviation, inverse_deviation
-
-    def _layer_norm_gradient(self, normalized, inverse_deviation, gamma, upstream) -> tuple[tf.Tensor, ...]:
-        """The gradients by what was normalised, [N, H], and by gamma and beta; `upstream` is [N, H]."""
-        scaled = upstream * gamma
-        of_rows = scaled - self._row_means(scaled) - normalized * self._row_means(scaled * normalized)
-        return of_rows * inverse_deviation, self._column_sums(upstream * normalized), self._column_sums(upstream)
-
     # --- the vocabulary
-
-    def exponential_sums(
-        self, products: tf.Tensor, bias: tf.Tensor, forbidden_ids: tf.Tensor | None, temperature: float = 1.0
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As the reference."""
-        return self._compiled(REFERENCE.exponential_sums, temperature=temperature)(products, bias, forbidden_ids)
-
-    def column_masses(
-        self,
-        products: tf.Tensor,
-        bias: tf.Tensor,
-        forbidden_ids: tf.Tensor | None,
-        largest: tf.Tensor,
-        column: tf.Tensor,
-        temperature: float = 1.0,
-    ) -> tf.Tensor:
-        """As the reference."""
-        masses = self._compiled(REFERENCE.column_masses, temperature=temperature)
-        return masses(products, bias, forbidden_ids, largest, column)
-
-    def entropies(
-        self, products: tf.Tensor, bias: tf.Tensor, largest: tf.Tensor, column_totals: tf.Tensor
-    ) -> tf.Tensor:
-        """As the reference."""
-        return self._compiled(REFERENCE.entropies)(products, bias, largest, column_totals)
 
     def cross_entropy(
         self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tuple[tf.Tensor, tf.Tensor]
@@ -296,16 +232,10 @@ class FusedOps(ReferenceOps):
 
         @tf.custom_gradient
         def operation(products, bias):
-            losses, log_totals = self._compiled(_cross_entropy)(products, bias, token_ids, *sums)
+            losses, log_totals = _cross_entropy(products, bias, token_ids, *sums)
             return losses, lambda upstream: self.cross_entropy_gradient(products, bias, token_ids, log_totals, upstream)
 
         return operation(products, bias)
-
-    def token_losses(
-        self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, other_ids: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
-        """As the reference."""
-        return self._compiled(REFERENCE.token_losses)(products, bias, token_ids, other_ids)
 
     def cross_entropy_gradient(
         self,

@@ -60,7 +60,7 @@ class ReferenceOps:
         """
         length = product.shape[1] or tf.shape(product)[1]
         heads = [-1, length, num_heads, product.shape[2] // (3 * num_heads)]
-        parts = tf.split(ReferenceOps.add_bias(self, product, bias), 3, axis=2)
+        parts = tf.split(self.add_bias(product, bias), 3, axis=2)
         return tuple(tf.transpose(tf.reshape(part, heads), [0, 2, 1, 3]) for part in parts)
 
     def attention_probs(
@@ -109,7 +109,7 @@ class ReferenceOps:
         Returns: [B, S, H] in the dtype of `product`.
         """
         summed = apply_dropout(float32(product) + float32(bias), draw, rate) + float32(residual)
-        return tf.cast(ReferenceOps.layer_norm(self, summed, gamma, beta, epsilon=epsilon), product.dtype)
+        return tf.cast(self.layer_norm(summed, gamma, beta, epsilon=epsilon), product.dtype)
 
     def layer_norm(self, values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, *, epsilon: float) -> tf.Tensor:
         """LayerNorm over the last axis: [..., H], [H], [H] -> [..., H] in the dtype of `values`."""
@@ -127,7 +127,10 @@ class ReferenceOps:
             forbidden_ids: [N] int32, a token that is not to be drawn; None for none.
             temperature: what logits are divided by.
         """
-        logits = logit_columns(products, bias, forbidden_ids, temperature)
+        logits = (products + bias) * (1.0 / temperature)
+        if forbidden_ids is not None:
+            logits = tf.where(tf.range(products.shape[1]) == forbidden_ids[:, tf.newaxis], NEVER, logits)
+        logits = tf.reshape(logits, [-1, products.shape[1] // COLUMNS, COLUMNS])
         largest = tf.reduce_max(tf.reduce_max(logits, axis=1), axis=1, keepdims=True)
         return largest, tf.reduce_sum(tf.exp(logits - largest[:, tf.newaxis]), axis=1)
 
@@ -141,8 +144,14 @@ class ReferenceOps:
         temperature: float = 1.0,
     ) -> tf.Tensor:
         """exp(logit - largest) down one column of each row: [N, V' / 128]. `column` is [N] int32."""
-        logits = logit_columns(products, bias, forbidden_ids, temperature)
-        return tf.exp(tf.gather(logits, column, axis=2, batch_dims=1) - largest)
+        rows = products.shape[1] // COLUMNS
+        logits = tf.gather(tf.reshape(products, [-1, rows, COLUMNS]), column, axis=2, batch_dims=1)
+        logits += tf.transpose(tf.gather(tf.reshape(bias, [rows, COLUMNS]), column, axis=1))
+        logits *= 1.0 / temperature
+        if forbidden_ids is not None:
+            ids = tf.range(rows) * COLUMNS + column[:, tf.newaxis]
+            logits = tf.where(ids == forbidden_ids[:, tf.newaxis], NEVER, logits)
+        return tf.exp(logits - largest)
 
     def entropies(
         self, products: tf.Tensor, bias: tf.Tensor, largest: tf.Tensor, column_totals: tf.Tensor
@@ -209,16 +218,6 @@ def apply_dropout(values: tf.Tensor, draw: Draw | None, rate: float, keep_once=t
         return values
     keep = draw.keep_mask(rate, values.shape[0] or tf.shape(values)[0], tuple(values.shape[1:]))
     return tf.where(keep_once(keep), values * (1.0 / (1.0 - rate)), 0.0)
-
-
-def logit_columns(
-    products: tf.Tensor, bias: tf.Tensor, forbidden_ids: tf.Tensor | None, temperature: float
-) -> tf.Tensor:
-    """[N, V'] -> [N, V' / 128, 128]: the logits over the temperature, `NEVER` for forbidden tokens."""
-    logits = (products + bias) * (1.0 / temperature)
-    if forbidden_ids is not None:
-        logits = tf.where(tf.range(products.shape[1]) == forbidden_ids[:, tf.newaxis], NEVER, logits)
-    return tf.reshape(logits, [-1, products.shape[1] // COLUMNS, COLUMNS])
 
 
 def chosen_logits(products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
