@@ -106,7 +106,7 @@ class VocabularySettings(TextSettings):
 
 
 def add_setting_flags(parser: argparse.ArgumentParser, model: type[TextSettings], unused: Iterable[str] = ()) -> None:
-    """Adds a flag for each field of `model`; of those in `unused` none. A field that is required has no default."""
+    """Adds a flag for each field of `model` that is not in `unused`. Required fields have no default."""
     own_first = sorted(model.model_fields, key=lambda name: name in DatasetSettings.model_fields)
     for name in own_first:
         field = model.model_fields[name]
@@ -114,7 +114,9 @@ def add_setting_flags(parser: argparse.ArgumentParser, model: type[TextSettings]
             continue
         options: dict[str, Any] = {"type": field.annotation, "default": field.default}
         if field.annotation is bool:
-            options = {"action": argparse.BooleanOptionalAction, "default": field.default}
+            has_negation = name in DatasetSettings.model_fields
+            action = argparse.BooleanOptionalAction if has_negation else "store_true"
+            options = {"action": action, "default": field.default}
         elif get_origin(field.annotation) is Literal:
             options["type"], options["choices"] = str, get_args(field.annotation)
         elif get_origin(field.annotation) is tuple:

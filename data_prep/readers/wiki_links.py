@@ -28,9 +28,9 @@ _PIPE_TRICK = re.compile(r"(?:[^:]*:)?(.*?)(?:\s*\([^()]*\)|,.*)?")
 
 
 def link_text(content: str) -> str:
-    """The visible text of `[[content]]`: its label or target; nothing for files, categories and other languages.
+    """The visible text of `[[content]]`: its label or target; "" for files, categories and other languages.
 
-    A leading colon (`[[:File:Example.png]]`) makes a link to a file or category a visible one.
+    A leading colon (`[[:File:Example.png]]`) makes a link to a file or category visible.
     """
     target, has_label, label = content.partition("|")
     if "\n" in target or len(target) > _MAX_TARGET_CHARACTERS:

@@ -125,7 +125,7 @@ def _read_pages(stream: BinaryIO, source: Source, counts: Counts) -> Iterator[Pa
             is_first = False
         if stripped.startswith(_PAGE_BEGIN):
             if pending:
-                raise UserError(f"{pending.place()} has no </page> before the next <page>; {_FETCH_AGAIN}")
+                raise UserError(f"{pending.location()} has no </page> before the next <page>; {_FETCH_AGAIN}")
             pending = _PendingPage(source.path, offset)
         if pending:
             pending.add(line, stripped, offset)
@@ -138,7 +138,7 @@ def _read_pages(stream: BinaryIO, source: Source, counts: Counts) -> Iterator[Pa
         offset += len(line)
 
     if pending and not source.is_end:
-        raise UserError(f"{pending.place()} has no </page>; {_FETCH_AGAIN}")
+        raise UserError(f"{pending.location()} has no </page>; {_FETCH_AGAIN}")
     if source.is_end and not is_closed:
         where = "between two pages" if pending is None else f"inside the page that begins at byte {pending.offset}"
         counts.truncations.append(
@@ -164,7 +164,7 @@ class _PendingPage:
         self._revision: list[bytes] = []
         self._revision_offset = 0
 
-    def place(self) -> str:
+    def location(self) -> str:
         return f"{self._path}: the page that begins at byte {self.offset}"
 
     def add(self, line: bytes, stripped: bytes, offset: int) -> None:
@@ -179,7 +179,9 @@ class _PendingPage:
             page = ElementTree.fromstring(b"".join(lines))
         except ElementTree.ParseError as error:
             at = self._line_offset(error.position[0])
-            raise UserError(f"{self.place()} is not well-formed XML at byte {at} ({error}); {_FETCH_AGAIN}") from None
+            raise UserError(
+                f"{self.location()} is not well-formed XML at byte {at} ({error}); {_FETCH_AGAIN}"
+            ) from None
         namespace = page.findtext("ns", "").strip()
         revision = page.findall("revision")[-1:] or [ElementTree.Element("revision")]
         return Page(
