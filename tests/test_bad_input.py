@@ -1,16 +1,10 @@
 """Mistakes of users: each gives one line that names it and exit status 2, and changes no file."""
 
-import bz2
-import gzip
-import json
-import lzma
-import random
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
-import zstandard
 
 from data_prep.cli import build_pretraining_dataset
 from electra_tf.cli.flags import run_command
@@ -79,22 +73,6 @@ def test_a_bad_file(run, tmp_path, given, content, parts):
     assert_one_line(run(given.format(directory)), *parts)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "packed", [bz2.compress, gzip.compress, lzma.compress, zstandard.compress], ids=["bz2", "gz", "xz", "zst"]
-)
-def test_a_truncated_compressed_file_is_read_as_far_as_it_goes(run, tmp_path, caplog, packed):
-    words = random.Random(0)
-    text = "\n\n".join(f"the document {words.random()} says so" for _ in range(60_000))  # bzip2 packs 900 kB at once
-    content = packed(text.encode())
-    path = written(tmp_path / "a", content[: len(content) * 9 // 10])
-    assert_one_line(run(f"text:{path}"), "1 of 1 input files are truncated", "--allow_truncated")
-    assert f"warning: {path} is truncated at byte" in caplog.text
-    num_documents = json.loads((tmp_path / "data" / "manifest.json").read_text())["counts"]["num_documents"]
-    assert 20_000 < num_documents < 60_000
-    assert run(f"text:{path}", "--allow_truncated")[0] == 0
-
-
 @pytest.mark.parametrize(
     ("flag", "complaint"),
     [
@@ -111,19 +89,6 @@ def test_a_truncated_compressed_file_is_read_as_far_as_it_goes(run, tmp_path, ca
 def test_a_setting_with_which_nothing_can_be_built(run, tmp_path, flag, complaint):
     assert_one_line(run(f"text:{written(tmp_path / 'a.txt', TEXT.encode())}", flag), complaint)
     assert not (tmp_path / "data").exists() or not any((tmp_path / "data").iterdir())
-
-
-@pytest.mark.parametrize(
-    "content",
-    [TEXT.replace("\n", "\r\n"), TEXT.replace("\n", "\r"), "\ufeff" + TEXT],
-    ids=["CRLF", "CR", "byte order mark"],
-)
-def test_line_ends_and_a_byte_order_mark_make_no_difference(run, tmp_path, content):
-    plain, other = written(tmp_path / "a.txt", TEXT.encode()), written(tmp_path / "b.txt", content.encode())
-    assert run(f"text:{plain}", f"--output_dir={tmp_path}/plain")[0] == 0
-    assert run(f"text:{other}", f"--output_dir={tmp_path}/other")[0] == 0
-    for shard in (tmp_path / "plain").glob("*.tfrecord"):
-        assert (tmp_path / "other" / shard.name).read_bytes() == shard.read_bytes()
 
 
 @pytest.mark.parametrize(

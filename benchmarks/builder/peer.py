@@ -91,14 +91,14 @@ class ExampleCutter:
     """Cuts documents into serialized examples by the builder's own rule. Everything used of data_prep is here."""
 
     def __init__(self, job: Job):
-        from data_prep import identity, segments
+        from data_prep import examples, segments
         from electra_tf.text.records import serialize_example
         from electra_tf.text.vocabulary import Vocabulary
 
         vocabulary = Vocabulary.load(job.vocab_file)
         self._job = job
         self._cls, self._sep = [vocabulary.cls_id], [vocabulary.sep_id]
-        self._identity, self._segments, self._serialize_example = identity, segments, serialize_example
+        self._examples, self._segments, self._serialize_example = examples, segments, serialize_example
 
     def examples(self, documents: Documents, ids_of_lines: list[list[int]]) -> Iterator[Example]:
         """Yields the examples of documents, given the ids of every line of all of them, in order."""
@@ -109,10 +109,10 @@ class ExampleCutter:
                 yield from self._examples_of_document(document, rows)
 
     def _examples_of_document(self, document: list[str], rows: list[list[int]]) -> Iterator[Example]:
-        job, identity, segments = self._job, self._identity, self._segments
-        digest = identity.document_digest(job.seed, document)
-        split = "held_out" if identity.is_held_out(digest, job.held_out_fraction) else "train"
-        source = identity.random_source(digest)
+        job, examples, segments = self._job, self._examples, self._segments
+        digest = examples.document_hash(job.seed, document)
+        split = "held_out" if examples.is_held_out(digest, job.held_out_fraction) else "train"
+        source = examples.random_source(digest)
         target_length = segments.draw_target_length(job.max_seq_length, source)
         segmenter = segments.Segmenter(job.max_seq_length, source, target_length)
         row_splits = [0, *itertools.accumulate(map(len, rows))]
@@ -121,7 +121,7 @@ class ExampleCutter:
             input_ids = [*self._cls, *first, *self._sep, *second, *(self._sep if second else [])]
             lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]
             record = self._serialize_example(input_ids, lengths)
-            yield Example(split, identity.sort_key(digest, index), record)
+            yield Example(split, examples.sort_key(digest, index), record)
 
 
 _tokenize: Tokenize | None = None

@@ -94,6 +94,8 @@ def _events(directory: Path) -> list[tuple]:
     """The scalars that TensorBoard shows, without those that a continued run has replaced."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+    if not directory.exists():
+        return []
     events = EventAccumulator(str(directory), size_guidance={"tensors": 0}).Reload()
     tags = sorted(set(events.Tags()["tensors"]) - set(RATES))
     return [(tag, event.step, event.tensor_proto.SerializeToString()) for tag in tags for event in events.Tensors(tag)]

@@ -4,6 +4,8 @@ import html
 import re
 from collections.abc import Callable
 
+from data_prep.readers.wiki_links import NAMES, names_of
+
 _HEADING = re.compile(r"(={1,6})(.+?)\1\s*")
 _LINE_MARKERS = " \t=*#:;|!-"
 _LIST_MARKER = re.compile(r"[*#:;][*#:; \t]*")
@@ -11,31 +13,7 @@ _RULE = re.compile(r"-{4,}")
 # What is left of tables and templates that were not closed; no prose begins so.
 _TABLE_LINE = re.compile(r"\||!.*(?:\||!!)")
 
-# The lists under these headings are citations and addresses; sentences under them stay.
-_REFERENCE_SECTIONS = frozenset(
-    {
-        "bibliography",
-        "citations",
-        "citations and references",
-        "external links",
-        "footnotes",
-        "further reading",
-        "general references",
-        "literature",
-        "notes",
-        "notes and references",
-        "primary sources",
-        "publications",
-        "references",
-        "references and further reading",
-        "references and notes",
-        "references and sources",
-        "secondary sources",
-        "see also",
-        "sources",
-        "works cited",
-    }
-)
+_REFERENCE_SECTIONS = names_of(NAMES["reference_sections"])
 
 _QUOTES = re.compile(r"'{2,}")
 _MAGIC_WORD = re.compile(r"__[^\W\da-z_](?:[^\W\da-z])+?__")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-import build_pretraining_dataset
 from benchmarks.builder import __main__ as builder
 from benchmarks.builder import peer
 from benchmarks.builder.programs import head_of_text, interleaved, peak_memory_of, run
@@ -114,8 +113,7 @@ def test_only_a_file_of_plain_text_is_accepted(tmp_path, monkeypatch, capsys, na
 def test_the_peer_writes_our_examples_in_our_order_with_threads_and_with_processes(text, tmp_path, capsys):
     flags = [f"--input=text:{text}", f"--vocab_file={VOCAB_FILE}", f"--output_dir={tmp_path / 'ours'}", "--seed=0"]
     flags += ["--held_out_fraction=0.005", "--min_document_characters=0"]
-    assert build_pretraining_dataset.main(flags) == 0
-    capsys.readouterr()
+    run([sys.executable, str(PROJECT / "build_pretraining_dataset.py"), *flags])
     ours = records_of(tmp_path / "ours")
     assert len(ours["train"]) > 50
     for num_processes in (1, 2):

@@ -12,11 +12,10 @@ from benchmarks import linear_probe
 from benchmarks.linear_probe import TASKS, ProbedRun, probe, read_split, sentence_features
 from benchmarks.replication import __main__ as replication
 from benchmarks.replication.plan import PAPER_SCORES, equal_flops_steps, plan
+from electra_tf.cli import run_pretraining
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.loop import Run, pretrain
 
 pytestmark = pytest.mark.slow
 
@@ -97,8 +96,9 @@ def run(tiny_config, write_data, tmp_path_factory):
     """A run of two steps, with a milestone after the first."""
     directory = tmp_path_factory.mktemp("run")
     config = tiny_config(train={"num_steps": 2, "milestone_fractions": (0.5,)})
-    data_dir = write_data(directory / "data")
-    pretrain(Run(config, RunDirectory(directory / "run"), tf.distribute.OneDeviceStrategy("CPU:0")), [data_dir])
+    (directory / "tiny.yaml").write_text(config_to_yaml(config), encoding="utf-8")
+    flags = [f"--config={directory / 'tiny.yaml'}", f"--data_dir={write_data(directory / 'data')}"]
+    assert run_pretraining.main([*flags, f"--model_dir={directory / 'run'}"]) == 0
     return directory / "run"
 
 

@@ -19,7 +19,6 @@ from data_prep.archives import (
     compression_of,
     decompressed,
     is_archive,
-    members,
     section,
     text_file_at,
     text_files,
@@ -143,11 +142,6 @@ def test_the_files_of_nested_archives_are_found_in_any_compression():
         text_file_at(io.BytesIO(tar({"0": b"zero"})), "file", (1,), Truncation()).read()
 
 
-def test_a_file_need_not_be_read():
-    paths = [path for path, _ in text_files(io.BytesIO(tar({"1": b"one", "2": b"two"})), "file", Truncation())]
-    assert paths == ["file/all/1", "file/all/2"]
-
-
 def test_hidden_and_empty_files_of_an_archive_are_skipped():
     content = tar({"._1.txt": b"\0\5\x16\7", ".hidden": b"a", "empty": b"", "1.txt": b"one"})
     assert texts_in(content) == ({"file/all/1.txt": b"one"}, "")
@@ -174,11 +168,6 @@ def test_a_broken_header_is_a_user_error():
     content[3 * 512 : 3 * 512 + 20] = b"x" * 20
     with pytest.raises(UserError, match="file is damaged: no tar header at byte 1536"):
         texts_in(bytes(content))
-
-
-def test_members_have_their_sizes():
-    archive = members(io.BytesIO(tar({"1": b"one", "2": b"four"})), "file", Truncation())
-    assert [(member.name, member.num_bytes) for member in archive] == [("all/1", 3), ("all/2", 4)]
 
 
 def test_peeking_and_sections():

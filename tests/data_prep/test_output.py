@@ -133,23 +133,6 @@ def test_a_source_that_is_reached_by_links_is_known_by_its_real_path(output_dir,
     assert_refused(output_dir, [tmp_path / "link" / "vocab.txt"], "vocab.txt is to be read")
 
 
-@pytest.mark.parametrize("name", ["manifest.json.partial", "train-00001-of-00002.tfrecord"])
-def test_a_directory_in_the_place_of_a_file_is_refused(output_dir, name):
-    (output_dir / name).mkdir()
-    assert_refused(output_dir, [], f"{name} is a directory, expected a file")
-
-
-def test_a_file_in_the_place_of_the_build_directory_is_refused(output_dir):
-    (output_dir / BUILD_DIR).write_text("")
-    assert_refused(output_dir, [], f"{BUILD_DIR} is no directory, expected")
-
-
-def test_a_file_in_the_place_of_the_output_directory_is_refused(tmp_path):
-    (tmp_path / "data").write_text("")
-    with pytest.raises(UserError, match="data is no usable directory: File exists"):
-        open_it(tmp_path / "data")
-
-
 def test_a_file_that_cannot_be_removed_is_a_user_error(output_dir, monkeypatch):
     def refuse(path):
         raise PermissionError(13, "Permission denied", str(path))

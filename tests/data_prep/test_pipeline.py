@@ -158,12 +158,6 @@ def test_only_the_data_set_stays_in_the_directory(data_dir):
     ]
 
 
-def test_shuffling_mixes_the_documents(data_dir):
-    first_words = [row[1] for row in rows(data_dir, "train")]
-    neighbours = sum(a == b for a, b in zip(first_words, first_words[1:], strict=False))
-    assert neighbours < len(first_words) / 4
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("num_processes", [2, 3])
 def test_any_number_of_processes_gives_the_same_bytes(data_dir, tmp_path, monkeypatch, num_processes, settings):
@@ -179,16 +173,6 @@ def test_the_division_into_work_units_leaves_no_trace(data_dir, tmp_path, monkey
     assert contents(tmp_path / "data") == contents(data_dir)
 
 
-def test_a_number_of_shards_does_not_change_the_order_of_the_examples(data_dir, tmp_path, settings):
-    build(settings(tmp_path / "data", num_shards=7))
-    assert rows(tmp_path / "data", "train") == rows(data_dir, "train")
-
-
-def test_everything_held_out_is_a_user_error(tmp_path, settings):
-    with pytest.raises(UserError, match="all 40 documents were held out"):
-        build(settings(tmp_path / "data", held_out_fraction=1 - 1e-12))
-
-
 def test_a_remote_directory_needs_a_local_one_for_intermediate_files(settings):
     with pytest.raises(UserError, match="output_dir=gs://bucket/data needs --work_dir=DIRECTORY, a local one"):
         build(settings("gs://bucket/data"))
@@ -199,10 +183,3 @@ def test_overwriting_replaces_the_data_set_and_spares_other_files(data_dir, tmp_
     (tmp_path / "train-00008-of-00009.tfrecord").write_text("of an earlier build")
     build(settings(tmp_path, overwrite=True))
     assert contents(tmp_path) == {**contents(data_dir), "mine.txt": b"keep"}
-
-
-@pytest.mark.slow
-def test_an_error_in_another_process_is_the_same_user_error(tmp_path, settings):
-    (tmp_path / "bad.txt").write_bytes(b"na\xefve")
-    with pytest.raises(UserError, match="bad.txt is not UTF-8: byte 0xef at offset 2"):
-        build(settings(tmp_path / "data", inputs=(f"text:{tmp_path}/bad.txt",), num_processes=2))

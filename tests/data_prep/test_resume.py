@@ -121,18 +121,6 @@ def test_a_finished_data_set_is_left_as_it_is_by_the_same_command(settings, monk
     assert build(settings) == manifest
 
 
-@pytest.mark.slow
-def test_another_number_of_processes_goes_on_with_the_work(
-    build_settings, settings, source, expected, in_small_units, monkeypatch
-):
-    with monkeypatch.context() as patch:
-        stop_at(patch, pipeline, "write_unit", 3, Killed())
-        with pytest.raises(Killed):
-            build(settings)
-    build(build_settings(settings.inputs, settings.output_dir, num_processes=2))
-    assert contents(settings.output_dir) == expected
-
-
 def test_a_shard_that_was_damaged_meanwhile_is_written_again(settings, expected, in_small_units, monkeypatch):
     with monkeypatch.context() as patch:
         stop_at(patch, pipeline, "write_shard_of_spills", 2, Killed())
@@ -141,22 +129,6 @@ def test_a_shard_that_was_damaged_meanwhile_is_written_again(settings, expected,
     (shard, *_) = Path(settings.output_dir).glob("*.tfrecord")
     shard.write_bytes(b"junk")
     build(settings)
-    assert contents(settings.output_dir) == expected
-
-
-def test_a_vocabulary_file_that_changes_meanwhile_is_written_as_it_was_read(
-    build_settings, settings, vocab_file, expected, tmp_path, monkeypatch
-):
-    changing = tmp_path / "changing.txt"
-    changing.write_bytes(Path(vocab_file).read_bytes())
-    require_documents = pipeline.require_documents
-
-    def change(*arguments):
-        changing.write_text("other")
-        require_documents(*arguments)
-
-    monkeypatch.setattr(pipeline, "require_documents", change)
-    build(build_settings(settings.inputs, settings.output_dir, vocab_file=str(changing)))
     assert contents(settings.output_dir) == expected
 
 

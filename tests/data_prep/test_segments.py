@@ -74,11 +74,6 @@ def test_a_single_segment_example_takes_all_lines():
     assert source.is_used_up
 
 
-def test_a_first_line_longer_than_an_example_is_cut_and_the_overflow_dropped():
-    source = ScriptedSource(TWO_SEGMENTS, LONG_TARGET)
-    assert split(source, 14, max_seq_length=9) == [([1, 2, 3, 4, 5, 6, 7], [])]
-
-
 def test_the_second_segment_gets_what_the_first_and_three_special_tokens_leave():
     # 11 - 3 - 3 = 5 of the 6 tokens of B.
     source = ScriptedSource(TWO_SEGMENTS, TO_B, LONG_TARGET)
@@ -112,11 +107,6 @@ def test_the_target_length_carries_over_to_the_next_document():
     segmenter = Segmenter(20, ScriptedSource(SINGLE_SEGMENT, 0.0, 5, SINGLE_SEGMENT, LONG_TARGET), target_length=20)
     assert list(segmenter.split_document(*lines_to_ids(3))) == [([1, 2, 3], [])]
     assert next(segmenter.split_document(*lines_to_ids(5, 4))) == ([1, 2, 3, 4, 5], [])
-
-
-def test_a_document_of_a_batch_is_read_at_its_own_offset():
-    segmenter = Segmenter(9, ScriptedSource(SINGLE_SEGMENT, LONG_TARGET), target_length=9)
-    assert list(segmenter.split_document([7, 8, 9, 10, 11], [2, 4, 5])) == [([9, 10, 11], [])]
 
 
 @pytest.mark.parametrize("lengths", [(), (0,), (0, 0, 0)])

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from data_prep.readers.documents import Document
-from data_prep.sentences import WINDOW_CHARACTERS, SentenceSplitter
+from data_prep.sentences import SentenceSplitter
 
 HARD_SENTENCES = Path(__file__).parents[1] / "fixtures" / "hard_sentences.txt"
 WITHOUT_SPACES = ("zh", "ja")
@@ -132,22 +132,9 @@ def test_nothing_but_white_space_is_lost(text, language):
     assert all(sentence and sentence == sentence.strip() for sentence in sentences)
 
 
-@settings(deadline=None, max_examples=20)
-@given(st.lists(st.sampled_from([*TRICKY, "x" * 700, "The cat sat. ", "我" * 300]), min_size=1, max_size=12))
-def test_nothing_but_white_space_is_lost_of_a_paragraph_longer_than_a_window(parts):
-    text = "".join(parts) * (1 + 3 * WINDOW_CHARACTERS // len("".join(parts)))
-    assert without_space(split(text)) == without_space([text])
-
-
 def test_sentences_are_whole_in_a_paragraph_longer_than_a_window():
     sentence = "Of seven words this one is made."
     assert split(" ".join([sentence] * 500)) == [sentence] * 500
-
-
-def test_text_without_a_full_stop_is_cut_at_spaces():
-    sentences = split("word " * 5000)
-    assert {word for sentence in sentences for word in sentence.split()} == {"word"}
-    assert max(map(len, sentences)) < WINDOW_CHARACTERS
 
 
 @pytest.mark.parametrize("pattern", ["“ab. ", "क।", "我们走吧。", "\u00a0A."])

@@ -54,12 +54,6 @@ def test_a_shard_is_an_equal_range_of_keys(key, index):
     assert shard_index(key, 3) == index
 
 
-def test_the_ranges_follow_each_other_from_the_first_key_to_the_last():
-    ranges = [ShardRange("train", index, 7) for index in range(7)]
-    assert ranges[0].first_key == 0
-    assert [shard.end_key for shard in ranges] == [*(shard.first_key for shard in ranges[1:]), 2**64]
-
-
 def test_a_split_gets_a_shard_for_every_8_mib_of_records_and_an_empty_one_none():
     ranges = shard_ranges({"train": 2**24 + 1, "held_out": 5}, num_train_shards=0)
     assert [shard.file_name for shard in ranges] == [
@@ -69,10 +63,6 @@ def test_a_split_gets_a_shard_for_every_8_mib_of_records_and_an_empty_one_none()
         "held_out-00000-of-00001.tfrecord",
     ]
     assert shard_ranges({"train": 1, "held_out": 0}, 0) == [ONLY]
-
-
-def test_a_number_of_shards_can_be_asked_for():
-    assert len(shard_ranges({"train": 9, "held_out": 0}, num_train_shards=5)) == 5
 
 
 def test_a_shard_gathers_its_keys_of_all_units_in_their_order(tmp_path):
@@ -85,11 +75,6 @@ def test_a_shard_gathers_its_keys_of_all_units_in_their_order(tmp_path):
     result, records = write(tmp_path, spills, ShardRange("train", 0, 2))
     assert records == [b"seven", b"nine", b"last"]
     assert (result.num_tokens, result.num_text_tokens, result.num_documents) == (22, 16, 3)
-
-
-def test_the_last_range_ends_with_the_last_key(tmp_path):
-    spills = write_spills(tmp_path, [example(2**64 - 1, b"last"), example(5, b"early")])
-    assert write(tmp_path, spills, ShardRange("train", 1, 2))[1] == [b"last"]
 
 
 def test_a_result_describes_the_file(tmp_path):
@@ -120,11 +105,6 @@ def test_other_records_with_an_equal_key_stay_in_an_order_of_their_own(tmp_path)
     (tmp_path / "other").mkdir()
     back = write(tmp_path, write_spills(tmp_path / "other", [example(5, b"a")], [example(5, b"b")]))[1]
     assert forth == back == [b"a", b"b"]
-
-
-def test_a_range_without_examples_is_an_empty_shard(tmp_path):
-    result, records = write(tmp_path, write_spills(tmp_path, [example(5, b"a")], []), ShardRange("train", 2, 3))
-    assert (result.shard.num_examples, result.num_tokens, records) == (0, 0, [])
 
 
 def test_a_spill_that_another_process_has_written_first_stays(tmp_path):

@@ -47,12 +47,6 @@ def test_a_path_may_have_a_colon(tmp_path):
     assert (file.name, file.format) == ("c.xml", "wikipedia")
 
 
-def test_inputs_keep_the_order_in_which_they_were_given(tmp_path):
-    write(tmp_path, a="x", b="y")
-    files = find_files([f"text:{tmp_path}/b*", f"book:{tmp_path}/a*"])
-    assert [(file.input_index, file.name) for file in files] == [(0, "b.txt"), (1, "a.txt")]
-
-
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -81,13 +75,6 @@ def test_a_file_that_two_inputs_match_is_a_user_error(tmp_path):
     write(tmp_path, a="x")
     with pytest.raises(UserError, match="a.txt is read twice"):
         find_files([f"text:{tmp_path}/*", f"book:{tmp_path}/a.txt"])
-
-
-def test_a_link_to_a_file_that_is_read_too_is_a_user_error(tmp_path):
-    write(tmp_path, a="x")
-    (tmp_path / "b.txt").symlink_to(tmp_path / "a.txt")
-    with pytest.raises(UserError, match="b.txt is read twice"):
-        find_files([f"text:{tmp_path}/*"])
 
 
 @pytest.mark.parametrize("prefix", ["text:", ""])
@@ -159,13 +146,6 @@ def test_plain_text_does_not_show_its_format(tmp_path, content):
     (tmp_path / "a").write_bytes(content)
     with pytest.raises(UserError, match="a does not show its format; give it, as in --input=text:GLOB: text .*, book"):
         find_files([f"{tmp_path}/a"])
-
-
-def test_a_caller_may_take_what_shows_no_format_for_plain_text(tmp_path):
-    (tmp_path / "a").write_bytes(b"Once upon a time\n")
-    (tmp_path / "b").write_bytes(WIKIPEDIA)
-    files = find_files([f"{tmp_path}/a", f"{tmp_path}/b"], undetected_format="text")
-    assert [file.format for file in files] == ["text", "wikipedia"]
 
 
 def test_files_of_several_formats_need_an_input_each(tmp_path):

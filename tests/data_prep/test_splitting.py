@@ -29,11 +29,6 @@ def test_pieces_end_at_the_first_boundary_after_their_size():
     assert [piece.content for piece in found] == [b"a\n1\n", b"b\n2\n", b"c\n3\n"]
 
 
-def test_the_content_of_a_piece_keeps_its_line_ends():
-    found = cut(b"a\r\n1\rb\r\n2", LETTERS, piece_bytes=2)
-    assert [piece.content for piece in found] == [b"a\r\n1\r", b"b\r\n2"]
-
-
 def test_a_piece_that_is_too_long_to_hold_has_no_content():
     long = b"b\n" + b"12345678\n" * 100_000
     found = cut(b"a\n" + long + b"c\n1\n", LETTERS, piece_bytes=2, max_held_bytes=100)
@@ -41,19 +36,10 @@ def test_a_piece_that_is_too_long_to_hold_has_no_content():
     assert [piece.end for piece in found] == [2, 2 + len(long), 6 + len(long)]
 
 
-def test_counted_lines_are_never_cut_between_two_of_a_document():
-    found = cut(b"1\n2\n3\n4\n5\n6\n7\n8\n", CountBoundaries(3), piece_bytes=1)
-    assert [piece.content for piece in found] == [b"1\n2\n3\n", b"4\n5\n6\n", b"7\n8\n"]
-
-
 def test_a_line_that_is_too_long_counts_as_one():
     long = b"x" * (2 * MAX_LINE_BYTES) + b"\n"
     found = cut(long + b"2\n3\n4\n5\n", CountBoundaries(2), piece_bytes=1, max_held_bytes=4 * MAX_LINE_BYTES)
     assert [piece.content for piece in found] == [long + b"2\n", b"3\n4\n", b"5\n"]
-
-
-def test_an_empty_stream_has_no_piece():
-    assert cut(b"", LETTERS, piece_bytes=5) == []
 
 
 @given(

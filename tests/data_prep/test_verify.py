@@ -35,10 +35,6 @@ def rewrite_manifest(data_dir, change):
     (data_dir / "manifest.json").write_text(Manifest.model_validate_json(json.dumps(fields)).to_json())
 
 
-def test_a_data_set_as_it_was_written_passes(data_dir):
-    assert sum(split.num_examples for split in verify(str(data_dir)).splits.values()) == 29
-
-
 def test_a_data_set_at_a_url_passes_and_is_read_from_there(data_dir):
     url = "memory://verify/data"
     for path in data_dir.iterdir():
@@ -47,14 +43,6 @@ def test_a_data_set_at_a_url_passes_and_is_read_from_there(data_dir):
     storage.remove(storage.join(url, SHARD))
     with pytest.raises(UserError, match=f"{SHARD} cannot be read"):
         verify(url)
-
-
-def test_a_flipped_byte_is_found_and_the_shard_named(data_dir):
-    content = bytearray((data_dir / SHARD).read_bytes())
-    content[40] ^= 1
-    (data_dir / SHARD).write_bytes(content)
-    with pytest.raises(UserError, match=f"{SHARD} has sha256 .*, expected"):
-        verify(str(data_dir))
 
 
 def test_every_damaged_file_is_named(data_dir):

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep import vocabulary_builder, vocabulary_counts
+from data_prep import vocabulary_builder
 from data_prep.settings import VocabularySettings
-from data_prep.vocabulary_builder import build_vocabulary
-from data_prep.vocabulary_counts import WordTotals
+from data_prep.vocabulary_builder import WordTotals, build_vocabulary
 from electra_tf.config.errors import UserError
 from electra_tf.text.vocabulary import Vocabulary
 
@@ -76,7 +75,7 @@ def test_the_order_and_the_packing_of_the_input_do_not_matter(tmp_path, corpus):
 def test_neither_the_size_of_the_work_units_nor_the_room_in_memory_matters(tmp_path, corpus, monkeypatch):
     expected, expected_report = build(tmp_path, corpus)
     monkeypatch.setattr(vocabulary_builder, "_UNIT_BYTES", 10)
-    monkeypatch.setattr(vocabulary_counts.WordTotals.__init__, "__defaults__", (2,))
+    monkeypatch.setattr(vocabulary_builder.WordTotals.__init__, "__defaults__", (2,))
     content, report = build(tmp_path, corpus, overwrite=True)
     assert content == expected
     assert report == expected_report
@@ -104,18 +103,11 @@ def test_composed_and_decomposed_letters_are_one_unless_they_are_left_as_they_ar
     assert "\u0301" in left.decode()
 
 
-def test_an_existing_report_is_not_replaced(tmp_path, corpus):
-    (tmp_path / "vocab.out.coverage.json").write_text("mine")
-    with pytest.raises(UserError, match=r"vocab\.out\.coverage\.json exists; give another --output or --overwrite"):
-        build(tmp_path, corpus)
-    assert not (tmp_path / "vocab.out").exists()
-
-
 def test_no_space_for_temporary_files_is_a_user_error(tmp_path, corpus, monkeypatch):
     def full(self):
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(vocabulary_counts.WordTotals, "_flush", full)
+    monkeypatch.setattr(vocabulary_builder.WordTotals, "_flush", full)
     with pytest.raises(UserError, match="^cannot write temporary files: database or disk is full.*TMPDIR$"):
         build(tmp_path, corpus)
 

@@ -92,11 +92,6 @@ def test_the_size_of_the_units_changes_nothing_whatever_the_lines(
 CUTTABLE = ["text", "sentences", "wikiextractor", "wikipedia", "jsonl"]
 
 
-@pytest.mark.parametrize("format_name", [*CUTTABLE, "parquet", "arrow"])
-def test_a_big_plain_file_is_cut(packed_files, plan, format_name):
-    assert len(plan(f"{format_name}:{packed_files[format_name, 'plain']}", unit_bytes=40)) > 3
-
-
 @pytest.mark.parametrize("format_name", CUTTABLE)
 def test_a_big_compressed_file_is_passed_on_in_pieces(packed_files, plan, content_of, format_name):
     units = plan(f"{format_name}:{packed_files[format_name, 'zstd']}", unit_bytes=40)
@@ -131,14 +126,6 @@ def test_small_members_of_an_archive_share_a_unit_and_are_passed_on_packed(plan,
         [("k.tar.xz", inner)],
     ]
     assert read_units(units) == [["one"], ["two"]] * 3
-
-
-def test_sentences_in_the_rows_of_a_table_are_joined(plan, read_units, content_of, tmp_path):
-    rows = [f"Sentence {i}." for i in range(8)]
-    (tmp_path / "a.parquet").write_bytes(content_of("parquet", [[row] for row in rows]))
-    units = plan(f"sentences:{tmp_path}/a.parquet", unit_bytes=1)
-    assert ranges(units) == [[("a.parquet", 0, 3)], [("a.parquet", 3, 6)], [("a.parquet", 6, 8)]]
-    assert read_units(units) == [rows[:3], rows[3:6], rows[6:]]
 
 
 def test_an_empty_archive_and_an_empty_file_hold_nothing(plan, read_units, tar, tmp_path):
@@ -193,15 +180,6 @@ def test_a_compressed_file_that_is_cut_off_gives_what_is_whole(
         # Plain text keeps the whole lines of the incomplete document.
         unfinished = [["text 13 é"]] if format_name == "text" else []
         assert found == written_documents(format_name)[:6] + unfinished
-
-
-def test_an_archive_that_is_cut_off_is_reported_once(plan, read_units, tar, tmp_path):
-    content = tar({"1": b"one\n", "2": b"two\n" * 500, "3": b"three\n"})[:2000]
-    (tmp_path / "a.tar").write_bytes(content)
-    counts = Counts()
-    assert read_units(plan(f"openwebtext:{tmp_path}/a.tar", unit_bytes=4000), counts)[0] == ["one"]
-    (message,) = counts.truncations
-    assert message.startswith(f"{tmp_path}/a.tar is truncated")
 
 
 def test_damaged_data_in_an_archive_is_a_user_error_that_names_the_member(plan, read_units, tar, tmp_path):
@@ -260,20 +238,3 @@ def test_a_document_without_end_is_read_in_bounded_memory_whatever_the_units(tmp
     if format_name != "book":
         assert sum(num_lines for num_lines, _ in documents) == 60_000
         assert {num_lines for num_lines, _ in documents[:-1]} == {MAX_DOCUMENT_CHARACTERS // 1002}
-
-
-@pytest.mark.slow
-def test_a_line_without_end_is_read_in_bounded_memory_whatever_the_units(plan, read_units, tmp_path):
-    with open(tmp_path / "a", "wb") as file:
-        file.writelines(b"w%07d " % i for i in range(4_000_000))
-    lengths = []
-    for unit_bytes in (2**20, 2**24):
-        tracemalloc.start()
-        lengths.append([len(lines[0]) for lines in read_units(plan(f"text:{tmp_path}/a", unit_bytes))])
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert peak < 72e6
-    assert lengths[0] == lengths[1]
-    assert max(lengths[0]) <= MAX_DOCUMENT_CHARACTERS
-    # Cut after a space, which is dropped there.
-    assert sum(lengths[0]) == 9 * 4_000_000 - len(lengths[0])

@@ -111,7 +111,7 @@ def test_bfloat16_computes_in_it_and_gives_float32_logits_losses_and_weights(tin
     logits = (
         [forward.logits] if objective_name == "bert_mlm" else [forward.generated.logits, forward.replaced_token_logits]
     )
-    terms = tf.nest.flatten(objective.loss_terms(batch, SAMPLING))
+    terms = [total.value for total in objective.training_terms(batch, SAMPLING).values()]
     assert {tensor.dtype for tensor in [*logits, *terms, *objective.trainable_variables]} == {tf.float32}
 
 

@@ -31,11 +31,6 @@ def test_a_batch_without_lines_has_no_words():
     assert [tensor.shape.as_list() for tensor in (found, lengths, rows)] == [[0], [0], [0]]
 
 
-@pytest.mark.parametrize("text", ["", " ", "\u200b", "\n\t"])
-def test_a_line_of_nothing_has_no_words(text):
-    assert words(text) == []
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -60,6 +60,7 @@ def test_blocks_do_not_depend_on_the_size_of_the_reads(text, max_line_bytes, blo
     assert all(line.decode() is not None for line in found)
 
 
+@pytest.mark.slow
 def test_a_line_of_50_mb_takes_little_memory():
     class Endless(io.RawIOBase):
         left = 50_000_000
@@ -81,10 +82,6 @@ def read_lines(content: bytes, offset: int = 0) -> list[str]:
     return list(LineReader(io.BytesIO(content), Source("file.txt", offset, is_end=True)))
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text():
-    assert read_lines(b"\xef\xbb\xbfone\n") == ["one"]
-
-
 def test_an_error_after_a_byte_order_mark_names_the_byte_of_the_file():
     with pytest.raises(UserError, match="byte 0xef at offset 4 "):
         read_lines(b"\xef\xbb\xbfa\xef\n")
@@ -93,12 +90,6 @@ def test_an_error_after_a_byte_order_mark_names_the_byte_of_the_file():
 def test_an_error_in_a_part_names_the_byte_of_the_file():
     with pytest.raises(UserError, match=r"file.txt is not UTF-8: byte 0xff at offset 1007 \(.*\); convert the file"):
         read_lines(b"a\r\nb\r\r\n\xff\n", offset=1000)
-
-
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
-def test_utf_16_and_utf_32_are_told_by_their_mark(encoding):
-    with pytest.raises(UserError, match="file.txt begins with the byte order mark of UTF-16"):
-        read_lines("\ufeffone\n".encode(encoding))
 
 
 def test_a_document_that_is_too_long_is_cut_between_lines_and_every_cut_is_counted():
@@ -119,7 +110,3 @@ def test_a_line_of_a_text_that_is_too_long_is_cut_at_white_space():
         MAX_DOCUMENT_CHARACTERS // 2 + 2,
     ]
     assert [len(line) for line in split_lines(word * 3)] == [MAX_DOCUMENT_CHARACTERS, MAX_DOCUMENT_CHARACTERS // 2]
-
-
-def test_blank_lines_of_a_text_are_dropped():
-    assert list(split_lines(" a\r\n\r\n\tb \rc\n\u00a0\n")) == ["a", "b", "c"]

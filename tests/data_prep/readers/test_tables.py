@@ -45,11 +45,6 @@ def test_a_table_is_told_by_its_first_bytes(tmp_path, kind):
         assert table_of(stream.read(8)) == kind.split()[0]
 
 
-@pytest.mark.parametrize("begin", [b"", b"PAR", b"\xff\xff\xff\xff\0\0\0\0", b"ARROW", b"text"])
-def test_other_bytes_are_no_table(begin):
-    assert table_of(begin) == ""
-
-
 @KINDS
 def test_a_row_is_a_document_whose_lines_are_paragraphs(tmp_path, kind):
     path = write(tmp_path / "a", kind, table(["a\n\nb", "", "c"]), rows_per_group=2)

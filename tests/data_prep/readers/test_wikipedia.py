@@ -49,21 +49,10 @@ def test_an_article_is_a_document_whose_first_line_is_its_title():
     ]
 
 
-@pytest.mark.parametrize("version", ["0.3", "0.5", "0.8", "0.11"])
-def test_the_version_of_the_schema_makes_no_difference(version):
-    content = HEADER.replace("0.10", version) + page() + END
-    assert read(content) == ([["Cat", "A cat."]], Counts())
-
-
 def test_a_part_that_begins_at_a_page_gives_the_same_as_within_the_whole():
     assert read(page(), offset=999, is_end=False) == ([["Cat", "A cat."]], Counts())
     assert read(page() + END) == ([["Cat", "A cat."]], Counts())
     assert read(END) == read("\n", is_end=False) == ([], Counts())
-
-
-def test_a_declaration_a_byte_order_mark_and_windows_line_ends_change_nothing():
-    content = "\ufeff<?xml version='1.0'?>\n" + HEADER + page() + END
-    assert lines_of(page()) == read(content)[0] == read(content.replace("\n", "\r\n"))[0]
 
 
 def test_the_last_revision_of_a_history_is_read():
@@ -87,10 +76,6 @@ def test_redirects_are_skipped_by_their_element_or_in_any_language_by_their_text
     assert skipped("".join(pages)) == {"redirects": 7}
 
 
-def test_a_list_of_links_is_no_redirect():
-    assert lines_of(page(text="# [[one]]\n# two [[three]]")) == [["Cat", "one", "two three"]]
-
-
 @pytest.mark.parametrize("title", ["Talk:Cat", "User:A", "user talk:A", "Datei:Katze.png", "Template:Cat"])
 def test_old_exports_tell_the_namespace_by_the_title_alone(title):
     assert skipped(page(title, head="")) == {"pages outside the article namespace": 1}
@@ -99,10 +84,6 @@ def test_old_exports_tell_the_namespace_by_the_title_alone(title):
 def test_a_title_with_a_colon_may_be_one_of_an_article():
     assert lines_of(page("Alien: Covenant", head="")) == [["Alien: Covenant", "A cat."]]
     assert lines_of(page("User: the film", head="<ns>0</ns>")) == [["User: the film", "A cat."]]
-
-
-def test_pages_outside_the_article_namespace_are_skipped():
-    assert skipped(page(head="<ns>4</ns>") + page(head="<ns>-2</ns>")) == {"pages outside the article namespace": 2}
 
 
 @pytest.mark.parametrize(
@@ -121,11 +102,6 @@ def test_pages_outside_the_article_namespace_are_skipped():
 def test_disambiguation_pages_are_skipped_unless_they_are_wanted(text):
     assert skipped(page(text=text)) == {"disambiguation pages": 1}
     assert len(lines_of(page(text=text), keep_disambiguation_pages=True)) == 1
-
-
-@pytest.mark.parametrize("template", ["{{disambiguation needed}}", "{{other uses}}", "{{surname}}", "{{dp|2}}"])
-def test_articles_that_mention_disambiguation_are_articles(template):
-    assert lines_of(page(text=f"A cat.{template}")) == [["Cat", "A cat."]]
 
 
 @pytest.mark.parametrize("model", ["css", "javascript", "json", "Scribunto"])
@@ -174,15 +150,6 @@ def test_a_broken_page_is_named_with_its_byte(broken):
     begin, line = content.index("  <page>\n    <title>Dog"), content.index("      <text", content.index("Dog"))
     with pytest.raises(UserError, match=rf"^dump.xml: the page that begins at byte {begin} is not .* at byte {line} "):
         read(content)
-
-
-def test_the_byte_of_a_broken_page_counts_earlier_revisions():
-    history = page(text="A & cat").replace(
-        "    <revision>", "    <revision>\n<text>Old</text>\n</revision>\n    <revision>"
-    )
-    line = history.index("      <text")
-    with pytest.raises(UserError, match=f"at byte {100 + line} "):
-        read(history, offset=100)
 
 
 def test_a_page_without_its_end_before_the_next_is_a_broken_page():

@@ -196,7 +196,6 @@ PIECES = st.sampled_from(
         "{|",
         "|}",
         "|",
-        "\n",
         "=",
         "'",
         "<ref>",
@@ -205,12 +204,8 @@ PIECES = st.sampled_from(
         ">",
         "<!--",
         "-->",
-        "[http://a ",
         "]",
-    ]
-    + [
         "*",
-        " ",
         "(",
         ")",
         "nowrap|",
@@ -225,8 +220,8 @@ PIECES = st.sampled_from(
         ":",
         "__TOC__",
         "<math>",
-        "lang|fr|",
     ]
+    + ["\n", " ", "[http://a ", "lang|fr|"]
 )
 
 
