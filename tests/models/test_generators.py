@@ -116,7 +116,7 @@ def test_the_rarest_tokens_of_a_large_vocabulary_are_drawn_too():
     """A single running sum in float32 would stop growing at 2^24."""
     counts = np.ones(30_000, np.float32)
     counts[77] = 1e8
-    drawn = draw(counts, shape=(200_000, 10))
+    drawn = draw(counts, shape=(20_000, 10))
     expected = drawn.size * 29_999 / (1e8 + 29_999)
     assert abs(np.count_nonzero(drawn != 77) - expected) < 5 * math.sqrt(expected)
 
