@@ -56,8 +56,8 @@ if [ -e "$run/data" ]; then echo "Going on with the unfinished run in $run (dele
 
 max_seq_length=$("$PYTHON_PROGRAM" -c '
 import sys
-from electra_tf.config.loader import load_config
-print(load_config(sys.argv[1]).data.max_seq_length)' "$CONFIG")
+from electra_tf.config.loader import read_values
+print(read_values(sys.argv[1])[0]["data"]["max_seq_length"])' "$CONFIG")
 
 if [ -e "$run/data/manifest.json" ]; then
   skip_part "Build TFRecords from the sample" "$run/data is complete"

@@ -1,11 +1,11 @@
-"""Sequences per second of the pipeline that feeds the training step, beside bare reading of the same records.
+"""Sequences per second of the pipeline that feeds the training step, beside plain reading of the same records.
 
     python -m benchmarks.input_pipeline --data_dir=DIR --batch_size=128 --at_least=20000
 
-Ours is what the trainer reads: records in shuffled order, parsed, padded, masked, batched. Bare reading is
-`tf.data.TFRecordDataset` of the same shards, batched, nothing parsed: what the disk and the framing of records allow.
-Nothing trains meanwhile, so a rate is what the cores give to data alone. The two take turns, so that what else the
-machine does meets both. Prints one JSON object; exits 1 if ours is slower than the floor.
+`ours` is what the trainer reads: shuffled records, parsed, padded, masked and batched. `plain_records` is
+`tf.data.TFRecordDataset` of the same shards, batched and not parsed: the limit that the disk and the record format set.
+Nothing trains meanwhile. The two take turns, so that other load on the machine affects both. Prints one JSON object;
+exits 1 if ours is slower than --at_least.
 """
 
 import argparse
@@ -14,17 +14,15 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from electra_tf.cli.flags import flag_parser, run_command
+from benchmarks.common import PROJECT, run_check
+from electra_tf.cli.flags import flag_parser
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-_DEFAULT_CONFIG = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "small.yaml"
-# The first batches pay for the traces of the functions and for buffers that are still empty.
+# The first batches trace functions and fill buffers.
 _WARM_UP_BATCHES = 20
 
 
@@ -32,7 +30,9 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = flag_parser(__doc__)
     parser.add_argument("--data_dir", required=True, help="data set of build_pretraining_dataset.py")
     parser.add_argument(
-        "--config", default=_DEFAULT_CONFIG, help="whose masking to use; vocabulary and length are the data set's"
+        "--config",
+        default=PROJECT / "configs" / "pretrain" / "small.yaml",
+        help="run whose masking to use; vocabulary and length are the data set's",
     )
     parser.add_argument("--batch_size", type=int, default=128, help="sequences in a batch")
     parser.add_argument("--rounds", type=int, default=5, help="timed turns of each")
@@ -45,18 +45,8 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     return flags
 
 
-def sequences_per_second(batches: Iterator["tf.Tensor"], batch_size: int, seconds: float) -> float:
-    """Takes batches for a time. Raises: StopIteration: they end before it is over."""
-    num_batches = 0
-    start = time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < seconds:
-        next(batches)
-        num_batches += 1
-    return num_batches * batch_size / elapsed
-
-
 def measure(flags: argparse.Namespace) -> bool:
-    """Prints the report; returns whether the floor is held."""
+    """Prints the report; returns whether the rate reaches the floor."""
     import tensorflow as tf
 
     from electra_tf.data.corpus import open_data
@@ -66,27 +56,22 @@ def measure(flags: argparse.Namespace) -> bool:
 
     tf.config.set_visible_devices([], "GPU")
     manifest = Manifest.load(flags.data_dir)
-    config = load_config(
-        flags.config,
-        [f"encoder.vocab_size={manifest.vocab_size}", f"data.max_seq_length={manifest.max_seq_length}"],
-    )
+    sizes = [f"encoder.vocab_size={manifest.vocab_size}", f"data.max_seq_length={manifest.max_seq_length}"]
+    config = load_config(flags.config, sizes)
     data = open_data(flags.data_dir, config)
-    batches = {
-        "ours": training_batches(
-            data.train, config.masking, data.masking_vocabulary, seed=0, batch_size=flags.batch_size, first_step=0
-        ),
-        "bare_records": tf.data.TFRecordDataset(list(data.train.files))
-        .repeat()
-        .batch(flags.batch_size)
-        .prefetch(tf.data.AUTOTUNE),
-    }
-    rates = _rates(batches, flags)
+    ours = training_batches(
+        data.train, config.masking, data.masking_vocabulary, seed=0, batch_size=flags.batch_size, first_step=0
+    )
+    plain = tf.data.TFRecordDataset(list(data.train.files)).repeat().batch(flags.batch_size).prefetch(tf.data.AUTOTUNE)
+    rates: dict[str, list[float]] = {"ours": [], "plain_records": []}
+    for _ in range(flags.rounds):
+        for name, dataset in (("ours", ours), ("plain_records", plain)):
+            rates[name].append(sequences_per_second(dataset, flags.batch_size, flags.seconds))
+    ratios = [ours / plain for ours, plain in zip(rates["ours"], rates["plain_records"], strict=True)]
     report = {
         "sequences_per_second": {name: round(statistics.median(values)) for name, values in rates.items()},
         "lowest_and_highest": {name: [round(min(values)), round(max(values))] for name, values in rates.items()},
-        "ratio_to_bare_records": round(
-            statistics.median(a / b for a, b in zip(rates["ours"], rates["bare_records"], strict=True)), 3
-        ),
+        "ratio_to_plain_records": round(statistics.median(ratios), 3),
         "at_least": flags.at_least,
         "max_seq_length": manifest.max_seq_length,
         "batch_size": flags.batch_size,
@@ -98,25 +83,25 @@ def measure(flags: argparse.Namespace) -> bool:
     return statistics.median(rates["ours"]) >= flags.at_least
 
 
-def _rates(batches: dict[str, "tf.data.Dataset"], flags: argparse.Namespace) -> dict[str, list[float]]:
-    """Sequences per second of each, a number a round."""
-    rates: dict[str, list[float]] = {name: [] for name in batches}
-    for _ in range(flags.rounds):
-        for name, dataset in batches.items():
-            # A fresh iterator each turn: one that waits goes on filling its buffers while the other is timed.
-            iterator = iter(dataset)
-            for _ in range(_WARM_UP_BATCHES):
-                next(iterator)
-            rates[name].append(sequences_per_second(iterator, flags.batch_size, flags.seconds))
-            del iterator
-    return rates
+def sequences_per_second(dataset: "tf.data.Dataset", batch_size: int, seconds: float) -> float:
+    """The rate of an endless dataset, after some batches of warm-up.
+
+    Takes a new iterator: an old one would fill its buffers while the other dataset is timed.
+    """
+    batches = iter(dataset)
+    for _ in range(_WARM_UP_BATCHES):
+        next(batches)
+    num_batches = 0
+    start = time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds:
+        next(batches)
+        num_batches += 1
+    return num_batches * batch_size / elapsed
 
 
 def main(arguments: list[str] | None = None) -> int:
     flags = parse_flags(arguments)
-    held = []
-    status = run_command(lambda: held.append(measure(flags)))
-    return status or int(not all(held))
+    return run_check(lambda: measure(flags))
 
 
 if __name__ == "__main__":

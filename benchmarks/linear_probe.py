@@ -3,18 +3,16 @@
     python -m benchmarks.linear_probe --model_dir=RUN --glue_dir=GLUE
 
 GLUE holds CoLA/{train,dev}.tsv and SST-2/{train,dev}.tsv as the benchmark distributes them; the first 10,000 training
-sentences of each are used. A sentence's features are the mean of its tokens' vectors in the last layer (--pooling=cls:
-the vector of [CLS]). The regression's strength of regularisation is chosen on a tenth of the training sentences, before
-dev is looked at. Prints one JSON object: for each step Matthews' correlation on CoLA and the accuracy on SST-2, both on
-dev. Nothing is drawn, so the same weights give the same numbers. It is no fine-tuning, and no number of the paper.
+sentences of each are used. The features of a sentence are the mean of its tokens' vectors in the last
+layer. A tenth of the training sentences chooses the strength of regularisation. Prints
+one JSON object: for each step Matthews' correlation on CoLA and the accuracy on SST-2, both on dev. The result is
+deterministic. It is not fine-tuning, and no figure of the paper.
 """
 
 import json
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,26 +20,21 @@ from electra_tf.cli.flags import flag_parser, run_command
 from electra_tf.cli.modules import add_objective_module_flag, load_module
 from electra_tf.config.errors import UserError
 
-if TYPE_CHECKING:
-    from electra_tf.tasks.pretrain.objective import Objective
-    from electra_tf.text.tokenizer import BertTokenizer
-
-POOLINGS = ("cls", "mean")
 BATCH_SIZE = 256
 STRENGTHS = (0.01, 0.1, 1.0, 10.0)  # inverse, as scikit-learn's C, on standardised features
 _VALIDATION_EVERY = 10  # every tenth training sentence chooses among them
 MAX_ITERATIONS = 2000
-# Of SST-2's 67,349, whose features and regressions would take most of a minute for each step of a run.
+# SST-2 has 67,349, whose features and regressions would take most of a minute for each step of a run.
 MAX_TRAIN_SENTENCES = 10_000
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task of single sentences, as GLUE lays out its files.
+    """A task of single sentences in GLUE's file layout.
 
     Attributes:
         metric: `matthews_correlation` or `accuracy`, of the dev split.
-        sentence, label: their columns.        header: whether the first line names them.
+        sentence, label: their columns.        header: whether the first line names the columns.
     """
 
     folder: str
@@ -57,17 +50,10 @@ TASKS = {
 }
 
 
-class Split(NamedTuple):
-    """Sentences of a task and their labels, 0 or 1."""
-
-    sentences: list[str]
-    labels: np.ndarray  # [N] int64
-
-
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
     parser.add_argument("--model_dir", required=True, metavar="DIR", help="directory of the run")
-    parser.add_argument("--glue_dir", required=True, metavar="DIR", help="directory with CoLA and SST-2")
+    parser.add_argument("--glue_dir", required=True, type=Path, metavar="DIR", help="directory with CoLA and SST-2")
     parser.add_argument(
         "--step",
         type=int,
@@ -76,8 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         metavar="N",
         help="a milestone or checkpoint of the run, repeatable; 0 for the untrained encoder (default: the newest)",
     )
-    parser.add_argument("--pooling", choices=POOLINGS, default="mean", help="what makes one vector of many")
-    parser.add_argument("--output", metavar="FILE", help="write the JSON here too")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="file for the JSON")
     add_objective_module_flag(parser)
     arguments = parser.parse_args(argv)
     return run_command(lambda: _probe(arguments))
@@ -86,76 +71,78 @@ def main(argv: list[str] | None = None) -> int:
 def _probe(arguments) -> None:
     if arguments.objective_module:
         load_module(arguments.objective_module)
-    steps = arguments.steps or [newest_step(arguments.model_dir)]
-    results = probe_run(arguments.model_dir, arguments.glue_dir, steps, arguments.pooling)
-    text = json.dumps({"pooling": arguments.pooling, "results": results}, indent=1) + "\n"
+    run = ProbedRun(arguments.model_dir)
+    results = probe_run(run, arguments.glue_dir, arguments.steps or [run.newest_step()])
+    text = json.dumps({"results": results}, indent=1) + "\n"
     if arguments.output:
-        from electra_tf.runs.directory import write_atomically
-
-        write_atomically(Path(arguments.output), text.encode())
+        arguments.output.write_text(text, encoding="utf-8")
     print(text, end="")
 
 
-def newest_step(model_dir: str | os.PathLike) -> int:
-    """The step of a run's newest whole checkpoint. Raises: UserError: if there is none."""
-    from electra_tf.runs.checkpoint_files import CheckpointFolder
-    from electra_tf.runs.directory import RunDirectory
+class ProbedRun:
+    """A run's tokenizer and its encoder at its steps. Everything used of electra_tf's runs and tasks is here."""
 
-    folder = RunDirectory(model_dir).checkpoints
-    step = CheckpointFolder(folder).newest_whole()
-    if step is None:
-        raise UserError(f"{folder} holds no checkpoint; train first with run_pretraining.py")
-    return step
+    def __init__(self, model_dir: str):
+        from electra_tf.runs.directory import RunDirectory
+        from electra_tf.runs.load import load_tokenizer
+
+        self._directory = RunDirectory(model_dir)
+        self._model_dir = model_dir
+        self.tokenizer = load_tokenizer(model_dir)
+
+    def newest_step(self) -> int:
+        """The step of the newest whole checkpoint. Raises: UserError: if there is none."""
+        from electra_tf.runs.checkpoints import newest_whole, step_of
+
+        prefix = newest_whole(self._directory.checkpoints)
+        if prefix is None:
+            raise UserError(f"{self._directory.checkpoints} holds no checkpoint; train first with run_pretraining.py")
+        return step_of(prefix)
+
+    def load(self, step: int):
+        """The objective at a step. 0 is the untrained one of the run's seed. Raises: UserError: if it is missing."""
+        import tf_keras
+
+        from electra_tf.runs.load import load_run
+        from electra_tf.tasks.pretrain import build_objective
+        from electra_tf.tasks.pretrain.config import load_config
+
+        if step != 0:
+            return load_run(self._model_dir, step)
+        config = load_config(self._directory.config_file)
+        tf_keras.utils.set_random_seed(config.train.seed)
+        return build_objective(config)
 
 
-def probe_run(
-    model_dir: str | os.PathLike, glue_dir: str | os.PathLike, steps: list[int], pooling: str = "mean"
-) -> list[dict]:
-    """The scores of a run's encoder at some of its steps; 0 stands for the untrained encoder of the run's seed.
+def probe_run(run: ProbedRun, glue_dir: Path, steps: list[int]) -> list[dict]:
+    """The scores of a run's encoder at some of its steps.
 
     Returns: for each step `step`, and for each task its metric on dev and the chosen strength.
     Raises: UserError: if a file of the tasks, or a checkpoint, is missing.
     """
-    from electra_tf.runs.load import load_tokenizer
-
     splits = {
         name: (read_split(glue_dir, task, "train", MAX_TRAIN_SENTENCES), read_split(glue_dir, task, "dev"))
         for name, task in TASKS.items()
     }
-    tokenizer, results = load_tokenizer(model_dir), []
+    results = []
     for step in steps:
-        objective = _load(model_dir, step)
+        objective = run.load(step)
         scores: dict = {"step": step}
         for name, task in TASKS.items():
-            features = [sentence_features(objective, tokenizer, split.sentences, pooling) for split in splits[name]]
-            labels = [split.labels for split in splits[name]]
-            scores[name] = probe(task, features[0], labels[0], features[1], labels[1])
+            (train, train_labels), (dev, dev_labels) = splits[name]
+            features = [sentence_features(objective, run.tokenizer, sentences) for sentences in (train, dev)]
+            scores[name] = probe(task, features[0], train_labels, features[1], dev_labels)
         results.append(scores)
     return results
 
 
-def _load(model_dir: str | os.PathLike, step: int) -> "Objective":
-    from electra_tf.runs.checkpoint import seed_everything
-    from electra_tf.runs.directory import RunDirectory
-    from electra_tf.runs.load import load_run
-    from electra_tf.tasks.pretrain import build_objective
-    from electra_tf.tasks.pretrain.config import load_config
+def read_split(glue_dir: Path, task: Task, split: str, at_most: int | None = None) -> tuple[list[str], np.ndarray]:
+    """Reads `train` or `dev` of a task: fields separated by tabs, never quoted; with `at_most`, its first sentences.
 
-    if step != 0:
-        return load_run(model_dir, step)
-    config = load_config(RunDirectory(model_dir).config_file)
-    seed_everything(config.train.seed)
-    return build_objective(config)
-
-
-def read_split(glue_dir: str | os.PathLike, task: Task, split: str, at_most: int | None = None) -> Split:
-    """Reads `train` or `dev` of a task. Fields are separated by tabs and never quoted.
-
-    Args:
-        at_most: so many sentences from the beginning of the file; None: all.
-    Raises: UserError: if the file is missing, or a line of it has no sentence or no label of 0 or 1.
+    Returns: the sentences, and their labels [N] int64.
+    Raises: UserError: if the file is missing, or a line has no sentence or no label of 0 or 1.
     """
-    path = Path(glue_dir) / task.folder / f"{split}.tsv"
+    path = glue_dir / task.folder / f"{split}.tsv"
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:
@@ -169,16 +156,14 @@ def read_split(glue_dir: str | os.PathLike, task: Task, split: str, at_most: int
             raise UserError(f"{path}, line {number}: found {line[:60]!r}; expected the columns of GLUE's {task.folder}")
         sentences.append(fields[task.sentence])
         labels.append(int(fields[task.label]))
-    return Split(sentences[:at_most], np.array(labels[:at_most], np.int64))
+    return sentences[:at_most], np.array(labels[:at_most], np.int64)
 
 
-def sentence_features(
-    objective: "Objective", tokenizer: "BertTokenizer", sentences: list[str], pooling: str
-) -> np.ndarray:
-    """One vector a sentence from the last layer of the frozen encoder, which sees `[CLS] sentence [SEP]`.
+def sentence_features(objective, tokenizer, sentences: list[str]) -> np.ndarray:
+    """The mean vector of each sentence in the last layer of the frozen encoder, whose input is `[CLS] sentence [SEP]`.
 
-    Sentences longer than the run's `data.max_seq_length` are cut. Neighbours in length share a batch, which changes no
-    vector by more than rounding.
+    Cuts sentences longer than the run's `data.max_seq_length`. Sentences of similar length share a batch, which changes
+    a vector only by rounding.
 
     Returns: [N, H] float32, in the order of `sentences`.
     """
@@ -191,8 +176,6 @@ def sentence_features(
     def vectors(input_ids: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
         inputs = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": tf.zeros_like(input_ids)}
         hidden = tf.cast(objective(inputs).sequence_output, tf.float32)
-        if pooling == "cls":
-            return hidden[:, 0]
         real = tf.cast(input_mask, tf.float32)[:, :, tf.newaxis]
         return tf.reduce_sum(hidden * real, axis=1) / tf.reduce_sum(real, axis=1)
 
@@ -202,12 +185,9 @@ def sentence_features(
     features = np.empty([len(rows), objective.config.encoder.hidden_size], np.float32)
     for first in range(0, len(order), BATCH_SIZE):
         chosen = order[first : first + BATCH_SIZE]
-        width = max(len(rows[index]) for index in chosen)
-        ids = np.full([len(chosen), width], vocabulary.pad_id, np.int32)
-        mask = np.zeros_like(ids)
-        for row, index in enumerate(chosen):
-            ids[row, : len(rows[index])], mask[row, : len(rows[index])] = rows[index], 1
-        features[chosen] = vectors(ids, mask).numpy()
+        batch = tf.ragged.constant([rows[index] for index in chosen], tf.int32)
+        mask = tf.sequence_mask(batch.row_lengths(), dtype=tf.int32)
+        features[chosen] = vectors(batch.to_tensor(vocabulary.pad_id), mask).numpy()
     return features
 
 
@@ -220,18 +200,14 @@ def probe(
         train, dev: [N, H] float32, N of each split.        train_labels, dev_labels: [N], 0 or 1.
     Returns: the task's metric by its name, and `strength`, the C that a tenth of the training sentences chose.
     """
-    is_validation = np.arange(len(train)) % _VALIDATION_EVERY == 0
-    chosen = max(
-        STRENGTHS,
-        key=lambda strength: _score(
-            task,
-            _fit(train[~is_validation], train_labels[~is_validation], strength),
-            train[is_validation],
-            train_labels[is_validation],
-        ),
-    )
-    score = _score(task, _fit(train, train_labels, chosen), dev, dev_labels)
-    return {task.metric: score, "strength": chosen}
+    validation = np.arange(len(train)) % _VALIDATION_EVERY == 0
+    fitted, labels = train[~validation], train_labels[~validation]
+    scores = {
+        strength: _score(task, _fit(fitted, labels, strength), train[validation], train_labels[validation])
+        for strength in STRENGTHS
+    }
+    chosen = max(scores, key=scores.get)
+    return {task.metric: _score(task, _fit(train, train_labels, chosen), dev, dev_labels), "strength": chosen}
 
 
 def _fit(features: np.ndarray, labels: np.ndarray, strength: float):
@@ -240,7 +216,7 @@ def _fit(features: np.ndarray, labels: np.ndarray, strength: float):
     from sklearn.preprocessing import StandardScaler
 
     classifier = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=MAX_ITERATIONS))
-    # lbfgs, which draws nothing; in double precision its end does not depend on the order of sums.
+    # lbfgs is deterministic; in double precision its result does not depend on the order of sums.
     return classifier.fit(features.astype(np.float64), labels)
 
 

@@ -1,62 +1,76 @@
-"""What units and shards tell, put together: the manifest. The local builder and the Beam pipeline both end here."""
+"""From the inputs of a build to its manifest: the parts that the local builder and the Beam pipeline share."""
 
+import datetime
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from data_prep import storage
-from data_prep.counts import Counts
-from data_prep.inputs import SourceFile
+from data_prep.readers.documents import Counts
 from data_prep.settings import BuildSettings
-from data_prep.shards import ShardResult
-from data_prep.spills import SPLITS, SpillSummary
+from data_prep.shards import SPLITS, ShardResult
+from data_prep.source_files import SourceFile, find_files
 from electra_tf.config.errors import UserError
 from electra_tf.text import manifest as data_manifest
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.vocabulary import Vocabulary, read_vocabulary_file
 
 _logger = logging.getLogger(__name__)
 
-
-@dataclass
-class Phase1:
-    """Totals over the work units; the dictionaries are by split, duplicates included."""
-
-    num_units: int = 0
-    counts: Counts = field(default_factory=Counts)
-    num_documents: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
-    num_record_bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
-
-    def add(self, summary: SpillSummary) -> None:
-        """Adds a unit, and warns of files that were cut off."""
-        for message in summary.counts.reading.truncations:
-            _logger.warning("warning: %s", message)
-        self.counts.add(summary.counts)
-        for split in SPLITS:
-            self.num_documents[split] += summary.num_documents[split]
-            self.num_record_bytes[split] += summary.num_record_bytes[split]
+# At length 128, some 85 % of the tokens of text in sentences are kept, of text in paragraphs some 63 %.
+_MIN_USUAL_KEPT_FRACTION = 0.7
 
 
-def require_documents(settings: BuildSettings, phase_1: Phase1) -> None:
-    """Looks whether there is anything to train on.
+@dataclass(frozen=True)
+class BuildInputs:
+    """The files that a build reads; `vocab_content` is the content of the vocabulary file."""
 
-    Raises: UserError: if no document is left, or all are held out.
+    files: list[SourceFile]
+    vocabulary: Vocabulary
+    vocab_content: bytes
+
+    @classmethod
+    def find(cls, settings: BuildSettings) -> "BuildInputs":
+        """Raises: UserError: see `find_files` and `Vocabulary.from_bytes`."""
+        files = find_files(settings.inputs)
+        content = read_vocabulary_file(settings.vocab_file)
+        return cls(files, Vocabulary.from_bytes(content, settings.vocab_file), content)
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(file.num_bytes for file in self.files)
+
+    def paths(self, settings: BuildSettings) -> list[str]:
+        return [settings.vocab_file, *(file.path for file in self.files)]
+
+    def configuration(self, settings: BuildSettings) -> dict[str, Any]:
+        """What a build is asked for, as JSON: builds with equal configurations continue each other's work."""
+        names = ("format", "compression", "name", "num_bytes", "modified")
+        inputs = [{name: getattr(file, name) for name in names} for file in self.files]
+        return {**settings.shaping(), "vocab_sha256": self.vocabulary.sha256, "inputs": inputs}
+
+
+def add_counts(total: Counts, unit: Counts) -> None:
+    """Adds the counts of a work unit to `total`, and warns about truncated files."""
+    for message in unit.truncations:
+        _logger.warning("warning: %s", message)
+    total.add(unit)
+
+
+def require_documents(settings: BuildSettings, counts: Counts) -> None:
+    """Checks that there are documents to train on.
+
+    Raises: UserError: no document is left, or all are held out.
     """
-    num_train, num_held_out = (phase_1.num_documents[split] for split in (TRAIN_SPLIT, HELD_OUT_SPLIT))
+    num_train, num_held_out = (counts.split_documents[split] for split in (TRAIN_SPLIT, HELD_OUT_SPLIT))
     if not num_train + num_held_out:
-        counts = phase_1.counts
-        left_out = {
-            **counts.reading.num_documents_skipped,
-            f"shorter than --min_document_characters={settings.hygiene.min_document_characters}": (
-                counts.hygiene.num_documents_too_short
-            ),
-            "without a token": counts.num_documents_without_tokens,
-        }
-        reasons = ", ".join(f"{number} {reason}" for reason, number in left_out.items() if number)
+        too_short = f"shorter than --min_document_characters={settings.min_document_characters}"
+        reasons = _left_out(counts, too_short) or "it holds no text"
         raise UserError(
-            f"no document is left of {counts.num_bytes} bytes of input: {reasons or 'it holds no text'}; give files"
+            f"no document is left of {counts.num_bytes} bytes of input: {reasons}; give files"
             " with words in them, or relax these rules"
         )
     if not num_train:
@@ -73,69 +87,113 @@ def require_documents(settings: BuildSettings, phase_1: Phase1) -> None:
         )
 
 
+def _left_out(counts: Counts | data_manifest.Counts, too_short: str = "too short") -> str:
+    """The documents that were left out and why: "3 redirects, 1 too short"."""
+    left_out = {
+        **counts.num_documents_skipped,
+        too_short: counts.num_documents_too_short,
+        "without a token": counts.num_documents_without_tokens,
+        "duplicate": getattr(counts, "num_documents_duplicate", 0),
+    }
+    return ", ".join(f"{number} {reason}" for reason, number in left_out.items() if number)
+
+
 def assemble_manifest(
     settings: BuildSettings,
-    files: Iterable[SourceFile],
-    vocabulary: Vocabulary,
-    phase_1: Phase1,
+    inputs: BuildInputs,
+    counts: Counts,
     results: Iterable[ShardResult],
     token_counts: np.ndarray,
 ) -> Manifest:
-    """The manifest of a build whose shards are all written, `results` in any order.
+    """The manifest of a build whose shards are all written.
 
     Args:
+        results: of the shards, in any order.
         token_counts: [V] int64, of the training split.
     """
     results = sorted(results, key=lambda result: result.shard.file)
+    by_split = {split: [result for result in results if result.split == split] for split in SPLITS}
     return Manifest(
         schema_version=data_manifest.SCHEMA_VERSION,
-        vocab_size=vocabulary.size,
-        vocab_sha256=vocabulary.sha256,
+        vocab_size=inputs.vocabulary.size,
+        vocab_sha256=inputs.vocabulary.sha256,
         **settings.shaping(),
         inputs=tuple(
-            data_manifest.InputFile(
-                format=file.format, compression=file.compression, name=file.name, num_bytes=file.num_bytes
-            )
-            for file in files
+            data_manifest.InputFile(**{name: getattr(file, name) for name in data_manifest.InputFile.model_fields})
+            for file in inputs.files
         ),
-        counts=_counts(phase_1.counts, results),
+        counts=_manifest_counts(counts, results),
         splits={
-            split: _split([result for result in results if result.split == split])
-            for split in SPLITS
-            if any(result.split == split for result in results)
+            split: data_manifest.Split(
+                num_documents=sum(result.num_documents for result in of_split),
+                num_examples=sum(result.shard.num_examples for result in of_split),
+                num_tokens=sum(result.num_tokens for result in of_split),
+                shards=tuple(result.shard for result in of_split),
+            )
+            for split, of_split in by_split.items()
+            if of_split
         },
         token_counts=tuple(token_counts.tolist()),
     )
 
 
-def _counts(counts: Counts, results: list[ShardResult]) -> data_manifest.Counts:
+def _manifest_counts(counts: Counts, results: list[ShardResult]) -> data_manifest.Counts:
+    shared = {name: value for name, value in vars(counts).items() if name in data_manifest.Counts.model_fields}
     return data_manifest.Counts(
-        num_documents_skipped=dict(sorted(counts.reading.num_documents_skipped.items())),
-        num_documents_cut=counts.reading.num_documents_cut,
-        num_documents_read=counts.hygiene.num_documents_read,
-        num_documents_normalized=counts.hygiene.num_documents_normalized,
-        num_control_characters_dropped=counts.hygiene.num_control_characters_dropped,
-        num_documents_too_short=counts.hygiene.num_documents_too_short,
-        num_documents_without_tokens=counts.num_documents_without_tokens,
+        **{**shared, "num_documents_skipped": dict(sorted(counts.num_documents_skipped.items()))},
         num_documents_duplicate=sum(result.num_duplicate_documents for result in results),
         num_documents=sum(result.num_documents for result in results),
-        num_tokens_read=counts.num_tokens_read,
-        num_unknown_tokens=counts.num_unknown_tokens,
         num_tokens_kept=sum(result.num_text_tokens for result in results),
-        num_truncated_inputs=len(set(counts.reading.truncations)),
+        num_truncated_inputs=len(set(counts.truncations)),
     )
 
 
-def _split(results: list[ShardResult]) -> data_manifest.Split:
-    return data_manifest.Split(
-        num_documents=sum(result.num_documents for result in results),
-        num_examples=sum(result.shard.num_examples for result in results),
-        num_tokens=sum(result.num_tokens for result in results),
-        shards=tuple(result.shard for result in results),
-    )
-
-
-def write_manifest(manifest: Manifest, settings: BuildSettings, vocabulary_content: bytes) -> None:
-    """Writes the vocabulary and, last of all, the manifest: where there is one, the data set is complete."""
-    storage.write_bytes(storage.join(settings.output_dir, VOCAB_FILE), vocabulary_content)
+def write_manifest(manifest: Manifest, settings: BuildSettings, vocab_content: bytes) -> None:
+    """Writes the vocabulary and, last of all, the manifest, which marks the data set as complete."""
+    storage.write_bytes(storage.join(settings.output_dir, VOCAB_FILE), vocab_content)
     storage.write_bytes(storage.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
+
+
+def check_truncated(manifest: Manifest, settings: BuildSettings) -> None:
+    """Raises: UserError: input files are truncated, and that is not allowed."""
+    if manifest.counts.num_truncated_inputs and not settings.allow_truncated:
+        raise UserError(
+            f"{manifest.counts.num_truncated_inputs} of {len(manifest.inputs)} input files are truncated (see the"
+            f" warnings); {settings.output_dir} is complete with the text before the end of each; fetch the files"
+            " again, or give --allow_truncated if they are as they should be"
+        )
+
+
+def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
+    """Logs what a data set holds and what was left out.
+
+    Args:
+        seconds: duration of the build.
+        num_tokens: read in that time; fewer than all if the build was continued.
+    """
+    counts = manifest.counts
+    if reasons := _left_out(counts):
+        _logger.info("left out: %s", reasons)
+    if counts.num_tokens_kept < _MIN_USUAL_KEPT_FRACTION * counts.num_tokens_read:
+        _logger.warning(
+            "warning: only %.0f %% of the tokens are kept: long lines lose what exceeds an example, duplicates are"
+            " dropped; --sentences=split splits lines into sentences",
+            100 * counts.num_tokens_kept / counts.num_tokens_read,
+        )
+    splits = manifest.splits.values()
+    _logger.info(
+        "%d documents (%d held out) | %d examples | %d tokens read, %d kept | %s | %s | %.1f MB on disk",
+        counts.num_documents,
+        manifest.splits[HELD_OUT_SPLIT].num_documents if HELD_OUT_SPLIT in manifest.splits else 0,
+        sum(split.num_examples for split in splits),
+        counts.num_tokens_read,
+        counts.num_tokens_kept,
+        datetime.timedelta(seconds=round(seconds)),
+        speed(num_tokens, seconds),
+        sum(shard.num_bytes for split in splits for shard in split.shards) / 1e6,
+    )
+
+
+def speed(number: int, seconds: float, unit: str = "tokens") -> str:
+    """(1234567, 2) -> "617 k tokens/s"."""
+    return f"{number / seconds / 1e3:,.0f} k {unit}/s"

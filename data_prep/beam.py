@@ -1,10 +1,9 @@
 """The build on Apache Beam: the same data set, byte for byte, on one machine or on a cluster.
 
-The runner and its options are Beam's own. What is needed beside requirements.txt is `pip install .[beam]`.
+The runner and its options are Beam's own. It needs `pip install .[beam]` in addition to requirements.txt.
 """
 
 import contextlib
-import dataclasses
 import logging
 import os
 import re
@@ -15,13 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_prep import output, storage
-from data_prep.inputs import SourceFile, find_files
-from data_prep.pipeline import check_truncated, configuration
-from data_prep.progress import log_summary
+from data_prep.assembly import BuildInputs, check_truncated, log_summary
 from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import Manifest
-from electra_tf.text.vocabulary import Vocabulary, read_vocabulary_file
 
 if TYPE_CHECKING:
     from apache_beam import Pipeline
@@ -31,20 +27,20 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _LOCAL_RUNNERS = ("directrunner", "direct", "fnapirunner")  # names of the runner of this machine
-# Loggers that write what workers have written already, and exceptions that are raised as well.
+# Loggers that repeat what workers have logged, and exceptions that are raised as well.
 _REPEATED = ("apache_beam.runners.portability.local_job_service", "apache_beam.runners.common")
 
 
 def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
-    """Builds the data set by a Beam pipeline and returns its manifest, which is also the last file written.
+    """Builds the data set by a Beam pipeline and returns its manifest, which is the last file written.
 
     Args:
-        settings: `num_processes` is 1; how many there are is for the runner's own options to say. No `work_dir` is
-            needed: what lies between input and output is the runner's.
-        beam_arguments: Beam's options, `--runner=NAME` among them, as on a command line.
+        settings: `num_processes` is 1; the runner's own options give the number of processes. No `work_dir` is needed,
+            as intermediate data is kept by the runner.
+        beam_arguments: Beam's options, including `--runner=NAME`, as on a command line.
     Raises: UserError: as `pipeline.build`; also if Beam is not installed or does not know an option, or if the runner's
-        machines cannot reach what is to be read or written. A build that failed for another reason than its input
-        begins anew with the same call, if it wrote to a URL with `overwrite`.
+        machines cannot reach an input or the output. A build that failed for another reason than its input starts again
+        with the same call (and `overwrite`, if it wrote to a URL).
     """
     options = _options(beam_arguments)
     if settings.num_processes != 1:
@@ -52,51 +48,44 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
             f"--num_processes={settings.num_processes} is for builds without --runner; give the runner's own option,"
             " e.g. --direct_running_mode=multi_processing --direct_num_workers=2"
         )
-    files = find_files(settings.inputs)
-    _check_reachable(settings, files, options)
-    vocab_content = read_vocabulary_file(settings.vocab_file)
-    vocabulary = Vocabulary.from_bytes(vocab_content, settings.vocab_file)
-    wanted = configuration(settings, files, vocabulary)
-    if manifest := output.finished_manifest(settings, wanted):
+    inputs = BuildInputs.find(settings)
+    _check_reachable(settings, inputs, options)
+    configuration = inputs.configuration(settings)
+    if manifest := output.finished_manifest(settings, configuration):
         _logger.info("%s holds this data set already", settings.output_dir)
-        check_truncated(manifest, settings)
-        return manifest
-    pipeline = _pipeline(options)
-    sources = [settings.vocab_file, *(file.path for file in files)]
-    with _work_dir(settings) as settings, output.opened(settings, wanted, sources):
-        manifest = _build(settings, files, vocabulary, vocab_content, pipeline)
-        output.remove_build_dir(settings)
+    else:
+        pipeline = _pipeline(options)
+        with (
+            _with_work_dir(settings) as settings,
+            output.opened(settings, configuration, inputs.paths(settings)),
+        ):
+            manifest = _build(settings, inputs, pipeline)
+            output.remove_build_dir(settings)
     check_truncated(manifest, settings)
     return manifest
 
 
 @contextlib.contextmanager
-def _work_dir(settings: BuildSettings) -> Iterator[BuildSettings]:
-    """The settings with a place for the lock and the notes of a build, which are local also if its output is not."""
+def _with_work_dir(settings: BuildSettings) -> Iterator[BuildSettings]:
+    """The settings with a local directory for the lock and the configuration of the build."""
     if settings.work_dir or not storage.is_remote(settings.output_dir):
         yield settings
         return
     with tempfile.TemporaryDirectory() as directory:
-        yield dataclasses.replace(settings, work_dir=directory)
+        yield settings.model_copy(update={"work_dir": directory})
 
 
-def _build(
-    settings: BuildSettings,
-    files: list[SourceFile],
-    vocabulary: Vocabulary,
-    vocab_content: bytes,
-    pipeline: "Pipeline",
-) -> Manifest:
+def _build(settings: BuildSettings, inputs: BuildInputs, pipeline: "Pipeline") -> Manifest:
     from data_prep.beam_transforms import BuildDataset
 
     begin = time.monotonic()
     _logger.info(
         "reading %d files, %.1f MB, by Beam's %s",
-        len(files),
-        sum(file.num_bytes for file in files) / 1e6,
+        len(inputs.files),
+        inputs.num_bytes / 1e6,
         type(pipeline.runner).__name__,
     )
-    pipeline | "BuildDataset" >> BuildDataset(settings, files, vocabulary, vocab_content)
+    pipeline | "BuildDataset" >> BuildDataset(settings, inputs)
     with _failures_explained(settings):
         pipeline.run().wait_until_finish()
     manifest = Manifest.load(settings.output_dir)
@@ -106,7 +95,7 @@ def _build(
 
 def _options(beam_arguments: list[str]) -> "PipelineOptions":
     """Raises: UserError: Beam is not installed, or has no such option."""
-    logging.disable(logging.WARNING)  # it complains of each part of Google Cloud that is not installed
+    logging.disable(logging.WARNING)  # about every part of Google Cloud that is not installed
     try:
         import apache_beam  # noqa: F401
         from apache_beam.options.pipeline_options import PipelineOptions
@@ -115,7 +104,7 @@ def _options(beam_arguments: list[str]) -> "PipelineOptions":
     finally:
         logging.disable(logging.NOTSET)
     options = PipelineOptions(beam_arguments)
-    # Beam itself drops what it does not know, with a warning.
+    # Beam itself only warns about options that it does not know.
     parsers = []
     options.get_all_options(add_extra_args_fn=parsers.append)
     _, unknown = parsers[0].parse_known_args(beam_arguments)
@@ -127,13 +116,13 @@ def _options(beam_arguments: list[str]) -> "PipelineOptions":
     return options
 
 
-def _check_reachable(settings: BuildSettings, files: list[SourceFile], options: "PipelineOptions") -> None:
+def _check_reachable(settings: BuildSettings, inputs: BuildInputs, options: "PipelineOptions") -> None:
     if "dataflow" not in _runner_name(options).lower():
         return
-    for path in (settings.output_dir, *(file.path for file in files)):
+    for path in (settings.output_dir, *(file.path for file in inputs.files)):
         if not storage.is_remote(path):
             raise UserError(
-                f"{path} is on this machine, and the workers of --runner={_runner_name(options)} are others; copy it to"
+                f"{path} is on this machine, but the workers of --runner={_runner_name(options)} are not; copy it to"
                 " gs:// and give its URL, or a gs:// URL to write to"
             )
 
@@ -154,19 +143,17 @@ def _pipeline(options: "PipelineOptions") -> "Pipeline":
         return apache_beam.Pipeline(runner=runner, options=options)
     except (ValueError, ImportError, AttributeError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"--runner={name} cannot be used: {reason}; mend it, or give another runner") from None
+        raise UserError(f"--runner={name} cannot be used: {reason}; fix this, or give another runner") from None
 
 
 def _local_runner(options: "PipelineOptions") -> "PipelineRunner":
-    """The portable runner in Python, to which DirectRunner comes down in the end: it tries one in Go first, which it
-    would have to fetch from the network."""
+    """The portable runner in Python. DirectRunner would first try one in Go, which it downloads."""
     from apache_beam.options.pipeline_options import WorkerOptions
     from apache_beam.portability.api import beam_provision_api_pb2
     from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
     from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
-    # Workers of their own processes write on this one's stderr, and are asked to say no more than we would. What Beam
-    # calls an error comes back as an exception as well.
+    # Worker processes write to the stderr of this process. Beam also raises what it logs as an error.
     worker_options = options.view_as(WorkerOptions)
     if worker_options.default_sdk_harness_log_level is None:
         worker_options.default_sdk_harness_log_level = "WARNING"
@@ -174,7 +161,7 @@ def _local_runner(options: "PipelineOptions") -> "PipelineRunner":
     logging.getLogger("apache_beam").setLevel(logging.WARNING)
     for name in _REPEATED:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    # They import this package too, wherever the program is started.
+    # Worker processes must find this package from any working directory.
     root = str(Path(__file__).resolve().parents[1])
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     if root not in paths:
@@ -198,6 +185,6 @@ def _failures_explained(settings: BuildSettings) -> Iterator[None]:
 
 
 def _user_message(error: BaseException) -> str | None:
-    """What a worker told of a mistake: its exception itself, or the text of it in that of another; None if neither."""
-    found = [str(error)] if isinstance(error, UserError) else re.findall(r"\bUserError: (.*)", str(error))
-    return re.sub(r" \[while running '.*'\]$", "", found[-1]) if found else None
+    """The message of a worker's UserError, which Beam may have put into another exception; None if there is none."""
+    messages = [str(error)] if isinstance(error, UserError) else re.findall(r"\bUserError: (.*)", str(error))
+    return re.sub(r" \[while running '.*'\]$", "", messages[-1]) if messages else None

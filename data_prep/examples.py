@@ -1,50 +1,56 @@
-"""Work units to serialized examples: all of the build that happens to a document on its own.
+"""Work units to serialized examples: the part of the build that handles each document on its own.
 
-The local builder and the Beam pipeline both run this, in as many processes as they like.
+The local builder and the Beam pipeline both run it, in any number of processes. A document is identified by the hash of
+its text and the seed. Its split, its segments and the positions of its examples in the shuffle follow from this hash
+alone: not from its file, the number of processes, the order of work, or the machine. So a copy of a document gives the
+same examples in the same shard, where one of each is dropped, and never stands in both splits.
 """
 
-import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from types import ModuleType
+import functools
+import hashlib
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from data_prep import identity
-from data_prep.counts import Counts
-from data_prep.hygiene import HygieneOptions, clean_document
-from data_prep.inputs import WorkUnit, read_unit
-from data_prep.readers.documents import Document, ReaderOptions
+from data_prep.cleaning import clean_document
+from data_prep.readers.documents import Counts, Document
 from data_prep.segments import Segmenter, draw_target_length
 from data_prep.sentences import SentenceSplitter
-from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT
+from data_prep.work_units import WorkUnit, read_unit
+from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, DatasetSettings
 from electra_tf.text.vocabulary import Vocabulary
 
-# Characters that the tokenizer gets at once: the cost of a call vanishes, its intermediate tensors stay in the cache.
+# Characters that the tokenizer gets at once: many enough to hide the cost of a call, few enough for the cache.
 _BATCH_CHARACTERS = 2**18
 
 
-@dataclass(frozen=True)
-class ExampleSettings:
-    """All that shapes an example, apart from the text.
+def document_hash(seed: int, lines: Sequence[str]) -> bytes:
+    """A stable hash of a seed and a document's text.
 
-    Attributes:
-        max_seq_length: S, most tokens in an example, [CLS] and [SEP] included.
-        held_out_fraction: part of the documents, in [0, 1), that goes to the held-out split.
-        sentences, language: see `SentenceSplitter`.
+    Args:
+        lines: without line ends. Equal lines give equal hashes; the same text split elsewhere does not.
     """
+    hasher = hashlib.blake2b(f"{seed}\0".encode(), digest_size=32, person=b"document")
+    hasher.update("\n".join(lines).encode())
+    return hasher.digest()
 
-    vocabulary: Vocabulary
-    lower_case: bool
-    strip_accents: bool
-    max_seq_length: int
-    seed: int
-    held_out_fraction: float
-    reader: ReaderOptions
-    hygiene: HygieneOptions
-    sentences: str
-    language: str
+
+def is_held_out(digest: bytes, held_out_fraction: float) -> bool:
+    """Whether a document is held out, which has the probability `held_out_fraction`."""
+    return int.from_bytes(digest[:8], "little") < held_out_fraction * 2**64
+
+
+def random_source(digest: bytes) -> random.Random:
+    """The generator of all random draws for a document's segments."""
+    return random.Random(int.from_bytes(digest[8:24], "little"))
+
+
+def sort_key(digest: bytes, example_index: int) -> int:
+    """The position of a document's example in the global shuffle: uniform in [0, 2**64)."""
+    key = hashlib.blake2b(digest + example_index.to_bytes(8, "little"), digest_size=8, person=b"example").digest()
+    return int.from_bytes(key, "little")
 
 
 class Example(NamedTuple):
@@ -52,10 +58,10 @@ class Example(NamedTuple):
 
     Attributes:
         split: "train" or "held_out".
-        key: its place in the global shuffle, uniform in [0, 2**64).
+        key: its position in the global shuffle, uniform in [0, 2**64).
         record: a serialized tf.train.Example.
         num_tokens: with [CLS] and [SEP]; `num_text_tokens` without.
-        is_first: of its document: so many there are, so many documents.
+        is_first: it is the first example of its document; counting these counts documents.
     """
 
     split: str
@@ -66,33 +72,41 @@ class Example(NamedTuple):
     is_first: bool
 
 
+@functools.lru_cache(maxsize=1)
+def _tokenize_function(vocabulary: Vocabulary, lower_case: bool, strip_accents: bool) -> Callable:
+    """`BertTokenizer.tokenize` as a graph. It takes a second to make: the builds and threads of a process share it."""
+    from data_prep.tensorflow_setup import restrained_tensorflow
+
+    tf = restrained_tensorflow()
+    from electra_tf.text.tokenizer import BertTokenizer
+
+    tokenizer = BertTokenizer(vocabulary, lower_case, strip_accents)
+    # Called op by op, Python's overhead would double the time. Without autograph, which has nothing to convert here,
+    # tracing takes half the time.
+    return tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+
+
 class ExampleBuilder:
-    """Reads work units and gives their examples; one for each process, as it holds a tokenizer."""
+    """Turns work units into examples."""
 
-    def __init__(self, settings: ExampleSettings):
-        tf = restrained_tensorflow()
-        from electra_tf.text.records import serialize_example
-        from electra_tf.text.tokenizer import BertTokenizer
-
-        self.settings = settings
+    def __init__(self, settings: DatasetSettings, vocabulary: Vocabulary):
+        self._settings = settings
+        self._vocabulary = vocabulary
         self._sentence_splitter = SentenceSplitter(settings.sentences, settings.language)
-        self._tokenizer = BertTokenizer(settings.vocabulary, settings.lower_case, settings.strip_accents)
-        # A graph: op by op, Python's part in the calls costs as much as the tokens. Autograph has nothing to convert
-        # here; without it the graph is made in half the time.
-        signature = [tf.TensorSpec([None], tf.string)]
-        self._tokenize = tf.function(self._tokenizer.tokenize, input_signature=signature, autograph=False)
+        self._tokenize = _tokenize_function(vocabulary, settings.lower_case, settings.strip_accents)
+        from electra_tf.text.records import serialize_example
+
         self._serialize_example = serialize_example
 
     def examples(self, unit: WorkUnit, counts: Counts) -> Iterator[Example]:
         """The examples of a unit's documents, in order.
 
         Args:
-            counts: what is read and left out is added here, except `num_bytes`.
-        Raises: UserError: a file cannot be read, or is not what its format says.
+            counts: what is read and left out is added here, except what is counted by split and `num_bytes`.
+        Raises: UserError: see `read_unit`.
         """
-        settings = self.settings
-        documents = read_unit(unit, settings.reader, counts.reading)
-        cleaned = (clean_document(document, settings.hygiene, counts.hygiene) for document in documents)
+        documents = read_unit(unit, self._settings, counts)
+        cleaned = (clean_document(document, self._settings, counts) for document in documents)
         for batch in _batches(document for document in cleaned if document is not None):
             yield from self._examples_of_batch(batch, counts)
 
@@ -100,7 +114,7 @@ class ExampleBuilder:
         sentences = [self._sentence_splitter.sentences(document) for document in documents]
         token_ids, row_splits = self._token_ids([line for lines in sentences for line in lines])
         counts.num_tokens_read += len(token_ids)
-        counts.num_unknown_tokens += int(np.count_nonzero(token_ids == self.settings.vocabulary.unk_id))
+        counts.num_unknown_tokens += int(np.count_nonzero(token_ids == self._vocabulary.unk_id))
         ids = token_ids.tolist()
         first_line = 0
         for document, lines in zip(documents, sentences, strict=True):
@@ -113,7 +127,7 @@ class ExampleBuilder:
             first_line = end_line
 
     def _token_ids(self, lines: list[str]) -> tuple[np.ndarray, list[int]]:
-        """All lines' ids in one, and where each line's begin. The tokenizer gets no more than it needs at once."""
+        """The ids of all lines, concatenated, and their row splits."""
         flat_ids, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
         for some_lines in _in_pieces(lines):
             ragged = self._tokenize(some_lines)
@@ -122,11 +136,11 @@ class ExampleBuilder:
         return np.concatenate(flat_ids), np.cumsum(np.concatenate(lengths)).tolist()
 
     def _examples_of_document(self, document: Document, ids: list[int], rows: list[int]) -> Iterator[Example]:
-        settings = self.settings
-        cls, sep = [settings.vocabulary.cls_id], [settings.vocabulary.sep_id]
-        digest = identity.document_digest(settings.seed, document.lines)
-        split = HELD_OUT_SPLIT if identity.is_held_out(digest, settings.held_out_fraction) else TRAIN_SPLIT
-        source = identity.random_source(digest)
+        settings = self._settings
+        cls, sep = [self._vocabulary.cls_id], [self._vocabulary.sep_id]
+        digest = document_hash(settings.seed, document.lines)
+        split = HELD_OUT_SPLIT if is_held_out(digest, settings.held_out_fraction) else TRAIN_SPLIT
+        source = random_source(digest)
         segmenter = Segmenter(settings.max_seq_length, source, draw_target_length(settings.max_seq_length, source))
         for i, (first, second) in enumerate(segmenter.split_document(ids, rows)):
             if second:
@@ -137,11 +151,11 @@ class ExampleBuilder:
                 segment_lengths = [len(first) + 2]
             record = self._serialize_example(input_ids, segment_lengths)
             num_text_tokens = len(first) + len(second)
-            yield Example(split, identity.sort_key(digest, i), record, len(input_ids), num_text_tokens, i == 0)
+            yield Example(split, sort_key(digest, i), record, len(input_ids), num_text_tokens, i == 0)
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Whole documents in batches of at least `_BATCH_CHARACTERS`, as far as there are so many."""
+    """Whole documents in batches of at least `_BATCH_CHARACTERS`; the last batch may be smaller."""
     batch: list[Document] = []
     num_characters = 0
     for document in documents:
@@ -155,7 +169,7 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def _in_pieces(lines: list[str]) -> Iterator[list[str]]:
-    """The lines in lists of about `_BATCH_CHARACTERS`: one document may be much longer."""
+    """The lines in lists of at most about 2 * `_BATCH_CHARACTERS`, as one document may be much longer."""
     begin = num_characters = 0
     for i, line in enumerate(lines):
         num_characters += len(line)
@@ -164,17 +178,3 @@ def _in_pieces(lines: list[str]) -> Iterator[list[str]]:
             begin, num_characters = i + 1, 0
     if begin < len(lines):
         yield lines[begin:]
-
-
-def restrained_tensorflow() -> ModuleType:
-    """Imports TensorFlow with one thread, since the processes share the cores, and away from accelerators."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    from data_prep.preloaded import tensorflow as tf
-
-    try:
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
-        tf.config.set_visible_devices([], "GPU")
-    except RuntimeError:
-        pass  # a caller in this process has used TensorFlow before us and keeps its own settings
-    return tf

@@ -1,7 +1,7 @@
-"""The output directory: what may stand in it, what a build writes into it, and nothing else that it may remove.
+"""The output directory: checks what is in it, locks it, and removes only files that a build has written.
 
-A build keeps what it has done so far, and what it was asked to do, in a directory of its own beside the data set. The
-same command goes on there; another one is refused. Of a finished data set the manifest says what it was asked to do.
+A build keeps its finished work and its configuration in a directory of its own beside the data set. A command with the
+same configuration continues there; another one is refused. A finished data set has its configuration in the manifest.
 """
 
 import contextlib
@@ -15,11 +15,12 @@ from typing import Any
 
 from data_prep import storage
 from data_prep.settings import BuildSettings
-from data_prep.spills import PARTIAL_MARK
+from data_prep.shards import PARTIAL_MARK
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, SCHEMA_VERSION, TRAIN_SPLIT, VOCAB_FILE, Manifest
+from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest
 
 _CONFIGURATION_FILE = "configuration.json"
+_BUILD_VERSION = 4  # of the intermediate files
 
 _OWN_FILE = re.compile(
     rf"({re.escape(MANIFEST_FILE)}|{re.escape(VOCAB_FILE)}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)"
@@ -30,9 +31,9 @@ Configuration = Mapping[str, Any]
 
 
 def finished_manifest(settings: BuildSettings, configuration: Configuration) -> Manifest | None:
-    """The manifest in the output directory, if the same command has written it; None if there is none.
+    """The manifest in the output directory if the same command has written it; None if there is none.
 
-    Raises: UserError: another command has, or it cannot be read; but if `--overwrite` is set, it counts as none.
+    Raises: UserError: another command has written it, or it cannot be read. With `--overwrite`, returns None instead.
     """
     try:
         if settings.overwrite or not storage.exists(storage.join(settings.output_dir, MANIFEST_FILE)):
@@ -47,55 +48,49 @@ def finished_manifest(settings: BuildSettings, configuration: Configuration) -> 
         raise UserError(
             f"--output_dir={settings.output_dir} is not empty: {error}; or give another directory, or --overwrite"
         ) from None
-    found = configuration_of(manifest)
-    # A manifest tells nothing of the machine, and so no times.
-    without_times = {**configuration, "inputs": [{**file, "modified": ""} for file in configuration["inputs"]]}
-    if found != without_times:
+    # A manifest has no modification times, which depend on the machine.
+    wanted = {**configuration, "inputs": [{**file, "modified": ""} for file in configuration["inputs"]]}
+    fields = manifest.model_dump(mode="json")
+    written = {name: fields[name] for name in wanted}
+    written["inputs"] = [{**file, "modified": ""} for file in fields["inputs"]]
+    if written != wanted:
         raise UserError(
-            f"--output_dir={settings.output_dir} holds a data set with {_differences(found, without_times)};"
+            f"--output_dir={settings.output_dir} holds a data set with {_differences(written, wanted)};"
             " give another directory, or --overwrite to replace it"
         )
     return manifest
 
 
-def configuration_of(manifest: Manifest) -> Configuration:
-    """What a data set was asked to be; see `pipeline.configuration`."""
-    fields = manifest.model_dump(mode="json")
-    for name in ("schema_version", "vocab_size", "counts", "splits", "token_counts"):
-        del fields[name]
-    return {**fields, "inputs": [{**file, "modified": ""} for file in fields["inputs"]]}
-
-
 @contextlib.contextmanager
 def opened(settings: BuildSettings, configuration: Configuration, sources: Iterable[str | Path]) -> Iterator[None]:
-    """Holds the output directory for one build: new, emptied, or as a build of the same configuration left it.
+    """Prepares and locks the output directory: new, emptied, or as a build of the same configuration left it.
 
     Args:
-        configuration: what the build is asked to do, as JSON.
+        configuration: see `BuildInputs.configuration`.
         sources: files that the build reads.
-    Raises: UserError: if it is not empty and `overwrite` is not set, holds an unfinished build of another
-        configuration, is being written to, or is no directory that can be written to; also if a source, or something
-        that no build has written, stands in the place of a file to remove. Nothing is removed then.
+    Raises: UserError: the directory is not empty and `overwrite` is not set, holds an unfinished build of another
+        configuration, is being written to, or cannot be written to; or a source, or something that no build has
+        written, has the name of a file to remove. Nothing is removed in these cases.
     """
     _check_build_dir(settings)
-    # What is not for the manifest: another version may cut otherwise, and a work_dir may serve several outputs.
-    place = str(settings.output_dir) if settings.build_dir.parent != Path(settings.output_dir) else ""
-    configuration = {**configuration, "schema_version": SCHEMA_VERSION, "output_dir": place}
+    # Another version may split the input otherwise, and several builds may use the same work_dir.
+    output_dir = str(settings.output_dir) if settings.build_dir.parent != Path(settings.output_dir) else ""
+    configuration = {**configuration, "build_version": _BUILD_VERSION, "output_dir": output_dir}
     try:
         storage.make_directory(settings.output_dir)
-        found = _unfinished_configuration(settings.build_dir)
+        unfinished = _unfinished_configuration(settings.build_dir)
         names = [name for name in _names_in(settings.output_dir) if name != settings.build_dir.name]
     except OSError as error:
         raise UserError(
             f"--output_dir={settings.output_dir} is no usable directory: {error.strerror or error}; give another"
         ) from None
-    is_same = found == json.loads(json.dumps(configuration))
+    is_same = unfinished == json.loads(json.dumps(configuration))
     if not settings.overwrite and not is_same:
-        if found is not None:
+        if unfinished is not None:
             raise UserError(
                 f"--output_dir={settings.output_dir} holds an unfinished build with"
-                f" {_differences(found, configuration)}; give its flags to go on with it, another directory, or"
-                " --overwrite to begin anew"
+                f" {_differences(unfinished, configuration)}; give its flags to continue it, another directory, or"
+                " --overwrite to start again"
             )
         if names:
             raise UserError(
@@ -134,12 +129,12 @@ def _unfinished_configuration(build_dir: Path) -> Configuration | None:
         return None
 
 
-def _differences(found: Configuration, wanted: Configuration) -> str:
-    """What two configurations do not share: "seed=1 and sentences=line; this command has seed=2 and sentences=auto"."""
-    names = [name for name in wanted if found.get(name) != wanted[name]]
-    names += [name for name in found if name not in wanted]
+def _differences(written: Configuration, wanted: Configuration) -> str:
+    """How two configurations differ: "seed=1 and sentences=line; this command has seed=2 and sentences=auto"."""
+    names = [name for name in wanted if written.get(name) != wanted[name]]
+    names += [name for name in written if name not in wanted]
     described = []
-    for configuration, other in ((found, wanted), (wanted, found)):
+    for configuration, other in ((written, wanted), (wanted, written)):
         described.append(" and ".join(_described(name, configuration.get(name), other.get(name)) for name in names))
     return f"{described[0]}; this command has {described[1]}"
 
@@ -156,7 +151,7 @@ def _described(name: str, value: Any, other: Any) -> str:
 
 @contextlib.contextmanager
 def _locked(settings: BuildSettings) -> Iterator[None]:
-    """Keeps a second build out. The locks go with the process that holds them, however that ends."""
+    """Keeps other builds out. The locks end with the process that holds them."""
     import fcntl
 
     settings.build_dir.mkdir(parents=True, exist_ok=True)
@@ -179,7 +174,7 @@ def _locked(settings: BuildSettings) -> Iterator[None]:
 def _check_build_dir(settings: BuildSettings) -> None:
     build_dir = settings.build_dir
     if os.path.lexists(build_dir) and (build_dir.is_symlink() or not build_dir.is_dir()):
-        raise UserError(f"{build_dir} is no directory, expected that of a build's intermediate files; move it")
+        raise UserError(f"{build_dir} is no directory, expected the one of intermediate files; move it")
 
 
 def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> None:
@@ -202,13 +197,13 @@ def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> 
 
 
 def remove_build(settings: BuildSettings) -> None:
-    """Removes the files that a build writes, whole or partial, and no others."""
+    """Removes the files that a build writes, complete or partial, and no others."""
     _remove_data_set(settings)
     remove_build_dir(settings)
 
 
 def _remove_data_set(settings: BuildSettings) -> None:
-    """The manifest goes first: where there is one, the data set is complete."""
+    """Removes the manifest first, which marks the data set as complete."""
     storage.remove(storage.join(settings.output_dir, MANIFEST_FILE))
     for name in _own_files(settings.output_dir):
         storage.remove(storage.join(settings.output_dir, name))
@@ -222,7 +217,7 @@ def remove_build_dir(settings: BuildSettings) -> None:
 
 
 def _empty_build_dir(settings: BuildSettings) -> None:
-    """Removes the intermediate files; first what says that they are whole."""
+    """Removes the intermediate files, first the configuration, without which they are not used."""
     (settings.build_dir / _CONFIGURATION_FILE).unlink(missing_ok=True)
     for path in settings.build_dir.iterdir():
         if path.is_dir():
@@ -232,7 +227,7 @@ def _empty_build_dir(settings: BuildSettings) -> None:
 
 
 def _remove_partial(settings: BuildSettings) -> None:
-    """Removes what a killed process had begun."""
+    """Removes the incomplete files of a killed process."""
     for path in settings.build_dir.glob(f"*{PARTIAL_MARK}*"):
         shutil.rmtree(path, ignore_errors=True)
     for path in settings.build_dir.glob("*.partial"):

@@ -1,95 +1,174 @@
-"""The build: inputs to work units, to spills, to shards and a manifest, on local processes.
+"""The local build: work units to spills, spills to shards and a manifest, on any number of processes.
 
-The data set is a function of the documents, the vocabulary and the settings that the manifest names: the same bytes for
-any number of processes, for files cut or ordered otherwise, and across an interruption.
+The data set is a function of the documents, the vocabulary and the settings in the manifest: the bytes are the same for
+any number of processes, for files split or ordered otherwise, and after an interruption.
 """
 
 import contextlib
 import errno
+import io
+import json
 import logging
+import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
 
-from data_prep import output, processes, storage, worker
-from data_prep.assembly import Phase1, assemble_manifest, require_documents, write_manifest
-from data_prep.inputs import SourceFile, find_files, plan_units
-from data_prep.progress import Progress, log_summary
+from data_prep import output, processes, storage
+from data_prep.assembly import (
+    BuildInputs,
+    add_counts,
+    assemble_manifest,
+    check_truncated,
+    log_summary,
+    require_documents,
+    speed,
+    write_manifest,
+)
+from data_prep.examples import ExampleBuilder
+from data_prep.readers.documents import Counts
 from data_prep.settings import BuildSettings
-from data_prep.shards import ShardResult, shard_ranges
-from data_prep.spills import read_summary, spill_path
+from data_prep.shards import (
+    ShardRange,
+    ShardResult,
+    count_tokens,
+    gather,
+    read_spill_counts,
+    shard_ranges,
+    spill_path,
+    write_shard,
+    write_spill,
+)
+from data_prep.work_units import WorkUnit, plan_units, unit_num_bytes
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import TRAIN_SPLIT, Manifest
-from electra_tf.text.vocabulary import Vocabulary, read_vocabulary_file
+from electra_tf.text.manifest import TRAIN_SPLIT, Manifest, Shard
+from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
 
-# Text in a work unit: enough to keep the tokenizer busy for seconds, little against a process's memory. More where
-# there is so much text that every shard would be gathered from thousands of places.
+# Text in a work unit: seconds of work for the tokenizer, little compared with a process's memory. Very large inputs get
+# larger units, so that no shard is gathered from thousands of spills.
 _MIN_UNIT_BYTES = 4 * 2**20
 _MAX_UNIT_BYTES = 32 * 2**20
 _USUAL_NUM_UNITS = 1024
 
+_SECONDS_BETWEEN_UPDATES = 5  # of the progress bar
+
+
+class UnitTask(NamedTuple):
+    """Phase 1: write the examples of `unit` to the spill directory `spill`."""
+
+    unit: WorkUnit
+    spill: Path
+
+
+class ShardTask(NamedTuple):
+    """Phase 2: write the shard of a range of keys from the first `num_spills` spills."""
+
+    settings: BuildSettings
+    num_spills: int
+    shard_range: ShardRange
+    vocab_size: int
+
+    @property
+    def shard_path(self) -> str:
+        return storage.join(self.settings.output_dir, self.shard_range.file_name)
+
+    @property
+    def result_path(self) -> Path:
+        """The result as JSON. It is written last: a shard that has one is complete."""
+        return self.settings.build_dir / f"{self.shard_range.file_name}.json"
+
+    @property
+    def token_counts_path(self) -> Path:
+        """The number of occurrences of each vocabulary entry, [V] int64, as a file of NumPy."""
+        return self.settings.build_dir / f"{self.shard_range.file_name}.npy"
+
+
+_example_builder: ExampleBuilder | None = None
+
+
+def set_up(settings: BuildSettings, vocabulary: Vocabulary) -> None:
+    """Prepares this process for `write_unit`."""
+    global _example_builder
+    _example_builder = ExampleBuilder(settings, vocabulary)
+
+
+def write_unit(task: UnitTask) -> Counts:
+    """Writes the spill of a work unit.
+
+    Raises: UserError: see `ExampleBuilder.examples`. OSError: see `write_spill`.
+    """
+    assert _example_builder is not None
+    counts = Counts(num_bytes=unit_num_bytes(task.unit))
+    return write_spill(task.spill, _example_builder.examples(task.unit, counts), counts)
+
+
+def write_shard_of_spills(task: ShardTask) -> ShardResult:
+    """Writes a shard, then its token counts and its result.
+
+    Raises: OSError: see `write_shard`.
+    """
+    build_dir = task.settings.build_dir
+    index, records = gather([spill_path(build_dir, i) for i in range(task.num_spills)], task.shard_range)
+    is_remote = storage.is_remote(task.settings.output_dir)
+    path = build_dir / task.shard_range.file_name if is_remote else Path(task.shard_path)
+    result = write_shard(index, records, task.shard_range, path, task.settings.drop_duplicates)
+    counts_file = io.BytesIO()
+    np.save(counts_file, count_tokens(path, task.vocab_size))
+    if is_remote:
+        storage.publish(path, task.shard_path)
+    storage.write_bytes(task.token_counts_path, counts_file.getvalue())
+    content = json.dumps({**asdict(result), "shard": result.shard.model_dump()}).encode()
+    storage.write_bytes(task.result_path, content)
+    return result
+
+
+def _finished_result(task: ShardTask) -> ShardResult | None:
+    """The result of a shard that an earlier run has completed; None if there is none."""
+    try:
+        fields = json.loads(task.result_path.read_text())
+    except FileNotFoundError:
+        return None
+    result = ShardResult(**{**fields, "shard": Shard.model_validate(fields["shard"])})
+    return result if storage.size_of(task.shard_path) == result.shard.num_bytes else None
+
 
 def build(settings: BuildSettings) -> Manifest:
-    """Builds the data set, or goes on with it, and returns its manifest, which is also the last file written.
+    """Builds the data set, or continues to, and returns its manifest, which is the last file written.
 
-    Raises: UserError: see `find_files`, the readers, `Vocabulary.load` and `output.opened`; also if no document is left
-        to train on, the disk is full, or a process was killed. After the last two the same call goes on.
+    Raises: UserError: see `BuildInputs.find`, the readers and `output.opened`; also if no document is left to train on,
+        the disk is full, or a process was killed. After the last two, the same call continues the build.
     """
-    settings.require_work_dir()
-    files = find_files(settings.inputs)
-    vocab_content = read_vocabulary_file(settings.vocab_file)
-    vocabulary = Vocabulary.from_bytes(vocab_content, settings.vocab_file)
-    wanted = configuration(settings, files, vocabulary)
-    if manifest := output.finished_manifest(settings, wanted):
+    if storage.is_remote(settings.output_dir) and not settings.work_dir:
+        raise UserError(
+            f"--output_dir={settings.output_dir} needs --work_dir=DIRECTORY, a local one for intermediate files of"
+            " about the size of the data set"
+        )
+    inputs = BuildInputs.find(settings)
+    configuration = inputs.configuration(settings)
+    if manifest := output.finished_manifest(settings, configuration):
         output.remove_build_dir(settings)
         _logger.info("%s holds this data set already, of files of these names and sizes", settings.output_dir)
-        check_truncated(manifest, settings)
-        return manifest
-    sources = [settings.vocab_file, *(file.path for file in files)]
-    with output.opened(settings, wanted, sources), _failures_explained(settings):
-        manifest = _build(settings, files, vocabulary)
-        write_manifest(manifest, settings, vocab_content)
-        output.remove_build_dir(settings)
+    else:
+        with output.opened(settings, configuration, inputs.paths(settings)), _failures_explained(settings):
+            manifest = _build(settings, inputs)
+            write_manifest(manifest, settings, inputs.vocab_content)
+            output.remove_build_dir(settings)
     check_truncated(manifest, settings)
     return manifest
 
 
-def configuration(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabulary) -> dict[str, Any]:
-    """What a build is asked to do, as JSON: two builds with equal ones go on with each other's work."""
-    inputs = [
-        {
-            "format": file.format,
-            "compression": file.compression,
-            "name": file.name,
-            "num_bytes": file.num_bytes,
-            "modified": file.modified,
-        }
-        for file in files
-    ]
-    return {**settings.shaping(), "vocab_sha256": vocabulary.sha256, "inputs": inputs}
-
-
-def check_truncated(manifest: Manifest, settings: BuildSettings) -> None:
-    """Raises: UserError: input was cut off, and that is not allowed."""
-    if manifest.counts.num_truncated_inputs and not settings.allow_truncated:
-        raise UserError(
-            f"{manifest.counts.num_truncated_inputs} of {len(manifest.inputs)} input files are cut off (see the"
-            f" warnings); {settings.output_dir} is complete with what stands before the cuts; fetch the files anew, or"
-            " give --allow_truncated if that is as it should be"
-        )
-
-
 @contextlib.contextmanager
 def _failures_explained(settings: BuildSettings) -> Iterator[None]:
-    """Turns what can be mended into a message. What was done so far stays, but not if the input has a fault.
-
-    The input is another one when it is mended, and a build of other input begins anew.
-    """
-    go_on = "the same command goes on where this one stopped"
+    """Turns failures into messages. After faulty input the work is removed: corrected input needs another build."""
+    go_on = "the same command continues the build"
     try:
         yield
     except UserError:
@@ -98,13 +177,13 @@ def _failures_explained(settings: BuildSettings) -> Iterator[None]:
         raise
     except BrokenProcessPool:
         raise UserError(
-            f"one of {settings.num_processes} processes was killed, most likely for want of memory; lower"
-            f" --num_processes, which may be another each time: {go_on}"
+            f"one of {settings.num_processes} processes was killed, most likely because memory ran out; lower"
+            f" --num_processes, which may change between runs: {go_on}"
         ) from None
     except OSError as error:
-        # TensorFlow, which writes the shards, gives no number.
+        # TensorFlow, which writes the shards, gives no error number.
         is_full = error.errno in (None, errno.ENOSPC, errno.EDQUOT)
-        needed = "about twice the size of the finished data set is needed: free some space" if is_full else "mend this"
+        needed = "about twice the size of the finished data set is needed: free some space" if is_full else "fix this"
         raise UserError(
             f"building in {settings.build_dir} and {settings.output_dir} failed: {error.filename or ''}"
             f" {error.strerror or error}; {needed}, and {go_on}"
@@ -114,63 +193,76 @@ def _failures_explained(settings: BuildSettings) -> Iterator[None]:
         raise
 
 
-def _build(settings: BuildSettings, files: list[SourceFile], vocabulary: Vocabulary) -> Manifest:
-    num_bytes = sum(file.num_bytes for file in files)
-    _logger.info("reading %d files, %.1f MB, with %d processes", len(files), num_bytes / 1e6, settings.num_processes)
-    unit_bytes = min(max(_MIN_UNIT_BYTES, num_bytes // _USUAL_NUM_UNITS), _MAX_UNIT_BYTES)
-    progress = Progress(num_bytes)
-    with processes.started(settings.num_processes, worker.set_up, settings.example_settings(vocabulary)) as run_all:
-        phase_1 = Phase1()
-        unit_tasks = _unit_tasks(settings, files, unit_bytes, phase_1, progress)
-        for summary in run_all(worker.write_unit, unit_tasks):
-            phase_1.add(summary)
-            progress.update(phase_1.counts.num_bytes, phase_1.counts.num_tokens_read)
-        require_documents(settings, phase_1)
-        results, token_counts = _write_shards(settings, vocabulary, phase_1, run_all)
-    manifest = assemble_manifest(settings, files, vocabulary, phase_1, results, token_counts)
-    log_summary(manifest, progress.seconds, phase_1.counts.num_tokens_read - progress.num_tokens_skipped)
+def _build(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
+    begin = time.monotonic()
+    _logger.info(
+        "reading %d files, %.1f MB, with %d processes",
+        len(inputs.files), inputs.num_bytes / 1e6, settings.num_processes,
+    )  # fmt: skip
+    counts, earlier, spills = Counts(), Counts(), []
+    with processes.started(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all:
+        with progress_bar(inputs.num_bytes) as progress:
+            for unit_counts in run_all(write_unit, _unit_tasks(settings, inputs, spills, earlier, progress)):
+                add_counts(counts, unit_counts)
+                progress.set_postfix_str(speed(counts.num_tokens_read, time.monotonic() - begin), refresh=False)
+                progress.update(unit_counts.num_bytes)
+        num_tokens = counts.num_tokens_read
+        counts.add(earlier)
+        require_documents(settings, counts)
+        results, token_counts = _write_shards(settings, inputs.vocabulary, counts, len(spills), run_all)
+    manifest = assemble_manifest(settings, inputs, counts, results, token_counts)
+    log_summary(manifest, time.monotonic() - begin, num_tokens)
     return manifest
 
 
+@contextlib.contextmanager
+def progress_bar(num_bytes: int) -> Iterator[tqdm]:
+    """Shows a progress bar over the bytes of the input files, below the lines that are logged."""
+    seconds = _SECONDS_BETWEEN_UPDATES
+    options = {"unit": "B", "unit_scale": True, "mininterval": seconds, "delay": seconds, "leave": False}
+    with logging_redirect_tqdm(), tqdm(total=num_bytes, **options) as progress:
+        yield progress
+
+
 def _unit_tasks(
-    settings: BuildSettings, files: list[SourceFile], unit_bytes: int, phase_1: Phase1, progress: Progress
-) -> Iterator[worker.UnitTask]:
-    """The units that are still to do; those that an interrupted build has done are added to `phase_1` here."""
-    num_found = 0
-    for unit in plan_units(files, unit_bytes, settings.reader):
-        spill = spill_path(settings.build_dir, phase_1.num_units)
-        phase_1.num_units += 1
-        summary = read_summary(spill)
-        if summary is None:
-            yield worker.UnitTask(unit, spill)
+    settings: BuildSettings, inputs: BuildInputs, spills: list[Path], earlier: Counts, progress: tqdm
+) -> Iterator[UnitTask]:
+    """The units that are left to do.
+
+    Adds the spills of all units to `spills`, and the counts of those that an earlier run completed to `earlier`.
+    """
+    unit_bytes = min(max(_MIN_UNIT_BYTES, inputs.num_bytes // _USUAL_NUM_UNITS), _MAX_UNIT_BYTES)
+    num_done = 0
+    for unit in plan_units(inputs.files, unit_bytes, settings):
+        spills.append(spill_path(settings.build_dir, len(spills)))
+        done = read_spill_counts(spills[-1])
+        if done is None:
+            yield UnitTask(unit, spills[-1])
         else:
-            num_found += 1
-            phase_1.add(summary)
-            progress.skip(summary.counts.num_bytes, summary.counts.num_tokens_read)
-    if num_found:
-        _logger.info("%d of %d work units were done by an earlier run", num_found, phase_1.num_units)
+            num_done += 1
+            add_counts(earlier, done)
+            # Counts as done, but not for the speed.
+            progress.initial += done.num_bytes
+            progress.update(done.num_bytes)
+    if num_done:
+        _logger.info("%d of %d work units were done by an earlier run", num_done, len(spills))
 
 
 def _write_shards(
-    settings: BuildSettings, vocabulary: Vocabulary, phase_1: Phase1, run_all: processes.RunAll
+    settings: BuildSettings, vocabulary: Vocabulary, counts: Counts, num_spills: int, run_all: processes.RunAll
 ) -> tuple[list[ShardResult], np.ndarray]:
-    """All shards' results, and how often each vocabulary entry stands in those of the training split."""
-    places = settings.build_dir, settings.output_dir, phase_1.num_units
+    """Returns: the results of all shards, and the token counts of the training split, [V] int64."""
     tasks = [
-        worker.ShardTask(*places, shard, settings.drop_duplicates, vocabulary.size)
-        for shard in shard_ranges(phase_1.num_record_bytes, settings.num_shards)
+        ShardTask(settings, num_spills, shard_range, vocabulary.size)
+        for shard_range in shard_ranges(counts.split_record_bytes, settings.num_shards)
     ]
-    results, missing = [], []
-    for task in tasks:
-        result = worker.read_result(task)
-        if result is not None and storage.size_of(task.shard_path) == result.shard.num_bytes:
-            results.append(result)
-        else:
-            missing.append(task)
+    results = {task: _finished_result(task) for task in tasks}
+    missing = [task for task, result in results.items() if result is None]
     _logger.info("writing %d shards", len(missing))
-    results += list(run_all(worker.write_shard_of_spills, missing))
+    finished = [result for result in results.values() if result is not None]
+    finished += run_all(write_shard_of_spills, missing)
     token_counts = np.zeros(vocabulary.size, np.int64)
     for task in tasks:
         if task.shard_range.split == TRAIN_SPLIT:
-            token_counts += worker.read_token_counts(task)
-    return results, token_counts
+            token_counts += np.load(task.token_counts_path)
+    return finished, token_counts

@@ -1,4 +1,4 @@
-"""Tasks on local processes: a function, many tasks, the results as they come."""
+"""Runs a function on many tasks in local processes."""
 
 import contextlib
 import multiprocessing
@@ -10,23 +10,21 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from itertools import islice
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-Settings = TypeVar("Settings")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 RunAll = Callable[[Callable[[Task], Result], Iterable[Task]], Iterator[Result]]
 
-# A task may carry megabytes of text, so only so many wait, for each process, to be taken up.
+# Tasks that wait, for each process: a task may carry megabytes of text.
 _TASKS_WAITING_PER_PROCESS = 2
 
-# Imported once, before the processes part: it takes seconds and hundreds of megabytes, which they then share. Nothing
-# runs in TensorFlow before that: its threads do not survive a fork.
-_PRELOADED = ["data_prep.preloaded", "data_prep.worker"]
+# Imported once by the fork server: this takes seconds and hundreds of megabytes, which the processes then share.
+_PRELOADED = ["data_prep.tensorflow_setup", "data_prep.pipeline"]
 
 
 def preload(num_processes: int) -> None:
-    """Begins to import what other processes, if there are to be any, will need; the caller has other things to do."""
+    """Starts the fork server, if other processes will be needed, so that its imports run in the background."""
     if num_processes > 1:
         multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
         with _forkserver_environment():
@@ -35,10 +33,10 @@ def preload(num_processes: int) -> None:
 
 @contextlib.contextmanager
 def _forkserver_environment() -> Iterator[None]:
-    """What the fork server is to inherit.
+    """The environment that the fork server inherits.
 
-    It finds this package, whatever directory it is started in. And it does not hear of an interrupt by the keyboard:
-    it ends with this process, and in the midst of its imports it would tell of them at length.
+    It finds this package from any working directory. It ignores keyboard interrupts: it ends with this process, and an
+    interrupt during its imports would print long stack traces.
     """
     changes = {"PYTHONPATH": str(Path(__file__).resolve().parents[1]), "PYTHONSAFEPATH": "1"}
     before = {name: os.environ.get(name) for name in changes}
@@ -60,17 +58,17 @@ def _forkserver_environment() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def started(num_processes: int, set_up: Callable[[Settings], None], settings: Settings) -> Iterator[RunAll]:
+def started(num_processes: int, set_up: Callable[..., None], *arguments: Any) -> Iterator[RunAll]:
     """Gives a function that runs a task function on many tasks and yields the results as they come, in any order.
 
     It takes the tasks one by one, no faster than they are done.
 
     Args:
         num_processes: 1 is this process itself.
-        set_up: called in each process with `settings`, before the first task.
+        set_up: called in each process with `arguments`, before the first task.
     """
     if num_processes == 1:
-        set_up(settings)
+        set_up(*arguments)
         yield map
         return
     preload(num_processes)
@@ -78,7 +76,7 @@ def started(num_processes: int, set_up: Callable[[Settings], None], settings: Se
         num_processes,
         mp_context=multiprocessing.get_context("forkserver"),
         initializer=_start_process,
-        initargs=(set_up, settings),
+        initargs=(set_up, *arguments),
     )
 
     def run_all(function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
@@ -98,11 +96,11 @@ def started(num_processes: int, set_up: Callable[[Settings], None], settings: Se
         executor.shutdown(cancel_futures=True)
 
 
-def _start_process(set_up: Callable[[Settings], None], settings: Settings) -> None:
-    """Sets up a process of the pool: it ends in silence at an interrupt, and when its parent is gone."""
+def _start_process(set_up: Callable[..., None], *arguments: Any) -> None:
+    """Sets up a process of the pool. It ends silently at an interrupt, and when its parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    set_up(settings)
+    set_up(*arguments)
 
 
 def _end_with_parent() -> None:

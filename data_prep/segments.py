@@ -1,8 +1,8 @@
-"""Token ids of a document to `[CLS] A [SEP] B [SEP]` examples, by the rule of the ELECTRA authors' builder.
+"""Splits the token ids of a document into `[CLS] A [SEP] B [SEP]` examples, by the authors' rule.
 
-Lines are gathered until they hold at least a target number of tokens, then dealt out to two segments; what overflows is
-dropped. B is the real continuation of A: there is no next-sentence prediction. The random draws are made in the order
-of the authors' code, so one shared `random.Random(seed)` repeats its examples id for id.
+Lines are collected until they hold at least a target number of tokens, then distributed over two segments; tokens that
+do not fit are dropped. B is the continuation of A: there is no next-sentence prediction. The random draws are made in
+the order of the authors' code: with the same `random.Random(seed)`, the examples are the same id for id.
 
 Source: google-research/electra, build_pretraining_dataset.py (behaviour).
 """
@@ -11,17 +11,15 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-MIN_MAX_SEQ_LENGTH = 8
-
-SHORT_TARGET_FRACTION = 0.05  # of the examples aim at a random length from MIN_TARGET_LENGTH to max_seq_length
+SHORT_TARGET_FRACTION = 0.05  # of the examples have a random target length from MIN_TARGET_LENGTH to max_seq_length
 MIN_TARGET_LENGTH = 5
-SINGLE_SEGMENT_FRACTION = 0.1  # of the examples have no B, however long they are
-CROSSING_LINE_FRACTION = 0.5  # of the lines that cross the middle still go to A
+SINGLE_SEGMENT_FRACTION = 0.1  # of the examples have no B, whatever their length
+CROSSING_LINE_FRACTION = 0.5  # of the lines that cross the middle go to A
 _UNREACHABLE_LENGTH = 100_000  # tokens of A in a single-segment example, as in the authors' code
 
 
 class RandomSource(Protocol):
-    """What the rule draws from; `random.Random` is one."""
+    """The draws that the rule needs; `random.Random` has them."""
 
     def random(self) -> float: ...
 
@@ -36,18 +34,18 @@ class Segments(NamedTuple):
 
 
 def draw_target_length(max_seq_length: int, random_source: RandomSource) -> int:
-    """How many tokens the next example gathers at least; it is cut to `max_seq_length` afterwards."""
+    """The minimum number of tokens that the next example collects; it is truncated to `max_seq_length` afterwards."""
     if random_source.random() < SHORT_TARGET_FRACTION:
         return random_source.randint(MIN_TARGET_LENGTH, max_seq_length)
     return max_seq_length
 
 
 class Segmenter:
-    """Cuts documents into segments; an example never spans two documents.
+    """Splits documents into segments. An example never spans two documents.
 
     Args:
         max_seq_length: S, the most tokens of an example, [CLS] and [SEP] included.
-        random_source: all draws come from here.
+        random_source: of all draws.
         target_length: of the first example: `draw_target_length(...)`, or `max_seq_length` as the authors' code starts.
     """
 
@@ -57,24 +55,24 @@ class Segmenter:
         self._target_length = target_length
 
     def split_document(self, token_ids: Sequence[int], row_splits: Sequence[int]) -> Iterator[Segments]:
-        """Gives the examples of one document, in order.
+        """The examples of one document, in order.
 
         Args:
-            token_ids: the document's token ids, all lines in one.
-            row_splits: one entry more than lines: line i is `token_ids[row_splits[i]:row_splits[i + 1]]`. The entries
-                may begin at any offset into `token_ids`, so that a batch of documents shares one array.
+            token_ids: the token ids of all lines, concatenated.
+            row_splits: one entry more than lines: line i is `token_ids[row_splits[i]:row_splits[i + 1]]`. The first
+                entry may be any offset into `token_ids`, so that a batch of documents shares one array.
         """
         first_line = 0
         num_lines = len(row_splits) - 1
         while row_splits[first_line] < row_splits[num_lines]:
             enough = row_splits[first_line] + self._target_length
             end_line = min(bisect_left(row_splits, enough, lo=first_line + 1), num_lines)
-            yield self._deal_out(token_ids, row_splits, first_line, end_line)
+            yield self._distribute(token_ids, row_splits, first_line, end_line)
             self._target_length = draw_target_length(self._max_seq_length, self._random_source)
             first_line = end_line
 
-    def _deal_out(self, token_ids: Sequence[int], row_splits: Sequence[int], begin: int, end: int) -> Segments:
-        """Deals lines `begin` to `end` out to the two segments and cuts these to the longest that fits."""
+    def _distribute(self, token_ids: Sequence[int], row_splits: Sequence[int], begin: int, end: int) -> Segments:
+        """Distributes lines `begin` to `end` over the two segments and truncates these to the length of an example."""
         draw = self._random_source.random
         is_single = draw() < SINGLE_SEGMENT_FRACTION
         first_target = _UNREACHABLE_LENGTH if is_single else (self._target_length - 3) // 2
@@ -85,7 +83,7 @@ class Segmenter:
             num_first = len(first)
             if (
                 num_first == 0
-                # A short line may go back to A after a longer one went to B: so does the authors' code.
+                # As in the authors' code, a short line may go to A after a longer one went to B.
                 or num_first + line_end - line_begin < first_target
                 or (not second and num_first < first_target and draw() < CROSSING_LINE_FRACTION)
             ):

@@ -10,46 +10,37 @@ languages):
     blingfire 0.1.8 (no release since 2021)             19        0.87     0.74      0.88       0.85
     tensorflow_text 2.20.1 StateBasedSentenceBreaker   2.6        0.37     0.93      0.28       0.88
 
-What sentencex gets wrong there: French "M. Dupont" is cut, Chinese speech is cut off its "he said", an ellipsis or a
-closing parenthesis does not end a sentence, Thai (which has no full stop) stays a paragraph. What could stop a build is
-kept from it: some text takes quadratic time (opening quotation marks, Chinese and Hindi without spaces: 26 s for
-262,144 characters), so it gets no more than `WINDOW_CHARACTERS` at once; and it panics at a no-break or other space of
-several bytes beside an initial, so it gets plain spaces instead (no panic then in 400,000 random strings of hard
+Errors of sentencex there: it splits French "M. Dupont" and Chinese speech from its "he said"; an ellipsis or a closing
+parenthesis does not end a sentence; Thai (which has no full stop) stays a paragraph.
+
+Two workarounds keep it from stopping a build. Some text takes quadratic time (opening quotation marks, Chinese and
+Hindi without spaces: 26 s for 262,144 characters), so it gets at most `WINDOW_CHARACTERS` at once. It panics at a
+multi-byte space beside an initial, so it gets plain spaces (no panic then in 400,000 random strings of hard
 characters).
 """
 
 import itertools
 import re
 from collections.abc import Callable
-from typing import Literal, get_args
 
 from data_prep.readers.documents import Document
-from electra_tf.config.errors import UserError
 
-SentenceMode = Literal["auto", "line", "split"]
-
-# Of 44,460 paragraphs of Wikipedia 84 are longer. Unbroken Chinese then runs at 6 MB/s, the worst text known at 3 MB/s.
+# 84 of 44,460 paragraphs of Wikipedia are longer. Chinese without spaces then runs at 6 MB/s, the worst text at 3 MB/s.
 WINDOW_CHARACTERS = 2048
 
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
 _OTHER_SPACE = re.compile(r"[^\S ]")
 
 
 class SentenceSplitter:
-    """Gives the sentences of documents. No character is lost but white space at the ends of sentences.
+    """Splits documents into sentences. Nothing is lost but white space at the ends of sentences.
 
     Args of the constructor:
-        mode: "line": a line is a sentence. "split": lines are split. "auto": they are if the document has paragraphs.
-        language: whose abbreviations and full stops to heed, as in the names of Wikipedias: "en", "de", "zh", "pt-br".
-            A language that sentencex does not know is split by its rules for English.
-    Raises: UserError: an unknown mode, or a language that is no such code.
+        mode: "line": a line is a sentence. "split": lines are split. "auto": split if the document has paragraphs.
+        language: code of a Wikipedia such as "en", "de", "zh" or "pt-br", for abbreviations and full stops. sentencex
+            applies its English rules to unknown languages.
     """
 
     def __init__(self, mode: str, language: str) -> None:
-        if mode not in get_args(SentenceMode):
-            raise UserError(f"--sentences={mode}; expected one of {', '.join(get_args(SentenceMode))}")
-        if not _LANGUAGE.fullmatch(language):
-            raise UserError(f"--language={language}; expected a language code in small letters such as en, de or zh")
         self._mode = mode
         self._language = language
         self._segment: Callable[[str, str], list[str]] | None = None
@@ -66,14 +57,14 @@ class SentenceSplitter:
         return [sentence for sentence in stripped if sentence]
 
     def _split(self, paragraph: str) -> list[str]:
-        """Cuts a paragraph into pieces that make the paragraph again when joined."""
+        """Splits a paragraph into pieces that join to the paragraph again."""
         if len(paragraph) <= WINDOW_CHARACTERS:
             return self._split_window(paragraph)
         pieces: list[str] = []
         begin = 0
         while len(paragraph) - begin > WINDOW_CHARACTERS:
             window = paragraph[begin : begin + WINDOW_CHARACTERS]
-            complete = self._split_window(window)[:-1]  # the last one may go on behind the window
+            complete = self._split_window(window)[:-1]  # the last one may continue after the window
             if not complete:
                 complete = [window[: window.rfind(" ") + 1] or window]
             pieces += complete
@@ -81,7 +72,7 @@ class SentenceSplitter:
         return pieces + self._split_window(paragraph[begin:])
 
     def _split_window(self, text: str) -> list[str]:
-        # Of all white space only " " is printable: what has another kind of it is not.
+        # " " is the only printable white space.
         if text.isprintable():
             return self._segment_or_whole(text)
         pieces = self._segment_or_whole(_OTHER_SPACE.sub(" ", text))
@@ -93,8 +84,8 @@ class SentenceSplitter:
         try:
             return self._segment(self._language, text)
         except BaseException as error:
-            # A defect of the library must not end a build of days over one paragraph. The exception that stands for a
-            # panic of Rust cannot be imported and is no `Exception`: its name is all there is to know it by.
+            # A defect of the library in one paragraph must not end a long build. The exception for a panic of Rust
+            # cannot be imported and is no `Exception`: it can only be recognized by its name.
             if type(error).__name__ != "PanicException":
                 raise
             return [text]

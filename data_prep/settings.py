@@ -1,106 +1,145 @@
-"""What to build: the flags of build_pretraining_dataset.py, checked."""
+"""The settings of the two dataset commands, and their flags.
 
-from dataclasses import asdict, dataclass
+A setting is one field here, or in `DatasetSettings` if it shapes the data set: its flag, its check against the manifest
+of an unfinished or finished build, and its entry in the manifest follow from the field.
+"""
+
+import argparse
+import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
+
+import pydantic
+from pydantic import Field
 
 from data_prep import storage
-from data_prep.examples import ExampleSettings
-from data_prep.hygiene import HygieneOptions
-from data_prep.readers.documents import ReaderOptions
-from data_prep.segments import MIN_MAX_SEQ_LENGTH
-from data_prep.sentences import SentenceSplitter
 from electra_tf.config.errors import UserError
-from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.text.manifest import DatasetSettings
 
+MIN_MAX_SEQ_LENGTH = 8
 BUILD_DIR = ".electra_tf_build"
 
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
+_MINIMUM = {
+    "max_seq_length": MIN_MAX_SEQ_LENGTH,
+    "num_processes": 1,
+    "num_shards": 0,
+    "lines_per_document": 1,
+    "min_document_characters": 0,
+    "vocab_size": 1,
+    "num_unused_tokens": 0,
+    "max_num_characters": 0,
+}
 
-@dataclass(frozen=True)
-class BuildSettings:
-    """What to build, where, and with what.
+Settings = TypeVar("Settings", bound="TextSettings")
 
-    Attributes:
-        inputs: each `FORMAT:GLOB` or `GLOB`.
-        output_dir: a local path or a URL.
-        work_dir: a local directory for intermediate files; "" for one in `output_dir`, which is local then.
-        max_seq_length: S, most tokens in an example, [CLS] and [SEP] included.
-        held_out_fraction: part of the documents, in [0, 1), that goes to the held-out split.
-        num_shards: of the training split; 0 derives it from the size of the records.
-        drop_duplicates: of documents with equal text, one stays.
-        allow_truncated: a file that is cut off is no error.
+
+class TextSettings(DatasetSettings):
+    """What both commands read, and with how many processes.
+
     Raises: UserError: a value out of range.
     """
 
-    inputs: tuple[str, ...]
-    vocab_file: str
-    output_dir: str
-    work_dir: str
-    max_seq_length: int
-    seed: int
-    held_out_fraction: float
-    lower_case: bool
-    strip_accents: bool
-    sentences: str
-    language: str
-    reader: ReaderOptions
-    hygiene: HygieneOptions
-    drop_duplicates: bool
-    num_shards: int
-    num_processes: int
-    allow_truncated: bool
-    overwrite: bool
+    inputs: tuple[str, ...] = Field(description="text to read; repeatable; quote the glob (required)")
+    num_processes: int = Field(1, description="processes to use; any number gives the same bytes")
+    overwrite: bool = Field(False, description="replace the files of an earlier run and no others")
 
-    def __post_init__(self) -> None:
-        SentenceSplitter(self.sentences, self.language)  # for its checks
+    @pydantic.model_validator(mode="after")
+    def _check(self: Settings) -> Settings:
+        for name, minimum in _MINIMUM.items():
+            if (value := getattr(self, name, minimum)) < minimum:
+                raise UserError(f"--{name}={value}; expected at least {minimum}")
         if not 0 <= self.held_out_fraction < 1:
             raise UserError(f"--held_out_fraction={self.held_out_fraction}; expected a fraction in [0, 1), e.g. 0.005")
-        for name, value, least in (
-            ("max_seq_length", self.max_seq_length, MIN_MAX_SEQ_LENGTH),
-            ("num_processes", self.num_processes, 1),
-            ("num_shards", self.num_shards, 0),
-            ("lines_per_document", self.reader.lines_per_document, 1),
-        ):
-            if value < least:
-                raise UserError(f"--{name}={value}; expected at least {least}")
+        if not _LANGUAGE.fullmatch(self.language):
+            raise UserError(f"--language={self.language}; expected a lower-case language code such as en, de or pt-br")
+        return self
+
+
+class BuildSettings(TextSettings):
+    """The settings of build_pretraining_dataset.py."""
+
+    vocab_file: str = Field(description="WordPiece vocabulary, a token a line (required)")
+    output_dir: str = Field(description="directory for shards, vocabulary and manifest, local or a URL (required)")
+    work_dir: str = Field(
+        "", description="local directory for intermediate files; by default they are inside output_dir"
+    )
+    allow_truncated: bool = Field(False, description="accept truncated input files, which are read up to their end")
+
+    @pydantic.model_validator(mode="after")
+    def _check_work_dir(self) -> "BuildSettings":
         if storage.is_remote(self.work_dir):
             raise UserError(f"--work_dir={self.work_dir} is a URL; expected a local directory")
-
-    def require_work_dir(self) -> None:
-        """Raises: UserError: `output_dir` is a URL, where intermediate files cannot lie."""
-        if storage.is_remote(self.output_dir) and not self.work_dir:
-            raise UserError(
-                f"--output_dir={self.output_dir} needs --work_dir=DIRECTORY, a local one for intermediate files of"
-                " about the size of the data set"
-            )
+        return self
 
     @property
     def build_dir(self) -> Path:
-        """Where the intermediate files lie."""
+        """The directory of the intermediate files."""
         return Path(self.work_dir or self.output_dir) / BUILD_DIR
 
-    def example_settings(self, vocabulary: Vocabulary) -> ExampleSettings:
-        """What the worker processes need to know."""
-        return ExampleSettings(
-            vocabulary=vocabulary,
-            lower_case=self.lower_case,
-            strip_accents=self.strip_accents,
-            max_seq_length=self.max_seq_length,
-            seed=self.seed,
-            held_out_fraction=self.held_out_fraction,
-            reader=self.reader,
-            hygiene=self.hygiene,
-            sentences=self.sentences,
-            language=self.language,
-        )
-
     def shaping(self) -> dict[str, Any]:
-        """What shapes the data set, apart from inputs and vocabulary, by the names that the manifest has for it."""
-        names = ("max_seq_length", "seed", "held_out_fraction", "lower_case", "strip_accents", "sentences", "language")
-        return {
-            **{name: getattr(self, name) for name in names},
-            **asdict(self.reader),
-            **asdict(self.hygiene),
-            "drop_duplicates": self.drop_duplicates,
-            "num_shards": self.num_shards,
-        }
+        """The settings that shape the data set, apart from inputs and vocabulary."""
+        return {name: getattr(self, name) for name in DatasetSettings.model_fields}
+
+
+class VocabularySettings(TextSettings):
+    """The settings of build_vocab.py. Of the `DatasetSettings`, those in `USED` apply."""
+
+    USED: ClassVar = ("lower_case", "strip_accents", "unicode_normalization", "drop_control_characters", "text_field")
+
+    output: str = Field(description="the vocabulary file, one token a line; may be a URL (required)")
+    coverage_inputs: tuple[str, ...] = Field((), description="text to measure the fit on; repeatable")
+    vocab_size: int = Field(30522, description="number of tokens, the special and unused ones included")
+    num_unused_tokens: int = Field(0, description="[unused...] slots for tokens of your own")
+    max_num_characters: int = Field(
+        0,
+        description="number of characters, the most frequent ones, that pieces are made of; words with any other are"
+        " left out. 0: 1,000, or as many as make up 99.99 %% of the text, at most a third of the vocabulary",
+    )
+    # Neither the ends nor the length of documents matter to a vocabulary.
+    min_document_characters: int = 0
+
+    @property
+    def report_file(self) -> str:
+        return f"{self.output}.coverage.json"
+
+
+def add_setting_flags(parser: argparse.ArgumentParser, model: type[TextSettings], unused: Iterable[str] = ()) -> None:
+    """Adds a flag for each field of `model` that is not in `unused`. Required fields have no default."""
+    own_first = sorted(model.model_fields, key=lambda name: name in DatasetSettings.model_fields)
+    for name in own_first:
+        field = model.model_fields[name]
+        if name in unused:
+            continue
+        options: dict[str, Any] = {"type": field.annotation, "default": field.default}
+        if field.annotation is bool:
+            has_negation = name in DatasetSettings.model_fields
+            action = argparse.BooleanOptionalAction if has_negation else "store_true"
+            options = {"action": action, "default": field.default}
+        elif get_origin(field.annotation) is Literal:
+            options["type"], options["choices"] = str, get_args(field.annotation)
+        elif get_origin(field.annotation) is tuple:
+            options = {"action": "append", "metavar": "FORMAT:GLOB", "default": argparse.SUPPRESS}
+        if field.is_required():
+            options["default"] = argparse.SUPPRESS
+        parser.add_argument(_flag_of(name), dest=name, help=field.description, **options)
+
+
+def require_setting_flags(
+    parser: argparse.ArgumentParser, flags: argparse.Namespace, model: type[TextSettings]
+) -> None:
+    """Ends the command with argparse's message if a required flag is missing."""
+    required = [name for name, field in model.model_fields.items() if field.is_required()]
+    if missing := [_flag_of(name) for name in required if name not in flags]:
+        parser.error(f"the following arguments are required: {', '.join(missing)}")
+
+
+def settings_of(flags: argparse.Namespace, model: type[Settings]) -> Settings:
+    """The settings that the flags give. Raises: UserError: a value out of range."""
+    values = {name: value for name, value in vars(flags).items() if name in model.model_fields}
+    return model(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+def _flag_of(name: str) -> str:
+    return f"--{name.removesuffix('s') if name.endswith('inputs') else name}"

@@ -1,4 +1,4 @@
-"""`--input=FORMAT:GLOB` to files, and what each of them is."""
+"""Resolves `--input=FORMAT:GLOB` to files and detects their format, compression and kind."""
 
 import difflib
 import glob
@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from data_prep import containers, storage
-from data_prep.compression import Truncation, compression_of
+from data_prep import archives, storage
+from data_prep.archives import Truncation
 from data_prep.readers import FORMATS
 from data_prep.readers.documents import BYTE_ORDER_MARK
 from data_prep.readers.lines import check_is_text
@@ -24,15 +24,13 @@ from electra_tf.config.errors import UserError
 _logger = logging.getLogger(__name__)
 
 _TABLE_FORMATS = ("parquet", "arrow")
-# What a table may be read as.
-_FORMATS_OF_TABLES = (*_TABLE_FORMATS, "sentences")
+_FORMATS_OF_TABLES = (*_TABLE_FORMATS, "sentences")  # formats that a table may be read as
 
 _MEDIAWIKI = re.compile(rb"(?:<\?xml[^>]*>\s*)?<mediawiki[\s>]")
 _JSON_BEGIN = re.compile(rb'\{\s*"[^"]*"\s*:')
 _OPENWEBTEXT_MEMBER = re.compile(r"(?:^|/)urlsf_subset")
 
-# Opening a remote file is mostly waiting.
-_NUM_THREADS = 16
+_NUM_THREADS = 16  # that open files: with remote files, most of the time is waiting
 
 
 @dataclass(frozen=True)
@@ -42,11 +40,11 @@ class SourceFile:
     Attributes:
         input_index: of the --input that it belongs to.
         format: one of `FORMATS`.
-        name: its path relative to the fixed part of the glob.
+        name: the path relative to the part of the glob before its first wildcard.
         modified: changes when the file does.
-        compression: one of `compression.COMPRESSIONS`, or "".
-        is_archive: it is a tar archive, inside its compression.
-        table: "parquet" or "arrow" if it is such a table, or "".
+        compression: one of `archives.COMPRESSIONS`, or "".
+        is_archive: the file is a tar archive, inside its compression.
+        table: "parquet", "arrow", or "" if the file is no table.
     """
 
     input_index: int
@@ -59,9 +57,14 @@ class SourceFile:
     is_archive: bool
     table: str = ""
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether the file can only be read from its beginning."""
+        return bool(self.compression or self.is_archive)
+
 
 class _Content(NamedTuple):
-    """What a file was found to be; `detected` is a format, "" if several are possible or the file holds nothing."""
+    """The kind of a file. `detected` is a format, or "" if several are possible or the file is empty."""
 
     compression: str = ""
     is_archive: bool = False
@@ -71,7 +74,7 @@ class _Content(NamedTuple):
 
 
 class _Input(NamedTuple):
-    """An --input: a glob and its format, "" if it is to be detected."""
+    """An --input: a glob and its format, or "" for a format to be detected."""
 
     text: str
     format: str
@@ -79,14 +82,13 @@ class _Input(NamedTuple):
 
 
 def find_files(inputs: Iterable[str], undetected_format: str = "") -> list[SourceFile]:
-    """The files of all inputs, in an order that depends on their relative names alone; a log line for each input.
+    """The files of all inputs, ordered by input and relative name. Logs a line for each input.
 
     Args:
-        inputs: each `FORMAT:GLOB`, or `GLOB` where the format shows in the content; `**` in a glob matches any
-            directories.
-        undetected_format: of an input whose format is not given and does not show; "": that is an error.
+        inputs: each `FORMAT:GLOB`, or `GLOB` if the content shows the format; `**` matches any directories.
+        undetected_format: the format of an input whose content does not show it; "": that is an error.
     Raises: UserError: unknown format, a glob that matches no file, a file matched twice, a name that is not UTF-8,
-        content that is not of the format, a format that does not show, or nothing but empty files.
+        content in another format, a format that cannot be detected, or nothing but empty files.
     """
     files = [file for index, text in enumerate(inputs) for file in _files_of_input(index, text, undetected_format)]
     seen: set[str] = set()
@@ -107,13 +109,13 @@ def find_files(inputs: Iterable[str], undetected_format: str = "") -> list[Sourc
 def _files_of_input(index: int, text: str, undetected_format: str) -> list[SourceFile]:
     given = _parsed(text)
     try:
-        found = storage.matches(given.pattern)
+        matches = storage.matches(given.pattern)
     except OSError as error:
         raise UserError(f"--input={text}: cannot list {given.pattern}: {error.strerror or error}") from None
-    if not found:
+    if not matches:
         raise _matches_nothing(given)
     root = _fixed_part(given.pattern)
-    statuses = {_checked_name(_relative(status.path, root)): status for status in found}
+    statuses = {_checked_name(_relative(status.path, root)): status for status in matches}
     with ThreadPoolExecutor(_NUM_THREADS) as pool:
         contents = list(pool.map(lambda status: _inspect(status.path, given.format), statuses.values()))
     paths = [status.path for status in statuses.values()]
@@ -130,7 +132,7 @@ def _parsed(text: str) -> _Input:
     format_name, colon, pattern = text.partition(":")
     if not text or (colon and not pattern):
         raise UserError(f"--input={text} is not FORMAT:GLOB; FORMAT is one of {', '.join(FORMATS)}")
-    # Neither is `gs` of gs://bucket/name a format, nor what stands before the colon of a path with one.
+    # The `gs` of gs://bucket/name is no format, and neither is the beginning of a path that contains a colon.
     if not colon or pattern.startswith("//") or "/" in format_name:
         return _Input(text, "", text)
     if format_name not in FORMATS:
@@ -142,12 +144,12 @@ def _parsed(text: str) -> _Input:
 
 def _matches_nothing(given: _Input) -> UserError:
     try:
-        found = storage.exists(given.pattern) and not glob.has_magic(given.pattern)
+        exists = storage.exists(given.pattern) and not glob.has_magic(given.pattern)
     except OSError:
-        found = False
-    if found and not storage.is_remote(given.pattern) and not os.path.isdir(given.pattern):
-        return UserError(f"--input={given.text}: {given.pattern} is no regular file; write what it gives into one")
-    if found:
+        exists = False
+    if exists and not storage.is_remote(given.pattern) and not os.path.isdir(given.pattern):
+        return UserError(f"--input={given.text}: {given.pattern} is no regular file; copy its content to a file")
+    if exists:
         return UserError(f"--input={given.text}: {given.pattern} is a directory; name the files in it, as in DIR/*.txt")
     return UserError(
         f"--input={given.text}: no file matches {given.pattern}; check the path, and quote the glob for the shell"
@@ -171,7 +173,7 @@ def _checked_name(name: str) -> str:
 
 
 def _fixed_part(pattern: str) -> str:
-    """The directory that a glob starts from: all before its first component with a wildcard or, if none, the last."""
+    """The part of a glob before its first component with a wildcard; without any, before the last component."""
     directory = os.path.dirname(pattern)
     while glob.has_magic(directory):
         directory = os.path.dirname(directory)
@@ -179,14 +181,13 @@ def _fixed_part(pattern: str) -> str:
 
 
 def _inspect(path: str, format_name: str) -> _Content:
-    """Looks at the beginning of a file.
+    """Reads the beginning of a file.
 
-    Raises: UserError: it cannot be read, or cannot be of this format.
+    Raises: UserError: the file cannot be read, or cannot be in this format.
     """
     try:
         with storage.open_binary(path) as file:
-            stream = containers.buffered(file)
-            content, begin, leaf_path = _look_into(stream, path)
+            content, begin, leaf_path = _look_into(archives.buffered(file), path)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     if not begin:
@@ -205,16 +206,16 @@ def _inspect(path: str, format_name: str) -> _Content:
 
 
 def _look_into(stream: io.BufferedReader, path: str) -> tuple[_Content, bytes, str]:
-    """(what the file is, the beginning of the first text in it, its path)."""
-    compression = compression_of(containers.begin_of(stream))
-    stream = containers.unpacked(stream, path, Truncation())
-    begin = containers.begin_of(stream)
-    if not containers.is_archive(begin):
+    """Returns: (the kind of the file, the beginning of the first text file in it, the path of that)."""
+    compression = archives.compression_of(archives.begin_of(stream))
+    stream = archives.unpacked(stream, path, Truncation())
+    begin = archives.begin_of(stream)
+    if not archives.is_archive(begin):
         table = table_of(begin)
         content = _Content(compression, False, table, table or _text_format_of(begin), is_empty=not begin)
         return content, begin, path
-    for leaf_path, leaf in containers.leaves(stream, path, Truncation()):
-        begin = containers.begin_of(leaf)
+    for leaf_path, leaf in archives.text_files(stream, path, Truncation()):
+        begin = archives.begin_of(leaf)
         table = table_of(begin)
         is_openwebtext = _OPENWEBTEXT_MEMBER.search(leaf_path.removeprefix(path))
         detected = "openwebtext" if is_openwebtext else table or _text_format_of(begin)
@@ -223,7 +224,7 @@ def _look_into(stream: io.BufferedReader, path: str) -> tuple[_Content, bytes, s
 
 
 def _text_format_of(begin: bytes) -> str:
-    """The format of a text that begins so, where that is beyond doubt; else ""."""
+    """The format of a text that begins with `begin` if it is certain, else ""."""
     begin = begin.removeprefix(BYTE_ORDER_MARK).lstrip()
     if _MEDIAWIKI.match(begin):
         return "wikipedia"
@@ -244,7 +245,7 @@ def _is_json(line: bytes) -> bool:
 
 
 def _detected_format(given: _Input, paths: list[str], contents: list[_Content], undetected_format: str) -> str:
-    """The one format of all files of an input that hold anything."""
+    """The one format of all files of an input that are not empty."""
     examples = {
         content.detected or undetected_format: path
         for path, content in zip(paths, contents, strict=True)
@@ -252,13 +253,13 @@ def _detected_format(given: _Input, paths: list[str], contents: list[_Content], 
     }
     if "" in examples:
         raise UserError(
-            f"--input={given.text}: {examples['']} does not show its format; name it, as in --input=text:GLOB: text (a"
+            f"--input={given.text}: {examples['']} does not show its format; give it, as in --input=text:GLOB: text (a"
             " blank line ends a document), sentences (one a line, no documents), book (a file is one), openwebtext (the"
             " same, a paragraph a line)"
         )
     if len(examples) > 1:
-        found = ", ".join(f"{path} is {name}" for name, path in sorted(examples.items()))
-        raise UserError(f"--input={given.text} matches files of several formats: {found}; give an --input for each")
+        formats = ", ".join(f"{path} is {name}" for name, path in sorted(examples.items()))
+        raise UserError(f"--input={given.text} matches files of several formats: {formats}; give an --input for each")
     return next(iter(examples), "text")
 
 

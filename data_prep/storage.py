@@ -1,8 +1,7 @@
-"""The files that a build reads and writes, on this machine or by URL (`gs://`, `s3://`, `hdfs://`, ...).
+"""The files that a build reads and writes, local or by URL (`gs://`, `s3://`, `hdfs://`, ...) through fsspec.
 
-What is written appears at once and whole, or not at all. Errors of either kind of storage are OSErrors, save what the
-user can mend before anything is read: an unknown protocol, a missing package. Listings of remote directories are never
-remembered: what another process has written since must be seen.
+Writes are atomic. All errors are OSErrors, except an unknown protocol or a missing package, which are UserErrors.
+Listings of remote directories are not cached, so that files written by other processes are seen.
 """
 
 import contextlib
@@ -10,58 +9,23 @@ import glob
 import os
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from electra_tf.config.files import filesystem_of, is_remote, read_bytes
+from electra_tf.config.files import filesystem_of, is_remote, read_bytes  # noqa: F401
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-__all__ = [
-    "FileStatus",
-    "exists",
-    "is_remote",
-    "join",
-    "make_directory",
-    "matches",
-    "names_in",
-    "open_binary",
-    "publish",
-    "read_bytes",
-    "remove",
-    "size_of",
-    "write_bytes",
-]
-
-# Stores in which an object appears when its upload is complete, and in which there are no directories to make. (Making
-# one may create a whole bucket, for a mistyped name.)
+# Stores with atomic uploads and without directories. (Making a directory might create a bucket with a mistyped name.)
 _OBJECT_STORES = frozenset({"gs", "gcs", "s3", "s3a", "az", "abfs", "abfss", "oss"})
 
-# Whichever of these a file system tells of a file changes when the file does; the surest first.
-_VERSION_FIELDS = (
-    "etag",
-    "ETag",
-    "generation",
-    "md5Hash",
-    "mtime",
-    "LastModified",
-    "last_modified",
-    "updated",
-    "created",
-)
+# Fields of a file's description that change when the file does; the most reliable first.
+_VERSIONS = ("etag", "ETag", "generation", "md5Hash", "mtime", "LastModified", "last_modified", "updated", "created")
 
 
-@dataclass(frozen=True)
-class FileStatus:
-    """A file as it was found.
-
-    Attributes:
-        path: a path, or a URL with its protocol.
-        num_bytes: its size.
-        modified: changes when the file does (a time or a store's tag of its content); "" if the storage has neither.
-    """
+class FileStatus(NamedTuple):
+    """A file and its size. `modified` (a time or a tag of the content) changes when the file does; "" if unknown."""
 
     path: str
     num_bytes: int
@@ -75,7 +39,7 @@ def join(directory: str | os.PathLike, name: str) -> str:
 
 
 def matches(pattern: str) -> list[FileStatus]:
-    """The files, not directories, that match a glob, in the order of their paths; `**` is any directories, or none."""
+    """The files, not directories, that match a glob, sorted by path; `**` matches any directories, or none."""
     if not is_remote(pattern):
         paths = {path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)}
         return [_local_status(path) for path in sorted(paths)]
@@ -96,7 +60,7 @@ def _local_status(path: str) -> FileStatus:
 
 
 def _version(info: dict[str, Any]) -> str:
-    return next((str(info[field]) for field in _VERSION_FIELDS if info.get(field) is not None), "")
+    return next((str(info[field]) for field in _VERSIONS if info.get(field) is not None), "")
 
 
 def _url_maker(url: str, filesystem: "AbstractFileSystem", name: str) -> Callable[[str], str]:
@@ -137,7 +101,7 @@ def exists(path: str | os.PathLike) -> bool:
 
 
 def size_of(path: str | os.PathLike) -> int | None:
-    """The bytes of a file; None if there is none."""
+    """The size of a file; None if there is no such file."""
     try:
         if not is_remote(str(path)):
             return os.path.getsize(path)
@@ -157,7 +121,7 @@ def open_binary(path: str | os.PathLike) -> BinaryIO:
 
 
 def write_bytes(path: str | os.PathLike, content: bytes) -> None:
-    """Writes a file, or replaces it, at once and whole."""
+    """Writes or replaces a file, atomically."""
     if is_remote(str(path)):
         _put(str(path), lambda filesystem, name: filesystem.pipe_file(name, content))
         return
@@ -171,10 +135,7 @@ def write_bytes(path: str | os.PathLike, content: bytes) -> None:
 
 
 def publish(local_file: str | os.PathLike, path: str | os.PathLike) -> None:
-    """Moves a finished file of this machine to its place, or replaces what is there, at once and whole.
-
-    A local `path` must be on the file system of `local_file`.
-    """
+    """Moves a finished local file to `path`, atomically. A local `path` must be on the same file system."""
     if not is_remote(str(path)):
         os.replace(local_file, path)
         return
@@ -183,7 +144,7 @@ def publish(local_file: str | os.PathLike, path: str | os.PathLike) -> None:
 
 
 def _partial_name(path: str) -> str:
-    """A name that no other process gives to the same file."""
+    """A name that no other process uses."""
     return f"{path}.{uuid.uuid4().hex}.partial"
 
 
@@ -203,7 +164,7 @@ def _put(url: str, upload: Callable[["AbstractFileSystem", str], Any]) -> None:
 
 
 def remove(path: str | os.PathLike) -> None:
-    """Removes a file; it is no error if there is none."""
+    """Removes a file if it exists."""
     with contextlib.suppress(FileNotFoundError):
         if not is_remote(str(path)):
             os.remove(path)
@@ -213,7 +174,7 @@ def remove(path: str | os.PathLike) -> None:
 
 
 def make_directory(path: str | os.PathLike) -> None:
-    """Makes a directory and those above it, unless it is there; an object store needs none."""
+    """Makes a directory and its parents if they do not exist; object stores have none."""
     if not is_remote(str(path)):
         os.makedirs(path, exist_ok=True)
     elif not _is_in_object_store(str(path)):

@@ -1,4 +1,4 @@
-"""Is a data set on the disk still what its manifest says? Every checksum and every count, shard by shard."""
+"""Compares a data set with its manifest: every checksum and every count, shard by shard."""
 
 import contextlib
 import hashlib
@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from data_prep import storage
-from data_prep.examples import restrained_tensorflow
 from data_prep.shards import count_tokens
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, VOCAB_FILE, Manifest, Shard, Split
+from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, VOCAB_FILE, Manifest, Shard
 
 _logger = logging.getLogger(__name__)
 
@@ -27,102 +26,97 @@ def verify(data_dir: str) -> Manifest:
 
     Args:
         data_dir: a local path or a URL.
-    Raises: UserError: naming each file that is missing, damaged or too many; the manifest itself may be.
+    Raises: UserError: names every file that is missing, damaged or unknown; or the manifest is damaged.
     """
     manifest = Manifest.load(data_dir)
-    faults = [*_vocabulary_faults(data_dir, manifest), *_stray_shards(data_dir, manifest), *_count_faults(manifest)]
-    for name, split in manifest.splits.items():
-        faults += _split_faults(data_dir, name, split, manifest)
-    if faults:
+    problems = [*_file_problems(data_dir, manifest), *_document_problems(manifest)]
+    for name in manifest.splits:
+        problems += _split_problems(data_dir, name, manifest)
+    if problems:
         raise UserError(
-            f"{data_dir} is not what its manifest says: {'; '.join(faults)}; copy these files again, or build the data"
-            " set anew"
+            f"{data_dir} differs from its manifest: {'; '.join(problems)}; copy these files again, or build the data"
+            " set again"
         )
+    splits = manifest.splits.values()
     _logger.info(
         "%s: %d shards, %d examples, %d tokens, all as the manifest says",
         data_dir,
-        sum(len(split.shards) for split in manifest.splits.values()),
-        sum(split.num_examples for split in manifest.splits.values()),
-        sum(split.num_tokens for split in manifest.splits.values()),
+        sum(len(split.shards) for split in splits),
+        sum(split.num_examples for split in splits),
+        sum(split.num_tokens for split in splits),
     )
     return manifest
 
 
-def _vocabulary_faults(data_dir: str, manifest: Manifest) -> Iterator[str]:
+def _file_problems(data_dir: str, manifest: Manifest) -> Iterator[str]:
     try:
         content = storage.read_bytes(storage.join(data_dir, VOCAB_FILE))
     except OSError as error:
         yield f"{VOCAB_FILE} cannot be read ({error.strerror or error})"
-        return
-    if (sha256 := hashlib.sha256(content).hexdigest()) != manifest.vocab_sha256:
-        yield f"{VOCAB_FILE} has sha256 {sha256}, expected {manifest.vocab_sha256}"
-
-
-def _stray_shards(data_dir: str, manifest: Manifest) -> list[str]:
+    else:
+        if (sha256 := hashlib.sha256(content).hexdigest()) != manifest.vocab_sha256:
+            yield f"{VOCAB_FILE} has sha256 {sha256}, expected {manifest.vocab_sha256}"
     known = {shard.file for split in manifest.splits.values() for shard in split.shards}
-    return [
-        f"{name} is not in the manifest"
-        for name in storage.names_in(data_dir)
-        if name.startswith((TRAIN_SPLIT, HELD_OUT_SPLIT)) and name.endswith(".tfrecord") and name not in known
-    ]
+    for name in storage.names_in(data_dir):
+        if name.startswith((TRAIN_SPLIT, HELD_OUT_SPLIT)) and name.endswith(".tfrecord") and name not in known:
+            yield f"{name} is not in the manifest"
 
 
-def _count_faults(manifest: Manifest) -> Iterator[str]:
-    """Whether what was read is what was kept and what was left out."""
+def _document_problems(manifest: Manifest) -> Iterator[str]:
     counts = manifest.counts
     left_out = counts.num_documents_too_short + counts.num_documents_without_tokens + counts.num_documents_duplicate
     in_splits = sum(split.num_documents for split in manifest.splits.values())
-    for what, found in (("splits hold", in_splits), ("counts leave", counts.num_documents_read - left_out)):
-        if found != counts.num_documents:
-            yield f"the manifest's {what} {found} documents, expected {counts.num_documents}"
+    for what, number in (("splits hold", in_splits), ("counts leave", counts.num_documents_read - left_out)):
+        if number != counts.num_documents:
+            yield f"the manifest's {what} {number} documents, expected {counts.num_documents}"
 
 
-def _split_faults(data_dir: str, name: str, split: Split, manifest: Manifest) -> list[str]:
-    faults = []
+def _split_problems(data_dir: str, name: str, manifest: Manifest) -> list[str]:
+    split = manifest.splits[name]
+    problems = []
     token_counts = np.zeros(manifest.vocab_size, np.int64)
     for i, shard in enumerate(split.shards):
         if i and i % _SHARDS_PER_LINE == 0:
             _logger.info("%s: %d of %d shards", name, i, len(split.shards))
-        path = storage.join(data_dir, shard.file)
-        try:
-            content = storage.read_bytes(path)
-        except OSError as error:
-            faults.append(f"{shard.file} cannot be read ({error.strerror or error})")
-            continue
-        fault = _shard_fault(content, shard)
-        if fault is None:
-            num_examples, counts = _count(path, content, manifest.vocab_size)
-            token_counts += counts
-            if num_examples != shard.num_examples:
-                fault = f"{shard.file} holds {num_examples} examples, expected {shard.num_examples}"
-        if fault is not None:
-            faults.append(fault)
-    if not faults:
-        in_shards = sum(shard.num_examples for shard in split.shards)
-        for what, found, expected in (
-            ("examples", in_shards, split.num_examples),
-            ("tokens", int(token_counts.sum()), split.num_tokens),
-        ):
-            if found != expected:
-                faults.append(f"the split {name} holds {found} {what}, expected {expected}")
-        if name == TRAIN_SPLIT and manifest.token_counts not in (None, tuple(token_counts.tolist())):
-            faults.append(f"the split {name} holds other tokens than the manifest's token_counts")
-    return faults
+        problem, counts = _read_shard(storage.join(data_dir, shard.file), shard, manifest.vocab_size)
+        token_counts += counts
+        problems += [f"{shard.file} {problem}"] if problem else []
+    if problems:
+        return problems
+    in_shards = sum(shard.num_examples for shard in split.shards)
+    for what, number, expected in (
+        ("examples", in_shards, split.num_examples),
+        ("tokens", int(token_counts.sum()), split.num_tokens),
+    ):
+        if number != expected:
+            problems.append(f"the split {name} holds {number} {what}, expected {expected}")
+    if name == TRAIN_SPLIT and manifest.token_counts not in (None, tuple(token_counts.tolist())):
+        problems.append(f"the split {name} holds other tokens than the manifest's token_counts")
+    return problems
 
 
-def _shard_fault(content: bytes, shard: Shard) -> str | None:
+def _read_shard(path: str, shard: Shard, vocab_size: int) -> tuple[str, np.ndarray | int]:
+    """Returns: what is wrong with a shard ("" if nothing is), and its token counts [V] int64, 0 if it is damaged."""
+    try:
+        content = storage.read_bytes(path)
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})", 0
     if len(content) != shard.num_bytes:
-        return f"{shard.file} has {len(content)} bytes, expected {shard.num_bytes}"
+        return f"has {len(content)} bytes, expected {shard.num_bytes}", 0
     if (sha256 := hashlib.sha256(content).hexdigest()) != shard.sha256:
-        return f"{shard.file} has sha256 {sha256}, expected {shard.sha256}"
-    return None
+        return f"has sha256 {sha256}, expected {shard.sha256}", 0
+    num_examples, token_counts = _count(path, content, vocab_size)
+    is_complete = num_examples == shard.num_examples
+    return "" if is_complete else f"holds {num_examples} examples, expected {shard.num_examples}", token_counts
 
 
 def _count(path: str, content: bytes, vocab_size: int) -> tuple[int, np.ndarray]:
-    """Examples, and how often each vocabulary entry stands, in a shard whose bytes are `content`."""
+    """The number of examples and the token counts of a shard."""
+    from data_prep.tensorflow_setup import restrained_tensorflow
+
     tf = restrained_tensorflow()
     with contextlib.ExitStack() as stack:
-        # TensorFlow reads records by name alone, and not from every store that the shard may have come from.
+        # TensorFlow reads records by file name only, and not from every file system that fsspec knows.
         if storage.is_remote(path):
             path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "shard.tfrecord")
             Path(path).write_bytes(content)

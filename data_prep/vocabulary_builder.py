@@ -1,128 +1,159 @@
-"""Input to a vocabulary file and a report of how well it fits: what build_vocab.py does."""
+"""Builds a vocabulary file and a report of how well it fits: the work of build_vocab.py.
+
+Worker processes count the words of work units. Their sums are held in memory up to `MAX_WORDS_IN_MEMORY`, then added to
+a temporary SQLite database, whose cache is bounded and whose file disappears with it. No word is dropped early, which
+would make its total depend on the order of the input.
+"""
 
 import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_prep import processes, storage, vocabulary_counts
-from data_prep.counts import Counts
-from data_prep.examples import restrained_tensorflow
-from data_prep.hygiene import HygieneOptions
-from data_prep.inputs import SourceFile, find_files, plan_units
-from data_prep.progress import Progress, thousands
-from data_prep.readers.documents import ReaderOptions
-from data_prep.vocabulary_counts import CountingSettings, WordTotals, most_frequent
+from data_prep import processes, storage
+from data_prep.assembly import add_counts, speed
+from data_prep.cleaning import clean_document
+from data_prep.pipeline import progress_bar
+from data_prep.readers.documents import Counts
+from data_prep.settings import VocabularySettings
+from data_prep.source_files import SourceFile, find_files
+from data_prep.work_units import WorkUnit, plan_units, read_unit, unit_num_bytes
 from electra_tf.config.errors import UserError
 
 if TYPE_CHECKING:
     from electra_tf.text.vocabulary import Vocabulary
     from electra_tf.text.vocabulary_coverage import Coverage
+    from electra_tf.text.vocabulary_trainer import WordCounter
 
 _logger = logging.getLogger(__name__)
 
-REPORT_SUFFIX = ".coverage.json"
-
-# Input in a work unit: so much that most words come more than once, so little that processes share a small corpus.
+# Input in a work unit: enough that most words occur repeatedly, little enough that processes share a small corpus.
 _UNIT_BYTES = 8 * 2**20
 
-# Of text whose format does not show: it does not matter where documents end, and this one can be cut anywhere.
+# The format of text that does not show its format: document boundaries do not matter, and it can be split anywhere.
 _PLAIN_TEXT_FORMAT = "sentences"
+# 150 MB of memory. 250 MB of English Wikipedia with 80 MB of novels have 430,000 distinct words.
+MAX_WORDS_IN_MEMORY = 1_000_000
 
 
-@dataclass(frozen=True)
-class VocabularySettings:
-    """What to learn, from what; the flags of build_vocab.py.
+@dataclass
+class UnitWords:
+    """The words of a work unit."""
+
+    words: Counter[str] = field(default_factory=Counter)
+    counts: Counts = field(default_factory=Counts)
+
+
+_settings: VocabularySettings | None = None
+_word_counter: "WordCounter | None" = None
+
+
+def set_up(settings: VocabularySettings) -> None:
+    """Prepares this process for `count_unit`."""
+    global _settings, _word_counter
+    from data_prep.tensorflow_setup import restrained_tensorflow
+
+    restrained_tensorflow()
+    from electra_tf.text.vocabulary_trainer import WordCounter
+
+    _settings = settings
+    _word_counter = WordCounter(settings.lower_case, settings.strip_accents)
+
+
+def count_unit(unit: WorkUnit) -> UnitWords:
+    """Counts the words of a work unit's documents.
+
+    Raises: UserError: see `read_unit`.
+    """
+    assert _settings is not None and _word_counter is not None
+    result = UnitWords(counts=Counts(num_bytes=unit_num_bytes(unit)))
+    for document in read_unit(unit, _settings, result.counts):
+        if cleaned := clean_document(document, _settings, result.counts):
+            _word_counter.add(cleaned.lines)
+    result.words = _word_counter.take()
+    return result
+
+
+class WordTotals:
+    """Sums the counts of words.
 
     Attributes:
-        inputs: each `FORMAT:GLOB` or `GLOB`.
-        output: the vocabulary file, a local path or a URL; the report stands beside it.
-        vocab_size: number of tokens, V, the special and the unused ones included.
-        num_unused_tokens: `[unused0]` and so on, for a user's own tokens.
-        max_num_characters: that pieces may be made of; 0 decides by the text.
-        coverage_inputs: text to measure the fit on; none for the training text itself.
-    Raises: UserError: a value out of range.
+        num_words: all occurrences.
     """
 
-    inputs: tuple[str, ...]
-    output: str
-    vocab_size: int
-    lower_case: bool
-    strip_accents: bool
-    num_unused_tokens: int
-    max_num_characters: int
-    coverage_inputs: tuple[str, ...]
-    reader: ReaderOptions
-    hygiene: HygieneOptions
-    num_processes: int
-    overwrite: bool
+    def __init__(self, max_words_in_memory: int = MAX_WORDS_IN_MEMORY) -> None:
+        self.num_words = 0
+        self._max_words_in_memory = max_words_in_memory
+        self._in_memory: Counter[str] = Counter()
+        self._database = sqlite3.connect("")  # a temporary file, written when the cache is full
+        self._database.execute("PRAGMA journal_mode = OFF")
+        self._database.execute("CREATE TABLE words (word TEXT PRIMARY KEY, count INTEGER) WITHOUT ROWID")
 
-    def __post_init__(self) -> None:
-        for name, value, least in (
-            ("vocab_size", self.vocab_size, 1),
-            ("num_unused_tokens", self.num_unused_tokens, 0),
-            ("max_num_characters", self.max_num_characters, 0),
-            ("num_processes", self.num_processes, 1),
-        ):
-            if value < least:
-                raise UserError(f"--{name}={value}; expected at least {least}")
+    def add(self, words: Mapping[str, int]) -> None:
+        """Adds counts. Raises: sqlite3.OperationalError: no space for temporary files."""
+        self._in_memory.update(words)
+        self.num_words += sum(words.values())
+        if len(self._in_memory) > self._max_words_in_memory:
+            self._flush()
 
-    @property
-    def report_file(self) -> str:
-        return self.output + REPORT_SUFFIX
+    def num_distinct(self) -> int:
+        self._flush()
+        return self._database.execute("SELECT count(*) FROM words").fetchone()[0]
 
+    def items(self) -> Iterator[tuple[str, int]]:
+        """Each word with its total, in the order of the words."""
+        self._flush()
+        return self._database.execute("SELECT word, count FROM words ORDER BY word")
 
-@dataclass(frozen=True)
-class _Text:
-    """What was read of some input."""
+    def most_frequent(self, num_words: int) -> Counter[str]:
+        """The most frequent words with their totals; of equally frequent words the first ones in their order."""
+        self._flush()
+        query = "SELECT word, count FROM words ORDER BY count DESC, word LIMIT ?"
+        return Counter(dict(self._database.execute(query, (num_words,))))
 
-    inputs: tuple[str, ...]
-    num_files: int
-    num_words: int
-    counts: Counts
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "inputs": list(self.inputs),
-            "num_files": self.num_files,
-            "num_bytes": self.counts.num_bytes,
-            "num_truncated_inputs": len(set(self.counts.reading.truncations)),
-            **asdict(self.counts.hygiene),
-            "num_words": self.num_words,
-        }
+    def _flush(self) -> None:
+        self._database.executemany(
+            "INSERT INTO words VALUES (?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
+            sorted(self._in_memory.items()),
+        )
+        self._in_memory.clear()
 
 
 def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
-    """Learns a vocabulary, measures it, and writes both files: the same for any order of the input and any processes.
+    """Trains a vocabulary, measures its coverage and writes both.
 
-    Returns: the report, which is the content of the second file.
-    Raises: UserError: see `find_files` and the readers; also if the output cannot be written, the text holds no word or
-        not enough for the size, or a process was killed.
+    Returns: the report.
+    Raises: UserError: see `find_files`, the readers and `train_vocabulary`; also if an output file exists, cannot be
+        written or is one of the inputs.
     """
     _check_output(settings)
-    files = find_files(settings.inputs, undetected_format=_PLAIN_TEXT_FORMAT)
-    coverage_files = (
-        find_files(settings.coverage_inputs, undetected_format=_PLAIN_TEXT_FORMAT) if settings.coverage_inputs else []
+    files, coverage_files = (
+        find_files(inputs, undetected_format=_PLAIN_TEXT_FORMAT) if inputs else []
+        for inputs in (settings.inputs, settings.coverage_inputs)
     )
     _check_not_read(settings, [file.path for file in (*files, *coverage_files)])
-    counting = CountingSettings(settings.lower_case, settings.strip_accents, settings.reader, settings.hygiene)
-    with _failures_explained(settings), WordTotals() as totals, WordTotals() as coverage_totals:
-        with processes.started(settings.num_processes, vocabulary_counts.set_up, counting) as run_all:
+    with _failures_explained(settings):
+        coverage_totals = totals = WordTotals()
+        coverage_text: dict[str, Any] | str = "the training text"
+        with processes.started(settings.num_processes, set_up, settings) as run_all:
             training_text = _count(settings, settings.inputs, files, totals, run_all)
-            coverage_text = None
             if coverage_files:
+                coverage_totals = WordTotals()
                 coverage_text = _count(settings, settings.coverage_inputs, coverage_files, coverage_totals, run_all)
         vocabulary, training = _train(settings, totals)
-        coverage = _measure(settings, coverage_totals if coverage_text else totals, vocabulary)
+        coverage = _measure(settings, coverage_totals, vocabulary)
     report = {
         **_settings_json(settings, vocabulary),
-        "training_text": {**training_text.to_json(), **training},
-        "coverage_text": coverage_text.to_json() if coverage_text else "the training text",
+        "training_text": {**training_text, **training},
+        "coverage_text": coverage_text,
         "coverage": _coverage_json(coverage),
     }
     _write(settings.output, "".join(f"{token}\n" for token in vocabulary.tokens))
@@ -145,7 +176,7 @@ def _check_not_read(settings: VocabularySettings, sources: list[str]) -> None:
     read = {os.path.realpath(source) for source in sources}
     for path in (settings.output, settings.report_file):
         if os.path.realpath(path) in read:
-            raise UserError(f"{path} is to be read, and would be overwritten with --output; give another --output")
+            raise UserError(f"{path} is an input, and --output would overwrite it; give another --output")
 
 
 @contextlib.contextmanager
@@ -154,13 +185,13 @@ def _failures_explained(settings: VocabularySettings) -> Iterator[None]:
         yield
     except BrokenProcessPool:
         raise UserError(
-            f"one of {settings.num_processes} processes was killed, most likely for want of memory; lower"
+            f"one of {settings.num_processes} processes was killed, most likely because memory ran out; lower"
             " --num_processes"
         ) from None
-    except OSError as error:  # readers explain theirs
+    except (OSError, sqlite3.OperationalError) as error:  # the readers explain their own
         raise UserError(
-            f"cannot write temporary files: {error.strerror or error}; free some space, or name another directory for"
-            " them in the environment variable TMPDIR"
+            f"cannot write temporary files: {getattr(error, 'strerror', None) or error}; free some space, or name"
+            " another directory for them in the environment variable TMPDIR"
         ) from error
 
 
@@ -170,34 +201,44 @@ def _count(
     files: list[SourceFile],
     totals: WordTotals,
     run_all: processes.RunAll,
-) -> _Text:
+) -> dict[str, Any]:
     """Adds the words of files to `totals`.
 
-    Raises: UserError: there are none.
+    Returns: what was read, for the report.
+    Raises: UserError: the files hold no word.
     """
     num_bytes = sum(file.num_bytes for file in files)
     _logger.info("reading %d files, %.1f MB, with %d processes", len(files), num_bytes / 1e6, settings.num_processes)
     counts = Counts()
-    progress = Progress(num_bytes, counted="words")
-    for result in run_all(vocabulary_counts.count_unit, plan_units(files, _UNIT_BYTES, settings.reader)):
-        totals.add(result.words)
-        for message in result.counts.reading.truncations:
-            _logger.warning("warning: %s", message)
-        counts.add(result.counts)
-        progress.update(counts.num_bytes, totals.num_words)
+    begin = time.monotonic()
+    with progress_bar(num_bytes) as progress:
+        for unit in run_all(count_unit, plan_units(files, _UNIT_BYTES, settings)):
+            totals.add(unit.words)
+            add_counts(counts, unit.counts)
+            progress.update(unit.counts.num_bytes)
     if not totals.num_words:
         raise UserError(f"{' '.join(inputs)}: {len(files)} file(s) without a word; give files with text in them")
-    _logger.info("%d words | %s words/s", totals.num_words, thousands(totals.num_words / progress.seconds))
-    return _Text(inputs, len(files), totals.num_words, counts)
+    _logger.info("%d words | %s", totals.num_words, speed(totals.num_words, time.monotonic() - begin, "words"))
+    return {
+        "inputs": list(inputs),
+        "num_files": len(files),
+        "num_bytes": counts.num_bytes,
+        "num_truncated_inputs": len(set(counts.truncations)),
+        "num_documents_read": counts.num_documents_read,
+        "num_documents_normalized": counts.num_documents_normalized,
+        "num_control_characters_dropped": counts.num_control_characters_dropped,
+        "num_documents_too_short": counts.num_documents_too_short,
+        "num_words": totals.num_words,
+    }
 
 
 def _train(settings: VocabularySettings, totals: WordTotals) -> tuple["Vocabulary", dict[str, int]]:
-    """Returns: the vocabulary, and of how many words it was learnt."""
+    """Returns: the vocabulary, and the numbers of distinct words for the report."""
     from electra_tf.text.vocabulary import Vocabulary
     from electra_tf.text.vocabulary_trainer import MAX_TRAINING_WORDS, train_vocabulary
 
-    words, num_distinct_words = most_frequent(totals.items(), MAX_TRAINING_WORDS)
-    _logger.info("learning %d tokens from %d of %d distinct words", settings.vocab_size, len(words), num_distinct_words)
+    words, num_distinct_words = totals.most_frequent(MAX_TRAINING_WORDS), totals.num_distinct()
+    _logger.info("training %d tokens on %d of %d distinct words", settings.vocab_size, len(words), num_distinct_words)
     tokens = train_vocabulary(
         words,
         vocab_size=settings.vocab_size,
@@ -209,6 +250,8 @@ def _train(settings: VocabularySettings, totals: WordTotals) -> tuple["Vocabular
 
 
 def _measure(settings: VocabularySettings, totals: WordTotals, vocabulary: "Vocabulary") -> "Coverage":
+    from data_prep.tensorflow_setup import restrained_tensorflow
+
     restrained_tensorflow()
     from electra_tf.text.tokenizer import BertTokenizer
     from electra_tf.text.vocabulary_coverage import measure_coverage
@@ -218,12 +261,12 @@ def _measure(settings: VocabularySettings, totals: WordTotals, vocabulary: "Voca
 
 def _settings_json(settings: VocabularySettings, vocabulary: "Vocabulary") -> dict[str, Any]:
     names = ("vocab_size", "lower_case", "strip_accents", "num_unused_tokens", "max_num_characters")
+    text_names = ("unicode_normalization", "drop_control_characters", "min_document_characters", "text_field")
     return {
         "vocab_sha256": vocabulary.sha256,
         **{name: getattr(settings, name) for name in names},
         "num_characters": sum(len(token) == 1 for token in vocabulary.tokens),
-        **asdict(settings.hygiene),
-        "text_field": settings.reader.text_field,
+        **{name: getattr(settings, name) for name in text_names},
     }
 
 

@@ -10,4 +10,9 @@ Shape legend. One letter means one thing in every docstring and comment of the p
     L  layers                                    C  classes of a task
 """
 
+import os
+
+# Before `import tensorflow`, which would otherwise import Keras 3 too: a second and a half, and matplotlib.
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+
 __version__ = "0.1.0"

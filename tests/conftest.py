@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # as `electra_tf` does: without Keras 3, a second and a half
 
 import numpy as np
 import pytest
@@ -47,16 +48,24 @@ _TINY = {
     "masking": {"masked_fraction": 0.3},
     "data": {"max_seq_length": 10},
     "optimizer": {"learning_rate": 1e-2, "warmup_steps": 0},
-    "train": {"num_steps": 8, "batch_size": 4},
+    "train": {"num_steps": 8, "batch_size": 4, "fused_ops": False},
 }
+
+_EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
 
 
 @pytest.fixture(scope="session")
 def tiny_config() -> Callable[..., PretrainingConfig]:
-    """`tiny_config(train={"batch_size": 6})`: the tiny configuration with some settings changed."""
+    """`tiny_config(train={"batch_size": 6})`: the tiny configuration with some settings changed.
+
+    With `objective={"name": "two_stage"}` the generator has the size that this objective requires.
+    """
 
     def build(**changes) -> PretrainingConfig:
-        return parse_config(merge_settings(_TINY, changes), source="tiny")
+        settings = _TINY
+        if changes.get("objective", {}).get("name") == "two_stage":
+            settings = merge_settings(settings, {"objective": {"generator": _EQUAL_SIZES}})
+        return parse_config(merge_settings(settings, changes), source="tiny")
 
     return build
 

@@ -2,7 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from build_pretraining_dataset import parse_flags
+from data_prep.cli.build_pretraining_dataset import parse_flags
 
 PROJECT = Path(__file__).resolve().parents[1]
 REQUIRED = ["--input=text:a*", "--vocab_file=v", "--output_dir=d"]
@@ -15,7 +15,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 
 
 def test_flags_are_read_without_tensorflow():
-    code = f"import sys, build_pretraining_dataset as b; b.parse_flags({REQUIRED}); print('tensorflow' in sys.modules)"
+    code = "import sys, data_prep.cli.build_pretraining_dataset as command\n"
+    code += f"command.parse_flags({REQUIRED}); print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
@@ -28,7 +29,7 @@ def test_defaults_are_those_of_bert_uncased_at_length_128():
 
 def test_inputs_add_up_and_accents_can_be_kept():
     flags = parse_flags([*REQUIRED, "--input=book:b", "--no-strip_accents"])
-    assert flags.input == ["text:a*", "book:b"]
+    assert flags.inputs == ["text:a*", "book:b"]
     assert not flags.strip_accents
 
 

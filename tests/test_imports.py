@@ -1,6 +1,7 @@
-"""Who may import whom: the layering of the project, read from the source of every module."""
+"""Who may import whom: the order of the rooms, read from the source of every module. docs/architecture.md draws it."""
 
 import ast
+import functools
 import sys
 from pathlib import Path
 
@@ -8,27 +9,24 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[1]
 
-_BELOW_DATA = {"electra_tf.text", "electra_tf.config", "electra_tf.ops.random"}
-_BELOW_OBJECTIVES = {"electra_tf.models", "electra_tf.data"} | _BELOW_DATA
-_BELOW_TRAIN = {"electra_tf.tasks.pretrain"} | _BELOW_OBJECTIVES
-
-# What each package may import of the project, besides itself. A package that is missing here fails a test.
-ALLOWED_IMPORTS = {
-    "electra_tf": set(),
-    "electra_tf.config": set(),
-    "electra_tf.ops.random": set(),
-    "electra_tf.text": {"electra_tf.config"},
-    "electra_tf.data": _BELOW_DATA,
-    "electra_tf.models": _BELOW_DATA,
-    "electra_tf.tasks.pretrain": _BELOW_OBJECTIVES,
-    "electra_tf.train": _BELOW_TRAIN,
-    "electra_tf.finetune": _BELOW_TRAIN,
-    "electra_tf.flops": {"electra_tf.train"} | _BELOW_TRAIN,
-    "electra_tf.export": _BELOW_TRAIN,
-    "electra_tf.reports": {"electra_tf.train", "electra_tf.config"},
-    "data_prep": {"electra_tf.text", "electra_tf.config"},
-    "examples": set(),  # a user's program: it has no project to import
+# A room imports only from rooms of a lower rank. A room that is missing here fails a test.
+RANKS = {
+    "electra_tf": 0,
+    "electra_tf.config": 0,
+    "electra_tf.ops": 1,
+    "electra_tf.text": 1,
+    "electra_tf.models": 2,
+    "electra_tf.data": 2,
+    "electra_tf.flops": 2,
+    "electra_tf.tasks": 3,
+    "electra_tf.train": 4,
+    "electra_tf.convert": 4,
+    "electra_tf.runs": 5,
+    "electra_tf.export": 6,
+    "electra_tf.reports": 6,
+    "electra_tf.cli": 7,
 }
+BUILDER_MAY_IMPORT = ("electra_tf.text", "electra_tf.config", "electra_tf.cli.flags")
 
 
 def _module_name(path: Path) -> str:
@@ -36,80 +34,109 @@ def _module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _package_of(module: str) -> str:
+def _room_of(module: str) -> str:
     """`electra_tf.models.heads` -> `electra_tf.models`; `data_prep.readers.books` -> `data_prep`."""
-    depth = 2 if module.startswith("electra_tf.") else 1
-    return ".".join(module.split(".")[:depth])
+    return ".".join(module.split(".")[: 2 if module.startswith("electra_tf.") else 1])
 
 
 def imported_modules(source: str, module: str, is_package: bool) -> set[str]:
     """Every module that a source text imports, at any depth of it, relative ones resolved.
 
-    For `from a import b` both `a` and `a.b` are given, because `b` may be a module.
+    For `from a import b` both `a` and `a.b` are given, because `b` may be a module. What stands under
+    `if TYPE_CHECKING` is not imported.
     """
-    found = set()
-    for node in ast.walk(ast.parse(source)):
+    modules = set()
+    for node in _executed_nodes(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 anchor = module.split(".") if is_package else module.split(".")[:-1]
                 anchor = anchor[: len(anchor) - (node.level - 1)]
                 base = ".".join([*anchor, base] if base else anchor)
-            found.add(base)
-            found.update(f"{base}.{alias.name}" for alias in node.names)
-    return found
+            modules.add(base)
+            modules.update(f"{base}.{alias.name}" for alias in node.names)
+    return modules
 
 
-def _sources() -> list[Path]:
-    paths = [path for root in ("electra_tf", "data_prep", "examples") for path in (PROJECT / root).rglob("*.py")]
-    return sorted(paths)
+def _executed_nodes(tree: ast.AST):
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        yield node
+        yield from _executed_nodes(node)
 
 
-def _imports_of(path: Path) -> set[str]:
-    return imported_modules(path.read_text(encoding="utf-8"), _module_name(path), path.name == "__init__.py")
+def _sources(*roots: str) -> dict[str, Path]:
+    return {_module_name(path): path for root in roots for path in sorted((PROJECT / root).rglob("*.py"))}
 
 
-def _project_packages(modules: set[str]) -> set[str]:
-    """The packages of this project among `modules`; `from electra_tf import train` names `electra_tf.train`."""
-    packages = {_package_of(name) for name in modules}
-    return {name for name in packages if name in ALLOWED_IMPORTS and name != "electra_tf"}
+@functools.cache
+def _imports(*roots: str) -> dict[str, set[str]]:
+    """The modules of these roots, each with those of them that it imports."""
+    sources = _sources(*roots)
+    return {
+        name: imported_modules(path.read_text(encoding="utf-8"), name, path.name == "__init__.py") & sources.keys()
+        for name, path in sources.items()
+    }
 
 
 def test_imports_are_found_in_functions_and_relative_ones_are_resolved():
-    source = "import a.b\nfrom . import c\nfrom ..d import e\ndef f():\n    from g import h\n"
-    found = imported_modules(source, "p.q.r", is_package=False)
-    assert found == {"a.b", "p.q", "p.q.c", "p.d", "p.d.e", "g", "g.h"}
-
-
-def test_a_package_is_its_own_anchor_for_relative_imports():
+    source = (
+        "import a.b\nfrom . import c\nfrom ..d import e\ndef f():\n    from g import h\nif TYPE_CHECKING:\n    import i"
+    )
+    modules = imported_modules(source, "p.q.r", is_package=False)
+    assert modules == {"a.b", "p.q", "p.q.c", "p.d", "p.d.e", "g", "g.h"}
     assert imported_modules("from .m import n", "p.q", is_package=True) == {"p.q.m", "p.q.m.n"}
 
 
-def test_every_package_has_its_place_in_the_layering():
-    packages = {_package_of(_module_name(path.parent / "__init__.py")) for path in _sources()}
-    assert packages <= set(ALLOWED_IMPORTS)
+def test_every_room_has_a_rank():
+    assert {_room_of(module) for module in _sources("electra_tf")} == set(RANKS)
 
 
-@pytest.mark.parametrize("package", sorted(ALLOWED_IMPORTS))
-def test_a_package_imports_only_what_lies_below_it(package):
-    violations = []
-    for path in _sources():
-        if _package_of(_module_name(path.parent / "__init__.py")) == package:
-            forbidden = _project_packages(_imports_of(path)) - ALLOWED_IMPORTS[package] - {package}
-            violations += [f"{path.relative_to(PROJECT)} imports {name}" for name in sorted(forbidden)]
-    assert violations == []
+@pytest.mark.parametrize("room", sorted(RANKS))
+def test_a_room_imports_only_from_rooms_below_it(room):
+    upward = {
+        f"{module} imports {other}"
+        for module, others in _imports("electra_tf").items()
+        for other in others
+        if _room_of(module) == room != _room_of(other) != "electra_tf" and RANKS[_room_of(other)] >= RANKS[room]
+    }
+    assert upward == set()
 
 
-@pytest.mark.parametrize("library", ["argparse", "yaml"])
-def test_only_the_config_package_reads_flags_and_yaml(library):
-    readers = {_module_name(path) for path in _sources() if library in _imports_of(path)}
-    package_readers = {name for name in readers if not name.startswith(("electra_tf.config", "examples"))}
-    assert package_readers == set()
+def test_no_modules_import_each_other_in_a_circle():
+    waiting = {
+        # A package's __init__ runs before its modules, so a module's import of its own package is no circle.
+        module: {other for other in others if not module.startswith(f"{other}.") and other != module}
+        for module, others in _imports("electra_tf", "data_prep", "benchmarks").items()
+    }
+    while free := {module for module, others in waiting.items() if not others & waiting.keys()}:
+        waiting = {module: others for module, others in waiting.items() if module not in free}
+    assert set(waiting) == set()
+
+
+def test_the_dataset_builder_imports_the_text_and_the_settings_alone():
+    modules = {other for others in _imports("electra_tf", "data_prep").items() for other in _of_builder(*others)}
+    assert {other for other in modules if not other.startswith(BUILDER_MAY_IMPORT)} <= {"electra_tf", "electra_tf.cli"}
+
+
+def _of_builder(module: str, others: set[str]) -> set[str]:
+    return {other for other in others if module.startswith("data_prep") and not other.startswith("data_prep")}
+
+
+@pytest.mark.parametrize("root, forbidden", [("electra_tf", "data_prep"), ("electra_tf", "benchmarks")])
+def test_the_package_imports_neither_the_builder_nor_the_benchmarks(root, forbidden):
+    importers = [module for module, path in _sources(root).items() if f"import {forbidden}" in path.read_text()]
+    importers += [module for module, path in _sources(root).items() if f"from {forbidden}" in path.read_text()]
+    assert importers == []
 
 
 def test_the_example_imports_nothing_but_tensorflow_and_the_standard_library():
-    outside = {"tensorflow", "tensorflow_text"}
-    roots = {name.split(".")[0] for path in (PROJECT / "examples").glob("*.py") for name in _imports_of(path)}
-    assert roots - set(sys.stdlib_module_names) == outside
+    roots = {
+        name.partition(".")[0]
+        for module, path in _sources("examples").items()
+        for name in imported_modules(path.read_text(encoding="utf-8"), module, is_package=False)
+    }
+    assert roots - set(sys.stdlib_module_names) == {"tensorflow", "tensorflow_text"}

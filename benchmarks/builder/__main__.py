@@ -1,24 +1,24 @@
-"""Speed and memory of the dataset builder, beside the same job on other tokenizers.
+"""Speed and memory of the dataset builder, beside the same job on Hugging Face's tokenizer.
 
     python -m benchmarks.builder --input=text:corpus.txt --vocab_file=vocab.txt --work_dir=/tmp/bench
 
 Each contender is a program, timed from its start to finished shards, so its start-up counts; tokens are those read. All
 take turns, round by round, and ratios are those of medians. `--input` is plain text with blank lines between documents;
-use at least 300 MB, or start-ups dominate the ratios. The peers (benchmarks/builder/peers.py) may use every core: run
-on as many cores as ours has processes, with `taskset` if needed. Pure Python reads a head of the text, and its start-up
-does not count.
+use at least 300 MB, or start-ups dominate the ratios. The peer (benchmarks/builder/peer.py) may use every core: run on
+as many cores as ours has processes, with `taskset` if needed. --baseline adds the builder of another checkout of this
+project.
 
 Memory is that of the whole process tree (PSS) for heads of the text of --memory_megabytes. PSS divides a page among all
 programs that map it, so run no other program that uses TensorFlow. --wikipedia also times raw dumps, in MB of XML a
-second.
+second: give at least 100 MB.
 
 Prints a table and PASS or FAIL for each limit; exits 1 if one fails.
 """
 
 import argparse
 import bz2
+import functools
 import glob
-import itertools
 import json
 import shutil
 import statistics
@@ -42,15 +42,14 @@ from electra_tf.config.errors import UserError
 
 ONE_PROCESS, TWO_PROCESSES = "ours, 1 process", "ours, 2 processes"
 RUST_THREADS, RUST_PROCESSES = "hugging_face, threads", "hugging_face, 2 processes"
-PURE_PYTHON = "pure_python, 1 process"
 
 NUM_PROCESSES = 2
 ONE_PROCESS_TOKENS = 1.2e6  # a second, start-up included
 TWO_OVER_ONE = 1.8
 OURS_OVER_RUST = 3.0
+OVER_BASELINE = 0.95
 MEMORY_GIB = 1.5
 MEMORY_GROWTH = 1.25  # peak memory of the largest text over that of the smallest
-_START_UP_BYTES = 2**16
 
 
 class Bench:
@@ -64,32 +63,37 @@ class Bench:
         """A copy of the first documents of a text."""
         return head_of_text(source, int(num_bytes), self._directory / f"head-{int(num_bytes)}.txt")
 
-    def builder_command(self, source: str, num_processes: int, output_dir: Path, *options: str) -> list[str]:
-        """The builder on one FORMAT:GLOB."""
+    def builder_command(
+        self, source: str, num_processes: int, output_dir: Path, *options: str, checkout: Path = PROJECT
+    ) -> list[str]:
+        """The builder of a checkout on one FORMAT:GLOB."""
         return [
-            *(sys.executable, str(PROJECT / "build_pretraining_dataset.py")),
+            *(sys.executable, str(checkout / "build_pretraining_dataset.py")),
             *(f"--input={source}", f"--vocab_file={self._vocab_file}", f"--output_dir={output_dir}"),
             *(f"--num_processes={num_processes}", *options),
         ]
 
-    def seconds_and_tokens(self, source: str, num_processes: int, *options: str) -> tuple[float, int]:
+    def seconds_and_tokens(
+        self, source: str, num_processes: int, *options: str, checkout: Path = PROJECT
+    ) -> tuple[float, int]:
         """Seconds of one build, and the tokens it read. The output is removed."""
         with self.output_dir() as output_dir:
-            seconds = run(self.builder_command(source, num_processes, output_dir, *options)).seconds
+            command = self.builder_command(source, num_processes, output_dir, *options, checkout=checkout)
+            seconds = run(command, checkout).seconds
             manifest = json.loads((output_dir / "manifest.json").read_text(encoding="utf-8"))
         return seconds, manifest["counts"]["num_tokens_read"]
 
-    def peer(self, tokenizer: str, text: Path, num_processes: int) -> tuple[float, dict[str, float]]:
-        """Seconds of one run of a peer, and its own report."""
+    def peer_rate(self, text: Path, num_processes: int) -> float:
+        """Tokens a second of one run of the peer."""
         with self.output_dir() as output_dir:
             done = run(
                 [
-                    *(sys.executable, "-m", "benchmarks.builder.peers", f"--tokenizer={tokenizer}", f"--input={text}"),
+                    *(sys.executable, "-m", "benchmarks.builder.peer", f"--input={text}"),
                     *(f"--vocab_file={self._vocab_file}", f"--output_dir={output_dir}"),
                     f"--num_processes={num_processes}",
                 ]
             )
-        return done.seconds, json.loads(done.output)
+        return json.loads(done.output)["num_tokens"] / done.seconds
 
     @contextmanager
     def output_dir(self) -> Iterator[Path]:
@@ -102,65 +106,40 @@ class Bench:
 
 
 def measure_speed(bench: Bench, text: Path, flags: argparse.Namespace) -> list[Verdict]:
-    """Tokens a second of ours and the peers, and the seconds of a minimal build."""
-    text_head = bench.head(text, flags.pure_python_megabytes * 1e6)
-    tiny_head = bench.head(text, _START_UP_BYTES)
+    """Tokens a second of ours and the peer."""
 
-    num_tokens: list[int] = []
+    def ours(num_processes: int, checkout: Path = PROJECT) -> float:
+        seconds, num_tokens = bench.seconds_and_tokens(f"text:{text}", num_processes, checkout=checkout)
+        return num_tokens / seconds
 
-    def ours(num_processes: int) -> float:
-        seconds, num_read = bench.seconds_and_tokens(f"text:{text}", num_processes)
-        num_tokens.append(num_read)
-        return num_read / seconds
-
-    def rust(num_processes: int) -> float:
-        seconds, report = bench.peer("hugging_face", text, num_processes)
-        return report["num_tokens"] / seconds
-
-    def pure_python() -> float:
-        _, report = bench.peer("pure_python", text_head, 1)
-        return report["num_tokens"] / (report["seconds_to_cut"] + report["seconds_to_write"])
-
-    rates = interleaved(
-        {
-            ONE_PROCESS: lambda: ours(1),
-            TWO_PROCESSES: lambda: ours(NUM_PROCESSES),
-            RUST_THREADS: lambda: rust(1),
-            RUST_PROCESSES: lambda: rust(NUM_PROCESSES),
-            PURE_PYTHON: pure_python,
-        },
-        flags.rounds,
-    )
-    start_ups = interleaved(
-        {
-            ONE_PROCESS: lambda: bench.seconds_and_tokens(f"text:{tiny_head}", 1)[0],
-            TWO_PROCESSES: lambda: bench.seconds_and_tokens(f"text:{tiny_head}", NUM_PROCESSES)[0],
-        },
-        flags.rounds,
-    )
+    contenders = {
+        ONE_PROCESS: lambda: ours(1),
+        TWO_PROCESSES: lambda: ours(NUM_PROCESSES),
+        RUST_THREADS: lambda: bench.peer_rate(text, 1),
+        RUST_PROCESSES: lambda: bench.peer_rate(text, NUM_PROCESSES),
+    }
+    pairs = ((ONE_PROCESS, 1), (TWO_PROCESSES, NUM_PROCESSES)) if flags.baseline else ()
+    baselines = {name: name.replace("ours", "baseline") for name, _ in pairs}
+    for name, num_processes in pairs:
+        contenders[baselines[name]] = functools.partial(ours, num_processes, flags.baseline.resolve())
+    rates = interleaved(contenders, flags.rounds)
     print_table(f"end to end, {text.stat().st_size / 1e6:.1f} MB of text", "tokens/s", rates)
-    print_table(f"a build of {_START_UP_BYTES // 1024} KiB: start-up and end", "seconds", start_ups)
-    print(f"ours over pure Python, 1 process each: {ratio_of_medians(rates, ONE_PROCESS, PURE_PYTHON):.1f}")
-    print(f"2 processes over 1, without start-up: {_scaling(rates, start_ups, num_tokens[0]):.2f}\n")
     faster_rust = max(RUST_THREADS, RUST_PROCESSES, key=lambda name: statistics.median(rates[name]))
     return [
         Verdict("tokens/s of 1 process", statistics.median(rates[ONE_PROCESS]), ONE_PROCESS_TOKENS),
         Verdict("2 processes over 1", ratio_of_medians(rates, TWO_PROCESSES, ONE_PROCESS), TWO_OVER_ONE),
         Verdict(f"2 processes over {faster_rust}", ratio_of_medians(rates, TWO_PROCESSES, faster_rust), OURS_OVER_RUST),
+        *(
+            Verdict(f"{name} over {baseline}", ratio_of_medians(rates, name, baseline), OVER_BASELINE)
+            for name, baseline in baselines.items()
+        ),
     ]
-
-
-def _scaling(rates: dict[str, list[float]], start_ups: dict[str, list[float]], num_tokens: int) -> float:
-    """How many times faster 2 processes are than 1, without start-up."""
-    seconds = {name: num_tokens / statistics.median(rates[name]) for name in start_ups}
-    working = {name: seconds[name] - statistics.median(start_ups[name]) for name in start_ups}
-    return working[ONE_PROCESS] / max(working[TWO_PROCESSES], 1e-9)
 
 
 def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Verdict]:
     """Peak memory of builds of heads of the text."""
     print(f"peak memory of the process tree, {NUM_PROCESSES} processes, sampled every {SAMPLING_SECONDS * 1000:.0f} ms")
-    print(f"{'MB of text':>26}  {'PSS, MiB':>10}  {'RSS, MiB':>10}  {'samples':>8}")
+    print(f"{'MB of text':>26}  {'PSS, MiB':>10}")
     peaks = {}
     for size in sorted(megabytes):
         head = bench.head(text, size * 1e6)
@@ -168,8 +147,8 @@ def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Ver
             peak = peak_memory_of(bench.builder_command(f"text:{head}", NUM_PROCESSES, output_dir))
         num_megabytes = head.stat().st_size / 1e6
         head.unlink()
-        peaks[num_megabytes] = peak.pss
-        print(f"{num_megabytes:26,.1f}  {peak.pss / 2**20:10,.0f}  {peak.rss / 2**20:10,.0f}  {peak.num_samples:8}")
+        peaks[num_megabytes] = peak
+        print(f"{num_megabytes:26,.1f}  {peak / 2**20:10,.0f}")
     print()
     growth = peaks[max(peaks)] / peaks[min(peaks)]
     return [
@@ -178,31 +157,21 @@ def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Ver
     ]
 
 
-def copies_of_dumps(pattern: str, num_copies: int, directory: Path) -> tuple[str, int]:
-    """Copies dump files into a new directory; returns a pattern for the copies, and how many bytes of XML they hold.
-
-    Raises: UserError: no file matches.
-    """
-    paths = sorted(glob.glob(pattern, recursive=True))
+def decompressed_size(pattern: str) -> int:
+    """Bytes of .bz2 or plain files; of a truncated one, those that can be read. Raises: UserError: no file matches."""
+    paths, size = sorted(glob.glob(pattern, recursive=True)), 0
     if not paths:
         raise UserError(f"--wikipedia={pattern} matches no file; give dumps such as 'dumps/*.bz2', in quotes")
-    directory.mkdir()
-    for path, copy in itertools.product(paths, range(num_copies)):
-        shutil.copyfile(path, directory / f"{copy}-{Path(path).name}")
-    return str(directory / "*"), num_copies * sum(map(_decompressed_size, paths))
-
-
-def _decompressed_size(path: str) -> int:
-    """Bytes of a .bz2 or plain file; of a truncated one, the bytes that can be read."""
-    size = 0
-    with bz2.open(path) if path.endswith(".bz2") else open(path, "rb") as file, suppress(EOFError):
-        while block := file.read(2**20):
-            size += len(block)
+    for path in paths:
+        with bz2.open(path) if path.endswith(".bz2") else open(path, "rb") as file, suppress(EOFError):
+            while block := file.read(2**20):
+                size += len(block)
     return size
 
 
-def measure_dumps(bench: Bench, pattern: str, num_megabytes: float, rounds: int) -> None:
+def measure_dumps(bench: Bench, pattern: str, rounds: int) -> None:
     """MB of XML a second through the whole build, nearly all of which is parsing wikitext."""
+    num_megabytes = decompressed_size(pattern) / 1e6
 
     def rate(num_processes: int) -> float:
         return num_megabytes / bench.seconds_and_tokens(f"wikipedia:{pattern}", num_processes, "--allow_truncated")[0]
@@ -231,20 +200,15 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--input", required=True, metavar="text:FILE", help="plain text, blank lines between documents")
     parser.add_argument("--vocab_file", required=True, help="BERT's uncased vocab.txt")
     parser.add_argument("--work_dir", required=True, type=Path, help="local directory for texts and data sets")
+    parser.add_argument("--baseline", type=Path, metavar="DIR", help="checkout of this project to compare ours with")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each contender")
-    parser.add_argument(
-        "--pure_python_megabytes", type=float, default=4.0, help="head of the text for the pure-Python tokenizer"
-    )
     parser.add_argument(
         "--memory_megabytes", type=float, nargs="*", default=[20.0, 80.0, 330.0], help="heads of the text; none: skip"
     )
     parser.add_argument("--wikipedia", metavar="GLOB", help="raw dumps to time too, in quotes")
-    parser.add_argument(
-        "--wikipedia_copies", type=int, default=4, help="of each dump, so that start-up has little weight"
-    )
     flags = parser.parse_args(arguments)
-    if flags.rounds < 1 or flags.wikipedia_copies < 1:
-        parser.error("--rounds and --wikipedia_copies must be at least 1")
+    if flags.rounds < 1:
+        parser.error("--rounds must be at least 1")
     return flags
 
 
@@ -261,8 +225,7 @@ def measure(flags: argparse.Namespace) -> bool:
         if flags.memory_megabytes:
             verdicts += measure_memory(bench, text, flags.memory_megabytes)
         if flags.wikipedia:
-            pattern, num_bytes = copies_of_dumps(flags.wikipedia, flags.wikipedia_copies, Path(directory) / "dumps")
-            measure_dumps(bench, pattern, num_bytes / 1e6, flags.rounds)
+            measure_dumps(bench, str(Path(flags.wikipedia).resolve()), flags.rounds)
     for verdict in verdicts:
         print(verdict)
     return all(verdict.holds for verdict in verdicts)

@@ -15,7 +15,6 @@ from benchmarks.common import PROJECT, last_line
 from electra_tf.config.errors import UserError
 
 SAMPLING_SECONDS = 0.05
-_COPY_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -26,47 +25,35 @@ class Run:
     output: str
 
 
-@dataclass(frozen=True)
-class PeakMemory:
-    """Highest totals over a process and its descendants, in bytes.
-
-    Attributes:
-        pss: proportional set size: a page that n processes share counts 1/n in each, so the sum is exact.
-        rss: resident set size: a shared page counts in each, so the sum is too large.
-        num_samples: of the memory; a peak between two samples is missed.
-    """
-
-    pss: int
-    rss: int
-    num_samples: int
-
-
-def run(command: Sequence[str]) -> Run:
-    """Runs a program in the project's root. Raises: UserError: if it fails, with the last line of its stderr."""
+def run(command: Sequence[str], directory: Path = PROJECT) -> Run:
+    """Runs a program in the root of a checkout. Raises: UserError: if it fails, with the last line of its stderr."""
     with tempfile.TemporaryFile("w+") as output:
         start = time.perf_counter()
-        with _started(command, output) as process:
+        with _started(command, output, directory) as process:
             process.wait()
             seconds = time.perf_counter() - start
         output.seek(0)
         return Run(seconds, output.read())
 
 
-def peak_memory_of(command: Sequence[str]) -> PeakMemory:
-    """Runs a program and samples its process tree every 50 ms. Raises: UserError: if it fails."""
-    with _started(command, subprocess.DEVNULL) as process:
+def peak_memory_of(command: Sequence[str]) -> int:
+    """The highest proportional set size of a program's process tree, in bytes, sampled every 50 ms.
+
+    A page that n processes share counts 1/n in each, so the sum is exact. Raises: UserError: if the program fails.
+    """
+    with _started(command, subprocess.DEVNULL, PROJECT) as process:
         return _watch(process)
 
 
 @contextmanager
-def _started(command: Sequence[str], output: IO[str] | int) -> Iterator[subprocess.Popen]:
+def _started(command: Sequence[str], output: IO[str] | int, directory: Path) -> Iterator[subprocess.Popen]:
     """A running program; waits for its end. Raises: UserError: if it fails.
 
     Its output goes into files: a pipe ends only with the last helper process, up to a second after the program.
     """
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    environment = {**os.environ, "PYTHONPATH": str(directory)}
     with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=output, stderr=errors)
+        process = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=errors)
         try:
             yield process
         except BaseException:
@@ -80,32 +67,30 @@ def _started(command: Sequence[str], output: IO[str] | int) -> Iterator[subproce
             raise UserError(f"exit status {status} from {program}: {last_line(errors.read())}")
 
 
-def _watch(process: subprocess.Popen) -> PeakMemory:
+def _watch(process: subprocess.Popen) -> int:
     """Samples until the process has ended."""
     import psutil
 
-    pss = rss = num_samples = 0
+    pss = 0
     with suppress(psutil.NoSuchProcess):  # it ended between two samples
         root = psutil.Process(process.pid)
         while process.poll() is None:
-            sampled = _memory_of([root, *root.children(recursive=True)])
-            pss, rss, num_samples = max(pss, sampled[0]), max(rss, sampled[1]), num_samples + 1
+            pss = max(pss, _memory_of([root, *root.children(recursive=True)]))
             time.sleep(SAMPLING_SECONDS)
-    return PeakMemory(pss, rss, num_samples)
+    return pss
 
 
-def _memory_of(processes: Iterable) -> tuple[int, int]:
-    """PSS and RSS of processes, summed; one that has ended counts 0."""
+def _memory_of(processes: Iterable) -> int:
+    """The sum of the PSS of processes; one that has ended counts 0."""
     import psutil
 
-    pss = rss = 0
+    pss = 0
     for process in processes:
         try:
-            memory = process.memory_full_info()
+            pss += process.memory_full_info().pss
         except (psutil.NoSuchProcess, psutil.AccessDenied):  # access is denied while it ends
             continue
-        pss, rss = pss + memory.pss, rss + memory.rss
-    return pss, rss
+    return pss
 
 
 def interleaved(measurements: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
@@ -128,12 +113,9 @@ def head_of_text(source: Path, num_bytes: int, target: Path) -> Path:
     Args:
         num_bytes: the largest size of the copy; a first document that is longer is cut.
     """
-    left = num_bytes
-    with open(source, "rb") as whole, open(target, "wb") as head:
-        while left > 0 and (block := whole.read(min(_COPY_BYTES, left))):
-            if len(block) == left and (end := block.rfind(b"\n\n")) >= 0:
-                block = block[: end + 2]
-                left = len(block)
-            head.write(block)
-            left -= len(block)
+    with open(source, "rb") as file:
+        head = file.read(num_bytes)
+        is_cut = bool(file.read(1))
+    end = head.rfind(b"\n\n") if is_cut else -1
+    target.write_bytes(head[: end + 2] if end >= 0 else head)
     return target

@@ -1,25 +1,23 @@
-"""Compares a training that is killed many times with an uninterrupted one, bit for bit; then times resumes.
+"""Compares a training that is killed many times with an uninterrupted one, bit for bit.
 
     python -m benchmarks.kills --data_dir=DIR --kills=30
 
 Runs the same small training twice as a subprocess: once from start to end, and once killed at chosen moments (while it
 starts, in a step, in a checkpoint, after one, in an evaluation, with kill -9; and with SIGTERM) plus a random delay,
 each time started again by the same command. Prints a table, and exits 1 if weights, optimizer state, milestones,
-metrics.jsonl or TensorBoard's events differ in a bit. Then prints the time from a start to the first step for runs that
-stand at --resume_steps, beside that of a new run.
+metrics.jsonl or TensorBoard's events differ in a bit.
 """
 
 import argparse
 import random
 import signal
-import statistics
 import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.common import PROJECT, run_check
-from benchmarks.kills.killed_run import AIMS, Attempt, KilledRun, seconds_to_first_step, training_command
-from benchmarks.kills.run_files import differences, make_run_at
+from benchmarks.kills.killed_run import AIMS, Attempt, KilledRun, training_command
+from benchmarks.kills.run_files import differences
 from electra_tf.cli.flags import add_set_flag, flag_parser
 from electra_tf.config.errors import UserError
 
@@ -46,10 +44,6 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=30, help="number of kills; the moments take turns")
     parser.add_argument("--seed", type=int, default=0, help="of the delays and the order of the moments")
     parser.add_argument("--work_dir", type=Path, help="new directory for the runs; None: a temporary one")
-    parser.add_argument(
-        "--resume_steps", type=int, nargs="*", default=[10, 1_000, 100_000], help="steps to time a resume at"
-    )
-    parser.add_argument("--repeats", type=int, default=3, help="timings of each resume; the median is printed")
     return parser.parse_args(arguments)
 
 
@@ -93,27 +87,7 @@ def measure(flags: argparse.Namespace, work_dir: Path) -> bool:
     found = differences(whole.model_dir, killed.model_dir)
     num_kills = sum(attempt.exit_code != 0 for attempt in attempts)
     print(f"{num_kills} kills; " + ("bit-identical" if not found else f"DIFFERENT: {'; '.join(found[:5])}"), flush=True)
-    if flags.resume_steps:
-        _print_resume_times(flags, whole.model_dir, work_dir)
     return not found
-
-
-def _print_resume_times(flags: argparse.Namespace, source: Path, work_dir: Path) -> None:
-    settings = [f"train.num_steps={2 * max(flags.resume_steps)}", "train.log_every_steps=1", *flags.overrides]
-    command = training_command(flags.config, [flags.data_dir], settings)
-    directories = {step: work_dir / f"at-{step}" for step in flags.resume_steps}
-    for step, directory in directories.items():
-        make_run_at(step, source, directory, settings)
-    seconds: dict[int, list[float]] = {step: [] for step in (0, *directories)}
-    # In turns, so that other load on the machine affects all of them.
-    for repeat in range(flags.repeats):
-        for step in seconds:
-            directory = directories.get(step, work_dir / f"new-{repeat}")
-            seconds[step].append(seconds_to_first_step(command, directory, step))
-    print("| run stands at step | start to first step, s | more than a new run, s |\n|---|---|---|")
-    for step, times in seconds.items():
-        more = statistics.median(times) - statistics.median(seconds[0])
-        print(f"| {step or 'new'} | {statistics.median(times):.1f} | {more:.1f} |")
 
 
 def main(arguments: list[str] | None = None) -> int:

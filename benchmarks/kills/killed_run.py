@@ -114,27 +114,3 @@ def training_command(config: str | os.PathLike, data_dirs: list[str], settings: 
     script = str(PROJECT / "run_pretraining.py")
     flags = [f"--config={config}", *(f"--data_dir={data_dir}" for data_dir in data_dirs)]
     return [sys.executable, script, *flags, *(f"--set={setting}" for setting in settings)]
-
-
-def seconds_to_first_step(command: list[str], directory: Path, step: int) -> float:
-    """Seconds from a start to the report of the step after `step`; then the run is killed.
-
-    Raises: RuntimeError: if the run ends before.
-    """
-    started = time.monotonic()
-    process = subprocess.Popen(
-        [*command, f"--model_dir={directory}"], cwd=PROJECT, stderr=subprocess.PIPE, text=True, errors="replace"
-    )
-    lines = []
-    try:
-        for line in process.stderr:
-            lines.append(line)
-            if line.startswith(f"step {step + 1}/"):
-                return time.monotonic() - started
-            if time.monotonic() - started > _PATIENCE_SECONDS:
-                break
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
-    raise RuntimeError(f"the run in {directory} made no step:\n{''.join(lines[-20:])}")

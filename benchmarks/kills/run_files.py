@@ -4,7 +4,6 @@ Everything that this benchmark knows of the layout of a run's directory is here.
 """
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ SPLITS = ("train", "held_out")
 
 @dataclass(frozen=True)
 class RunState:
-    """What a run's directory shows at a moment; read without TensorFlow, because it is polled."""
+    """What a run's directory shows at a moment."""
 
     reported_step: int
     saved_step: int | None
@@ -27,12 +26,12 @@ class RunState:
     def of(cls, model_dir: Path) -> "RunState":
         steps: dict[str, int] = dict.fromkeys(SPLITS, 0)
         steps.update((report["split"], report["step"]) for report in _whole_lines(model_dir / "metrics.jsonl"))
-        saved = [_step_of(path.stem) for path in (model_dir / "checkpoints").glob("step-*.json")]
+        saved = [_step_of(path.stem) for path in (model_dir / "checkpoints").glob("step-*.index")]
         return cls(
             reported_step=steps["train"],
             saved_step=max(saved, default=None),
             evaluated_step=steps["held_out"],
-            is_writing_checkpoint=any((model_dir / "checkpoints" / ".partial").glob("step-*")),
+            is_writing_checkpoint=any((model_dir / "checkpoints").glob("step-*tempstate*")),
         )
 
     def __str__(self) -> str:
@@ -54,35 +53,6 @@ def differences(expected: Path, actual: Path) -> list[str]:
     return found
 
 
-def make_run_at(step: int, source: Path, directory: Path, settings: list[str]) -> None:
-    """Makes the directory of a run that stands at a step, with the weights of another run.
-
-    Args:
-        source: directory of a run that has a checkpoint.        settings: of the new run, `a.b=value`.
-    """
-    import tensorflow as tf
-
-    from electra_tf.runs.checkpoint import Checkpoints
-    from electra_tf.runs.directory import RunDirectory
-    from electra_tf.runs.loop import Run
-    from electra_tf.tasks.pretrain.config import load_config
-    from electra_tf.train.metrics import metric_accumulator
-
-    config = load_config(source / "config.yaml", settings)
-    run = Run(config, RunDirectory(directory), tf.distribute.OneDeviceStrategy("CPU:0"))
-    objective = run.build()
-    window = metric_accumulator(objective)
-    Checkpoints(objective, RunDirectory(source), chief=True, keep=1, window=window).restore_latest()
-    objective.optimizer.iterations.assign(step)
-    run.directory.create()
-    run.directory.adopt_config(config, chief=True)
-    for name in ("vocab.txt", "tokenizer_settings.json"):
-        shutil.copy(source / name, directory / name)
-    checkpoints = Checkpoints(objective, run.directory, chief=True, keep=1, window=window)
-    checkpoints.save(step)
-    checkpoints.close()
-
-
 def _step_of(name: str) -> int:
     return int(name.removeprefix("step-"))
 
@@ -90,7 +60,7 @@ def _step_of(name: str) -> int:
 def _checkpoint_differences(expected: Path, actual: Path) -> Iterator[str]:
     for folder in ("checkpoints", "milestones"):
         names = [
-            sorted((path.stem for path in (run / folder).glob("step-*.json")), key=_step_of)
+            sorted((path.stem for path in (run / folder).glob("step-*.index")), key=_step_of)
             for run in (expected, actual)
         ]
         if folder == "checkpoints":  # which older ones are kept depends on where the run was stopped
@@ -121,16 +91,14 @@ def _tensors(prefix: Path) -> dict:
 
 
 def _events(directory: Path) -> list[tuple]:
-    import tensorflow as tf
+    """The scalars that TensorBoard shows, without those that a continued run has replaced."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    found = []
-    for path in sorted(directory.glob("events*")):
-        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-            event = tf.compat.v1.Event.FromString(record)
-            values = [(value.tag, value.simple_value) for value in event.summary.value if value.tag not in RATES]
-            if values:
-                found.append((event.step, repr(values)))  # as text: NaN equals NaN
-    return found
+    if not directory.exists():
+        return []
+    events = EventAccumulator(str(directory), size_guidance={"tensors": 0}).Reload()
+    tags = sorted(set(events.Tags()["tensors"]) - set(RATES))
+    return [(tag, event.step, event.tensor_proto.SerializeToString()) for tag in tags for event in events.Tensors(tag)]
 
 
 def _whole_lines(metrics_file: Path) -> list[dict]:

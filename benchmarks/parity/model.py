@@ -130,8 +130,7 @@ def _forward_tensors(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[
     is_electra = objective.config.objective.name == "electra"
     forward = objective.forward(batch, _GREEDY)
     proposal = forward.generated if is_electra else forward
-    terms = objective.loss_terms(batch, _GREEDY)
-    losses = {name: terms[name].total / terms[name].weight for name in objective.loss_weights}
+    losses = _losses(objective, batch)
     tensors = {
         **_encoder_tensors("generator", proposal.encoder_output),
         "mlm_logits": proposal.logits,
@@ -156,6 +155,11 @@ def _forward_tensors(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[
         "discriminator_per_example_loss": tf.reduce_sum(per_token, 1) / (1e-6 + tf.reduce_sum(mask, 1)),
         "disc_loss": losses["replaced_token"],
     }
+
+
+def _losses(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    ratios = objective.as_ratios(batch, objective.training_terms(batch, _GREEDY))
+    return {name: ratios[name].total / ratios[name].weight for name in objective.loss_weights}
 
 
 def _encoder_tensors(prefix: str, output) -> dict[str, tf.Tensor]:
@@ -190,9 +194,8 @@ def gradient_differences(objective: Objective, batches: Arrays, directory: Path)
 
 def _gradients(objective: Objective, variables: dict[str, tf.Variable], batch) -> dict[str, tf.Tensor]:
     with tf.GradientTape() as tape:
-        terms = objective.loss_terms(batch, _GREEDY)
-        weights = objective.loss_weights.items()
-        loss = tf.add_n([weight * terms[name].total / terms[name].weight for name, weight in weights])
+        losses = _losses(objective, batch)
+        loss = tf.add_n([weight * losses[name] for name, weight in objective.loss_weights.items()])
     gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}
 

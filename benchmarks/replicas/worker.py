@@ -65,13 +65,13 @@ def _run(arguments: argparse.Namespace) -> None:
 def train(strategy, variant: Variant) -> tuple[list[dict[str, float]], dict]:
     """Ten steps from the same start on the same batches. Returns: the metrics of each step; the weights by name."""
     import tensorflow as tf
+    import tf_keras
 
-    from electra_tf.runs.checkpoint import seed_everything
     from electra_tf.tasks.pretrain import build_objective
     from electra_tf.train.step import compile_task
 
     config = build_config(variant)
-    seed_everything(config.train.seed)
+    tf_keras.utils.set_random_seed(config.train.seed)
     with strategy.scope():
         objective = compile_task(build_objective(config))
 

@@ -3,14 +3,13 @@
     python -m benchmarks.tpu_compile --jax_python=/tmp/tpu-compile/bin/python --output=tpu.json
 
 Two stages for each case: this environment lowers the step to StableHLO, and that of
-benchmarks/requirements-tpu-compile.txt compiles it with the TPU's own compiler. Prints FLOPs and bytes accessed for each
-example, the memory of one core, and the roofline: the least time of a step by the chip's published peaks; then the
-memory traffic by operation. These are properties of compiled programs, not measurements on a TPU. A compilation takes
-minutes and 10 GB, so only one runs at a time. Exits 1 if the compiler rejected a step.
+benchmarks/requirements-tpu-compile.txt compiles it with the TPU's own compiler. Prints FLOPs and bytes accessed for
+each example, the memory of one core, and the time of the FLOPs at the chip's published peak. These are properties of
+compiled programs, not measurements on a TPU. --keep keeps the optimised programs (STEP.hlo.gz). A compilation takes
+minutes and 10 GB: run one at a time. Exits 1 if the compiler rejected a step.
 """
 
 import datetime
-import fcntl
 import itertools
 import json
 import os
@@ -18,35 +17,17 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 from benchmarks.common import PROJECT, last_line, output_of_jax_python
-from benchmarks.tpu_compile import traffic
 from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
-from electra_tf.runs.directory import write_atomically
 
 _DEVICE_STAGE = Path(__file__).with_name("device.py")
 
 
-class Chip(NamedTuple):
-    """Published peaks of one chip: bfloat16 FLOP/s, HBM bytes/s, HBM bytes.
-
-    Source: the "System architecture" page of each version, https://cloud.google.com/tpu/docs/v4, /v5e, /v5p and /v6e.
-    float32 products run on the same units, with operands rounded to bfloat16 by default.
-    """
-
-    flops: float
-    bandwidth: float
-    memory: float
-
-
-CHIPS = {
-    "v4": Chip(275e12, 1228e9, 32e9),
-    "v5e": Chip(197e12, 819e9, 16e9),
-    "v5p": Chip(459e12, 2765e9, 95e9),
-    "v6e": Chip(918e12, 1638e9, 32e9),
-}
+# Published peaks of a chip in bfloat16 FLOP/s. float32 products run on the same units, with operands rounded to
+# bfloat16 by default. Source: "System architecture" on https://cloud.google.com/tpu/docs/v4, /v5e, /v5p and /v6e.
+PEAK_FLOPS = {"v4": 275e12, "v5e": 197e12, "v5p": 459e12, "v6e": 918e12}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -60,7 +41,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--batch_size", type=int, default=128, metavar="N", help="global batch, examples")
     add_set_flag(parser)
     parser.add_argument("--memory_gb", type=int, default=16, metavar="N", help="limit of the compiler's address space")
-    parser.add_argument("--rows", type=int, default=10, metavar="N", help="of the table of traffic; 0: none")
     parser.add_argument("--keep", metavar="DIR", help="directory for the programs; None: a temporary one")
     parser.add_argument("--output", metavar="FILE", help="JSON file for the results")
     arguments = parser.parse_args(argv)
@@ -72,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
 def _measure(arguments) -> list[dict]:
     _check(arguments)
     results = []
-    with tempfile.TemporaryDirectory(prefix="tpu_compile_") as scratch, _only_one():
+    with tempfile.TemporaryDirectory(prefix="tpu_compile_") as scratch:
         directory = Path(arguments.keep or scratch)
         directory.mkdir(parents=True, exist_ok=True)
         cases = itertools.product(arguments.config, arguments.precision, arguments.replicas, arguments.topology)
@@ -81,8 +61,8 @@ def _measure(arguments) -> list[dict]:
             step = directory / name
             described = _export(step, config, precision, replicas, arguments)
             compiled = _compile(step, topology, replicas, arguments)
-            results.append(_result(name, topology, described, compiled, step))
-            print("\n".join(_lines(results[-1], step, arguments.rows)), flush=True)
+            results.append({"case": name, "topology": topology, **described, **compiled})
+            print("\n".join(_lines(results[-1])), flush=True)
             if arguments.output:
                 write_results(Path(arguments.output), results)
     return results
@@ -90,22 +70,12 @@ def _measure(arguments) -> list[dict]:
 
 def _check(arguments) -> None:
     for topology in arguments.topology:
-        if topology.split(":")[0] not in CHIPS or ":" not in topology:
-            raise UserError(f"--topology={topology}: expected VERSION:SHAPE such as v5e:2x2, of {', '.join(CHIPS)}")
+        if topology.split(":")[0] not in PEAK_FLOPS or ":" not in topology:
+            raise UserError(
+                f"--topology={topology}: expected VERSION:SHAPE such as v5e:2x2, of {', '.join(PEAK_FLOPS)}"
+            )
     versions = "import jax, importlib.metadata as m; print('jax', jax.__version__, 'libtpu', m.version('libtpu'))"
     output_of_jax_python(arguments.jax_python, ["-c", versions])
-
-
-def _only_one():
-    """A lock on this machine, because two compilers at once can exhaust its memory; closing the file releases it."""
-    file = open(Path(tempfile.gettempdir()) / "electra_tf_tpu_compile.lock", "w")  # noqa: SIM115
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UserError(
-            f"another compilation holds {file.name}; wait for its end, because two may exhaust the memory"
-        ) from None
-    return file
 
 
 def _export(step: Path, config: str, precision: str, replicas: int, arguments) -> dict:
@@ -131,59 +101,32 @@ def _compile(step: Path, topology: str, replicas: int, arguments) -> dict:
     return json.loads(finished.stdout.splitlines()[-1])
 
 
-def _result(name: str, topology: str, described: dict, compiled: dict, step: Path) -> dict:
-    result = {"case": name, "topology": topology, **described, **compiled}
-    if "error" in compiled:
-        return result
-    program = traffic.load(Path(f"{step}.hlo.gz"))
-    moved = traffic.total(program)
-    result |= {"hbm_traffic_bytes": moved.hbm, "all_reduces": traffic.count(program, "all-reduce")}
-    return {
-        **result,
-        **roofline(CHIPS[topology.split(":")[0]], compiled["cores_per_chip"], compiled["flops"], moved.hbm),
-    }
+def arithmetic_seconds(topology: str, cores_per_chip: int, flops: float) -> float:
+    """The time of so many FLOPs on one core at the chip's peak: no step can be faster."""
+    return flops / (PEAK_FLOPS[topology.split(":")[0]] / cores_per_chip)
 
 
-def roofline(chip: Chip, cores_per_chip: int, flops: float, hbm_bytes: float) -> dict[str, float]:
-    """The least seconds of a step on one core: for arithmetic, for memory traffic, and the larger of both."""
-    arithmetic = flops / (chip.flops / cores_per_chip)
-    memory = hbm_bytes / (chip.bandwidth / cores_per_chip)
-    return {"arithmetic_s": arithmetic, "memory_s": memory, "roofline_s": max(arithmetic, memory)}
-
-
-def _lines(result: dict, step: Path, rows: int) -> list[str]:
+def _lines(result: dict) -> list[str]:
     if "error" in result:
         return [f"{result['case']}: rejected: {' '.join(result['error'].split())[:400]}"]
     examples, code = result["examples_per_replica"], result["hbm_parts"]["generated_code"]
-    giga = {name: result[name] / 1e9 for name in ("flops", "bytes_accessed", "hbm_traffic_bytes", "hbm_peak_bytes")}
-    share = {name: value / examples for name, value in giga.items()}
-    milliseconds = {name: result[f"{name}_s"] * 1e3 for name in ("roofline", "arithmetic", "memory")}
-    lines = [
+    flops, accessed = result["flops"], result["bytes_accessed"]
+    milliseconds = 1e3 * arithmetic_seconds(result["topology"], result["cores_per_chip"], flops)
+    return [
         f"{result['case']}: {examples} examples a core, {result['device']}",
-        f"  an example: {share['flops']:.2f} GFLOP, {share['bytes_accessed'] * 1e3:.1f} MB accessed, "
-        f"{share['hbm_traffic_bytes'] * 1e3:.1f} MB to and from HBM",
-        f"  a step: {giga['bytes_accessed']:.1f} GB accessed, {giga['hbm_traffic_bytes']:.1f} GB to and from HBM, "
-        f"{result['all_reduces']} all-reduces",
-        f"  memory: {giga['hbm_peak_bytes']:.2f} GB at most, and {code / 1e6:.0f} MB of code",
-        f"  roofline: {milliseconds['roofline']:.1f} ms a step (arithmetic {milliseconds['arithmetic']:.1f}, memory "
-        f"{milliseconds['memory']:.1f}); compiled in {result['compile_cpu_s']:.0f} CPU s",
+        f"  an example: {flops / examples / 1e9:.2f} GFLOP, {accessed / examples / 1e6:.1f} MB accessed",
+        f"  a step: {accessed / 1e9:.1f} GB accessed, {result['all_reduces']} all-reduces, {milliseconds:.1f} ms of "
+        "arithmetic at the chip's peak",
+        f"  memory: {result['hbm_peak_bytes'] / 1e9:.2f} GB at most, and {code / 1e6:.0f} MB of code",
+        f"  compiled in {result['compile_cpu_s']:.0f} CPU s",
     ]
-    if rows:
-        lines += [f"  {line}" for line in traffic.report(traffic.load(Path(f"{step}.hlo.gz")), rows).splitlines()]
-    return lines
 
 
 def write_results(path: Path, results: list[dict]) -> None:
-    """Writes the results so far, with the date and the peaks."""
-    content = {
-        "date": datetime.date.today().isoformat(),
-        "compiler": (PROJECT / "benchmarks" / "requirements-tpu-compile.txt").read_text().splitlines()[-2:],
-        "peaks": {name: chip._asdict() for name, chip in CHIPS.items()},
-        "peaks_source": "https://cloud.google.com/tpu/docs/system-architecture-tpu-vm",
-        "results": results,
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, f"{json.dumps(content, indent=1)}\n".encode())
+    """Writes the results so far, with the date, the compiler's versions and the peaks."""
+    compiler = (PROJECT / "benchmarks" / "requirements-tpu-compile.txt").read_text(encoding="utf-8").splitlines()[-2:]
+    content = {"date": str(datetime.date.today()), "compiler": compiler, "peak_flops": PEAK_FLOPS, "results": results}
+    path.write_text(f"{json.dumps(content, indent=1)}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import argparse
 import gzip
 import json
 import os
+import re
 import resource
 import sys
 import time
@@ -72,7 +73,8 @@ def compile_for(topology: str, program: bytes, replicas: int) -> tuple[dict, str
             return {**chip, "error": str(error)}, ""
     (text,) = (part.to_string() for part in executable.hlo_modules())
     seconds = {"compile_s": time.monotonic() - started, "compile_cpu_s": time.process_time() - cpu_started}
-    return {**chip, **_figures(executable), **seconds}, text
+    all_reduces = len(re.findall(r" all-reduce(?:-start)?\(", text))
+    return {**chip, **_figures(executable), **seconds, "all_reduces": all_reduces}, text
 
 
 def _erase_copy_marks(operation) -> None:
@@ -96,12 +98,9 @@ def _figures(executable) -> dict:
         part: getattr(memory, f"{part}_size_in_bytes")
         for part in ("argument", "output", "alias", "temp", "generated_code")
     }
-    held = parts["argument"] + parts["output"] - parts["alias"] + parts["temp"] + parts["generated_code"]
     return {
         "flops": costs["flops"],
         "bytes_accessed": costs["bytes accessed"],
-        "transcendentals": costs.get("transcendentals", 0.0),
-        "hbm_bytes": held,
         "hbm_peak_bytes": getattr(memory, "peak_memory_in_bytes", None),
         "hbm_parts": parts,
     }

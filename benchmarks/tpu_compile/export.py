@@ -20,13 +20,13 @@ from tensorflow.python.distribute.one_device_strategy import OneDeviceExtended
 
 from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
-from electra_tf.ops.compilation import part_of_tpu_program
-from electra_tf.tasks.base import Objective
+from electra_tf.data.batch import batch_specs
+from electra_tf.ops.fused import FusedOps
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.data.batch import batch_specs
+from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.train.static_step import training_step_function, unfit_operations
-from electra_tf.train.step import compile_task
+from electra_tf.train.step import compile_task, training_step
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -82,8 +82,9 @@ def build_step(config: PretrainingConfig, replicas: int) -> tuple[Objective, Cal
     names = list(batch_specs(config, batch_size=1))
 
     def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        with part_of_tpu_program(), _ReplicaContext(strategy, gen_xla_ops.xla_replica_id()):
-            return objective.train_step(dict(zip(names, tensors, strict=True)))
+        with _ReplicaContext(strategy, gen_xla_ops.xla_replica_id()):
+            batch = dict(zip(names, tensors, strict=True))
+            return training_step(objective, batch, ops=FusedOps("tpu", whole_step=True))
 
     return objective, tf.function(step, jit_compile=True)
 

@@ -7,8 +7,7 @@
 All contenders train the same ELECTRA-Small jointly: batch 32, length 128, vocabulary 30,522, dropout, clipping, AdamW.
 Each runs in its own process and is started --starts times, in turns; after the last start the processes take turns,
 round by round, so that other load on the machine affects all of them. Each ratio is the median of the ratios within
-rounds. A round also measures the rate of a large matrix product, and the share of it that each contender reaches with
-9.0 GFLOP an example. --baseline adds our step as another checkout of this project computes it (`git worktree add`).
+rounds. --baseline adds our step as another checkout of this project computes it (`git worktree add`).
 
 The machine must be quiet: PyTorch's threads wait for each other at every operation, so another program slows PyTorch
 more than it slows TensorFlow. `others` is the share of the cores that other programs used; each turn waits up to
@@ -41,7 +40,6 @@ OVER_EAGER = {"float32": 1.3, "bfloat16": 1.2}
 OVER_COMPILED = 1.0
 OVER_BASELINE = 0.95
 START_OVER_EAGER = 1.5  # seconds from a start to the first step, over those of PyTorch eager
-SHARE_OF_MATMUL = 0.75  # in float32
 
 Results = dict[str, Measured]
 
@@ -60,10 +58,9 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="turns of each")
     parser.add_argument("--steps_per_round", type=int, default=3, help="timed steps of a turn, after an untimed one")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds a turn waits for a quiet machine")
-    parser.add_argument("--gflop_per_example", type=float, default=9.0, help="of a step, forward and backward")
     parser.add_argument("--json", metavar="FILE", help="file for all measurements")
     flags = parser.parse_args(arguments)
-    for name in ("batch_size", "threads", "starts", "rounds", "steps_per_round", "gflop_per_example"):
+    for name in ("batch_size", "threads", "starts", "rounds", "steps_per_round"):
         if getattr(flags, name) <= 0:
             parser.error(f"--{name} must be positive")
     flags.contenders = flags.contenders.split(",")
@@ -77,30 +74,23 @@ def measure(flags: argparse.Namespace) -> bool:
     """Prints the report; returns whether every limit holds."""
     with ExitStack() as stack:
         processes, results = _start(flags, stack)
-        rates: list[dict[str, float]] = []
         for _ in range(flags.rounds):
-            rates.append(_matmul_rates(processes))
             for name, process in processes.items():
                 wait_for_quiet(flags.patience)
                 results[name].turns.append(process.take_turn(flags.steps_per_round))
-    work = flags.batch_size * flags.gflop_per_example
-    shares = shares_of_matmul(results, rates, work)
-    print_table(results, shares, work)
-    print_rates(rates)
+    print_table(results, flags.batch_size)
     ratios = speed_ratios(results)
     starts = start_ratios(results)
     _print_ratios("times as fast as (seconds a step)", ratios)
     _print_ratios("start to first step, over PyTorch eager", starts)
-    verdicts = judge(results, shares)
-    print(*verdicts, sep="\n")
+    verdicts = judge(results)
+    print("", *verdicts, sep="\n")
     disturbed = sum(turn.share_of_others > QUIET for measured in results.values() for turn in measured.turns)
     if disturbed:
         print(f"{disturbed} turns were disturbed: others used more than {QUIET:.0%} of the cores; measure again")
     if flags.json:
         report = {
             "flags": {name: str(value) for name, value in vars(flags).items()},
-            "matmul_gflops": rates,
-            "share_of_matmul": shares,
             "ratios": ratios,
             "start_ratios": starts,
             "contenders": {name: measured.report() for name, measured in results.items()},
@@ -114,11 +104,7 @@ def _start(flags: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, Proce
     from benchmarks.train_step.ours import peer_sizes
 
     overrides = [*flags.overrides, f"train.batch_size={flags.batch_size}"]
-    options = {
-        "overrides": overrides,
-        "num_threads": flags.threads,
-        **peer_sizes(flags.config, overrides),
-    }
+    options = {"overrides": overrides, "num_threads": flags.threads, **peer_sizes(flags.config, overrides)}
     contenders = with_baseline(flags.contenders, flags.baseline)
     running: dict[str, Process] = {}
     results: Results = {}
@@ -131,6 +117,7 @@ def _start(flags: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, Proce
             except NotAvailable as reason:
                 print(f"missing {name}: {reason}")
                 del contenders[name]
+                results.pop(name, None)
                 continue
             print(f"started {name}: {process.start_seconds:.1f} s to the first step", file=sys.stderr)
             results.setdefault(name, Measured(contenders[name], [], process.first_losses))
@@ -141,32 +128,6 @@ def _start(flags: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, Proce
                 running[name] = process
                 stack.push(process)
     return running, results
-
-
-def _matmul_rates(processes: dict[str, Process]) -> dict[str, float]:
-    """GFLOP/s by precision, of TensorFlow or PyTorch, whichever is faster."""
-    best: dict[str, float] = {}
-    for kind in ("ours", "pytorch"):
-        name = next((name for name in processes if name in CONTENDERS and CONTENDERS[name].kind == kind), None)
-        for precision, rate in processes[name].ask("matmul").items() if name else ():
-            best[precision] = max(rate, best.get(precision, 0.0))
-    return best
-
-
-def shares_of_matmul(results: Results, rates: list[dict[str, float]], work: float) -> dict[str, float]:
-    """The share of the matmul rate of its precision that each contender reaches: the median over the rounds.
-
-    Args:
-        rates: GFLOP/s by precision, for each round.        work: GFLOP of a step.
-    """
-    return {
-        name: statistics.median(
-            work / turn.seconds / rate[measured.contender.precision]
-            for turn, rate in zip(measured.turns, rates, strict=True)
-        )
-        for name, measured in results.items()
-        if all(measured.contender.precision in rate for rate in rates)
-    }
 
 
 def speed_ratio(results: Results, name: str, peer: str) -> float:
@@ -215,7 +176,7 @@ def fastest_of(results: Results, kind: str, precision: str, compiled: bool | Non
     return min(names, key=lambda name: results[name].seconds, default=None)
 
 
-def judge(results: Results, shares: dict[str, float]) -> list[Verdict]:
+def judge(results: Results) -> list[Verdict]:
     """The limits that apply to what was measured; the fastest of ours counts in each precision."""
     verdicts = []
     for precision, floor in OVER_EAGER.items():
@@ -226,8 +187,6 @@ def judge(results: Results, shares: dict[str, float]) -> list[Verdict]:
             peer = fastest_of(results, "pytorch", precision, compiled)
             if peer is not None:
                 verdicts.append(Verdict(f"{ours} over {peer}", speed_ratio(results, ours, peer), limit))
-        if precision == "float32" and ours in shares:
-            verdicts.append(Verdict(f"{ours}, share of the matmul rate", shares[ours], SHARE_OF_MATMUL))
     for name, ratio in start_ratios(results).items():
         if name in CONTENDERS and CONTENDERS[name].kind == "ours" and not CONTENDERS[name].compiled:
             verdicts.append(Verdict(f"{name}, start over PyTorch eager", ratio, START_OVER_EAGER, is_ceiling=True))
@@ -237,31 +196,22 @@ def judge(results: Results, shares: dict[str, float]) -> list[Verdict]:
     return verdicts
 
 
-def print_table(results: Results, shares: dict[str, float], work: float) -> None:
+def print_table(results: Results, batch_size: int) -> None:
     """Prints one row for each contender."""
     print(
-        f"{'':>26}  {'s/step':>7} {'lowest to highest':>17}  {'GFLOP/s':>7}  {'of matmul':>9}  {'others':>6}  "
+        f"{'':>26}  {'s/step':>7} {'lowest to highest':>17}  {'examples/s':>10}  {'others':>6}  "
         f"{'start, s':>8}  {'peak, GiB':>9}  losses of step 1: all = masked-LM + 50 x replaced-token"
     )
     for name, measured in results.items():
         seconds = [turn.seconds for turn in measured.turns]
         losses = measured.first_losses
-        share = f"{shares[name]:.0%}" if name in shares else "-"
         print(
             f"{name:>26}  {measured.seconds:7.3f} {min(seconds):8.3f} {max(seconds):8.3f}  "
-            f"{work / measured.seconds:7.0f}  {share:>9}  "
+            f"{batch_size / measured.seconds:10.1f}  "
             f"{statistics.median(turn.share_of_others for turn in measured.turns):6.0%}  {measured.start:8.1f}  "
             f"{max(turn.peak_bytes for turn in measured.turns) / 2**30:9.2f}  "
             f"{losses['loss']:.3f} = {losses['masked_lm']:.3f} + 50 x {losses['replaced_token']:.4f}"
         )
-
-
-def print_rates(rates: list[dict[str, float]]) -> None:
-    """Prints the matmul rates of the rounds."""
-    print("\nlarge matmul, GFLOP/s (the better of TensorFlow and PyTorch), median (lowest to highest)")
-    for precision in rates[0] if rates else ():
-        values = [rate[precision] for rate in rates]
-        print(f"{precision:>26}  {statistics.median(values):7.0f} ({min(values):.0f} to {max(values):.0f})")
 
 
 def _print_ratios(title: str, ratios: dict[str, float]) -> None:

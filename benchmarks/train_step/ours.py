@@ -3,14 +3,14 @@
 Everything that this benchmark uses of electra_tf's models and configurations is imported here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import tensorflow as tf
+import tf_keras
 
 from benchmarks.train_step.batches import BatchShape, synthetic_batch
 from electra_tf.config.errors import UserError
-from electra_tf.runs.checkpoint import seed_everything
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.train.step import compile_task
@@ -61,7 +61,7 @@ class OurStep:
     def __init__(self, config_file: str | Path, overrides: Sequence[str]):
         config = load_config(config_file, list(overrides))
         strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-        seed_everything(config.train.seed)
+        tf_keras.utils.set_random_seed(config.train.seed)
         with strategy.scope():
             objective = compile_task(build_objective(config))
         self._batches = [
@@ -76,10 +76,3 @@ class OurStep:
         batch = self._batches[self._num_steps_run % _NUM_BATCHES]
         self._num_steps_run += 1
         return {name: float(value) for name, value in self._step(batch).items()}
-
-
-def matmul(precision: str, size: int) -> Callable[[], object]:
-    """A product of two square matrices, as a function without arguments."""
-    left, right = (tf.cast(tf.random.normal([size, size]), precision) for _ in range(2))
-    multiply = tf.function(lambda: tf.linalg.matmul(left, right)[0, 0])
-    return lambda: multiply().numpy()

@@ -139,11 +139,3 @@ def _tensors(batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         name: torch.from_numpy(values if values.dtype == np.float32 else values.astype(np.int64))
         for name, values in batch.items()
     }
-
-
-def matmul(precision: str, size: int):
-    """A product of two square matrices, as a function without arguments."""
-    dtype = getattr(torch, precision)
-    left, right = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
-    result = torch.empty(size, size, dtype=dtype)
-    return lambda: torch.matmul(left, right, out=result)

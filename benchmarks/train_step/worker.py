@@ -3,7 +3,7 @@
     python -m benchmarks.train_step.worker '{"kind": "ours", "num_threads": 2, ...}'
 
 Reads one command a line from standard input and answers each with one line of JSON on standard output: `step` (also the
-first step, so that start-up can be timed), `steps K`, `matmul`. It ends at the end of its input. What libraries print
+first step, so that start-up can be timed) and `steps K`. It ends at the end of its input. What libraries print
 goes to standard error. Another checkout of this project may run the worker (`--baseline`), so the options and commands
 must not change their meaning.
 """
@@ -14,13 +14,10 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 # Imports of a contender count as its start: import no library before its turn.
 from benchmarks.train_step.batches import BatchShape
-
-_MATMUL_SIZE, _MATMUL_REPEATS = 2048, 5
 
 
 class Step(Protocol):
@@ -29,37 +26,32 @@ class Step(Protocol):
     def run(self) -> dict[str, float]: ...
 
 
-Matmul = Callable[[str, int], Callable[[], object]]
-
-
-def start_ours(options: dict) -> tuple[Step, Matmul]:
-    from benchmarks.train_step.ours import OurStep, limit_threads, matmul
+def start_ours(options: dict) -> Step:
+    from benchmarks.train_step.ours import OurStep, limit_threads
 
     limit_threads(options["num_threads"])
-    return OurStep(options["config"], [*options["overrides"], *options["settings"]]), matmul
+    return OurStep(options["config"], [*options["overrides"], *options["settings"]])
 
 
-def start_pytorch(options: dict) -> tuple[Step, Matmul]:
+def start_pytorch(options: dict) -> Step:
     import torch
 
-    from benchmarks.train_step.pytorch import PyTorchStep, matmul
+    from benchmarks.train_step.pytorch import PyTorchStep
 
     torch.set_num_threads(options["num_threads"])
-    return PyTorchStep(BatchShape(**options["shape"]), **options["networks"], **options["settings"]), matmul
+    return PyTorchStep(BatchShape(**options["shape"]), **options["networks"], **options["settings"])
 
 
 KINDS = {"ours": start_ours, "pytorch": start_pytorch}
 
 
-def answer(command: str, step: Step, matmul: Matmul) -> dict:
+def answer(command: str, step: Step) -> dict:
     """The answer to a command. Raises: ValueError: if there is no such command."""
     name, _, argument = command.partition(" ")
     if name == "step":
         return {"losses": step.run()}
     if name == "steps":
         return {"seconds": timed_steps(step, int(argument)), "peak_bytes": peak_bytes()}
-    if name == "matmul":
-        return {precision: matmul_rate(matmul, precision) for precision in ("float32", "bfloat16")}
     raise ValueError(f"unknown command {command!r}")
 
 
@@ -73,18 +65,6 @@ def timed_steps(step: Step, num_steps: int) -> list[float]:
         seconds.append(time.perf_counter() - start)
     release_memory()
     return seconds
-
-
-def matmul_rate(matmul: Matmul, precision: str) -> float:
-    """GFLOP/s of a large square product, the best of several: an upper bound for any step."""
-    multiply = matmul(precision, _MATMUL_SIZE)
-    multiply()
-    seconds = []
-    for _ in range(_MATMUL_REPEATS):
-        start = time.perf_counter()
-        multiply()
-        seconds.append(time.perf_counter() - start)
-    return 2.0 * _MATMUL_SIZE**3 / min(seconds) * 1e-9
 
 
 def release_memory() -> None:
@@ -106,9 +86,9 @@ def main() -> None:
     os.sched_setaffinity(0, cores)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    step, matmul = KINDS[options["kind"]](options)
+    step = KINDS[options["kind"]](options)
     for line in sys.stdin:
-        print(json.dumps(answer(line.strip(), step, matmul)), file=answers, flush=True)
+        print(json.dumps(answer(line.strip(), step)), file=answers, flush=True)
 
 
 if __name__ == "__main__":

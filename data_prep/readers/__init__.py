@@ -1,15 +1,15 @@
-"""Readers: files of text to documents. A format is one function and one line in `FORMATS`."""
+"""Readers turn files into documents. A format is a function and a line in `FORMATS`."""
 
-from data_prep.readers.books import read_book
 from data_prep.readers.documents import Document, TextFormat
 from data_prep.readers.json_lines import begins_json_line, read_json_lines
 from data_prep.readers.plain_text import (
     begins_plain_text_document,
+    read_book,
     read_plain_text,
     read_sentences,
     read_whole_text,
 )
-from data_prep.readers.tables import read_table_file
+from data_prep.readers.tables import read_table
 from data_prep.readers.wikiextractor import begins_wikiextractor_article, read_wikiextractor
 from data_prep.readers.wikipedia import begins_page, read_wikipedia
 
@@ -23,6 +23,6 @@ FORMATS: dict[str, TextFormat] = {
     "wikipedia": TextFormat(read_wikipedia, begins_page),
     "jsonl": TextFormat(read_json_lines, begins_json_line),
     "openwebtext": TextFormat(read_whole_text, begins_document=None),
-    "parquet": TextFormat(read_table_file, begins_document=None),
-    "arrow": TextFormat(read_table_file, begins_document=None),
+    "parquet": TextFormat(read_table, begins_document=None),
+    "arrow": TextFormat(read_table, begins_document=None),
 }

@@ -1,10 +1,12 @@
-"""What every reader takes and gives: bytes of a file in, documents out."""
+"""What all readers share: documents, where they come from, and the counts of what was read."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from electra_tf.config.errors import UserError
+from electra_tf.text.manifest import DatasetSettings
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -14,7 +16,7 @@ class Document:
     """One document: its lines, stripped, none blank.
 
     Attributes:
-        has_paragraphs: a line is a paragraph, which sentences may be split from; otherwise it is a sentence.
+        has_paragraphs: each line is a paragraph, which may be split into sentences; otherwise it is a sentence.
     """
 
     lines: list[str]
@@ -23,12 +25,12 @@ class Document:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a stream of bytes comes from.
+    """The origin of a stream of bytes.
 
     Attributes:
-        path: of the file, for messages; ARCHIVE/MEMBER in an archive.
-        offset: where the stream begins in the file, in bytes, decompressed.
-        is_end: the stream ends where the file does: what is unfinished then was cut off.
+        path: the file, for messages; ARCHIVE/MEMBER for a member of an archive.
+        offset: where the stream begins in the file, in decompressed bytes (in rows for a table).
+        is_end: the stream ends at the end of the file: an unfinished document there means that the file is truncated.
     """
 
     path: str
@@ -36,37 +38,45 @@ class Source:
     is_end: bool
 
 
-@dataclass(frozen=True)
-class ReaderOptions:
-    """What a user may say of the input's formats; the defaults stand in the flags of the scripts.
-
-    Attributes:
-        text_field: the field or column of `jsonl`, `parquet` and `arrow` that holds the text.
-        lines_per_document: of `sentences`, whose files do not say where a document ends.
-        keep_disambiguation_pages: of `wikipedia`.
-    """
-
-    text_field: str
-    lines_per_document: int
-    keep_disambiguation_pages: bool
-
-
 @dataclass
-class ReadReport:
-    """What readers came across, of a work unit.
+class Counts:
+    """Totals of a work unit or of the whole build, before duplicates are dropped.
 
     Attributes:
-        num_documents_skipped: by reason, a plural noun such as "redirects".
-        num_documents_cut: cuts in documents longer than a reader holds at once, each of which made one more of them.
-        truncations: for each file that is cut off, a message that names it and the byte.
+        num_bytes: of the input files as stored.
+        num_documents_skipped: by a reader, by reason: a plural noun such as "redirects".
+        num_documents_cut: cuts in documents longer than the limit; each cut makes one more document.
+        num_documents_normalized: changed by Unicode normalization.
+        num_documents_too_short: documents without any character included.
+        num_documents_without_tokens: the tokenizer drops all their characters.
+        num_tokens_read: word pieces, without [CLS] and [SEP]; `num_unknown_tokens` of them are [UNK].
+        split_documents, split_record_bytes: documents and bytes of records by split, duplicates included.
+        truncations: a message for each truncated file that names it and the byte.
     """
 
-    num_documents_skipped: dict[str, int] = field(default_factory=dict)
+    num_bytes: int = 0
+    num_documents_skipped: Counter[str] = field(default_factory=Counter)
     num_documents_cut: int = 0
+    num_documents_read: int = 0
+    num_documents_normalized: int = 0
+    num_control_characters_dropped: int = 0
+    num_documents_too_short: int = 0
+    num_documents_without_tokens: int = 0
+    num_tokens_read: int = 0
+    num_unknown_tokens: int = 0
+    split_documents: Counter[str] = field(default_factory=Counter)
+    split_record_bytes: Counter[str] = field(default_factory=Counter)
     truncations: list[str] = field(default_factory=list)
 
-    def skip(self, reason: str) -> None:
-        self.num_documents_skipped[reason] = self.num_documents_skipped.get(reason, 0) + 1
+    def add(self, other: "Counts") -> None:
+        """Adds `other`, field by field."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+    @classmethod
+    def from_json(cls, fields: dict) -> "Counts":
+        """Reads `vars(counts)` back from JSON."""
+        return cls(**{name: Counter(value) if isinstance(value, dict) else value for name, value in fields.items()})
 
 
 @dataclass(frozen=True)
@@ -74,13 +84,13 @@ class TextFormat:
     """How files of one format become documents.
 
     Attributes:
-        documents: (stream, source, options, report) -> documents. The stream is a file or a part of one that begins and
-            ends at document boundaries; it gives no more than that part. Readers go through it in bounded pieces.
-        begins_document: (line) -> whether a boundary between documents lies before this line, which may be one of
-            millions: it looks at the line alone. None: a file is one document, or cannot be cut by lines.
+        documents: (stream, source, settings, counts) -> documents. The stream is a file, or a part of one that begins
+            and ends at document boundaries. Readers go through it in pieces of bounded size.
+        begins_document: (line) -> whether a document begins at this line. It is called for millions of lines and sees
+            only the line. None: a file is one document, or cannot be split by lines.
     """
 
-    documents: Callable[[BinaryIO, Source, ReaderOptions, ReadReport], Iterator[Document]]
+    documents: Callable[[BinaryIO, Source, DatasetSettings, Counts], Iterator[Document]]
     begins_document: Callable[[bytes], bool] | None
 
 
@@ -89,7 +99,7 @@ def decode(content: bytes, path: str, offset: int) -> str:
 
     Args:
         path, offset: where `content` comes from, for the message.
-    Raises: UserError: naming the file and the byte.
+    Raises: UserError: not UTF-8; names the file and the byte.
     """
     try:
         return content.decode("utf-8")

@@ -1,28 +1,29 @@
-"""JSON lines: an object a line, whose field holds the text of a document."""
+"""JSON lines: each line is an object, one field of which holds the text of a document."""
 
 import json
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import Document, ReaderOptions, ReadReport, Source, decode
+from data_prep.readers.documents import Counts, Document, Source, decode
 from data_prep.readers.lines import DocumentCollector, LineReader
 from electra_tf.config.errors import UserError
+from electra_tf.text.manifest import DatasetSettings
 
-# A line has to be parsed whole: this much, its text and the parsed text are held at once.
+# A line is parsed in one piece: its bytes, its text and the parsed text are in memory at once.
 MAX_JSON_LINE_BYTES = 2**26
 
 
-def read_json_lines(stream: BinaryIO, source: Source, options: ReaderOptions, report: ReadReport) -> Iterator[Document]:
-    """Documents of JSON lines; see `TextFormat.documents`. `options.text_field` is the text; its lines are paragraphs.
+def read_json_lines(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
+    """Documents of JSON lines. The lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
 
-    Raises: UserError: a line is no JSON object, has no such field, or a field that is no string.
+    Raises: UserError: a line is no JSON object, lacks the field, or the field is no string.
     """
-    return read_json_objects(stream, source, options.text_field, report)
+    return read_json_objects(stream, source, settings.text_field, counts)
 
 
-def read_json_objects(stream: BinaryIO, source: Source, text_field: str, report: ReadReport) -> Iterator[Document]:
-    """As `read_json_lines`. An unfinished last line of a file is where it was cut off."""
-    collector = DocumentCollector(has_paragraphs=True, report=report)
+def read_json_objects(stream: BinaryIO, source: Source, text_field: str, counts: Counts) -> Iterator[Document]:
+    """As `read_json_lines`. An incomplete last line of a file means that the file is truncated."""
+    collector = DocumentCollector(has_paragraphs=True, counts=counts)
     reader = LineReader(stream, source, MAX_JSON_LINE_BYTES)
     unfinished = b""
     for block in reader.blocks():
@@ -40,7 +41,9 @@ def read_json_objects(stream: BinaryIO, source: Source, text_field: str, report:
     if unfinished and not unfinished.isspace():
         offset = reader.offset - len(unfinished)
         if source.is_end and not _is_json(unfinished):
-            report.truncations.append(f"{source.path} is cut off at byte {reader.offset}, in the middle of a JSON line")
+            counts.truncations.append(
+                f"{source.path} is truncated at byte {reader.offset}, in the middle of a JSON line"
+            )
         else:
             yield from collector.documents_of_text(_text(unfinished, source.path, offset, text_field))
 
@@ -55,27 +58,29 @@ def _is_json(raw_line: bytes) -> bool:
 
 def _text(raw_line: bytes, path: str, offset: int, text_field: str) -> str:
     line = decode(raw_line, path, offset)
-    place = f"{path} at offset {offset}"
+    position = f"{path} at offset {offset}"
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{place}: expected a JSON object on each line ({error}); mend or remove the line") from None
+        raise UserError(f"{position}: expected a JSON object on each line ({error}); fix or remove the line") from None
     if not isinstance(fields, dict):
-        raise UserError(f"{place}: {line.strip()[:40]!r} is no JSON object; expected one on each line")
+        raise UserError(f"{position}: {line.strip()[:40]!r} is no JSON object; expected one on each line")
     if text_field not in fields:
+        names = ", ".join(map(repr, fields))
         raise UserError(
-            f"{place}: a JSON object without the field {text_field!r}; its fields are {', '.join(map(repr, fields))};"
+            f"{position}: a JSON object without the field {text_field!r}; its fields are {names};"
             " name the one with the text in --text_field"
         )
     text = fields[text_field]
     if not isinstance(text, str):
         raise UserError(
-            f"{place}: {json.dumps(text_field)} is {json.dumps(text)[:40]}, expected a string; mend or remove the line"
+            f"{position}: {json.dumps(text_field)} is {json.dumps(text)[:40]}, expected a string; fix or"
+            " remove the line"
         )
-    # An escape such as "\ud800" gives half of a surrogate pair, which is no character and has no UTF-8.
+    # An escape such as "\ud800" gives half of a surrogate pair, which UTF-8 cannot represent.
     return text.encode("utf-8", "ignore").decode("utf-8")
 
 
 def begins_json_line(line: bytes) -> bool:
-    """Every line that is not blank is a document."""
+    """Whether the line is a document: it is unless it is blank."""
     return not line.isspace()

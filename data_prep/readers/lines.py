@@ -1,35 +1,34 @@
 """Lines of text from streams of any length, in bounded memory.
 
-A line ends with LF, CR LF or CR. One of more than `MAX_LINE_BYTES` is cut at white space and becomes several. Both
-depend on the bytes since the beginning of the line alone, so a file read in parts gives the lines of the whole.
+A line ends with LF, CR LF or CR. A line of more than `MAX_LINE_BYTES` is cut at white space into several. Both depend
+only on the bytes since the beginning of the line, so that a file read in parts gives the same lines as the whole.
 """
 
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import BYTE_ORDER_MARK, Document, ReadReport, Source, decode
+from data_prep.readers.documents import BYTE_ORDER_MARK, Counts, Document, Source, decode
 from electra_tf.config.errors import UserError
 
-# A document of more characters becomes several: a worker holds a few of this size, and no article is so long.
+# A longer document is cut into several: a worker holds a few of this size, and no article is that long.
 MAX_DOCUMENT_CHARACTERS = 2**22
 MAX_LINE_BYTES = MAX_DOCUMENT_CHARACTERS
 
-# Of one read: large against the cost of a call, small enough to stay in the cache.
-BLOCK_BYTES = 2**18
+BLOCK_BYTES = 2**18  # of one read: large compared with the cost of a call, small enough for the cache
 
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def check_is_text(begin: bytes, path: str) -> None:
-    """Refuses the first bytes of a file that cannot be UTF-8 text.
+    """Checks the first bytes of a file.
 
-    Raises: UserError: a byte order mark of UTF-16 or UTF-32, or a NUL byte.
+    Raises: UserError: they are no UTF-8 text: a byte order mark of UTF-16 or UTF-32, or a NUL byte.
     """
     if begin.startswith(_UTF_16_MARKS):
         raise UserError(f"{path} begins with the byte order mark of UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
     if (position := begin.find(b"\0")) >= 0:
         raise UserError(
-            f"{path} is no text: byte 0x00 at offset {position}; expected UTF-8, so convert the file, or name its right"
+            f"{path} is no text: byte 0x00 at offset {position}; expected UTF-8, so convert the file, or give its right"
             " format in --input=FORMAT:GLOB"
         )
 
@@ -37,13 +36,13 @@ def check_is_text(begin: bytes, path: str) -> None:
 def line_blocks(
     stream: BinaryIO, max_line_bytes: int = MAX_LINE_BYTES, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[bytes]:
-    """The stream in blocks of whole lines, of as many bytes: CR LF has become space LF and CR has become LF.
+    """The stream in blocks of whole lines. CR LF becomes space LF, CR becomes LF: offsets stay the same.
 
     A block without LF at its end is a piece of a line of more than `max_line_bytes`, or the last line of the stream.
     """
-    pending: list[bytes] = []  # of the line that the last block left unfinished
+    pending: list[bytes] = []  # the incomplete line at the end of the last block
     num_pending = 0
-    # No line that begins in a block of so many bytes can be too long yet.
+    # No line that begins in a block of this size can be too long yet.
     for block in _normalized_blocks(stream, min(block_bytes, max_line_bytes)):
         line_end = block.find(b"\n")
         if num_pending + (line_end if line_end >= 0 else len(block)) > max_line_bytes:
@@ -69,7 +68,7 @@ def _normalized_blocks(stream: BinaryIO, block_bytes: int) -> Iterator[bytes]:
         block = carriage_return + block
         carriage_return = b""
         if b"\r" in block:
-            if block.endswith(b"\r"):  # what it is shows in the next block
+            if block.endswith(b"\r"):  # the next block shows whether an LF follows
                 block, carriage_return = block[:-1], b"\r"
             block = block.replace(b"\r\n", b" \n").replace(b"\r", b"\n")
         yield block
@@ -83,13 +82,13 @@ def _first_line_length(block: bytes) -> int:
 
 
 def _cut_position(line: bytes, max_line_bytes: int) -> int:
-    """After the last space among the first `max_line_bytes`, or there if the half of it holds none."""
+    """After the last space in the second half of the first `max_line_bytes`, or at their end if there is none."""
     for white_space in (b" ", b"\t"):
         position = line.rfind(white_space, max_line_bytes // 2, max_line_bytes)
         if position >= 0:
             return position + 1
     position = max_line_bytes
-    # 10xxxxxx continues a character of UTF-8, which has at most three such bytes.
+    # A character of UTF-8 has at most three continuation bytes, 10xxxxxx.
     while position > max_line_bytes - 4 and line[position] & 0xC0 == 0x80:
         position -= 1
     return max(position, 1)
@@ -99,7 +98,7 @@ class LineReader:
     """Decodes the lines of a stream.
 
     Attributes:
-        offset: in the file, in bytes, of the end of what has been read.
+        offset: in the file, in bytes, of the end of the last block.
     """
 
     def __init__(self, stream: BinaryIO, source: Source, max_line_bytes: int = MAX_LINE_BYTES):
@@ -109,7 +108,7 @@ class LineReader:
         self.offset = source.offset
 
     def blocks(self) -> Iterator[bytes]:
-        """`line_blocks` of the stream without its byte order mark; `offset` is where the block given last ends.
+        """`line_blocks` of the stream, without a byte order mark.
 
         Raises: UserError: the text is UTF-16.
         """
@@ -128,42 +127,38 @@ class LineReader:
                 yield line.strip()
 
     def decoded(self, block: bytes) -> str:
-        """The text of the block given last. Raises: UserError: it is not UTF-8."""
+        """The text of the last block. Raises: UserError: it is not UTF-8."""
         return decode(block, self._source.path, self.offset - len(block))
 
 
 class DocumentCollector:
-    """Makes documents of the lines of one after the other, cutting those of more than `MAX_DOCUMENT_CHARACTERS`."""
+    """Collects the lines of one document after the other; cuts documents of over `MAX_DOCUMENT_CHARACTERS`."""
 
-    def __init__(self, has_paragraphs: bool, report: ReadReport):
+    def __init__(self, has_paragraphs: bool, counts: Counts):
         self._has_paragraphs = has_paragraphs
-        self._report = report
+        self._counts = counts
         self._lines: list[str] = []
         self._num_characters = 0
 
     def add(self, line: str) -> Document | None:
-        """Adds a stripped line that is not blank; gives the lines before it, if they are full."""
+        """Adds a stripped line that is not blank; returns the lines before it if they make a full document."""
         self._num_characters += len(line)
         if self._num_characters <= MAX_DOCUMENT_CHARACTERS or not self._lines:
             self._lines.append(line)
             return None
         full = Document(self._lines, self._has_paragraphs)
         self._lines, self._num_characters = [line], len(line)
-        self._report.num_documents_cut += 1
+        self._counts.num_documents_cut += 1
         return full
 
     def end(self) -> Document | None:
-        """Ends the document; gives its lines, or the last of them if it was cut."""
+        """Ends the document and returns it, or the rest of it if it was cut."""
         last = Document(self._lines, self._has_paragraphs) if self._lines else None
-        self.discard()
+        self._lines, self._num_characters = [], 0
         return last
 
-    def discard(self) -> None:
-        """Forgets what is left of an unfinished document."""
-        self._lines, self._num_characters = [], 0
-
     def documents_of_text(self, text: str) -> Iterator[Document]:
-        """A whole document of its text; see `split_lines`."""
+        """The document of a whole text; see `split_lines`."""
         for line in split_lines(text):
             if full := self.add(line):
                 yield full
@@ -172,7 +167,7 @@ class DocumentCollector:
 
 
 def split_lines(text: str) -> Iterator[str]:
-    """The lines of a text, stripped, none blank; one of more than `MAX_DOCUMENT_CHARACTERS` is cut at white space."""
+    """The lines of a text, stripped, none blank. Cuts lines of over `MAX_DOCUMENT_CHARACTERS` at white space."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     for line in text.split("\n"):

@@ -1,18 +1,19 @@
-"""Parquet and Arrow files, as data sets of Hugging Face come in: a column holds the text.
+"""Parquet and Arrow files, the formats of Hugging Face's data sets: one column holds the text.
 
-A row is a document, whose lines are paragraphs. Where a row is a sentence (`bookcorpus`), the format `sentences` makes
-documents of so many rows, as it does with the lines of a text file. Memory holds one record batch, or so many rows of
-a row group, at a time.
+A row is a document and its lines are paragraphs. Where a row is a sentence (`bookcorpus`), the format `sentences` makes
+a document of every `lines_per_document` rows, as it does with the lines of a text file. Memory holds one record batch
+(Arrow), or some rows of a row group (Parquet), at a time.
 """
 
-import contextlib
+import functools
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from data_prep.readers.documents import Document, ReaderOptions, ReadReport, Source
+from data_prep.readers.documents import Counts, Document, Source
 from data_prep.readers.lines import DocumentCollector, split_lines
 from electra_tf.config.errors import UserError
+from electra_tf.text.manifest import DatasetSettings
 
 if TYPE_CHECKING:
     import pyarrow
@@ -21,50 +22,68 @@ PEEK_BYTES = 8
 
 _PARQUET_MAGIC = b"PAR1"
 _ARROW_FILE_MAGIC = b"ARROW1"
-# A stream begins with a message: this mark, then its length, which is some hundreds or thousands of bytes for a schema.
+# An Arrow stream begins with a message: this mark, then its length, some hundreds or thousands of bytes for a schema.
 _ARROW_MESSAGE_MARK = b"\xff\xff\xff\xff"
 
 _BATCH_ROWS = 256
 _READ_BYTES = 2**20
 
-# To come to a row, those before it in its group are decoded. That costs some ten milliseconds a megabyte, of which the
-# tokenizer takes two hundred.
+# To reach a row, the rows before it in its group are decoded: some 10 ms per MB, where the tokenizer takes 200 ms.
 _MAX_PARTS_OF_GROUP = 8
 
 
 def table_of(begin: bytes) -> str:
-    """What a file that begins with these `PEEK_BYTES` is: "parquet", "arrow", or "" if it is no table."""
+    """The kind of a file that begins with these `PEEK_BYTES`: "parquet", "arrow", or "" for no table."""
     if begin.startswith(_PARQUET_MAGIC):
         return "parquet"
     is_stream = begin.startswith(_ARROW_MESSAGE_MARK) and 0 < int.from_bytes(begin[4:8], "little") < 2**28
     return "arrow" if is_stream or begin.startswith(_ARROW_FILE_MAGIC) else ""
 
 
-def read_table_file(stream: BinaryIO, source: Source, options: ReaderOptions, report: ReadReport) -> Iterator[Document]:
-    """Documents of a whole table; see `TextFormat.documents`. A row is one.
+def read_table(
+    stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts, rows_are_sentences: bool = False
+) -> Iterator[Document]:
+    """The documents of a whole table that can only be read once: copies it to a temporary file first.
 
-    Raises: UserError: the file is no table, or has no column of strings called `options.text_field`.
+    Raises: UserError: see `read_rows`.
     """
-    return read_table(stream, source, documents_of_rows, options, report)
+    with tempfile.TemporaryFile() as copy:
+        while block := stream.read(_READ_BYTES):
+            copy.write(block)
+        copy.seek(0)
+        yield from read_rows(copy, source, None, settings, counts, rows_are_sentences)
 
 
-def documents_of_rows(texts: Iterator[str | None], options: ReaderOptions, report: ReadReport) -> Iterator[Document]:
-    """A document a row; its lines are paragraphs. A row without text is counted by `report.skip`."""
-    collector = DocumentCollector(has_paragraphs=True, report=report)
+def read_rows(
+    stream: BinaryIO,
+    source: Source,
+    end: int | None,
+    settings: DatasetSettings,
+    counts: Counts,
+    rows_are_sentences: bool = False,
+) -> Iterator[Document]:
+    """The documents of the rows from `source.offset` to `end` (None: the end of the table).
+
+    A row without text is counted as skipped.
+
+    Raises: UserError: the file is no table, is damaged, or has no column of strings called `settings.text_field`.
+    """
+    texts = _texts(_open(stream, source.path), source, end, settings.text_field)
+    if rows_are_sentences:
+        yield from _documents_of_sentences(texts, settings.lines_per_document, counts)
+        return
+    collector = DocumentCollector(has_paragraphs=True, counts=counts)
     for text in texts:
         if text is None:
-            report.skip("rows without text")
+            counts.num_documents_skipped["rows without text"] += 1
         else:
             yield from collector.documents_of_text(text)
 
 
-def documents_of_sentences(
-    texts: Iterator[str | None], options: ReaderOptions, report: ReadReport
-) -> Iterator[Document]:
-    """A document every `options.lines_per_document` rows, each of which is a sentence."""
-    collector = DocumentCollector(has_paragraphs=False, report=report)
+def _documents_of_sentences(texts: Iterator[str | None], rows_per_document: int, counts: Counts) -> Iterator[Document]:
+    collector = DocumentCollector(has_paragraphs=False, counts=counts)
     for i, text in enumerate(texts):
-        if i % options.lines_per_document == 0 and (document := collector.end()):
+        if i % rows_per_document == 0 and (document := collector.end()):
             yield document
         for line in split_lines(text or ""):
             if document := collector.add(line):
@@ -73,42 +92,15 @@ def documents_of_sentences(
         yield last
 
 
-DocumentsOf = Callable[[Iterator[str | None], ReaderOptions, ReadReport], Iterator[Document]]
-
-
-def read_table(
-    stream: BinaryIO, source: Source, documents_of: DocumentsOf, options: ReaderOptions, report: ReadReport
-) -> Iterator[Document]:
-    """The documents of a table that can only be read once through: it is copied to a temporary file first."""
-    with tempfile.TemporaryFile() as copy:
-        while block := stream.read(_READ_BYTES):
-            copy.write(block)
-        copy.seek(0)
-        yield from read_rows(copy, source, None, documents_of, options, report)
-
-
-def read_rows(
-    stream: BinaryIO,
-    source: Source,
-    end: int | None,
-    documents_of: DocumentsOf,
-    options: ReaderOptions,
-    report: ReadReport,
-) -> Iterator[Document]:
-    """The documents of rows `source.offset` to `end`, None being that of the table."""
-    with _opened(stream, source.path) as table:
-        yield from documents_of(_texts(table, source, end, options.text_field), options, report)
-
-
 def row_ranges(stream: BinaryIO, path: str, unit_bytes: int, rows_per_document: int) -> list[tuple[int, int]]:
-    """Cuts a table into (begin, end) of about `unit_bytes` at the ends of documents.
+    """Splits a table into ranges (begin, end) of about `unit_bytes` at document boundaries.
 
-    Returns: none if that would need the whole of a distant file to be read.
+    Returns: an empty list if finding them would read all of a remote file.
     """
-    with _opened(stream, path) as table:
-        if not table.knows_its_groups:
-            return []
-        groups = [part for group in table.groups() for part in _parts_of_group(*group, unit_bytes)]
+    table = _open(stream, path)
+    if not table.has_cheap_groups:
+        return []
+    groups = [part for group in table.groups for part in _parts_of_group(group.num_rows, group.num_bytes, unit_bytes)]
     num_rows = sum(rows for rows, _ in groups)
     ranges = []
     begin = row = num_bytes = 0
@@ -123,29 +115,97 @@ def row_ranges(stream: BinaryIO, path: str, unit_bytes: int, rows_per_document: 
 
 
 def _parts_of_group(num_rows: int, num_bytes: int, unit_bytes: int) -> Iterator[tuple[int, int]]:
-    """Cuts a row group or record batch that is too big into (rows, bytes)."""
+    """Splits a row group or record batch that is too big into parts of (rows, bytes)."""
     num_parts = max(1, min(num_bytes // max(unit_bytes, 1), _MAX_PARTS_OF_GROUP, num_rows))
     for i in range(num_parts):
         yield num_rows * (i + 1) // num_parts - num_rows * i // num_parts, num_bytes // num_parts
 
 
-def _texts(table: "_Table", source: Source, end: int | None, column: str) -> Iterator[str | None]:
+class _Group(NamedTuple):
+    """A row group (Parquet) or record batch (Arrow); `batches(columns=[NAME])` reads it."""
+
+    num_rows: int
+    num_bytes: int
+    batches: Callable[..., "Iterator[pyarrow.RecordBatch]"]
+
+
+class _Table(NamedTuple):
+    """An open table; `has_cheap_groups`: sizes of groups are known without reading the rows."""
+
+    schema: "pyarrow.Schema"
+    groups: Iterator[_Group]
+    has_cheap_groups: bool
+
+
+def _open(stream: BinaryIO, path: str) -> _Table:
+    try:
+        import pyarrow
+    except ImportError:
+        raise UserError("Parquet and Arrow files are read with the package pyarrow: pip install pyarrow") from None
+    begin = stream.read(PEEK_BYTES)
+    stream.seek(0)
+    kind = table_of(begin)
+    if not kind:
+        raise UserError(f"{path} begins with {begin!r}; expected a Parquet or Arrow file")
+    try:
+        return _open_parquet(stream) if kind == "parquet" else _open_arrow(stream)
+    except pyarrow.ArrowException as error:
+        raise UserError(f"{path} is no {kind} file, or truncated ({_one_line(error)}); fetch it again") from None
+
+
+def _open_parquet(stream: BinaryIO) -> _Table:
+    from pyarrow import parquet
+
+    # `pre_buffer` would read whole columns of a row group at once; so would reading several groups in one call.
+    file = parquet.ParquetFile(stream, buffer_size=_READ_BYTES, pre_buffer=False)
+    groups = (file.metadata.row_group(i) for i in range(file.num_row_groups))
+    read = functools.partial(file.iter_batches, _BATCH_ROWS, use_threads=False)
+    return _Table(
+        file.schema_arrow,
+        (
+            _Group(group.num_rows, group.total_byte_size, functools.partial(read, row_groups=[i]))
+            for i, group in enumerate(groups)
+        ),
+        has_cheap_groups=True,
+    )
+
+
+def _open_arrow(stream: BinaryIO) -> _Table:
+    import pyarrow
+
+    name = getattr(stream, "name", None)
+    # In a memory-mapped file, the batches that are passed over are not read.
+    is_mapped = isinstance(name, str)
+    file = pyarrow.memory_map(name) if is_mapped else pyarrow.PythonFile(stream, "r")
+    is_stream = bytes(file.read(len(_ARROW_MESSAGE_MARK))) == _ARROW_MESSAGE_MARK
+    file.seek(0)
+    reader = pyarrow.ipc.open_stream(file) if is_stream else pyarrow.ipc.open_file(file)
+    batches = reader if is_stream else (reader.get_batch(i) for i in range(reader.num_record_batches))
+    groups = (_Group(batch.num_rows, batch.nbytes, lambda columns, b=batch: iter([b])) for batch in batches)
+    return _Table(reader.schema, groups, has_cheap_groups=is_mapped)
+
+
+def _texts(table: _Table, source: Source, end: int | None, column: str) -> Iterator[str | None]:
     import pyarrow
 
     _check_column(table.schema, source.path, column)
-    begin = source.offset
-    row, batches = table.batches(begin, column)
+    row = 0
     try:
-        for batch in batches:
-            texts = batch.column(column)
-            first, last = max(begin - row, 0), len(texts) if end is None else min(end - row, len(texts))
-            for i in range(first, last, _BATCH_ROWS):
-                yield from texts.slice(i, min(_BATCH_ROWS, last - i)).to_pylist()
-            row += len(texts)
-            if end is not None and row >= end:
-                return
+        for group in table.groups:
+            if row + group.num_rows <= source.offset:
+                row += group.num_rows
+                continue
+            for batch in group.batches(columns=[column]):
+                texts = batch.column(column)
+                first = max(source.offset - row, 0)
+                last = len(texts) if end is None else min(end - row, len(texts))
+                for i in range(first, last, _BATCH_ROWS):
+                    yield from texts.slice(i, min(_BATCH_ROWS, last - i)).to_pylist()
+                row += len(texts)
+                if end is not None and row >= end:
+                    return
     except (pyarrow.ArrowInvalid, OSError) as error:
-        raise UserError(f"{source.path} is damaged after row {row} ({_one_line(error)}); fetch it anew") from None
+        raise UserError(f"{source.path} is damaged after row {row} ({_one_line(error)}); fetch it again") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{source.path} is not UTF-8 after row {row} of the column {column!r} ({error})") from None
 
@@ -164,99 +224,6 @@ def _check_column(schema: "pyarrow.Schema", path: str, column: str) -> None:
     value_type = column_type.value_type if types.is_dictionary(column_type) else column_type
     if not (types.is_string(value_type) or types.is_large_string(value_type) or types.is_string_view(value_type)):
         raise UserError(f"{path}: the column {column!r} holds {column_type}, expected strings")
-
-
-class _Table(Protocol):
-    """A table of either kind.
-
-    Attributes:
-        knows_its_groups: `groups` is cheap.
-    """
-
-    schema: "pyarrow.Schema"
-    knows_its_groups: bool
-
-    def groups(self) -> Iterator[tuple[int, int]]:
-        """(rows, bytes) of each of its row groups or record batches."""
-
-    def batches(self, begin: int, column: str) -> tuple[int, Iterator["pyarrow.RecordBatch"]]:
-        """The first row of the group with row `begin`, and the batches from there on, which hold `column`."""
-
-
-class _ParquetTable:
-    knows_its_groups = True
-
-    def __init__(self, stream: BinaryIO):
-        from pyarrow import parquet
-
-        # Columns of a row group are read as they are needed, not whole.
-        self._file = parquet.ParquetFile(stream, buffer_size=_READ_BYTES, pre_buffer=False)
-        self.schema = self._file.schema_arrow
-
-    def groups(self) -> Iterator[tuple[int, int]]:
-        for i in range(self._file.num_row_groups):
-            group = self._file.metadata.row_group(i)
-            yield group.num_rows, group.total_byte_size
-
-    def batches(self, begin: int, column: str) -> tuple[int, Iterator["pyarrow.RecordBatch"]]:
-        row = first_group = 0
-        for rows, _ in self.groups():
-            if row + rows > begin:
-                break
-            row += rows
-            first_group += 1
-        groups = range(first_group, self._file.num_row_groups)
-        # One group after the other: handed several, the library reads ahead.
-        batches = (
-            batch
-            for group in groups
-            for batch in self._file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[column], use_threads=False)
-        )
-        return row, batches
-
-
-class _ArrowTable:
-    def __init__(self, stream: BinaryIO):
-        import pyarrow
-
-        name = getattr(stream, "name", None)
-        # In a mapped file the batches that are passed over are not read.
-        self.knows_its_groups = isinstance(name, str)
-        self._file = pyarrow.memory_map(name) if self.knows_its_groups else pyarrow.PythonFile(stream, "r")
-        is_stream = bytes(self._file.read(len(_ARROW_MESSAGE_MARK))) == _ARROW_MESSAGE_MARK
-        self._file.seek(0)
-        self._reader = pyarrow.ipc.open_stream(self._file) if is_stream else pyarrow.ipc.open_file(self._file)
-        self.schema = self._reader.schema
-
-    def groups(self) -> Iterator[tuple[int, int]]:
-        for batch in self._batches():
-            yield batch.num_rows, batch.nbytes
-
-    def batches(self, begin: int, column: str) -> tuple[int, Iterator["pyarrow.RecordBatch"]]:
-        return 0, self._batches()
-
-    def _batches(self) -> Iterator["pyarrow.RecordBatch"]:
-        if hasattr(self._reader, "get_batch"):
-            return (self._reader.get_batch(i) for i in range(self._reader.num_record_batches))
-        return iter(self._reader)
-
-
-@contextlib.contextmanager
-def _opened(stream: BinaryIO, path: str) -> Iterator[_Table]:
-    try:
-        import pyarrow
-    except ImportError:
-        raise UserError("Parquet and Arrow files are read with the package pyarrow: pip install pyarrow") from None
-    begin = stream.read(PEEK_BYTES)
-    stream.seek(0)
-    kind = table_of(begin)
-    if not kind:
-        raise UserError(f"{path} begins with {begin!r}; expected a Parquet or Arrow file")
-    try:
-        table = _ParquetTable(stream) if kind == "parquet" else _ArrowTable(stream)
-    except pyarrow.ArrowException as error:
-        raise UserError(f"{path} is no {kind} file, or cut off ({_one_line(error)}); fetch it anew") from None
-    yield table
 
 
 def _one_line(error: Exception) -> str:

@@ -1,7 +1,7 @@
-"""Passes over wikitext that take out, in linear time, what leaves no text behind: what the parser need not see.
+"""Linear-time passes over wikitext that remove elements without text, before the parser sees them.
 
-They follow the order of MediaWiki's own preprocessor: comments and extension tags first, whichever begins first, then
-brackets, innermost first. So the parser sees single templates, nothing nested, and has nothing to backtrack over.
+They follow the order of MediaWiki's preprocessor: comments and extension tags in the order of their beginnings, then
+brackets, innermost first. So the parser only sees single templates, never nested ones, and does not backtrack.
 """
 
 import html
@@ -11,19 +11,18 @@ from collections.abc import Callable
 
 from data_prep.readers.wiki_links import link_text
 
-# Extension tags: MediaWiki takes their content out before it looks at anything else.
+# Extension tags: MediaWiki removes their content before everything else.
 _DROPPED_TAGS = (
     "ce|categorytree|chem|gallery|graph|hiero|imagemap|includeonly|indicator|inputbox|mapframe|maplink|math|pre|ref"
     "|references|score|source|syntaxhighlight|templatedata|templatestyles|timeline"
 )
 _EXTENSION_TAG = re.compile(rf"<!--|<(nowiki|{_DROPPED_TAGS})(?=[\s/>])([^<>]*)>", re.IGNORECASE)
 _CLOSING_TAGS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("nowiki", *_DROPPED_TAGS.split("|"))}
-# <math>n</math> is a word of its sentence; <math>\frac{1}{2}</math> is no text.
+# <math>n</math> is kept as a word of its sentence; <math>\frac{1}{2}</math> is dropped.
 _PLAIN_FORMULA = re.compile(r"[\w+=,. ]{1,20}")
 _MARKUP_CHARACTER = re.compile(r"[\[\]{}|'*#:;=<>_~!-]")
 
-# HTML that wikitext allows, and tags of extensions whose content is text of the page or which were left without an end.
-# Their content stays.
+# HTML tags of which the content is kept: those that wikitext allows, extension tags around text, unclosed tags.
 _HTML_TAG = re.compile(
     rf"""</?(?:{_DROPPED_TAGS}|nowiki|noinclude|onlyinclude|section|poem|abbr|b|bdi|bdo|big|blockquote|caption|center|cite
     |code|col|colgroup|data|dd|del|dfn|div|dl|dt|em|font|h[1-6]|hr|i|ins|kbd|li|link|mark|meta|ol|p|q|rb|rp|rt|rtc|ruby
@@ -39,16 +38,16 @@ _HTML_TABLE = re.compile(r"<(/?)table(?=[\s/>])[^<>]*>", re.IGNORECASE)
 # Tables open and close at the beginning of a line. `|}}` there ends a template, `|}}}` a table in one.
 _BRACKET = re.compile(r"\[\[|\]\]+|\{\{+|\}\}+|^[ \t:*#]*\{\|(?!\})|^[ \t]*\|\}(?!\}(?!\}))", re.MULTILINE)
 _OPENING_OF = {"]]": "[[", "}}": "{{", "|}": "{|"}
-# As deep as MediaWiki expands templates; 14 in the dumps of 2014 and 2016. Of more open brackets the oldest counts as
-# one without its counterpart: the time that text within them takes is multiplied by their number.
+# MediaWiki's limit for the nesting of templates; the dumps of 2014 and 2016 reach 14. Beyond it, the oldest bracket
+# counts as unclosed: the time grows with the product of the text and the depth.
 _MAX_OPEN_BRACKETS = 100
 _ARGUMENT_CHARACTER = re.compile(r"[|=]")
 
 
 def without_extension_tags(text: str) -> str:
-    """Takes out comments and extension tags with their content; that of `<nowiki>` stays, as entities.
+    """Removes comments and extension tags with their content, except that of `<nowiki>`, which becomes entities.
 
-    An unclosed comment goes on to the end, as in MediaWiki; an unclosed tag goes alone.
+    As in MediaWiki, an unclosed comment extends to the end. Of an unclosed tag only the tag is removed.
     """
     pieces = []
     position = 0
@@ -79,7 +78,7 @@ def _kept_content(name: str, content: str) -> str:
 
 
 def without_html(text: str) -> str:
-    """Takes out HTML tables, and the tags of other HTML and of tables without an end, whose content stays."""
+    """Removes HTML tables, and the tags (not the content) of other HTML and of unclosed tables."""
     if "<" not in text:
         return text
     tables: list[tuple[int, int]] = []  # begin and end, none within another
@@ -99,12 +98,12 @@ def without_html(text: str) -> str:
 
 
 def without_brackets(text: str, template_text: Callable[[str], str]) -> str:
-    """Takes out tables, templates and links, innermost first; puts in the text that stands for them.
+    """Replaces tables, templates and links by their text, innermost first.
 
-    Brackets without their counterpart go alone; so does the first line of a table without an end.
+    Of an unpaired bracket only the bracket is removed, of an unclosed table its first line.
 
     Args:
-        template_text: (what stands between the braces of a template; no other element is in it) -> its text.
+        template_text: (content between the braces of a template, without nested elements) -> its text.
     """
     brackets = _Brackets(template_text)
     position = 0
@@ -114,7 +113,7 @@ def without_brackets(text: str, template_text: Callable[[str], str]) -> str:
         token = match.group().lstrip(" \t:*#")
         num_brackets, is_odd = divmod(len(token), 2)
         if token[:2] in _OPENING_OF:
-            # `[[File:A.jpg|[http://b c]]]`, but `{{{x}}}` and `[http://a [[b]]]`: there the odd one is outermost.
+            # The odd bracket is innermost in `[[File:A.jpg|[http://b c]]]`, outermost in `{{{x}}}`, `[http://a [[b]]]`.
             is_first = is_odd and brackets.has_open_address()
             brackets.output.append(token[0] if is_first else "")
             for _ in range(num_brackets):
@@ -129,12 +128,12 @@ def without_brackets(text: str, template_text: Callable[[str], str]) -> str:
 
 
 class _Brackets:
-    """The text so far, and the brackets that wait for their counterpart."""
+    """The text so far, and the open brackets."""
 
     def __init__(self, template_text: Callable[[str], str]) -> None:
         self.output: list[str] = []
         self._template_text = template_text
-        self._open: deque[tuple[str, int]] = deque()  # a bracket and where in `output` its content begins
+        self._open: deque[tuple[str, int]] = deque()  # a bracket, and the index in `output` where its content begins
         self._num_open = {"[[": 0, "{{": 0, "{|": 0}
 
     def open(self, bracket: str) -> None:
@@ -144,14 +143,14 @@ class _Brackets:
             self._num_open[self._open.popleft()[0]] -= 1
 
     def has_open_address(self) -> bool:
-        """Whether a single `[` is open in the last bracket, which then is a link."""
+        """Whether a single `[` is open inside the last open `[[`."""
         if not self._open or self._open[-1][0] != "[[":
             return False
         content = "".join(self.output[self._open[-1][1] :])
         return content.count("[") > content.count("]")
 
     def close(self, bracket: str) -> None:
-        """Closes the last `bracket`, if any, and with it whatever was opened in it and not closed."""
+        """Closes the last open `bracket`, if any, and all brackets opened after it."""
         if not self._num_open[bracket]:
             return
         closed = ""
@@ -164,7 +163,7 @@ class _Brackets:
             return
         text = link_text(content) if bracket == "[[" else self._template_text(content)
         if self._open:
-            # In a label or an argument, `|` and `=` would divide it.
+            # `|` and `=` would split the label or argument that contains this text.
             text = _ARGUMENT_CHARACTER.sub(_as_entity, text)
         self.output.append(text)
 

@@ -1,41 +1,19 @@
-"""Lines of wikitext whose elements are already text: paragraphs, headings, list items; and the cleaning of a line."""
+"""Splits wikitext without nested elements into paragraphs, headings and list items, and cleans each line."""
 
 import html
 import re
 from collections.abc import Callable
 
+from data_prep.readers.wiki_links import NAMES, names_of
+
 _HEADING = re.compile(r"(={1,6})(.+?)\1\s*")
 _LINE_MARKERS = " \t=*#:;|!-"
 _LIST_MARKER = re.compile(r"[*#:;][*#:; \t]*")
 _RULE = re.compile(r"-{4,}")
-# What is left of tables and templates that were not closed; no prose begins so.
+# Remains of unclosed tables and templates; prose does not begin like this.
 _TABLE_LINE = re.compile(r"\||!.*(?:\||!!)")
 
-# The lists under these headings are citations and addresses; sentences under them stay.
-_REFERENCE_SECTIONS = frozenset(
-    {
-        "bibliography",
-        "citations",
-        "citations and references",
-        "external links",
-        "footnotes",
-        "further reading",
-        "general references",
-        "literature",
-        "notes",
-        "notes and references",
-        "primary sources",
-        "publications",
-        "references",
-        "references and further reading",
-        "references and notes",
-        "references and sources",
-        "secondary sources",
-        "see also",
-        "sources",
-        "works cited",
-    }
-)
+_REFERENCE_SECTIONS = names_of(NAMES["reference_sections"])
 
 _QUOTES = re.compile(r"'{2,}")
 _MAGIC_WORD = re.compile(r"__[^\W\da-z_](?:[^\W\da-z])+?__")
@@ -59,10 +37,10 @@ _SPACE_BEFORE_POINT = re.compile(r"\s+(?=[,.](?:\s|$))")
 def paragraphs_of(text: str, render: Callable[[str], str]) -> list[str]:
     """Headings, paragraphs and list items as clean lines without markers, in their order.
 
-    As in MediaWiki, lines that follow each other are one paragraph. A heading under which nothing is left is dropped.
+    As in MediaWiki, consecutive lines form a paragraph. A heading without any text under it is dropped.
 
     Args:
-        render: (line) -> its text, of what still has markup within the line.
+        render: (line) -> the line with the markup inside it replaced by text.
     """
     outline = _Outline()
     paragraph: list[str] = []
@@ -85,7 +63,7 @@ def paragraphs_of(text: str, render: Callable[[str], str]) -> list[str]:
 
 
 class _Outline:
-    """The lines so far, and the headings that wait for text under them."""
+    """The lines so far, and the headings without text under them so far."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -113,15 +91,15 @@ class _Outline:
 
 
 def clean_line(line: str) -> str:
-    """Decodes entities; takes out emphasis, magic words, and what templates without text leave: empty brackets, spaces.
+    """Decodes entities; removes emphasis, magic words, and the empty brackets and spaces that dropped templates leave.
 
-    Returns: the line, stripped; empty if no letter or digit is left.
+    Returns: the line, stripped; empty if it has no letter or digit.
     """
     if "''" in line:
         line = _QUOTES.sub(_apostrophes, line)
     if "__" in line:
         line = _MAGIC_WORD.sub("", line)
-    # By a space, so that what stood around it forms no bracket in its turn.
+    # A space, so that the characters around it do not form another bracket.
     line = _LEFTOVER.sub(" ", line)
     if "&" in line:
         line = _ENTITY.sub(lambda match: html.unescape(match.group()), line)
@@ -134,7 +112,7 @@ def clean_line(line: str) -> str:
 
 
 def _apostrophes(match: re.Match[str]) -> str:
-    """Two, three or five are emphasis; of four the first is text, and of more those before the last five."""
+    """2, 3 or 5 apostrophes are emphasis. The first of 4 is text, and so are those before the last 5 of more."""
     length = len(match.group())
     return "'" * (1 if length == 4 else max(length - 5, 0))
 

@@ -1,9 +1,20 @@
-"""Internal links of wikitext: the text that a reader of the page sees."""
+"""Internal links of wikitext as visible text, and the names of namespaces and templates in many languages."""
 
 import re
+from pathlib import Path
 
-from data_prep.readers.wiki_names import CATEGORY_NAMES, FILE_NAMES
+import yaml
 
+# The tables of names; see the file.
+NAMES = yaml.safe_load(Path(__file__).with_name("wikipedia_names.yaml").read_text(encoding="utf-8"))
+
+
+def names_of(table: str) -> frozenset[str]:
+    """The names in a string of `wikipedia_names.yaml`."""
+    return frozenset(name.strip() for name in table.split("|"))
+
+
+FILE_NAMES, CATEGORY_NAMES = names_of(NAMES["file"]), names_of(NAMES["category"])
 _INVISIBLE_NAMESPACES = FILE_NAMES | CATEGORY_NAMES
 _MEDIA_TARGET = re.compile(
     r"[^|\]:]+:[^|]+\.(?:jpe?g|png|svg|gif|tiff?|og[agv]|oga|webm|webp|pdf|djvu|mid|flac|wav)\s*", re.IGNORECASE
@@ -17,9 +28,9 @@ _PIPE_TRICK = re.compile(r"(?:[^:]*:)?(.*?)(?:\s*\([^()]*\)|,.*)?")
 
 
 def link_text(content: str) -> str:
-    """The visible text of `[[content]]`: its label or target; nothing for files, categories and other languages.
+    """The visible text of `[[content]]`: its label or target; "" for files, categories and other languages.
 
-    A leading colon (`[[:File:Example.png]]`) makes a link to a file or category a visible one.
+    A leading colon (`[[:File:Example.png]]`) makes a link to a file or category visible.
     """
     target, has_label, label = content.partition("|")
     if "\n" in target or len(target) > _MAX_TARGET_CHARACTERS:

@@ -1,15 +1,17 @@
-"""Templates that stand for text of a sentence, which without them has a hole.
+"""Templates that stand for words of a sentence. Their names are in wikipedia_names.yaml.
 
-The choice follows two heads of English dumps, of 2014 and 2016: of 13,935 templates in 321 pages (outside tables and
-references) 4,849 stand within a line of prose. 2,396 of these give text here, {{convert}} (818), {{lang}} and its
-kin (about 800) first; nearly all others are citations and remarks of editors, which leave no hole, and about 400 are
-pronunciations, left out on purpose. The names are those of the English Wikipedia, many of which other languages took
-over. What a template gives is near what it gives in the wiki, not equal: {{convert|5|km}} is "5 km" without miles.
+The selection is based on the beginnings of two English dumps, of 2014 and 2016. Of 13,935 templates in 321 pages
+(outside tables and references), 4,849 stand within a line of prose. 2,396 of these give text here, above all
+{{convert}} (818) and {{lang}} with its variants (about 800). Nearly all others are citations and editors' remarks,
+which leave no gap; about 400 are pronunciations, left out on purpose. The names are those of the English Wikipedia;
+other languages use many of them. The text is close to that of the wiki: {{convert|5|km}} is "5 km" without miles.
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from data_prep.readers.wiki_links import NAMES, names_of
 
 
 @dataclass(frozen=True)
@@ -215,86 +217,31 @@ def _authors_and_year(arguments: Arguments) -> str:
 
 _TEXT_FUNCTIONS = frozenset({"formatnum", "lc", "uc", "lcfirst", "ucfirst"})
 
-_OF_ONE_TEXT = """nowrap|nobr|nobreak|nowiki|big|small|smaller|larger|large|resize|sc|smallcaps|small caps|sc1|unicode
-|ipa|ipalink|ipablink|ipaslink|mvar|math|var|strong|em|bold|italic|italics|code|tt|kbd|samp|mono|center|allow wrap
-|not a typo|sic|as written|proper name|abbr|tooltip|hover title|abbrv|vanchor|visible anchor|clarify span
-|citation needed span|cn span|fact span|annotated link|noitalic|no italic|nobold|overline|underline|music|railgauge
-|polytonic|iast|hebrew|arabic|sup|sub|flag|flagcountry|linktext|term|text|wt"""
-_OF_A_QUOTATION = "quote|blockquote|block quote|cquote|bquote|quotation|rquote|quote box|quotebox|centered pull quote"
-
-_TEMPLATES: dict[str, TemplateText] = {
-    **{name.strip(): _first for name in _OF_ONE_TEXT.split("|")},
-    **{name: _quoted for name in _OF_A_QUOTATION.split("|")},
-    **dict.fromkeys(
-        ("lang", "rtl-lang", "ltr-lang", "audio", "color", "colour", "font color", "sort", "langx"), _second
-    ),
-    **dict.fromkeys(("transl", "transliteration", "translit"), _last),
-    **dict.fromkeys(("convert", "cvt", "conv"), _convert),
-    **dict.fromkeys(("frac", "sfrac", "fraction", "frac2"), _fraction),
-    **dict.fromkeys(("as of", "asof"), _as_of),
-    **dict.fromkeys(
-        (
-            "birth date",
-            "death date",
-            "start date",
-            "end date",
-            "birth date and age",
-            "death date and age",
-            "dob",
-            "dts",
-        ),
-        _date,
-    ),
-    **dict.fromkeys(("circa", "c.", "ca."), _with_prefix("c. ")),
-    **dict.fromkeys(("ill", "interlanguage link", "link-interwiki", "illm"), _interlanguage_link),
-    **dict.fromkeys(("nihongo", "korean", "nihongo2", "nihongo3"), _nihongo),
-    **dict.fromkeys(("chem", "chem2", "angbr ipa"), _joined("")),
-    **dict.fromkeys(("format price", "formatprice", "nts", "format number", "number"), _format_number),
-    **dict.fromkeys(("snd", "spnd", "spaced ndash", "spaced en dash", "spndash", "ndash spaced"), _constant(" – ")),
-    **dict.fromkeys(("mdash", "mdashb", "em dash", "emdash", "—"), _constant("—")),
-    **dict.fromkeys(("ndash", "en dash", "endash", "–"), _constant("–")),
-    **dict.fromkeys(("nbsp", "spaces", "space", "pad", "thinsp", "hsp", "thin space", "zwsp"), _constant(" ")),
-    **dict.fromkeys(("angbr", "angle bracket", "angle brackets"), lambda arguments: f"⟨{arguments.get(0)}⟩"),
-    **{ship: _ship(ship.upper()) for ship in ("uss", "hms", "hmas", "hmcs", "ss", "rms", "mv", "sms", "usns", "uscgc")},
-    **{era: _era(era.upper()) for era in ("bce", "bc", "ce", "ad")},
-    "fl.": _with_prefix("fl. "),
-    "floruit": _with_prefix("fl. "),
-    "val": _value,
-    "e": _with_prefix("×10^"),
-    "height": _height,
-    "harvtxt": _authors_and_year,
-    "harvcoltxt": _authors_and_year,
-    "hydrogen": _constant("H"),
-    "carbon": _constant("C"),
-    "nitrogen": _constant("N"),
-    "oxygen": _constant("O"),
-    "oldstyledate": _old_style_date,
-    "bibleref": _joined(" "),
-    "bibleverse": _joined(" "),
-    "mpl": _joined(""),
-    "us$": _with_prefix("US$"),
-    "usd": _with_prefix("US$"),
-    "gbp": _with_prefix("£"),
-    "pound sterling": _with_prefix("£"),
-    "£": _with_prefix("£"),
-    "euro": _with_prefix("€"),
-    "eur": _with_prefix("€"),
-    "us patent": _with_prefix("U.S. Patent "),
-    "isbn": _with_prefix("ISBN "),
-    "oeis": _with_prefix("OEIS "),
-    "'": _constant("'"),
-    "'s": _constant("'s"),
-    "' \"": _constant("' \""),
-    "\" '": _constant("\" '"),
-    "-'": _constant("'"),
-    '-"': _constant('"'),
-    "=": _constant("="),
-    "!": _constant("|"),
-    "-": _constant("-"),
-    "lord": _constant("Lord"),
-    "okina": _constant("ʻ"),
-    "hamza": _constant("ʾ"),
-    "ayin": _constant("ʿ"),
-    "dot": _constant(" · "),
-    "·": _constant(" · "),
+_NAMED_LIKE_THEIR_TABLE = (
+    *(_first, _second, _last, _quoted, _convert, _fraction, _as_of, _date, _interlanguage_link, _nihongo),
+    *(_format_number, _value, _height, _authors_and_year, _old_style_date),
+)
+_FUNCTIONS: dict[str, TemplateText] = {
+    **{function.__name__.lstrip("_"): function for function in _NAMED_LIKE_THEIR_TABLE},
+    "ship": _ship,
+    "era": _era,
+    "joined": _joined(""),
+    "joined_by_spaces": _joined(" "),
+    "angle_brackets": lambda arguments: f"⟨{arguments.get(0)}⟩",
 }
+
+
+def _templates() -> dict[str, TemplateText]:
+    templates = {}
+    for kind, names in NAMES["templates"].items():
+        for name in names_of(names):
+            # {{USS|Hornet}} and {{BCE}} have a word of the text as their name.
+            templates[name] = _FUNCTIONS[kind](name.upper()) if kind in ("ship", "era") else _FUNCTIONS[kind]
+    for prefix, names in NAMES["prefixes"].items():
+        templates |= dict.fromkeys(names_of(names), _with_prefix(prefix))
+    for text, names in NAMES["constants"].items():
+        templates |= dict.fromkeys(names_of(names), _constant(text))
+    return templates
+
+
+_TEMPLATES = _templates()

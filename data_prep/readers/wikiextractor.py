@@ -1,36 +1,37 @@
-"""Output of WikiExtractor: many articles a file, in its `<doc>` layout or its `--json` layout, told by the content."""
+"""Output of WikiExtractor, many articles a file, in its `<doc>` layout or its `--json` layout."""
 
 import io
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import BYTE_ORDER_MARK, Document, ReaderOptions, ReadReport, Source
+from data_prep.readers.documents import BYTE_ORDER_MARK, Counts, Document, Source
 from data_prep.readers.json_lines import read_json_objects
 from data_prep.readers.lines import DocumentCollector, LineReader
 from electra_tf.config.errors import UserError
+from electra_tf.text.manifest import DatasetSettings
 
 _ARTICLE_BEGIN = "<doc "
 _ARTICLE_END = "</doc>"
-# Read to tell the layout; white space before the first article is skipped, if it is not more than this.
+# Read to detect the layout; at most this much white space may stand before the first article.
 _PEEK_BYTES = 1024
 
 
 def read_wikiextractor(
-    stream: BinaryIO, source: Source, options: ReaderOptions, report: ReadReport
+    stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts
 ) -> Iterator[Document]:
-    """Documents of a WikiExtractor file; see `TextFormat.documents`. Each article is one, its title the first line.
+    """The articles of a WikiExtractor file; the first line of each is its title. See `TextFormat`.
 
-    Raises: UserError: if the content is in neither layout, or an article has no end or is no JSON object with `text`.
+    Raises: UserError: the content is in neither layout, an article has no end, or is no JSON object with `text`.
     """
     buffered = io.BufferedReader(stream) if not isinstance(stream, io.BufferedReader) else stream
     begin = buffered.peek(_PEEK_BYTES)[:_PEEK_BYTES].removeprefix(BYTE_ORDER_MARK).lstrip()
     if is_json_layout(begin):
-        return read_json_objects(buffered, source, "text", report)
+        return read_json_objects(buffered, source, "text", counts)
     if not begin or begin.startswith(b"<doc "):
-        return _read_tagged(buffered, source, report)
+        return _read_tagged(buffered, source, counts)
     raise UserError(
         f"{source.path} at offset {source.offset} begins with {begin[:20]!r}; expected WikiExtractor output: <doc"
-        " id=...> or a JSON object a line; name the right format in --input=FORMAT:GLOB"
+        " id=...> or a JSON object a line; give the right format in --input=FORMAT:GLOB"
     )
 
 
@@ -40,12 +41,12 @@ def begins_wikiextractor_article(line: bytes) -> bool:
 
 
 def is_json_layout(begin: bytes) -> bool:
-    """Whether a file that begins so has an article a line: then every line begins one."""
+    """Whether a file that begins with `begin` has one article a line, as JSON."""
     return begin.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{")
 
 
-def _read_tagged(stream: BinaryIO, source: Source, report: ReadReport) -> Iterator[Document]:
-    collector = DocumentCollector(has_paragraphs=True, report=report)
+def _read_tagged(stream: BinaryIO, source: Source, counts: Counts) -> Iterator[Document]:
+    collector = DocumentCollector(has_paragraphs=True, counts=counts)
     tag = ""
     reader = LineReader(stream, source)
     for line in reader:
@@ -64,7 +65,7 @@ def _read_tagged(stream: BinaryIO, source: Source, report: ReadReport) -> Iterat
         elif line.startswith(_ARTICLE_BEGIN):
             tag = line
     if tag and source.is_end:
-        report.truncations.append(f"{source.path} is cut off at byte {reader.offset}, in the article {tag[:80]}")
+        counts.truncations.append(f"{source.path} is truncated at byte {reader.offset}, in the article {tag[:80]}")
     elif tag:
         raise _unended(source, tag)
 
@@ -72,5 +73,5 @@ def _read_tagged(stream: BinaryIO, source: Source, report: ReadReport) -> Iterat
 def _unended(source: Source, tag: str) -> UserError:
     return UserError(
         f"{source.path} after offset {source.offset}: the article {tag[:80]} has no </doc>; the file is broken, extract"
-        " it anew"
+        " it again"
     )

@@ -1,18 +1,25 @@
-"""Dumps of Wikipedia: MediaWiki XML exports, of which the articles become documents of plain text."""
+"""Wikipedia dumps: the articles of a MediaWiki XML export as plain text.
+
+The layout is that of every export since 2005 (schemas 0.3 to 0.11): elements on lines of their own, text escaped. So a
+line that begins with `<page>` begins a page. Each page is parsed by itself: without the namespace of the schema, and
+without a document type that could declare entities.
+"""
 
 import re
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import BinaryIO
 
-from data_prep.readers.documents import Document, ReaderOptions, ReadReport, Source
-from data_prep.readers.wiki_names import CATEGORY_NAMES, DISAMBIGUATION_TEMPLATES, FILE_NAMES, OTHER_NAMESPACE_NAMES
-from data_prep.readers.wiki_pages import Page, begins_page, read_pages
+from data_prep.readers.documents import BYTE_ORDER_MARK, Counts, Document, Source
+from data_prep.readers.wiki_links import CATEGORY_NAMES, FILE_NAMES, NAMES, names_of
 from data_prep.readers.wikitext import plain_text
-
-__all__ = ["begins_page", "read_wikipedia"]
+from electra_tf.config.errors import UserError
+from electra_tf.text.manifest import DatasetSettings
 
 _ARTICLE_NAMESPACE = 0
-_NON_ARTICLE_NAMES = FILE_NAMES | CATEGORY_NAMES | OTHER_NAMESPACE_NAMES
+_NON_ARTICLE_NAMES = FILE_NAMES | CATEGORY_NAMES | names_of(NAMES["other_namespace"])
+_DISAMBIGUATION_TEMPLATES = names_of(NAMES["disambiguation"])
 # `#REDIRECT [[X]]` in any language: `#WEITERLEITUNG`, `#перенаправление`, `#転送`. An article does not begin so.
 _REDIRECT = re.compile(r"\s*#\s?[^\s\[\]{}|<>#:]{2,30}\s{0,9}:?\s{0,9}\[\[[^\[\]\n]+\]\]")
 _TEMPLATE_NAME = re.compile(r"\{\{([^|{}<>\n]{1,80})[|}\n]")
@@ -22,32 +29,58 @@ _DISAMBIGUATION_WORD = "__DISAMBIG__"
 # {{disambiguation needed}}, which marks a link, nor {{surname}} and {{given name}}, which stand under articles too.
 _DISAMBIGUATION_TEMPLATE = re.compile(r"(?:.*\b)?disambig(?:uation)?(?: page)?(?:[ -]cleanup)?")
 
+_PAGE_BEGIN = b"<page>"
+_PAGE_END = b"</page>"
+_REVISION_BEGIN = b"<revision>"
+_EXPORT_BEGIN = re.compile(rb"<(?:\?xml|mediawiki|!--|page>|/mediawiki>)")
+_EXPORT_END = b"</mediawiki>"
+_NAMESPACE = re.compile(r"-?[0-9]{1,9}")
+_FETCH_AGAIN = "the file is damaged, download it again"
 
-def read_wikipedia(stream: BinaryIO, source: Source, options: ReaderOptions, report: ReadReport) -> Iterator[Document]:
-    """Documents of a MediaWiki XML export; see `TextFormat.documents`. An article is one, its title the first line.
 
-    Pages that are no articles are counted by `report.skip`. Which ones these are follows from the page alone, not from
-    the header of the export: a part of a file gives the same documents as the whole.
+@dataclass(frozen=True)
+class Page:
+    """One page at its last revision.
+
+    Attributes:
+        namespace: its number in the export; None before schema 0.6, which had none.
+        is_redirect: according to the export; False before schema 0.4, which does not state it.
+        model: of the content, such as "wikitext", "css" or "json"; "wikitext" if the export states none.
+        text: the source of the page; empty if it was suppressed or is stored elsewhere.
+    """
+
+    title: str
+    namespace: int | None
+    is_redirect: bool
+    model: str
+    text: str
+
+
+def read_wikipedia(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
+    """The articles of a MediaWiki XML export; the first line of each is its title. See `TextFormat`.
+
+    Other pages are counted as skipped. The decision depends on the page alone, not on the header of the export, so that
+    a part of a file gives the same documents as the whole.
 
     Raises: UserError: the stream is no such export, or a page is broken.
     """
-    for page in read_pages(stream, source, report):
-        if reason := _reason_to_skip(page, options):
-            report.skip(reason)
+    for page in _read_pages(stream, source, counts):
+        if reason := _reason_to_skip(page, settings):
+            counts.num_documents_skipped[reason] += 1
         elif paragraphs := plain_text(page.text):
             yield Document([page.title, *paragraphs] if page.title else paragraphs, has_paragraphs=True)
         else:
-            report.skip("pages without text")
+            counts.num_documents_skipped["pages without text"] += 1
 
 
-def _reason_to_skip(page: Page, options: ReaderOptions) -> str:
+def _reason_to_skip(page: Page, settings: DatasetSettings) -> str:
     if not _is_in_article_namespace(page):
         return "pages outside the article namespace"
     if page.is_redirect or _REDIRECT.match(page.text):
         return "redirects"
     if page.model != "wikitext":
         return "pages that are not wikitext"
-    if not options.keep_disambiguation_pages and _is_disambiguation(page):
+    if not settings.keep_disambiguation_pages and _is_disambiguation(page):
         return "disambiguation pages"
     return ""
 
@@ -63,4 +96,105 @@ def _is_disambiguation(page: Page) -> bool:
     if page.title.endswith(_DISAMBIGUATION_TITLE) or _DISAMBIGUATION_WORD in page.text:
         return True
     names = (match.group(1).replace("_", " ").strip().lower() for match in _TEMPLATE_NAME.finditer(page.text))
-    return any(name in DISAMBIGUATION_TEMPLATES or _DISAMBIGUATION_TEMPLATE.fullmatch(name) for name in names)
+    return any(name in _DISAMBIGUATION_TEMPLATES or _DISAMBIGUATION_TEMPLATE.fullmatch(name) for name in names)
+
+
+def begins_page(line: bytes) -> bool:
+    """Whether `line` begins a page. No line of a page's text does, as it is escaped."""
+    return line.lstrip().startswith(_PAGE_BEGIN)
+
+
+def _read_pages(stream: BinaryIO, source: Source, counts: Counts) -> Iterator[Page]:
+    """The pages of an export or of a part of one, in order.
+
+    Only the last revision of a page with its history is kept. A file that ends inside a page or without `</mediawiki>`
+    gives the preceding pages and a message in `counts.truncations`.
+
+    Args:
+        stream: whole pages; may begin with the header, may end with `</mediawiki>`.
+    Raises: UserError: the stream is no such export, or a page is broken.
+    """
+    offset = source.offset
+    pending: _PendingPage | None = None
+    is_first = True
+    is_closed = False
+    for line in iter(stream.readline, b""):
+        stripped = line.strip()
+        if is_first and stripped:
+            _check_beginning(stripped, source)
+            is_first = False
+        if stripped.startswith(_PAGE_BEGIN):
+            if pending:
+                raise UserError(f"{pending.location()} has no </page> before the next <page>; {_FETCH_AGAIN}")
+            pending = _PendingPage(source.path, offset)
+        if pending:
+            pending.add(line, stripped, offset)
+            if stripped.endswith(_PAGE_END):
+                yield pending.parse()
+                pending = None
+                is_closed = False
+        elif stripped.endswith(_EXPORT_END):
+            is_closed = True
+        offset += len(line)
+
+    if pending and not source.is_end:
+        raise UserError(f"{pending.location()} has no </page>; {_FETCH_AGAIN}")
+    if source.is_end and not is_closed:
+        where = "between two pages" if pending is None else f"inside the page that begins at byte {pending.offset}"
+        counts.truncations.append(
+            f"{source.path} is truncated at byte {offset}: {where}, expected </mediawiki> at its end"
+        )
+
+
+def _check_beginning(line: bytes, source: Source) -> None:
+    if not _EXPORT_BEGIN.match(line.removeprefix(BYTE_ORDER_MARK)):
+        raise UserError(
+            f"{source.path} at byte {source.offset} begins with {line[:20]!r}; expected a MediaWiki XML export:"
+            " <mediawiki ...> or a line with <page>; name the right format in --input=FORMAT:GLOB"
+        )
+
+
+class _PendingPage:
+    """The lines of an incomplete page: those before its first revision, and those of its latest one."""
+
+    def __init__(self, path: str, offset: int) -> None:
+        self.offset = offset
+        self._path = path
+        self._head: list[bytes] = []
+        self._revision: list[bytes] = []
+        self._revision_offset = 0
+
+    def location(self) -> str:
+        return f"{self._path}: the page that begins at byte {self.offset}"
+
+    def add(self, line: bytes, stripped: bytes, offset: int) -> None:
+        if stripped.startswith(_REVISION_BEGIN):
+            self._revision = []
+            self._revision_offset = offset
+        (self._revision if self._revision or stripped.startswith(_REVISION_BEGIN) else self._head).append(line)
+
+    def parse(self) -> Page:
+        lines = self._head + self._revision
+        try:
+            page = ElementTree.fromstring(b"".join(lines))
+        except ElementTree.ParseError as error:
+            at = self._line_offset(error.position[0])
+            raise UserError(
+                f"{self.location()} is not well-formed XML at byte {at} ({error}); {_FETCH_AGAIN}"
+            ) from None
+        namespace = page.findtext("ns", "").strip()
+        revision = page.findall("revision")[-1:] or [ElementTree.Element("revision")]
+        return Page(
+            title=page.findtext("title", "").strip(),
+            namespace=int(namespace) if _NAMESPACE.fullmatch(namespace) else None,
+            is_redirect=page.find("redirect") is not None,
+            model=(revision[0].findtext("model") or "wikitext").strip(),
+            text=revision[0].findtext("text") or "",
+        )
+
+    def _line_offset(self, line_number: int) -> int:
+        """The offset in the file of line `line_number` of the parsed lines, counted from 1."""
+        index = line_number - 1
+        if index < len(self._head):
+            return self.offset + sum(map(len, self._head[:index]))
+        return self._revision_offset + sum(map(len, self._revision[: index - len(self._head)]))

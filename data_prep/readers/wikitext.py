@@ -1,16 +1,16 @@
 """Wikitext to plain text.
 
-Fast passes take out what leaves no text behind (`wiki_elements`); mwparserfromhell takes apart what needs a parser:
-templates that stand for text, and lines with external links. What was measured on the 321 pages (15.7 MB of wikitext)
-of two heads of English dumps, of 2014 and 2016, on one core of a machine that others used, too, with Python 3.11:
+Fast passes remove elements without text (`wiki_elements`). mwparserfromhell parses the rest: templates that stand for
+text, and lines with external links. Measured on the 321 pages (15.7 MB of wikitext) at the beginning of two English
+dumps, of 2014 and 2016, on one core of a shared machine, with Python 3.11:
 
     what                                      MB/s of wikitext    lines with leftovers of markup
     this module                                            8      0 of 27,140
     mwparserfromhell 0.7.2, strip_code()                   1.2    76 of 40,386
     wikitextparser 3.0.0, remove_markup()                  3.8    7 of 10,809 (every fourth page)
 
-wikitextparser is under the GPL, besides, which this project is not. Both drop every template. Of 53,139 sentences that
-WikiExtractor gives for the same articles in 2018, 31,023 stand word for word in the older wikitext: all come out.
+Both libraries drop every template; wikitextparser is under the GPL, which this project cannot use. Of 53,139 sentences
+that WikiExtractor gives for the same articles in 2018, 31,023 are in the older wikitext word for word; none is lost.
 """
 
 import re
@@ -26,26 +26,27 @@ from data_prep.readers.wiki_templates import Arguments, find_template
 
 _SCHEME = r"(?:(?:https?:|ftps?:|news:|irc:|gopher:)?//|mailto:)"
 _EXTERNAL_LINK = re.compile(rf"\[(?={_SCHEME})", re.IGNORECASE)
-# The parser tries every way to end a link that is not closed: such a bracket is one of the text.
+# The parser backtracks over unclosed links: their brackets are removed first.
 _UNCLOSED_EXTERNAL_LINK = re.compile(rf"\[(?={_SCHEME}[^\[\]]*(?:\[|\Z))", re.IGNORECASE)
 _UNPARSED_EXTERNAL_LINK = re.compile(rf"\[{_SCHEME}[^\s\[\]]*([^\[\]]*)\]", re.IGNORECASE)
-# So it does with HTML tags, of which none are left: a `<` is one of the text.
+# It also backtracks over HTML tags. None are left here: every `<` is text.
 _HIDDEN_LESS_THAN = "&#060;"
-# Longest template or line with a link in the dumps: under 4,000. Its square bounds the time: 6 s for 1 MB at worst.
+# In the dumps, templates and lines with links have under 4,000 characters. The parser's time is at most quadratic in
+# the length: with this limit at worst 6 s for 1 MB.
 _MAX_PARSED_CHARACTERS = 5_000
 
 
 def plain_text(wikitext: str) -> list[str]:
     """The prose of a page: headings, paragraphs and list items, each a line without markup; none blank.
 
-    Takes any text, markup broken or not, in time that grows with its length.
+    Takes linear time for any text, also with broken markup.
     """
     text = without_html(without_extension_tags(wikitext))
     return paragraphs_of(without_brackets(text, _template_text), _external_links_text)
 
 
 def _template_text(content: str) -> str:
-    """The text that `{{content}}` stands for, if any."""
+    """The text of `{{content}}`, or ""."""
     name, _, arguments = content.partition("|")
     if find_template(name) is None:
         return ""
@@ -54,7 +55,7 @@ def _template_text(content: str) -> str:
 
 
 def _external_links_text(line: str) -> str:
-    """The line with external links as their labels; `[http://example.org]` has none, bare addresses stay."""
+    """Replaces external links by their labels; `[http://example.org]` has none. Bare addresses stay."""
     if not _EXTERNAL_LINK.search(line):
         return line
     code = _parse(line)
@@ -64,7 +65,7 @@ def _external_links_text(line: str) -> str:
 
 
 def _parse(source: str) -> Wikicode | None:
-    """The parser's tree; None where it would take too long, or gives up."""
+    """The parser's tree; None if parsing would take too long or fails."""
     if len(source) > _MAX_PARSED_CHARACTERS:
         return None
     source = _UNCLOSED_EXTERNAL_LINK.sub("", source).replace("<", _HIDDEN_LESS_THAN)

@@ -12,10 +12,14 @@ import warnings
 from collections.abc import Callable
 from typing import TextIO
 
-from electra_tf.config.errors import TrainingStopped, UserError
-
-EXIT_INTERRUPTED = 130
-EXIT_READER_GONE = 141  # as of a process that SIGPIPE has ended
+from electra_tf.config.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_READER_GONE,
+    EXIT_TRAINING_STOPPED,
+    EXIT_USER_ERROR,
+    TrainingStopped,
+    UserError,
+)
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -62,10 +66,10 @@ def run_command(command: Callable[[], None]) -> int:
         sys.stdout.flush()
     except UserError as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
-        return error.exit_code
+        return EXIT_USER_ERROR
     except TrainingStopped as error:
         print(f"training stopped: {_one_line(error)}", file=sys.stderr)
-        return error.exit_code
+        return EXIT_TRAINING_STOPPED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED

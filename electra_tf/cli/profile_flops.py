@@ -24,19 +24,14 @@ def main(argv: list[str] | None = None) -> int:
     add_set_flag(parser)
     add_objective_module_flag(parser)
     modes = parser.add_mutually_exclusive_group()
-    modes.add_argument("--json", action="store_true", help="print the totals of --config as one JSON object")
-    modes.add_argument(
-        "--paper_flops", action="store_true", help="print the authors' thirteen published numbers as one JSON object"
-    )
-    modes.add_argument(
-        "--paper_table", action="store_true", help="print the FLOPs of the paper's tables 1, 2, 3 and 7 beside its own"
-    )
-    modes.add_argument(
-        "--measured", action="store_true", help="trace the training step and print its FLOPs beside the formula's"
-    )
-    modes.add_argument(
-        "--finetuning", action="store_true", help="print the cost of an example in fine-tuning and in inference"
-    )
+    for flag, text in (
+        ("json", "print the totals of --config as one JSON object"),
+        ("paper_flops", "print the authors' thirteen published numbers as one JSON object"),
+        ("paper_table", "print the FLOPs of the paper's tables 1, 2, 3 and 7 beside its own"),
+        ("measured", "trace the training step and print its FLOPs beside the formula's"),
+        ("finetuning", "print the cost of an example in fine-tuning and in inference"),
+    ):
+        modes.add_argument(f"--{flag}", action="store_true", help=text)
     modes.add_argument("--budget", type=float, metavar="FLOPS", help="print how many steps so many FLOPs pay for")
     parser.add_argument("--convention", choices=["paper", "hardware"], help="for --budget; paper if not given")
     speed = parser.add_mutually_exclusive_group()
@@ -74,24 +69,23 @@ def _answer(arguments: Namespace) -> str:
 def _refuse_flags_without_effect(arguments: Namespace) -> None:
     """Raises: UserError: if a flag would have no effect beside the others, or a number is not positive."""
 
-    def given(*flags: str) -> list[str]:
-        return [flag for flag in flags if getattr(arguments, flag) not in (None, [])]
+    def refuse(flags: tuple[str, ...], reason: str) -> None:
+        for flag in flags:
+            if getattr(arguments, flag) not in (None, []):
+                raise UserError(f"--{'set' if flag == 'overrides' else flag} {reason}")
 
     if arguments.paper_flops or arguments.paper_table:
-        for flag in given("config", "overrides", "objective_module"):
-            name = "set" if flag == "overrides" else flag
-            raise UserError(
-                f"--{name} has no part in the paper's figures; leave it out, or --paper_flops and --paper_table"
-            )
+        reason = "has no part in the paper's figures; leave it out, or --paper_flops and --paper_table"
+        refuse(("config", "overrides", "objective_module"), reason)
     if arguments.budget is None:
-        for flag in given("convention", "measure_speed", "model_dir"):
-            raise UserError(f"--{flag} goes with --budget; give both or leave it out")
+        refuse(("convention", "measure_speed", "model_dir"), "goes with --budget; give both or leave it out")
     if not arguments.measured and arguments.measure_speed is None:
-        for flag in given("strategy", "logical_cpu_devices"):
-            raise UserError(f"--{flag} goes with --measured and --measure_speed; give one of them or leave it out")
-    for flag, expected in (("measure_speed", "positive number of steps"), ("logical_cpu_devices", "positive number")):
-        if given(flag) and getattr(arguments, flag) <= 0:
-            raise UserError(f"--{flag} is {getattr(arguments, flag)}; expected a {expected}")
+        reason = "goes with --measured and --measure_speed; give one of them or leave it out"
+        refuse(("strategy", "logical_cpu_devices"), reason)
+    for flag in ("measure_speed", "logical_cpu_devices"):
+        value = getattr(arguments, flag)
+        if value is not None and value <= 0:
+            raise UserError(f"--{flag} is {value}; expected a positive number")
 
 
 def _profile(arguments: Namespace) -> str:
@@ -107,11 +101,11 @@ def _profile(arguments: Namespace) -> str:
         convention = arguments.convention or "paper"
         lines = budget_lines(config, arguments.budget, convention, *_speed(arguments, config))
     elif arguments.measured:
-        from electra_tf.reports.measured import measure, measurement_lines, traced_steps
+        from electra_tf.reports.measured import measure, measurement_lines
 
         lines = []
-        for number, step in enumerate(traced_steps(config, _strategy(arguments, config)), start=1):
-            lines += [f"a step of phase {number}:", *measurement_lines(measure(step))]
+        for number, measurement in enumerate(measure(config, _strategy(arguments, config)), start=1):
+            lines += [f"a step of phase {number}:", *measurement_lines(measurement)]
     else:
         lines = finetuning_lines(config) if arguments.finetuning else cost_lines(config)
     return "\n".join(lines)
@@ -131,14 +125,14 @@ def _speed(arguments: Namespace, config) -> tuple:
 
 
 def _strategy(arguments: Namespace, config):
+    from electra_tf.tasks.pretrain.input import plan_stages
     from electra_tf.train.distribution import build_strategy, split_cpu
-    from electra_tf.train.stages import stages_of
 
     if arguments.logical_cpu_devices is not None:
         split_cpu(arguments.logical_cpu_devices)
     strategy = build_strategy(arguments.strategy or "one_device", "local")
-    for stage in stages_of(config):
-        stage.require_divisible(strategy)
+    for stage in plan_stages(config):
+        stage.require_divisible(strategy.num_replicas_in_sync)
     return strategy
 
 

@@ -52,12 +52,12 @@ def _report(arguments: Namespace) -> None:
     metrics = chosen_metrics(groups, arguments.metrics)
     text = markdown_table(groups, metrics)
     if arguments.picture:
-        write_atomically(Path(arguments.picture), png_picture(groups, metrics, arguments.flops))
+        write_atomically(arguments.picture, png_picture(groups, metrics, arguments.flops))
         # The link is relative to the page; a printed page counts as one in the working directory.
         link = os.path.relpath(arguments.picture, Path(arguments.output or "page").parent)
         text += f"\n![The metrics over FLOPs]({Path(link).as_posix()})\n"
     if arguments.output:
-        write_atomically(Path(arguments.output), text.encode())
+        write_atomically(arguments.output, text.encode())
     else:
         print(text, end="")
 

@@ -1,24 +1,25 @@
-"""The exceptions that a script reports in one line: what a user can mend, and a training that must not go on."""
+"""The errors that a command reports in one line, and the exit codes of all commands."""
+
+EXIT_TRAINING_STOPPED = 1
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+EXIT_READER_GONE = 141  # as of a process that SIGPIPE has ended
 
 
 class UserError(Exception):
-    """Something the user gave is wrong: a flag, a file, a config value, a directory.
+    """A mistake that the user can correct: a flag, a file, a config value, a directory.
 
-    The message is one line: what was found, where, what was expected, what to do. The scripts print it without a stack
+    The message is one line: what was found, where, what was expected, what to do. Commands print it without a stack
     trace and exit with status 2. Errors that only a programmer can cause stay `assert` or the exception they are.
     """
 
-    exit_code = 2
-
 
 class TrainingStopped(Exception):
-    """A run that cannot go on, though nobody gave anything wrong: its losses are no longer finite, say.
+    """A run that cannot continue though no input was wrong: its losses are no longer finite, for example.
 
-    The message is one line: what happened, at which step, what usually causes it, what to do. The scripts print it
-    without a stack trace and exit with status 1. The newest checkpoint is from before.
+    The message is one line: what happened, at which step, what usually causes it, what to do. Commands print it without
+    a stack trace and exit with status 1. The newest checkpoint is from before.
     """
-
-    exit_code = 1
 
 
 def first_line(error: Exception) -> str:

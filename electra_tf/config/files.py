@@ -1,4 +1,4 @@
-"""Files by path or by URL: `gs://`, `s3://`, `hdfs://` and whatever else fsspec has a file system for."""
+"""Files by path or by URL: `gs://`, `s3://`, `hdfs://` and all other file systems of fsspec."""
 
 import contextlib
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ def is_remote(path: str | Path) -> bool:
 
 @contextlib.contextmanager
 def filesystem_of(url: str) -> Iterator[tuple["AbstractFileSystem", str]]:
-    """Gives the file system of a URL, and the URL's name in it, for as long as it takes to ask something of it.
+    """Gives the file system of a URL, and the URL's name in it.
 
     Raises: UserError: an unknown protocol, a file system whose package is not installed, or one that cannot be set up.
-        OSError: whatever goes wrong inside.
+        OSError: any error inside the context.
     """
     filesystem, name = _open_filesystem(url)
     try:
@@ -33,7 +33,7 @@ def filesystem_of(url: str) -> Iterator[tuple["AbstractFileSystem", str]]:
 
 
 def _open_filesystem(url: str) -> tuple["AbstractFileSystem", str]:
-    from fsspec.core import url_to_fs  # a tenth of a second, which local paths need not wait for
+    from fsspec.core import url_to_fs  # takes 0.1 s, which local paths do not need
 
     protocol = url.partition("://")[0]
     try:
@@ -44,7 +44,7 @@ def _open_filesystem(url: str) -> tuple["AbstractFileSystem", str]:
         raise UserError(
             f"{url} has the unknown protocol {protocol}://; expected a path or one such as gs://, s3:// or hdfs://"
         ) from None
-    except OSError as error:  # hdfs:// tells here, in a hundred lines, that it finds no Java or no Hadoop
+    except OSError as error:  # without Java or Hadoop, hdfs:// fails here with a message of a hundred lines
         reason = str(error).splitlines()[0]
         raise UserError(f"cannot reach {url}: {reason}; set up what its file system needs") from None
 
@@ -52,7 +52,7 @@ def _open_filesystem(url: str) -> tuple["AbstractFileSystem", str]:
 def _how_to_install(protocol: str, error: ImportError) -> str:
     from fsspec.registry import known_implementations
 
-    # What fsspec does not carry itself lies in a package with the name of its module: gcsfs, s3fs, adlfs, ...
+    # File systems outside fsspec are in packages with the name of their module: gcsfs, s3fs, adlfs, ...
     package = known_implementations.get(protocol, {}).get("class", "fsspec").partition(".")[0]
     return f"install it with `pip install {package}`" if package != "fsspec" else str(error)
 

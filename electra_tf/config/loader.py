@@ -12,10 +12,11 @@ from pydantic import BaseModel, ValidationError
 
 from electra_tf.config.errors import UserError
 
+# How alike two names must be (difflib), for a suggestion within a group of settings and from all groups.
+_NEAR, _NEAR_ELSEWHERE = 0.5, 0.8
+
 Inherit = Callable[[dict, dict], dict]
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
-
-_CLOSE = 0.75  # difflib's similarity, above which a name is taken for a misspelling
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -42,7 +43,7 @@ def read_values(
     Returns: the settings, and how to name their source in errors.
     Raises: UserError: for a missing file, broken YAML or an override that is not `a.b=value`.
     """
-    values = _read_with_base(Path(path), (), inherit)
+    values = _read_with_base(os.fspath(path), (), inherit)
     changes: dict = {}
     for override in overrides:
         _add_override(changes, override, values, inherit)
@@ -63,22 +64,23 @@ def config_to_yaml(config: BaseModel) -> str:
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
 
 
-def _read_with_base(path: Path, seen: tuple[Path, ...], inherit: Mapping[str, Inherit]) -> dict:
+def _read_with_base(path: str, seen: tuple[str, ...], inherit: Mapping[str, Inherit]) -> dict:
     values = _read_yaml(path)
     base = values.pop("base", None)
     if base is None:
         return values
     if not isinstance(base, str):
         raise UserError(f"config {path}: base is {base!r}; expected the path of one YAML file, relative to this one")
-    base_path = path.parent / base
-    if path.resolve() in seen:
+    resolved = path if "://" in path else os.path.realpath(path)
+    if resolved in seen:
         raise UserError(f"config {path}: its base leads back to itself; remove one of the `base:` lines")
-    return merge(_read_with_base(base_path, (*seen, path.resolve()), inherit), values, inherit)
+    base_path = os.path.join(os.path.dirname(path), base)
+    return merge(_read_with_base(base_path, (*seen, resolved), inherit), values, inherit)
 
 
-def _read_yaml(path: Path) -> dict:
+def _read_yaml(path: str) -> dict:
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
+        values = yaml.load(_read(path).decode("utf-8"), Loader=_StrictLoader)
     except OSError as error:
         raise UserError(f"config {path}: {error.strerror or error}; give the path of a YAML file") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -86,6 +88,19 @@ def _read_yaml(path: Path) -> dict:
     if not isinstance(values, dict):
         raise UserError(f"config {path}: holds {type(values).__name__}; expected a mapping such as `train: ...`")
     return values
+
+
+def _read(path: str) -> bytes:
+    """The content of a local file, or of one at a URL that TensorFlow reads. Raises: OSError."""
+    if "://" not in path:
+        return Path(path).read_bytes()
+    import tensorflow as tf
+
+    try:
+        with tf.io.gfile.GFile(path, "rb") as stream:
+            return stream.read()
+    except tf.errors.OpError as error:
+        raise OSError(None, error.message.partition("\n")[0]) from None
 
 
 def merge(base: dict, changes: dict, inherit: Mapping[str, Inherit] = MappingProxyType({})) -> dict:
@@ -141,7 +156,8 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
         kind = problem["ctx"]["tag"]
         return f"{name}.kind is {kind!r}{nearest(kind, [known for child in models for known in _kinds(child)])}"
     if problem["type"] == "extra_forbidden":
-        return f"{name} is not a setting{_nearest_setting(path[-1], models, model)}"
+        fields = {field for child in models for field in child.model_fields}
+        return f"{name} is not a setting{_nearest_setting(name, fields, model)}"
     if problem["type"] == "missing":
         return f"{name} is missing; start from a preset with `base:` or give it"
     message = problem["msg"].removeprefix("Value error, ")
@@ -151,31 +167,31 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
     return f"{name} is {problem['input']!r}; {message}"
 
 
-def _nearest_setting(unknown: str, group: Sequence[type[BaseModel]], model: type[BaseModel]) -> str:
-    """'; did you mean ...' for an unknown setting: one of its own group if close, else one of any group by its path."""
-    own = {field for member in group for field in member.model_fields}
-    if not difflib.get_close_matches(unknown, own, n=1, cutoff=_CLOSE):
-        everywhere = _paths_by_name(model)
-        if matches := difflib.get_close_matches(unknown, everywhere, n=1, cutoff=_CLOSE):
-            return f"; did you mean {everywhere[matches[0]]}?"
-    return nearest(unknown, own)
+def _nearest_setting(path: str, fields: Iterable[str], model: type[BaseModel]) -> str:
+    """As `nearest`: an equal name in another group, else one that is near in this group, else in any group."""
+    group, _, unknown = path.rpartition(".")
+    elsewhere = {p.rpartition(".")[2]: p for p in reversed(_setting_paths(model)) if p.rpartition(".")[0] != group}
+    if unknown in elsewhere or not difflib.get_close_matches(unknown, list(fields), n=1, cutoff=_NEAR_ELSEWHERE):
+        matches = difflib.get_close_matches(unknown, list(elsewhere), n=1, cutoff=_NEAR_ELSEWHERE)
+        if matches:
+            return f"; did you mean {elsewhere[matches[0]]}?"
+    return nearest(unknown, fields)
 
 
-def _paths_by_name(model: type[BaseModel], prefix: str = "") -> dict[str, str]:
-    """The path of every setting by its name; the first one's where groups share a name."""
-    paths: dict[str, str] = {}
+def _setting_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """The dotted path of every setting below a group."""
+    paths = []
     for field in model.model_fields:
         children = _children(model, field)
-        nested = [_paths_by_name(child, f"{prefix}{field}.") for child in children] or [{field: f"{prefix}{field}"}]
-        for found in nested:
-            paths = {**found, **paths}
+        paths.append(f"{prefix}{field}")
+        paths += [path for child in children for path in _setting_paths(child, f"{prefix}{field}.")]
     return paths
 
 
 def nearest(unknown: str, known: Iterable[str]) -> str:
-    """'; did you mean ...' for an unknown word, or the list of known ones."""
+    """'; did you mean ...' for an unknown word, or what there is."""
     names = sorted(known)
-    matches = difflib.get_close_matches(unknown, names, n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(unknown, names, n=1, cutoff=_NEAR)
     return f"; did you mean {matches[0]}?" if matches else f"; there are: {', '.join(names)}"
 
 

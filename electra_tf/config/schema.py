@@ -109,6 +109,8 @@ class TrainConfig(Settings):
     # The whole step as one program, as always on a TPU. On a CPU slower than the many small ones that are the default,
     # and minutes to compile.
     xla: bool = False
+    # Compiled operations with gradients of their own; false: plain TensorFlow, several times slower, for debugging.
+    fused_ops: bool = True
     # Micro-batches of one update, one after the other: batch_size / this many examples are in memory at once.
     gradient_accumulation_steps: Count = 1
     rematerialize: bool = False  # layers are computed again on the way back instead of being kept

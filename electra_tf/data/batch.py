@@ -17,6 +17,8 @@ MASKED_LM_POSITIONS = "masked_lm_positions"
 MASKED_LM_IDS = "masked_lm_ids"
 MASKED_LM_WEIGHTS = "masked_lm_weights"
 
+Batch = dict[str, tf.Tensor]
+
 # By name: the axes after the batch axis, in letters of the package's legend ("" for one value per example), and type.
 TEXT_TENSORS = {
     INPUT_IDS: ("S", tf.int32),
@@ -38,7 +40,7 @@ class BatchSchema:
             for name, (axes, dtype) in self.tensors.items()
         }
 
-    def empty(self, batch_size: int, **sizes: int) -> dict[str, tf.Tensor]:
+    def empty(self, batch_size: int, **sizes: int) -> Batch:
         """A batch of zeros: rows of padding, in which nothing counts. `sizes` as for `specs`."""
         return {name: tf.zeros(spec.shape, spec.dtype) for name, spec in self.specs(batch_size, **sizes).items()}
 
@@ -59,12 +61,12 @@ def batch_specs(config: RunConfig, batch_size: int) -> dict[str, tf.TensorSpec]:
     return PRETRAINING_BATCH.specs(batch_size, S=config.data.max_seq_length, M=config.max_predictions)
 
 
-def empty_batch(batch_size: int, max_seq_length: int, max_predictions: int) -> dict[str, tf.Tensor]:
+def empty_batch(batch_size: int, max_seq_length: int, max_predictions: int) -> Batch:
     """A pre-training batch of padding alone, for what depends on the shapes but not on the content."""
     return PRETRAINING_BATCH.empty(batch_size, S=max_seq_length, M=max_predictions)
 
 
-def word_tokens(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+def word_tokens(batch: Batch) -> tf.Tensor:
     """[B, S] bool: the tokens that masking may select, which are the real ones except [CLS] and [SEP].
 
     It needs no vocabulary: an example is [CLS] A [SEP] or [CLS] A [SEP] B [SEP], so [CLS] is the first token, and

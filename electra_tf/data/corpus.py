@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.schema import DataConfig, RunConfig
-from electra_tf.data.batch import INPUT_IDS
+from electra_tf.data.batch import INPUT_IDS, Batch
 from electra_tf.data.masking import MaskingVocabulary
-from electra_tf.data.record_frames import read_frames
+from electra_tf.data.record_frames import first_damage, read_frames
 from electra_tf.text import records
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest, check_matches
 from electra_tf.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
@@ -45,7 +45,7 @@ class Corpus:
 
     files: tuple[str, ...]
     num_examples: tuple[int, ...]
-    parse: Callable[[tf.Tensor], dict[str, tf.Tensor]]
+    parse: Callable[[tf.Tensor], Batch]
     padding: bytes
     on_damaged_record: Literal["stop", "skip"]
 
@@ -236,12 +236,10 @@ def _inspect(file: str, config: DataConfig) -> tuple[int, records.RecordFormat |
     Raises: UserError: if a record is damaged and that is to stop the run, or has another layout or sequence length.
     """
     frames = read_frames(_read(file))
-    damaged = next((number for number, frame in enumerate(frames) if frame.record is None), None)
-    if damaged is not None:
-        place = f"{file}: record {damaged} at byte {frames[damaged].offset}: {frames[damaged].problem}"
+    if damage := first_damage(frames):
         if config.on_damaged_record == "stop":
-            raise UserError(f"{place}; copy or build it again")
-        logger.warning("damaged data: %s", place)
+            raise UserError(f"{file}: {damage}; copy or build it again")
+        logger.warning("damaged data: %s: %s", file, damage)
     first = next((frame.record for frame in frames if frame.record is not None), None)
     if first is None:
         return len(frames), None
@@ -256,7 +254,7 @@ def _inspect(file: str, config: DataConfig) -> tuple[int, records.RecordFormat |
 def _corpus(files: Sequence[str], counts: Sequence[int], layout: records.RecordFormat, config: RunConfig) -> Corpus:
     parser, length, vocab_size = _PARSERS[layout], config.data.max_seq_length, config.encoder.vocab_size
 
-    def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+    def parse(serialized: tf.Tensor) -> Batch:
         batch = parser(serialized, length)
         ids = batch[INPUT_IDS]
         # Out-of-range ids would silently read a wrong embedding on accelerators.

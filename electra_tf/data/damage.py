@@ -8,15 +8,15 @@ a row of padding holds no token, so nothing in it is masked, predicted or counte
 import contextlib
 import logging
 import re
-import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
+from electra_tf.data.batch import Batch
 from electra_tf.data.corpus import Corpus
-from electra_tf.data.record_frames import Frame, read_frames
+from electra_tf.data.record_frames import Frame, first_damage, read_frames
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,6 @@ class RecordReader:
         self._shard_of_example = shard_of_example
         self._files = tf.constant(corpus.files)
         self._counts = tf.constant(corpus.num_examples, tf.int64)
-        self._lock = threading.Lock()
         self._reported: set[int] = set()
 
     def records(self, shard: tf.Tensor) -> tf.Tensor:
@@ -78,17 +77,14 @@ class RecordReader:
 
         return or_else(shard, read, examine)
 
-    def parse(self, serialized: tf.Tensor, first_example: tf.Tensor) -> dict[str, tf.Tensor]:
+    def parse(self, serialized: tf.Tensor, first_example: tf.Tensor) -> Batch:
         """`corpus.parse` of consecutive examples; `first_example`: scalar int64, the number of the first one."""
 
-        def parse(serialized: tf.Tensor, first_example: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._corpus.parse(serialized)
-
-        def mend(serialized: tf.Tensor, first_example: tf.Tensor) -> dict[str, tf.Tensor]:
+        def mend_and_parse(serialized: tf.Tensor, first_example: tf.Tensor) -> Batch:
             mended = tf.numpy_function(self._mend, [serialized, first_example], tf.string)
             return self._corpus.parse(tf.ensure_shape(mended, serialized.shape))
 
-        return or_else((serialized, first_example), parse, mend)
+        return or_else((serialized, first_example), lambda records, _: self._corpus.parse(records), mend_and_parse)
 
     def examine(self, shard: np.int64) -> np.ndarray:
         """[n] bytes: a shard's records, with padding for those that cannot be read.
@@ -102,27 +98,19 @@ class RecordReader:
             raise DamagedData(
                 f"{file} can no longer be read ({first_line(error)}); bring it back and give the same command again"
             ) from None
-        frames = self._examined_frames(content)
+        padding, frames = self._corpus.padding, read_frames(content)
+        for number in unreadable([frame.record or padding for frame in frames], self._corpus.parse):
+            problem = "its checksum is right, but it holds no example that fits this run"
+            frames[number] = Frame(frames[number].offset, None, problem)
         if len(frames) > expected:
             raise DamagedData(
                 f"{file} holds more than the {expected} examples it should; copy or build the data set again"
             )
         missing = expected - len(frames)
         frames += [Frame(len(content), None, f"the file ends {missing} records too early")] * missing
-        damaged = [number for number, frame in enumerate(frames) if frame.record is None]
-        if damaged:  # else the storage failed for a moment
-            first = frames[damaged[0]]
-            what = f"{file}: record {damaged[0]} at byte {first.offset}: {first.problem}"
-            self._report(int(shard), what, len(damaged))
-        return _bytes_array([frame.record or self._corpus.padding for frame in frames])
-
-    def _examined_frames(self, content: bytes) -> list[Frame]:
-        frames = read_frames(content)
-        whole = [number for number, frame in enumerate(frames) if frame.record is not None]
-        for index in unreadable([frames[number].record for number in whole], self._corpus.parse):
-            problem = "its checksum is right, but it holds no example that fits this run"
-            frames[whole[index]] = frames[whole[index]]._replace(record=None, problem=problem)
-        return frames
+        if damage := first_damage(frames):  # else the storage failed for a moment
+            self._report(int(shard), f"{file}: {damage}", num_lost=sum(frame.record is None for frame in frames))
+        return np.array([frame.record or padding for frame in frames], object)  # numpy's bytes would lose final zeros
 
     def _report(self, shard: int, what: str, num_lost: int) -> None:
         """Stops, or warns once per shard."""
@@ -131,11 +119,10 @@ class RecordReader:
                 f"{what}; copy or build the data set again, or leave out what is damaged with "
                 "--set data.on_damaged_record=skip"
             )
-        with self._lock:
-            if shard not in self._reported:
-                total = self._corpus.num_examples[shard]
-                logger.warning("damaged data: %s; %d of its %d examples count as padding", what, num_lost, total)
+        if shard not in self._reported:
             self._reported.add(shard)
+            total = self._corpus.num_examples[shard]
+            logger.warning("damaged data: %s; %d of its %d examples count as padding", what, num_lost, total)
 
     def _mend(self, serialized: np.ndarray, first_example: np.int64) -> np.ndarray:
         """[b] bytes: the records of a part of a batch, with padding for those that cannot be parsed."""
@@ -143,10 +130,10 @@ class RecordReader:
         for row in unreadable(mended, self._corpus.parse):
             self.examine(np.int64(self._shard_of_example(int(first_example) + row)))  # names the record, or stops
             mended[row] = self._corpus.padding
-        return _bytes_array(mended)
+        return np.array(mended, object)
 
 
-def unreadable(records: Sequence[bytes], parse: Callable[[tf.Tensor], dict[str, tf.Tensor]]) -> list[int]:
+def unreadable(records: Sequence[bytes], parse: Callable[[tf.Tensor], Batch]) -> list[int]:
     """The indices of the records that `parse` refuses, found by bisection."""
     if not records:
         return []
@@ -159,10 +146,3 @@ def unreadable(records: Sequence[bytes], parse: Callable[[tf.Tensor], dict[str, 
         second = [half + index for index in unreadable(records[half:], parse)]
         return unreadable(records[:half], parse) + second
     return []
-
-
-def _bytes_array(records: Sequence[bytes]) -> np.ndarray:
-    """[n] object: numpy's own type for bytes would cut zeros off their ends."""
-    array = np.empty(len(records), object)
-    array[:] = records
-    return array

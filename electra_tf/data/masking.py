@@ -15,13 +15,9 @@ import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
 from electra_tf.data import batch as schema
-from electra_tf.ops.positions import (
-    LEAST_LOG_WEIGHT,
-    put_by_scatter,
-    select_distinct,
-    select_weighted,
-    select_with_replacement,
-)
+from electra_tf.data.batch import Batch
+from electra_tf.ops import positions as draws
+from electra_tf.ops.positions import put_by_scatter
 from electra_tf.ops.random import RandomStream
 
 
@@ -56,9 +52,7 @@ class Selection(NamedTuple):
     unit: tf.Tensor | None = None
 
 
-def mask_batch(
-    batch: dict[str, tf.Tensor], config: MaskingConfig, vocabulary: MaskingVocabulary, random: RandomStream
-) -> dict[str, tf.Tensor]:
+def mask_batch(batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabulary, random: RandomStream) -> Batch:
     """Selects tokens for prediction and hides them.
 
     Args:
@@ -92,13 +86,9 @@ def mask_batch(
 
 
 def select(
-    batch: dict[str, tf.Tensor],
-    config: MaskingConfig,
-    vocabulary: MaskingVocabulary,
-    num_slots: int,
-    random: RandomStream,
+    batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabulary, num_slots: int, random: RandomStream
 ) -> Selection:
-    """Selects tokens by the configured scheme. `batch` as for `mask_batch`; `num_slots`: M.
+    """Selects tokens by the configured scheme; `num_slots`: M.
 
     Candidates are the real tokens except [CLS], [SEP] and [MASK].
     """
@@ -111,14 +101,14 @@ def select(
     count = tf.minimum(count, tf.minimum(num_candidates, num_slots))  # [B], k
 
     if config.scheme == "uniform":
-        draw = {"distinct": select_distinct, "with_replacement": select_with_replacement}[config.selection]
+        draw = {"distinct": draws.select_distinct, "with_replacement": draws.select_with_replacement}[config.selection]
         return Selection(draw(candidates, num_slots, random), count)
     if config.scheme == "rare_tokens":
         assert vocabulary.token_counts is not None, "open_data refuses data without counts"
         log_weights = -config.rarity_exponent * np.log(np.maximum(vocabulary.token_counts, 1).astype(np.float64))
-        log_weights = np.maximum(log_weights - log_weights.max(), LEAST_LOG_WEIGHT).astype(np.float32)
+        log_weights = np.maximum(log_weights - log_weights.max(), draws.LEAST_LOG_WEIGHT).astype(np.float32)
         weights = tf.gather(tf.constant(log_weights), ids)
-        return Selection(select_weighted(candidates, weights, num_slots, random), count)
+        return Selection(draws.select_weighted(candidates, weights, num_slots, random), count)
     if config.scheme == "span":
         return select_spans(candidates, count, config, num_slots, random)
     assert vocabulary.is_continuation is not None, "whole_word needs to know which pieces continue a word"

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
+from electra_tf.data.batch import Batch
 from electra_tf.data.corpus import Corpus
 from electra_tf.data.damage import RecordReader
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
@@ -40,7 +41,7 @@ def training_batches(
     Returns: batches of `mask_batch`, each for one replica; those of one step follow each other in replica order.
     """
 
-    def mask(batch: dict[str, tf.Tensor], step: tf.Tensor, first_row: int) -> dict[str, tf.Tensor]:
+    def mask(batch: Batch, step: tf.Tensor, first_row: int) -> Batch:
         return mask_batch(batch, masking, vocabulary, RandomStream(seed, step, first_row, name="masking"))
 
     order = EpochOrder(corpus, seed)
@@ -66,7 +67,7 @@ def evaluation_batches(
     Args and returns: as `training_batches`; at most `max_batches` steps.
     """
 
-    def mask(batch: dict[str, tf.Tensor], step: tf.Tensor, first_row: int) -> dict[str, tf.Tensor]:
+    def mask(batch: Batch, step: tf.Tensor, first_row: int) -> Batch:
         return mask_batch(batch, masking, vocabulary, RandomStream(seed, step, first_row, name="evaluation_masking"))
 
     first_of_shard = np.cumsum([0, *corpus.num_examples])
@@ -85,7 +86,7 @@ def num_evaluation_batches(corpus: Corpus, batch_size: int, max_batches: int) ->
 def _prepared(
     batches: tf.data.Dataset,
     reader: RecordReader,
-    mask: Callable,
+    mask: Callable[[Batch, tf.Tensor, int], Batch],
     batch_size: int,
     input_context: tf.distribute.InputContext | None,
 ) -> tf.data.Dataset:
@@ -98,7 +99,7 @@ def _prepared(
     share = batch_size // context.num_input_pipelines
     first_row = share * context.input_pipeline_id
 
-    def prepare(step: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+    def prepare(step: tf.Tensor, serialized: tf.Tensor) -> Batch:
         batch = reader.parse(serialized[first_row : first_row + share], step * batch_size + first_row)
         return mask(batch, step, first_row)
 

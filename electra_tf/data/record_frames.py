@@ -52,6 +52,12 @@ def read_frames(content: bytes) -> list[Frame]:
     return frames
 
 
+def first_damage(frames: list[Frame]) -> str:
+    """Says which record is the first damaged one, where, and what is wrong with it; empty if none is."""
+    damaged = ((number, frame) for number, frame in enumerate(frames) if frame.record is None)
+    return next((f"record {number} at byte {frame.offset}: {frame.problem}" for number, frame in damaged), "")
+
+
 def masked_crc32c(data: bytes) -> int:
     """The CRC-32C of some bytes as TFRecord files store it: rotated and shifted."""
     crc = google_crc32c.value(data)

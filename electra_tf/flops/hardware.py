@@ -99,20 +99,6 @@ def example_flops(passes: Iterable[NetworkPass], seq_length: int, max_prediction
     return sum(parts, NO_FLOPS)
 
 
-def inference_flops(encoder: EncoderConfig, heads: tuple[Head, ...], seq_length: int) -> Flops:
-    """FLOPs of one forward pass over a sequence."""
-    return example_flops((NetworkPass("encoder", encoder, heads, trained=False),), seq_length, max_predictions=0)
-
-
-def finetuning_flops(encoder: EncoderConfig, heads: tuple[Head, ...], seq_length: int) -> Flops:
-    """FLOPs of one example of fine-tuning, forward and backward, with encoder and heads trained.
-
-    Args:
-        heads: for example those of `classifier_heads` or `span_heads`.        seq_length: S, padding included.
-    """
-    return example_flops((NetworkPass("encoder", encoder, heads),), seq_length, max_predictions=0)
-
-
 def classifier_heads(num_classes: int) -> tuple[Head, ...]:
     """A linear classifier on [CLS], or with one class a regression: the tasks of GLUE."""
     return (Head("unit", "first", num_outputs=num_classes),)

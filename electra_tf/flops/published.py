@@ -153,13 +153,6 @@ class Table:
     rows: tuple[Row, ...]
     counts_savings: bool = False
 
-    def factor(self, number: Number | None, attribute: str) -> float | None:
-        """The speed-up of a row's `train` or `inference`, from computed values."""
-        (reference,) = [getattr(row, attribute) for row in self.rows if row.model == self.reference]
-        if number is None or reference is None:
-            return None
-        return float(reference) / float(number) if self.counts_savings else float(number) / float(reference)
-
 
 _INFERENCE_LENGTH = 128  # "Infer FLOPs assumes single length-128 input"
 
@@ -215,14 +208,12 @@ def _electra_small(model: str, share: float, printed: str, factors: str, **infer
 
 
 _ELMO_NOTE = (
-    "the authors' count by TensorFlow's profiler, from their code; 3.41e18 rounds to 3.4e18. Inference: that count for "
-    "128 words without the sampled softmax of training (8,192 words in each direction). That the softmax was left out "
-    "is our explanation; the paper does not say so. 2.9 / 2.6 is 1.1, not 1.2"
+    "the authors' count by TensorFlow's profiler, which rounds to 3.4e18. Inference: that count without the sampled "
+    "softmax of training, which is our explanation; the paper does not say so. 2.9 / 2.6 is 1.1, not 1.2"
 )
 _GPT_NOTE = "vocabulary of 40,000; a softmax at every position in training"
 _BERT_SMALL_NOTE = (
-    "1.45 M steps, as in table 5 and in the authors' code; section 3.3 says 1.5 M, which would be 1.47e18 and printed "
-    "as 1.5e18"
+    "1.45 M steps, as in table 5 and in the authors' code; section 3.3 says 1.5 M, which would be 1.47e18"
 )
 _DISTILBERT_NOTE = (
     "six layers of BERT-Base. The paper halves BERT-Base's figure, but by its own convention the dense look-ups stay "
@@ -234,22 +225,17 @@ _XLNET_NOTE = (
 )
 _ROBERTA_NOTE = "batches of 8,000, as in the authors' code; a vocabulary of 50,265"
 _SPANBERT_NOTE = (
-    "BERT-Large with BERT's uncased vocabulary of 30,522 (SpanBERT's own is the cased one of 28,996), 2.4 M batches of "
-    "256 x 512 as in its paper, and a second prediction of each masked token from the borders of its span (two layers "
-    "over three vectors). The paper's figure is 1.5 times this and equals ELECTRA's; we found no explanation"
+    "BERT-Large with BERT's uncased vocabulary, 2.4 M batches of 256 x 512, and a second prediction of each masked "
+    "token from the borders of its span. The paper's figure equals ELECTRA's; we found no explanation"
 )
 _XLNET_BASE_NOTE = (
-    "1 M batches of 256 x 512 and the size of BERT-Base, in two streams: attention by content and by relative "
-    "position, 85 of 512 positions in the query stream, no memory, sparse look-ups. The same sum for Large is within "
-    "0.4 % of the authors' count. The paper's figure is 8 % below this one; it does not say how it was found"
+    "1 M batches of 256 x 512 and the size of BERT-Base, in two streams, 85 of 512 positions in the query stream, no "
+    "memory, sparse look-ups. The same sum for Large is within 0.4 % of the authors' count"
 )
 _TINYBERT_NOTE = (
     "a lower bound, as in the paper: BERT-Base, the teacher, and three epochs of general distillation over 2.5 G "
-    "tokens of Wikipedia at length 128 (forward in the teacher, forward and backward in 4 layers of 312). The teacher "
-    "alone is the paper's figure. Not counted: distillation for each task, on augmented data"
+    "tokens at length 128. The teacher alone is the paper's figure. Not counted: distillation for each task"
 )
-
-
 # 2 directions of a product of 512 x 8192 for each word.
 _ELMO_INFERENCE = Fraction(_ELMO_BATCH, 20) - _INFERENCE_LENGTH * 2 * (2 * 512 * 8192)
 _SMALL_INFERENCE = {"printed_inference": "3.7e9", "inference": _inference(SMALL)}
@@ -304,18 +290,24 @@ TABLES = (
 
 def table_lines(table: Table) -> list[str]:
     """The table as Markdown, one line for each row."""
+    (reference,) = (row for row in table.rows if row.model == table.reference)
     lines = [
         f"{table.title}; x against {table.reference}",
         "| model | train, here | train, paper | infer, here | infer, paper | x, here | x, paper | agrees | note |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in table.rows:
-        factors = [table.factor(row.train, "train")]
+        factors = _factor(row.train, reference.train, table.counts_savings)
         if row.printed_inference:
-            factors.append(table.factor(row.inference, "inference"))
-        shown = " / ".join("-" if factor is None else f"{factor:.3g}x" for factor in factors)
+            factors += f" / {_factor(row.inference, reference.inference, table.counts_savings)}"
         train = _shown(row.train) + ("+" if row.is_lower_bound else "")
         verdict = "NO" if not row.agrees else "bound" if row.is_lower_bound else "yes"
         cells = [row.model, train, row.printed_train or "-", _shown(row.inference), row.printed_inference or "-"]
-        lines.append("| " + " | ".join([*cells, shown, row.printed_factors, verdict, row.note]) + " |")
+        lines.append(f"| {' | '.join([*cells, factors, row.printed_factors, verdict, row.note])} |")
     return lines
+
+
+def _factor(number: Number | None, reference: Number, counts_savings: bool) -> str:
+    if number is None:
+        return "-"
+    return f"{float(reference / number if counts_savings else number / reference):.3g}x"

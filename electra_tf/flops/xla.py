@@ -1,9 +1,8 @@
 """XLA's cost analysis of a program, by the rules of its `HloCostAnalysis`: TensorFlow has no call for it.
 
 Two operations for each multiplication of a matrix product; one for each element of an elementwise operation, whatever
-its type, and for each element that a reduction takes in. Transcendental functions are listed apart, as XLA lists them.
-What XLA adds up further is kept apart here: integers, running sums, and conversions of a type to itself, which
-TensorFlow writes around every sum and XLA removes. The program is the one before any optimisation.
+its type, and for each element that a reduction takes in. What XLA adds up further is kept apart here. The program is
+the one before any optimisation.
 """
 
 import functools
@@ -11,67 +10,54 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 
+# What `count_program` counts, by kind:
+KINDS = {
+    "products": "of matrix products",
+    "elementwise": "on floating-point numbers, comparisons and conversions of them included",
+    "reductions": "of sums and maxima",
+    "transcendental": "exponentials, error functions, roots, random bits",
+    "integer": "on integers and truth values, such as indices",
+    "running_sums": "sums over a window, as XLA writes a cumulative sum; devices compute fewer",
+    "idle_conversions": "of a type to itself: TensorFlow writes them around every sum, and XLA removes them",
+}
 # fmt: off
 _TRANSCENDENTAL = {
     "atan2", "cbrt", "cosine", "erf", "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic",
-    "power", "rsqrt", "sine", "sqrt", "tan", "tanh",
+    "power", "rng-bit-generator", "rsqrt", "sine", "sqrt", "tan", "tanh",
 }
 _ELEMENTWISE = {
     "abs", "add", "and", "bitcast-convert", "ceil", "clamp", "compare", "convert", "divide", "floor", "is-finite",
     "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "remainder", "round-nearest-afz",
-    "round-nearest-even", "select", "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign",
+    "round-nearest-even", "select", "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign", "sort",
     "subtract", "xor",
 }
 _FREE = {
-    "after-all", "bitcast", "broadcast", "concatenate", "constant", "copy", "dynamic-slice",
-    "dynamic-update-slice", "gather", "get-tuple-element", "iota", "opt-barrier", "pad", "parameter",
-    "partition-id", "replica-id", "reshape", "reverse", "set-dimension-size", "slice", "transpose", "tuple",
+    "after-all", "bitcast", "broadcast", "concatenate", "constant", "copy", "dynamic-slice", "dynamic-update-slice",
+    "gather", "get-tuple-element", "iota", "opt-barrier", "pad", "parameter", "partition-id", "replica-id", "reshape",
+    "reverse", "set-dimension-size", "slice", "transpose", "tuple",
 }
-_CALLS = {"call", "conditional", "fusion", "while"}
 # fmt: on
+_CALLS = {"call", "conditional", "fusion", "scatter", "while"}
+_KIND_OF = {
+    **dict.fromkeys(_TRANSCENDENTAL, "transcendental"),
+    **dict.fromkeys(_ELEMENTWISE, "elementwise"),
+    "dot": "products",
+    "reduce": "reductions",
+    "reduce-window": "running_sums",
+}
 
 
-class XlaCount(NamedTuple):
-    """Operations of one execution of a program.
-
-    Attributes:
-        products: of matrix products.
-        elementwise: on floating-point numbers, comparisons and conversions of them included.
-        reductions: of sums and maxima.
-        transcendental: exponentials, error functions, roots, random bits.
-        integer: on integers and truth values, such as indices.
-        running_sums: sums over a window of all elements before, as XLA writes a cumulative sum; devices compute fewer.
-        idle_conversions: of a type to itself.
-        uncounted: the other opcodes, for which there is no rule here; sorted.
-    """
-
-    products: int
-    elementwise: int
-    reductions: int
-    transcendental: int
-    integer: int
-    running_sums: int = 0
-    idle_conversions: int = 0
-    uncounted: tuple[str, ...] = ()
-
-    @property
-    def flops(self) -> int:
-        """XLA's own figure of this name: everything but the transcendental functions."""
-        floating = self.products + self.elementwise + self.reductions + self.running_sums
-        return floating + self.integer + self.idle_conversions
-
-
-def count_program(program: bytes) -> XlaCount:
+def count_program(program: bytes) -> Counter:
     """Counts an `HloModuleProto`, as `experimental_get_compiler_ir(...)(stage="hlo_serialized")` gives it.
 
     A loop counts once, as in XLA where the number of iterations is unknown; all branches of a conditional count.
 
+    Returns: operations by kind (see `KINDS`); and by its opcode any instruction for which there is no rule here.
     Raises: ValueError: if it is no such program.
     """
     try:
@@ -79,7 +65,6 @@ def count_program(program: bytes) -> XlaCount:
     except DecodeError:
         raise ValueError(f"not a serialized HloModuleProto: it begins with {program[:60]!r}") from None
     computations = {computation.id: computation for computation in module.computations}
-    uncounted = set()
 
     @functools.cache
     def total(computation_id: int) -> Counter:
@@ -87,37 +72,29 @@ def count_program(program: bytes) -> XlaCount:
         instructions = {each.id: each for each in computations[computation_id].instructions}
         for each in instructions.values():
             operands = [_array(instructions[operand].shape) for operand in each.operand_ids]
-            if each.opcode in _CALLS or each.opcode == "scatter":
+            if each.opcode in _CALLS:
                 # A scatter calls its computation for each number that it writes.
                 times = math.prod(operands[-1].dimensions) if each.opcode == "scatter" else 1
                 for called in each.called_computation_ids:
                     counts.update({kind: times * count for kind, count in total(called).items()})
-            elif kind := _kind(each, operands):
-                counts[kind] += _operations(each, operands)
             elif each.opcode not in _FREE:
-                uncounted.add(each.opcode)
+                counts[_kind(each, operands)] += _operations(each, operands)
         return counts
 
-    counts = total(module.entry_computation_id)
-    return XlaCount(**{kind: counts[kind] for kind in XlaCount._fields[:-1]}, uncounted=tuple(sorted(uncounted)))
+    return total(module.entry_computation_id)
 
 
-def _kind(instruction: hlo_pb2.HloInstructionProto, operands: Sequence[xla_data_pb2.ShapeProto]) -> str | None:
-    """The field of `XlaCount` that an instruction counts in; None if no rule here counts it."""
-    opcode, kinds = instruction.opcode, {"dot": "products", "rng-bit-generator": "transcendental"}
-    if opcode in kinds:
-        return kinds[opcode]
-    if opcode in _TRANSCENDENTAL:
-        return "transcendental"
-    result = _array(instruction.shape)
-    if opcode == "convert" and operands[0].element_type == result.element_type:
+def _kind(instruction: hlo_pb2.HloInstructionProto, operands: Sequence[xla_data_pb2.ShapeProto]) -> str:
+    """A key of `KINDS`, or the opcode if there is no rule for it."""
+    kind, result = _KIND_OF.get(instruction.opcode, instruction.opcode), _array(instruction.shape)
+    if kind not in ("elementwise", "reductions", "running_sums"):
+        return kind
+    if instruction.opcode == "convert" and operands[0].element_type == result.element_type:
         return "idle_conversions"
-    kinds = {"reduce": "reductions", "reduce-window": "running_sums", "sort": "elementwise"}
-    kinds |= dict.fromkeys(_ELEMENTWISE, "elementwise")
-    # The result of a comparison has no number type.
-    counted = operands[0] if opcode == "compare" else result
+    # The result of a comparison is a truth value, whatever is compared.
+    counted = operands[0] if instruction.opcode == "compare" else result
     is_integer = re.fullmatch(r"[SU]\d+|PRED", xla_data_pb2.PrimitiveType.Name(counted.element_type))
-    return "integer" if is_integer and opcode in kinds else kinds.get(opcode)
+    return "integer" if is_integer else kind
 
 
 def _operations(instruction: hlo_pb2.HloInstructionProto, operands: Sequence[xla_data_pb2.ShapeProto]) -> int:

@@ -7,7 +7,9 @@ exists in training.
 import tensorflow as tf
 
 from electra_tf.models.context import ForwardContext
-from electra_tf.ops.vocabulary import COLUMNS, NEVER, place, places_to_draw
+from electra_tf.models.vocabulary_logits import sampling_uniform
+from electra_tf.ops.reference import COLUMNS, NEVER
+from electra_tf.ops.vocabulary import inverse_cdf_sample
 
 
 class ContextFreeLogits:
@@ -62,14 +64,15 @@ class ContextFreeLogits:
             forbidden_ids: [B, M] int32, tokens that are not to be drawn; None for none.
         Returns: [B, M] int32.
         """
-        uniform = places_to_draw(context, self._num_examples, self._num_slots)
+        uniform = sampling_uniform(context, self._num_examples, self._num_slots)
         columns = self._columns(temperature)  # [128, V / 128]
-        column = place(self._column_totals(columns, forbidden_ids, tf.shape(uniform)[0]), uniform[:, :1])  # [N]
+        totals = self._column_totals(columns, forbidden_ids, tf.shape(uniform)[0])  # [N, 128]
+        column = inverse_cdf_sample(totals, uniform[:, :1])  # [N]
         masses = tf.gather(columns, column)  # [N, V / 128]
         if forbidden_ids is not None:
             ids = tf.range(columns.shape[1]) * COLUMNS + column[:, tf.newaxis]
             masses = tf.where(ids == tf.reshape(forbidden_ids, [-1, 1]), 0.0, masses)
-        sampled = place(masses, uniform[:, 1:]) * COLUMNS + column
+        sampled = inverse_cdf_sample(masses, uniform[:, 1:]) * COLUMNS + column
         return tf.reshape(sampled, [self._num_examples, self._num_slots])
 
     def _columns(self, temperature: float) -> tf.Tensor:

@@ -7,8 +7,8 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.initializers import truncated_normal
-from electra_tf.models.layer_norm import LayerNorm
+from electra_tf.models.context import INFERENCE, ForwardContext
+from electra_tf.models.layers import LayerNorm, truncated_normal
 
 
 class Embeddings(tf_keras.layers.Layer):
@@ -21,7 +21,6 @@ class Embeddings(tf_keras.layers.Layer):
         config: sizes; `vocab_size`, `embedding_size`, `max_position_embeddings` and `type_vocab_size` are used.
     Call:
         input_ids: [B, S] int32.        segment_ids: [B, S] int32, each below `type_vocab_size`.
-        training: whether LayerNorm is compiled, see `electra_tf.ops.fused`.
     Returns: [B, S, E] in the layer's compute dtype.
     """
 
@@ -36,13 +35,13 @@ class Embeddings(tf_keras.layers.Layer):
             setattr(self, name, self._table(name, rows, initializer))
         super().build(input_shape)
 
-    def call(self, input_ids: tf.Tensor, segment_ids: tf.Tensor, training: bool = False) -> tf.Tensor:
+    def call(self, input_ids: tf.Tensor, segment_ids: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
         words = self._words(input_ids)  # [B, S, E]
         positions = self.position_embeddings[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
         # Two rows only: a product with one-hot vectors has a dense gradient and no scatter.
         segments = tf.one_hot(segment_ids, self.config.type_vocab_size, dtype=words.dtype)
         segments = tf.tensordot(segments, self.token_type_embeddings, axes=1)  # [B, S, E]
-        return self.layer_norm(words + positions + segments, compile=training)
+        return self.layer_norm(words + positions + segments, context=context)
 
     def _table_rows(self) -> dict[str, int]:
         config = self.config

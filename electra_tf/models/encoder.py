@@ -9,11 +9,8 @@ import tf_keras
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.context import INFERENCE, ForwardContext
-from electra_tf.models.dense import Dense, product
 from electra_tf.models.embeddings import Embeddings
-from electra_tf.models.initializers import glorot_uniform, truncated_normal
-from electra_tf.models.layer_norm import LayerNorm
-from electra_tf.ops import fused
+from electra_tf.models.layers import Dense, LayerNorm, glorot_uniform, product, truncated_normal
 
 
 class EncoderOutput(NamedTuple):
@@ -64,15 +61,15 @@ class SelfAttention(_EncoderPart):
     """Multi-head self-attention, without the output projection.
 
     Args:
-        direction: which keys a query sees, see `electra_tf.ops.fused.attention_probs`.
+        attention_mask: which keys a query sees, see `ReferenceOps.attention_probs`.
     Call:
         hidden: [B, S, H].        key_mask: [B, S] int32, 1 for keys that may be attended to; all queries are computed.
     Returns: ([B, S, H] context vectors, [B, A, S, S] probabilities before dropout).
     """
 
-    def __init__(self, config: EncoderConfig, direction: str = "both", **layer_options):
+    def __init__(self, config: EncoderConfig, attention_mask: str = "bidirectional", **layer_options):
         super().__init__(config, **layer_options)
-        self.direction = direction
+        self.attention_mask = attention_mask
         self.query = self.dense(config.hidden_size, "query")
         self.key = self.dense(config.hidden_size, "key")
         self.value = self.dense(config.hidden_size, "value")
@@ -83,27 +80,22 @@ class SelfAttention(_EncoderPart):
         super().build(input_shape)
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
-        query, key, value = self._heads(hidden, context.training)
+        query, key, value = self._heads(hidden, context)
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
         draw = context.draw(self.config.attention_dropout, "probs")
-        probs, dropped = fused.attention_probs(
-            scores,
-            key_mask,
-            rate=self.config.attention_dropout,
-            draw=draw,
-            training=context.training,
-            direction=self.direction,
+        probs, dropped = context.ops.attention_probs(
+            scores, key_mask, rate=self.config.attention_dropout, draw=draw, attention_mask=self.attention_mask
         )
         mixed = tf.transpose(tf.matmul(dropped, value), [0, 2, 1, 3])  # [B, S, A, D]
         return tf.reshape(mixed, tf.shape(hidden)), probs
 
-    def _heads(self, hidden: tf.Tensor, training: bool) -> tuple[tf.Tensor, ...]:
+    def _heads(self, hidden: tf.Tensor, context: ForwardContext) -> tuple[tf.Tensor, ...]:
         """[B, A, S, D] each: queries, keys and values from one product; queries are scaled, through their kernel."""
         scale = tf.cast(1.0 / math.sqrt(self.config.hidden_size // self.config.num_heads), hidden.dtype)
         query, key, value = self.query, self.key, self.value
         kernel = tf.concat([query.kernel * scale, key.kernel, value.kernel], axis=1)
         bias = tf.concat([query.bias * scale, key.bias, value.bias], axis=0)
-        return fused.split_heads(product(hidden, kernel), bias, self.config.num_heads, training)
+        return context.ops.split_heads(product(hidden, kernel), bias, self.config.num_heads)
 
 
 class _ResidualOutput(_EncoderPart):
@@ -120,7 +112,7 @@ class _ResidualOutput(_EncoderPart):
         super().build(input_shape)
 
     def call(self, values: tf.Tensor, residual: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        return fused.dropout_add_layer_norm(
+        return context.ops.dropout_add_layer_norm(
             product(values, self.projection.kernel),
             self.projection.bias,
             residual,
@@ -129,7 +121,6 @@ class _ResidualOutput(_EncoderPart):
             epsilon=self.config.layer_norm_epsilon,
             rate=self.config.hidden_dropout,
             draw=context.draw(self.config.hidden_dropout, "output"),
-            training=context.training,
         )
 
 
@@ -137,16 +128,16 @@ class TransformerLayer(_EncoderPart):
     """One encoder layer: self-attention, then the feed-forward network, each with residual and LayerNorm.
 
     Args:
-        direction: of the attention, see `electra_tf.ops.fused.attention_probs`.
+        attention_mask: see `ReferenceOps.attention_probs`.
     Call:
         hidden: [B, S, H].        key_mask: [B, S] int32.
     Returns: ([B, S, H], [B, A, S, S] attention probabilities before dropout).
     """
 
-    def __init__(self, config: EncoderConfig, direction: str = "both", **layer_options):
+    def __init__(self, config: EncoderConfig, attention_mask: str = "bidirectional", **layer_options):
         super().__init__(config, **layer_options)
         options = {"dtype": self.dtype_policy}
-        self.attention = SelfAttention(config, direction, name="attention_self", **options)
+        self.attention = SelfAttention(config, attention_mask, name="attention_self", **options)
         self.attention_output = _ResidualOutput(config, name="attention_output", **options)
         self.intermediate = self.dense(config.intermediate_size, "intermediate")
         self.feed_forward_output = _ResidualOutput(config, name="output", **options)
@@ -159,7 +150,7 @@ class TransformerLayer(_EncoderPart):
         attended, probs = self.attention(hidden, key_mask=key_mask, context=context.scope("attention"))
         hidden = self.attention_output(attended, residual=hidden, context=context.scope("attention_output"))
         expanded = product(hidden, self.intermediate.kernel)  # [B, S, F]
-        expanded = fused.bias_gelu(expanded, self.intermediate.bias, training=context.training)
+        expanded = context.ops.bias_gelu(expanded, self.intermediate.bias)
         return self.feed_forward_output(expanded, residual=hidden, context=context.scope("output")), probs
 
 
@@ -169,13 +160,15 @@ class Encoder(_EncoderPart):
     Args:
         config: the encoder's sizes.
         embeddings: the embedding layer; passing the same object to two encoders ties them.
-        direction: of the attention, see `electra_tf.ops.fused.attention_probs`.
+        attention_mask: see `ReferenceOps.attention_probs`.
     Call:
         input_ids, input_mask, segment_ids: [B, S] int32; `input_mask` is 1 for real tokens.
     Returns: `EncoderOutput`.
     """
 
-    def __init__(self, config: EncoderConfig, embeddings: Embeddings, direction: str = "both", **layer_options):
+    def __init__(
+        self, config: EncoderConfig, embeddings: Embeddings, attention_mask: str = "bidirectional", **layer_options
+    ):
         super().__init__(config, **layer_options)
         self.embeddings = embeddings
         self.embeddings_project = None
@@ -187,7 +180,7 @@ class Encoder(_EncoderPart):
                 name="embeddings_project",
             )
         self.transformer_layers = [
-            TransformerLayer(config, direction, dtype=self.dtype_policy, name=f"layer_{index}")
+            TransformerLayer(config, attention_mask, dtype=self.dtype_policy, name=f"layer_{index}")
             for index in range(config.num_layers)
         ]
 
@@ -198,10 +191,10 @@ class Encoder(_EncoderPart):
         segment_ids: tf.Tensor,
         context: ForwardContext = INFERENCE,
     ) -> EncoderOutput:
-        hidden = self.embeddings(input_ids, segment_ids=segment_ids, training=context.training)
+        hidden = self.embeddings(input_ids, segment_ids=segment_ids, context=context)
         hidden = context.dropout(hidden, self.config.hidden_dropout, "embeddings")
         if self.embeddings_project is not None:
-            hidden = self.embeddings_project(hidden, training=context.training)
+            hidden = self.embeddings_project(hidden, context=context)
         embedding_output, layer_outputs, attention_probs = hidden, [], []
         for layer in self.transformer_layers:
             run = functools.partial(layer, key_mask=input_mask, context=context.scope(layer.name))

@@ -55,7 +55,7 @@ class TransformerGenerator(tf_keras.layers.Layer):
     ) -> GeneratorOutput:
         output = self.encoder(masked_input_ids, input_mask=input_mask, segment_ids=segment_ids, context=context)
         hidden = gather_positions(output.sequence_output, positions)  # [B, M, G]
-        return GeneratorOutput(self.head(hidden, training=context.training), hidden, output)
+        return GeneratorOutput(self.head(hidden, context=context), hidden, output)
 
 
 class _FixedGenerator(tf_keras.layers.Layer):

@@ -1,13 +1,15 @@
-"""What stands on top of an encoder: the heads for masked LM, replaced tokens and copied tokens. None has dropout."""
+"""The heads on top of an encoder: masked LM, replaced tokens, copied tokens, difficulty. None has dropout."""
+
+import math
 
 import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.dense import Dense, DenseGelu
+from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.embeddings import Embeddings
-from electra_tf.models.initializers import glorot_uniform, truncated_normal
-from electra_tf.models.layer_norm import LayerNorm
+from electra_tf.models.encoder import Encoder
+from electra_tf.models.layers import Dense, DenseGelu, LayerNorm, glorot_uniform, truncated_normal
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 
@@ -32,7 +34,6 @@ class MaskedLmHead(tf_keras.layers.Layer):
             is: the softmax over V and the sampling need more than eight bits of mantissa.
     Call:
         hidden: [B, M, G], gathered at the masked positions, so that [B, S, V] logits never exist.
-        training: see `VocabularyLogits`.
     Returns: `VocabularyLogits`.
     """
 
@@ -53,11 +54,11 @@ class MaskedLmHead(tf_keras.layers.Layer):
         self.output_bias = self.add_weight(name="output_bias", shape=[vocab_size], initializer="zeros")
         super().build(input_shape)
 
-    def call(self, hidden: tf.Tensor, training: bool = False) -> VocabularyLogits:
-        transformed = self.layer_norm(self.transform(hidden, training=training), compile=training)  # [B, M, E]
+    def call(self, hidden: tf.Tensor, context: ForwardContext = INFERENCE) -> VocabularyLogits:
+        transformed = self.layer_norm(self.transform(hidden, context=context), context=context)  # [B, M, E]
         table = tf.convert_to_tensor(self.embeddings.word_embeddings)
         bias = tf.convert_to_tensor(self.output_bias)
-        return VocabularyLogits(tf.cast(transformed, tf.float32), table, bias, training)
+        return VocabularyLogits(tf.cast(transformed, tf.float32), table, bias, context.ops)
 
 
 class ReplacedTokenHead(tf_keras.layers.Layer):
@@ -66,7 +67,7 @@ class ReplacedTokenHead(tf_keras.layers.Layer):
     The authors' form; the paper's formula has a single product with a vector.
 
     Call:
-        hidden: [B, S, H].        training: whether a gradient is wanted.
+        hidden: [B, S, H].
     Returns: [B, S] float32 logits; positive means replaced.
     """
 
@@ -81,16 +82,16 @@ class ReplacedTokenHead(tf_keras.layers.Layer):
         # A logit, so float32 whatever the policy.
         self.score = Dense(1, kernel_initializer=glorot_uniform(), dtype="float32", name="dense_1")
 
-    def call(self, hidden: tf.Tensor, training: bool = False) -> tf.Tensor:
-        transformed = self.transform(hidden, training=training)
-        return tf.squeeze(self.score(transformed, training=training), axis=-1)
+    def call(self, hidden: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
+        transformed = self.transform(hidden, context=context)
+        return tf.squeeze(self.score(transformed, context=context), axis=-1)
 
 
 class CopyHead(tf_keras.layers.Layer):
     """Scores each token for being copied from the input: dense to one unit (paper section 3.5, "a sigmoid layer").
 
     Call:
-        hidden: [B, S, H].        training: whether a gradient is wanted.
+        hidden: [B, S, H].
     Returns: [B, S] float32 logits of the copy probability.
     """
 
@@ -99,5 +100,37 @@ class CopyHead(tf_keras.layers.Layer):
         super().__init__(dtype="float32", **layer_options)
         self.score = Dense(1, kernel_initializer=glorot_uniform(), dtype="float32", name="dense")
 
-    def call(self, hidden: tf.Tensor, training: bool = False) -> tf.Tensor:
-        return tf.squeeze(self.score(hidden, training=training), axis=-1)
+    def call(self, hidden: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
+        return tf.squeeze(self.score(hidden, context=context), axis=-1)
+
+
+class DifficultyModel(tf_keras.layers.Layer):
+    """Estimates from the unmasked text the loss that a masked LM would have at every token, were it masked.
+
+    It begins at ln V, the loss of an untrained one.
+
+    Call:
+        input_ids, input_mask, segment_ids: [B, S] int32, nothing masked.
+    Returns: [B, S] float32, in nats.
+    """
+
+    def __init__(self, encoder: Encoder, **layer_options):
+        super().__init__(**layer_options)
+        self.encoder = encoder
+        self.head = tf_keras.layers.Dense(
+            1,
+            kernel_initializer=glorot_uniform(),
+            bias_initializer=tf_keras.initializers.Constant(math.log(encoder.config.vocab_size)),
+            dtype="float32",
+            name="difficulty_predictions",
+        )
+
+    def call(
+        self,
+        input_ids: tf.Tensor,
+        input_mask: tf.Tensor,
+        segment_ids: tf.Tensor,
+        context: ForwardContext = INFERENCE,
+    ) -> tf.Tensor:
+        output = self.encoder(input_ids, input_mask=input_mask, segment_ids=segment_ids, context=context)
+        return tf.squeeze(self.head(output.sequence_output), axis=-1)

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
-from electra_tf.models.vocabulary_logits import NEVER, VocabularyLogits
+from electra_tf.models.vocabulary_logits import VocabularyLogits
+from electra_tf.ops.reference import NEVER
 
 # Keeps the logarithms finite where the uniform number is exactly 0; the authors add 1e-9 inside both.
 _SMALLEST_UNIFORM = 1e-9

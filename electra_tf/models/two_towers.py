@@ -36,7 +36,7 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
     """Two encoders, each of which sees one side of a token, and a head that predicts it from what both have seen.
 
     Args:
-        left_to_right, right_to_left: encoders of such directions.
+        left_to_right, right_to_left: encoders with these attention masks.
         head: over vectors of twice their hidden size.
     Call:
         input_ids, input_mask, segment_ids: [B, S] int32, nothing masked.        positions: [B, M] int32.
@@ -69,4 +69,4 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
         after = tf.pad(after[:, 1:], [[0, 0], [0, 1], [0, 0]])
         hidden = tf.concat([before, after], axis=-1)  # [B, S, 2 G]
         asked = gather_positions(tf.stop_gradient(hidden), positions)  # [B, M, 2 G]
-        return ClozeOutput(*(self.head(vectors, training=context.training) for vectors in (asked, hidden)))
+        return ClozeOutput(*(self.head(vectors, context=context) for vectors in (asked, hidden)))

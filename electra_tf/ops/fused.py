@@ -1,42 +1,263 @@
-"""Operations of the encoder that are worth more as one compiled program than as the ten operations they consist of.
+"""Operations of the encoder that are faster as one compiled program than as the ten operations they consist of.
 
 Between its matrix products a transformer adds, scales, draws, exponentiates and sums, each over a whole activation.
 As single operations every one of them reads and writes main memory, and that, not arithmetic, is where a step's time
-goes. Here each stretch between two products is one formula. In training it is compiled by XLA into a program of its own
-(in a step that is compiled as a whole, as on a TPU, it becomes part of that) with a gradient that keeps as few tensors
-as it can. In inference the same formula runs as ordinary operations, so that a SavedModel needs no compiler.
-
-Everything is computed in float32 inside, whatever the dtype of what comes in and goes out.
+goes. Here each stretch between two products is one program, with a gradient of its own that keeps few tensors. In a
+step that XLA compiles as a whole, as on a TPU, the same formulas are parts of that one program.
 """
 
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.python import xla
 
-from electra_tf.ops.compilation import column_sums, compiled, computed_once, on_bare_cpu, row_sums, stored
 from electra_tf.ops.random import Draw
-
-# Added to the scores of padded keys before the softmax (modeling.py of the authors' code).
-_MASKED_SCORE = -10000.0
+from electra_tf.ops.reference import REFERENCE, ReferenceOps, apply_dropout, chosen_logits, float32, masked_scores
 
 
-def float32(values: tf.Tensor) -> tf.Tensor:
-    """The values in float32."""
-    return tf.cast(values, tf.float32)
+@functools.cache
+def _program(formula: Callable, **options) -> Callable:
+    """The formula as one XLA program for each signature it is called with; shared by all layers and traces."""
+    return tf.function(functools.partial(formula, **options), jit_compile=True, autograph=False)
 
 
-def gelu(values: tf.Tensor) -> tf.Tensor:
-    """The exact Gaussian error linear unit, by erf and not by the tanh approximation.
+@dataclass(frozen=True)
+class FusedOps(ReferenceOps):
+    """`ReferenceOps` for training: some operations as compiled programs with gradients of their own.
 
-    Not `tf.nn.gelu`: its erfc, more exact where the result is below 1e-6 of the input, takes XLA two loops.
+    Attributes:
+        device: `cpu`, `gpu` or `tpu`: where the step runs.
+        whole_step: whether the step is compiled as a whole; then operations are not programs of their own.
     """
-    return 0.5 * values * (1.0 + tf.math.erf(values * math.sqrt(0.5)))
+
+    device: str
+    whole_step: bool
+
+    # --- how formulas are compiled
+
+    def _compiled(self, formula: Callable, **options) -> Callable:
+        return functools.partial(formula, **options) if self.whole_step else _program(formula, **options)
+
+    @property
+    def _sums_as_products(self) -> bool:
+        """XLA's loops over an axis are not vectorised on a CPU, its products with ones are.
+
+        On accelerators it is the other way round, and a TPU would round the summands to bfloat16.
+        """
+        return self.device == "cpu" and not self.whole_step
+
+    def _row_means(self, rows: tf.Tensor) -> tf.Tensor:
+        """[N, H] float32 -> [N, 1]."""
+        return self._row_sums(rows) * (1.0 / rows.shape[-1])
+
+    def _row_sums(self, rows: tf.Tensor) -> tf.Tensor:
+        if self._sums_as_products:
+            return tf.matmul(rows, tf.ones([rows.shape[-1], 1]))
+        return tf.reduce_sum(rows, axis=-1, keepdims=True)
+
+    def _column_sums(self, rows: tf.Tensor) -> tf.Tensor:
+        """[N, H] float32 -> [H]."""
+        if self._sums_as_products:
+            return tf.matmul(tf.ones_like(rows[:, :1]), rows, transpose_a=True)[0]
+        return tf.reduce_sum(rows, axis=0)
+
+    def _bias_gradient(self, gradient: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        """The gradient of a bias from that of the sum, [..., F] -> [F] in the dtype of `bias`."""
+        if self._sums_as_products:
+            # TensorFlow's own product with ones: bfloat16 stays as it is, and is summed in float32 all the same.
+            rows = tf.reshape(gradient, [-1, gradient.shape[-1]])
+            return tf.cast(self._column_sums(rows), bias.dtype)
+        return tf.cast(self._column_sums(_rows(gradient)), bias.dtype)
+
+    def _keep_once(self, values: tf.Tensor) -> tf.Tensor:
+        """The values; in a step that is compiled as a whole, not computed again wherever they are used.
+
+        XLA takes random bits for cheap, and would draw them anew in every loop that their use is fused into.
+        """
+        return xla.optimization_barrier(values)[0] if self.whole_step else values
+
+    def _materialize(self, values: tf.Tensor, beside: tf.Tensor) -> tf.Tensor:
+        """The values; in a program for a CPU, written to memory once and read from there.
+
+        XLA on CPUs takes sums and products for cheaper than memory and repeats what leads to a value in every loop
+        that reads it: random bits in all three loops of a LayerNorm, and in a step that is compiled as a whole all
+        layers below too, so that time and code grow with the square of the depth. There it ignores
+        `optimization_barrier`. XLA does not duplicate divisions and cannot prove that this divisor is 1, so it keeps
+        the result in memory.
+
+        Args:
+            values: float32.
+            beside: a vector that is not constant, without NaN unless `values` has them too.
+        """
+        if self.device != "cpu":
+            return values
+        return values / tf.where(tf.math.is_nan(beside[0]), 2.0, 1.0)
+
+    # --- the encoder
+
+    def bias_gelu(self, product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        """As the reference; the gradient computes the sum again instead of keeping it."""
+        forward, gradient = self._compiled(REFERENCE.bias_gelu), self._compiled(_bias_gelu_gradient)
+
+        @tf.custom_gradient
+        def operation(product, bias):
+            def backward(upstream):
+                of_product = gradient(product, bias, upstream)
+                return of_product, self._bias_gradient(of_product, bias)
+
+            return forward(product, bias), backward
+
+        return operation(product, bias)
+
+    def split_heads(self, product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tuple[tf.Tensor, ...]:
+        """As the reference."""
+        forward = self._compiled(REFERENCE.split_heads, num_heads=num_heads)
+
+        @tf.custom_gradient
+        def operation(product, bias):
+            def backward(*upstream):
+                # Not compiled: TensorFlow's transpose is three times as fast on a CPU as the one that XLA makes.
+                shape = [*tf.unstack(tf.shape(product))[:2], product.shape[2] // 3]
+                parts = [tf.reshape(tf.transpose(part, [0, 2, 1, 3]), shape) for part in upstream]
+                merged = tf.concat(parts, axis=2)
+                return merged, self._bias_gradient(merged, bias)
+
+            return forward(product, bias), backward
+
+        return operation(product, bias)
+
+    def attention_probs(
+        self,
+        scores: tf.Tensor,
+        key_mask: tf.Tensor,
+        *,
+        rate: float,
+        draw: Draw | None,
+        attention_mask: str = "bidirectional",
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As the reference; probabilities before dropout are in the dtype of `scores`."""
+        add_mask = self._compiled(masked_scores, attention_mask=attention_mask)
+        drop = self._compiled(self._drop_probs, rate=rate, dtype=scores.dtype)
+        gradient = self._compiled(self._attention_gradient)
+
+        @tf.custom_gradient
+        def operation(scores):
+            # TensorFlow's own softmax is twice as fast on a CPU as the one that XLA makes. The shape, which it has
+            # already, is stated for Grappler, which does not see through a program and would warn of each softmax.
+            masked = tf.reshape(add_mask(scores, key_mask), tf.shape(scores))
+            probs, dropped = drop(tf.nn.softmax(masked), draw)
+            return (probs, dropped), lambda _, upstream: gradient(probs, dropped, upstream)
+
+        probs, dropped = operation(scores)
+        return tf.stop_gradient(probs), dropped
+
+    def _drop_probs(self, probs, draw, *, rate: float, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.cast(probs, dtype), tf.cast(apply_dropout(probs, draw, rate, self._keep_once), dtype)
+
+    def _attention_gradient(self, probs, dropped, upstream) -> tf.Tensor:
+        # upstream * dropped is the gradient of the undropped probabilities times themselves: no mask is needed.
+        weighted = _rows(upstream) * _rows(dropped)
+        gradient = weighted - _rows(probs) * self._row_sums(weighted)
+        return tf.cast(tf.reshape(gradient, tf.shape(upstream)), upstream.dtype)
+
+    def dropout(self, values: tf.Tensor, *, rate: float, draw: Draw) -> tf.Tensor:
+        """As the reference; the gradient draws the mask again."""
+        drop = self._compiled(self._dropout, rate=rate)
+
+        @tf.custom_gradient
+        def operation(values):
+            return drop(values, draw), lambda upstream: drop(upstream, draw)
+
+        return operation(values)
+
+    def _dropout(self, values: tf.Tensor, draw: Draw, *, rate: float) -> tf.Tensor:
+        return tf.cast(apply_dropout(float32(values), draw, rate, self._keep_once), values.dtype)
+
+    def dropout_add_layer_norm(
+        self,
+        product: tf.Tensor,
+        bias: tf.Tensor,
+        residual: tf.Tensor,
+        gamma: tf.Tensor,
+        beta: tf.Tensor,
+        *,
+        epsilon: float,
+        rate: float,
+        draw: Draw | None,
+    ) -> tf.Tensor:
+        """As the reference; keeps the normalised sum and one number a row, and draws the dropout mask again."""
+        forward = self._compiled(self._add_layer_norm, rate=rate, epsilon=epsilon)
+        gradient = self._compiled(self._add_layer_norm_gradient, rate=rate)
+
+        @tf.custom_gradient
+        def operation(product, bias, residual, gamma, beta):
+            output, normalized, inverse_deviation = forward(product, bias, residual, gamma, beta, draw)
+
+            def backward(upstream):
+                of_product, *others = gradient(normalized, inverse_deviation, gamma, draw, upstream)
+                return of_product, self._bias_gradient(of_product, bias), *others
+
+            return output, backward
+
+        return operation(product, bias, residual, gamma, beta)
+
+    def _add_layer_norm(self, product, bias, residual, gamma, beta, draw, *, rate: float, epsilon: float):
+        dropped = apply_dropout(float32(product) + float32(bias), draw, rate, self._keep_once)
+        rows = _rows(self._materialize(dropped + float32(residual), gamma))
+        centred = rows - self._row_means(rows)
+        inverse_deviation = tf.math.rsqrt(self._row_means(tf.square(centred)) + epsilon)  # [N, 1]
+        normalized = centred * inverse_deviation  # [N, H]
+        output = self._materialize(tf.reshape(normalized * gamma + beta, tf.shape(product)), gamma)
+        return tf.cast(output, product.dtype), tf.cast(normalized, product.dtype), inverse_deviation
+
+    def _add_layer_norm_gradient(self, normalized, inverse_deviation, gamma, draw, upstream, *, rate: float):
+        normalized, upstream_rows = float32(normalized), _rows(upstream)
+        scaled = upstream_rows * gamma
+        of_rows = scaled - self._row_means(scaled) - normalized * self._row_means(scaled * normalized)
+        of_rows *= inverse_deviation
+        of_gamma, of_beta = self._column_sums(upstream_rows * normalized), self._column_sums(upstream_rows)
+        of_residual = self._materialize(tf.reshape(of_rows, tf.shape(upstream)), gamma)
+        of_product = tf.cast(apply_dropout(of_residual, draw, rate, self._keep_once), upstream.dtype)
+        return of_product, tf.cast(of_residual, upstream.dtype), of_gamma, of_beta
+
+    # --- the vocabulary
+
+    def cross_entropy(
+        self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tuple[tf.Tensor, tf.Tensor]
+    ) -> tf.Tensor:
+        """As the reference, from sums that are there already; keeps only log-sum-exp for the gradient."""
+
+        @tf.custom_gradient
+        def operation(products, bias):
+            losses, log_totals = _cross_entropy(products, bias, token_ids, *sums)
+            return losses, lambda upstream: self.cross_entropy_gradient(products, bias, token_ids, log_totals, upstream)
+
+        return operation(products, bias)
+
+    def cross_entropy_gradient(
+        self,
+        products: tf.Tensor,
+        bias: tf.Tensor,
+        token_ids: tf.Tensor,
+        log_totals: tf.Tensor,
+        upstream: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As the reference."""
+        return self._compiled(self._cross_entropy_gradient)(products, bias, token_ids, log_totals, upstream)
+
+    def _cross_entropy_gradient(self, products, bias, token_ids, log_totals, upstream):
+        probs = tf.exp(products + bias - log_totals)
+        chosen = tf.cast(tf.range(products.shape[1]) == token_ids[:, tf.newaxis], tf.float32)
+        gradient = (probs - chosen) * upstream[:, tf.newaxis]
+        return gradient, self._column_sums(gradient)
 
 
-def _bias_gelu(product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    return tf.cast(gelu(float32(product) + float32(bias)), product.dtype)
+def _rows(values: tf.Tensor) -> tf.Tensor:
+    """[..., H] -> [N, H] float32."""
+    return tf.reshape(float32(values), [-1, values.shape[-1]])
 
 
 def _bias_gelu_gradient(product: tf.Tensor, bias: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
@@ -46,285 +267,7 @@ def _bias_gelu_gradient(product: tf.Tensor, bias: tf.Tensor, upstream: tf.Tensor
     return tf.cast(float32(upstream) * (below + values * density), product.dtype)
 
 
-_bias_gelu_programs = compiled(_bias_gelu), compiled(_bias_gelu_gradient)
-
-
-def bias_gelu(product: tf.Tensor, bias: tf.Tensor, training: bool) -> tf.Tensor:
-    """gelu(product + bias): [..., F] and [F] -> [..., F] in the dtype of `product`. The way back computes it again."""
-    if not training:
-        return _bias_gelu(product, bias)
-    forward, gradient = _bias_gelu_programs
-
-    @tf.custom_gradient
-    def operation(product, bias):
-        def backward(upstream):
-            found = gradient(product, bias, upstream)
-            return found, _bias_gradient(found, bias)
-
-        return forward(product, bias), backward
-
-    return operation(product, bias)
-
-
-def add_bias(product: tf.Tensor, bias: tf.Tensor, training: bool) -> tf.Tensor:
-    """product + bias: [..., F] and [F] -> [..., F] in the dtype of `product`."""
-    if not training:
-        return tf.nn.bias_add(product, bias)
-
-    @tf.custom_gradient
-    def operation(product, bias):
-        return tf.nn.bias_add(product, bias), lambda upstream: (upstream, _bias_gradient(upstream, bias))
-
-    return operation(product, bias)
-
-
-def _split_heads(product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tuple[tf.Tensor, ...]:
-    length = product.shape[1] or tf.shape(product)[1]
-    biased = tf.cast(float32(product) + float32(bias), product.dtype)
-    heads = [-1, length, num_heads, product.shape[2] // (3 * num_heads)]
-    return tuple(tf.transpose(tf.reshape(part, heads), [0, 2, 1, 3]) for part in tf.split(biased, 3, axis=2))
-
-
-def split_heads(product: tf.Tensor, bias: tf.Tensor, num_heads: int, training: bool) -> tuple[tf.Tensor, ...]:
-    """Queries, keys and values of every head from one product with the three kernels side by side.
-
-    Args:
-        product: [B, S, 3 H], queries, keys and values.        bias: [3 H].
-    Returns: three tensors [B, A, S, D] in the dtype of `product`.
-    """
-    if not training:
-        return _split_heads(product, bias, num_heads)
-
-    @tf.custom_gradient
-    def operation(product, bias):
-        def gradient(*upstream):
-            # Not compiled: TensorFlow's transpose is three times as fast on a CPU as the one that XLA makes.
-            shape = [*tf.unstack(tf.shape(product))[:2], product.shape[2] // 3]
-            parts = [tf.reshape(tf.transpose(part, [0, 2, 1, 3]), shape) for part in upstream]
-            merged = tf.concat(parts, axis=2)
-            return merged, _bias_gradient(merged, bias)
-
-        return _split_heads_program(num_heads)(product, bias), gradient
-
-    return operation(product, bias)
-
-
-@functools.cache
-def _split_heads_program(num_heads: int) -> Callable:
-    return compiled(functools.partial(_split_heads, num_heads=num_heads))
-
-
-def _row_means(rows: tf.Tensor) -> tf.Tensor:
-    return row_sums(rows) * (1.0 / rows.shape[-1])
-
-
-def _bias_gradient(gradient: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """The gradient of a bias from that of what it was added to, [..., F] -> [F] in the dtype of `bias`."""
-    if not on_bare_cpu():
-        return tf.cast(column_sums(_rows(gradient)), bias.dtype)
-    # A product with ones outside of any program: bfloat16 stays as it is, and is summed in float32 all the same.
-    rows = tf.reshape(gradient, [-1, gradient.shape[-1]])
-    return tf.cast(tf.matmul(tf.ones_like(rows[:, :1]), rows, transpose_a=True)[0], bias.dtype)
-
-
-def _rows(values: tf.Tensor) -> tf.Tensor:
-    """[..., H] -> [N, H] float32."""
-    return tf.reshape(float32(values), [-1, values.shape[-1]])
-
-
-def _dropped(values: tf.Tensor, draw: Draw | None, rate: float) -> tf.Tensor:
-    """[B, ...] float32 -> the same, with a share `rate` set to zero and the rest scaled up."""
-    if draw is None:
-        return values
-    kept = draw.keep_mask(rate, values.shape[0] or tf.shape(values)[0], tuple(values.shape[1:]))
-    kept = computed_once(kept)
-    return tf.where(kept, values * (1.0 / (1.0 - rate)), 0.0)
-
-
-def _normalized(values: tf.Tensor, epsilon: float) -> tuple[tf.Tensor, tf.Tensor]:
-    """[..., H] float32 -> (z - mean) / deviation as rows [N, H], and 1 / deviation [N, 1]."""
-    rows = _rows(values)
-    centred = rows - _row_means(rows)
-    inverse_deviation = tf.math.rsqrt(_row_means(tf.square(centred)) + epsilon)
-    return centred * inverse_deviation, inverse_deviation
-
-
-def layer_norm(values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, *, epsilon: float) -> tf.Tensor:
-    """LayerNorm over the last axis, statistics in float32: [..., H], [H], [H] -> [..., H] in the dtype of `values`."""
-    normalized, _ = _normalized(values, epsilon)
-    return tf.cast(tf.reshape(normalized * gamma + beta, tf.shape(values)), values.dtype)
-
-
-@functools.cache
-def _layer_norm_programs(epsilon: float) -> tuple[Callable, Callable]:
-    def gradient(values, gamma, upstream):
-        normalized, inverse_deviation = _normalized(values, epsilon)
-        found = _layer_norm_gradient(normalized, inverse_deviation, gamma, _rows(upstream))
-        return tf.cast(tf.reshape(found[0], tf.shape(values)), values.dtype), *found[1:]
-
-    return compiled(functools.partial(layer_norm, epsilon=epsilon)), compiled(gradient)
-
-
-def _layer_norm_gradient(normalized: tf.Tensor, inverse_deviation: tf.Tensor, gamma: tf.Tensor, rows: tf.Tensor):
-    """The gradients by what was normalised, [N, H], and by gamma and beta; `rows` is the one by the output."""
-    scaled = rows * gamma
-    values = scaled - _row_means(scaled) - normalized * _row_means(scaled * normalized)
-    return values * inverse_deviation, column_sums(rows * normalized), column_sums(rows)
-
-
-def compiled_layer_norm(values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, *, epsilon: float) -> tf.Tensor:
-    """`layer_norm` as one program, with a gradient that normalises again."""
-    forward, gradient = _layer_norm_programs(epsilon)
-
-    @tf.custom_gradient
-    def operation(values, gamma, beta):
-        return forward(values, gamma, beta), lambda upstream: gradient(values, gamma, upstream)
-
-    return operation(values, gamma, beta)
-
-
-@functools.cache
-def _dropout_program(rate: float) -> Callable:
-    return compiled(lambda values, draw: tf.cast(_dropped(float32(values), draw, rate), values.dtype))
-
-
-def dropout(values: tf.Tensor, *, rate: float, draw: Draw) -> tf.Tensor:
-    """Zeroes a share `rate` of [B, ...], scales the rest by 1 / (1 - rate). The gradient draws the mask again."""
-    program = _dropout_program(rate)
-
-    @tf.custom_gradient
-    def operation(values):
-        return program(values, draw), lambda upstream: program(upstream, draw)
-
-    return operation(values)
-
-
-@functools.cache
-def _dropout_add_layer_norm_programs(rate: float, epsilon: float) -> tuple[Callable, Callable]:
-    def forward(product, bias, residual, gamma, beta, draw):
-        summed = stored(_dropped(float32(product) + float32(bias), draw, rate) + float32(residual), gamma)
-        normalized, inverse_deviation = _normalized(summed, epsilon)
-        output = stored(tf.reshape(normalized * gamma + beta, tf.shape(product)), gamma)
-        return tf.cast(output, product.dtype), tf.cast(normalized, product.dtype), inverse_deviation
-
-    def gradient(normalized, inverse_deviation, gamma, draw, upstream):
-        found, gamma_gradient, beta_gradient = _layer_norm_gradient(
-            float32(normalized), inverse_deviation, gamma, _rows(upstream)
-        )
-        residual = stored(tf.reshape(found, tf.shape(upstream)), gamma)
-        product = tf.cast(_dropped(residual, draw, rate), upstream.dtype)
-        return product, tf.cast(residual, upstream.dtype), gamma_gradient, beta_gradient
-
-    return compiled(forward), compiled(gradient)
-
-
-def dropout_add_layer_norm(
-    product: tf.Tensor,
-    bias: tf.Tensor,
-    residual: tf.Tensor,
-    gamma: tf.Tensor,
-    beta: tf.Tensor,
-    *,
-    epsilon: float,
-    rate: float,
-    draw: Draw | None,
-    training: bool,
-) -> tf.Tensor:
-    """LayerNorm(dropout(product + bias) + residual).
-
-    For the way back it keeps the normalised sum and one number a row; the dropout mask is drawn again.
-
-    Args:
-        product, residual: [B, S, H].        bias, gamma, beta: [H].
-        draw: the random numbers of the dropout; None for no dropout.
-    Returns: [B, S, H] in the dtype of `product`.
-    """
-    if not training:
-        summed = float32(product) + float32(bias) + float32(residual)
-        return tf.cast(layer_norm(summed, gamma, beta, epsilon=epsilon), product.dtype)
-    forward, gradient = _dropout_add_layer_norm_programs(rate if draw is not None else 0.0, epsilon)
-
-    @tf.custom_gradient
-    def operation(product, bias, residual, gamma, beta):
-        output, normalized, inverse_deviation = forward(product, bias, residual, gamma, beta, draw)
-
-        def backward(upstream):
-            product_gradient, *others = gradient(normalized, inverse_deviation, gamma, draw, upstream)
-            return product_gradient, _bias_gradient(product_gradient, bias), *others
-
-        return output, backward
-
-    return operation(product, bias, residual, gamma, beta)
-
-
-def _masked_scores(scores: tf.Tensor, key_mask: tf.Tensor) -> tf.Tensor:
-    return float32(scores) + (1.0 - float32(key_mask))[:, tf.newaxis, tf.newaxis, :] * _MASKED_SCORE
-
-
-_masked_scores_program = compiled(_masked_scores)
-
-
-@functools.cache
-def _directed_scores(direction: str) -> tuple[Callable, Callable]:
-    """The same for queries that see keys on one side only, and at their own place: formula and program."""
-
-    def scores_of_visible(scores, key_mask):
-        places = tf.range(scores.shape[-1] or tf.shape(scores)[-1])
-        query, key = places[:, tf.newaxis], places[tf.newaxis, :]
-        visible = key <= query if direction == "left_to_right" else key >= query
-        # Not merely less likely, as padding is: where all that is visible is padding, it would be seen all the same.
-        return tf.where(visible, _masked_scores(scores, key_mask), -math.inf)
-
-    return scores_of_visible, compiled(scores_of_visible)
-
-
-@functools.cache
-def _attention_programs(rate: float, dtype: tf.DType) -> tuple[Callable, Callable]:
-    def drop(probs, draw):
-        return tf.cast(probs, dtype), tf.cast(_dropped(probs, draw, rate), dtype)
-
-    def gradient(probs, dropped, upstream):
-        # upstream * dropped is the gradient of the undropped probabilities times themselves: no mask is needed.
-        weighted = _rows(upstream) * _rows(dropped)
-        gradient = weighted - _rows(probs) * row_sums(weighted)
-        return tf.cast(tf.reshape(gradient, tf.shape(upstream)), dtype)
-
-    return compiled(drop), compiled(gradient)
-
-
-def attention_probs(
-    scores: tf.Tensor,
-    key_mask: tf.Tensor,
-    *,
-    rate: float,
-    draw: Draw | None,
-    training: bool,
-    direction: str = "both",
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """The softmax over keys, and the same after dropout.
-
-    Args:
-        scores: [B, A, S, S], scaled.        key_mask: [B, S] int32, 1 for keys that may be attended to.
-        draw: the random numbers of the dropout; None for no dropout.
-        direction: `both`; `left_to_right`: a query sees its own place and those before it; `right_to_left`: after it.
-    Returns: probabilities before dropout, for inspection only: no gradient flows through them ([B, A, S, S], float32
-        in inference), and those to be used, in the dtype of `scores`.
-    """
-    masked_scores, masked_scores_program = _masked_scores, _masked_scores_program
-    if direction != "both":
-        masked_scores, masked_scores_program = _directed_scores(direction)
-    if not training:
-        probs = tf.nn.softmax(masked_scores(scores, key_mask))
-        return probs, tf.cast(probs, scores.dtype)
-    drop, gradient = _attention_programs(rate if draw is not None else 0.0, scores.dtype)
-
-    @tf.custom_gradient
-    def operation(scores):
-        # TensorFlow's own softmax is twice as fast on a CPU as the one that XLA makes. The shape, which it has already,
-        # is stated for Grappler, which does not see through a program and would print a line about each softmax.
-        masked = tf.reshape(masked_scores_program(scores, key_mask), tf.shape(scores))
-        probs, dropped = drop(tf.nn.softmax(masked), draw)
-        return (probs, dropped), lambda _, upstream: gradient(probs, dropped, upstream)
-
-    probs, dropped = operation(scores)
-    return tf.stop_gradient(probs), dropped
+def _cross_entropy(products, bias, token_ids, largest, column_totals) -> tuple[tf.Tensor, tf.Tensor]:
+    """-> -log p(token) [N], and the logarithms of the totals [N, 1]."""
+    log_totals = largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True))  # [N, 1]
+    return log_totals[:, 0] - chosen_logits(products, bias, token_ids), log_totals

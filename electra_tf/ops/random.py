@@ -1,20 +1,55 @@
 """Counter-based random numbers, the same for any number of replicas.
 
-Philox turns a key and a counter into random bits, with no state in between. Here the key is a hash of (seed, name), the
-counter's high word the step and its low word the place of the example in the global batch. So a replica that holds
-examples 8 to 15 draws exactly what a single replica would have drawn for them: dropout, masking and sampling do not
-depend on how a batch is divided, nor on what was drawn before.
+A counter-based generator turns a key and a counter into random bits, with no state in between. Here the key is a hash
+of (seed, name), and the counter holds the step and the index of the example in the global batch. So a replica that
+holds examples 8 to 15 draws exactly what a single replica would have drawn for them: dropout, masking and sampling do
+not depend on how a batch is divided, nor on what was drawn before.
+
+There are two generators, each for what the other does badly:
+
+- Philox, one TensorFlow operation, for the few numbers of masking and sampling. It fills an array of four words per
+  count, which a TPU pads to 128: as dropout's generator it made 88 of the 102 GB that a step moved (docs/tpu.md).
+- Threefry for dropout masks: 32-bit additions, rotations and exclusive ors of an element's own index. XLA fuses them
+  into the loop that uses the bits, which never reach memory. As single operations they are slow.
+
+Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
 """
 
 import hashlib
 import math
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.ops.threefry import Draw
-
 _PHILOX = 1  # the algorithm's number in tf.random.Algorithm; the one that gives the same bits on CPU, GPU and TPU
 _DRAWS_PER_COUNT = 4  # 32-bit numbers from one value of Philox's counter
+
+_ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+_PARITY = 0x1BD11BDA
+# The fewest rounds that pass every battery of tests in table 2 of the paper (the authors recommend 20).
+_ROUNDS = 13
+
+
+class Draw(NamedTuple):
+    """One dropout mask to be drawn, as tensors: an argument of a compiled program that many layers share.
+
+    Attributes:
+        key: [2] uint32, a hash of (seed, name) combined with the step.
+        first_example: scalar uint32, the index of row 0 in the global batch.
+    """
+
+    key: tf.Tensor
+    first_example: tf.Tensor
+
+    def bits(self, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
+        """[B, *shape] uint32, uniform, independent between examples, elements, steps and names."""
+        example = tf.cast(tf.range(num_examples), tf.uint32) + self.first_example
+        example = tf.reshape(example, [num_examples, *[1] * len(shape)])
+        return threefry((self.key[0], self.key[1]), (example, _indices(shape)))[0]
+
+    def keep_mask(self, rate: float, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
+        """[B, *shape] bool, true with probability 1 - rate (to 2^-32)."""
+        return self.bits(num_examples, shape) >= tf.constant(round(rate * 2**32), tf.uint32)
 
 
 class RandomStream:
@@ -38,7 +73,7 @@ class RandomStream:
         return RandomStream(self._seed, self._step, self._first_example, f"{self._name}/{name}")
 
     def uniform(self, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
-        """Uniform numbers.
+        """Uniform numbers, by Philox.
 
         Args:
             num_examples: rows of this replica's batch, B.
@@ -58,19 +93,54 @@ class RandomStream:
         return tf.reshape(_to_unit_interval(bits)[:, :size], [num_examples, *shape])
 
     def draw(self) -> Draw:
-        """What a compiled program needs to draw this stream's bits by itself."""
-        digest = self._digest()
-        key = tf.constant([int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")], tf.uint32)
-        return Draw(key, tf.cast(self._step, tf.uint64), tf.cast(self._first_example, tf.uint32))
+        """A dropout mask of this stream, by Threefry: the key is the digest xor the step, so distinct for each."""
+        key = tf.constant(int.from_bytes(self._digest(), "little"), tf.uint64)
+        key = tf.bitwise.bitwise_xor(key, tf.cast(self._step, tf.uint64))
+        words = tf.cast(tf.stack([key, tf.bitwise.right_shift(key, tf.constant(32, tf.uint64))]), tf.uint32)
+        return Draw(words, tf.cast(self._first_example, tf.uint32))
 
     def _digest(self) -> bytes:
         return hashlib.blake2b(f"{self._seed}:{self._name}".encode(), digest_size=8).digest()
 
 
+def threefry(
+    key: tuple[tf.Tensor, tf.Tensor], counter: tuple[tf.Tensor, tf.Tensor], rounds: int = _ROUNDS
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Threefry-2x32: two words of random bits for each pair of counter words; all uint32, any shapes that broadcast."""
+    keys = (*key, tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(*key), tf.constant(_PARITY, tf.uint32)))
+    first, second = counter[0] + keys[0], counter[1] + keys[1]
+    for index in range(rounds):
+        first += second
+        second = tf.bitwise.bitwise_xor(_rotate(second, _ROTATIONS[index % 8]), first)
+        if index % 4 == 3:
+            injection = index // 4 + 1
+            first += keys[injection % 3]
+            second += keys[(injection + 1) % 3] + tf.constant(injection, tf.uint32)
+    return first, second
+
+
+def _rotate(word: tf.Tensor, num_bits: int) -> tf.Tensor:
+    left = tf.bitwise.left_shift(word, tf.constant(num_bits, tf.uint32))
+    return tf.bitwise.bitwise_or(left, tf.bitwise.right_shift(word, tf.constant(32 - num_bits, tf.uint32)))
+
+
+def _indices(shape: tuple[int, ...]) -> tf.Tensor:
+    """[1, *shape] uint32: each element's index in row-major order, as a sum over the axes.
+
+    (`tf.range` reshaped would have to be moved on a TPU, whose arrays are not row-major.)
+    """
+    indices = tf.zeros([1] * (len(shape) + 1), tf.uint32)
+    for axis, size in enumerate(shape):
+        along = [1, *(size if other == axis else 1 for other in range(len(shape)))]
+        stride = tf.constant(math.prod(shape[axis + 1 :]), tf.uint32)
+        indices += tf.reshape(tf.cast(tf.range(size), tf.uint32) * stride, along)
+    return indices
+
+
 def _to_unit_interval(bits: tf.Tensor) -> tf.Tensor:
     """The upper 24 of 32 random bits as float32 in [0, 1), exactly.
 
-    TensorFlow's own uniform op takes the lower bits where XLA takes the upper ones: compiled, it gives other numbers.
+    TensorFlow's own uniform operation takes the lower bits, XLA's the upper ones: compiled, it gives other numbers.
     """
     upper = tf.bitwise.right_shift(bits, tf.constant(8, tf.uint32))
     return tf.cast(tf.bitcast(upper, tf.int32), tf.float32) * 2.0**-24

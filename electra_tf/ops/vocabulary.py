@@ -1,64 +1,25 @@
-"""The formulas of scores over the vocabulary, each as it stands and as a compiled program.
+"""Losses and samples from logits over the vocabulary, by either implementation of the operations.
 
-Products are [N, V'] float32: of N vectors with a word table of V' rows, V rounded up to whole rows of 128 columns.
+At all positions of 128 sequences of 128, with 30,522 entries, there are 2 GiB of logits and 2 GiB of gradient. So
+`token_losses` takes the vectors in parts of at most 256 MiB of logits each. Of a part it keeps the logarithms of the
+totals and computes its logits once more for the gradient, a third more work in products. A single part is kept.
 """
 
-import functools
 import math
-from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.models.context import ForwardContext
-from electra_tf.ops.compilation import column_sums, compiled
+from electra_tf.ops.reference import ReferenceOps
 
-# The vocabulary is read as a table of so many columns, the vector width of a TPU; token t stands in column t % 128.
-# Sums down a column are vectorised, and a token is drawn by drawing its column first.
-COLUMNS = 128
-# The score of what cannot be drawn: entries that fill the last row of that table, and tokens that are ruled out. The
-# authors subtract 1000 (pretrain_helpers.py), which a low temperature outweighs.
-NEVER = -math.inf
-_AS_GOOD_AS_NEVER = -1000.0  # below the largest score: its exponential is 0 in float32
+_LOGITS_AT_ONCE = 2**26
 
 
-def _scores(products, bias, forbidden_ids, temperature: float) -> tf.Tensor:
-    """[N, V'] -> [N, V' / 128, 128]: the scores over the temperature, those ruled out never drawn."""
-    scores = (products + bias) * (1.0 / temperature)
-    if forbidden_ids is not None:
-        scores = tf.where(tf.range(products.shape[1]) == forbidden_ids[:, tf.newaxis], NEVER, scores)
-    return tf.reshape(scores, [-1, products.shape[1] // COLUMNS, COLUMNS])
+def inverse_cdf_sample(masses: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
+    """[N, K] masses, [N, 1] in [0, 1) -> [N] int32: the first index whose running sum exceeds that share of the total.
 
-
-@functools.cache
-def sums_program(temperature: float) -> tuple[Callable, Callable]:
-    def sums(products, bias, forbidden_ids):
-        """-> the largest score of each row [N, 1], and the sums of exp(score - largest) down each column [N, 128]."""
-        scores = _scores(products, bias, forbidden_ids, temperature)
-        largest = tf.reduce_max(tf.reduce_max(scores, axis=1), axis=1, keepdims=True)
-        return largest, tf.reduce_sum(tf.exp(scores - largest[:, tf.newaxis]), axis=1)
-
-    return sums, compiled(sums)
-
-
-@functools.cache
-def column_program(temperature: float) -> tuple[Callable, Callable]:
-    def masses(products, bias, forbidden_ids, largest, column):
-        """-> [N, V' / 128]: exp(score - largest) down one column of each row."""
-        scores = _scores(products, bias, forbidden_ids, temperature)
-        return tf.exp(tf.gather(scores, column, axis=2, batch_dims=1) - largest)
-
-    return masses, compiled(masses)
-
-
-def places_to_draw(context: ForwardContext, num_examples: tf.Tensor, num_slots: int) -> tf.Tensor:
-    """[N, 2] float32 in [0, 1), N = B * M: where among the columns each draw falls, and where in its column."""
-    assert context.random is not None, "sampling needs a random stream"
-    uniform = context.random.scope("categorical").uniform(num_examples, (num_slots, 2))
-    return tf.reshape(uniform, [-1, 2])
-
-
-def place(masses: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
-    """[N, K] masses, [N, 1] in [0, 1) -> [N] int32: the first whose running sum exceeds that share of the total."""
+    No gradient flows through it.
+    """
     running = tf.cumsum(masses, axis=1)
     total = running[:, -1:]
     below = tf.reduce_sum(tf.cast(running <= uniform * total, tf.int32), axis=1)
@@ -66,45 +27,91 @@ def place(masses: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     return tf.minimum(below, tf.reduce_sum(tf.cast(running < total, tf.int32), axis=1))
 
 
-def kept_scores_losses(
-    products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tuple[tf.Tensor, tf.Tensor]
-) -> tf.Tensor:
-    """[N, V'], [V'], [N] int32 -> [N] float32; keeps only log-sum-exp for the way back."""
+class TokenLosses(NamedTuple):
+    """-log p of three tokens for each vector, in nats: [B, S] float32 each. Only the first has a gradient.
+
+    Attributes:
+        token: the given one.        other: the other given one.        most_likely: a token with the largest logit.
+    """
+
+    token: tf.Tensor
+    other: tf.Tensor
+    most_likely: tf.Tensor
+
+
+def token_losses(
+    ops: ReferenceOps,
+    vectors: tf.Tensor,
+    table: tf.Tensor,
+    bias: tf.Tensor,
+    token_ids: tf.Tensor,
+    other_ids: tf.Tensor,
+) -> TokenLosses:
+    """-log p of two tokens and of the most likely one for each vector.
+
+    Args:
+        vectors: [B, S, E] float32, B and S static.        table: [V', E] float32.        bias: [V'] float32.
+        token_ids, other_ids: [B, S] int32.
+    """
+    assert token_ids.shape.is_fully_defined(), "the number of parts must be static"
+    num_vectors = math.prod(token_ids.shape)
+    num_parts = min(num_vectors, -(-num_vectors * table.shape[0] // _LOGITS_AT_ONCE))
+    part_size = -(-num_vectors // num_parts)
+    num_parts = -(-num_vectors // part_size)
+
+    def in_parts(values: tf.Tensor, *shape: int) -> tf.Tensor:
+        flat = tf.reshape(values, [num_vectors, *shape])
+        flat = tf.pad(flat, [[0, num_parts * part_size - num_vectors]] + [[0, 0]] * len(shape))
+        return tf.reshape(flat, [num_parts, part_size, *shape])
+
+    parts = in_parts(vectors, vectors.shape[-1]), in_parts(token_ids), in_parts(other_ids)
+    losses = _losses_in_parts(ops, *parts, table, bias)
+    token, other, most_likely = (tf.reshape(tf.reshape(part, [-1])[:num_vectors], token_ids.shape) for part in losses)
+    return TokenLosses(token, tf.stop_gradient(other), tf.stop_gradient(most_likely))
+
+
+def _losses_in_parts(ops: ReferenceOps, vectors, token_ids, other_ids, table, bias) -> tuple[tf.Tensor, ...]:
+    """[K, N, E], [K, N] int32 twice, [V', E], [V'] -> [K, N] float32 three times, as in `TokenLosses`.
+
+    K parts, of whose logits only the logarithms of the totals are kept; a single part keeps its logits.
+    """
 
     @tf.custom_gradient
-    def operation(products, bias):
-        losses, log_totals = _loss_program(products, bias, token_ids, *sums)
-        return losses, lambda upstream: loss_gradient_program(products, bias, token_ids, log_totals, upstream)
+    def operation(vectors, table, bias):
+        kept = tf.matmul(vectors[0], table, transpose_b=True) if vectors.shape[0] == 1 else None
 
-    return operation(products, bias)
+        def products_of(rows: tf.Tensor) -> tf.Tensor:
+            return tf.matmul(rows, table, transpose_b=True) if kept is None else kept
 
+        def losses_of_part(part):
+            rows, *ids = part
+            return ops.token_losses(products_of(rows), bias, *ids)
 
-def loss(products, bias, token_ids, largest, column_totals) -> tuple[tf.Tensor, tf.Tensor]:
-    """-> -log p(token) [N], and the logarithms of the totals [N, 1]."""
-    log_totals = largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True))  # [N, 1]
-    return log_totals[:, 0] - chosen_scores(products, bias, token_ids), log_totals
+        outputs = (tf.TensorSpec(token_ids.shape[1:], tf.float32),) * 4
+        parts = (vectors, token_ids, other_ids)
+        *losses, log_totals = tf.map_fn(losses_of_part, parts, fn_output_signature=outputs, parallel_iterations=1)
 
+        def backward(upstream, *_):
+            def add_part(index, of_vectors, of_table, of_bias):
+                rows = vectors[index]
+                given = token_ids[index], log_totals[index][:, tf.newaxis], upstream[index]
+                of_products, of_part_bias = ops.cross_entropy_gradient(products_of(rows), bias, *given)
+                of_vectors = of_vectors.write(index, tf.matmul(of_products, table))
+                of_table += tf.matmul(of_products, rows, transpose_a=True)
+                return index + 1, of_vectors, of_table, of_bias + of_part_bias
 
-def chosen_scores(products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
-    """[N, V'], [V'], [N] int32 -> [N]: the score of one token a row."""
-    return tf.gather(products, token_ids, axis=1, batch_dims=1) + tf.gather(bias, token_ids)
+            num_parts = vectors.shape[0]
+            of_vectors = tf.TensorArray(tf.float32, num_parts, element_shape=vectors.shape[1:])
+            start = tf.constant(0), of_vectors, tf.zeros_like(table), tf.zeros_like(bias)
+            _, of_vectors, of_table, of_bias = tf.while_loop(
+                lambda index, *_: index < num_parts,
+                add_part,
+                start,
+                parallel_iterations=1,  # one after the other: that is what saves the memory
+                maximum_iterations=num_parts,
+            )
+            return of_vectors.stack(), of_table, of_bias
 
+        return tuple(losses), backward
 
-def entropies(products, bias, largest, column_totals) -> tf.Tensor:
-    """-> [N]: with s the scores below the largest, log sum exp(s) - sum s exp(s) / sum exp(s)."""
-    # Of what cannot be drawn the score is infinite, and times a probability of 0 it would have no value.
-    below = tf.maximum(products + bias - largest, _AS_GOOD_AS_NEVER)
-    rows = tf.reshape(below * tf.exp(below), [-1, products.shape[1] // COLUMNS, COLUMNS])
-    totals = tf.reduce_sum(column_totals, axis=1)
-    return tf.math.log(totals) - tf.reduce_sum(tf.reduce_sum(rows, axis=1), axis=1) / totals
-
-
-def _loss_gradient(products, bias, token_ids, log_totals, upstream) -> tuple[tf.Tensor, tf.Tensor]:
-    probs = tf.exp(products + bias - log_totals)
-    chosen = tf.cast(tf.range(products.shape[1]) == token_ids[:, tf.newaxis], tf.float32)
-    gradient = (probs - chosen) * upstream[:, tf.newaxis]
-    return gradient, column_sums(gradient)
-
-
-_loss_program, loss_gradient_program = compiled(loss), compiled(_loss_gradient)
-entropy_program = compiled(entropies)
+    return operation(vectors, table, bias)

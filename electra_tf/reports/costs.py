@@ -6,6 +6,7 @@ from fractions import Fraction
 from electra_tf.config.errors import UserError
 from electra_tf.flops import hardware, paper
 from electra_tf.flops.budget import MAX_STEPS, PAYS_FOR_TOO_MUCH, Convention, RunCost, Spent, StepRange, known_cost
+from electra_tf.flops.passes import NetworkPass
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 
 
@@ -93,9 +94,9 @@ def finetuning_lines(config: PretrainingConfig) -> list[str]:
         "|---|---|---|---|---|",
     ]
     for task, heads in tasks.items():
-        used = hardware.inference_flops(encoder, heads, seq_length)
-        trained = hardware.finetuning_flops(encoder, heads, seq_length)
-        lines.append(_row(task, *_totals(used), *_totals(trained)))
+        passes = [NetworkPass("encoder", encoder, heads, trained) for trained in (False, True)]
+        counts = [hardware.example_flops([each], seq_length, max_predictions=0) for each in passes]
+        lines.append(_row(task, *(cell for flops in counts for cell in _totals(flops))))
     return lines
 
 

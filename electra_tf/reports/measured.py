@@ -5,43 +5,22 @@ paper used; and XLA's program of the step by XLA's rules.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from electra_tf.data.batch import batch_specs
+from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.flops import hardware
 from electra_tf.flops.budget import RunCost, StepRange
 from electra_tf.flops.traced import by_part, traced_products
-from electra_tf.flops.xla import XlaCount, count_program
-from electra_tf.ops.compilation import part_of_one_program
-from electra_tf.ops.vocabulary import COLUMNS
+from electra_tf.flops.xla import KINDS, count_program
+from electra_tf.ops.fused import FusedOps
+from electra_tf.ops.reference import COLUMNS
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.train.static_step import training_step_function
-from electra_tf.train.step import compile_task
-
-
-@dataclass(frozen=True)
-class TracedStep:
-    """The training step of one phase, to be traced for the batches that the phase ends with.
-
-    Attributes:
-        function: the `tf.function`.        specs: of its inputs.
-        steps: what the step costs by formula.
-        is_one_program: whether XLA makes one program of it; False for several replicas.
-    """
-
-    function: Callable
-    specs: tuple[tf.TensorSpec, ...]
-    steps: StepRange
-    is_one_program: bool
-
-    def hlo(self, stage: str) -> str | bytes:
-        """What XLA is given to compile: `hlo` as text, `hlo_serialized` as a protocol buffer."""
-        inputs = [tf.zeros(spec.shape, spec.dtype) for spec in self.specs]
-        return self.function.experimental_get_compiler_ir(*inputs)(stage=stage)
+from electra_tf.train.step import compile_task, training_step
 
 
 @dataclass(frozen=True)
@@ -54,7 +33,7 @@ class Measurement:
         traced: the same as `formula`, counted.
         elementwise: of everything else, by formula.
         by_operation: TensorFlow's profiler, by type of operation.
-        xla: XLA's count; None if the step is not one program.
+        xla: XLA's count by kind; None for several replicas, whose step is not one program.
     """
 
     formula: Counter
@@ -62,14 +41,15 @@ class Measurement:
     traced: Counter
     elementwise: int
     by_operation: dict[str, int]
-    xla: XlaCount | None
+    xla: Counter | None
 
 
-def traced_steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> Iterator[TracedStep]:
-    """The training step of each phase, not traced yet.
+def measure(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> Iterator[Measurement]:
+    """Traces the training step of each phase, for the batches that the phase ends with, and counts it.
 
     Args:
         strategy: one or several replicas in this process.
+    Raises: ValueError: if something of a step cannot be counted.
     """
     # A loop over micro-batches hides its body from the profiler, and its iterations from XLA; the work is the same.
     train = config.train.model_copy(update={"gradient_accumulation_steps": 1, "xla": False})
@@ -79,35 +59,34 @@ def traced_steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) ->
     replicas = strategy.num_replicas_in_sync
     last_ranges = {steps.phase: steps for steps in RunCost(config).ranges}
     for phase, steps in zip(objective.phases, last_ranges.values(), strict=True):
-        data = config.data.model_copy(update={"max_seq_length": steps.seq_length})
-        specs = batch_specs(config.model_copy(update={"data": data}), steps.batch_size // replicas)
-        function = training_step_function(phase) if replicas == 1 else _replicated_step(phase, strategy, list(specs))
-        yield TracedStep(function, tuple(specs.values()), steps, is_one_program=replicas == 1)
+        specs = PRETRAINING_BATCH.specs(steps.batch_size // replicas, S=steps.seq_length, M=steps.max_predictions)
+        step = training_step_function(phase) if replicas == 1 else _replicated_step(phase, strategy, list(specs))
+        traced = step.get_concrete_function(*specs.values())
+        xla = _xla_count(step, specs.values()) if replicas == 1 else None
+        formula = expected_products(steps)
+        example = hardware.example_flops(steps.passes, steps.seq_length, steps.max_predictions)
+        yield Measurement(
+            formula=formula,
+            padding=formula.total() - steps.batch_size * example.products,
+            traced=+by_part(traced_products(traced)),
+            elementwise=steps.batch_size * example.elementwise,
+            by_operation=profiled(traced.graph),
+            xla=xla,
+        )
 
 
 def _replicated_step(objective, strategy: tf.distribute.Strategy, names: list[str]) -> Callable:
     """The step of every replica on its share of the batch, without compiled functions inside."""
 
     def on_replica(batch):
-        with part_of_one_program():
-            return objective.train_step(batch)
+        return training_step(objective, batch, ops=FusedOps("cpu", whole_step=True))
 
     return tf.function(lambda *share: strategy.run(on_replica, args=(dict(zip(names, share, strict=True)),)))
 
 
-def measure(step: TracedStep) -> Measurement:
-    """Traces a training step and counts it. Raises: ValueError: if something in it cannot be counted."""
-    traced = step.function.get_concrete_function(*step.specs)
-    steps, formula = step.steps, expected_products(step.steps)
-    example = hardware.example_flops(steps.passes, steps.seq_length, steps.max_predictions)
-    return Measurement(
-        formula=formula,
-        padding=formula.total() - steps.batch_size * example.products,
-        traced=+by_part(traced_products(traced)),
-        elementwise=steps.batch_size * example.elementwise,
-        by_operation=profiled(traced.graph),
-        xla=count_program(step.hlo("hlo_serialized")) if step.is_one_program else None,
-    )
+def _xla_count(step: Callable, specs: Iterable[tf.TensorSpec]) -> Counter:
+    inputs = [tf.zeros(spec.shape, spec.dtype) for spec in specs]
+    return count_program(step.experimental_get_compiler_ir(*inputs)(stage="hlo_serialized"))
 
 
 def expected_products(steps: StepRange) -> Counter:
@@ -179,16 +158,17 @@ def _xla_lines(measurement: Measurement) -> list[str]:
     xla = measurement.xla
     if xla is None:
         return ["| XLA | not counted: the step of several replicas is not one program | | | |"]
-    rest = xla.elementwise + xla.reductions + xla.transcendental
-    others = {
-        "on integers: random bits, indices": xla.integer,
-        "running sums, as sums over windows": xla.running_sums,
-        "conversions of a type to itself": xla.idle_conversions,
-    }
-    difference = xla.products - measurement.formula.total()
-    lines = [f"| XLA | {xla.products:,} | {difference:,} | {rest:,} | {_ratio(rest, measurement)} |"]
-    lines += [f"| XLA, {name} | | | {count:,} | {_ratio(count, measurement)} |" for name, count in others.items()]
-    return lines + ([f"| XLA, not counted: {', '.join(xla.uncounted)} | | | | |"] if xla.uncounted else [])
+    rest = xla["elementwise"] + xla["reductions"] + xla["transcendental"]
+    difference = xla["products"] - measurement.formula.total()
+    lines = [f"| XLA | {xla['products']:,} | {difference:,} | {rest:,} | {_ratio(rest, measurement)} |"]
+    for kind, name in (
+        ("integer", "on integers: random bits, indices"),
+        ("running_sums", "running sums, as sums over windows"),
+        ("idle_conversions", "conversions of a type to itself"),
+    ):
+        lines.append(f"| XLA, {name} | | | {xla[kind]:,} | {_ratio(xla[kind], measurement)} |")
+    uncounted = ", ".join(sorted(xla.keys() - KINDS.keys()))
+    return lines + ([f"| XLA, not counted: {uncounted} | | | | |"] if uncounted else [])
 
 
 def _ratio(count: int, measurement: Measurement) -> str:

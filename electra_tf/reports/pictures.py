@@ -11,7 +11,7 @@ from electra_tf.reports.tables import HEADINGS
 
 logger = logging.getLogger(__name__)
 
-_PANELS_A_ROW = 3
+_PANELS_PER_ROW = 3
 _MARKERS = "osDv^<>Pp*X"
 _AXIS = {"paper": "pre-training FLOPs, as the paper counts", "hardware": "pre-training FLOPs that devices computed"}
 
@@ -19,29 +19,25 @@ _AXIS = {"paper": "pre-training FLOPs, as the paper counts", "hardware": "pre-tr
 def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: Convention) -> bytes:
     """A PNG with a panel for each metric: the median over seeds, and the range from lowest to highest as a band.
 
-    Args:
-        convention: how FLOPs are counted.
     Raises: UserError: if matplotlib is not installed, or there is nothing to draw.
     """
     if not metrics:
-        raise UserError("no run has a metric that is known, so there is nothing to draw; name one with --metric")
-    groups = _with_flops(groups)
+        raise UserError("no run has one of the usual metrics, so there is nothing to draw; name one with --metric")
+    groups = _with_known_cost(groups)
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise UserError(
             "a picture needs matplotlib: pip install -r requirements-report.txt, or leave --picture out"
         ) from None
-    num_rows = -(-len(metrics) // _PANELS_A_ROW)
-    num_columns = min(len(metrics), _PANELS_A_ROW)
+    num_rows = -(-len(metrics) // _PANELS_PER_ROW)
+    num_columns = min(len(metrics), _PANELS_PER_ROW)
     figure = Figure(figsize=(4.6 * num_columns, 3.6 * num_rows + 0.6), layout="constrained")
     panels = figure.subplots(num_rows, num_columns, squeeze=False).flatten()
     for axes, metric in zip(panels, metrics, strict=False):
         for index, group in enumerate(groups):
             _draw_group(axes, group, metric, convention, f"C{index % 10}", _MARKERS[index % len(_MARKERS)])
-        axes.set_title(HEADINGS.get(metric, metric))
-        axes.set_xlabel(_AXIS[convention])
-        axes.set_xscale("log")
+        axes.set(title=HEADINGS.get(metric, metric), xlabel=_AXIS[convention], xscale="log")
         axes.grid(alpha=0.3, which="both")
     for axes in panels[len(metrics) :]:
         axes.set_visible(False)
@@ -56,13 +52,10 @@ def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: 
     return png.getvalue()
 
 
-def _with_flops(groups: Sequence[RunGroup]) -> list[RunGroup]:
-    """Those whose FLOPs are known; of the others it is said that they are left out.
-
-    Raises: UserError: if there are none.
-    """
-    known = [group for group in groups if group.runs[0].cost is not None]
-    unknown = ", ".join(group.label for group in groups if group.runs[0].cost is None)
+def _with_known_cost(groups: Sequence[RunGroup]) -> list[RunGroup]:
+    """The groups whose FLOPs are known; logs the others. Raises: UserError: if there are none."""
+    unknown = ", ".join(group.label for group in groups if group.cost is None)
+    known = [group for group in groups if group.cost is not None]
     if not known:
         raise UserError(
             f"a picture is over FLOPs, and the objectives of {unknown} do not say what a step computes; define "
@@ -74,10 +67,10 @@ def _with_flops(groups: Sequence[RunGroup]) -> list[RunGroup]:
 
 
 def _draw_group(axes, group: RunGroup, metric: str, convention: Convention, colour: str, marker: str) -> None:
-    points = [point for point in group.points(metric) if point.step > 0]  # 0 is nowhere on a logarithmic axis
+    points = [point for point in group.points(metric) if point.step > 0]  # 0 is not on a logarithmic axis
     if not points:
         return
-    flops = [group.flops(point.step, convention) for point in points]
-    axes.plot(flops, [point.median for point in points], marker=marker, ms=4, color=colour, label=group.label)
-    lowest, highest = [point.lowest for point in points], [point.highest for point in points]
+    _, medians, lowest, highest = zip(*points, strict=True)
+    flops = [float(group.cost.spent(point.step).flops(convention)) for point in points]
+    axes.plot(flops, medians, marker=marker, ms=4, color=colour, label=group.label)
     axes.fill_between(flops, lowest, highest, color=colour, alpha=0.15, linewidth=0)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.batch import batch_specs
+from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.flops.budget import RunCost, StepRange
 from electra_tf.reports.costs import cost_of
 from electra_tf.runs.directory import RunDirectory
@@ -47,7 +47,7 @@ def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
     Raises: UserError: if there is no run, or it has not reported twice; the first report includes the compilation.
     """
     directory = RunDirectory(model_dir)
-    if not directory.config_file.exists():
+    if not tf.io.gfile.exists(directory.config_file):
         raise UserError(f"--model_dir={directory.path} holds no config.yaml; give the directory of a run")
     cost = cost_of(load_config(directory.config_file))
     reports = reports_of(directory.metrics_file, "train")[1:]
@@ -62,8 +62,8 @@ def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
 
 def _batch(config: PretrainingConfig, steps: StepRange, strategy: tf.distribute.Strategy):
     """A distributed batch of random tokens: every row is full, and all slots for masked positions are in use."""
-    data = config.data.model_copy(update={"max_seq_length": steps.seq_length})
-    specs = batch_specs(config.model_copy(update={"data": data}), steps.batch_size // strategy.num_replicas_in_sync)
+    batch_size = steps.batch_size // strategy.num_replicas_in_sync
+    specs = PRETRAINING_BATCH.specs(batch_size, S=steps.seq_length, M=steps.max_predictions)
     random = tf.random.Generator.from_seed(0)
     limits = {"input_mask": (1, 2), "segment_ids": (0, 2), "masked_lm_positions": (0, steps.seq_length)}
     batch = {

@@ -1,7 +1,7 @@
-"""What a model must give to be trained, and what a run reads its batches from.
+"""The interfaces between a model that is trained and the code that trains it: `Task` and `InputStage`.
 
-Pre-training objectives and fine-tuning tasks are both `Task`s: `electra_tf.train` and `electra_tf.runs` know no more
-than this file says.
+Pre-training objectives and fine-tuning tasks are both `Task`s. `electra_tf.train` and `electra_tf.runs` depend on this
+file only, never on one task.
 """
 
 from abc import ABC, abstractmethod
@@ -19,19 +19,19 @@ from electra_tf.models.encoder import Encoder
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.terms import Ratio, Term, Total
 
-PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
+_PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 Batch = dict[str, tf.Tensor]
-# From a report's metrics: what is wrong, in one clause, or None. See `electra_tf.train.health`.
+# Takes the metrics of a report and returns what is wrong, in one clause, or None. See `electra_tf.train.health`.
 HealthCheck = Callable[[dict[str, float]], str | None]
 
 
 class Task(tf_keras.Model):
     """A Keras model together with the losses it is trained on.
 
-    A subclass gives `encoder`, `loss_weights`, `denominators`, `training_terms`, `evaluation_terms` and `empty_batch`.
-    `electra_tf.train.step.compile_task` gives it an optimizer and the training step; then `fit` trains it, and
-    `run_pretraining.py` calls the same `train_step`.
+    A subclass defines `encoder`, `loss_weights`, `denominators`, `training_terms`, `evaluation_terms` and
+    `empty_batch`. `electra_tf.train.step.compile_task` adds an optimizer and the training step; then `fit` trains it,
+    and `run_pretraining.py` calls the same `train_step`.
 
     Attributes:
         config: the run's settings.
@@ -44,24 +44,29 @@ class Task(tf_keras.Model):
         self.term_names: tuple[str, ...] = ()
 
     @property
+    def layer_dtype(self) -> str:
+        """The Keras dtype policy of the layers: computation in `train.precision`, variables in float32."""
+        return _PRECISION_POLICIES[self.config.train.precision]
+
+    @property
     def encoder(self) -> Encoder:
         """The encoder that this task trains and that is exported afterwards."""
         raise NotImplementedError
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The factor of each loss in the total loss. A term that is not named here is reported, not minimised."""
+        """The factor of each loss in the total loss. A term without a factor is reported and not minimised."""
         raise NotImplementedError
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """What the means of the training terms are over, from the batch alone: scalars float32 by name.
+        """The denominators of the training terms, by name: scalars float32, computed from the batch alone.
 
         The step sums them over all replicas and micro-batches before the forward pass.
         """
         raise NotImplementedError
 
     def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
-        """The forward pass of training: each loss, and what else is reported, over one of the `denominators`."""
+        """The forward pass of training: each loss and each reported metric, over one of the `denominators`."""
         raise NotImplementedError
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
@@ -69,7 +74,7 @@ class Task(tf_keras.Model):
         raise NotImplementedError
 
     def empty_batch(self) -> Batch:
-        """A batch of one short example, to create the variables with."""
+        """A batch of one short example, with which the variables are created."""
         raise NotImplementedError
 
     def as_ratios(self, batch: Batch, totals: dict[str, Total]) -> dict[str, Ratio]:
@@ -93,7 +98,7 @@ class Task(tf_keras.Model):
 
     @property
     def schedule_steps(self) -> tuple[int, ...]:
-        """The lengths, in updates, of the parts of a run that have a warm-up and a decay of their own."""
+        """The lengths, in updates, of the ranges of steps that each have a warm-up and a decay."""
         return (self.config.train.num_steps,)
 
     @property
@@ -103,23 +108,23 @@ class Task(tf_keras.Model):
 
     @property
     def cost(self) -> RunCost | None:
-        """The FLOPs of the run's steps; None if the task does not describe what they compute."""
+        """The FLOPs of the run's steps; None if the task does not describe its steps."""
         return None
 
     @property
     def health_checks(self) -> Sequence[HealthCheck]:
-        """New checks of whether a run still learns, one for each network that is trained."""
+        """New checks that a run still learns, one for each loss that can tell."""
         return ()
 
     def begin(self) -> None:
-        """Takes over weights from the phase before. Must be idempotent: a killed run calls it again."""
+        """Prepares a phase, for example by copying weights. Must be idempotent: a resumed run repeats it."""
 
     def adopt_data(self, data: Any) -> None:
-        """Takes what the model must know of its training data, before a run's first step.
+        """Copies statistics of the training data into the model, before the first step of a run.
 
-        It belongs in variables that are not trained, so that whoever restores a checkpoint needs no data.
+        They belong in non-trainable variables, so that a restored checkpoint needs no data.
 
-        Raises: UserError: if the data does not have it.
+        Raises: UserError: if the data lacks them.
         """
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
@@ -127,7 +132,7 @@ class Task(tf_keras.Model):
         return self._training_step(self, batch)
 
     def compile(self, optimizer, training_step, **keras_options):
-        """Takes the optimizer and the step that applies it; called by `compile_task`."""
+        """Sets the optimizer and the training step; called by `compile_task`."""
         super().compile(optimizer=optimizer, **keras_options)
         self._training_step = training_step
 
@@ -139,11 +144,11 @@ class Task(tf_keras.Model):
 
 
 class InputStage(ABC):
-    """A part of a run with its own data, sequence length and batch size. Most runs have one.
+    """Consecutive steps of a run with their own data, sequence length and batch size. Most runs have one stage.
 
     Attributes:
-        name: how the configuration calls it, for messages; empty where there is only one.
-        first_step, last_step: it feeds the steps after the first up to and including the last.
+        name: the configuration's name for it, used in messages; empty if there is only one.
+        first_step, last_step: it provides the batches of the steps first_step + 1 to last_step.
         batch_size, evaluation_batch_size: examples over all replicas.
         max_seq_length: tokens of an example, padding included.
         num_training_examples, num_evaluation_batches: the second is 0 without a held-out split.
@@ -167,7 +172,7 @@ class InputStage(ABC):
 
     @abstractmethod
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
-        """Endless per-replica batches of one input pipeline, from step `first_step` of the run on."""
+        """Per-replica batches of one input pipeline, without end, starting at step `first_step` of the run."""
 
     @abstractmethod
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:

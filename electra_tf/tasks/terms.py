@@ -1,7 +1,8 @@
-"""Losses and metrics as sums that are divided once, after every replica, micro-batch and batch has been added up.
+"""Losses and metrics as sums, divided once, after all replicas, micro-batches and batches have been added.
 
-Training terms are `Total`s: a task declares their denominators apart, from the batch alone, so that the step can sum
-those over replicas before the forward pass. Evaluation terms carry their own denominators."""
+Training terms are `Total`s: the task computes their denominators separately, from the batch alone, so that the step
+can sum them over replicas before the forward pass. Evaluation terms carry their own denominators.
+"""
 
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 
 class Total(NamedTuple):
-    """The sum behind a mean over something that `Task.denominators` counts.
+    """The numerator of a mean whose denominator is one of `Task.denominators`.
 
     Attributes:
         value: scalar float32, the sum of weighted values over a batch.
@@ -22,7 +23,7 @@ class Total(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """A mean not yet divided: `total / weight` once both have been summed over replicas, micro-batches and batches.
+    """A mean before its division: `total / weight`, after both have been summed over replicas and batches.
 
     Attributes:
         total: scalar float32, the sum of weighted values.
@@ -33,18 +34,18 @@ class Ratio(NamedTuple):
     weight: tf.Tensor
 
     def value(self) -> float:
-        """The mean; NaN where nothing was counted. Only for terms that have been summed to the end."""
+        """The mean, for fully summed terms; NaN if the weight is 0."""
         return float(self.total) / float(self.weight) if float(self.weight) else float("nan")
 
 
 class BinaryEntropy(NamedTuple):
-    """The entropy in nats of a yes/no share `total / weight`: the loss of the best constant predictor of it."""
+    """The entropy in nats of a binary share `total / weight`: the loss of the best constant predictor."""
 
     total: tf.Tensor
     weight: tf.Tensor
 
     def value(self) -> float:
-        """The entropy; NaN where nothing was counted."""
+        """The entropy; NaN if the weight is 0."""
         share = Ratio(self.total, self.weight).value()
         if share in (0.0, 1.0):
             return 0.0
@@ -52,17 +53,17 @@ class BinaryEntropy(NamedTuple):
 
 
 class RankingCounts(NamedTuple):
-    """Counts of scores by class in K equal cells, from which the area under the ROC curve follows.
+    """A histogram of logits for each class, from which the area under the ROC curve follows.
 
     Attributes:
-        negatives, positives: [K] float32, how many scores of each class fell into each cell.
+        negatives, positives: [K] float32, the number of logits of each class in each of K equal bins.
     """
 
     negatives: tf.Tensor
     positives: tf.Tensor
 
     def value(self) -> float:
-        """The area under the ROC curve; scores in one cell count as ties. NaN where a class is missing."""
+        """The area under the ROC curve; logits in one bin count as ties. NaN if a class is missing."""
         negatives, positives = np.asarray(self.negatives, np.float64), np.asarray(self.positives, np.float64)
         pairs = negatives.sum() * positives.sum()
         if not pairs:
@@ -72,42 +73,42 @@ class RankingCounts(NamedTuple):
 
 
 class Count(NamedTuple):
-    """How many there were."""
+    """A number that is summed."""
 
     total: tf.Tensor
 
     def value(self) -> float:
-        """The number itself."""
+        """The sum."""
         return float(self.total)
 
 
 Term = Ratio | BinaryEntropy | RankingCounts | Count
 
-# Logits from -16 to 16 in steps of 1/2048: even the scores of a discriminator that has barely begun to tell tokens
-# apart, which lie within a tenth of each other, fall into hundreds of cells.
-_LARGEST_LOGIT, _CELLS_PER_UNIT = 16, 2048
-_NUM_CELLS = 2 * _LARGEST_LOGIT * _CELLS_PER_UNIT
+# Bins from -16 to 16, each 1/2048 wide: the logits of a discriminator early in training lie within 0.1 of each other,
+# and still fall into hundreds of bins.
+_LARGEST_LOGIT, _BINS_PER_UNIT = 16, 2048
+_NUM_BINS = 2 * _LARGEST_LOGIT * _BINS_PER_UNIT
 
 
 def weighted_total(values: tf.Tensor, weights: tf.Tensor, over: str) -> Total:
-    """The Total of `values` under `weights`, two float32 tensors of one shape, to be divided by the count `over`."""
+    """The Total of `values` weighted by `weights`, two float32 tensors of one shape, over the denominator `over`."""
     return Total(tf.reduce_sum(values * weights), over)
 
 
 def weighted_sum(values: tf.Tensor, weights: tf.Tensor) -> Ratio:
-    """The Ratio of `values` under `weights`: two float32 tensors of one shape."""
+    """The mean of `values` weighted by `weights`, two float32 tensors of one shape, as a Ratio."""
     return Ratio(tf.reduce_sum(values * weights), tf.reduce_sum(weights))
 
 
 def ranking_counts(logits: tf.Tensor, is_positive: tf.Tensor, weights: tf.Tensor) -> RankingCounts:
-    """Counts scores for the area under the ROC curve.
+    """The histograms for the area under the ROC curve.
 
     Args:
         logits: any shape, float32; beyond +-16 they count as ties.
         is_positive, weights: the same shape; 0 or 1, and float32.
     """
-    place = (tf.reshape(logits, [-1]) + _LARGEST_LOGIT) * _CELLS_PER_UNIT
-    cells = tf.cast(tf.clip_by_value(place, 0.0, _NUM_CELLS - 1.0), tf.int32)
+    position = (tf.reshape(logits, [-1]) + _LARGEST_LOGIT) * _BINS_PER_UNIT
+    bins = tf.cast(tf.clip_by_value(position, 0.0, _NUM_BINS - 1.0), tf.int32)
     labels, weights = tf.reshape(tf.cast(is_positive, tf.float32), [-1]), tf.reshape(weights, [-1])
-    counts = (tf.math.unsorted_segment_sum(weights * share, cells, _NUM_CELLS) for share in (1.0 - labels, labels))
+    counts = (tf.math.unsorted_segment_sum(weights * share, bins, _NUM_BINS) for share in (1.0 - labels, labels))
     return RankingCounts(*counts)

@@ -1,15 +1,16 @@
-"""What a pre-training data set is: `manifest.json`, written last by the builder and checked first by the trainer.
+"""`manifest.json` describes a pre-training data set: the builder writes it last, the trainer checks it first.
 
-It holds nothing of the machine, the time or the number of processes: equal inputs and settings give equal bytes.
+It holds nothing about the machine, the time or the number of processes: equal inputs and settings give equal bytes.
 """
 
 import hashlib
 import json
 import os
 import re
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import pydantic
+from pydantic import Field
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import read_bytes
@@ -23,11 +24,12 @@ TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
 
 _CHECKSUM_FIELD = "sha256"
+_FIRST_FIELDS = ("schema_version", "max_seq_length", "vocab_size", "vocab_sha256")  # in the file
 _BUILD_ANEW = "build the data set with build_pretraining_dataset.py"
 
 
 class VocabularyIdentity(Protocol):
-    """What `check_matches` needs of a vocabulary (`electra_tf.text.vocabulary.Vocabulary` has it)."""
+    """The part of `electra_tf.text.vocabulary.Vocabulary` that `check_matches` needs."""
 
     @property
     def size(self) -> int: ...
@@ -41,7 +43,7 @@ class _Model(pydantic.BaseModel):
 
 
 class Shard(_Model):
-    """One TFRecord file of a split; `sha256` is of the whole file, in hex."""
+    """One TFRecord file of a split; `sha256` is the hex digest of the whole file."""
 
     file: str
     num_examples: int
@@ -50,7 +52,7 @@ class Shard(_Model):
 
 
 class Split(_Model):
-    """A part of the documents, whole: no document gives examples to two splits."""
+    """A subset of the documents: no document has examples in two splits."""
 
     num_documents: int
     num_examples: int
@@ -70,11 +72,11 @@ class InputFile(_Model):
 class Counts(_Model):
     """Totals over all splits. Tokens are word pieces, without [CLS] and [SEP].
 
-    Of `num_documents_read`, those too short, without a token and duplicate were left out; `num_documents` are the rest.
+    `num_documents` is `num_documents_read` less those too short, those without a token and the duplicates.
     """
 
-    num_documents_skipped: dict[str, int]  # by readers, before they count as read: the reason, e.g. "redirects"
-    num_documents_cut: int  # cuts through documents longer than a reader holds: each makes one more document
+    num_documents_skipped: dict[str, int]  # by a reader, by reason, e.g. "redirects"; not in num_documents_read
+    num_documents_cut: int  # cuts in documents longer than the limit; each cut makes one more document
     num_documents_read: int
     num_documents_normalized: int  # changed by Unicode normalisation
     num_control_characters_dropped: int
@@ -84,36 +86,48 @@ class Counts(_Model):
     num_documents: int
     num_tokens_read: int  # before duplicates were dropped
     num_unknown_tokens: int  # of those read
-    num_tokens_kept: int  # the rest were duplicate, or overflowed an example's length
-    num_truncated_inputs: int  # files that were cut off, and read up to there
+    num_tokens_kept: int  # the rest were duplicates or exceeded the length of an example
+    num_truncated_inputs: int  # truncated files, read up to the end of their data
 
 
-class Manifest(_Model):
-    """The whole data set. Of the settings, only what shapes the output is here: see the flags of the same names."""
+class DatasetSettings(_Model):
+    """The settings that shape a data set, apart from its inputs and vocabulary.
+
+    Each is a field of the manifest and, with this default and description, a flag of build_pretraining_dataset.py.
+    """
+
+    max_seq_length: int = Field(128, description="tokens of the longest example, at least 8")
+    lower_case: bool = Field(True, description="lower all letters")
+    strip_accents: bool = Field(True, description="strip accents; as in BERT, only where letters are lowered")
+    seed: int = Field(0, description="of the shuffle, the segments and the choice of held-out documents")
+    held_out_fraction: float = Field(0.005, description="fraction of the documents to hold out")
+    num_shards: int = Field(0, description="training shards; 0: one for every 8 MiB of records")
+    sentences: Literal["auto", "line", "split"] = Field(
+        "auto",
+        description="what examples are made of: line: lines as they are, as in the authors' builder; split: sentences"
+        " split from lines; auto: split where the format has paragraphs",
+    )
+    language: str = Field("en", description="language of the text whose sentences are split, as in ISO 639-1")
+    unicode_normalization: Literal["NFC", "none"] = Field("NFC", description="Unicode normal form of all text")
+    drop_control_characters: bool = Field(True, description="drop control characters from the text")
+    min_document_characters: int = Field(50, description="shorter documents are left out; 0 keeps all")
+    drop_duplicates: bool = Field(True, description="keep one of several documents with equal text")
+    text_field: str = Field("text", description="field or column with the text (jsonl, parquet, arrow)")
+    lines_per_document: int = Field(1000, description="number of lines in a document (sentences)")
+    keep_disambiguation_pages: bool = Field(False, description="keep the disambiguation pages of a Wikipedia dump")
+
+
+class Manifest(DatasetSettings):
+    """The whole data set: its settings, inputs, counts and shards."""
 
     schema_version: int
-    max_seq_length: int
     vocab_size: int
     vocab_sha256: str  # hex, of the vocabulary file's bytes
-    lower_case: bool
-    strip_accents: bool
-    seed: int
-    held_out_fraction: float
-    num_shards: int  # as asked for; 0: by the size of the text
-    sentences: str
-    language: str
-    unicode_normalization: str
-    drop_control_characters: bool
-    min_document_characters: int
-    drop_duplicates: bool
-    text_field: str
-    lines_per_document: int
-    keep_disambiguation_pages: bool
     inputs: tuple[InputFile, ...]
     counts: Counts
     splits: dict[str, Split]
-    # How often each vocabulary entry stands in the training split, [CLS] and [SEP] included; by id, and adding up to
-    # the split's tokens. None in data sets of version 2.
+    # Occurrences of each vocabulary entry in the training split, by id, [CLS] and [SEP] included; they add up to the
+    # split's num_tokens. None in data sets of version 2.
     token_counts: tuple[int, ...] | None = None
 
     @pydantic.model_validator(mode="after")
@@ -142,7 +156,7 @@ class Manifest(_Model):
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> "Manifest":
-        """The manifest that a file holds; `path` only names it in messages.
+        """Parses the content of a manifest file; `path` only names it in messages.
 
         Raises: UserError: if it is broken, edited, or of another schema version.
         """
@@ -168,12 +182,13 @@ class Manifest(_Model):
             raise UserError(f"{path} is broken at {where}: {first['msg']}; {_BUILD_ANEW}") from None
 
     def to_json(self) -> str:
-        """The text of `manifest.json`, with a checksum of itself: equal manifests give equal bytes."""
+        """The text of `manifest.json`, including its checksum; equal manifests give equal bytes."""
         fields = self.model_dump(mode="json")
+        fields = {name: fields[name] for name in _FIRST_FIELDS} | fields
         if self.schema_version == 2:
             del fields["token_counts"]
         text = json.dumps({**fields, _CHECKSUM_FIELD: _checksum(fields)}, indent=1) + "\n"
-        # The counts on one line: somebody may want to read the rest. (No text in JSON has a line break in it.)
+        # The counts go on one line, so that the rest stays readable. (No string in JSON contains a line break.)
         return re.sub(r"\[\n([\d,\s]+)\]", lambda numbers: f"[{' '.join(numbers[1].split())}]", text)
 
 
@@ -182,11 +197,11 @@ def _checksum(fields: dict[str, Any]) -> str:
 
 
 def check_matches(manifest: Manifest, *, vocabulary: VocabularyIdentity, max_seq_length: int) -> None:
-    """Refuses a data set that a run's model could not read as it was written.
+    """Checks that a run uses the vocabulary and the sequence length of its data set.
 
     Args:
-        max_seq_length: the run's; it must equal the data set's, since examples were cut for that length.
-    Raises: UserError: naming both values, if vocabulary size or hash, or sequence length differ.
+        max_seq_length: the run's; examples were cut for the data set's.
+    Raises: UserError: vocabulary size, vocabulary hash or sequence length differ; names both values.
     """
     for name, in_data, in_run in (
         ("vocab_size", manifest.vocab_size, vocabulary.size),

@@ -1,9 +1,9 @@
-"""TFRecord examples of pre-training text: the only place that names their features.
+"""TFRecord examples of pre-training text: the schema of their features.
 
 Two layouts are read. `compact` is ours: `input_ids` holds `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` without padding,
 `segment_lengths` the lengths of `[CLS] A [SEP]` and, if there is one, of `B [SEP]`. `fixed_length` is what the ELECTRA
 authors' builder writes: `input_ids`, `input_mask` and `segment_ids`, each padded to exactly `max_seq_length`.
-Masking is stored in neither: it is drawn anew every time an example is read.
+Neither contains the masking, which is drawn every time an example is read.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.T
     lengths = tf.cast(parsed[INPUT_IDS].row_lengths(), tf.int32)  # [B]
     segment_lengths = tf.cast(parsed[SEGMENT_LENGTHS].to_tensor(shape=[None, 2]), tf.int32)  # [B, 2]
     checks = [
-        # `to_tensor` cuts silently what does not fit.
+        # `to_tensor` truncates silently.
         tf.debugging.assert_less_equal(lengths, max_seq_length, "an example is longer than max_seq_length"),
         tf.debugging.assert_equal(
             tf.reduce_sum(segment_lengths, axis=1), lengths, "segment_lengths do not add up: not a compact record"
@@ -84,7 +84,7 @@ def flat_token_ids(serialized: tf.Tensor) -> tf.Tensor:
 
     Args:
         serialized: [B] string.
-    Returns: [N] int64, N being the number of tokens of them all, [CLS] and [SEP] included.
+    Returns: [N] int64, where N is the total number of tokens, [CLS] and [SEP] included.
     """
     return tf.io.parse_example(serialized, {INPUT_IDS: tf.io.RaggedFeature(tf.int64)})[INPUT_IDS].flat_values
 
@@ -106,7 +106,7 @@ def parse_fixed_length_examples(serialized: tf.Tensor, max_seq_length: int) -> d
 
 
 def padding_example(layout: RecordFormat, max_seq_length: int) -> bytes:
-    """A serialized example without a token, which parses to a row of zeros."""
+    """A serialized example without tokens, which parses to a row of zeros."""
     if layout == "compact":
         return serialize_example([], [0])
     example = tf.train.Example()
@@ -116,10 +116,10 @@ def padding_example(layout: RecordFormat, max_seq_length: int) -> bytes:
 
 
 def record_format(serialized: bytes) -> tuple[RecordFormat, int]:
-    """Tells the layout of one record, so that a reader can choose its parser by looking at the first one.
+    """Detects the layout of one record, so that a reader can choose its parser from the first record.
 
-    Returns: the layout, and the number of `input_ids`: for `fixed_length` that is the `max_seq_length` of the whole
-        data set, for `compact` only the length of this example.
+    Returns: the layout, and the number of `input_ids`: for `fixed_length` the `max_seq_length` of the whole data set,
+        for `compact` the length of this example.
     Raises: UserError: if the record is not an example in either layout.
     """
     try:
@@ -132,11 +132,11 @@ def record_format(serialized: bytes) -> tuple[RecordFormat, int]:
     num_ids = len(example.features.feature[INPUT_IDS].int64_list.value) if INPUT_IDS in names else 0
     if names == COMPACT_FEATURES:
         return "compact", num_ids
-    # Builders derived from the authors' add features of their own, which do no harm.
+    # Builders derived from the authors' may add other features, which are ignored.
     if names >= FIXED_LENGTH_FEATURES:
         return "fixed_length", num_ids
     raise UserError(
         f"the record has the features {sorted(names)}; expected {sorted(COMPACT_FEATURES)}"
         f" (build_pretraining_dataset.py) or {sorted(FIXED_LENGTH_FEATURES)} (the authors' builder);"
-        " build the data set anew"
+        " build the data set again"
     )

@@ -11,10 +11,10 @@ from electra_tf.text.vocabulary import CONTINUATION_PREFIX, UNK, Vocabulary
 MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK]: the authors' WordpieceTokenizer
 MAX_BYTES_PER_CHARACTER = 4  # UTF-8
 
-# Plain characters: those of which BERT's normalisation and FastBertTokenizer's make the same, whatever stands beside
-# them, and no more than one character each; a test holds every one of them against the exact path. Without marks
-# (they move when decomposed), Hangul (three characters when decomposed) and sigma (its lower case depends on the word).
-# Not all that agree, but the ranges that English, European and CJK text is made of.
+# Plain characters: BERT's normalization and that of FastBertTokenizer map each of them to the same single character, in
+# any context; a test compares them all with the exact path. Excluded are marks (decomposition reorders them), Hangul
+# (decomposes to three characters) and sigma (its lower case depends on the word). Not all characters that agree are
+# listed, only the ranges of English, European and CJK text.
 PLAIN_UNCASED = (
     r"\t\n\r -~"  # ASCII
     r"\x{A0}-\x{A7}\x{A9}\x{AB}\x{AC}\x{AE}\x{B0}\x{B1}\x{B6}\x{B7}\x{BB}\x{BF}\x{D7}\x{F7}"  # Latin-1 signs
@@ -28,22 +28,22 @@ PLAIN_CASED = (
     r"\x{250}-\x{2AF}\x{386}\x{388}-\x{38A}\x{38C}\x{38E}-\x{3A1}\x{3A4}-\x{3C1}\x{3C3}-\x{3CE}"  # IPA, Greek
     r"\x{400}-\x{481}\x{48A}-\x{52F}\x{1E00}-\x{1E99}\x{1EA0}-\x{1EF9}"  # Cyrillic, Latin of Vietnamese
 )
-# A run without a space bounds the words in it from above.
+# No word is longer than the run of non-space characters that contains it.
 PERHAPS_TOO_LONG_A_WORD = f"(?s).*[^ ]{{{MAX_CHARACTERS_PER_WORD + 1}}}.*"
 
 
 class BertTokenizer(tf.Module):
-    """Text to the ids that BERT's and ELECTRA's own Python code gives, in batches, at the speed of C++.
+    """Maps text to the ids of BERT's and ELECTRA's Python code, in batches, at the speed of C++.
 
-    A line of plain characters takes tensorflow_text's FastBertTokenizer. Any other takes the exact path: our
-    normalisation, then word pieces. `FastBertTokenizer` alone would give other ids there: it folds compatibility
-    characters (an ellipsis becomes three full stops), turns control characters into spaces, keeps private-use and
-    unassigned characters, and knows no final sigma.
+    Lines of plain characters are tokenized by tensorflow_text's FastBertTokenizer, all others by the exact path: our
+    normalization, then word pieces. FastBertTokenizer would give other ids for them: it folds compatibility characters
+    (an ellipsis becomes three full stops), turns control characters into spaces, keeps private-use and unassigned
+    characters, and has no final sigma.
 
     Args of the constructor:
-        vocabulary: what the ids index.
-        lower_case: letters are lowered.
-        strip_accents: accents are stripped; as in BERT, only where letters are lowered too.
+        vocabulary: of the ids.
+        lower_case: lower all letters.
+        strip_accents: strip accents; as in BERT, only if `lower_case` is set.
     Source: google-research/electra, model/tokenization.py (FullTokenizer).
     """
 
@@ -63,7 +63,7 @@ class BertTokenizer(tf.Module):
             )
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Cuts lines into WordPiece ids; no special tokens are added.
+        """Tokenizes lines to WordPiece ids, without special tokens.
 
         Args:
             texts: [N] string, UTF-8; invalid bytes are dropped.
@@ -76,7 +76,7 @@ class BertTokenizer(tf.Module):
         )
 
     def is_plain(self, texts: tf.Tensor) -> tf.Tensor:
-        """Which lines take the fast path; the ids are the same on either.
+        """Whether each line takes the fast path. Both paths give the same ids.
 
         Args:
             texts: [N] string.
@@ -86,7 +86,7 @@ class BertTokenizer(tf.Module):
         return plain & ~tf.strings.regex_full_match(texts, PERHAPS_TOO_LONG_A_WORD)
 
     def tokens_of(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        """The tokens that ids stand for.
+        """The tokens of ids.
 
         Args:
             ids: any shape, dense or ragged, int32 in [0, V).

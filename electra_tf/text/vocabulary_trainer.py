@@ -1,10 +1,10 @@
-"""Trains a WordPiece vocabulary on text that is normalised as the tokenizer normalises it.
+"""Trains a WordPiece vocabulary on text that is normalized as the tokenizer normalizes it.
 
-The trainer is Hugging Face's `tokenizers`. It hits the size exactly and is fast:
-tensorflow_text's own learner took 25 s for the 18,000 distinct words of 1 MB of Wikipedia, against 0.3 s, and gave
-3,643 tokens where 4,000 were asked for. Left alone, `tokenizers` numbers the "##x" characters in the order of a hash
-table and breaks ties between merges by these numbers, so that two runs differ. Here every character gets its number
-beforehand, so the same text gives the same vocabulary, whatever the hash seed and the number of threads.
+The trainer is Hugging Face's `tokenizers`. It reaches the size exactly and takes 0.3 s for the 18,000 distinct words of
+1 MB of Wikipedia; tensorflow_text's own learner takes 25 s and gives 3,643 tokens instead of 4,000. By default
+`tokenizers` numbers the "##x" characters in the order of a hash table and breaks ties between merges by these numbers,
+so that two runs differ. Here all characters are numbered beforehand: the same text gives the same vocabulary for any
+hash seed and number of threads.
 """
 
 import re
@@ -23,13 +23,13 @@ from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.tokenizer import MAX_CHARACTERS_PER_WORD
 from electra_tf.text.vocabulary import CLS, CONTINUATION_PREFIX, MASK, PAD, SEP, UNK
 
-# Distinct words that are trained on. The trainer needs 1 KB of memory for each.
+# Distinct words to train on. The trainer needs 1 KB of memory for each.
 MAX_TRAINING_WORDS = 500_000
-# Occurrences that are trained on: the trainer reads each of them, 1.7 M/s. 600 MB of English have as many.
+# Occurrences to train on: the trainer reads each of them, 1.7 M/s. 600 MB of English have this many.
 MAX_TRAINING_OCCURRENCES = 100_000_000
 
-# Without a number of the user's: as many characters as make up this part of the text, but at least
-# `MIN_NUM_CHARACTERS` and, beyond these, at most this part of the vocabulary.
+# By default, as many characters are kept as make up this fraction of the text, but at least `MIN_NUM_CHARACTERS` and,
+# beyond these, at most this fraction of the vocabulary.
 CHARACTER_COVERAGE = 0.9999
 MIN_NUM_CHARACTERS = 1000
 MAX_CHARACTER_FRACTION = 1 / 3
@@ -39,25 +39,25 @@ NUM_UNUSED_BEFORE_UNK = 99  # as in BERT's vocabularies, where [UNK] is 100
 _RUNS_AT_ONCE = 2**18  # distinct runs of characters without white space that wait to be cut into words
 _RUNS_PER_CALL = 2**14
 _WORDS_PER_LINE = 1000  # of the lines that carry the counts to the trainer
-# Python takes these for white space; BERT deletes them.
+# White space for Python, but deleted by BERT.
 _NO_SPACE_FOR_BERT = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 
 
 class WordCounter:
     """Counts BERT's basic words, as `BertTokenizer` with the same settings cuts them.
 
-    White space separates words whatever else the normalisation does, so what stands between is counted first and
-    normalised once for all the times it occurs: 20 MB/s on a core, against 4 MB/s for normalising all the text.
+    White space always separates words. So the strings between white space are counted first, and each distinct one is
+    normalized once: 20 MB/s on a core, compared with 4 MB/s for normalizing all of the text.
     """
 
     def __init__(self, lower_case: bool, strip_accents: bool) -> None:
-        words_of = tf.function(BasicTokenizer(lower_case, strip_accents).words)
+        words_of = tf.function(BasicTokenizer(lower_case, strip_accents).words, autograph=False)
         self._words_of = words_of.get_concrete_function(tf.TensorSpec([None], tf.string))
         self._run_counts: Counter[str] = Counter()
         self._word_counts: Counter[bytes] = Counter()
 
     def add(self, lines: Iterable[str]) -> None:
-        """Counts the words of lines. Their number is not limited: call `take` before it is too large."""
+        """Counts the words of lines. Call `take` before there are too many distinct words."""
         for line in lines:
             if not line.isprintable():
                 line = _NO_SPACE_FOR_BERT.sub("", line)
@@ -66,7 +66,7 @@ class WordCounter:
                 self._cut_runs()
 
     def take(self) -> Counter[str]:
-        """The counts since the last call. Of a word too long for any piece only the beginning, too long itself."""
+        """Returns and resets the counts. Words that are too long for any piece are truncated, but stay too long."""
         self._cut_runs()
         counts: Counter[str] = Counter()
         for word, count in self._word_counts.items():
@@ -85,7 +85,7 @@ class WordCounter:
 
 
 def special_tokens(num_unused_tokens: int) -> tuple[str, ...]:
-    """The tokens before all others, in BERT's order, with slots for a user's own tokens.
+    """The first tokens of the vocabulary, in BERT's order, with slots for a user's own tokens.
 
     Args:
         num_unused_tokens: with 99 or more, the special tokens have the ids of BERT's vocabularies: [PAD] 0, [UNK] 100,
@@ -98,7 +98,7 @@ def special_tokens(num_unused_tokens: int) -> tuple[str, ...]:
 def train_vocabulary(
     word_counts: Counter[str], *, vocab_size: int, max_num_characters: int, num_unused_tokens: int
 ) -> tuple[str, ...]:
-    """Learns the word pieces.
+    """Trains the word pieces.
 
     Args:
         word_counts: how often each word occurs. With more than `MAX_TRAINING_WORDS`, give the most frequent ones.
@@ -144,7 +144,7 @@ def _spelled_with_frequent_characters(
     for word, count in word_counts.items():
         for character in word:
             character_counts[character] += count
-    # Of equally frequent characters the smaller code point: the choice must not depend on the order of the input.
+    # Ties are broken by code point, so that the choice does not depend on the order of the input.
     by_frequency = sorted(character_counts, key=lambda character: (-character_counts[character], character))
     num_characters = max_num_characters or _num_covering([character_counts[c] for c in by_frequency], vocab_size)
     frequent = set(by_frequency[:num_characters])
@@ -152,7 +152,7 @@ def _spelled_with_frequent_characters(
 
 
 def _num_covering(counts: list[int], vocab_size: int) -> int:
-    """How many characters to keep; `counts` are those of all characters, falling."""
+    """The number of characters to keep; `counts` are those of all characters, in descending order."""
     most = max(MIN_NUM_CHARACTERS, int(vocab_size * MAX_CHARACTER_FRACTION))
     num_missing = CHARACTER_COVERAGE * sum(counts) - sum(counts[:MIN_NUM_CHARACTERS])
     num_characters = MIN_NUM_CHARACTERS
@@ -163,7 +163,7 @@ def _num_covering(counts: list[int], vocab_size: int) -> int:
 
 
 def _as_lines(words: Counter[str]) -> Iterator[str]:
-    """The trainer takes text, not counts: each word as often as it occurs, or in proportion if that is too often."""
+    """Text for the trainer, which takes no counts: each word as often as it occurs, or proportionally less often."""
     total = words.total()
     for word, count in words.items():
         if total > MAX_TRAINING_OCCURRENCES:

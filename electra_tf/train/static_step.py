@@ -11,8 +11,9 @@ import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
 from electra_tf.data.batch import batch_specs
-from electra_tf.ops.compilation import part_of_tpu_program
+from electra_tf.ops.fused import FusedOps
 from electra_tf.tasks.base import Task
+from electra_tf.train.step import training_step
 
 _DATA_DEPENDENT = ("Where", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "DynamicPartition")
 _ON_THE_HOST = ("PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "NumpyFunction", "XlaHostCompute")
@@ -32,8 +33,8 @@ def training_step_function(task: Task) -> Callable:
     names = list(batch_specs(task.config, batch_size=1))
 
     def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        with part_of_tpu_program():
-            return task.train_step(dict(zip(names, tensors, strict=True)))
+        batch = dict(zip(names, tensors, strict=True))
+        return training_step(task, batch, ops=FusedOps("tpu", whole_step=True))
 
     return tf.function(step, jit_compile=True)
 

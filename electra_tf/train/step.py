@@ -5,15 +5,16 @@ share of the global mean, then gradients are summed, clipped once and applied. S
 update, also where they hold unequal numbers of masked or real tokens.
 """
 
-import contextlib
 import functools
 import itertools
 
 import tensorflow as tf
 
+from electra_tf.config.schema import TrainConfig
 from electra_tf.models.context import ForwardContext
-from electra_tf.ops.compilation import part_of_one_program, part_of_tpu_program, traced_for_tpu
+from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.random import RandomStream
+from electra_tf.ops.reference import REFERENCE, ReferenceOps
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.terms import Term
 from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
@@ -25,7 +26,12 @@ def compile_task(task: Task) -> Task:
     Call it under the strategy's scope, where the task was built.
     """
     first_steps = tuple(itertools.accumulate(task.phase_steps, initial=0))[:-1]
-    optimizer = build_optimizer(task.config.optimizer, *task.schedule_steps, first_steps=first_steps)
+    optimizer = build_optimizer(
+        task.config.optimizer,
+        *task.schedule_steps,
+        first_steps=first_steps,
+        learning_rate_multiplier=task.learning_rate_multiplier,
+    )
     for part in dict.fromkeys((task, *task.phases)):
         # Under `fit` Keras would otherwise choose to compile the whole step with XLA by itself.
         part.compile(optimizer, training_step=training_step, jit_compile=False)
@@ -44,7 +50,7 @@ def create_slots(optimizer, variables: list[tf.Variable]) -> None:
 
 
 @tf.autograph.experimental.do_not_convert
-def training_step(task: Task, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def training_step(task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | None = None) -> dict[str, tf.Tensor]:
     """One update from one batch. Runs in a replica context.
 
     A loss or gradient that is not finite is never applied; whether the step counts says `train.on_nonfinite`.
@@ -52,6 +58,7 @@ def training_step(task: Task, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tenso
     Args:
         batch: this replica's share of the global batch, see `electra_tf.data.masking.mask_batch`. Each replica holds
             equally many examples; row i of replica r is example r * B + i.
+        ops: the implementation of the operations; by default that of `training_ops`.
     Returns: scalars float32, equal on all replicas: `loss`, each term by its name, `gradient_norm` before clipping,
         `learning_rate` of this update, and `nonfinite`, 1 where the update was left out.
     """
@@ -59,7 +66,7 @@ def training_step(task: Task, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tenso
     # Read before the update: the step that this batch belongs to.
     step = tf.identity(optimizer.iterations)
     learning_rate = learning_rate_at(optimizer, step)
-    terms, gradients = summed_gradients(task, batch, step)
+    terms, gradients = summed_gradients(task, batch, step, ops)
     loss = total_loss(task, terms)
     update = functools.partial(_clip_and_apply, task)
     if task.config.train.xla and tf.distribute.get_replica_context().num_replicas_in_sync == 1:
@@ -76,8 +83,25 @@ def training_step(task: Task, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tenso
     }
 
 
+def training_ops(train: TrainConfig) -> ReferenceOps:
+    """The implementation of the operations for a training step under the current strategy."""
+    strategy = tf.distribute.get_strategy()
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return FusedOps("tpu", whole_step=True)
+    if not train.fused_ops:
+        return REFERENCE
+    on_gpu = any("GPU" in device for device in _worker_devices(strategy))
+    return FusedOps("gpu" if on_gpu else "cpu", whole_step=train.xla)
+
+
+def _worker_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
+    if tf.distribute.has_strategy():
+        return strategy.extended.worker_devices
+    return tuple(device.name for device in tf.config.list_logical_devices())
+
+
 def summed_gradients(
-    task: Task, batch: dict[str, tf.Tensor], step: tf.Tensor
+    task: Task, batch: dict[str, tf.Tensor], step: tf.Tensor, ops: ReferenceOps | None = None
 ) -> tuple[dict[str, tf.Tensor], list[tf.Tensor]]:
     """The mean losses of the global batch and the gradients of their weighted sum, before clipping.
 
@@ -85,10 +109,11 @@ def summed_gradients(
 
     Args:
         step: scalar int64; with the run's seed it fixes dropout and samples.
+        ops: as of `training_step`.
     Returns: each term by its name, scalar float32, and a dense gradient for each of `trained_variables`.
     """
     denominators = sum_over_replicas(task.denominators(batch))
-    differentiate = functools.partial(_accumulated_gradients, task)
+    differentiate = functools.partial(_accumulated_gradients, task, ops or training_ops(task.config.train))
     if task.config.train.xla:
         differentiate = tf.function(differentiate, jit_compile=True)
     shares, gradients = differentiate(batch, denominators, step, _first_example(batch))
@@ -100,23 +125,22 @@ def total_loss(task: Task, terms: dict[str, tf.Tensor]) -> tf.Tensor:
     return tf.add_n([weight * terms[name] for name, weight in task.loss_weights.items()])
 
 
-def _accumulated_gradients(task: Task, batch, denominators, step, first_example):
+def _accumulated_gradients(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
     """This replica's share of each mean, and the gradients of its share of the loss, over its micro-batches.
 
     Every micro-batch is divided by the denominators of the whole global batch, so shares and gradients add up.
     """
     count = task.config.train.gradient_accumulation_steps
     if count == 1:
-        return _shares_and_gradients(task, batch, denominators, step, first_example)
+        return _shares_and_gradients(task, ops, batch, denominators, step, first_example)
     rows = batch["input_ids"].shape[0] // count
     parts = {name: tf.reshape(values, [count, rows, *values.shape[1:]]) for name, values in batch.items()}
 
     def add_micro_batch(index, sums):
         part = {name: values[index] for name, values in parts.items()}
         first = first_example + tf.cast(index * rows, tf.int64)
-        return index + 1, tf.nest.map_structure(
-            tf.add, sums, _shares_and_gradients(task, part, denominators, step, first)
-        )
+        shares_and_gradients = _shares_and_gradients(task, ops, part, denominators, step, first)
+        return index + 1, tf.nest.map_structure(tf.add, sums, shares_and_gradients)
 
     zeros = (
         {name: tf.zeros([]) for name in task.term_names},
@@ -133,31 +157,22 @@ def _accumulated_gradients(task: Task, batch, denominators, step, first_example)
     return sums
 
 
-def _shares_and_gradients(task: Task, batch, denominators, step, first_example):
+def _shares_and_gradients(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
     """One micro-batch's part of what `_accumulated_gradients` returns."""
     random = RandomStream(task.config.train.seed, step, first_example)
     variables = task.trained_variables
     # Nothing is kept for the way back of a network that is not trained.
-    with _programs_of(task), tf.GradientTape(watch_accessed_variables=False) as tape:
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
-        context = ForwardContext(training=True, random=random, rematerialize=task.config.train.rematerialize)
+        rematerialize = task.config.train.rematerialize
+        context = ForwardContext(training=True, random=random, rematerialize=rematerialize, ops=ops)
         terms = task.training_terms(batch, context)
         # The only division: by denominators that are already sums over all replicas.
         shares = {name: tf.math.divide_no_nan(term.value, denominators[term.over]) for name, term in terms.items()}
         loss = total_loss(task, shares)
-    with _programs_of(task):
-        gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     # The word table's gradient may be slices; its norm must be that of the merged rows.
     return shares, [tf.convert_to_tensor(gradient) for gradient in gradients]
-
-
-def _programs_of(task: Task):
-    """A context for tracing: is the step compiled as a whole, or is each stretch between two products a program?"""
-    if traced_for_tpu():
-        return contextlib.nullcontext()
-    if isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy):
-        return part_of_tpu_program()
-    return part_of_one_program() if task.config.train.xla else contextlib.nullcontext()
 
 
 def _clip_and_apply(task: Task, gradients, loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

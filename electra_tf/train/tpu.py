@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError, first_line
+from electra_tf.config.errors import EXIT_USER_ERROR, UserError, first_line
 from electra_tf.train.workers import end_without_teardown
 
 _LISTEN_SECONDS = 10
@@ -76,7 +76,7 @@ def _within(seconds: float, tpu: str, call: Callable[[], Result]) -> Result:
     except FutureTimeoutError:
         if future.done():  # the call's own error
             raise
-        end_without_teardown(UserError.exit_code)
+        end_without_teardown(EXIT_USER_ERROR)
         raise UserError(f"--strategy=tpu: no TPU answers as {tpu!r} within {seconds:g} s; {_HELP}") from None
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from electra_tf.config.errors import TrainingStopped, UserError
+from electra_tf.config.errors import EXIT_TRAINING_STOPPED, TrainingStopped, UserError
 
 _TASK_TYPES = ("chief", "worker")  # those that train; a parameter server has no part in this strategy
 _TF_CONFIG_EXAMPLE = '{"cluster": {"worker": ["host0:12345", "host1:12345"]}, "task": {"type": "worker", "index": 0}}'
@@ -35,7 +35,7 @@ def worker_failures_reported(strategy: tf.distribute.Strategy) -> Iterator[None]
     except tf.errors.OpError as error:
         if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or not _is_of_lost_worker(error):
             raise
-        end_without_teardown(TrainingStopped.exit_code)
+        end_without_teardown(EXIT_TRAINING_STOPPED)
         lost = _lost_worker(str(error), strategy.cluster_resolver)
         raise TrainingStopped(
             f"{lost} no longer answers; its own log has the reason; start the same command again on every worker: the "

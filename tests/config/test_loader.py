@@ -1,7 +1,13 @@
-import pytest
+from pathlib import Path
 
+import pytest
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.tasks.pretrain.config import load_config, parse_config
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
 
 
 def test_a_child_changes_only_what_it_names(write, settings):
@@ -272,3 +278,29 @@ def test_slots_for_masked_positions(settings, length, fraction, slots):
         settings(data={"max_seq_length": length}, masking={"masked_fraction": fraction}), source="test"
     )
     assert config.max_predictions == slots
+
+
+@pytest.mark.parametrize(
+    "setting, meant",
+    [
+        ("train.learningrate", "optimizer.learning_rate"),
+        ("learning_rate", "optimizer.learning_rate"),
+        ("train.hidden_size", "encoder.hidden_size"),
+        ("data.size_fraction", "objective.generator.size_fraction"),
+        ("train.num_step", "num_steps"),
+    ],
+)
+def test_a_setting_in_the_wrong_group_is_found_in_its_own(setting, meant):
+    with pytest.raises(UserError, match=rf"{setting} is not a setting; did you mean {meant}\?"):
+        load_config(CONFIGS / "small.yaml", [f"{setting}=1"])
+
+
+def test_a_configuration_is_read_from_a_filesystem_of_tensorflow():
+    tf.io.gfile.makedirs("ram://configs")
+    base = (CONFIGS / "small.yaml").read_text(encoding="utf-8")
+    for name, text in {"base.yaml": base, "run.yaml": "base: base.yaml\ntrain: {seed: 9}\n"}.items():
+        with tf.io.gfile.GFile(f"ram://configs/{name}", "w") as stream:
+            stream.write(text)
+    assert load_config("ram://configs/run.yaml") == load_config(CONFIGS / "small.yaml", ["train.seed=9"])
+    with pytest.raises(UserError, match="config ram://configs/absent.yaml"):
+        load_config("ram://configs/absent.yaml")

@@ -89,13 +89,13 @@ def test_only_the_uniform_scheme_selects_with_replacement(write, settings, refus
         ),
         (
             ["objective={name: two_stage, generator: {size_fraction: 1.0}, masked_lm_loss_weight: 0}"],
-            "objective.masked_lm_loss_weight is 0, so that the first stage learns nothing",
+            "objective.masked_lm_loss_weight is 0, so that the first phase learns nothing",
         ),
         (
             ["objective={name: two_stage, generator: {size_fraction: 1.0}, replaced_token_loss_weight: 0}"],
-            "objective.replaced_token_loss_weight is 0, so that the second stage learns nothing",
+            "objective.replaced_token_loss_weight is 0, so that the second phase learns nothing",
         ),
-        (["objective.name=electra_15", "objective.disallow_correct=true"], "every masked token replaced"),
+        (["objective.name=electra_15", "objective.disallow_correct=true"], "replaces every masked token"),
         (["objective={name: hard_mlm}", "masking.scheme=span"], "masking.scheme is 'span', but objective.name"),
         (["objective={name: hard_mlm}", "masking.selection=with_replacement"], "masking.selection is 'with_replace"),
         (

@@ -1,12 +1,14 @@
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.corpus import count_records, open_data
+from electra_tf.data.corpus import open_data
+from electra_tf.data.pretraining_input import training_batches
 from electra_tf.text.manifest import MANIFEST_FILE, Manifest
 
 
@@ -35,23 +37,25 @@ def authors_record(ids: list[int], length: int = 10) -> bytes:
     return example.SerializeToString()
 
 
-def write_records(path, serialized: list[bytes]) -> None:
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for record in serialized:
-            writer.write(record)
-
-
 @pytest.fixture
 def authors_directory(directory):
     """What the authors' builder leaves: numbered record files and no manifest; the vocabulary lies beside them."""
     for file in [*directory.glob("*.tfrecord"), directory / "manifest.json"]:
         file.unlink()
-    write_records(
-        directory / "pretrain_data.tfrecord-0-of-3", [authors_record([2, 7, 3, 8, 3]), authors_record([2, 9, 3])]
-    )
-    write_records(directory / "pretrain_data.tfrecord-1-of-3", [])
-    write_records(directory / "pretrain_data.tfrecord-2-of-3", [authors_record([2, 10, 3, 11, 12, 3])])
+    for number, rows in enumerate([[[2, 7, 3, 8, 3], [2, 9, 3]], [], [[2, 10, 3, 11, 12, 3]]]):
+        with tf.io.TFRecordWriter(str(directory / f"pretrain_data.tfrecord-{number}-of-3")) as writer:
+            for ids in rows:
+                writer.write(authors_record(ids))
     return directory
+
+
+def copied_to_memory(directory: Path) -> str:
+    """The data set on a filesystem that TensorFlow alone can read."""
+    url = f"ram://{directory}"
+    tf.io.gfile.makedirs(url)
+    for file in directory.iterdir():
+        tf.io.gfile.copy(str(file), f"{url}/{file.name}", overwrite=True)
+    return url
 
 
 def test_a_data_set_gives_its_splits_and_its_vocabulary(directory, tiny_config):
@@ -59,87 +63,57 @@ def test_a_data_set_gives_its_splits_and_its_vocabulary(directory, tiny_config):
     assert data.train.num_examples == (5, 3, 4)
     assert data.train.total_examples == 12
     assert data.held_out.num_examples == (7,)
-    assert [file.rsplit("/")[-1] for file in data.train.files][0] == "train-00000-of-00003.tfrecord"
-    special = data.masking_vocabulary
-    assert (special.cls_id, special.sep_id, special.mask_id, special.vocab_size) == (2, 3, 4, 47)
+    assert data.train.files[0] == str(directory / "train-00000-of-00003.tfrecord")
+    vocabulary = data.masking_vocabulary
+    assert (vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id, vocabulary.vocab_size) == (2, 3, 4, 47)
+    assert not vocabulary.is_continuation.any()
 
 
-def test_a_data_set_without_held_out_documents_has_no_such_split(tmp_path, write_data, tiny_config):
-    assert open_data(write_data(tmp_path / "set", held_out=()), tiny_config()).held_out is None
+def test_empty_shards_and_splits_are_left_out(tmp_path, write_data, tiny_config):
+    data = open_data(write_data(tmp_path / "set", train=(2, 0, 1), held_out=(0,)), tiny_config())
+    assert data.train.num_examples == (2, 1)
+    assert data.held_out is None
+    assert "no examples to train on" in refusal(write_data(tmp_path / "nothing", train=()), tiny_config())
 
 
-def test_an_empty_shard_is_left_out(tmp_path, write_data, tiny_config):
-    assert open_data(write_data(tmp_path / "set", train=(2, 0, 1)), tiny_config()).train.num_examples == (2, 1)
+# What is removed, and what is said.
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("manifest.json", "holds neither manifest.json nor pretrain_data.tfrecord*"),
+        ("vocab.txt", "holds no vocab.txt; give the vocabulary with --set data.vocab_file=PATH"),
+        ("train-00001-of-00003.tfrecord", "train-00001-of-00003.tfrecord is in manifest.json but no file on disk"),
+        ("", "is no directory; build one with build_pretraining_dataset.py"),
+    ],
+)
+@pytest.mark.parametrize("place", [str, copied_to_memory])
+def test_what_is_missing_is_named(directory, tiny_config, name, complaint, place):
+    (directory / name).unlink() if name else shutil.rmtree(directory)
+    where = place(directory) if directory.exists() else f"{directory}"
+    message = refusal(where, tiny_config())
+    assert complaint in message
+    assert where in message
 
 
-def test_a_directory_that_is_not_there_is_refused(tmp_path, tiny_config):
-    assert f"--data_dir={tmp_path / 'nothing'} is no directory" in refusal(tmp_path / "nothing", tiny_config())
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"encoder": {"vocab_size": 53}}, "has 47 entries, encoder.vocab_size is 53; give --set encoder.vocab_size=47"),
+        ({"data": {"max_seq_length": 9}}, "has max_seq_length 10, the run has 9"),
+        ({"data": {"vocab_file": "no/such/file"}}, "cannot read no/such/file: "),
+    ],
+)
+def test_a_run_that_does_not_fit_is_refused_with_both_values(directory, tiny_config, changes, complaint):
+    assert complaint in refusal(directory, tiny_config(**changes))
 
 
-def test_a_directory_without_data_is_refused(directory, tiny_config):
-    (directory / "manifest.json").unlink()
-    assert "holds neither manifest.json nor pretrain_data.tfrecord*" in refusal(directory, tiny_config())
-
-
-def test_a_directory_without_vocabulary_is_refused(directory, tiny_config):
-    (directory / "vocab.txt").unlink()
-    assert "holds no vocab.txt; give the vocabulary with --set data.vocab_file=PATH" in refusal(
-        directory, tiny_config()
-    )
-
-
-def test_a_vocabulary_without_mask_is_refused(directory, tiny_config):
-    text = (directory / "vocab.txt").read_text().replace("[MASK]", "word")
-    (directory / "vocab.txt").write_text(text)
-    assert "lacks [MASK]" in refusal(directory, tiny_config())
-
-
-def test_another_vocabulary_size_than_the_models_is_refused_with_both_sizes(directory, tiny_config):
-    message = refusal(directory, tiny_config(encoder={"vocab_size": 53}))
-    assert "has 47 entries, encoder.vocab_size is 53" in message
-    assert "--set encoder.vocab_size=47" in message
-
-
-def test_another_vocabulary_of_the_same_size_is_refused_with_both_hashes(directory, tiny_config, tmp_path):
-    other = tmp_path / "other.txt"
-    other.write_text((directory / "vocab.txt").read_text().replace("w5", "v5"))
-    message = refusal(directory, tiny_config(data={"vocab_file": str(other)}))
-    assert "vocab_sha256" in message
-    assert len(re.findall(r"\b[0-9a-f]{64}\b", message)) == 2
-
-
-def test_another_sequence_length_is_refused_with_both_lengths(directory, tiny_config):
-    message = refusal(directory, tiny_config(data={"max_seq_length": 9}))
-    assert "max_seq_length 10" in message
-    assert "the run has 9" in message
-
-
-def test_a_missing_shard_is_named(directory, tiny_config):
-    (directory / "train-00001-of-00003.tfrecord").unlink()
-    message = refusal(directory, tiny_config())
-    assert "train-00001-of-00003.tfrecord is in manifest.json but no file on disk" in message
-
-
-def test_a_shard_cut_short_is_named_with_both_sizes(directory, tiny_config):
+def test_a_shard_cut_short_is_named_with_both_sizes_unless_damage_may_be_left_out(directory, tiny_config):
     shard = directory / "train-00002-of-00003.tfrecord"
     size = shard.stat().st_size
     shard.write_bytes(shard.read_bytes()[:-3])
     message = refusal(directory, tiny_config())
     assert f"train-00002-of-00003.tfrecord has {size - 3} bytes, manifest.json says {size}" in message
-
-
-def test_a_held_out_split_without_examples_is_none(tmp_path, write_data, tiny_config):
-    assert open_data(write_data(tmp_path / "set", held_out=(0,)), tiny_config()).held_out is None
-
-
-def test_what_is_no_record_file_of_the_authors_is_named(authors_directory, tiny_config):
-    damaged = sorted(authors_directory.glob("pretrain_data.tfrecord*"))[1]
-    damaged.write_bytes(bytes(48))  # three frames of length 0 whose checksums are wrong
-    assert f"{damaged} is no TFRecord file, or damaged" in refusal(authors_directory, tiny_config())
-
-
-def test_a_data_set_without_training_examples_is_refused(tmp_path, write_data, tiny_config):
-    assert "no examples to train on" in refusal(write_data(tmp_path / "set", train=()), tiny_config())
+    assert open_data(directory, tiny_config(data={"on_damaged_record": "skip"})).train.num_examples == (5, 3, 4)
 
 
 def test_records_of_the_authors_builder_are_read(authors_directory, tiny_config):
@@ -164,49 +138,34 @@ def test_record_files_without_a_record_are_refused(authors_directory, tiny_confi
     assert "none of its 3 record files holds an example" in refusal(authors_directory, tiny_config())
 
 
-@pytest.mark.parametrize("records", [[], [b"x"], [b"", b"abc", b"y" * 1000]])
-def test_records_are_counted(tmp_path, records):
-    write_records(tmp_path / "file", records)
-    assert count_records(str(tmp_path / "file"), "stop") == len(records)
-
-
-# Two records of 16 + 3 and 16 + 5 bytes: cut inside the second's data, its checksum, its length, and the first.
-@pytest.mark.parametrize(("size", "start"), [(39, 19), (33, 19), (22, 19), (18, 0), (5, 0)])
-def test_a_file_that_ends_inside_a_record_is_refused_with_the_place(tmp_path, size, start):
-    path = tmp_path / "file"
-    write_records(path, [b"abc", b"defgh"])
-    assert path.stat().st_size == 40
-    path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(UserError, match=f"record {int(start > 0)} at byte {start}: the file ends inside it;"):
-        count_records(str(path), "stop")
-
-
-def copied_to_memory(directory) -> str:
-    """The data set where TensorFlow alone can read it."""
-    url = f"ram://{directory}"
-    tf.io.gfile.makedirs(url)
-    for file in directory.iterdir():
-        tf.io.gfile.copy(str(file), f"{url}/{file.name}", overwrite=True)
-    return url
-
-
-def test_a_data_set_is_read_from_a_url(directory, tiny_config):
-    url = copied_to_memory(directory)
-    data = open_data(url, tiny_config())
-    assert data.vocab_content == (directory / "vocab.txt").read_bytes()
-    assert data.train.files[0] == f"{url}/train-00000-of-00003.tfrecord"
-    assert len(list(tf.data.TFRecordDataset(data.train.files))) == 12
-
-
-def test_records_of_the_authors_builder_are_read_from_a_url(authors_directory, tiny_config):
-    data = open_data(copied_to_memory(authors_directory), tiny_config())
+def test_a_damaged_file_of_the_authors_stops_the_run_or_counts_with_what_is_lost(
+    authors_directory, tiny_config, caplog
+):
+    damaged = authors_directory / "pretrain_data.tfrecord-0-of-3"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    message = refusal(authors_directory, tiny_config())
+    assert re.search(rf"{damaged}: record 1 at byte \d+: the file ends inside it; copy or build it again", message)
+    data = open_data(authors_directory, tiny_config(data={"on_damaged_record": "skip"}))
     assert data.train.num_examples == (2, 1)
+    assert f"damaged data: {damaged}: record 1" in caplog.text
+    assert not data.train.parse(tf.constant([data.train.padding]))["input_mask"].numpy().any()
 
 
-def test_a_missing_shard_is_named_by_its_url(directory, tiny_config):
-    (directory / "train-00001-of-00003.tfrecord").unlink()
-    url = copied_to_memory(directory)
-    assert f"{url}/train-00001-of-00003.tfrecord is in manifest.json but no file" in refusal(url, tiny_config())
+def test_a_data_set_is_read_from_a_filesystem_of_tensorflow(directory, tiny_config):
+    config, url = tiny_config(), copied_to_memory(directory)
+    local, remote = open_data(directory, config), open_data(url, config)
+    assert remote.train.files[0] == f"{url}/train-00000-of-00003.tfrecord"
+    assert remote.identity == local.identity
+    batches = [
+        training_batches(data.train, config.masking, data.masking_vocabulary, seed=3, batch_size=4, first_step=2)
+        for data in (local, remote)
+    ]
+    first, second = (next(batch.as_numpy_iterator()) for batch in batches)
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_records_of_the_authors_builder_are_read_from_a_filesystem_of_tensorflow(authors_directory, tiny_config):
+    assert open_data(copied_to_memory(authors_directory), tiny_config()).train.num_examples == (2, 1)
 
 
 def test_a_url_that_tensorflow_cannot_read_is_refused(tiny_config):
@@ -221,32 +180,23 @@ def test_copies_of_a_data_set_have_one_identity_and_other_sets_have_others(tiny_
     assert found[0] == found[1] != found[2]
 
 
-def without_counts(directory):
-    """Makes a data set one of the version before token counts."""
-    old = Manifest.load(directory).model_copy(update={"schema_version": 2, "token_counts": None})
-    (directory / MANIFEST_FILE).write_text(old.to_json())
-    return directory
-
-
-def test_the_counts_of_the_text_leave_out_what_examples_are_put_together_with(directory, tiny_config):
+def test_the_counts_of_the_text_leave_out_special_tokens(directory, tiny_config):
     data = open_data(directory, tiny_config())
     counts = data.text_token_counts("a test")
-    assert data.token_counts[[2, 3]].tolist() == [12, 12]  # an example each
+    assert data.token_counts[[2, 3]].tolist() == [12, 12]  # once in each example
     assert counts[:5].tolist() == [0, 0, 0, 0, 0]
     assert np.array_equal(counts[5:], data.token_counts[5:]) and counts.sum() > 12
 
 
-def test_the_vocabulary_tells_which_pieces_continue_a_word(tmp_path, write_data, tiny_config):
-    assert not open_data(write_data(tmp_path / "words"), tiny_config()).special_ids.is_continuation.any()
-
-
-def test_rare_tokens_cannot_be_told_in_data_without_counts(directory, tiny_config):
-    assert open_data(without_counts(directory), tiny_config()).token_counts is None
-    message = refusal(directory, tiny_config(masking={"strategy": "rare_tokens"}))
-    assert "masking.strategy rare_tokens needs to know how frequent each token is" in message
+def test_rare_tokens_are_refused_for_data_without_counts(directory, tiny_config):
+    old = Manifest.load(directory).model_copy(update={"schema_version": 2, "token_counts": None})
+    (directory / MANIFEST_FILE).write_text(old.to_json())
+    assert open_data(directory, tiny_config()).token_counts is None
+    message = refusal(directory, tiny_config(masking={"scheme": "rare_tokens"}))
+    assert "masking.scheme rare_tokens needs to know how frequent each token is" in message
     assert "build it anew" in message
 
 
-def test_nor_in_records_of_the_authors(authors_directory, tiny_config):
-    message = refusal(authors_directory, tiny_config(masking={"strategy": "rare_tokens"}))
-    assert "masking.strategy rare_tokens needs to know how frequent each token is" in message
+def test_rare_tokens_are_refused_for_records_of_the_authors(authors_directory, tiny_config):
+    message = refusal(authors_directory, tiny_config(masking={"scheme": "rare_tokens"}))
+    assert "masking.scheme rare_tokens needs to know how frequent each token is" in message

@@ -15,15 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from data_prep.hygiene import HygieneOptions
-from data_prep.planning import plan_units
-from data_prep.readers.documents import ReaderOptions, ReadReport
+from data_prep.readers import FORMATS
+from data_prep.readers.documents import Counts, Source
 from data_prep.settings import BuildSettings
 from data_prep.source_files import find_files
-from data_prep.units import WorkUnit, read_unit
+from data_prep.work_units import WorkUnit, plan_units, read_unit
+from electra_tf.text.manifest import DatasetSettings
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 NUM_WORDS = 40
+READER_SETTINGS = DatasetSettings(lines_per_document=3)
 
 
 @pytest.fixture(scope="session")
@@ -35,12 +36,7 @@ def vocab_file(tmp_path_factory) -> str:
 
 
 @pytest.fixture(scope="session")
-def reader_options() -> ReaderOptions:
-    return ReaderOptions(text_field="text", lines_per_document=3, keep_disambiguation_pages=False)
-
-
-@pytest.fixture(scope="session")
-def build_settings(vocab_file, reader_options) -> Callable[..., BuildSettings]:
+def build_settings(vocab_file) -> Callable[..., BuildSettings]:
     """Settings of a small build that leaves every document as it is; any of them can be given."""
 
     def make(inputs, output_dir, **changes) -> BuildSettings:
@@ -48,21 +44,13 @@ def build_settings(vocab_file, reader_options) -> Callable[..., BuildSettings]:
             "inputs": tuple(inputs),
             "vocab_file": vocab_file,
             "output_dir": str(output_dir),
-            "work_dir": "",
             "max_seq_length": 16,
             "seed": 1,
             "held_out_fraction": 0.25,
-            "lower_case": True,
-            "strip_accents": True,
             "sentences": "line",
-            "language": "en",
-            "reader": reader_options,
-            "hygiene": HygieneOptions("NFC", drop_control_characters=True, min_document_characters=0),
-            "drop_duplicates": True,
+            "lines_per_document": 3,
+            "min_document_characters": 0,
             "num_shards": 3,
-            "num_processes": 1,
-            "allow_truncated": False,
-            "overwrite": False,
         }
         return BuildSettings(**{**defaults, **changes})
 
@@ -70,20 +58,34 @@ def build_settings(vocab_file, reader_options) -> Callable[..., BuildSettings]:
 
 
 @pytest.fixture(scope="session")
-def plan(reader_options) -> Callable[[str, int], list[WorkUnit]]:
+def plan() -> Callable[[str, int], list[WorkUnit]]:
     """`plan("text:a/*", unit_bytes)`: the units of these files."""
-    return lambda text, unit_bytes: list(plan_units(find_files([text]), unit_bytes, reader_options))
+    return lambda text, unit_bytes: list(plan_units(find_files([text]), unit_bytes, READER_SETTINGS))
 
 
 @pytest.fixture(scope="session")
-def read_units(reader_options) -> Callable[..., list[list[str]]]:
-    """`read_units(units, report)`: the lines of their documents."""
+def read_units() -> Callable[..., list[list[str]]]:
+    """`read_units(units, counts)`: the lines of their documents."""
 
-    def lines_of_documents(units: list[WorkUnit], report: ReadReport | None = None) -> list[list[str]]:
-        report = report or ReadReport()
-        # A unit is sent to another process.
-        units = pickle.loads(pickle.dumps(units))
-        return [document.lines for unit in units for document in read_unit(unit, reader_options, report)]
+    def lines_of_documents(units: list[WorkUnit], counts: Counts | None = None) -> list[list[str]]:
+        counts = counts or Counts()
+        units = pickle.loads(pickle.dumps(units))  # as when they are sent to another process
+        return [document.lines for unit in units for document in read_unit(unit, READER_SETTINGS, counts)]
+
+    return lines_of_documents
+
+
+@pytest.fixture(scope="session")
+def read() -> Callable[..., list[list[str]]]:
+    """`read(format, content, counts)`: the lines of the documents of a file `file.txt`, three lines to a document."""
+
+    def lines_of_documents(
+        format_name: str, content: str | bytes, counts: Counts | None = None, offset: int = 0, is_end: bool = True
+    ) -> list[list[str]]:
+        stream = io.BytesIO(content.encode() if isinstance(content, str) else content)
+        source = Source("file.txt", offset, is_end)
+        documents = FORMATS[format_name].documents(stream, source, READER_SETTINGS, counts or Counts())
+        return [document.lines for document in documents]
 
     return lines_of_documents
 

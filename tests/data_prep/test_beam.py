@@ -1,6 +1,4 @@
-import dataclasses
 import gzip
-import logging
 import random
 import sys
 
@@ -9,10 +7,11 @@ import pytest
 from apache_beam.metrics import MetricsFilter
 
 from data_prep import beam, beam_transforms, pipeline, storage
-from data_prep.inputs import find_files
+from data_prep.assembly import BuildInputs
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import Manifest
-from electra_tf.text.vocabulary import Vocabulary
+
+pytestmark = pytest.mark.slow
 
 NUM_DOCUMENTS = 37
 IN_PROCESS = ["--runner=DirectRunner"]
@@ -74,33 +73,6 @@ def test_two_worker_processes_give_the_same_bytes(make_settings, expected, tmp_p
     assert contents(str(tmp_path / "data")) == expected
 
 
-def test_a_vocabulary_file_that_changes_meanwhile_is_written_as_it_was_read(
-    make_settings, vocab_file, expected, tmp_path, monkeypatch
-):
-    changing = tmp_path / "changing.txt"
-    changing.write_bytes(storage.read_bytes(vocab_file))
-    build = beam._build
-
-    def change_and_build(*arguments):
-        changing.write_text("other")
-        return build(*arguments)
-
-    monkeypatch.setattr(beam, "_build", change_and_build)
-    beam.run(make_settings(tmp_path / "data", vocab_file=str(changing)), IN_PROCESS)
-    assert contents(str(tmp_path / "data")) == expected
-
-
-def test_a_job_service_gives_the_same_bytes(make_settings, expected, tmp_path):
-    beam.run(make_settings(tmp_path / "data"), JOB_SERVICE)
-    assert contents(str(tmp_path / "data")) == expected
-
-
-def test_the_size_of_the_units_leaves_no_trace(make_settings, expected, tmp_path, monkeypatch):
-    monkeypatch.setattr(beam_transforms, "_UNIT_BYTES", 1)
-    beam.run(make_settings(tmp_path / "data"), IN_PROCESS)
-    assert contents(str(tmp_path / "data")) == expected
-
-
 def test_steps_that_are_done_again_leave_no_trace(make_settings, expected, tmp_path):
     beam.run(make_settings(tmp_path / "data"), [*IN_PROCESS, "--direct_runner_bundle_repeat=2"])
     assert contents(str(tmp_path / "data")) == expected
@@ -110,7 +82,7 @@ def test_shards_without_an_example_are_written_too(make_settings, tmp_path):
     settings = make_settings(tmp_path / "beam", num_shards=500)
     manifest = beam.run(settings, IN_PROCESS)
     assert 0 in [shard.num_examples for shard in manifest.splits["train"].shards]
-    pipeline.build(dataclasses.replace(settings, output_dir=str(tmp_path / "local")))
+    pipeline.build(settings.model_copy(update={"output_dir": str(tmp_path / "local")}))
     assert contents(settings.output_dir) == contents(str(tmp_path / "local"))
 
 
@@ -124,18 +96,11 @@ def test_inputs_and_outputs_may_be_urls(make_settings, source, expected):
         fsspec.filesystem("memory").store.clear()
 
 
-def test_a_finished_data_set_is_not_built_again(make_settings, tmp_path, monkeypatch):
-    settings = make_settings(tmp_path / "data")
-    manifest = beam.run(settings, IN_PROCESS)
-    monkeypatch.setattr(beam, "_build", lambda *_: pytest.fail("built again"))
-    assert beam.run(settings, IN_PROCESS) == manifest
-
-
 def test_a_data_set_of_other_settings_is_refused(make_settings, tmp_path):
     settings = make_settings(tmp_path / "data")
     beam.run(settings, IN_PROCESS)
     before = contents(settings.output_dir)
-    assert "seed=1; this command has seed=2" in refusal(dataclasses.replace(settings, seed=2), IN_PROCESS)
+    assert "seed=1; this command has seed=2" in refusal(settings.model_copy(update={"seed": 2}), IN_PROCESS)
     assert contents(settings.output_dir) == before
 
 
@@ -159,16 +124,11 @@ def test_a_fault_of_the_input_has_the_local_builders_message_and_leaves_nothing(
     assert storage.names_in(settings.output_dir) == []
 
 
-def test_documents_that_are_all_held_out_are_refused(make_settings, tmp_path):
-    settings = make_settings(tmp_path / "data", held_out_fraction=0.9999)
-    assert refusal(settings, IN_PROCESS).startswith("all 39 documents were held out; lower --held_out_fraction")
-
-
-def test_input_that_is_cut_off_is_read_up_to_there(make_settings, source, tmp_path):
+def test_truncated_input_is_read_up_to_its_end(make_settings, source, tmp_path):
     (tmp_path / "cut.txt").write_bytes((source / "b.txt").read_bytes()[:-20])
     settings = make_settings(tmp_path / "beam", inputs=[f"text:{tmp_path}/cut.txt"], num_shards=1)
-    assert "1 of 1 input files are cut off" in refusal(settings, IN_PROCESS)
-    allowed = dataclasses.replace(settings, allow_truncated=True, output_dir=str(tmp_path / "local"))
+    assert "1 of 1 input files are truncated" in refusal(settings, IN_PROCESS)
+    allowed = settings.model_copy(update={"allow_truncated": True, "output_dir": str(tmp_path / "local")})
     pipeline.build(allowed)
     assert contents(settings.output_dir) == contents(allowed.output_dir)
 
@@ -182,21 +142,10 @@ def test_a_shard_that_cannot_be_written_is_named(make_settings, tmp_path, monkey
     assert message.startswith(f"cannot write {tmp_path}/data/") and "No space left on device" in message
 
 
-def test_directrunner_is_the_runner_in_python(make_settings, tmp_path, caplog):
-    with caplog.at_level(logging.INFO):
-        beam.run(make_settings(tmp_path / "data"), IN_PROCESS)
-    assert "reading 4 files, 0.0 MB, by Beam's FnApiRunner" in caplog.messages
-
-
 def test_counters_are_metrics_of_beam(make_settings, tmp_path):
     settings = make_settings(tmp_path, drop_duplicates=False)
-    with open(settings.vocab_file, "rb") as file:
-        content = file.read()
-    build = beam_transforms.BuildDataset(
-        settings, find_files(settings.inputs), Vocabulary.load(settings.vocab_file), content
-    )
     tested = beam._pipeline(beam._options(IN_PROCESS))
-    tested | build
+    tested | beam_transforms.BuildDataset(settings, BuildInputs.find(settings))
     result = tested.run()
     counters = result.metrics().query(MetricsFilter().with_namespace("electra_tf"))["counters"]
     manifest = Manifest.load(tmp_path)
@@ -214,7 +163,7 @@ def test_counters_are_metrics_of_beam(make_settings, tmp_path):
         ({}, ["--runner=DirectRunner", "--seeed=3"], "unknown arguments --seeed=3: neither this program nor Apache"),
         ({}, ["--runner=DirectRunner", "stray"], "unknown arguments stray"),
         ({}, ["--runner=NoRunner"], "--runner=NoRunner cannot be used"),
-        ({}, ["--runner=DataflowRunner"], "is on this machine, and the workers of --runner=DataflowRunner are others"),
+        ({}, ["--runner=DataflowRunner"], "is on this machine, but the workers of --runner=DataflowRunner"),
         ({"num_processes": 2}, IN_PROCESS, "--num_processes=2 is for builds without --runner; give the runner's own"),
     ],
 )

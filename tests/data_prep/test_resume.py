@@ -1,4 +1,4 @@
-"""A build that is stopped at any moment, and run again, ends with the bytes of one that was not."""
+"""A build that is stopped at any moment and continued gives the same bytes as an uninterrupted one."""
 
 import errno
 import gzip
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from data_prep import assembly, output, pipeline, worker
+from data_prep import assembly, output, pipeline
 from data_prep.pipeline import build
 from electra_tf.config.errors import UserError
 
@@ -21,7 +21,7 @@ NUM_FILES = 6
 
 
 class Killed(BaseException):
-    """What no code of the builder catches, as no code sees a SIGKILL."""
+    """Like a SIGKILL, no code of the builder catches it."""
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +83,10 @@ def stop_at(monkeypatch, module, name: str, call: int, failure: BaseException, *
 @pytest.mark.parametrize(
     ("module", "name", "call"),
     [
-        (worker, "write_unit", 1),
-        (worker, "write_unit", 5),
+        (pipeline, "write_unit", 5),
         (pipeline, "require_documents", 1),
-        (worker, "write_shard", 1),
-        (worker, "write_shard_of_spills", 2),
-        (worker, "write_shard_of_spills", 4),
-        (pipeline, "assemble_manifest", 1),
+        (pipeline, "write_shard", 1),
+        (pipeline, "write_shard_of_spills", 2),
         (assembly.storage, "write_bytes", 2),
         (pipeline, "write_manifest", 1),
         (output.shutil, "rmtree", 3),
@@ -110,54 +107,23 @@ def test_a_build_killed_at_any_moment_goes_on(
 
 def test_what_was_done_is_not_done_again(settings, in_small_units, monkeypatch):
     with monkeypatch.context() as patch:
-        stop_at(patch, worker, "write_shard_of_spills", 2, Killed())
+        stop_at(patch, pipeline, "write_shard_of_spills", 2, Killed())
         with pytest.raises(Killed):
             build(settings)
-    stop_at(monkeypatch, worker, "write_unit", 1, AssertionError("a unit is done again"))
-    stop_at(monkeypatch, worker, "write_shard_of_spills", 3, AssertionError("a shard is done again"))
+    stop_at(monkeypatch, pipeline, "write_unit", 1, AssertionError("a unit is done again"))
+    stop_at(monkeypatch, pipeline, "write_shard_of_spills", 3, AssertionError("a shard is done again"))
     build(settings)
 
 
 def test_a_finished_data_set_is_left_as_it_is_by_the_same_command(settings, monkeypatch):
     manifest = build(settings)
-    stop_at(monkeypatch, worker, "write_unit", 1, AssertionError("it is built again"))
+    stop_at(monkeypatch, pipeline, "write_unit", 1, AssertionError("it is built again"))
     assert build(settings) == manifest
-
-
-def test_a_finished_data_set_of_another_command_is_refused_with_both_named(build_settings, source, tmp_path):
-    build(build_settings([f"text:{source}/*.txt"], tmp_path / "data"))
-    before = contents(tmp_path / "data")
-    with pytest.raises(UserError, match="holds a data set with max_seq_length=16; this command has max_seq_length=24"):
-        build(build_settings([f"text:{source}/*.txt"], tmp_path / "data", max_seq_length=24))
-    assert contents(tmp_path / "data") == before
-
-
-def test_an_unfinished_build_of_another_command_is_refused_with_both_named(
-    build_settings, source, tmp_path, monkeypatch
-):
-    inputs = [f"text:{source}/*.txt"]
-    with monkeypatch.context() as patch:
-        stop_at(patch, worker, "write_unit", 1, Killed())
-        with pytest.raises(Killed):
-            build(build_settings(inputs, tmp_path / "data"))
-    with pytest.raises(UserError, match="an unfinished build with seed=1; this command has seed=5; give its flags"):
-        build(build_settings(inputs, tmp_path / "data", seed=5))
-
-
-def test_another_number_of_processes_goes_on_with_the_work(
-    build_settings, settings, source, expected, in_small_units, monkeypatch
-):
-    with monkeypatch.context() as patch:
-        stop_at(patch, worker, "write_unit", 3, Killed())
-        with pytest.raises(Killed):
-            build(settings)
-    build(build_settings(settings.inputs, settings.output_dir, num_processes=2))
-    assert contents(settings.output_dir) == expected
 
 
 def test_a_shard_that_was_damaged_meanwhile_is_written_again(settings, expected, in_small_units, monkeypatch):
     with monkeypatch.context() as patch:
-        stop_at(patch, worker, "write_shard_of_spills", 2, Killed())
+        stop_at(patch, pipeline, "write_shard_of_spills", 2, Killed())
         with pytest.raises(Killed):
             build(settings)
     (shard, *_) = Path(settings.output_dir).glob("*.tfrecord")
@@ -166,29 +132,13 @@ def test_a_shard_that_was_damaged_meanwhile_is_written_again(settings, expected,
     assert contents(settings.output_dir) == expected
 
 
-def test_a_vocabulary_file_that_changes_meanwhile_is_written_as_it_was_read(
-    build_settings, settings, vocab_file, expected, tmp_path, monkeypatch
-):
-    changing = tmp_path / "changing.txt"
-    changing.write_bytes(Path(vocab_file).read_bytes())
-    require_documents = pipeline.require_documents
-
-    def change(*arguments):
-        changing.write_text("other")
-        require_documents(*arguments)
-
-    monkeypatch.setattr(pipeline, "require_documents", change)
-    build(build_settings(settings.inputs, settings.output_dir, vocab_file=str(changing)))
-    assert contents(settings.output_dir) == expected
-
-
 @pytest.mark.parametrize("name", ["write_unit", "write_shard_of_spills"])
 def test_a_full_disk_is_a_user_error_and_the_same_command_goes_on(
     settings, expected, in_small_units, monkeypatch, name
 ):
     with monkeypatch.context() as patch:
-        stop_at(patch, worker, name, 2, OSError(errno.ENOSPC, "No space left on device"), after=False)
-        with pytest.raises(UserError, match="No space left on device; .*the same command goes on") as error:
+        stop_at(patch, pipeline, name, 2, OSError(errno.ENOSPC, "No space left on device"), after=False)
+        with pytest.raises(UserError, match="No space left on device; .*the same command continues") as error:
             build(settings)
     assert "\n" not in str(error.value)
     build(settings)

@@ -4,10 +4,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep.counts import Counts
 from data_prep.examples import Example
-from data_prep.shards import ShardRange, count_tokens, gather, shard_index, shard_ranges, write_shard
-from data_prep.spills import Spill, spill_path
+from data_prep.readers.documents import Counts
+from data_prep.shards import (
+    ShardRange,
+    count_tokens,
+    gather,
+    read_spill_counts,
+    shard_index,
+    shard_ranges,
+    spill_path,
+    write_shard,
+    write_spill,
+)
 from electra_tf.text.records import serialize_example
 
 ONLY = ShardRange("train", 0, 1)
@@ -17,19 +26,16 @@ def example(key: int, record: bytes, *, split="train", num_tokens=9, is_first=Tr
     return Example(split, key, record, num_tokens, num_tokens - 2, is_first)
 
 
-def records_of(path) -> list[bytes]:
-    return [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
-
-
 def write_spills(directory, *units: list[Example]) -> list:
     """A spill for each unit."""
     paths = [spill_path(directory, i) for i in range(len(units))]
     for path, examples in zip(paths, units, strict=True):
-        spill = Spill()
-        for one in examples:
-            spill.append(one)
-        spill.write(path, Counts())
+        write_spill(path, examples, Counts())
     return paths
+
+
+def records_of(path) -> list[bytes]:
+    return [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
 
 
 def write(directory, spills, shard_range=ONLY, drop_duplicates=True):
@@ -48,12 +54,6 @@ def test_a_shard_is_an_equal_range_of_keys(key, index):
     assert shard_index(key, 3) == index
 
 
-def test_the_ranges_follow_each_other_from_the_first_key_to_the_last():
-    ranges = [ShardRange("train", index, 7) for index in range(7)]
-    assert ranges[0].first_key == 0
-    assert [shard.end_key for shard in ranges] == [*(shard.first_key for shard in ranges[1:]), 2**64]
-
-
 def test_a_split_gets_a_shard_for_every_8_mib_of_records_and_an_empty_one_none():
     ranges = shard_ranges({"train": 2**24 + 1, "held_out": 5}, num_train_shards=0)
     assert [shard.file_name for shard in ranges] == [
@@ -63,10 +63,6 @@ def test_a_split_gets_a_shard_for_every_8_mib_of_records_and_an_empty_one_none()
         "held_out-00000-of-00001.tfrecord",
     ]
     assert shard_ranges({"train": 1, "held_out": 0}, 0) == [ONLY]
-
-
-def test_a_number_of_shards_can_be_asked_for():
-    assert len(shard_ranges({"train": 9, "held_out": 0}, num_train_shards=5)) == 5
 
 
 def test_a_shard_gathers_its_keys_of_all_units_in_their_order(tmp_path):
@@ -79,11 +75,6 @@ def test_a_shard_gathers_its_keys_of_all_units_in_their_order(tmp_path):
     result, records = write(tmp_path, spills, ShardRange("train", 0, 2))
     assert records == [b"seven", b"nine", b"last"]
     assert (result.num_tokens, result.num_text_tokens, result.num_documents) == (22, 16, 3)
-
-
-def test_the_last_range_ends_with_the_last_key(tmp_path):
-    spills = write_spills(tmp_path, [example(2**64 - 1, b"last"), example(5, b"early")])
-    assert write(tmp_path, spills, ShardRange("train", 1, 2))[1] == [b"last"]
 
 
 def test_a_result_describes_the_file(tmp_path):
@@ -116,16 +107,6 @@ def test_other_records_with_an_equal_key_stay_in_an_order_of_their_own(tmp_path)
     assert forth == back == [b"a", b"b"]
 
 
-def test_a_range_without_examples_is_an_empty_shard(tmp_path):
-    result, records = write(tmp_path, write_spills(tmp_path, [example(5, b"a")], []), ShardRange("train", 2, 3))
-    assert (result.shard.num_examples, result.num_tokens, records) == (0, 0, [])
-
-
-def test_what_is_written_has_its_final_name_and_nothing_partial_stays(tmp_path):
-    write(tmp_path, write_spills(tmp_path, [example(5, b"a")]))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tfrecord", "unit-000000"]
-
-
 def test_a_spill_that_another_process_has_written_first_stays(tmp_path):
     (first,) = write_spills(tmp_path, [example(5, b"a")])
     write_spills(tmp_path, [example(5, b"a")])
@@ -138,18 +119,6 @@ def test_keys_beyond_the_signed_range_are_sorted_as_unsigned(tmp_path):
     assert [int(record) for record in write(tmp_path, spills)[1]] == np.sort(np.uint64(keys)).tolist()
 
 
-def test_counts_add_up_and_survive_json():
-    one, other = Counts(num_bytes=10, num_tokens_read=7), Counts(num_bytes=5, num_unknown_tokens=2)
-    one.reading.skip("redirects")
-    other.reading.skip("redirects")
-    other.reading.truncations.append("cut off")
-    other.hygiene.num_documents_too_short = 3
-    one.add(Counts.from_json(other.to_json()))
-    assert (one.num_bytes, one.num_tokens_read, one.num_unknown_tokens) == (15, 7, 2)
-    assert one.reading.num_documents_skipped == {"redirects": 2}
-    assert (one.reading.truncations, one.hygiene.num_documents_too_short) == (["cut off"], 3)
-
-
 def test_the_tokens_of_a_shard_are_counted_copies_that_stay_included(tmp_path):
     records = [serialize_example(ids, [len(ids)]) for ids in ([2, 5, 5, 3], [2, 7, 3])]
     spills = write_spills(tmp_path, [example(1, records[0]), example(1, records[0]), example(2, records[1])])
@@ -159,6 +128,16 @@ def test_the_tokens_of_a_shard_are_counted_copies_that_stay_included(tmp_path):
     assert count_tokens(tmp_path / "a.tfrecord", vocab_size=9).tolist() == [0, 0, 2, 2, 0, 2, 0, 1, 0]
 
 
-def test_a_shard_without_records_has_no_tokens(tmp_path):
-    write(tmp_path, write_spills(tmp_path, []))
-    assert count_tokens(tmp_path / "a.tfrecord", vocab_size=3).tolist() == [0, 0, 0]
+def test_the_counts_of_units_survive_in_their_spills_and_add_up(tmp_path):
+    one, other = Counts(num_bytes=10, num_tokens_read=7), Counts(num_bytes=5, num_unknown_tokens=2)
+    for counts in (one, other):
+        counts.num_documents_skipped["redirects"] += 1
+    other.truncations.append("truncated")
+    examples = [example(5, b"abc"), example(6, b"de", is_first=False), example(7, b"f", split="held_out")]
+    write_spill(spill_path(tmp_path, 0), examples, other)
+    one.add(read_spill_counts(spill_path(tmp_path, 0)))
+    assert (one.num_bytes, one.num_tokens_read, one.num_unknown_tokens, one.truncations) == (15, 7, 2, ["truncated"])
+    assert one.num_documents_skipped == {"redirects": 2}
+    assert one.split_documents == {"train": 1, "held_out": 1}
+    assert one.split_record_bytes == {"train": 5, "held_out": 1}
+    assert read_spill_counts(spill_path(tmp_path, 1)) is None

@@ -35,10 +35,6 @@ def rewrite_manifest(data_dir, change):
     (data_dir / "manifest.json").write_text(Manifest.model_validate_json(json.dumps(fields)).to_json())
 
 
-def test_a_data_set_as_it_was_written_passes(data_dir):
-    assert sum(split.num_examples for split in verify(str(data_dir)).splits.values()) == 29
-
-
 def test_a_data_set_at_a_url_passes_and_is_read_from_there(data_dir):
     url = "memory://verify/data"
     for path in data_dir.iterdir():
@@ -47,27 +43,6 @@ def test_a_data_set_at_a_url_passes_and_is_read_from_there(data_dir):
     storage.remove(storage.join(url, SHARD))
     with pytest.raises(UserError, match=f"{SHARD} cannot be read"):
         verify(url)
-
-
-def test_a_flipped_byte_is_found_and_the_shard_named(data_dir):
-    content = bytearray((data_dir / SHARD).read_bytes())
-    content[40] ^= 1
-    (data_dir / SHARD).write_bytes(content)
-    with pytest.raises(UserError, match=f"{SHARD} has sha256 .*, expected"):
-        verify(str(data_dir))
-
-
-def test_a_truncated_shard_is_found(data_dir):
-    content = (data_dir / SHARD).read_bytes()
-    (data_dir / SHARD).write_bytes(content[:-7])
-    with pytest.raises(UserError, match=f"{SHARD} has {len(content) - 7} bytes, expected {len(content)}"):
-        verify(str(data_dir))
-
-
-def test_a_missing_shard_is_found(data_dir):
-    (data_dir / SHARD).unlink()
-    with pytest.raises(UserError, match=f"{SHARD} cannot be read .No such file"):
-        verify(str(data_dir))
 
 
 def test_every_damaged_file_is_named(data_dir):
@@ -82,13 +57,6 @@ def test_every_damaged_file_is_named(data_dir):
 def test_a_shard_that_no_one_wrote_is_found(data_dir):
     shutil.copy(data_dir / SHARD, data_dir / "train-00002-of-00002.tfrecord")
     with pytest.raises(UserError, match="train-00002-of-00002.tfrecord is not in the manifest"):
-        verify(str(data_dir))
-
-
-def test_an_edited_manifest_is_found(data_dir):
-    manifest = (data_dir / "manifest.json").read_text()
-    (data_dir / "manifest.json").write_text(manifest.replace('"seed": 1', '"seed": 4'))
-    with pytest.raises(UserError, match="manifest.json was edited or damaged"):
         verify(str(data_dir))
 
 
@@ -137,8 +105,3 @@ def test_a_shard_with_a_record_more_than_its_manifest_says_is_found(data_dir):
     rewrite_manifest(data_dir, one_less)
     with pytest.raises(UserError, match=f"{SHARD} holds {num_examples} examples, expected {num_examples - 1}"):
         verify(str(data_dir))
-
-
-def test_a_directory_without_a_manifest_is_no_data_set(tmp_path):
-    with pytest.raises(UserError, match="manifest.json does not exist"):
-        verify(str(tmp_path))

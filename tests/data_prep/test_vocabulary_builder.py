@@ -2,39 +2,26 @@
 
 import json
 import lzma
-import tempfile
+import sqlite3
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from data_prep import vocabulary_builder, vocabulary_counts
-from data_prep.hygiene import HygieneOptions
-from data_prep.readers.documents import ReaderOptions
-from data_prep.vocabulary_builder import VocabularySettings, build_vocabulary
+from data_prep import vocabulary_builder
+from data_prep.settings import VocabularySettings
+from data_prep.vocabulary_builder import WordTotals, build_vocabulary
 from electra_tf.config.errors import UserError
 from electra_tf.text.vocabulary import Vocabulary
 
 LINES = ["The sun and the moon.", "Suns, moons;", "cafe\u0301 the sun", "mooned sunned the", "théâtre, the\x01 end"]
 
 
-def settings(tmp_path, inputs, output="vocab.out", **changes):
-    defaults = {
-        "vocab_size": 45,
-        "lower_case": True,
-        "strip_accents": True,
-        "num_unused_tokens": 0,
-        "max_num_characters": 0,
-        "coverage_inputs": (),
-        "reader": ReaderOptions("text", lines_per_document=7, keep_disambiguation_pages=False),
-        "hygiene": HygieneOptions("NFC", drop_control_characters=True, min_document_characters=0),
-        "num_processes": 1,
-        "overwrite": False,
-    }
-    return VocabularySettings(inputs=tuple(inputs), output=str(tmp_path / output), **{**defaults, **changes})
-
-
 def build(tmp_path, *inputs, output="vocab.out", **changes):
     """(the vocabulary file's bytes, the report)."""
-    report = build_vocabulary(settings(tmp_path, inputs, output, **changes))
+    changes = {"vocab_size": 45, **changes}
+    report = build_vocabulary(VocabularySettings(inputs=inputs, output=str(tmp_path / output), **changes))
     assert json.loads((tmp_path / f"{output}.coverage.json").read_text()) == report
     return (tmp_path / output).read_bytes(), report
 
@@ -46,7 +33,7 @@ def corpus(tmp_path):
     return f"{tmp_path}/*.txt"
 
 
-def test_the_report_says_what_was_read_and_what_of_it_was_mended(tmp_path, corpus):
+def test_the_report_says_what_was_read_and_what_of_it_was_changed(tmp_path, corpus):
     _, report = build(tmp_path, corpus)
     assert report["training_text"] == {
         "inputs": [corpus],
@@ -80,16 +67,15 @@ def test_the_order_and_the_packing_of_the_input_do_not_matter(tmp_path, corpus):
     expected, _ = build(tmp_path, corpus)
     (tmp_path / "one.xz").write_bytes(lzma.compress("\n".join(LINES).encode()))
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"body": line}) + "\n" for line in reversed(LINES)))
-    reader = ReaderOptions("body", lines_per_document=1, keep_disambiguation_pages=False)
     assert build(tmp_path, f"sentences:{tmp_path}/one.xz", output="1")[0] == expected
-    assert build(tmp_path, f"{tmp_path}/rows.jsonl", output="2", reader=reader)[0] == expected
+    assert build(tmp_path, f"{tmp_path}/rows.jsonl", output="2", text_field="body")[0] == expected
     assert build(tmp_path, f"{tmp_path}/b.txt", f"{tmp_path}/a.txt", output="3")[0] == expected
 
 
 def test_neither_the_size_of_the_work_units_nor_the_room_in_memory_matters(tmp_path, corpus, monkeypatch):
     expected, expected_report = build(tmp_path, corpus)
     monkeypatch.setattr(vocabulary_builder, "_UNIT_BYTES", 10)
-    monkeypatch.setattr(vocabulary_counts.WordTotals.__init__, "__defaults__", (2,))
+    monkeypatch.setattr(vocabulary_builder.WordTotals.__init__, "__defaults__", (2,))
     content, report = build(tmp_path, corpus, overwrite=True)
     assert content == expected
     assert report == expected_report
@@ -102,14 +88,6 @@ def test_the_number_of_processes_does_not_matter(tmp_path, corpus, monkeypatch):
     assert build(tmp_path, corpus, num_processes=2, overwrite=True) == (expected, expected_report)
 
 
-def test_truncated_input_is_read_as_far_as_it_goes_and_said_to_be_so(tmp_path, caplog):
-    text = " ".join(f"word{i % 37}" for i in range(60_000))
-    (tmp_path / "cut.xz").write_bytes(lzma.compress(text.replace(" ", "\n").encode())[:-40])
-    _, report = build(tmp_path, f"text:{tmp_path}/cut.xz", vocab_size=40)
-    assert report["training_text"]["num_truncated_inputs"] == 1
-    assert "cut.xz is cut off at byte" in caplog.text
-
-
 def test_unused_slots_and_cased_text_reach_the_file(tmp_path, corpus):
     build(tmp_path, corpus, num_unused_tokens=3, lower_case=False, strip_accents=False, vocab_size=56)
     tokens = Vocabulary.load(tmp_path / "vocab.out").tokens
@@ -120,29 +98,35 @@ def test_unused_slots_and_cased_text_reach_the_file(tmp_path, corpus):
 def test_composed_and_decomposed_letters_are_one_unless_they_are_left_as_they_are(tmp_path, corpus):
     changes = {"strip_accents": False, "vocab_size": 50}
     composed, _ = build(tmp_path, corpus, **changes)
-    hygiene = HygieneOptions("none", drop_control_characters=True, min_document_characters=0)
-    left, _ = build(tmp_path, corpus, output="left", hygiene=hygiene, **changes)
+    left, _ = build(tmp_path, corpus, output="left", unicode_normalization="none", **changes)
     assert "\u0301" not in composed.decode()
     assert "\u0301" in left.decode()
 
 
-def test_an_existing_report_is_not_replaced(tmp_path, corpus):
-    (tmp_path / "vocab.out.coverage.json").write_text("mine")
-    with pytest.raises(UserError, match=r"vocab\.out\.coverage\.json exists; give another --output or --overwrite"):
-        build(tmp_path, corpus)
-    assert not (tmp_path / "vocab.out").exists()
+def test_no_space_for_temporary_files_is_a_user_error(tmp_path, corpus, monkeypatch):
+    def full(self):
+        raise sqlite3.OperationalError("database or disk is full")
 
-
-def test_no_room_for_temporary_files_is_a_user_error(tmp_path, corpus, monkeypatch):
-    monkeypatch.setattr(vocabulary_counts.WordTotals.__init__, "__defaults__", (2,))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
-    with pytest.raises(UserError, match="^cannot write temporary files: No such file.*TMPDIR$"):
+    monkeypatch.setattr(vocabulary_builder.WordTotals, "_flush", full)
+    with pytest.raises(UserError, match="^cannot write temporary files: database or disk is full.*TMPDIR$"):
         build(tmp_path, corpus)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("vocab_size", 0), ("num_unused_tokens", -1), ("max_num_characters", -2), ("num_processes", 0)]
-)
-def test_values_out_of_range_are_refused(tmp_path, name, value):
-    with pytest.raises(UserError, match=f"^--{name}={value}; expected at least [01]$"):
-        settings(tmp_path, ["text:x"], **{name: value})
+words = st.dictionaries(st.sampled_from(["a", "ab", "b", "é", "\ue000", "\U0001f600", "我"]), st.integers(1, 9))
+
+
+@given(st.lists(words, max_size=8), st.integers(1, 4))
+def test_totals_are_the_same_however_few_words_fit_into_memory(counts, max_words_in_memory):
+    totals = WordTotals(max_words_in_memory)
+    for words_of_unit in counts:
+        totals.add(words_of_unit)
+    expected = sum(map(Counter, counts), Counter())
+    assert list(totals.items()) == list(totals.items()) == sorted(expected.items())
+    assert (totals.num_words, totals.num_distinct()) == (expected.total(), len(expected))
+
+
+def test_the_most_frequent_words_are_kept_and_of_equal_ones_the_first():
+    totals = WordTotals()
+    totals.add({"a": 2, "b": 5, "d": 3, "c": 3, "e": 1})
+    assert totals.most_frequent(2) == {"b": 5, "c": 3}
+    assert totals.most_frequent(7) == {"a": 2, "b": 5, "d": 3, "c": 3, "e": 1}

@@ -1,4 +1,4 @@
-"""Runs whose length follows from a number of FLOPs."""
+"""The cost of runs in stages and phases, and runs whose length follows from a number of FLOPs."""
 
 import re
 
@@ -7,8 +7,54 @@ import yaml
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.flops.budget import RunCost
+from electra_tf.flops.budget import RunCost, Spent
+from electra_tf.flops.passes import Phase
 from electra_tf.tasks.pretrain.config import parse_config
+
+
+@pytest.fixture
+def in_phases(tiny_config, monkeypatch):
+    """Eight steps: a generator for five, then a discriminator; stages of 3 steps of 4 x 10 and 5 of 6 x 8 tokens."""
+    stages = [
+        {"num_steps": 3, "batch_size": 4, "max_seq_length": 10},
+        {"num_steps": 5, "batch_size": 6, "max_seq_length": 8},
+    ]
+    config = tiny_config(stages=stages, train={"batch_size": 6}, data={"max_seq_length": 8})
+    (phase,) = config.objective.phases(config)
+    generator, discriminator = phase.passes
+    phases = (Phase(5, (generator,)), Phase(3, (discriminator,)))
+    monkeypatch.setattr(type(config.objective), "phases", lambda self, run: phases)
+    return RunCost(config), generator, discriminator
+
+
+def test_a_run_is_divided_where_its_phases_and_its_stages_end(in_phases):
+    cost, generator, discriminator = in_phases
+    assert [
+        (r.first_step, r.last_step, r.phase, r.passes, r.batch_size, r.seq_length, r.max_predictions)
+        for r in cost.ranges
+    ] == [
+        (0, 3, 0, (generator,), 4, 10, 3),
+        (3, 5, 0, (generator,), 6, 8, 2),
+        (5, 8, 1, (discriminator,), 6, 8, 2),
+    ]
+
+
+def test_the_cost_of_a_run_is_the_sum_of_its_steps(in_phases):
+    cost, *_ = in_phases
+    for step in range(8):
+        assert cost.spent(step + 1) == cost.spent(step) + cost.of_step(step + 1)
+    assert cost.spent(0) == Spent()
+    assert (cost.spent(4).examples, cost.spent(4).token_slots) == (3 * 4 + 6, 3 * 4 * 10 + 6 * 8)
+
+
+@pytest.mark.parametrize("convention", ["paper", "hardware"])
+def test_a_budget_pays_for_the_steps_whose_cost_it_is(in_phases, convention):
+    cost, *_ = in_phases
+    for step in range(1, 9):
+        budget = cost.spent(step).flops(convention)
+        assert cost.steps_within(budget, convention) == step
+        assert cost.steps_within(budget - 1, convention) == step - 1
+
 
 STAGES = [
     {"num_steps": 3, "batch_size": 6, "max_seq_length": 8},
@@ -30,10 +76,8 @@ def cost_of_eight(tiny_config):
 @pytest.mark.parametrize("convention", ["paper", "hardware"])
 def test_the_number_of_steps_is_what_the_budget_pays_for(tiny_config, cost_of_eight, convention):
     budget = cost_of_eight[convention]
-    settings = {"flops_convention": convention}
-    assert budgeted(tiny_config, budget, **settings).train.num_steps == 8
-    assert budgeted(tiny_config, budget * 0.999, **settings).train.num_steps == 7
-    assert budgeted(tiny_config, budget * 100, **settings).train.num_steps == 800
+    for share, num_steps in ((1, 8), (0.999, 7), (100, 800)):
+        assert budgeted(tiny_config, share * budget, flops_convention=convention).train.num_steps == num_steps
 
 
 def test_two_objectives_of_one_budget_cost_the_same_within_a_step(tiny_config):
@@ -51,59 +95,38 @@ def test_the_resolved_configuration_states_the_steps_and_reads_back_equal(tiny_c
     assert parse_config(yaml.safe_load(text), source="resolved") == config
 
 
-def test_another_number_of_steps_is_refused_with_the_one_that_is_paid_for(tiny_config, cost_of_eight):
-    with pytest.raises(UserError, match=r"train\.num_steps is 9, but train\.flops_budget .* \(paper\) pays for 8"):
-        budgeted(tiny_config, cost_of_eight["paper"], num_steps=9)
-
-
-def test_the_same_number_of_steps_is_no_contradiction(tiny_config, cost_of_eight):
-    assert budgeted(tiny_config, cost_of_eight["paper"], num_steps=8).train.num_steps == 8
-
-
-def test_a_budget_that_pays_for_no_step_is_refused_with_what_one_costs(tiny_config, cost_of_eight):
-    with pytest.raises(UserError, match="is too small: 1 steps cost"):
-        budgeted(tiny_config, cost_of_eight["paper"] / 10)
-
-
-@pytest.mark.parametrize("num_steps", [None, 2**31 - 1])
-def test_a_budget_for_more_steps_than_a_run_can_have_is_refused(tiny_config, num_steps):
-    with pytest.raises(UserError, match=r"train\.flops_budget 1e\+40 pays for 2,147,483,647 steps or more"):
-        budgeted(tiny_config, 1e40, num_steps=num_steps)
-
-
-@pytest.mark.parametrize("budget", [float("inf"), float("nan"), -1e18])
-def test_a_budget_that_is_no_positive_number_is_refused(tiny_config, budget):
-    with pytest.raises(UserError, match=rf"train\.flops_budget is {re.escape(str(budget))}; input should be"):
-        budgeted(tiny_config, budget)
-
-
 def test_the_last_stage_takes_what_the_others_leave(tiny_config):
     config = tiny_config(stages=STAGES, train={"num_steps": None, "flops_budget": 1e8})
     first, last = (stage.num_steps for stage in config.stages)
     assert (first, last) == (3, config.train.num_steps - 3)
-    assert last > 0
-    assert RunCost(config).steps_within(1e8, "paper") == config.train.num_steps
+    assert RunCost(config).steps_within(1e8, "paper") == config.train.num_steps > 3
     assert parse_config(config.model_dump(mode="json"), source="resolved") == config
 
 
-def test_a_last_stage_of_given_length_is_refused(tiny_config):
-    stages = [STAGES[0], {**STAGES[1], "num_steps": 5}]
-    with pytest.raises(
-        UserError, match=r"stages\.1\.num_steps is 5, but with train\.flops_budget the last stage takes"
-    ):
-        tiny_config(stages=stages, train={"num_steps": None, "flops_budget": 1e8})
-
-
-def test_a_budget_that_the_first_stage_uses_up_is_refused(tiny_config, cost_of_eight):
-    with pytest.raises(UserError, match="is too small: 4 steps cost"):
-        tiny_config(stages=STAGES, train={"num_steps": None, "flops_budget": cost_of_eight["paper"] / 8})
-
-
-def test_without_a_budget_the_steps_must_be_given(tiny_config):
-    with pytest.raises(UserError, match=r"train\.num_steps is None"):
-        tiny_config(train={"num_steps": None})
-
-
-def test_other_mistakes_are_named_as_ever(tiny_config):
-    with pytest.raises(UserError, match=r"train\.batch_size is 0"):
-        budgeted(tiny_config, 1e9, batch_size=0)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": {"num_steps": 9}}, r"train\.num_steps is 9, but train\.flops_budget .* \(paper\) pays for 8"),
+        ({"train": {"flops_budget": 9.0}}, "is too small: 1 steps cost"),
+        ({"train": {"flops_budget": 1e40}}, r"train\.flops_budget 1e\+40 pays for 2,147,483,647 steps or more"),
+        (
+            {"train": {"flops_budget": 1e40, "num_steps": 2**31 - 1}},
+            r"train\.flops_budget 1e\+40 pays for 2,147,483,647 steps or more",
+        ),
+        *(
+            ({"train": {"flops_budget": budget}}, rf"train\.flops_budget is {re.escape(str(budget))}; input should be")
+            for budget in (float("inf"), float("nan"), -1e18)
+        ),
+        (
+            {"stages": [STAGES[0], {**STAGES[1], "num_steps": 5}]},
+            r"stages\.1\.num_steps is 5, but with train\.flops_budget the last stage takes",
+        ),
+        ({"stages": STAGES, "train": {"flops_budget": 1e5}}, "is too small: 4 steps cost"),
+        ({"train": {"flops_budget": None}}, r"train\.num_steps is None"),
+        ({"train": {"batch_size": 0}}, r"train\.batch_size is 0"),
+    ],
+)
+def test_a_budget_that_does_not_fit_is_refused(tiny_config, cost_of_eight, changes, message):
+    train = {"num_steps": None, "flops_budget": cost_of_eight["paper"], **changes.get("train", {})}
+    with pytest.raises(UserError, match=message):
+        tiny_config(**{**changes, "train": train})

@@ -1,3 +1,5 @@
+"""Losses, samples and reports from a network's logits over the vocabulary."""
+
 import math
 
 import numpy as np
@@ -34,23 +36,22 @@ def context(step: int = 0) -> ForwardContext:
     return ForwardContext(random=RandomStream(1, step, 0))
 
 
-def scores_of(logits: tf.Tensor, training: bool = True) -> VocabularyLogits:
-    """The scores whose logits [B, M, V] these are."""
+def logits_of(logits: tf.Tensor) -> VocabularyLogits:
+    """The `VocabularyLogits` whose logits [B, M, V] these are."""
     size = logits.shape[-1]
-    return VocabularyLogits(logits, tf.eye(size), tf.zeros([size]), training=training)
+    return VocabularyLogits(tf.convert_to_tensor(logits), tf.eye(size), tf.zeros([size]))
 
 
-def repeated(logits: np.ndarray, training: bool = True) -> VocabularyLogits:
-    return scores_of(tf.tile(tf.constant(logits)[tf.newaxis, tf.newaxis], [*SAMPLES, 1]), training)
+def repeated(logits: np.ndarray) -> VocabularyLogits:
+    return logits_of(tf.tile(tf.constant(logits)[tf.newaxis, tf.newaxis], [*SAMPLES, 1]))
 
 
 SAMPLERS = pytest.mark.parametrize("sample", [sample_categorical, sample_gumbel])
 
 
 @SAMPLERS
-@pytest.mark.parametrize("training", [False, True])
-def test_draws_follow_the_softmax(sample, training):
-    drawn = sample(repeated(LOGITS, training), context()).numpy()
+def test_draws_follow_the_softmax(sample):
+    drawn = sample(repeated(LOGITS), context()).numpy()
     assert drawn.dtype == np.int32 and drawn.shape == SAMPLES
     assert chi_squared(drawn, softmax(LOGITS)) < bound(6)
 
@@ -63,7 +64,7 @@ def test_the_test_of_the_softmax_tells_a_temperature_of_1_02_from_1(sample):
 
 @SAMPLERS
 def test_steps_draw_differently_and_a_step_repeats(sample):
-    scores = scores_of(tf.tile(tf.constant(LOGITS)[tf.newaxis, tf.newaxis], [5, 100, 1]))
+    scores = logits_of(tf.tile(tf.constant(LOGITS)[tf.newaxis, tf.newaxis], [5, 100, 1]))
     first = sample(scores, context()).numpy()
     assert np.array_equal(first, sample(scores, context()))
     assert not np.array_equal(first, sample(scores, context(step=1)))
@@ -74,7 +75,7 @@ def test_a_vocabulary_of_several_rows_of_columns_is_drawn_from_in_its_proportion
     logits = np.full(261, -30.0, np.float32)
     likely = {0: 1.0, 127: 0.0, 128: 2.0, 255: -1.0, 256: 1.5, 260: 0.5}
     logits[list(likely)] = list(likely.values())
-    drawn = scores_of(tf.tile(tf.constant(logits)[tf.newaxis, tf.newaxis], [500, 40, 1])).sample(context()).numpy()
+    drawn = logits_of(tf.tile(tf.constant(logits)[tf.newaxis, tf.newaxis], [500, 40, 1])).sample(context()).numpy()
     assert set(np.unique(drawn)) == set(likely)
     numbered = np.searchsorted(list(likely), drawn)
     assert chi_squared(numbered, softmax(np.array(list(likely.values())))) < bound(5)
@@ -84,15 +85,14 @@ def test_a_token_of_all_the_mass_is_always_drawn_wherever_it_stands():
     ids = [0, 1, 127, 128, 200, 259, 260]
     logits = tf.one_hot([ids], 261, on_value=300.0, off_value=-300.0)
     for step in range(20):
-        assert scores_of(logits).sample(context(step)).numpy().tolist() == [ids]
+        assert logits_of(logits).sample(context(step)).numpy().tolist() == [ids]
 
 
-@pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("value", [-np.inf, -3e38, -2e9, np.inf, np.nan])
-def test_a_draw_lies_in_the_vocabulary_whatever_the_logits_are(value, training):
-    """The rest of the 128 columns are not there to be drawn."""
+def test_a_draw_lies_in_the_vocabulary_whatever_the_logits_are(value):
+    """The rest of the 128 columns cannot be drawn."""
     bias = tf.constant([value] * 4)
-    scores = VocabularyLogits(tf.zeros([20, 30, 3]), tf.zeros([4, 3]), bias, training)
+    scores = VocabularyLogits(tf.zeros([20, 30, 3]), tf.zeros([4, 3]), bias)
     assert set(np.unique(scores.sample(context()))) <= {0, 1, 2, 3}
     losses = scores.losses(tf.ones([20, 30], tf.int32)).numpy()
     assert np.isfinite(losses).all() == np.isfinite(value)
@@ -103,7 +103,7 @@ def test_losses_and_their_gradients_are_those_of_the_softmax():
     ids, upstream = [1, 3, 1], np.array([1.0, 0.5, 0.0])
     with tf.GradientTape() as tape:
         tape.watch(logits)
-        losses = scores_of(logits).losses(tf.constant([ids]))
+        losses = logits_of(logits).losses(tf.constant([ids]))
     gradient = tape.gradient(losses, logits, tf.constant([upstream], tf.float32)).numpy()[0]
     probs = np.stack([softmax(row) for row in logits.numpy()[0]])
     expected = -np.log(probs[[0, 1, 2], ids])
@@ -113,7 +113,7 @@ def test_losses_and_their_gradients_are_those_of_the_softmax():
 
 def test_greedy_takes_the_most_likely_token():
     logits = tf.constant([[[0.0, 3.0, 2.0], [-1.0, -3.0, -2.0]]])
-    assert sample_greedy(scores_of(logits), ForwardContext()).numpy().tolist() == [[1, 0]]
+    assert sample_greedy(logits_of(logits), ForwardContext()).numpy().tolist() == [[1, 0]]
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_greedy_sampling_is_an_option_of_the_objective(corrupt):
     assert (corrupt(LOGITS, sampling="greedy") == 0).all()
 
 
-def test_the_original_can_be_ruled_out_and_the_rest_keeps_its_proportions(corrupt):
+def test_the_original_can_be_forbidden_and_the_rest_keeps_its_proportions(corrupt):
     drawn = corrupt(LOGITS, disallow_correct=True)
     assert (drawn != 5).all()
     others = np.delete(LOGITS, 5)
@@ -157,7 +157,7 @@ def test_the_original_can_be_ruled_out_and_the_rest_keeps_its_proportions(corrup
 
 
 @pytest.mark.parametrize("sampling", ["categorical", "gumbel", "greedy"])
-def test_the_original_is_ruled_out_at_any_temperature_however_likely_it_is(corrupt, sampling):
+def test_the_original_is_forbidden_at_any_temperature_however_likely_it_is(corrupt, sampling):
     logits = np.where(np.arange(7) == 5, 2000.0, LOGITS).astype(np.float32)
     assert (corrupt(logits, sampling=sampling, disallow_correct=True, temperature=1e-3) == 0).all()
 
@@ -166,3 +166,42 @@ def test_the_original_is_drawn_as_often_as_its_probability_says(corrupt):
     share = float((corrupt(LOGITS) == 5).mean())
     probability = softmax(LOGITS)[5]
     assert abs(share - probability) < 3 * math.sqrt(probability * (1 - probability) / math.prod(SAMPLES))
+
+
+REPORTED = np.array(
+    [
+        [[0.0, math.log(3.0), -2.0], [2.0, 2.0, 2.0], [30.0, 0.0, -30.0]],
+        [[1.0, 0.0, -1.0], [0.0, 0.0, 0.0], [-5.0, 700.0, 700.0]],
+    ],
+    np.float32,
+)
+
+
+def test_the_entropy_is_that_of_the_softmax():
+    probs = np.apply_along_axis(softmax, -1, REPORTED)
+    entropies = logits_of(REPORTED).entropies().numpy()
+    expected = -np.sum(probs * np.log(np.maximum(probs, 1e-300)), axis=-1)
+    assert entropies == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert entropies[0, 1] == pytest.approx(math.log(3), rel=1e-6)
+    assert entropies[1, 2] == pytest.approx(math.log(2), rel=1e-6)
+
+
+def test_a_token_that_never_occurs_adds_nothing_to_the_entropy():
+    bias = tf.constant([0.0, math.log(3.0), -math.inf])
+    logits = VocabularyLogits(tf.zeros([1, 1, 3]), tf.eye(3), bias)
+    expected = 0.25 * math.log(4) + 0.75 * math.log(4 / 3)
+    assert float(logits.entropies()[0, 0]) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_most_likely_tokens_are_told_from_the_others():
+    logits = logits_of(REPORTED)
+    assert logits.is_top1(tf.constant([[1, 2, 0], [1, 0, 2]])).numpy().tolist() == [[1, 1, 1], [0, 1, 1]]
+    assert logits.is_top1(tf.constant([[0, 0, 1], [0, 1, 0]])).numpy().tolist() == [[0, 1, 0], [1, 1, 0]]
+
+
+def test_reports_send_no_gradient():
+    vectors = tf.Variable(REPORTED)
+    with tf.GradientTape() as tape:
+        logits = VocabularyLogits(vectors + 0.0, tf.eye(3), tf.zeros([3]))
+        total = tf.reduce_sum(logits.entropies()) + tf.reduce_sum(logits.is_top1(tf.zeros([2, 3], tf.int32)))
+    assert tape.gradient(total, vectors) is None

@@ -130,8 +130,8 @@ def test_each_loss_trains_its_own_part_of_disentangled_embeddings(disentangled, 
     batch = tiny_batch(disentangled.config, [10, 7, 5, 8])
     theirs, own = disentangled.generator.encoder.embeddings, disentangled.discriminator.embeddings
     with tf.GradientTape(persistent=True) as tape:
-        terms = disentangled.loss_terms(batch, ForwardContext(random=RandomStream(0, 0, 0)))
-        losses = {name: terms[name].total for name in ("masked_lm", "replaced_token")}
+        terms = disentangled.training_terms(batch, ForwardContext(random=RandomStream(0, 0, 0)))
+        losses = {name: terms[name].value for name in ("masked_lm", "replaced_token")}
     for name in TABLES:
         shared, difference = getattr(theirs, name), getattr(own, f"{name}_difference")
         assert tape.gradient(losses["replaced_token"], shared) is None

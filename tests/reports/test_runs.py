@@ -1,9 +1,13 @@
+"""Runs are read from their directories, and put together where they differ in their seed only."""
+
 import dataclasses
 
 import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.reports.runs import Point, group_runs, read_run
+
+HELD_OUT = {8: {"masked_lm_accuracy": 0.1}}
 
 
 def test_a_run_is_read_with_its_evaluations_and_its_probe(write_run):
@@ -16,25 +20,42 @@ def test_a_run_is_read_with_its_evaluations_and_its_probe(write_run):
     assert (run.name, run.last_step) == ("run", 8)
 
 
-def test_a_metric_that_is_no_number_is_named(write_run):
-    with pytest.raises(UserError, match="has masked_lm_loss 'q'; expected a number"):
-        read_run(write_run("run", {8: {"masked_lm_loss": "q", "masked_lm_accuracy": 0.2}}))
+@pytest.mark.parametrize(
+    ("held_out", "files", "message"),
+    [
+        ({8: {"masked_lm_loss": "q"}}, {}, "has masked_lm_loss 'q'; expected a number"),
+        ({}, {}, "holds no evaluation"),
+        (HELD_OUT, {"data.json": "[]"}, r"data\.json is not what a training writes"),
+        *(
+            (
+                HELD_OUT,
+                {"linear_probe.json": text},
+                r"linear_probe\.json is not what benchmarks/linear_probe\.py writes",
+            )
+            for text in ("", "[]", '{"results": [{"step": 1, "cola": 0.5}]}', '{"results": [{}]}')
+        ),
+    ],
+)
+def test_a_directory_that_cannot_be_read_is_refused(write_run, held_out, files, message):
+    directory = write_run("run", held_out)
+    for name, text in files.items():
+        (directory / name).write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        read_run(directory)
 
 
-@pytest.mark.parametrize("convention", ["paper", "hardware"])
-def test_the_flops_of_a_step_are_its_share_of_the_run(write_run, convention):
-    run = read_run(write_run("run", {8: {"masked_lm_accuracy": 0.2}}))
-    assert 0 < run.flops(4, convention) == pytest.approx(run.flops(8, convention) / 2, rel=1e-12)
+def test_a_directory_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(UserError, match="holds no config.yaml; give the directory of a run"):
+        read_run(tmp_path)
 
 
-def test_runs_that_differ_in_their_seed_alone_are_one_group_called_by_what_their_names_share(write_run):
-    runs = [
-        read_run(write_run(f"electra-seed{seed}", {8: {"masked_lm_accuracy": 0.1 + seed}}, train={"seed": seed}))
-        for seed in (3, 0, 5)
+def test_runs_that_differ_in_their_seed_only_are_one_group(write_run):
+    runs = [read_run(write_run(f"electra-seed{seed}", HELD_OUT, train={"seed": seed})) for seed in (3, 0, 5)]
+    other = read_run(write_run("hot-0", HELD_OUT, objective={"temperature": 2.0}))
+    assert [(group.label, group.seeds) for group in group_runs([*runs, other])] == [
+        ("electra", [0, 3, 5]),
+        ("hot", [0]),
     ]
-    other = read_run(write_run("hot-0", {8: {"masked_lm_accuracy": 0.5}}, objective={"temperature": 2.0}))
-    groups = group_runs([*runs, other])
-    assert [(group.label, group.seeds) for group in groups] == [("electra", [0, 3, 5]), ("hot", [0])]
 
 
 @pytest.mark.parametrize(
@@ -49,20 +70,16 @@ def test_runs_that_differ_in_their_seed_alone_are_one_group_called_by_what_their
     ],
 )
 def test_a_seed_at_the_end_of_a_name_is_no_part_of_the_label(write_run, names, label):
-    held_out = {8: {"masked_lm_accuracy": 0.1}}
-    runs = [read_run(write_run(name, held_out, train={"seed": seed})) for seed, name in enumerate(names)]
-    (group,) = group_runs(runs)
-    assert group.label == label
+    runs = [read_run(write_run(name, HELD_OUT, train={"seed": seed})) for seed, name in enumerate(names)]
+    assert [group.label for group in group_runs(runs)] == [label]
 
 
 def test_a_group_has_the_median_and_the_range_where_all_its_runs_have_a_value(write_run):
     values = {0: {4: 0.5, 8: 0.1}, 1: {4: 0.7, 8: 0.4}, 2: {8: 0.2}}
-    runs = [
-        read_run(
-            write_run(f"run-{seed}", {step: {"replaced_token_auc": v} for step, v in of.items()}, train={"seed": seed})
-        )
-        for seed, of in values.items()
-    ]
+    runs = []
+    for seed, by_step in values.items():
+        held_out = {step: {"replaced_token_auc": value} for step, value in by_step.items()}
+        runs.append(read_run(write_run(f"run-{seed}", held_out, train={"seed": seed})))
     (group,) = group_runs(runs)
     assert group.points("replaced_token_auc") == [Point(8, 0.2, 0.1, 0.4)]
     assert group.last("replaced_token_auc").median == 0.2
@@ -80,66 +97,30 @@ def test_a_group_has_the_median_and_the_range_where_all_its_runs_have_a_value(wr
 def test_runs_on_other_data_or_from_other_weights_are_not_seeds_of_one(write_run, file, contents):
     runs = []
     for seed, content in enumerate(contents):
-        directory = write_run(f"electra-{seed}", {8: {"masked_lm_accuracy": 0.1}}, train={"seed": seed})
+        directory = write_run(f"electra-{seed}", HELD_OUT, train={"seed": seed})
         if content is not None:
             (directory / file).write_text(content, encoding="utf-8")
         runs.append(read_run(directory))
     groups = group_runs(runs)
-    assert [group.seeds for group in groups] == [[0], [1]]
-    assert [group.label for group in groups] == ["electra (electra-0)", "electra (electra-1)"]
+    assert [(group.label, group.seeds) for group in groups] == [
+        ("electra (electra-0)", [0]),
+        ("electra (electra-1)", [1]),
+    ]
 
 
 def test_runs_of_one_name_that_differ_are_numbered(write_run):
-    held_out = {8: {"masked_lm_accuracy": 0.1}}
-    runs = [read_run(write_run(f"run{steps}", held_out, train={"num_steps": steps})) for steps in (8, 16)]
+    runs = [read_run(write_run(f"run{steps}", HELD_OUT, train={"num_steps": steps})) for steps in (8, 16)]
     labels = [group.label for group in group_runs(dataclasses.replace(run, name="run") for run in runs)]
     assert labels == ["run (run) (1)", "run (run) (2)"]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"train": {"peak_flops": 1e12}},
-        {"train": {"milestone_fractions": (1.0,)}},
-        {"train": {"alarm_after_steps": 0}},
-        {"train": {"keep_checkpoints": 1}},
-        {"evaluation": {"every_steps": 4}},
-    ],
-)
-def test_what_a_run_that_continues_may_change_parts_no_seeds(write_run, changes):
-    held_out = {8: {"masked_lm_accuracy": 0.1}}
-    changes = {**changes, "train": {**changes.get("train", {}), "seed": 1}}
-    runs = [read_run(write_run("run-0", held_out)), read_run(write_run("run-1", held_out, **changes))]
-    (group,) = group_runs(runs)
+def test_settings_that_a_continued_run_may_change_do_not_separate_seeds(write_run):
+    changes = {"train": {"seed": 1, "peak_flops": 1e12, "keep_checkpoints": 1}, "evaluation": {"every_steps": 4}}
+    (group,) = group_runs([read_run(write_run("run-0", HELD_OUT)), read_run(write_run("run-1", HELD_OUT, **changes))])
     assert group.seeds == [0, 1]
 
 
-def test_a_note_of_the_data_that_cannot_be_read_is_named(write_run):
-    directory = write_run("run", {8: {"masked_lm_accuracy": 0.2}})
-    (directory / "data.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(UserError, match=r"data\.json is not what a training writes there"):
-        read_run(directory)
-
-
 def test_one_run_given_twice_is_refused(write_run):
-    run = read_run(write_run("run", {8: {"masked_lm_accuracy": 0.2}}))
+    run = read_run(write_run("run", HELD_OUT))
     with pytest.raises(UserError, match="of the runs run, run two have the same configuration and seed"):
         group_runs([run, run])
-
-
-def test_a_directory_that_is_no_run_is_refused(tmp_path):
-    with pytest.raises(UserError, match="holds no config.yaml; give the directory of a run"):
-        read_run(tmp_path)
-
-
-def test_a_run_without_an_evaluation_is_refused(write_run):
-    with pytest.raises(UserError, match="holds no evaluation"):
-        read_run(write_run("run", {}))
-
-
-@pytest.mark.parametrize("content", ["", "[]", '{"results": [{"step": 1, "cola": 0.5}]}', '{"results": [{}]}'])
-def test_another_file_in_the_place_of_the_probes_is_refused(write_run, content):
-    directory = write_run("run", {8: {"masked_lm_accuracy": 0.2}})
-    (directory / "linear_probe.json").write_text(content)
-    with pytest.raises(UserError, match=r"linear_probe\.json is not what benchmarks/linear_probe\.py writes"):
-        read_run(directory)

@@ -3,7 +3,6 @@
 import json
 import lzma
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -89,18 +88,6 @@ def test_each_plain_character_has_the_same_ids_on_both_paths(character_vocabular
     assert differing == []
 
 
-@pytest.mark.parametrize(("lower_case", "strip_accents"), MODES)
-def test_random_plain_lines_have_the_same_ids_on_both_paths(character_vocabulary, lower_case, strip_accents):
-    tokenizer = BertTokenizer(character_vocabulary, lower_case, strip_accents)
-    alphabet = [chr(code_point) for code_point in [*range(0x20, 0x250), *range(0x386, 0x530), *range(0x2010, 0x2040)]]
-    is_plain = tokenizer.is_plain(tf.constant([character.encode() for character in alphabet])).numpy()
-    plain = [character for character, holds in zip(alphabet, is_plain, strict=True) if holds]
-    draw = random.Random(20)
-    lines = ["".join(draw.choices(plain, k=30)) for _ in range(3000)]
-    texts = tf.constant([line.encode() for line in lines])
-    assert tokenizer._tokenize_plain(texts).to_list() == tokenizer._tokenize_exactly(texts).to_list()
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("a" * 200, 200), ("a" * 201, 1), ("é" * 200, 200), ("é" * 201, 1), ("漢" * 201, 201), ("a." * 150, 300)],
@@ -112,21 +99,10 @@ def test_a_word_is_unknown_from_201_characters_on_not_bytes(text, expected):
     assert (tokens == ["[UNK]"]) == (expected == 1)
 
 
-def test_a_character_of_four_bytes_counts_once():
-    tokenizer = BertTokenizer(vocabulary_of(["\U00010428", "##\U00010428"]), lower_case=False)
-    assert [len(row) for row in tokens_of(tokenizer, ["\U00010428" * 200, "\U00010428" * 201])] == [200, 1]
-
-
 def test_a_batch_of_plain_and_other_lines_keeps_its_order():
     tokenizer = BertTokenizer(vocabulary_of(["one", "two", "…", "[", "]", "pad", "##s"]))
     found = tokens_of(tokenizer, ["one", "two…", "", "TWOs one", "…", b"one\xff", "[PAD]"])
     assert found == [["one"], ["two", "…"], [], ["two", "##s", "one"], ["…"], ["one"], ["[", "pad", "]"]]
-
-
-def test_case_is_kept_where_asked_for():
-    tokenizer = BertTokenizer(vocabulary_of(["École", "É", "##cole", "ecole"]), lower_case=False)
-    expected = ["École", "[UNK]", "ecole"]
-    assert tokens_of(tokenizer, ["École ÉCOLE ecole", "École ÉCOLE\u200d ecole"]) == [expected, expected]
 
 
 @pytest.mark.parametrize("texts", [[], [b""], [b"\xff", b" "]])
@@ -145,19 +121,6 @@ def test_tokens_of_keeps_the_shape():
     assert tokenizer.tokens_of(tf.ragged.constant([[6], [], [5, 5]])).to_list() == [[b"b"], [], [b"a", b"a"]]
 
 
-def test_tf_data_gives_the_eager_ids(golden_lines, golden_vocabulary):
-    tokenizer = BertTokenizer(golden_vocabulary)
-    texts = tf.constant([line["text"].encode() for line in golden_lines])
-    batches = tf.data.Dataset.from_tensor_slices(texts).batch(10).map(tokenizer.tokenize)
-    assert [row for batch in batches for row in batch.to_list()] == tokenizer.tokenize(texts).to_list()
-
-
-def test_the_exact_path_runs_only_where_it_is_needed(monkeypatch):
-    tokenizer = BertTokenizer(vocabulary_of(["a", "caf", "##e"]))
-    monkeypatch.setattr(tokenizer, "_tokenize_exactly", lambda texts: pytest.fail("took the exact path"))
-    assert tokens_of(tokenizer, ["a Café", "A"]) == [["a", "caf", "##e"], ["a"]]
-
-
 LOAD_AND_RUN = """
 import json, sys
 import tensorflow as tf
@@ -170,6 +133,7 @@ print(json.dumps([[token.decode() for token in row] for row in tokens.to_list()]
 """
 
 
+@pytest.mark.slow
 def test_a_saved_model_tokenizes_in_a_process_without_this_project(tmp_path, golden_lines, golden_vocabulary):
     module = tf.Module()
     module.tokenizer = BertTokenizer(golden_vocabulary)
@@ -185,9 +149,3 @@ def test_a_saved_model_tokenizes_in_a_process_without_this_project(tmp_path, gol
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == [line["tokens"] for line in golden_lines]
-
-
-def test_the_plain_classes_hold_nothing_whose_neighbours_matter():
-    tokenizer = BertTokenizer(vocabulary_of(["a"]))
-    texts = tf.constant([character.encode() for character in ("Σ", "ς", "가", "\u0301", "…", "\ufeff", "\x00", "ß")])
-    assert not tokenizer.is_plain(texts).numpy().any()

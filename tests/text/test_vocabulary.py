@@ -28,12 +28,6 @@ def test_the_hash_is_that_of_the_file(tmp_path):
     assert Vocabulary.load(path).sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_white_space_around_a_token_is_ignored(tmp_path):
-    path = tmp_path / "vocab.txt"
-    path.write_bytes("\r\n".join(TOKENS).encode() + b"\r\n\r\n")
-    assert Vocabulary.load(path).tokens == tuple(TOKENS)
-
-
 def test_a_unicode_line_separator_within_a_token_does_not_end_the_line(tmp_path):
     vocabulary = Vocabulary.load(write(tmp_path / "vocab.txt", [*TOKENS, "a\u2028b"]))
     assert vocabulary.tokens[7] == "a\u2028b"
@@ -71,19 +65,6 @@ def test_a_broken_vocabulary_is_refused(tmp_path, tokens, message):
 def test_the_tokenizer_takes_what_the_vocabulary_allows(tmp_path, token):
     vocabulary = Vocabulary.load(write(tmp_path / "vocab.txt", [*SPECIAL_TOKENS, token]))
     assert BertTokenizer(vocabulary).tokenize(["a"]).to_list() == [[1]]
-
-
-@pytest.mark.parametrize("content", [b"", b"\n", b" \r\n\n"])
-def test_an_empty_file_is_named_as_such(tmp_path, content):
-    path = tmp_path / "vocab.txt"
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=r"^vocabulary .*vocab\.txt is empty, expected one token a line; give another"):
-        Vocabulary.load(path)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"cannot read the vocabulary .*absent\.txt: No such file"):
-        Vocabulary.load(tmp_path / "absent.txt")
 
 
 def test_a_file_that_is_not_utf_8_is_refused(tmp_path):

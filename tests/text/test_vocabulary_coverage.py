@@ -25,12 +25,6 @@ def test_words_are_weighed_by_their_counts(tokenizer):
     assert coverage.single_piece_fraction == 15 / 24
 
 
-def test_the_totals_are_the_same_in_many_calls(tokenizer, monkeypatch):
-    expected = measure_coverage(WORDS.items(), tokenizer)
-    monkeypatch.setattr("electra_tf.text.vocabulary_coverage._WORDS_PER_CALL", 2)
-    assert measure_coverage(WORDS.items(), tokenizer) == expected
-
-
 def test_no_text_has_no_unknown_token(tokenizer):
     assert measure_coverage([], tokenizer).unknown_fraction == 0
 

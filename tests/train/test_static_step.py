@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from electra_tf.data.batch import batch_specs
 from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
-from electra_tf.data.batch import batch_specs
 from electra_tf.train.static_step import training_step_function, unfit_operations
 from electra_tf.train.step import compile_task
 

@@ -1,19 +1,19 @@
 """Adversarial training: the generator learns by REINFORCE to fool the discriminator (paper, appendix F).
 
-The sign. The generator is to maximise L_Disc, the discriminator's loss. By section 2 that is minus the log-likelihood
-of the right answers; appendix F leaves the minus out, so its
+The sign. The generator maximises the discriminator's loss L_Disc. The paper prints no minus sign before the
+log-likelihood, neither in L_Disc of section 2 nor in the reward of appendix F,
 
-    R(x', x) = log D(x')  if x' = x,  else log(1 - D(x'))
+    R(x', x) = log D(x')  if x' = x,  else log(1 - D(x')).
 
-is the log-likelihood, at most 0, that the discriminator gives the right answer about the sample x', and L_Disc at that
-position is -R. To ascend R as printed would reward samples that are easy to tell, all of them fakes that anything could
-tell; the generator described there was right in 58 % of the cases and came from maximising L_Disc. So here, with the
-baseline b = log sigmoid(w . h_G) that predicts R (and exp(b) the probability exp(R) of the right answer),
+R is the log-likelihood, at most 0, of the discriminator's right answer about the sample x', so the loss that the
+discriminator minimises is -R at that position. Ascending R as printed would reward samples that are easy to detect;
+the generator that appendix F describes came from maximising the loss. So here, with the baseline
+b = log sigmoid(w . h_G) that predicts R,
 
-    gradient of E[L_Disc] = E[ gradient of log p_G(x') * ((-R) - (-b)) ] = E[ gradient of log p_G(x') * (b - R) ]
+    gradient of E[-R] = E[ gradient of log p_G(x') * ((-R) - (-b)) ] = E[ gradient of log p_G(x') * (b - R) ].
 
-and gradient ascent on it is descent on the `policy` term, -log p_G(x') * (b - R) with b - R held constant: what fools
-the discriminator more than expected becomes more likely.
+Gradient ascent on E[-R] is descent on the `policy` term, -log p_G(x') * (b - R) with b - R held constant: samples that
+fool the discriminator more than predicted become more likely.
 """
 
 from typing import ClassVar, Literal
@@ -23,24 +23,22 @@ import tf_keras
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.flops.passes import Head, NetworkPass
-from electra_tf.models.initializers import glorot_uniform
+from electra_tf.models.layers import glorot_uniform
 from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
+from electra_tf.tasks.pretrain.losses import over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import (
-    Total,
-    weighted_total,
-)
+from electra_tf.tasks.terms import Total
 
 
 class AdversarialConfig(ElectraConfig):
-    """A generator that learns by reinforcement to fool the discriminator (paper, section 3.2 and appendix F)."""
+    """A generator trained by REINFORCE to fool the discriminator (paper, section 3.2 and appendix F)."""
 
     needs_generator_network: ClassVar[bool] = True
 
     name: Literal["adversarial"]
-    masked_lm_loss_weight: NonNegative = 0.0  # the paper's generator is told of no token whether it is right
+    masked_lm_loss_weight: NonNegative = 0.0  # the paper's generator has no masked-LM loss
     policy_loss_weight: NonNegative = 1.0
     baseline_loss_weight: NonNegative = 1.0
 
@@ -51,16 +49,15 @@ class AdversarialConfig(ElectraConfig):
                 "objective.tying 'all' makes generator and discriminator one network, which adversarial would train "
                 "for and against the same loss; set it to 'embeddings' or 'none'"
             )
-        own_distribution = {"temperature": 1.0, "disallow_correct": False}
-        for name, expected in own_distribution.items():
-            if (found := getattr(self, name)) != expected:
+        for name, expected in {"temperature": 1.0, "disallow_correct": False}.items():
+            if (value := getattr(self, name)) != expected:
                 raise ValueError(
-                    f"objective.{name} is {found}, but the policy gradient of adversarial is that of tokens drawn from "
+                    f"objective.{name} is {value}, but the policy gradient of adversarial needs tokens sampled from "
                     f"the generator's own distribution; leave it out"
                 )
         if self.sampling == "greedy":
             raise ValueError(
-                "objective.sampling 'greedy' draws nothing, and the policy gradient of adversarial is that of drawn "
+                "objective.sampling 'greedy' is deterministic, and the policy gradient of adversarial needs sampled "
                 "tokens; set it to 'categorical'"
             )
 
@@ -71,11 +68,11 @@ class AdversarialConfig(ElectraConfig):
 
 @register_objective(AdversarialConfig)
 class Adversarial(Electra):
-    """ELECTRA with a generator that is rewarded for the discriminator's loss instead of taught the masked tokens.
+    """ELECTRA with a generator that is rewarded for the discriminator's loss instead of trained by maximum likelihood.
 
-    The discriminator is trained as ever: nothing of the generator's terms reaches it (but through shared embeddings,
-    which are the generator's too). The baseline is a vector on top of the generator's encoder, which it leaves as the
-    policy gradient makes it. Sums of the paper are means over the masked tokens, as everywhere.
+    The discriminator is trained as in ELECTRA: the generator's losses send no gradient to it, except to shared
+    embeddings. The baseline is a vector on top of the generator's encoder and sends no gradient into it. Sums of the
+    paper are means over the masked tokens here.
     """
 
     def __init__(self, config: PretrainingConfig, **model_options):
@@ -92,33 +89,33 @@ class Adversarial(Electra):
             "policy": settings.policy_loss_weight,
             "baseline": settings.baseline_loss_weight,
         }
-        # A weight of 0 would still send a gradient of zeros back through the vocabulary.
+        # A weight of 0 would still compute a gradient of zeros through the vocabulary.
         return {name: weight for name, weight in weights.items() if weight > 0}
 
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """The generator's two losses; how well it fools; how right, and how sure of itself, it is.
+        """The generator's two losses, and metrics of the generator over the masked tokens.
 
-        `reward` is the discriminator's mean loss at the masked positions, -R; `advantage` what of it the baseline did
-        not expect; `generator_entropy` that of its distributions at the masked positions, in nats.
+        `reward` is the discriminator's loss, -R; `advantage` is `reward` minus the baseline's prediction of it;
+        `generator_entropy` is the entropy of the generator's distribution, in nats.
         """
-        scores, weights = forward.generated.scores, batch["masked_lm_weights"]
+        logits = forward.generated.scores
         reward = self._rewards(batch, forward)
         baseline_logits = self._baseline_logits(forward)
         advantage = reward + tf.math.log_sigmoid(tf.stop_gradient(baseline_logits))
-        # What stands there: where a position was drawn for twice, the token that the discriminator has seen.
+        # Of two samples at one position, the one that the discriminator has seen.
         tokens = tf.gather(forward.corrupted.input_ids, batch["masked_lm_positions"], batch_dims=1)
         values = {
-            "policy": scores.losses(tokens) * advantage,
+            "policy": logits.losses(tokens) * advantage,
             "baseline": tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.exp(-reward), logits=baseline_logits),
             "reward": reward,
             "advantage": advantage,
-            "generator_entropy": scores.entropies(),
-            "masked_lm_accuracy": scores.is_top1(batch["masked_lm_ids"]),
+            "generator_entropy": logits.entropies(),
+            "masked_lm_accuracy": logits.is_top1(batch["masked_lm_ids"]),
         }
-        return {name: weighted_total(value, weights, "masked_tokens") for name, value in values.items()}
+        return {name: over_masked_tokens(value, batch) for name, value in values.items()}
 
     def _rewards(self, batch: Batch, forward: ElectraForward) -> tf.Tensor:
-        """[B, M] float32: the discriminator's loss at each masked position, a number without a gradient."""
+        """[B, M] float32: the discriminator's loss at each masked position, without gradient."""
         labels = tf.cast(forward.corrupted.is_replaced, tf.float32)
         losses = tf.nn.sigmoid_cross_entropy_with_logits(
             labels=labels, logits=tf.stop_gradient(forward.replaced_token_logits)

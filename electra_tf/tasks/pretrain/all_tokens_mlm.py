@@ -1,4 +1,4 @@
-"""All-Tokens MLM: every token of an input with a generator's samples in it is predicted (paper, section 3.5)."""
+"""All-Tokens MLM: prediction of every token of an input that a generator has corrupted (paper, section 3.5)."""
 
 from typing import Literal, NamedTuple
 
@@ -9,8 +9,8 @@ from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import CopyHead, MaskedLmHead
-from electra_tf.models.vocabulary_logits import TokenLosses
-from electra_tf.tasks.base import PRECISION_POLICIES, Batch
+from electra_tf.ops.vocabulary import TokenLosses
+from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import (
     CorruptedInput,
@@ -19,24 +19,18 @@ from electra_tf.tasks.pretrain.generator_objective import (
     masked_tokens,
     sample_totals,
 )
-from electra_tf.tasks.pretrain.losses import masked_lm_loss, with_copying
-from electra_tf.tasks.pretrain.metrics import masked_lm_metrics
+from electra_tf.tasks.pretrain.losses import masked_lm_accuracy, masked_lm_loss, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import (
-    Term,
-    Total,
-    weighted_sum,
-    weighted_total,
-)
+from electra_tf.tasks.terms import Term, Total, weighted_sum, weighted_total
 
 
 class AllTokensMlmConfig(GeneratorObjectiveSettings):
-    """Prediction of every token of an input whose masked tokens are samples of a generator (paper, section 3.5)."""
+    """Prediction of every token of an input with a generator's samples at the masked positions (paper, section 3.5)."""
 
     name: Literal["all_tokens_mlm"]
-    # Of the network that is kept, on the mean over all tokens. The paper gives no weight.
+    # Of the encoder's loss, a mean over all tokens. The paper gives no weight.
     all_tokens_lm_loss_weight: NonNegative = 1.0
-    # A probability for each token that it is to be copied from the input; false: the softmax alone.
+    # Whether each token is copied from the input with a predicted probability; false: the softmax alone.
     copy_mechanism: bool = True
 
     def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
@@ -46,16 +40,16 @@ class AllTokensMlmConfig(GeneratorObjectiveSettings):
 
 
 class Prediction(NamedTuple):
-    """What the kept network says of every token.
+    """The encoder's prediction of every token.
 
     Attributes:
         losses: [B, S] float32, -log p(original token) in nats.
-        is_right: [B, S] float32, 1 where no token is likelier than the original one.
+        is_correct: [B, S] float32, 1 where no token is more likely than the original one.
         copy_probability: [B, S] float32; None without the copy mechanism.
     """
 
     losses: tf.Tensor
-    is_right: tf.Tensor
+    is_correct: tf.Tensor
     copy_probability: tf.Tensor | None
 
 
@@ -69,17 +63,16 @@ class AllTokensMlmForward(NamedTuple):
 
 @register_objective(AllTokensMlmConfig)
 class AllTokensMlm(GeneratorObjective):
-    """A generator, and a network that predicts the original of all tokens, as a rule by copying what it reads.
+    """A generator, and an encoder that predicts the original of all tokens, mostly by copying its input.
 
-    Its loss is the mean over all real tokens, [CLS] and [SEP] included, as ELECTRA's is. The scores of the vocabulary
-    are wanted for B * S vectors here; see `VocabularyLogits.token_losses` for the memory they take.
+    The encoder's loss is the mean over all real tokens, [CLS] and [SEP] included, as ELECTRA's is. The logits of the
+    vocabulary are needed for B * S vectors; see `VocabularyLogits.token_losses` for the memory they take.
     """
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        dtype = PRECISION_POLICIES[config.train.precision]
         self.prediction_head = MaskedLmHead(
-            config.encoder, self.discriminator.embeddings, name="encoder_predictions", dtype=dtype
+            config.encoder, self.discriminator.embeddings, name="encoder_predictions", dtype=self.layer_dtype
         )
         self.copy_head = CopyHead(name="copy_predictions") if config.objective.copy_mechanism else None
 
@@ -90,7 +83,7 @@ class AllTokensMlm(GeneratorObjective):
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
         denominators = super().denominators(batch)
-        # How many tokens are replaced is not known before the forward pass; how many are masked is.
+        # The number of replaced tokens is not known before the forward pass; that of masked tokens is.
         num_masked = tf.reduce_sum(tf.cast(masked_tokens(batch), tf.float32))
         return {
             **denominators,
@@ -99,21 +92,22 @@ class AllTokensMlm(GeneratorObjective):
         }
 
     def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
-        forward = self.forward(batch, context)
-        return {**self._loss_totals(batch, forward), **self._reported_totals(batch, forward)}
+        return self._totals(batch, self.forward(batch, context))
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         forward = self.forward(batch, context)
-        totals = {**self._loss_totals(batch, forward), **self._reported_totals(batch, forward)}
-        ratios = self.as_ratios(batch, totals)
         real, prediction = tf.cast(batch["input_mask"], tf.float32), forward.prediction
+        totals = {
+            **self._totals(batch, forward),
+            "encoder_masked_lm_loss": over_masked_tokens(_at_masked_positions(prediction.losses, batch), batch),
+        }
+        ratios = self.as_ratios(batch, totals)
         terms = {
             "masked_lm_loss": ratios.pop("masked_lm"),
-            **masked_lm_metrics(forward.generated.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
-            "encoder_masked_lm_loss": self.as_ratios(batch, {"loss": _over_masked(prediction.losses, batch)})["loss"],
+            "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
             "all_tokens_lm_loss": ratios.pop("all_tokens_lm"),
             **ratios,
-            "all_tokens_lm_accuracy": weighted_sum(prediction.is_right, real),
+            "all_tokens_lm_accuracy": weighted_sum(prediction.is_correct, real),
         }
         if prediction.copy_probability is not None:
             replaced = tf.cast(forward.corrupted.is_replaced, tf.float32)
@@ -122,57 +116,68 @@ class AllTokensMlm(GeneratorObjective):
         return terms
 
     def forward(self, batch: Batch, context: ForwardContext) -> AllTokensMlmForward:
-        """Generator, sampling and the kept network's predictions, in that order."""
+        """Generator, sampling and the encoder's predictions, in that order."""
         generated = self.generate(batch, context)
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
         hidden = self.encode(batch, corrupted, context).sequence_output
-        return AllTokensMlmForward(generated, corrupted, self._predict(batch, corrupted, hidden, context.training))
+        return AllTokensMlmForward(generated, corrupted, self._predict(batch, corrupted, hidden, context))
 
-    def _predict(self, batch: Batch, corrupted: CorruptedInput, hidden: tf.Tensor, training: bool) -> Prediction:
-        found = self.prediction_head(hidden, training=training).token_losses(batch["input_ids"], corrupted.input_ids)
+    def _predict(
+        self, batch: Batch, corrupted: CorruptedInput, hidden: tf.Tensor, context: ForwardContext
+    ) -> Prediction:
+        losses = self.prediction_head(hidden, context=context).token_losses(batch["input_ids"], corrupted.input_ids)
         if self.copy_head is None:
-            return Prediction(found.token, tf.cast(found.token <= found.likeliest, tf.float32), None)
-        copy_logits = self.copy_head(hidden, training=training)
+            return Prediction(losses.token, tf.cast(losses.token <= losses.most_likely, tf.float32), None)
+        copy_logits = self.copy_head(hidden, context=context)
         is_input = corrupted.is_replaced == 0
         return Prediction(
-            with_copying(found.token, copy_logits, is_input),
-            _is_right_with_copying(found, copy_logits, is_input),
+            with_copying(losses.token, copy_logits, is_input),
+            _is_correct_with_copying(losses, copy_logits, is_input),
             tf.stop_gradient(tf.sigmoid(copy_logits)),
         )
 
-    def _loss_totals(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
-        real = tf.cast(batch["input_mask"], tf.float32)
-        return {
-            "masked_lm": masked_lm_loss(forward.generated.scores, batch),
-            "all_tokens_lm": weighted_total(forward.prediction.losses, real, "tokens"),
-        }
-
-    def _reported_totals(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
-        """No losses, but whether the network mends samples and copies the rest, or copies everything."""
-        prediction = forward.prediction
+    def _totals(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
+        """The losses; the metrics of the samples; and whether the encoder copies replaced tokens too."""
+        prediction, real = forward.prediction, tf.cast(batch["input_mask"], tf.float32)
         totals = {
+            "masked_lm": masked_lm_loss(forward.generated.scores, batch),
+            "all_tokens_lm": weighted_total(prediction.losses, real, "tokens"),
             **sample_totals(batch, forward.corrupted),
-            "encoder_masked_lm_accuracy": _over_masked(prediction.is_right, batch),
+            "encoder_masked_lm_accuracy": over_masked_tokens(_at_masked_positions(prediction.is_correct, batch), batch),
         }
         if prediction.copy_probability is not None:
-            masked, real = (tf.cast(tokens, tf.float32) for tokens in (masked_tokens(batch), batch["input_mask"]))
-            totals["copy_probability_masked"] = weighted_total(prediction.copy_probability, masked, "masked_positions")
-            totals["copy_probability_unmasked"] = weighted_total(
-                prediction.copy_probability, real - masked, "unmasked_positions"
-            )
+            copy, masked = prediction.copy_probability, tf.cast(masked_tokens(batch), tf.float32)
+            totals["copy_probability_masked"] = weighted_total(copy, masked, "masked_positions")
+            totals["copy_probability_unmasked"] = weighted_total(copy, real - masked, "unmasked_positions")
         return totals
 
 
-def _over_masked(values: tf.Tensor, batch: Batch) -> Total:
-    """Of values [B, S], those at the masked positions."""
-    masked = tf.gather(values, batch["masked_lm_positions"], batch_dims=1)
-    return weighted_total(masked, batch["masked_lm_weights"], "masked_tokens")
+def _at_masked_positions(values: tf.Tensor, batch: Batch) -> tf.Tensor:
+    """Of [B, S] values the [B, M] at the masked positions."""
+    return tf.gather(values, batch["masked_lm_positions"], batch_dims=1)
 
 
-def _is_right_with_copying(found: TokenLosses, copy_logits: tf.Tensor, is_input: tf.Tensor) -> tf.Tensor:
-    """[B, S] float32: 1 where the mixture of copy and softmax has no token likelier than the original."""
-    of_input = with_copying(found.other, copy_logits, is_input=True)
-    of_likeliest = with_copying(found.likeliest, copy_logits, is_input=False)
-    of_token = with_copying(found.token, copy_logits, is_input=False)
-    mended = (found.token <= found.likeliest) & (of_token <= of_input)
-    return tf.cast(tf.where(is_input, of_input <= of_likeliest, mended), tf.float32)
+def with_copying(losses: tf.Tensor, copy_logits: tf.Tensor, is_input: tf.Tensor | bool) -> tf.Tensor:
+    """-log p(token) in nats where p(x) = copy * [x is the input token] + (1 - copy) * softmax(x).
+
+    Computed from logarithms throughout, so that neither a certain copy nor an impossible token becomes log 0.
+
+    Args:
+        losses: [B, S] float32, -log softmax(token).
+        copy_logits: [B, S] float32, whose sigmoid is the copy probability.
+        is_input: [B, S] bool, whether the token is the input token.
+    Returns: [B, S] float32.
+    Source: paper section 3.5, "All-Tokens MLM".
+    """
+    log_copied, log_drawn = tf.math.log_sigmoid(copy_logits), tf.math.log_sigmoid(-copy_logits) - losses
+    log_either = tf.reduce_logsumexp(tf.stack([log_copied, log_drawn], axis=-1), axis=-1)
+    return -tf.where(is_input, log_either, log_drawn)
+
+
+def _is_correct_with_copying(losses: TokenLosses, copy_logits: tf.Tensor, is_input: tf.Tensor) -> tf.Tensor:
+    """[B, S] float32: 1 where the mixture of copy and softmax has no token more likely than the original."""
+    of_input = with_copying(losses.other, copy_logits, is_input=True)
+    of_most_likely = with_copying(losses.most_likely, copy_logits, is_input=False)
+    of_token = with_copying(losses.token, copy_logits, is_input=False)
+    restored = (losses.token <= losses.most_likely) & (of_token <= of_input)
+    return tf.cast(tf.where(is_input, of_input <= of_most_likely, restored), tf.float32)

@@ -1,4 +1,4 @@
-"""The masked-LM baseline: the full-size encoder predicts the masked tokens itself (the paper's "BERT" rows)."""
+"""BERT, the masked-LM baseline: the full-size encoder itself predicts the masked tokens (the paper's "BERT" rows)."""
 
 from typing import Literal
 
@@ -9,15 +9,11 @@ from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.generators import GeneratorOutput, TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead
-from electra_tf.tasks.base import PRECISION_POLICIES, Batch
+from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
-from electra_tf.tasks.pretrain.losses import masked_lm_loss
-from electra_tf.tasks.pretrain.metrics import masked_lm_metrics
+from electra_tf.tasks.pretrain.losses import masked_lm_accuracy, masked_lm_loss
 from electra_tf.tasks.pretrain.objective import Objective, register_objective
-from electra_tf.tasks.terms import (
-    Term,
-    Total,
-)
+from electra_tf.tasks.terms import Term, Total
 
 
 class BertMlmConfig(ObjectiveSettings):
@@ -37,11 +33,11 @@ class BertMlmConfig(ObjectiveSettings):
 
 @register_objective(BertMlmConfig)
 class BertMlm(Objective):
-    """Masked language modelling alone. Its network is what a generator is, at full size."""
+    """Masked language modelling alone: the network of a generator, at full size."""
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        dtype = PRECISION_POLICIES[config.train.precision]
+        dtype = self.layer_dtype
         embeddings = Embeddings(config.encoder, name="embeddings", dtype=dtype)
         encoder = Encoder(config.encoder, embeddings, name="electra", dtype=dtype)
         head = MaskedLmHead(config.encoder, embeddings, name="generator_predictions", dtype=dtype)
@@ -59,10 +55,10 @@ class BertMlm(Objective):
         return {"masked_lm": masked_lm_loss(self.forward(batch, context).scores, batch)}
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        scores = self.forward(batch, context).scores
+        logits = self.forward(batch, context).scores
         return {
-            "masked_lm_loss": self.as_ratios(batch, {"loss": masked_lm_loss(scores, batch)})["loss"],
-            **masked_lm_metrics(scores.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
+            "masked_lm_loss": self.as_ratios(batch, {"loss": masked_lm_loss(logits, batch)})["loss"],
+            "masked_lm_accuracy": masked_lm_accuracy(logits.logits, batch),
         }
 
     def forward(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:

@@ -20,7 +20,7 @@ OBJECTIVE_SETTINGS: dict[str, type["ObjectiveSettings"]] = {}
 
 
 class ObjectiveSettings(Settings):
-    """Base of an objective's settings. A subclass has a field `name: Literal["..."]`, by which a file names it."""
+    """Base of an objective's settings. A subclass has a field `name: Literal["..."]`, the name in a configuration."""
 
     name: str
 
@@ -30,38 +30,35 @@ class ObjectiveSettings(Settings):
         return self
 
     def _require_some_weight(self, ignored: tuple[str, ...]) -> None:
-        """Raises: ValueError: if no loss but the ignored ones has a weight."""
+        """Raises: ValueError: if all losses except the ignored ones have weight 0."""
         weights = {name: value for name, value in self if name.endswith("_loss_weight") and name not in ignored}
         if weights and not any(weights.values()):
             raise ValueError(f"{', '.join(weights)}: all 0, so there is nothing to learn; set one above 0")
 
     def require_fit(self, run: "PretrainingConfig") -> None:
-        """Raises: ValueError: if the rest of the run does not go with these settings."""
+        """Raises: ValueError: if the rest of the run does not fit these settings."""
 
     def phases(self, run: "PretrainingConfig") -> tuple[Phase, ...]:
-        """What the training steps of a run compute, in order; the steps add up to `train.num_steps`."""
+        """What the training steps compute, phase by phase; their steps add up to `train.num_steps`."""
         raise NotImplementedError
 
     def schedule_steps(self, run: "PretrainingConfig") -> tuple[int, ...]:
-        """The lengths of the parts with a warm-up and decay of their own, in steps that add up to the run's."""
+        """The lengths of the ranges of steps that each have a warm-up and a decay; they add up to the run's."""
         return (run.train.num_steps,)
 
     @property
     def learns_masked_lm(self) -> bool:
-        """Whether a term `masked_lm` is minimised from scratch."""
+        """True if a term `masked_lm` is minimised from scratch, which the health check watches."""
         return False
 
     @property
     def learns_replaced_tokens(self) -> bool:
-        """Whether a term `replaced_token` is minimised beside a term `replaced_fraction`."""
+        """True if a term `replaced_token` is minimised and `replaced_fraction` reported, for the health check."""
         return False
 
 
 def common_settings(first: str, second: str) -> frozenset[str]:
-    """The settings that two objectives inherit from the same class, without `name`; none if a name is unknown.
-
-    All objectives with a generator have its settings in common.
-    """
+    """The settings of the nearest common base class of two objectives, without `name`; none if a name is unknown."""
     if not {first, second} <= OBJECTIVE_SETTINGS.keys():
         return frozenset()
     other = OBJECTIVE_SETTINGS[second]
@@ -73,7 +70,7 @@ ObjectiveT = TypeVar("ObjectiveT", bound=ObjectiveSettings)
 
 
 class StageConfig(Settings):
-    """A part of the training with its own input: its own sequence length, batch and data set, the same optimizer."""
+    """Consecutive steps with their own sequence length, batch size and data set, and the same optimizer."""
 
     num_steps: Count
     max_seq_length: Annotated[Count, Field(ge=8)]
@@ -85,8 +82,8 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
 
     objective: ObjectiveT
     masking: MaskingConfig = MaskingConfig()
-    # Empty: one stage of train.num_steps, train.batch_size and data.max_seq_length. One schedule runs through all; the
-    # last two settings are then those of the last stage.
+    # Empty: one stage of train.num_steps, train.batch_size and data.max_seq_length. With stages these settings are the
+    # sum of the steps and the values of the last stage. One schedule covers all stages.
     stages: tuple[StageConfig, ...] = ()
 
     @model_validator(mode="wrap")
@@ -113,14 +110,14 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
                 )
 
     def _stages_fit(self) -> None:
-        """The stages make up the training, and what is set beside them is what the training ends with."""
+        """The stages add up to the training, and the settings outside of them are those of the last stage."""
         if not self.stages:
             return
         num_steps = sum(stage.num_steps for stage in self.stages)
         if num_steps != self.train.num_steps:
             raise ValueError(
                 f"stages have {num_steps} steps together, train.num_steps is {self.train.num_steps}; set it to "
-                f"{num_steps}, or mend stages.*.num_steps"
+                f"{num_steps}, or change stages.*.num_steps"
             )
         longest = self.encoder.max_position_embeddings
         for index, stage in enumerate(self.stages):
@@ -130,12 +127,12 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
                     f"encoder.max_position_embeddings {longest}; lower the first or raise the second"
                 )
         last = self.stages[-1]
-        for name, found, expected in (
+        for name, value, expected in (
             ("data.max_seq_length", self.data.max_seq_length, last.max_seq_length),
             ("train.batch_size", self.train.batch_size, last.batch_size),
         ):
-            if found != expected:
-                raise ValueError(f"{name} is {found}, and {expected} in the last of the stages; set it to {expected}")
+            if value != expected:
+                raise ValueError(f"{name} is {value}, and {expected} in the last of the stages; set it to {expected}")
 
     @property
     def max_predictions(self) -> int:
@@ -148,8 +145,8 @@ def load_config(path: str | os.PathLike, overrides: list[str] | tuple[str, ...] 
 
     Args:
         path: a YAML file; its `base:`, if any, names a parent file relative to it.
-        overrides: `a.b=value` texts; the value is YAML. Of two for one setting the later wins. Together they change
-            the file as a child file would.
+        overrides: `a.b=value` texts; the value is YAML. Of two for one setting the later is used. Together they
+            change the file as a child file would.
 
     Raises: UserError: for a missing file, broken YAML, an unknown key, a wrong type or an impossible combination.
     """
@@ -157,7 +154,7 @@ def load_config(path: str | os.PathLike, overrides: list[str] | tuple[str, ...] 
 
 
 def merge_settings(base: dict, changes: dict) -> dict:
-    """The settings `base` with `changes` on top, as those of a child file or of `--set` are."""
+    """The settings `base` changed by `changes`, as by a child file or by `--set`."""
     return merge(base, changes, _INHERITED)
 
 
@@ -167,11 +164,11 @@ def parse_config(values: dict, source: str) -> PretrainingConfig:
 
 
 def _objective_settings(values: dict, source: str) -> type[ObjectiveSettings]:
-    """The type of the settings that `objective.name` asks for. Raises: UserError: if there is none of that name."""
+    """The settings class that `objective.name` names. Raises: UserError: if there is none."""
     objective = values.get("objective")
     name = objective.get("name") if isinstance(objective, dict) else None
     if name is None:
-        return ObjectiveSettings  # which says what is missing
+        return ObjectiveSettings  # whose validation names what is missing
     if isinstance(name, str) and name in OBJECTIVE_SETTINGS:
         return OBJECTIVE_SETTINGS[name]
     raise UserError(

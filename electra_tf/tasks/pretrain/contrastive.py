@@ -1,4 +1,4 @@
-"""ELECTRA with some inputs left clean, and a head on [CLS] that tells which were corrupted (paper, appendix H)."""
+"""ELECTRA with some inputs left uncorrupted, and a head on [CLS] that detects corrupted inputs (paper, appendix H)."""
 
 import math
 from typing import Literal
@@ -10,7 +10,7 @@ from electra_tf.config.settings import Fraction, NonNegative
 from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
-from electra_tf.models.initializers import glorot_uniform
+from electra_tf.models.layers import glorot_uniform
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
@@ -18,19 +18,16 @@ from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraFor
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput
 from electra_tf.tasks.pretrain.losses import replaced_token_loss
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import (
-    Term,
-    Total,
-    weighted_total,
-)
+from electra_tf.tasks.terms import Term, Total, weighted_total
 
 
 class ContrastiveConfig(ElectraConfig):
-    """ELECTRA with some inputs left as they are, and a head that tells whether an input was corrupted (appendix H)."""
+    """ELECTRA with some inputs left uncorrupted, and a head that detects corrupted inputs (paper, appendix H)."""
 
     name: Literal["contrastive"]
     clean_fraction: Fraction = 0.2  # of the inputs; the paper's
-    # On the mean over inputs. The paper names none; at 1.0 it begins at ln 2, a fiftieth of the replaced-token loss.
+    # Of the mean over inputs. The paper names no weight; at 1.0 this loss begins at ln 2, 1/50 of the weighted
+    # replaced-token loss.
     corrupted_input_loss_weight: NonNegative = 1.0
 
     def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
@@ -40,15 +37,15 @@ class ContrastiveConfig(ElectraConfig):
 
 @register_objective(ContrastiveConfig)
 class Contrastive(Electra):
-    """ELECTRA, whose discriminator also tells whether its input was corrupted at all.
+    """ELECTRA, whose discriminator also predicts whether its input was corrupted at all.
 
-    The losses of ELECTRA are as they are: the generator learns from every input, and the tokens of a clean one count
-    as original. As a draw that hits the original counts as original, so does an input all of whose draws do.
+    The losses of ELECTRA do not change: the generator learns from every input, and the tokens of a clean input count
+    as original. A sample equal to the original counts as original, so an input with no other samples counts as clean.
     """
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        # A logit, so float32 whatever the policy.
+        # A logit is float32 under every dtype policy.
         self.corrupted_input_head = tf_keras.layers.Dense(
             1, kernel_initializer=glorot_uniform(), dtype="float32", name="corrupted_input_predictions"
         )
@@ -63,17 +60,17 @@ class Contrastive(Electra):
         return (1.0 - sampled_fraction) / sampled_fraction if sampled_fraction else math.inf
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
-        return {**super().denominators(batch), "examples": tf.reduce_sum(_are_real(batch))}
+        return {**super().denominators(batch), "examples": tf.reduce_sum(_real_rows(batch))}
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         terms = super().evaluation_terms(batch, context)
         return {"corrupted_input_loss": terms.pop("corrupted_input"), **terms}
 
     def corrupt(
-        self, batch: Batch, scores: VocabularyLogits | ContextFreeLogits, context: ForwardContext
+        self, batch: Batch, logits: VocabularyLogits | ContextFreeLogits, context: ForwardContext
     ) -> CorruptedInput:
-        """As ELECTRA, but for the inputs that are left as they are, which are drawn example by example."""
-        corrupted = super().corrupt(batch, scores, context)
+        """As ELECTRA, except that each example stays clean with probability `clean_fraction`."""
+        corrupted = super().corrupt(batch, logits, context)
         uniform = context.random.scope("clean").uniform(tf.shape(batch["input_ids"])[0], (1,))
         is_clean = uniform < self.config.objective.clean_fraction  # [B, 1]
         return CorruptedInput(
@@ -83,17 +80,17 @@ class Contrastive(Electra):
         )
 
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """The loss over inputs, how many are told right, and how many are corrupted: what always saying so is right."""
+        """The loss over inputs, its accuracy, and the fraction of corrupted inputs."""
         logits = self.corrupted_input_head(forward.discriminator_output.pooled_output)[:, 0]  # [B]
-        is_corrupted, real = tf.reduce_max(forward.corrupted.is_replaced, axis=1), _are_real(batch)
-        right = (logits > 0.0) == (is_corrupted > 0)
+        is_corrupted, real = tf.reduce_max(forward.corrupted.is_replaced, axis=1), _real_rows(batch)
+        correct = (logits > 0.0) == (is_corrupted > 0)
         return {
             "corrupted_input": replaced_token_loss(logits, is_corrupted, real, "examples"),
-            "corrupted_input_accuracy": weighted_total(tf.cast(right, tf.float32), real, "examples"),
+            "corrupted_input_accuracy": weighted_total(tf.cast(correct, tf.float32), real, "examples"),
             "corrupted_input_fraction": weighted_total(tf.cast(is_corrupted, tf.float32), real, "examples"),
         }
 
 
-def _are_real(batch: Batch) -> tf.Tensor:
-    """[B] float32: 0 for a row that is all padding."""
+def _real_rows(batch: Batch) -> tf.Tensor:
+    """[B] float32: 0 for a row of padding only."""
     return tf.cast(tf.reduce_max(batch["input_mask"], axis=1), tf.float32)

@@ -1,4 +1,4 @@
-"""ELECTRA: a masked-LM generator, and a discriminator that finds the tokens it replaced (paper, section 2)."""
+"""ELECTRA: a masked-LM generator, and a discriminator that detects the tokens it replaced (paper, section 2)."""
 
 from typing import Literal, NamedTuple
 
@@ -11,7 +11,7 @@ from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import ReplacedTokenHead
-from electra_tf.tasks.base import PRECISION_POLICIES, Batch
+from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import (
     CorruptedInput,
@@ -19,21 +19,21 @@ from electra_tf.tasks.pretrain.generator_objective import (
     GeneratorObjectiveSettings,
     sampled_accuracy,
 )
-from electra_tf.tasks.pretrain.losses import masked_lm_loss, replaced_token_loss
-from electra_tf.tasks.pretrain.metrics import masked_lm_metrics, replaced_token_metrics
-from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import (
-    Term,
-    Total,
-    weighted_total,
+from electra_tf.tasks.pretrain.losses import (
+    masked_lm_accuracy,
+    masked_lm_loss,
+    replaced_token_loss,
+    replaced_token_metrics,
 )
+from electra_tf.tasks.pretrain.objective import register_objective
+from electra_tf.tasks.terms import Term, Total, weighted_total
 
 
 class ElectraConfig(GeneratorObjectiveSettings):
-    """Replaced-token detection beside a jointly trained generator (paper, section 2)."""
+    """Replaced-token detection with a jointly trained generator (paper, section 2)."""
 
     name: Literal["electra"]
-    replaced_token_loss_weight: NonNegative = 50.0  # lambda of the paper, on means over tokens as in the authors' code
+    replaced_token_loss_weight: NonNegative = 50.0  # lambda of the paper; of means over tokens, as in the authors' code
 
     def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
         discriminator = NetworkPass("discriminator", run.encoder, (Head("token", "all"),))
@@ -59,8 +59,9 @@ class Electra(GeneratorObjective):
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        dtype = PRECISION_POLICIES[config.train.precision]
-        self.replaced_token_head = ReplacedTokenHead(config.encoder, name="discriminator_predictions", dtype=dtype)
+        self.replaced_token_head = ReplacedTokenHead(
+            config.encoder, name="discriminator_predictions", dtype=self.layer_dtype
+        )
 
     @property
     def loss_weights(self) -> dict[str, float]:
@@ -75,7 +76,7 @@ class Electra(GeneratorObjective):
         replaced, counted = tf.cast(forward.corrupted.is_replaced, tf.float32), tf.cast(counted, tf.float32)
         return {
             **self._loss_totals(batch, forward, counted),
-            # Not losses: they tell whether the discriminator has learnt something.
+            # Metrics by which the health checks judge the losses.
             "replaced_fraction": weighted_total(replaced, counted, "counted_tokens"),
             "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
             **self.extra_metrics(batch, forward),
@@ -83,21 +84,22 @@ class Electra(GeneratorObjective):
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         forward, counted = self.forward(batch, context), self.counted_tokens(batch, context)
-        losses = self.as_ratios(batch, self._loss_totals(batch, forward, counted))
-        others = {
+        totals = {
+            **self._loss_totals(batch, forward, counted),
             "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
             **self.extra_metrics(batch, forward),
         }
+        ratios = self.as_ratios(batch, totals)
         return {
-            "masked_lm_loss": losses["masked_lm"],
-            **masked_lm_metrics(forward.generated.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
-            "replaced_token_loss": losses["replaced_token"],
-            **replaced_token_metrics(forward.replaced_token_logits, forward.corrupted.is_replaced, over=counted),
-            **self.as_ratios(batch, others),
+            "masked_lm_loss": ratios.pop("masked_lm"),
+            "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
+            "replaced_token_loss": ratios.pop("replaced_token"),
+            **replaced_token_metrics(forward.replaced_token_logits, forward.corrupted.is_replaced, counted),
+            **ratios,
         }
 
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """What a subclass has beside ELECTRA's terms, in training and in evaluation."""
+        """Terms that a subclass adds to those of ELECTRA, in training and in evaluation."""
         return {}
 
     def forward(self, batch: Batch, context: ForwardContext) -> ElectraForward:
@@ -105,14 +107,14 @@ class Electra(GeneratorObjective):
         return self.discriminate(batch, self.generate(batch, context), context)
 
     def discriminate(self, batch: Batch, generated: GeneratorOutput, context: ForwardContext) -> ElectraForward:
-        """What comes after the generator: its draws, and the discriminator's answer to them."""
+        """The steps after the generator: sampling and the discriminator."""
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
         output = self.encode(batch, corrupted, context)
-        logits = self.replaced_token_head(output.sequence_output, training=context.training)
+        logits = self.replaced_token_head(output.sequence_output, context=context)
         return ElectraForward(generated, corrupted, output, logits)
 
     def detect(self, inputs: Batch) -> tf.Tensor:
-        """[B, S] float32: each token's probability of having been replaced; inputs as for `call`."""
+        """[B, S] float32: the probability that each token was replaced; inputs as for `call`."""
         return tf.sigmoid(self.detection_logits(inputs))
 
     def detection_logits(self, inputs: Batch) -> tf.Tensor:
@@ -124,25 +126,26 @@ class Electra(GeneratorObjective):
 
     @property
     def detection_layers(self) -> list[tf_keras.layers.Layer]:
-        """What `detect` reads."""
+        """The layers that `detect` uses."""
         return [self.discriminator, self.replaced_token_head]
 
     @property
     def originals_per_sample(self) -> float:
-        """How many original tokens the discriminator's loss has for every sampled one: a of the paper's appendix G.
+        """The number of original tokens per sampled token in the discriminator's loss: a of the paper's appendix G.
 
         The paper's (1 - k/n) / (k/n) with k/n = `masked_fraction`. It is an approximation: [CLS] and [SEP] are real
-        tokens and never sampled, whole words may give less than k, and draws with replacement hit some twice.
+        tokens and never sampled, whole-word masking may select fewer than k, and selection with replacement selects
+        some tokens twice.
         """
         masked_fraction = self.config.masking.masked_fraction
         return (1.0 - masked_fraction) / masked_fraction
 
     def counted_tokens(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
-        """[B, S] int32: 1 for the tokens that the discriminator's loss and metrics are over: all real ones."""
+        """[B, S] int32: 1 for the tokens that the discriminator's loss and metrics are over: all real tokens."""
         return batch["input_mask"]
 
     def num_counted_tokens(self, batch: Batch) -> tf.Tensor:
-        """How many `counted_tokens` will be. Scalar float32."""
+        """The sum of `counted_tokens`, from the batch alone. Scalar float32."""
         return tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
 
     def _loss_totals(self, batch: Batch, forward: ElectraForward, counted: tf.Tensor) -> dict[str, Total]:

@@ -1,4 +1,4 @@
-"""ELECTRA 15%: the discriminator's loss counts 15 % of the tokens (paper, section 3.5)."""
+"""ELECTRA 15 %: the discriminator's loss is over 15 % of the tokens (paper, section 3.5)."""
 
 import math
 from typing import Literal
@@ -16,24 +16,24 @@ from electra_tf.tasks.pretrain.objective import register_objective
 
 
 class Electra15Config(ElectraConfig):
-    """ELECTRA whose discriminator loss counts 15 % of the tokens only (paper, section 3.5).
+    """ELECTRA whose discriminator loss is over 15 % of the tokens only (paper, section 3.5).
 
-    The loss stays a mean over the tokens that count, so each of them weighs about seven times what it does in ELECTRA;
-    a `replaced_token_loss_weight` of 7.5, which is 0.15 * 50, would leave the tokens their weight.
+    The loss is a mean over these tokens, so each has 6.7 times the weight that it has in ELECTRA;
+    a `replaced_token_loss_weight` of 7.5, which is 0.15 * 50, gives each token its weight in ELECTRA.
     """
 
     name: Literal["electra_15"]
-    # masked: those that were masked out. random: a draw of its own from the same candidates, as many; some are masked
-    # ones (footnote 8). random_unmasked: the footnote's letter, a draw from the others alone. No token among these is
-    # ever replaced, so that nothing can be learnt but to answer "original".
+    # masked: the masked-out tokens. random: as many, drawn anew from the same candidates, masked or not (footnote 8 as
+    # we read it). random_unmasked: as many, drawn from the unmasked candidates only (the words of footnote 8); none of
+    # these is ever replaced, so "original" is always the right answer.
     loss_positions: Literal["masked", "random", "random_unmasked"] = "masked"
 
     def require_fit(self, run: PretrainingConfig) -> None:
         super().require_fit(run)
         if self.disallow_correct and self.loss_positions == "masked":
             raise ValueError(
-                "objective.disallow_correct true has every masked token replaced, and objective.name 'electra_15' "
-                "counts no others, so there is nothing to tell apart; set it to false"
+                "objective.disallow_correct true replaces every masked token, and objective.name 'electra_15' "
+                "counts only these, so there is one class to learn; set it to false"
             )
 
     @property
@@ -45,8 +45,8 @@ class Electra15Config(ElectraConfig):
 class Electra15(Electra):
     """ELECTRA whose discriminator learns from the masked-out tokens alone, or from as many drawn at random.
 
-    The two networks, their inputs and the generator's loss are ELECTRA's. What is reported of the discriminator
-    (`replaced_fraction`, accuracy, the loss of a constant predictor) is over the tokens that count, too.
+    The networks, their inputs and the generator's loss are ELECTRA's. The metrics of the discriminator
+    (`replaced_fraction`, accuracy, the loss of a constant predictor) are over the counted tokens too.
     """
 
     def counted_tokens(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
@@ -56,8 +56,8 @@ class Electra15(Electra):
         candidates = self._candidates(batch, masked)
         num_slots = batch["masked_lm_positions"].shape[1]
         drawn = select_distinct(candidates, num_slots, context.random.scope("loss_positions"))
-        num_wanted = _num_in_rows(masked, candidates)[:, tf.newaxis]
-        used = tf.cast(tf.range(num_slots) < num_wanted, tf.float32)
+        num_drawn = _num_drawn(masked, candidates)[:, tf.newaxis]
+        used = tf.cast(tf.range(num_slots) < num_drawn, tf.float32)
         return put_at_positions(tf.zeros_like(masked), tf.ones_like(drawn), drawn, used)
 
     def num_counted_tokens(self, batch: Batch) -> tf.Tensor:
@@ -65,20 +65,20 @@ class Electra15(Electra):
         if self.config.objective.loss_positions == "masked":
             counts = masked
         else:
-            counts = _num_in_rows(masked, self._candidates(batch, masked))
+            counts = _num_drawn(masked, self._candidates(batch, masked))
         return tf.reduce_sum(tf.cast(counts, tf.float32))
 
     @property
     def originals_per_sample(self) -> float:
-        of_positions = {"masked": 0.0, "random": super().originals_per_sample, "random_unmasked": math.inf}
-        return of_positions[self.config.objective.loss_positions]
+        ratios = {"masked": 0.0, "random": super().originals_per_sample, "random_unmasked": math.inf}
+        return ratios[self.config.objective.loss_positions]
 
     def _candidates(self, batch: Batch, masked: tf.Tensor) -> tf.Tensor:
-        """[B, S] bool: what may be drawn."""
+        """[B, S] bool: the tokens that may be drawn."""
         words = word_tokens(batch)
         return words & (masked == 0) if self.config.objective.loss_positions == "random_unmasked" else words
 
 
-def _num_in_rows(masked: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
-    """[B] int32: as many of each example as were masked out, where there are so many candidates."""
+def _num_drawn(masked: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
+    """[B] int32: min(masked tokens, candidates) of each example."""
     return tf.minimum(tf.reduce_sum(masked, axis=1), tf.reduce_sum(tf.cast(candidates, tf.int32), axis=1))

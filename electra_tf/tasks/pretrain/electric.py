@@ -1,4 +1,4 @@
-"""Electric: an energy for every token, learnt by noise-contrastive estimation (Clark et al. 2020b)."""
+"""Electric: an energy for every token, trained by noise-contrastive estimation (Clark et al. 2020b)."""
 
 import math
 from typing import ClassVar, Literal, NamedTuple
@@ -13,22 +13,19 @@ from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder, EncoderOutput
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.two_towers import ClozeOutput, TwoTowerGenerator
-from electra_tf.tasks.base import PRECISION_POLICIES, Batch
+from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput, masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import (
-    Total,
-    weighted_total,
-)
+from electra_tf.tasks.terms import Total, weighted_total
 
 
 class ElectricConfig(ElectraConfig):
-    """An energy for every token, learnt by telling it from the noise of a cloze model of two towers.
+    """An energy for every token, trained to distinguish data from the samples of a two-tower cloze model.
 
-    `generator` has the sizes of each tower, `masked_lm_loss_weight` is that of the towers' loss over all tokens, and
-    `replaced_token_loss_weight` that of the noise-contrastive loss.
+    `generator` has the sizes of each tower, `masked_lm_loss_weight` is the weight of the towers' loss over all tokens,
+    and `replaced_token_loss_weight` that of the noise-contrastive loss.
     Source: Clark et al. 2020b; the authors' code with `electric_objective`.
     """
 
@@ -39,38 +36,38 @@ class ElectricConfig(ElectraConfig):
 
     def require_fit(self, run: PretrainingConfig) -> None:
         super().require_fit(run)
-        # The loss reckons with the noise's own distribution, that of the towers as they are.
+        # The loss needs the probability of each sample under the unchanged distribution of the towers.
         for setting, expected in (("temperature", 1.0), ("disallow_correct", False)):
             if getattr(self, setting) != expected:
                 raise ValueError(
-                    f"objective.{setting} {getattr(self, setting)} draws from another distribution than the one whose "
-                    "probabilities objective.name 'electric' takes; leave it out"
+                    f"objective.{setting} {getattr(self, setting)} samples from another distribution than the one "
+                    "whose probabilities objective.name 'electric' uses; leave it out"
                 )
         if self.sampling == "greedy":
             raise ValueError(
-                "objective.sampling 'greedy' draws nothing, and objective.name 'electric' reckons with the chance of "
-                "each draw; leave it out"
+                "objective.sampling 'greedy' is deterministic, and objective.name 'electric' needs sampling "
+                "probabilities; use 'categorical'"
             )
         if run.masking.scheme == "rare_tokens":
             raise ValueError(
-                "masking.scheme 'rare_tokens' draws noise for some tokens more often than for others, and "
-                "objective.name 'electric' reckons with one share for all; leave it out"
+                "masking.scheme 'rare_tokens' selects some tokens more often than others, and objective.name "
+                "'electric' needs the same probability for all; leave it out"
             )
         if run.masking.masked_fraction >= 1.0:
             raise ValueError(
-                "masking.masked_fraction 1.0 leaves no token that is not noise, and objective.name 'electric' tells "
-                "the two apart; set it below 1.0 (0.15, say)"
+                "masking.masked_fraction 1.0 leaves no token that is not noise, and objective.name 'electric' learns "
+                "from both; set it below 1.0, for example to 0.15"
             )
 
     def generator_passes(self, run: PretrainingConfig, trained: bool = True) -> tuple[NetworkPass, ...]:
-        """Both towers over the whole input, under one head at all positions, and again at those that are drawn."""
+        """Both towers over the whole input, under one head: at all positions, and again at the sampled ones."""
         encoder = self.generator_encoder(run)
         both = 2 * encoder.hidden_size
-        learning = Head("vocabulary", "all", input_size=both)
-        drawing = Head("vocabulary", "masked", input_size=both, trained=False)
+        all_tokens = Head("vocabulary", "all", input_size=both)
+        sampling = Head("vocabulary", "masked", input_size=both, trained=False)
         return (
             NetworkPass("generator_left_to_right", encoder, (), trained),
-            NetworkPass("generator_right_to_left", encoder, (learning, drawing), trained),
+            NetworkPass("generator_right_to_left", encoder, (all_tokens, sampling), trained),
         )
 
 
@@ -91,18 +88,18 @@ class ElectricForward(NamedTuple):
 
 @register_objective(ElectricConfig)
 class Electric(Electra):
-    """A generator that knows the probability q of each of its draws, and a network that learns what q lacks.
+    """A generator q whose sampling probabilities are known, and an encoder that learns an unnormalised density.
 
-    Where ELECTRA answers whether a token was replaced, here its output is an energy E(x_t): the model is
-    p(x_t | the others) ~ exp(-E(x_t)), and the probability that a token is noise follows from p and q. So a draw that
-    hits the original is noise like any other. What is called replaced in the terms' names is noise here.
+    Instead of the logit of replacement the encoder's output is an energy E(x_t): the model is
+    p(x_t | the others) ~ exp(-E(x_t)), and the probability that a token is noise follows from p and q. A sample equal
+    to the original is noise too. "Replaced" in the names of the terms means noise here.
 
     Source: `electric_objective` and `two_tower_generator` of the authors' code.
     """
 
     def build_networks(self) -> tuple[TwoTowerGenerator, Encoder]:
         config, settings = self.config, self.config.objective
-        dtype = PRECISION_POLICIES[config.train.precision]
+        dtype = self.layer_dtype
         embeddings = Embeddings(config.encoder, name="embeddings", dtype=dtype)
         sizes = settings.generator_encoder(config)
         shared = embeddings
@@ -120,7 +117,7 @@ class Electric(Electra):
         return {**super().denominators(batch), "words": tf.reduce_sum(_words(batch))}
 
     def generate(self, batch: Batch, context: ForwardContext) -> ClozeOutput:
-        """The towers' answer for the masked positions, which they see as little as they see any token of itself."""
+        """The towers' predictions. Neither tower attends to the token that it predicts, so the input is unmasked."""
         return self.generator(
             batch["input_ids"],
             input_mask=batch["input_mask"],
@@ -129,19 +126,19 @@ class Electric(Electra):
             context=context.scope("generator"),
         )
 
-    def corrupt(self, batch: Batch, scores, context: ForwardContext) -> CorruptedInput:
-        """As ELECTRA, but that every draw counts as noise, also one that hits the original."""
-        return super().corrupt(batch, scores, context)._replace(is_replaced=masked_tokens(batch))
+    def corrupt(self, batch: Batch, logits, context: ForwardContext) -> CorruptedInput:
+        """As ELECTRA, except that every sample counts as noise, also one equal to the original."""
+        return super().corrupt(batch, logits, context)._replace(is_replaced=masked_tokens(batch))
 
     def discriminate(self, batch: Batch, generated: ClozeOutput, context: ForwardContext) -> ElectricForward:
-        found = super().discriminate(batch, generated, context)
-        # Of what is shown, each given the original tokens around it.
-        losses = generated.everywhere.token_losses(batch["input_ids"], found.corrupted.input_ids)
-        logits = self.noise_logits(found.replaced_token_logits, losses.other)
-        return ElectricForward(generated, found.corrupted, found.discriminator_output, logits, losses.token)
+        forward = super().discriminate(batch, generated, context)
+        # Of the original and of the corrupted tokens, each given the original tokens around it.
+        losses = generated.everywhere.token_losses(batch["input_ids"], forward.corrupted.input_ids)
+        logits = self.noise_logits(forward.replaced_token_logits, losses.other)
+        return ElectricForward(generated, forward.corrupted, forward.discriminator_output, logits, losses.token)
 
     def noise_logits(self, energies: tf.Tensor, token_losses: tf.Tensor) -> tf.Tensor:
-        """The log odds of noise against data: E(x) + log q(x) + log(p / (1 - p)), p being the share of noise.
+        """The log odds of noise against data: E(x) + log q(x) + log(p / (1 - p)), where p is the fraction of noise.
 
         Args:
             energies: [B, S] float32.        token_losses: [B, S] float32, -log q(x).
@@ -153,14 +150,14 @@ class Electric(Electra):
     def energies(self, inputs: Batch) -> tf.Tensor:
         """[B, S] float32: -log p(x_t | the other tokens), up to a constant for each t; inputs as for `call`.
 
-        Lower for tokens that fit: summed over a text and negated, a pseudo-log-likelihood from one pass.
+        The negative sum over a text is a pseudo-log-likelihood from one forward pass.
         """
         return super().detection_logits(inputs)
 
     def detection_logits(self, inputs: Batch) -> tf.Tensor:
-        """The log odds of each token of the input being noise that the generator has drawn. [B, S] float32."""
-        none = {"masked_lm_positions": tf.zeros_like(inputs["input_ids"][:, :1])}
-        generated = self.generate({**inputs, **none}, INFERENCE)
+        """[B, S] float32: the log odds that each token of the input is a sample of the generator."""
+        unused = {"masked_lm_positions": tf.zeros_like(inputs["input_ids"][:, :1])}
+        generated = self.generate({**inputs, **unused}, INFERENCE)
         return self.noise_logits(self.energies(inputs), generated.everywhere.losses(inputs["input_ids"]))
 
     @property
@@ -168,11 +165,11 @@ class Electric(Electra):
         return [*super().detection_layers, self.generator]
 
     def _loss_totals(self, batch: Batch, forward: ElectricForward, counted: tf.Tensor) -> dict[str, Total]:
-        """The generator's over all tokens but [CLS] and [SEP], the other one as ELECTRA's."""
+        """The generator's loss over all tokens except [CLS] and [SEP]; the other as in ELECTRA."""
         losses = super()._loss_totals(batch, forward, counted)
         return {**losses, "masked_lm": weighted_total(forward.token_losses, _words(batch), "words")}
 
 
 def _words(batch: Batch) -> tf.Tensor:
-    """[B, S] float32: 1 for the tokens that could have been masked."""
+    """[B, S] float32: 1 for the tokens that can be masked."""
     return tf.cast(word_tokens(batch), tf.float32)

@@ -1,4 +1,4 @@
-"""What objectives on the samples of a generator share: the pair of encoders, the draw, and the corrupted input."""
+"""The base of objectives with a generator: the generator, the encoder above it, sampling and the corrupted input."""
 
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -27,29 +27,27 @@ from electra_tf.models.sampling import SAMPLERS
 from electra_tf.models.tying import TYINGS, build_discriminator
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.positions import put_at_positions
-from electra_tf.tasks.base import PRECISION_POLICIES, Batch
+from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
+from electra_tf.tasks.pretrain.losses import over_masked_tokens
 from electra_tf.tasks.pretrain.objective import Objective
-from electra_tf.tasks.terms import (
-    Total,
-    weighted_total,
-)
+from electra_tf.tasks.terms import Total, weighted_total
 
 
 class GeneratorObjectiveSettings(ObjectiveSettings):
-    """Base of the objectives with a generator whose samples corrupt the input of the network that is kept."""
+    """Base of the objectives whose encoder reads an input that a generator has corrupted."""
 
-    # Whether there is nothing without a generator that learns.
+    # True if the objective requires a trainable generator.
     needs_generator_network: ClassVar[bool] = False
 
     generator: GeneratorConfig
     # What generator and discriminator share: see `electra_tf.models.tying`.
     tying: Literal["none", "embeddings", "gradient_disentangled", "all"] = "embeddings"
     masked_lm_loss_weight: NonNegative = 1.0  # of the generator
-    # categorical and gumbel draw from the generator's distribution, in two ways, the second being the authors' and the
-    # slower one; greedy takes the most likely token, for comparisons without chance.
+    # categorical and gumbel sample from the generator's distribution; gumbel is the authors' method and slower. greedy
+    # takes the most likely token, for deterministic comparisons.
     sampling: Literal["categorical", "gumbel", "greedy"] = "categorical"
-    temperature: Annotated[Positive, Field(ge=1e-6)] = 1.0  # the likeliest token alone: sampling greedy
+    temperature: Annotated[Positive, Field(ge=1e-6)] = 1.0  # for the most likely token only: sampling greedy
     disallow_correct: bool = False  # never sample the original token
 
     def require_fit(self, run: PretrainingConfig) -> None:
@@ -68,11 +66,11 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
 
     @property
     def has_generator_network(self) -> bool:
-        """Whether the generator is a network; otherwise it is one distribution for all positions, without weights."""
+        """True if the generator is a network; otherwise it is one distribution for all positions, without weights."""
         return isinstance(self.generator, TransformerGeneratorConfig)
 
     def _require_no_network(self) -> None:
-        """What is said of the generator must make sense without weights and without scores of its own each position."""
+        """Refuses settings that need weights, or logits that differ between positions."""
         kind = self.generator.kind
         if self.needs_generator_network:
             raise ValueError(
@@ -86,18 +84,18 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         self._require_some_weight(ignored=("masked_lm_loss_weight",))
         if self.sampling != "categorical":
             raise ValueError(
-                f"objective.sampling is {self.sampling!r}, which compares the scores of each position, and a {kind} "
+                f"objective.sampling is {self.sampling!r}, which compares the logits of each position, and a {kind} "
                 "generator has one table for all; leave it out"
             )
 
     def _require_one_network(self, run: PretrainingConfig) -> None:
-        """With everything tied there is one network, of the discriminator's sizes."""
+        """With `tying: all` there is one network, of the discriminator's sizes."""
         if different := self._different_sizes(run, ("hidden_size", "num_layers")):
             raise ValueError(
                 f"objective.tying 'all' needs a generator of the discriminator's size: {'; '.join(different)}; set "
                 "objective.generator.size_fraction to 1.0 or objective.tying to 'embeddings'"
             )
-        # Only what was given outright: a derived value is nobody's wish, and the one network does not use it.
+        # Only explicit sizes are refused: derived ones are not used.
         for name in ("num_heads", "intermediate_size"):
             value, expected = getattr(self.generator, name), getattr(run.encoder, name)
             if value not in (None, expected):
@@ -107,7 +105,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
                 )
 
     def _different_sizes(self, run: PretrainingConfig, names: Iterable[str]) -> list[str]:
-        """What is said of each of these sizes in which the generator is not the discriminator."""
+        """One clause for each of these sizes in which generator and discriminator differ."""
         generator = self.generator.encoder(run.encoder)
         return [
             f"its {name} is {getattr(generator, name)}, the discriminator's {getattr(run.encoder, name)}"
@@ -116,11 +114,11 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         ]
 
     def generator_encoder(self, run: PretrainingConfig) -> EncoderConfig:
-        """The sizes of the generator's encoder, if it is one; with everything tied, those of the one network."""
+        """The sizes of the generator's encoder; with `tying: all`, those of the one network."""
         return run.encoder if self.tying == "all" else self.generator.encoder(run.encoder)
 
     def generator_passes(self, run: PretrainingConfig, trained: bool = True) -> tuple[NetworkPass, ...]:
-        """The generator over the masked input, its head at the masked positions; none where it is no network."""
+        """The generator's pass over the masked input, its head at the masked positions; empty without a network."""
         if not self.has_generator_network:
             return ()
         encoder = self.generator_encoder(run)
@@ -131,12 +129,15 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         return self.has_generator_network and self.masked_lm_loss_weight > 0
 
 
+Generator = TransformerGenerator | UnigramGenerator | UniformGenerator
+
+
 class CorruptedInput(NamedTuple):
-    """What the network above the generator reads.
+    """The input of the encoder above the generator.
 
     Attributes:
-        sampled_ids: [B, M] int32, the generator's draws.
-        input_ids: [B, S] int32, the original with the draws written in.
+        sampled_ids: [B, M] int32, the generator's samples.
+        input_ids: [B, S] int32, the original input with the samples written in.
         is_replaced: [B, S] int32, 1 where the token differs from the original.
     """
 
@@ -146,22 +147,27 @@ class CorruptedInput(NamedTuple):
 
 
 class GeneratorObjective(Objective):
-    """Base of the objectives with a generator beside the network that is kept.
-
-    Its settings are an `electra_tf.tasks.pretrain.generator_objective.GeneratorObjectiveSettings`.
+    """Base of the objectives with a generator. Their settings are `GeneratorObjectiveSettings`.
 
     Attributes:
-        generator: proposes tokens for the masked positions.
-        discriminator: the encoder that reads what is made of them, and is kept.
+        generator: predicts a distribution over the vocabulary at the masked positions.
+        discriminator: the encoder that reads the corrupted input; the one that is exported.
     """
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
         self.generator, self.discriminator = self.build_networks()
 
-    def build_networks(self) -> "tuple[Generator, Encoder]":
+    def build_networks(self) -> tuple[Generator, Encoder]:
         """The generator, and the encoder above it."""
-        return _networks(self.config)
+        config, settings, dtype = self.config, self.config.objective, self.layer_dtype
+        if not settings.has_generator_network:
+            generator = FIXED_GENERATORS[settings.generator.kind](config.encoder.vocab_size, name="generator_network")
+            return generator, build_discriminator(config.encoder, dtype)
+        pair = TYINGS[settings.tying](config.encoder, settings.generator, dtype)
+        head = MaskedLmHead(pair.generator.config, pair.generator.embeddings, name="generator_predictions", dtype=dtype)
+        generator = TransformerGenerator(pair.generator, head, name="generator_network", dtype=dtype)
+        return generator, pair.discriminator
 
     def adopt_data(self, data: PretrainingData) -> None:
         if not isinstance(self.generator, UnigramGenerator):
@@ -179,7 +185,7 @@ class GeneratorObjective(Objective):
         return self.discriminator
 
     def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
-        """The generator's answer for the masked positions."""
+        """The generator's predictions at the masked positions."""
         return self.generator(
             batch["masked_input_ids"],
             input_mask=batch["input_mask"],
@@ -189,15 +195,15 @@ class GeneratorObjective(Objective):
         )
 
     def corrupt(
-        self, batch: Batch, scores: VocabularyLogits | ContextFreeLogits, context: ForwardContext
+        self, batch: Batch, logits: VocabularyLogits | ContextFreeLogits, context: ForwardContext
     ) -> CorruptedInput:
-        """Writes the generator's draws into the original (not the masked) input.
+        """Writes samples of the generator into the original (not the masked) input.
 
-        A draw that hits the original token counts as original (paper, section 2). No gradient flows through the draw.
+        A sample equal to the original token counts as original (paper, section 2). No gradient flows through samples.
         """
         settings = self.config.objective
         forbidden_ids = batch["masked_lm_ids"] if settings.disallow_correct else None
-        sampled_ids = SAMPLERS[settings.sampling](scores, context, settings.temperature, forbidden_ids)
+        sampled_ids = SAMPLERS[settings.sampling](logits, context, settings.temperature, forbidden_ids)
         corrupted_ids = put_at_positions(
             batch["input_ids"], sampled_ids, batch["masked_lm_positions"], batch["masked_lm_weights"]
         )
@@ -205,33 +211,13 @@ class GeneratorObjective(Objective):
         return CorruptedInput(sampled_ids, corrupted_ids, is_replaced)
 
     def encode(self, batch: Batch, corrupted: CorruptedInput, context: ForwardContext) -> EncoderOutput:
-        """The vectors that the kept encoder makes of the corrupted input."""
+        """The encoder's output for the corrupted input."""
         return self.discriminator(
             corrupted.input_ids,
             input_mask=batch["input_mask"],
             segment_ids=batch["segment_ids"],
             context=context.scope("discriminator"),
         )
-
-
-Generator = TransformerGenerator | UnigramGenerator | UniformGenerator
-
-
-def _networks(config: PretrainingConfig) -> tuple[Generator, Encoder]:
-    """The generator, and the encoder above it."""
-    settings, dtype = config.objective, PRECISION_POLICIES[config.train.precision]
-    if not settings.has_generator_network:
-        generator = FIXED_GENERATORS[settings.generator.kind](config.encoder.vocab_size, name="generator_network")
-        return generator, build_discriminator(config.encoder, dtype)
-    pair = TYINGS[settings.tying](config.encoder, settings.generator, dtype)
-    masked_lm_head = MaskedLmHead(
-        pair.generator.config,
-        pair.generator.embeddings,
-        name="generator_predictions",
-        dtype=dtype,
-    )
-    generator = TransformerGenerator(pair.generator, masked_lm_head, name="generator_network", dtype=dtype)
-    return generator, pair.discriminator
 
 
 def masked_tokens(batch: Batch) -> tf.Tensor:
@@ -241,13 +227,12 @@ def masked_tokens(batch: Batch) -> tf.Tensor:
 
 
 def sampled_accuracy(batch: Batch, corrupted: CorruptedInput) -> Total:
-    """The share of the draws that hit the original token."""
-    right = tf.cast(corrupted.sampled_ids == batch["masked_lm_ids"], tf.float32)
-    return weighted_total(right, batch["masked_lm_weights"], "masked_tokens")
+    """The fraction of samples equal to the original token."""
+    return over_masked_tokens(tf.cast(corrupted.sampled_ids == batch["masked_lm_ids"], tf.float32), batch)
 
 
 def sample_totals(batch: Batch, corrupted: CorruptedInput) -> dict[str, Total]:
-    """Of what was drawn: `replaced_fraction` of the real tokens, and `sampled_masked_lm_accuracy`."""
+    """`replaced_fraction`, over the real tokens, and `sampled_masked_lm_accuracy`."""
     replaced = tf.cast(corrupted.is_replaced, tf.float32)
     return {
         "replaced_fraction": weighted_total(replaced, tf.cast(batch["input_mask"], tf.float32), "tokens"),

@@ -1,4 +1,4 @@
-"""Masked LM on the tokens that a small network guesses to be hard (paper, appendix H)."""
+"""Masked LM on the tokens that a small network predicts to be hard (paper, appendix H)."""
 
 from typing import Literal
 
@@ -9,46 +9,42 @@ from electra_tf.config.settings import NonNegative, Positive
 from electra_tf.data.batch import word_tokens
 from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
-from electra_tf.models.difficulty import DifficultyModel
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
+from electra_tf.models.heads import DifficultyModel
 from electra_tf.ops.positions import put_at_positions, select_weighted
-from electra_tf.tasks.base import PRECISION_POLICIES, Batch
+from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm, BertMlmConfig
 from electra_tf.tasks.pretrain.config import PretrainingConfig
-from electra_tf.tasks.pretrain.metrics import masked_lm_metrics
+from electra_tf.tasks.pretrain.losses import masked_lm_accuracy, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import (
-    Term,
-    Total,
-    weighted_total,
-)
+from electra_tf.tasks.terms import Term, Total, weighted_total
 
 
 class HardMlmConfig(BertMlmConfig):
-    """A masked LM whose masks fall where a small network guesses that it will struggle (paper, appendix H)."""
+    """A masked LM whose masks are drawn by the losses that a small network predicts (paper, appendix H)."""
 
     name: Literal["hard_mlm"]
-    # The network that guesses, as fractions of the encoder; it has tables of its own.
+    # The network that predicts the losses, as fractions of the encoder; it has its own embeddings.
     difficulty: TransformerGeneratorConfig = TransformerGeneratorConfig(size_fraction=0.25)
-    # Of its squared error in nats. A hundredth: an untrained masked LM loses 10 nats a token.
+    # Of its squared error in nats. Small, because an untrained masked LM loses 10 nats a token.
     difficulty_loss_weight: NonNegative = 0.01
-    # A token is drawn in proportion to exp(guessed loss / this), both in nats: the smaller, the more of the masks fall
-    # on the hardest tokens; a large one is uniform masking.
+    # A token is masked in proportion to exp(predicted loss / this), both in nats. A smaller value masks the hardest
+    # tokens more often; a large one is uniform masking.
     mask_temperature: Positive = 2.0
 
     def require_fit(self, run: PretrainingConfig) -> None:
         super().require_fit(run)
-        self.difficulty_encoder(run)  # or what is wrong with its sizes
+        self.difficulty_encoder(run)  # raises if its sizes do not fit
         for setting, expected in (("scheme", "uniform"), ("selection", "distinct")):
-            if (found := getattr(run.masking, setting)) != expected:
+            if (value := getattr(run.masking, setting)) != expected:
                 raise ValueError(
-                    f"masking.{setting} is {found!r}, but objective.name 'hard_mlm' has its masks fall where its small "
-                    f"network says; set it to {expected!r}"
+                    f"masking.{setting} is {value!r}, but objective.name 'hard_mlm' draws its masks by the losses that "
+                    f"its small network predicts; set it to {expected!r}"
                 )
 
     def difficulty_encoder(self, run: PretrainingConfig) -> EncoderConfig:
-        """The sizes of the network that guesses."""
+        """The sizes of the network that predicts the losses."""
         return self.difficulty.encoder(run.encoder, "objective.difficulty")
 
     def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
@@ -58,23 +54,23 @@ class HardMlmConfig(BertMlmConfig):
 
     @property
     def learns_masked_lm(self) -> bool:
-        # Of tokens that are chosen for being hard the loss may stay near ln V, which is no sign that nothing is learnt.
+        # The loss of tokens that are masked for being hard may stay near ln V although the model learns.
         return False
 
 
 @register_objective(HardMlmConfig)
 class HardMlm(BertMlm):
-    """A masked LM, and beside it a network that learns from its losses which tokens it finds hard.
+    """A masked LM, and a small network that learns to predict the masked LM's loss of each token.
 
-    In training the masks of a batch are drawn anew by what that network guesses of the unmasked text: as many in each
-    example, shown in the same ways. Held-out losses are over the batch's own masks, so that they compare with those of
-    the baseline; `hard_masked_lm_loss` is over masks that are drawn as in training.
+    In training the masks of a batch are drawn again by the losses that the small network predicts from the unmasked
+    text: the same number in each example, shown in the same ways. Held-out losses are over the batch's own masks, so
+    they are comparable with those of `bert_mlm`; `hard_masked_lm_loss` is over masks drawn as in training.
     """
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        sizes, dtype = config.objective.difficulty_encoder(config), PRECISION_POLICIES[config.train.precision]
-        # Tables of its own: the masked LM is to be the baseline's but for its masks.
+        sizes, dtype = config.objective.difficulty_encoder(config), self.layer_dtype
+        # Own embeddings, so that the masked LM differs from the baseline in its masks only.
         embeddings = Embeddings(sizes, name="difficulty_embeddings", dtype=dtype)
         encoder = Encoder(sizes, embeddings, name="difficulty", dtype=dtype)
         self.difficulty = DifficultyModel(encoder, name="difficulty_network", dtype=dtype)
@@ -87,28 +83,25 @@ class HardMlm(BertMlm):
         return {**super().denominators(batch), "words": tf.reduce_sum(_words(batch))}
 
     def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
-        guessed = self.guess(batch, context)
+        predicted = self.predict_losses(batch, context)
         if context.training:
-            batch = self.with_hard_masks(batch, guessed, context)
+            batch = self.with_hard_masks(batch, predicted, context)
         losses = self.forward(batch, context).scores.losses(batch["masked_lm_ids"])
-        return {"masked_lm": _over_masked(losses, batch), **_guesses(batch, guessed, losses)}
+        return {"masked_lm": over_masked_tokens(losses, batch), **_difficulty_totals(batch, predicted, losses)}
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        guessed = self.guess(batch, context)
-        scores, weights = self.forward(batch, context).scores, batch["masked_lm_weights"]
-        losses = scores.losses(batch["masked_lm_ids"])
-        terms = {"masked_lm_loss": _over_masked(losses, batch), **_guesses(batch, guessed, losses)}
-        hard = self.with_hard_masks(batch, guessed, context)
+        predicted = self.predict_losses(batch, context)
+        logits = self.forward(batch, context).scores
+        losses = logits.losses(batch["masked_lm_ids"])
+        totals = {"masked_lm_loss": over_masked_tokens(losses, batch), **_difficulty_totals(batch, predicted, losses)}
+        hard = self.with_hard_masks(batch, predicted, context)
         hard_losses = self.forward(hard, context).scores.losses(hard["masked_lm_ids"])
-        terms["hard_masked_lm_loss"] = _over_masked(hard_losses, hard)
-        terms["difficulty_loss"] = terms.pop("difficulty")
-        return {
-            **self.as_ratios(batch, terms),
-            **masked_lm_metrics(scores.logits, batch["masked_lm_ids"], weights),
-        }
+        totals["hard_masked_lm_loss"] = over_masked_tokens(hard_losses, hard)
+        totals["difficulty_loss"] = totals.pop("difficulty")
+        return {**self.as_ratios(batch, totals), "masked_lm_accuracy": masked_lm_accuracy(logits.logits, batch)}
 
-    def guess(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
-        """The loss of every token, were it masked. [B, S] float32, in nats."""
+    def predict_losses(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
+        """[B, S] float32: the predicted loss of each token, if it were masked, in nats."""
         return self.difficulty(
             batch["input_ids"],
             input_mask=batch["input_mask"],
@@ -116,20 +109,20 @@ class HardMlm(BertMlm):
             context=context.scope("difficulty"),
         )
 
-    def with_hard_masks(self, batch: Batch, guessed: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
-        """The batch with its masks at other places: the same number in each row, the harder a token the likelier.
+    def with_hard_masks(self, batch: Batch, predicted: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
+        """The batch with its masks drawn again: the same number in each row, hard tokens with a higher probability.
 
-        What a slot shows, [MASK], a random token or the original, it goes on to show.
+        Each slot still shows what it showed: [MASK], a random token or the original.
 
         Args:
-            guessed: [B, S] float32; no gradient flows into it.
+            predicted: [B, S] float32, the predicted losses; no gradient flows into them.
         """
         candidates, weights = word_tokens(batch), batch["masked_lm_weights"]
-        hardness = tf.where(candidates, tf.stop_gradient(guessed), -tf.float32.max)
+        hardness = tf.where(candidates, tf.stop_gradient(predicted), -tf.float32.max)
         below_hardest = hardness - tf.reduce_max(hardness, axis=1, keepdims=True)
-        log_chances = below_hardest / self.config.objective.mask_temperature
+        log_weights = below_hardest / self.config.objective.mask_temperature
         num_slots, used = weights.shape[1], tf.cast(weights, tf.int32)
-        positions = select_weighted(candidates, log_chances, num_slots, context.random.scope("hard_masks")) * used
+        positions = select_weighted(candidates, log_weights, num_slots, context.random.scope("hard_masks")) * used
         original = tf.gather(batch["input_ids"], positions, batch_dims=1) * used
         shown = tf.gather(batch["masked_input_ids"], batch["masked_lm_positions"], batch_dims=1)
         shown = tf.where(shown == batch["masked_lm_ids"], original, shown)
@@ -141,26 +134,21 @@ class HardMlm(BertMlm):
         }
 
 
-def _over_masked(values: tf.Tensor, batch: Batch) -> Total:
-    """Of values [B, M], one for each masked position."""
-    return weighted_total(values, batch["masked_lm_weights"], "masked_tokens")
-
-
 def _words(batch: Batch) -> tf.Tensor:
     """[B, S] float32: 1 for the tokens that can be masked."""
     return tf.cast(word_tokens(batch), tf.float32)
 
 
-def _guesses(batch: Batch, guessed: tf.Tensor, losses: tf.Tensor) -> dict[str, Total]:
-    """The squared error of the guesses at the masked tokens, and the guesses there and everywhere.
+def _difficulty_totals(batch: Batch, predicted: tf.Tensor, losses: tf.Tensor) -> dict[str, Total]:
+    """The squared error of the predicted losses, and their mean over the masked tokens and over all words.
 
     Args:
-        guessed: [B, S] float32.        losses: [B, M] float32, what the masked LM did lose; no gradient flows into it.
+        predicted: [B, S] float32.        losses: [B, M] float32, the masked LM's; no gradient flows into them.
     """
-    of_masked = tf.gather(guessed, batch["masked_lm_positions"], batch_dims=1)
-    error = tf.square(of_masked - tf.stop_gradient(losses))
+    at_masked = tf.gather(predicted, batch["masked_lm_positions"], batch_dims=1)
+    error = tf.square(at_masked - tf.stop_gradient(losses))
     return {
-        "difficulty": _over_masked(error, batch),
-        "difficulty_of_masked": _over_masked(of_masked, batch),
-        "difficulty_of_all": weighted_total(guessed, _words(batch), "words"),
+        "difficulty": over_masked_tokens(error, batch),
+        "difficulty_of_masked": over_masked_tokens(at_masked, batch),
+        "difficulty_of_all": weighted_total(predicted, _words(batch), "words"),
     }

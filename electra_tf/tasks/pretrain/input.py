@@ -17,11 +17,10 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What the configuration says of one stage.
+    """One stage as the configuration describes it.
 
     Attributes:
-        name: how the configuration calls it, for messages; empty where there is only one.
-        first_step, last_step: it feeds the steps after the first up to and including the last.
+        name, first_step, last_step: see `InputStage`.
         config: the run's, with this stage's sequence length and batch size.
         seed: of its input. Batch k of a stage is a function of (the run's seed, the stage, k).
     """
@@ -48,11 +47,7 @@ class StagePlan:
 
 
 class PretrainingStage(InputStage):
-    """A planned stage with its open data set.
-
-    Attributes:
-        plan, data: what it was made from.        others: see `InputStage`.
-    """
+    """A planned stage with its open data set: see `InputStage`."""
 
     def __init__(self, plan: StagePlan, data: PretrainingData):
         self.plan, self.data = plan, data
@@ -113,7 +108,7 @@ def plan_stages(config: PretrainingConfig) -> tuple[StagePlan, ...]:
 
 
 def open_stages(config: PretrainingConfig, data_dirs: Sequence[str | os.PathLike]) -> tuple[PretrainingStage, ...]:
-    """Opens the data set of every stage, also of those that are over: a mistake shows now rather than after days.
+    """Opens the data set of every stage, also of finished ones, so that a mistake shows at the start.
 
     Args:
         data_dirs: of `build_pretraining_dataset.py` or of the authors' builder, one for each stage.

@@ -1,11 +1,15 @@
-"""The losses, as totals over what the objective counts."""
+"""Losses and metrics of the two kinds of prediction: the original of a masked token, and whether a token was replaced.
+
+Training terms are `Total`s over the denominators that the objective declares. Padding counts in no term (in the
+authors' AUC it does).
+"""
 
 import tensorflow as tf
 
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.base import Batch
-from electra_tf.tasks.terms import Total, weighted_total
+from electra_tf.tasks.terms import BinaryEntropy, Ratio, Term, Total, ranking_counts, weighted_sum, weighted_total
 
 
 def masked_lm_loss(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -> Total:
@@ -15,33 +19,52 @@ def masked_lm_loss(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -
         logits: for the B x M masked positions.
     Source: paper section 2, L_MLM, as a mean over masked tokens (the authors' code) instead of a sum.
     """
-    return weighted_total(logits.losses(batch["masked_lm_ids"]), batch["masked_lm_weights"], "masked_tokens")
+    return over_masked_tokens(logits.losses(batch["masked_lm_ids"]), batch)
+
+
+def over_masked_tokens(values: tf.Tensor, batch: Batch) -> Total:
+    """The mean over the masked tokens of [B, M] float32, one value for each masked position."""
+    return weighted_total(values, batch["masked_lm_weights"], "masked_tokens")
+
+
+def masked_lm_accuracy(logits: tf.Tensor, batch: Batch) -> Ratio:
+    """How often the most likely token at a masked position is the original. [B, M, V] float32.
+
+    Of several equal logits the first one counts as the most likely.
+    """
+    correct = tf.argmax(logits, axis=-1, output_type=tf.int32) == batch["masked_lm_ids"]
+    return weighted_sum(tf.cast(correct, tf.float32), batch["masked_lm_weights"])
 
 
 def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.Tensor, over: str) -> Total:
     """The discriminator's loss: binary cross-entropy in nats.
 
     Args:
-        logits: float32, any shape.        is_replaced, weights: the same shape; weights are 1 for what counts.
-        over: the denominator that counts the weights.
+        logits: float32, any shape.        is_replaced, weights: the same shape; weights are 1 for tokens that count.
+        over: the denominator, the sum of the weights.
     Source: paper section 2, L_Disc, as a mean over tokens.
     """
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.cast(is_replaced, tf.float32), logits=logits)
     return weighted_total(losses, tf.cast(weights, tf.float32), over)
 
 
-def with_copying(losses: tf.Tensor, copy_logits: tf.Tensor, is_input: tf.Tensor | bool) -> tf.Tensor:
-    """-log p(token) in nats where p(x) = copy * [x is the input token] + (1 - copy) * softmax(x).
-
-    Computed from logarithms throughout, so that neither a certain copy nor an impossible token becomes log 0.
+def replaced_token_metrics(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.Tensor) -> dict[str, Term]:
+    """Accuracy, precision, recall and AUC of detecting replaced tokens, and the loss of a constant predictor.
 
     Args:
-        losses: [B, S] float32, -log softmax(token).
-        copy_logits: [B, S] float32, whose sigmoid is the copy probability.
-        is_input: [B, S] bool, whether the token is the input token.
-    Returns: [B, S] float32.
-    Source: paper section 3.5, "All-Tokens MLM".
+        logits: [B, S] float32.        is_replaced, weights: [B, S]; weights are 1 for tokens that count.
+    Returns: terms over the tokens that count. `constant_predictor_loss` is the loss of always predicting the replaced
+        fraction: a discriminator that is not below it has learnt nothing.
     """
-    log_copied, log_drawn = tf.math.log_sigmoid(copy_logits), tf.math.log_sigmoid(-copy_logits) - losses
-    log_either = tf.reduce_logsumexp(tf.stack([log_copied, log_drawn], axis=-1), axis=-1)
-    return -tf.where(is_input, log_either, log_drawn)
+    weights, actual = tf.cast(weights, tf.float32), tf.cast(is_replaced, tf.float32)
+    predicted = tf.cast(logits > 0.0, tf.float32)
+    replaced_fraction = weighted_sum(actual, weights)
+    true_positives = tf.reduce_sum(predicted * actual * weights)
+    return {
+        "replaced_token_accuracy": weighted_sum(tf.cast(predicted == actual, tf.float32), weights),
+        "replaced_token_precision": Ratio(true_positives, tf.reduce_sum(predicted * weights)),
+        "replaced_token_recall": Ratio(true_positives, tf.reduce_sum(actual * weights)),
+        "replaced_token_auc": ranking_counts(logits, is_replaced, weights),
+        "replaced_fraction": replaced_fraction,
+        "constant_predictor_loss": BinaryEntropy(*replaced_fraction),
+    }

@@ -28,7 +28,7 @@ class Objective(Task):
         return self.encoder(inputs["input_ids"], input_mask=inputs["input_mask"], segment_ids=inputs["segment_ids"])
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """`masked_tokens`, the slots in use, and `tokens`, all real ones."""
+        """`masked_tokens`, the number of slots in use, and `tokens`, that of real tokens."""
         return {
             "masked_tokens": tf.reduce_sum(batch["masked_lm_weights"]),
             "tokens": tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32)),
@@ -51,9 +51,9 @@ class Objective(Task):
 
 
 def register_objective(settings: type[ObjectiveSettings]) -> Callable[[type[Objective]], type[Objective]]:
-    """A class decorator that makes an objective known by the `name` of its settings.
+    """A class decorator that registers an objective under the `name` of its settings.
 
-    The modules of `electra_tf.tasks.pretrain` are found by themselves; `--objective_module` names one outside.
+    The modules of `electra_tf.tasks.pretrain` are imported with the package; `--objective_module` names one outside it.
 
     Raises: ValueError: if the name is taken.
     """
@@ -61,7 +61,7 @@ def register_objective(settings: type[ObjectiveSettings]) -> Callable[[type[Obje
 
     def register(objective: type[Objective]) -> type[Objective]:
         if name in OBJECTIVES:
-            raise ValueError(f"the name {name!r} is that of {OBJECTIVES[name].__name__}; choose another")
+            raise ValueError(f"the name {name!r} is already that of {OBJECTIVES[name].__name__}; choose another")
         OBJECTIVES[name], OBJECTIVE_SETTINGS[name] = objective, settings
         return objective
 

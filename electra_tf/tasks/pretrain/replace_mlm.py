@@ -1,4 +1,4 @@
-"""Replace MLM: masked LM on inputs whose masked tokens are a generator's samples, not [MASK] (paper, section 3.5)."""
+"""Replace MLM: masked LM with a generator's samples in the place of [MASK] (paper, section 3.5)."""
 
 from typing import Literal, NamedTuple
 
@@ -8,7 +8,7 @@ from electra_tf.models.context import ForwardContext
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import MaskedLmHead, gather_positions
 from electra_tf.models.vocabulary_logits import VocabularyLogits
-from electra_tf.tasks.base import PRECISION_POLICIES, Batch
+from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import (
     CorruptedInput,
@@ -16,21 +16,16 @@ from electra_tf.tasks.pretrain.generator_objective import (
     GeneratorObjectiveSettings,
     sample_totals,
 )
-from electra_tf.tasks.pretrain.losses import masked_lm_loss
-from electra_tf.tasks.pretrain.metrics import masked_lm_metrics, prediction_accuracy
+from electra_tf.tasks.pretrain.losses import masked_lm_accuracy, masked_lm_loss, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import (
-    Term,
-    Total,
-    weighted_total,
-)
+from electra_tf.tasks.terms import Term, Total
 
 
 class ReplaceMlmConfig(GeneratorObjectiveSettings):
-    """Masked LM on inputs whose masked tokens are samples of a generator instead of [MASK] (paper, section 3.5)."""
+    """Masked LM with samples of a generator in the place of [MASK] (paper, section 3.5)."""
 
     name: Literal["replace_mlm"]
-    # Of the network that is kept. The paper gives no weight; this loss is of the kind of the generator's, and its size.
+    # Of the encoder's loss. The paper gives no weight; this loss is a masked-LM loss like the generator's.
     encoder_masked_lm_loss_weight: NonNegative = 1.0
 
     def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
@@ -43,18 +38,17 @@ class ReplaceMlmForward(NamedTuple):
 
     generated: GeneratorOutput
     corrupted: CorruptedInput
-    scores: VocabularyLogits  # of the kept network, at the masked positions
+    logits: VocabularyLogits  # of the encoder, at the masked positions
 
 
 @register_objective(ReplaceMlmConfig)
 class ReplaceMlm(GeneratorObjective):
-    """Two masked language models: the generator fills in [MASK], the kept network mends what it filled in."""
+    """Two masked language models: the generator predicts from [MASK], the encoder from the generator's samples."""
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        dtype = PRECISION_POLICIES[config.train.precision]
         self.prediction_head = MaskedLmHead(
-            config.encoder, self.discriminator.embeddings, name="encoder_predictions", dtype=dtype
+            config.encoder, self.discriminator.embeddings, name="encoder_predictions", dtype=self.layer_dtype
         )
 
     @property
@@ -67,38 +61,35 @@ class ReplaceMlm(GeneratorObjective):
 
     def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
         forward = self.forward(batch, context)
-        right = forward.scores.is_top1(batch["masked_lm_ids"])
         return {
-            **_losses(batch, forward),
-            # Not losses: how much the generator leaves to mend, and how often the encoder gives the original.
-            **sample_totals(batch, forward.corrupted),
-            "encoder_masked_lm_accuracy": weighted_total(right, batch["masked_lm_weights"], "masked_tokens"),
+            **_totals(batch, forward),
+            "encoder_masked_lm_accuracy": over_masked_tokens(forward.logits.is_top1(batch["masked_lm_ids"]), batch),
         }
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         forward = self.forward(batch, context)
-        token_ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
-        totals = {**_losses(batch, forward), **sample_totals(batch, forward.corrupted)}
-        ratios = self.as_ratios(batch, totals)
+        ratios = self.as_ratios(batch, _totals(batch, forward))
         return {
             "masked_lm_loss": ratios.pop("masked_lm"),
             "encoder_masked_lm_loss": ratios.pop("encoder_masked_lm"),
-            **masked_lm_metrics(forward.generated.logits, token_ids, weights),
+            "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
             **ratios,
-            "encoder_masked_lm_accuracy": prediction_accuracy(forward.scores.logits, token_ids, weights),
+            "encoder_masked_lm_accuracy": masked_lm_accuracy(forward.logits.logits, batch),
         }
 
     def forward(self, batch: Batch, context: ForwardContext) -> ReplaceMlmForward:
-        """Generator, sampling and the kept network's predictions, in that order."""
+        """Generator, sampling and the encoder's predictions, in that order."""
         generated = self.generate(batch, context)
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
         output = self.encode(batch, corrupted, context)
         hidden = gather_positions(output.sequence_output, batch["masked_lm_positions"])  # [B, M, H]
-        return ReplaceMlmForward(generated, corrupted, self.prediction_head(hidden, training=context.training))
+        return ReplaceMlmForward(generated, corrupted, self.prediction_head(hidden, context=context))
 
 
-def _losses(batch: Batch, forward: ReplaceMlmForward) -> dict[str, Total]:
+def _totals(batch: Batch, forward: ReplaceMlmForward) -> dict[str, Total]:
+    """The losses, and the metrics of the samples."""
     return {
         "masked_lm": masked_lm_loss(forward.generated.scores, batch),
-        "encoder_masked_lm": masked_lm_loss(forward.scores, batch),
+        "encoder_masked_lm": masked_lm_loss(forward.logits, batch),
+        **sample_totals(batch, forward.corrupted),
     }

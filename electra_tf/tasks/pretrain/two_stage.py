@@ -1,4 +1,4 @@
-"""Two-stage training: the generator alone, then the discriminator from its weights, the generator frozen.
+"""Two-stage training: the generator alone; then the discriminator, from its weights, with the generator frozen.
 
 Source: paper, section 3.2, "Training Algorithms".
 """
@@ -14,44 +14,43 @@ from electra_tf.models.encoder import Encoder
 from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
-from electra_tf.tasks.pretrain.losses import masked_lm_loss
-from electra_tf.tasks.pretrain.metrics import masked_lm_metrics
+from electra_tf.tasks.pretrain.losses import masked_lm_accuracy, masked_lm_loss
 from electra_tf.tasks.pretrain.objective import Objective, register_objective
 from electra_tf.tasks.terms import Term, Total
 
 
 class TwoStageConfig(ElectraConfig):
-    """First the generator alone, then the discriminator from its weights, the generator frozen (paper, section 3.2)."""
+    """The generator alone; then the discriminator, from its weights, with the generator frozen (paper, section 3.2)."""
 
     needs_generator_network: ClassVar[bool] = True
 
     name: Literal["two_stage"]
-    # Shared tables would be trained by the second stage, and the frozen generator with them.
+    # The second phase would train shared tables, and the frozen generator with them.
     tying: Literal["none", "embeddings", "gradient_disentangled", "all"] = "none"
-    generator_steps: Count | None = None  # of the first stage; null: half of train.num_steps
-    # Without, the paper says, the discriminator sometimes learns nothing beyond the majority class.
+    generator_steps: Count | None = None  # of the first phase; null: half of train.num_steps
+    # Without it, the paper says, the discriminator sometimes learns only the majority class.
     initialize_from_generator: bool = True
-    # each_stage: warm-up and decay in each, as two trainings of n steps ("for n steps", the paper says of both);
-    # whole_run: one warm-up and one decay, the switch in the middle of it.
-    schedule: Literal["each_stage", "whole_run"] = "each_stage"
+    # each_phase: a warm-up and a decay in each phase, as in two trainings of n steps (the paper's words);
+    # whole_run: one warm-up and one decay over both.
+    schedule: Literal["each_phase", "whole_run"] = "each_phase"
 
     def require_fit(self, run: PretrainingConfig) -> None:
         if self.tying != "none":
             raise ValueError(
-                f"objective.tying {self.tying!r} shares weights with the generator, which the second stage of "
+                f"objective.tying {self.tying!r} shares weights with the generator, which the second phase of "
                 "two_stage must keep frozen while it trains the discriminator's; leave objective.tying out"
             )
         super().require_fit(run)
-        for stage, weight in (("first", "masked_lm_loss_weight"), ("second", "replaced_token_loss_weight")):
+        for phase, weight in (("first", "masked_lm_loss_weight"), ("second", "replaced_token_loss_weight")):
             if getattr(self, weight) == 0.0:
-                raise ValueError(f"objective.{weight} is 0, so that the {stage} stage learns nothing; set it above 0")
+                raise ValueError(f"objective.{weight} is 0, so that the {phase} phase learns nothing; set it above 0")
         if self.generator_steps is not None and self.generator_steps >= run.train.num_steps:
             raise ValueError(
                 f"objective.generator_steps {self.generator_steps} leaves nothing of train.num_steps "
                 f"{run.train.num_steps} to the discriminator; lower the first or leave it out for half of the steps"
             )
         if run.train.num_steps < 2:
-            raise ValueError("train.num_steps 1 is no two stages; set it to 2 or more")
+            raise ValueError("train.num_steps 1 is not enough for two phases; set it to 2 or more")
         if self.initialize_from_generator:
             self._require_equal_sizes(run)
 
@@ -63,13 +62,13 @@ class TwoStageConfig(ElectraConfig):
                 "objective.initialize_from_generator to false"
             )
 
-    def stage_steps(self, run: PretrainingConfig) -> tuple[int, int]:
-        """The steps of the two stages."""
+    def phase_steps(self, run: PretrainingConfig) -> tuple[int, int]:
+        """The number of steps of each phase."""
         first = self.generator_steps or run.train.num_steps // 2
         return first, run.train.num_steps - first
 
     def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
-        first, second = self.stage_steps(run)
+        first, second = self.phase_steps(run)
         discriminator = NetworkPass("discriminator", run.encoder, (Head("token", "all"),))
         return (
             Phase(first, self.generator_passes(run)),
@@ -77,23 +76,21 @@ class TwoStageConfig(ElectraConfig):
         )
 
     def schedule_steps(self, run: PretrainingConfig) -> tuple[int, ...]:
-        return self.stage_steps(run) if self.schedule == "each_stage" else super().schedule_steps(run)
+        return self.phase_steps(run) if self.schedule == "each_phase" else super().schedule_steps(run)
 
 
 @register_objective(TwoStageConfig)
 class TwoStage(Electra):
-    """ELECTRA's networks, trained one after the other: `phases` are the two objectives that do it.
+    """ELECTRA's networks, trained one after the other by the two objectives in `phases`.
 
-    What is evaluated, exported and kept is the discriminator; in the first stage, as in figure 3 of the paper, the
-    generator. In a notebook, with `first, second = objective.phases`: `first.fit(...)`, `second.begin()`,
-    `second.fit(...)`.
+    The generator is evaluated and exported in the first phase (as in figure 3 of the paper), then the discriminator.
+    In a notebook, with `first, second = objective.phases`: `first.fit(...)`, `second.begin()`, `second.fit(...)`.
     """
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
-        phases = (GeneratorStage(self, name="generator_stage"), DiscriminatorStage(self, name="discriminator_stage"))
-        # Past Keras, which would take the phases for parts of the model: checkpoints hold the networks once, and under
-        # the names of ELECTRA's.
+        phases = (GeneratorPhase(self, name="generator_phase"), DiscriminatorPhase(self, name="discriminator_phase"))
+        # Hidden from Keras, so that checkpoints hold the networks once, under the names that ELECTRA's have.
         object.__setattr__(self, "_phases", phases)
 
     @property
@@ -101,12 +98,12 @@ class TwoStage(Electra):
         return self._phases
 
     def forward(self, batch: Batch, context: ForwardContext) -> ElectraForward:
-        """The forward pass of the second stage: dropout is part of training, so the frozen generator has none."""
+        """The forward pass of the second phase, in which the frozen generator has no dropout."""
         return self.discriminate(batch, self.generate(batch, context.frozen()), context)
 
     @property
     def phase_steps(self) -> tuple[int, ...]:
-        return self.config.objective.stage_steps(self.config)
+        return self.config.objective.phase_steps(self.config)
 
     def create_variables(self) -> None:
         super().create_variables()
@@ -117,16 +114,16 @@ class TwoStage(Electra):
         raise NotImplementedError("two_stage is trained phase by phase: call `fit` of each of its `phases`")
 
 
-class _Stage(Objective):
-    """An objective on the networks of another, whose weights it leaves to that one to keep."""
+class _Phase(Objective):
+    """An objective on the networks of a `TwoStage`, which owns their variables."""
 
     def __init__(self, networks: TwoStage, **model_options):
         super().__init__(networks.config, **model_options)
         object.__setattr__(self, "networks", networks)
 
 
-class GeneratorStage(_Stage):
-    """The generator with the masked-LM loss. No discriminator is in its step."""
+class GeneratorPhase(_Phase):
+    """The generator with the masked-LM loss; its step does not contain the discriminator."""
 
     @property
     def encoder(self) -> Encoder:
@@ -144,15 +141,15 @@ class GeneratorStage(_Stage):
         return {"masked_lm": masked_lm_loss(self.networks.generate(batch, context).scores, batch)}
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        scores = self.networks.generate(batch, context).scores
+        logits = self.networks.generate(batch, context).scores
         return {
-            "masked_lm_loss": self.as_ratios(batch, {"loss": masked_lm_loss(scores, batch)})["loss"],
-            **masked_lm_metrics(scores.logits, batch["masked_lm_ids"], batch["masked_lm_weights"]),
+            "masked_lm_loss": self.as_ratios(batch, {"loss": masked_lm_loss(logits, batch)})["loss"],
+            "masked_lm_accuracy": masked_lm_accuracy(logits.logits, batch),
         }
 
 
-class DiscriminatorStage(_Stage):
-    """The discriminator with its loss, on the samples of a generator that only runs forward."""
+class DiscriminatorPhase(_Phase):
+    """The discriminator with its loss, on the samples of the frozen generator."""
 
     @property
     def encoder(self) -> Encoder:
@@ -164,12 +161,12 @@ class DiscriminatorStage(_Stage):
         return [*networks.discriminator.trainable_variables, *networks.replaced_token_head.trainable_variables]
 
     def begin(self) -> None:
-        """Gives the discriminator the generator's embeddings and layers. Its head is new: it has another task."""
+        """Copies the generator's embeddings and layers into the discriminator; the head keeps its initial weights."""
         if not self.config.objective.initialize_from_generator:
             return
         source, target = self.networks.generator.encoder, self.networks.discriminator
-        for old, new in zip(source.weights, target.weights, strict=True):
-            new.assign(old.numpy())
+        for generator_weight, weight in zip(source.weights, target.weights, strict=True):
+            weight.assign(generator_weight.numpy())
 
     @property
     def loss_weights(self) -> dict[str, float]:
@@ -186,5 +183,5 @@ class DiscriminatorStage(_Stage):
         return self.networks.evaluation_terms(batch, context)
 
     def detect(self, inputs: Batch) -> tf.Tensor:
-        """[B, S] float32: each token's probability of having been replaced; inputs as for `call`."""
+        """[B, S] float32: the probability that each token was replaced; inputs as for `call`."""
         return self.networks.detect(inputs)

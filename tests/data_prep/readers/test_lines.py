@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.readers.documents import ReadReport, Source
+from data_prep.readers.documents import Counts, Source
 from data_prep.readers.lines import (
     MAX_DOCUMENT_CHARACTERS,
     DocumentCollector,
@@ -46,10 +46,6 @@ def test_a_line_without_a_space_is_cut_between_characters():
     ]
 
 
-def test_a_line_of_exactly_the_limit_stays_whole():
-    assert lines(b"1 3 5 7 9\n", max_line_bytes=9) == [b"1 3 5 7 9"]
-
-
 @given(
     text=st.text(alphabet="ab é\U0001f600\r\n\t", max_size=60),
     max_line_bytes=st.integers(4, 20),
@@ -64,14 +60,7 @@ def test_blocks_do_not_depend_on_the_size_of_the_reads(text, max_line_bytes, blo
     assert all(line.decode() is not None for line in found)
 
 
-@given(text=st.text(alphabet="ab é\r\n", max_size=40), block_bytes=st.integers(1, 8))
-def test_blocks_are_as_long_as_what_was_read(text, block_bytes):
-    content = text.encode()
-    blocks = b"".join(line_blocks(io.BytesIO(content), block_bytes=block_bytes))
-    assert len(blocks) == len(content)
-    assert blocks.split() == content.split()
-
-
+@pytest.mark.slow
 def test_a_line_of_50_mb_takes_little_memory():
     class Endless(io.RawIOBase):
         left = 50_000_000
@@ -93,10 +82,6 @@ def read_lines(content: bytes, offset: int = 0) -> list[str]:
     return list(LineReader(io.BytesIO(content), Source("file.txt", offset, is_end=True)))
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text():
-    assert read_lines(b"\xef\xbb\xbfone\n") == ["one"]
-
-
 def test_an_error_after_a_byte_order_mark_names_the_byte_of_the_file():
     with pytest.raises(UserError, match="byte 0xef at offset 4 "):
         read_lines(b"\xef\xbb\xbfa\xef\n")
@@ -107,35 +92,15 @@ def test_an_error_in_a_part_names_the_byte_of_the_file():
         read_lines(b"a\r\nb\r\r\n\xff\n", offset=1000)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
-def test_utf_16_and_utf_32_are_told_by_their_mark(encoding):
-    with pytest.raises(UserError, match="file.txt begins with the byte order mark of UTF-16"):
-        read_lines("\ufeffone\n".encode(encoding))
-
-
-def test_a_reader_knows_where_it_is():
-    reader = LineReader(io.BytesIO(b"one\r\ntwo"), Source("file.txt", 10, is_end=True))
-    list(reader)
-    assert reader.offset == 18
-
-
 def test_a_document_that_is_too_long_is_cut_between_lines_and_every_cut_is_counted():
-    report = ReadReport()
-    collector = DocumentCollector(has_paragraphs=True, report=report)
+    report = Counts()
+    collector = DocumentCollector(has_paragraphs=True, counts=report)
     line = "x" * (MAX_DOCUMENT_CHARACTERS // 2)
     found = [collector.add(text) for text in [line, line, "a", line, line, "b"]]
     assert [document and len(document.lines) for document in found] == [None, None, 2, None, 2, None]
     assert collector.end().lines == [line, "b"]
     assert collector.end() is None
     assert report.num_documents_cut == 2
-
-
-def test_what_is_discarded_is_in_no_document():
-    collector = DocumentCollector(has_paragraphs=True, report=ReadReport())
-    collector.add("one")
-    collector.discard()
-    collector.add("two")
-    assert collector.end().lines == ["two"]
 
 
 def test_a_line_of_a_text_that_is_too_long_is_cut_at_white_space():
@@ -145,7 +110,3 @@ def test_a_line_of_a_text_that_is_too_long_is_cut_at_white_space():
         MAX_DOCUMENT_CHARACTERS // 2 + 2,
     ]
     assert [len(line) for line in split_lines(word * 3)] == [MAX_DOCUMENT_CHARACTERS, MAX_DOCUMENT_CHARACTERS // 2]
-
-
-def test_blank_lines_of_a_text_are_dropped():
-    assert list(split_lines(" a\r\n\r\n\tb \rc\n\u00a0\n")) == ["a", "b", "c"]

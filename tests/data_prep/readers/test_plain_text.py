@@ -1,6 +1,6 @@
 import pytest
 
-from data_prep.readers.documents import ReadReport
+from data_prep.readers.documents import Counts
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from electra_tf.config.errors import UserError
 
@@ -37,22 +37,70 @@ def test_blank_lines_among_sentences_count_as_lines(read):
     assert read("sentences", "1\n\n3\n\n\n\n7\n\n9") == [["1", "3"], ["7", "9"]]
 
 
-def test_a_long_line_among_sentences_counts_as_one(read):
-    report = ReadReport()
-    long_line = "word " * (MAX_DOCUMENT_CHARACTERS // 4)
-    documents = read("sentences", f"1\n{long_line}\n3\n4\n5\n6\n", report)
-    assert documents[-2:] == [[long_line[MAX_DOCUMENT_CHARACTERS - 4 :].strip(), "3"], ["4", "5", "6"]]
-    assert report.num_documents_cut == 1
-
-
 def test_a_file_of_openwebtext_is_a_document_of_paragraphs(read):
     assert read("openwebtext", "Title\n\nOne. Two.\n\n\nThree.\n") == [["Title", "One. Two.", "Three."]]
 
 
 def test_a_text_without_a_blank_line_is_cut_into_documents_of_bounded_size(read):
-    report = ReadReport()
+    report = Counts()
     line = "word " * 20_000
     num_lines = MAX_DOCUMENT_CHARACTERS // len(line.strip())
     documents = read("text", f"{line}\n" * (2 * num_lines + 1), report)
     assert [len(lines) for lines in documents] == [num_lines, num_lines, 1]
+    assert report.num_documents_cut == 2
+
+
+WRAPPED = [
+    "It was a bright cold day in the town of X,",
+    "and the clocks on the tower were striking.",
+    "He came in and shut the door. She sat down",
+    "quietly.",
+    '"Well?" he said, looking at the dark-',
+    "haired stranger by the fire, who said very",
+    "little.",
+]
+JOINED = [
+    "It was a bright cold day in the town of X, and the clocks on the tower were striking. He came in and shut the"
+    " door. She sat down quietly.",
+    '"Well?" he said, looking at the dark-haired stranger by the fire, who said very little.',
+]
+
+
+def test_a_wrapped_book_without_blank_lines_is_cut_where_a_line_stops_early(read):
+    assert read("book", "\r\n".join(WRAPPED)) == [JOINED]
+
+
+def test_a_wrapped_book_with_blank_lines_is_cut_at_these(read):
+    text = "\n".join([*WRAPPED[:4], "", " ", *WRAPPED[4:], ""])
+    assert read("book", text) == [JOINED]
+
+
+LONG_PARAGRAPH = "He walked on and on, past the mill and the weir. " * 9
+
+
+@pytest.mark.parametrize("separator", ["\n", "\n\n", "\r\n\r\n"], ids=["no blanks", "blanks", "CRLF"])
+def test_a_book_with_a_paragraph_a_line_keeps_its_lines(read, separator):
+    paragraphs = [
+        "CHAPTER I",
+        "She spoke.",
+        LONG_PARAGRAPH.strip(),
+        "No.",
+        "Why not?",
+        LONG_PARAGRAPH.strip(),
+        "I see.",
+    ]
+    assert read("book", "\ufeff" + separator.join(paragraphs)) == [paragraphs]
+
+
+def test_a_dash_at_the_end_of_a_line_is_not_a_broken_word(read):
+    text = "He had gone - or so he would say -\nto the far shore of the lake in sum-\nMer."
+    assert read("book", text) == [["He had gone - or so he would say - to the far shore of the lake in sum- Mer."]]
+
+
+def test_a_file_too_long_for_a_book_becomes_several_documents(read):
+    report = Counts()
+    paragraph = "x" * 1_000_000
+    documents = read("book", f"{paragraph}\n\n" * 9, report)
+    assert [len(lines) for lines in documents] == [4, 4, 1]
+    assert all(sum(map(len, lines)) <= MAX_DOCUMENT_CHARACTERS for lines in documents)
     assert report.num_documents_cut == 2

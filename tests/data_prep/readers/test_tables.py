@@ -5,11 +5,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_prep.readers.documents import ReaderOptions, ReadReport, Source
-from data_prep.readers.tables import documents_of_rows, documents_of_sentences, read_rows, row_ranges, table_of
+from data_prep.readers.documents import Counts, Source
+from data_prep.readers.tables import read_rows, row_ranges, table_of
 from electra_tf.config.errors import UserError
+from electra_tf.text.manifest import DatasetSettings
 
-OPTIONS = ReaderOptions(text_field="text", lines_per_document=3, keep_disambiguation_pages=False)
 ROWS = [f"row {i}" for i in range(11)]
 
 
@@ -27,10 +27,11 @@ def write(path, kind: str, content: pa.Table, rows_per_group: int) -> str:
     return str(path)
 
 
-def read(path: str, begin=0, end=None, documents_of=documents_of_rows, report=None) -> list[list[str]]:
+def read(path: str, begin=0, end=None, rows_are_sentences=False, counts=None) -> list[list[str]]:
     with open(path, "rb") as stream:
         source = Source(path, begin, is_end=True)
-        documents = read_rows(stream, source, end, documents_of, OPTIONS, report or ReadReport())
+        settings = DatasetSettings(lines_per_document=3)
+        documents = read_rows(stream, source, end, settings, counts or Counts(), rows_are_sentences)
         return [document.lines for document in documents]
 
 
@@ -44,11 +45,6 @@ def test_a_table_is_told_by_its_first_bytes(tmp_path, kind):
         assert table_of(stream.read(8)) == kind.split()[0]
 
 
-@pytest.mark.parametrize("begin", [b"", b"PAR", b"\xff\xff\xff\xff\0\0\0\0", b"ARROW", b"text"])
-def test_other_bytes_are_no_table(begin):
-    assert table_of(begin) == ""
-
-
 @KINDS
 def test_a_row_is_a_document_whose_lines_are_paragraphs(tmp_path, kind):
     path = write(tmp_path / "a", kind, table(["a\n\nb", "", "c"]), rows_per_group=2)
@@ -58,26 +54,19 @@ def test_a_row_is_a_document_whose_lines_are_paragraphs(tmp_path, kind):
 @KINDS
 def test_rows_of_sentences_are_joined_to_documents(tmp_path, kind):
     path = write(tmp_path / "a", kind, table(), rows_per_group=4)
-    assert read(path, documents_of=documents_of_sentences) == [ROWS[:3], ROWS[3:6], ROWS[6:9], ROWS[9:]]
+    assert read(path, rows_are_sentences=True) == [ROWS[:3], ROWS[3:6], ROWS[6:9], ROWS[9:]]
 
 
 @KINDS
-@pytest.mark.parametrize(("rows_per_document", "documents_of"), [(1, documents_of_rows), (3, documents_of_sentences)])
+@pytest.mark.parametrize(("rows_per_document", "are_sentences"), [(1, False), (3, True)])
 @pytest.mark.parametrize("unit_bytes", [1, 30, 80, 10_000])
-def test_ranges_of_rows_hold_the_documents_of_the_whole(tmp_path, kind, rows_per_document, documents_of, unit_bytes):
+def test_ranges_of_rows_hold_the_documents_of_the_whole(tmp_path, kind, rows_per_document, are_sentences, unit_bytes):
     path = write(tmp_path / "a", kind, table(), rows_per_group=2)
     with open(path, "rb") as stream:
         ranges = row_ranges(stream, path, unit_bytes, rows_per_document)
     assert [ranges[0][0], ranges[-1][1]] == [0, 11]
-    parts = [read(path, begin, end, documents_of) for begin, end in ranges]
-    assert [lines for part in parts for lines in part] == read(path, documents_of=documents_of)
-
-
-@KINDS
-def test_small_groups_share_a_range_and_documents_are_not_cut(tmp_path, kind):
-    path = write(tmp_path / "a", kind, table(), rows_per_group=2)
-    with open(path, "rb") as stream:
-        assert row_ranges(stream, path, 1, rows_per_document=3) == [(0, 3), (3, 6), (6, 9), (9, 11)]
+    parts = [read(path, begin, end, are_sentences) for begin, end in ranges]
+    assert [lines for part in parts for lines in part] == read(path, rows_are_sentences=are_sentences)
 
 
 @KINDS
@@ -91,10 +80,10 @@ def test_a_group_that_is_too_big_is_cut_into_eight_at_most(tmp_path, kind):
 
 
 def test_rows_without_text_are_counted(tmp_path):
-    report = ReadReport()
+    counts = Counts()
     path = write(tmp_path / "a", "parquet", table(["a", None, "b"]), rows_per_group=4)
-    assert read(path, report=report) == [["a"], ["b"]]
-    assert report.num_documents_skipped == {"rows without text": 1}
+    assert read(path, counts=counts) == [["a"], ["b"]]
+    assert counts.num_documents_skipped == {"rows without text": 1}
 
 
 @KINDS
@@ -122,10 +111,10 @@ def test_a_table_that_is_cut_off_is_a_user_error(tmp_path, kind):
     path = write(tmp_path / "a", kind, table([random.randbytes(40).hex() for _ in range(99)]), rows_per_group=9)
     with open(path, "rb+") as file:
         file.truncate(3_000)
-    with pytest.raises(UserError, match=r"a is (no parquet file|no arrow file|damaged).*; fetch it anew"):
+    with pytest.raises(UserError, match=r"a is (no parquet file|no arrow file|damaged).*; fetch it again"):
         read(path)
 
 
 def test_something_else_is_a_user_error():
     with pytest.raises(UserError, match="a begins with b'Once upo'; expected a Parquet or Arrow file"):
-        list(read_rows(io.BytesIO(b"Once upon"), Source("a", 0, True), None, documents_of_rows, OPTIONS, ReadReport()))
+        list(read_rows(io.BytesIO(b"Once upon"), Source("a", 0, True), None, DatasetSettings(), Counts()))

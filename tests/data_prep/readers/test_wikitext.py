@@ -137,7 +137,7 @@ def test_brackets_without_their_counterpart_go_and_the_text_stays(wikitext, line
 @pytest.mark.parametrize(
     "wikitext",
     [
-        pytest.param(piece * (1_000_000 // len(piece)), id=repr(piece))
+        pytest.param(piece * (300_000 // len(piece)), id=repr(piece))
         for piece in (
             "{{a ",
             "{",
@@ -165,11 +165,11 @@ def test_brackets_without_their_counterpart_go_and_the_text_stays(wikitext, line
         ),
     ],
 )
-def test_a_megabyte_of_broken_markup_is_read_in_seconds(wikitext):
+def test_broken_markup_is_read_in_linear_time(wikitext):
     begin = time.process_time()
     lines = plain_text(wikitext)
-    # 2.5 s at most on the machine where it was written: bounds what grows with the square, which takes minutes or more.
-    assert time.process_time() - begin < 30
+    # At most 1 s where this was written; quadratic time would take minutes.
+    assert time.process_time() - begin < 15
     assert not any(marker in line for line in lines for marker in ("[[", "{{", "{|"))
 
 
@@ -196,7 +196,6 @@ PIECES = st.sampled_from(
         "{|",
         "|}",
         "|",
-        "\n",
         "=",
         "'",
         "<ref>",
@@ -205,12 +204,8 @@ PIECES = st.sampled_from(
         ">",
         "<!--",
         "-->",
-        "[http://a ",
         "]",
-    ]
-    + [
         "*",
-        " ",
         "(",
         ")",
         "nowrap|",
@@ -225,12 +220,12 @@ PIECES = st.sampled_from(
         ":",
         "__TOC__",
         "<math>",
-        "lang|fr|",
     ]
+    + ["\n", " ", "[http://a ", "lang|fr|"]
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(PIECES, max_size=40))
 def test_no_markup_leaks_from_any_mixture_of_it(pieces):
     for line in plain_text("".join(pieces)):

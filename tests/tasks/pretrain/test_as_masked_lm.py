@@ -5,170 +5,143 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.models.context import INFERENCE
-from electra_tf.tasks.pretrain import build_objective
-from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, data_probabilities, one_masked_token_each
+from electra_tf.tasks.pretrain.as_masked_lm import (
+    ByCandidates,
+    as_masked_lm,
+    data_probabilities,
+    one_masked_token_each,
+)
 from electra_tf.tasks.pretrain.objective import Objective
 
-LENGTHS = [10, 7, 5, 8]
 MASK = 4
 
 
 @pytest.fixture(scope="module")
-def build(tiny_config):
-    """`build(name, num_candidates)`: a tiny objective with weights large enough to matter."""
+def model(build):
+    """`model("electra", num_candidates)`: a tiny objective that is asked for two tokens of each example."""
 
-    def objective(name: str = "electra", num_candidates: int = 47, **settings):
-        tf_keras.utils.set_random_seed(2)
-        return build_objective(
-            tiny_config(
-                encoder={"initializer_range": 0.3},
-                objective={"name": name, **settings},
-                evaluation={"as_masked_lm": {"num_candidates": num_candidates, "tokens_per_example": 2}},
-            )
-        )
+    def objective(name: str, num_candidates: int = 47, **settings) -> Objective:
+        questions = {"num_candidates": num_candidates, "tokens_per_example": 2}
+        return build(name, {"evaluation": {"as_masked_lm": questions}}, **settings)
 
     return objective
 
 
-@pytest.fixture(scope="module")
-def batch(tiny_config, tiny_batch):
-    return tiny_batch(tiny_config(masking={"mask_token_fraction": 1.0}), LENGTHS)
+def values(masked_lm, batch) -> dict[str, float]:
+    return {name: term.value() for name, term in masked_lm.evaluation_terms(batch, INFERENCE).items()}
 
 
-def values(model, batch) -> dict[str, float]:
-    return {name: term.value() for name, term in model.evaluation_terms(batch, INFERENCE).items()}
+def with_originals(batch, answers: np.ndarray) -> dict[str, tf.Tensor]:
+    """The batch with other original tokens at the masked positions: [B * 2], one for each question."""
+    return {**batch, "masked_lm_ids": tf.constant(answers.reshape(2, 2), tf.int32)}
 
 
 def test_the_formula_by_hand():
     # D 1/2, 1/4 and 9/10; a = 0.85 / 0.15 = 17 / 3:
     # 0.5 * 0.2 / (17/6 + 0.2), 0.25 * 0.6 / (17/4 + 0.6), 0.9 * 0.05 / (17/30 + 0.05)
     logits = -np.log([[1.0, 1.0 / 3.0, 9.0]]).astype(np.float32)
-    found = data_probabilities(tf.constant(logits), tf.constant([[0.2, 0.6, 0.05]]), 17.0 / 3.0)
-    np.testing.assert_allclose(found, [[0.03296703, 0.03092784, 0.07297297]], rtol=1e-6)
+    probs = data_probabilities(tf.constant(logits), tf.constant([[0.2, 0.6, 0.05]]), 17.0 / 3.0)
+    np.testing.assert_allclose(probs, [[0.03296703, 0.03092784, 0.07297297]], rtol=1e-6)
 
 
-def test_the_discriminator_that_the_loss_is_best_for_gives_back_the_data():
+def test_the_optimal_discriminator_gives_the_distribution_of_the_data():
     mask, data, generator = 0.15, np.array([0.7, 0.2, 0.06, 0.04]), np.array([0.5, 0.05, 0.15, 0.3])
-    # The loss is original * log D + replaced * log (1 - D) for each x: best at D = original / (original + replaced).
+    # The loss is original * log D + replaced * log (1 - D) for each x: optimal at D = original / (original + replaced).
     original = (1 - mask) * data + mask * data * generator
     replaced = mask * (1 - data) * generator
     logits = tf.constant(np.log(replaced / original), tf.float32)
-    found = data_probabilities(logits, tf.constant(generator, tf.float32), (1 - mask) / mask)
-    np.testing.assert_allclose(found, data, rtol=1e-5)
+    probs = data_probabilities(logits, tf.constant(generator, tf.float32), (1 - mask) / mask)
+    np.testing.assert_allclose(probs, data, rtol=1e-5)
 
 
-def test_a_sure_discriminator_has_finite_values():
-    found = data_probabilities(tf.constant([200.0, -200.0, -200.0]), tf.constant([0.5, 0.25, 0.0]), 3.0)
-    np.testing.assert_array_equal(found, [0.0, 1.0, 0.0])
+def test_a_certain_discriminator_gives_finite_values():
+    probs = data_probabilities(tf.constant([200.0, -200.0, -200.0]), tf.constant([0.5, 0.25, 0.0]), 3.0)
+    np.testing.assert_array_equal(probs, [0.0, 1.0, 0.0])
 
 
-def test_one_token_is_masked_in_each_sequence():
-    batch = {
-        "input_ids": tf.constant([[2, 11, 12, 13, 3], [2, 21, 3, 0, 0]]),
-        "input_mask": tf.constant([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]),
-        "segment_ids": tf.zeros([2, 5], tf.int32),
-        "masked_input_ids": tf.constant([[2, MASK, MASK, MASK, 3], [2, MASK, 3, 0, 0]]),
-        "masked_lm_positions": tf.constant([[3, 1, 2], [1, 0, 0]]),
-        "masked_lm_ids": tf.constant([[13, 11, 12], [21, 0, 0]]),
-        "masked_lm_weights": tf.constant([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]]),
-    }
-    asked = one_masked_token_each(batch, 2)
+def test_one_token_is_masked_in_each_sequence(batch):
+    masked = {**batch, "masked_input_ids": tf.constant([[2, MASK, 12, 3, MASK, 3], [2, 21, MASK, 3, 0, 0]])}
+    asked = one_masked_token_each(masked, 2)
     assert asked["masked_input_ids"].numpy().tolist() == [
-        [2, 11, 12, MASK, 3],
-        [2, MASK, 12, 13, 3],
-        [2, MASK, 3, 0, 0],
-        [2, 21, 3, 0, 0],
+        [2, 11, 12, 3, MASK, 3],
+        [2, MASK, 12, 3, 13, 3],
+        [2, 21, MASK, 3, 0, 0],
+        [2, 21, 22, 3, 0, 0],
     ]
-    assert asked["masked_lm_ids"].numpy().tolist() == [[13], [11], [21], [0]]
+    assert asked["masked_lm_ids"].numpy().tolist() == [[13], [11], [22], [0]]
     assert asked["masked_lm_weights"].numpy().tolist() == [[1], [1], [1], [0]]
-    assert asked["input_ids"].numpy().tolist() == [[2, 11, 12, 13, 3]] * 2 + [[2, 21, 3, 0, 0]] * 2
-    assert {tuple(values.shape) for values in asked.values()} == {(4, 5), (4, 1)}
+    assert {tuple(rows.shape) for rows in asked.values()} == {(4, 6), (4, 1)}
+    assert one_masked_token_each(masked, 1)["masked_lm_ids"].numpy().tolist() == [[13], [22]]
+
+
+def candidates_of(objective, asked, num_candidates: int, temperature: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """[B, K]: the generator's most likely tokens, and their probabilities."""
+    probs = tf.nn.softmax(objective.generate(asked, INFERENCE).logits[:, 0] / temperature)
+    top = tf.math.top_k(probs, num_candidates)
+    return top.indices.numpy(), top.values.numpy()
+
+
+def with_candidate(asked, candidate: np.ndarray) -> dict[str, tf.Tensor]:
+    ids = asked["input_ids"].numpy().copy()
+    ids[np.arange(len(ids)), asked["masked_lm_positions"].numpy()[:, 0]] = candidate
+    return {**asked, "input_ids": tf.constant(ids)}
+
+
+def at_masked(rows, asked) -> np.ndarray:
+    return np.array(rows)[np.arange(len(rows)), asked["masked_lm_positions"].numpy()[:, 0]]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
-@pytest.mark.parametrize("num_candidates", [5, 47])
-def test_electra_answers_the_candidate_that_the_formula_prefers(build, batch, num_candidates, temperature):
-    objective = build(num_candidates=num_candidates, temperature=temperature)
-    asked = one_masked_token_each(batch, 2)
-    logits = objective.generate(asked, INFERENCE).logits.numpy()[:, 0] / temperature
-    ratio, hits, tokens = 0.7 / 0.3, 0, 0
-    for row in np.flatnonzero(asked["masked_lm_weights"].numpy()):
-        probs = np.exp(logits[row]) / np.exp(logits[row]).sum()
-        place, best, answer = int(asked["masked_lm_positions"][row, 0]), -1.0, None
-        for token in np.argsort(-probs)[:num_candidates]:
-            ids = asked["input_ids"].numpy()[row : row + 1].copy()
-            ids[0, place] = token
-            inputs = {name: asked[name][row : row + 1] for name in ("input_mask", "segment_ids")}
-            is_original = 1.0 - objective.detect({"input_ids": tf.constant(ids), **inputs}).numpy()[0, place]
-            score = is_original * probs[token] / (ratio * (1.0 - is_original) + probs[token])
-            if score > best:
-                best, answer = score, token
-        hits += answer == int(asked["masked_lm_ids"][row, 0])
-        tokens += 1
-    found = values(as_masked_lm(objective), batch)
-    assert found["masked_tokens"] == tokens == 8
-    assert found["masked_lm_accuracy"] == hits / tokens
+def test_electra_predicts_the_candidate_that_the_formula_prefers(model, batch, temperature):
+    objective, asked = model("electra", 5, temperature=temperature), one_masked_token_each(batch, 2)
+    candidates, probs = candidates_of(objective, asked, 5, temperature)
+    scores = []
+    for candidate, prob in zip(candidates.T, probs.T, strict=True):
+        original = 1.0 - at_masked(objective.detect(with_candidate(asked, candidate)), asked)
+        scores.append(original * prob / (0.7 / 0.3 * (1.0 - original) + prob))
+    answers = candidates[np.arange(4), np.argmax(scores, axis=0)]
+    assert values(as_masked_lm(objective), with_originals(batch, answers))["masked_lm_accuracy"] == 1.0
+    others = values(as_masked_lm(objective), with_originals(batch, (answers + 1) % 47))
+    assert (others["masked_tokens"], others["masked_lm_accuracy"]) == (3.0, 0.0)
 
 
-def test_a_single_candidate_is_the_generators_answer(build, batch):
-    found = values(as_masked_lm(build(num_candidates=1)), batch)
-    assert found["masked_lm_accuracy"] == found["generator_accuracy"] == found["candidates_accuracy"]
+def test_electric_predicts_the_candidate_of_the_lowest_energy(model, batch):
+    objective, asked = model("electric", 3), one_masked_token_each(batch, 2)
+    candidates, _ = candidates_of(objective, asked, 3)
+    energies = [at_masked(objective.energies(with_candidate(asked, candidate)), asked) for candidate in candidates.T]
+    answers = candidates[np.arange(4), np.argmin(energies, axis=0)]
+    assert values(as_masked_lm(objective), with_originals(batch, answers))["masked_lm_accuracy"] == 1.0
 
 
-def test_the_whole_vocabulary_holds_every_original(build, batch):
-    assert values(as_masked_lm(build(num_candidates=100)), batch)["candidates_accuracy"] == 1.0
+def test_bert_predicts_its_most_likely_token(model, batch):
+    objective = model("bert_mlm")
+    logits = objective.forward(one_masked_token_each(batch, 2), INFERENCE).logits.numpy()[:, 0]
+    answers = logits.argmax(axis=-1) + np.array([0, 1, 0, 0])  # the second one is not its answer
+    accuracy = values(as_masked_lm(objective), with_originals(batch, answers))
+    assert accuracy == pytest.approx({"masked_tokens": 3.0, "masked_lm_accuracy": 2 / 3})
 
 
-def test_a_perfect_discriminator_finds_every_original(build, batch):
-    class Perfect(type(as_masked_lm(build()))):
+def test_a_single_candidate_is_the_generators_prediction(model, batch):
+    accuracy = values(as_masked_lm(model("electra", 1)), batch)
+    assert accuracy["masked_lm_accuracy"] == accuracy["generator_accuracy"] == accuracy["candidates_accuracy"]
+
+
+def test_the_whole_vocabulary_contains_every_original_and_a_perfect_discriminator_finds_it(model, batch):
+    class Perfect(ByCandidates):
         def discriminate(self, batch, candidates):
-            return tf.where(candidates == batch["masked_lm_ids"], -50.0, 50.0)
+            return tf.where(candidates == batch["masked_lm_ids"], 1.0, 0.0)
 
-    found = values(Perfect(build()), batch)
-    assert found["masked_lm_accuracy"] == 1.0 > found["generator_accuracy"]
-
-
-def test_electric_answers_the_candidate_of_the_lowest_energy(build, batch):
-    objective = build("electric", num_candidates=3)
-    asked = one_masked_token_each(batch, 2)
-    probs = tf.nn.softmax(objective.generate(asked, INFERENCE).logits[:, 0])
-    candidates = tf.math.top_k(probs, 3).indices.numpy()
-    rows, places = np.arange(8), asked["masked_lm_positions"].numpy()[:, 0]
-    energies = []
-    for candidate in candidates.T:
-        ids = asked["input_ids"].numpy().copy()
-        ids[rows, places] = candidate
-        energies.append(objective.energies({**asked, "input_ids": tf.constant(ids)}).numpy()[rows, places])
-    answers = candidates[rows, np.argmin(energies, axis=0)]
-    originals = {**batch, "masked_lm_ids": tf.constant(np.pad(answers.reshape(4, 2), [[0, 0], [0, 1]]))}
-    assert values(as_masked_lm(objective), originals)["masked_lm_accuracy"] == 1.0
-
-
-def test_bert_answers_its_most_likely_token(build, batch):
-    objective = build("bert_mlm")
-    asked = one_masked_token_each(batch, 2)
-    guessed = np.argmax(objective.forward(asked, INFERENCE).logits.numpy()[:, 0], axis=-1)
-    # Its own answers as the originals of the first four rows, others elsewhere.
-    originals = np.where(np.arange(8) < 4, guessed, (guessed + 1) % 47).reshape(4, 2)
-    changed = {**batch, "masked_lm_ids": tf.constant(np.pad(originals, [[0, 0], [0, 1]]).astype(np.int32))}
-    found = values(as_masked_lm(objective), changed)
-    assert found == {"masked_tokens": 8.0, "masked_lm_accuracy": 0.5}
-
-
-def test_rows_of_padding_count_for_nothing(build, batch):
-    model = as_masked_lm(build(num_candidates=5))
-    filled = {name: tf.pad(rows, [[0, 2], [0, 0]]) for name, rows in batch.items()}
-    assert values(model, filled) == values(model, batch)
+    accuracy = values(Perfect(model("electra", 100), None, lambda outputs, probs: outputs), batch)
+    assert accuracy["candidates_accuracy"] == accuracy["masked_lm_accuracy"] == 1.0 > accuracy["generator_accuracy"]
 
 
 @pytest.mark.parametrize(
     ("name", "settings", "expected"),
     [
-        # 0.3 of the tokens are masked; of the inputs of `contrastive` 0.5 are not.
+        # 0.3 of the tokens are masked; of the inputs of `contrastive` half are clean, or all.
         ("electra", {}, 0.7 / 0.3),
         ("electra_15", {"loss_positions": "masked"}, 0.0),
         ("electra_15", {"loss_positions": "random"}, 0.7 / 0.3),
@@ -177,41 +150,28 @@ def test_rows_of_padding_count_for_nothing(build, batch):
         ("contrastive", {"clean_fraction": 1.0}, math.inf),
     ],
 )
-def test_the_originals_that_a_discriminator_has_seen_for_every_sample(build, name, settings, expected):
-    objective = build(name, **settings)
-    assert objective.config.masking.masked_fraction == 0.3
-    assert objective.originals_per_sample == pytest.approx(expected)
+def test_the_originals_per_sample_in_the_discriminators_training(build, name, settings, expected):
+    assert build(name, **settings).originals_per_sample == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("name", "settings", "masking", "message"),
     [
-        ({"objective": {"disallow_correct": True}}, "objective.disallow_correct is true, and the formula holds for a"),
-        ({"objective": {"sampling": "greedy"}}, "objective.sampling is greedy, and the formula holds for a generator"),
-        ({"masking": {"scheme": "rare_tokens"}}, "masking.scheme is rare_tokens, and the formula holds for a"),
+        ("electra", {"disallow_correct": True}, {}, "objective.disallow_correct is true, and the formula holds for a"),
+        ("electra", {"sampling": "greedy"}, {}, "objective.sampling is greedy, and the formula holds for a generator"),
+        ("electra", {}, {"scheme": "rare_tokens"}, "masking.scheme is rare_tokens, and the formula holds for a"),
+        ("electra_15", {"loss_positions": "random_unmasked"}, {}, "learnt from originals alone"),
+        ("replace_mlm", {}, {}, "neither a masked language model nor"),
     ],
 )
-def test_a_discriminator_of_other_samples_than_the_formulas_is_refused(tiny_config, settings, said):
-    with pytest.raises(UserError, match=said):
-        as_masked_lm(build_objective(tiny_config(**settings)))
+def test_a_model_that_the_formula_does_not_hold_for_is_refused(build, name, settings, masking, message):
+    with pytest.raises(UserError, match=message):
+        as_masked_lm(build(name, {"masking": masking}, **settings))
 
 
-def test_a_discriminator_that_has_learnt_nothing_yet_is_refused_and_then_judges(tiny_config, batch):
-    sizes = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
-    questions = {"as_masked_lm": {"num_candidates": 5, "tokens_per_example": 2}}
-    config = tiny_config(objective={"name": "two_stage", "generator": sizes}, evaluation=questions)
-    objective = build_objective(config)
+def test_two_stage_is_refused_in_its_first_phase_and_works_in_its_second(model, batch):
+    objective = model("two_stage", 5)
     first, second = objective.phases
-    with pytest.raises(UserError, match="first stage of objective.name 'two_stage'"):
+    with pytest.raises(UserError, match="first phase of objective.name 'two_stage'"):
         as_masked_lm(first)
     assert values(as_masked_lm(second), batch) == values(as_masked_lm(objective), batch)
-
-
-def test_a_discriminator_that_learnt_from_originals_alone_is_refused(build):
-    with pytest.raises(UserError, match="learnt from originals alone"):
-        as_masked_lm(build("electra_15", loss_positions="random_unmasked"))
-
-
-def test_an_objective_that_makes_no_masked_lm_is_refused(tiny_config):
-    with pytest.raises(UserError, match="neither a masked language model nor"):
-        as_masked_lm(Objective(tiny_config()))

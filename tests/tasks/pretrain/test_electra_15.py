@@ -1,159 +1,110 @@
-"""ELECTRA 15%: which tokens the discriminator's loss counts. The batch is 2 x 6 tokens, written down."""
+"""ELECTRA 15 %: which tokens the discriminator's loss counts."""
 
 import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
-from electra_tf.models.context import ForwardContext
 from electra_tf.models.generators import GeneratorOutput
-from electra_tf.models.vocabulary_logits import VocabularyLogits
-from electra_tf.ops.random import RandomStream
-from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.electra import ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput
-from electra_tf.train.health import HealthMonitor, binary_entropy
+from electra_tf.tasks.pretrain.health import binary_entropy
 
-# [CLS] 11 12 [SEP] 13 [SEP], and [CLS] 21 22 [SEP] with two of padding; masked out are 11, 13 and 22.
-ROWS = {
-    "input_ids": [[2, 11, 12, 3, 13, 3], [2, 21, 22, 3, 0, 0]],
-    "masked_input_ids": [[2, 4, 12, 3, 4, 3], [2, 21, 4, 3, 0, 0]],
-    "input_mask": [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]],
-    "segment_ids": [[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0]],
-    "masked_lm_positions": [[4, 1], [2, 0]],
-    "masked_lm_ids": [[13, 11], [22, 0]],
-}
 MASKED = [[0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 0]]
 WORDS = [[0, 1, 1, 0, 1, 0], [0, 1, 1, 0, 0, 0]]
-# The generator hits 13 and misses the others.
+# The generator samples 13 correctly, and no other token.
 REPLACED = [[0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0]]
 LOGITS = [[9.0, 1.0, 2.0, 9.0, -0.5, 9.0], [9.0, -1.0, -2.0, 9.0, 9.0, 9.0]]
 
 
-@pytest.fixture(scope="module")
-def batch() -> dict[str, tf.Tensor]:
-    tensors = {name: tf.constant(rows, tf.int32) for name, rows in ROWS.items()}
-    return {**tensors, "masked_lm_weights": tf.constant([[1.0, 1.0], [1.0, 0.0]])}
-
-
-@pytest.fixture(scope="module")
-def build(tiny_config):
-    def electra_15(loss_positions: str = "masked", **settings):
-        tf_keras.utils.set_random_seed(2)
-        return build_objective(
-            tiny_config(objective={"name": "electra_15", "loss_positions": loss_positions, **settings})
-        )
-
-    return electra_15
-
-
 @pytest.fixture
-def answer(batch, monkeypatch):
-    """`answer(objective, logits)`: a forward pass of it ends with these logits and the replaced tokens above."""
+def with_logits(batch, logits_of, monkeypatch):
+    """`with_logits(objective, logits)`: a forward pass of it gives these logits and the replaced tokens above."""
 
-    def patch(objective, logits=LOGITS):
+    def patch(objective, logits):
         corrupted_ids = tf.where(tf.constant(REPLACED) > 0, 40, batch["input_ids"])
         corrupted = CorruptedInput(tf.constant([[13, 40], [40, 0]]), corrupted_ids, tf.constant(REPLACED))
-        scores = VocabularyLogits(tf.zeros([2, 2, 3]), tf.zeros([47, 3]), tf.zeros([47]), training=False)
-        forward = ElectraForward(GeneratorOutput(scores, None, None), corrupted, None, tf.convert_to_tensor(logits))
+        generated = GeneratorOutput(logits_of(tf.zeros([2, 2, 47])), None, None)
+        forward = ElectraForward(generated, corrupted, None, tf.convert_to_tensor(logits))
         monkeypatch.setattr(objective, "forward", lambda batch, context: forward)
+        return objective
 
     return patch
-
-
-def context(step: int = 0) -> ForwardContext:
-    return ForwardContext(random=RandomStream(4, step, 0))
 
 
 def softplus(value: float) -> float:
     return math.log1p(math.exp(value))
 
 
-def test_the_loss_and_the_metrics_are_over_the_masked_tokens_alone(build, batch, answer):
-    objective = build()
-    answer(objective)
-    terms = objective.evaluation_terms(batch, context())
+def test_the_loss_and_the_metrics_are_over_the_masked_tokens_alone(build, batch, sampling, with_logits):
+    objective = with_logits(build("electra_15"), LOGITS)
+    terms = {name: term.value() for name, term in objective.evaluation_terms(batch, sampling).items()}
     # Replaced with logit 1, original with -0.5, replaced with -2.
-    assert terms["replaced_token_loss"].value() == pytest.approx(
-        (softplus(-1.0) + softplus(-0.5) + softplus(2.0)) / 3, rel=1e-6
-    )
-    assert terms["masked_lm_loss"].value() == pytest.approx(math.log(47), rel=1e-6)
+    assert terms["replaced_token_loss"] == pytest.approx((softplus(-1.0) + softplus(-0.5) + softplus(2.0)) / 3)
+    assert terms["masked_lm_loss"] == pytest.approx(math.log(47), rel=1e-6)
     expected = {"accuracy": 2 / 3, "precision": 1.0, "recall": 0.5, "auc": 0.5}
-    for name, value in expected.items():
-        assert terms[f"replaced_token_{name}"].value() == pytest.approx(value, rel=1e-6)
-    assert terms["replaced_fraction"].value() == pytest.approx(2 / 3, rel=1e-6)
-    assert terms["constant_predictor_loss"].value() == pytest.approx(binary_entropy(2 / 3), rel=1e-6)
+    assert {name: terms[f"replaced_token_{name}"] for name in expected} == pytest.approx(expected, rel=1e-6)
+    assert terms["replaced_fraction"] == pytest.approx(2 / 3, rel=1e-6)
+    assert terms["constant_predictor_loss"] == pytest.approx(binary_entropy(2 / 3), rel=1e-6)
 
 
-def test_no_gradient_reaches_the_logits_of_tokens_that_do_not_count(build, batch, answer):
-    objective, logits = build(), tf.Variable(LOGITS)
+def test_no_gradient_reaches_the_logits_of_other_tokens(build, batch, sampling, with_logits):
+    logits = tf.Variable(LOGITS)
     with tf.GradientTape() as tape:
-        answer(objective, logits)
-        loss = objective.loss_terms(batch, context())["replaced_token"]
-        mean = loss.total / loss.weight
+        objective = with_logits(build("electra_15"), logits)
+        loss = objective.training_terms(batch, sampling)["replaced_token"].value
     sigmoids = 1 / (1 + np.exp(-np.array(LOGITS)))
-    expected = (sigmoids - np.array(REPLACED)) * np.array(MASKED) / 3
-    assert tape.gradient(mean, logits).numpy() == pytest.approx(expected, rel=1e-6)
+    expected = (sigmoids - np.array(REPLACED)) * np.array(MASKED)
+    assert tape.gradient(loss, logits).numpy() == pytest.approx(expected, rel=1e-6)
 
 
-def counted(objective, batch, steps: int) -> np.ndarray:
-    return np.stack([objective.counted_tokens(batch, context(step)).numpy() for step in range(steps)])
+def counted(objective, batch, context, count: int = 1) -> np.ndarray:
+    """[count, B, S]: the counted tokens of so many copies of the batch, each with its own random numbers."""
+    copies = {name: tf.concat([rows] * count, axis=0) for name, rows in batch.items()}
+    return objective.counted_tokens(copies, context).numpy().reshape([count, 2, 6])
 
 
-def test_random_tokens_are_as_many_words_as_are_masked_and_every_word_as_often(build, batch):
-    found = counted(build("random"), batch, 300)
-    assert found.sum(axis=2).tolist() == [[2, 1]] * 300
-    assert not found[:, np.array(WORDS) == 0].any()
+def test_random_tokens_are_as_many_words_as_are_masked_each_equally_often(build, batch, sampling):
+    tokens = counted(build("electra_15", loss_positions="random"), batch, sampling, 300)
+    assert tokens.sum(axis=2).tolist() == [[2, 1]] * 300
+    assert not tokens[:, np.array(WORDS) == 0].any()
     # Each of three words in two of three draws, each of two in one of two: within five standard deviations.
-    shares = found.mean(axis=0)
+    shares = tokens.mean(axis=0)
     assert shares[0, [1, 2, 4]] == pytest.approx(2 / 3, abs=5 * math.sqrt(2 / 9 / 300))
     assert shares[1, [1, 2]] == pytest.approx(1 / 2, abs=5 * math.sqrt(1 / 4 / 300))
 
 
-def test_random_tokens_among_the_unmasked_ones_are_never_replaced(build, batch, answer):
-    objective = build("random_unmasked")
-    # One word of each row is left over, in the first row one less than are masked.
-    assert counted(objective, batch, 20).tolist() == [[[0, 0, 1, 0, 0, 0], [0, 1, 0, 0, 0, 0]]] * 20
-    answer(objective)
-    terms = objective.loss_terms(batch, context())
-    assert terms["replaced_fraction"].value() == 0.0
-    assert terms["replaced_token"].value() == pytest.approx((softplus(2.0) + softplus(-1.0)) / 2, rel=1e-6)
+def test_random_tokens_among_the_unmasked_ones_are_never_replaced(build, batch, sampling, values, with_logits):
+    objective = build("electra_15", loss_positions="random_unmasked")
+    # One unmasked word is left in each row; in the first row that is one fewer than are masked.
+    assert counted(objective, batch, sampling, 20).tolist() == [[[0, 0, 1, 0, 0, 0], [0, 1, 0, 0, 0, 0]]] * 20
+    terms = values(with_logits(objective, LOGITS), batch, sampling)
+    assert terms["replaced_fraction"] == 0.0
+    assert terms["replaced_token"] == pytest.approx((softplus(2.0) + softplus(-1.0)) / 2, rel=1e-6)
 
 
 @pytest.mark.parametrize(("loss_positions", "num_counted"), [("masked", 3), ("random", 3), ("random_unmasked", 2)])
-def test_how_many_tokens_count_is_known_from_the_batch(build, batch, loss_positions, num_counted):
-    objective = build(loss_positions)
-    weights = objective.term_weights(batch)
-    terms = objective.loss_terms(batch, context())
-    assert {name: float(term.weight) for name, term in terms.items()} == {
-        name: float(weight) for name, weight in weights.items()
+def test_the_number_of_counted_tokens_is_known_from_the_batch(build, batch, sampling, loss_positions, num_counted):
+    objective = build("electra_15", loss_positions=loss_positions)
+    assert float(objective.denominators(batch)["counted_tokens"]) == num_counted
+    assert counted(objective, batch, sampling).sum() == num_counted
+
+
+@pytest.mark.parametrize("loss_positions", ["masked", "random"])
+def test_a_token_that_was_selected_twice_counts_once(build, batch, sampling, loss_positions):
+    twice = {
+        **batch,
+        "masked_lm_positions": tf.constant([[4, 4], [2, 0]]),
+        "masked_lm_ids": tf.constant([[13, 13], [22, 0]]),
     }
-    assert float(weights["replaced_token"]) == float(weights["replaced_fraction"]) == num_counted
+    assert counted(build("electra_15", loss_positions=loss_positions), twice, sampling).sum(axis=2).tolist() == [[1, 1]]
 
 
-def test_a_token_that_was_masked_twice_counts_once(build, tiny_batch, tiny_config):
-    batch = tiny_batch(tiny_config(masking={"selection": "with_replacement", "masked_fraction": 0.9}), [10, 7] * 10)
-    positions = [set(row[used > 0]) for row, used in zip(*positions_and_weights(batch), strict=True)]
-    assert sum(map(len, positions)) < batch["masked_lm_weights"].numpy().sum()
-    for loss_positions in ("masked", "random"):
-        found = build(loss_positions).counted_tokens(batch, context()).numpy()
-        assert found.sum(axis=1).tolist() == [len(row) for row in positions]
-
-
-def positions_and_weights(batch) -> tuple[np.ndarray, np.ndarray]:
-    return batch["masked_lm_positions"].numpy(), batch["masked_lm_weights"].numpy()
-
-
-def test_words_are_told_from_cls_and_sep_by_their_places(build, tiny_batch, tiny_config):
-    batch = tiny_batch(tiny_config(), [10, 7, 5, 8])
-    candidates = build("random")._candidates(batch, tf.zeros([4, 10], tf.int32)).numpy()
-    assert np.array_equal(candidates, batch["input_ids"].numpy() > 4)
-
-
-def test_a_discriminator_that_sees_no_replaced_token_is_not_called_ill(build):
-    metrics = {"replaced_token": 1e-6, "replaced_fraction": 0.0}
-    for loss_positions, num_alarms in (("masked", 1), ("random", 1), ("random_unmasked", 0)):
-        monitor = HealthMonitor(build(loss_positions).config)
-        assert len(monitor.observe(5000, metrics)) == num_alarms
+@pytest.mark.parametrize(
+    ("loss_positions", "is_watched"), [("masked", True), ("random", True), ("random_unmasked", False)]
+)
+def test_a_discriminator_that_never_sees_a_replaced_token_is_not_watched(build, loss_positions, is_watched):
+    objective = build("electra_15", loss_positions=loss_positions)
+    alarms = [check({"replaced_token": 1e-6, "replaced_fraction": 0.0}) for check in objective.health_checks]
+    assert any(alarms) == is_watched

@@ -1,0 +1,225 @@
+"""The operations of the models in plain TensorFlow, with TensorFlow's gradients: what the fused ones must equal.
+
+`ReferenceOps` is what inference and tests use; `electra_tf.ops.fused.FusedOps` replaces some of its methods in
+training. Everything is computed in float32 inside, whatever the dtype of what comes in and goes out.
+"""
+
+import math
+
+import tensorflow as tf
+
+from electra_tf.ops.random import Draw
+
+# The vocabulary is read as a table of so many columns, the vector width of a TPU; token t is in column t % 128.
+# Sums down a column are vectorised, and a token is drawn by drawing its column first.
+COLUMNS = 128
+# The logit of what cannot be drawn: entries that fill the last row of that table, and forbidden tokens. The authors
+# subtract 1000 (pretrain_helpers.py), which a low temperature outweighs.
+NEVER = -math.inf
+_NEGLIGIBLE = -1000.0  # below the largest logit: its exponential is 0 in float32
+# Added to the scores of padded keys before the softmax (modeling.py of the authors' code).
+_MASKED_SCORE = -10000.0
+ATTENTION_MASKS = ("bidirectional", "left_to_right", "right_to_left")
+
+
+def float32(values: tf.Tensor) -> tf.Tensor:
+    """The values in float32."""
+    return tf.cast(values, tf.float32)
+
+
+def gelu(values: tf.Tensor) -> tf.Tensor:
+    """The exact Gaussian error linear unit, by erf and not by the tanh approximation.
+
+    Not `tf.nn.gelu`: its erfc, more exact where the result is below 1e-6 of the input, takes XLA two loops.
+    """
+    return 0.5 * values * (1.0 + tf.math.erf(values * math.sqrt(0.5)))
+
+
+class ReferenceOps:
+    """Operations of the encoder and of the vocabulary's logits; an object without state.
+
+    In the vocabulary's, `products` are [N, V'] float32: of N vectors with a word table of V' rows, V rounded up to
+    whole rows of 128 columns; `bias` is [V'], `NEVER` in the added entries.
+    """
+
+    def add_bias(self, product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        """product + bias: [..., F] and [F] -> [..., F] in the dtype of `product`."""
+        # In float32, so that the bias gradient is a sum in float32: in bfloat16 a sum of ones ends at 256.
+        return tf.cast(float32(product) + float32(bias), product.dtype)
+
+    def bias_gelu(self, product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        """gelu(product + bias): [..., F] and [F] -> [..., F] in the dtype of `product`."""
+        return tf.cast(gelu(float32(product) + float32(bias)), product.dtype)
+
+    def split_heads(self, product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tuple[tf.Tensor, ...]:
+        """Queries, keys and values of every head from one product with the three kernels side by side.
+
+        Args:
+            product: [B, S, 3 H], queries, keys and values.        bias: [3 H].
+        Returns: three tensors [B, A, S, D] in the dtype of `product`.
+        """
+        length = product.shape[1] or tf.shape(product)[1]
+        heads = [-1, length, num_heads, product.shape[2] // (3 * num_heads)]
+        parts = tf.split(self.add_bias(product, bias), 3, axis=2)
+        return tuple(tf.transpose(tf.reshape(part, heads), [0, 2, 1, 3]) for part in parts)
+
+    def attention_probs(
+        self,
+        scores: tf.Tensor,
+        key_mask: tf.Tensor,
+        *,
+        rate: float,
+        draw: Draw | None,
+        attention_mask: str = "bidirectional",
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The softmax over keys, and the same after dropout.
+
+        Args:
+            scores: [B, A, S, S], scaled.        key_mask: [B, S] int32, 1 for keys that may be attended to.
+            rate, draw: of the dropout; no dropout if `draw` is None.
+            attention_mask: `bidirectional`; `left_to_right`: a query sees its own position and those before it;
+                `right_to_left`: its own and those after it.
+        Returns: probabilities before dropout ([B, A, S, S], for inspection only, without gradient), and after it, in
+            the dtype of `scores`.
+        """
+        probs = tf.nn.softmax(masked_scores(scores, key_mask, attention_mask))
+        return tf.stop_gradient(probs), tf.cast(apply_dropout(probs, draw, rate), scores.dtype)
+
+    def dropout(self, values: tf.Tensor, *, rate: float, draw: Draw) -> tf.Tensor:
+        """[B, ...] -> the same, a share `rate` set to zero and the rest scaled by 1 / (1 - rate)."""
+        return tf.cast(apply_dropout(float32(values), draw, rate), values.dtype)
+
+    def dropout_add_layer_norm(
+        self,
+        product: tf.Tensor,
+        bias: tf.Tensor,
+        residual: tf.Tensor,
+        gamma: tf.Tensor,
+        beta: tf.Tensor,
+        *,
+        epsilon: float,
+        rate: float,
+        draw: Draw | None,
+    ) -> tf.Tensor:
+        """LayerNorm(dropout(product + bias) + residual).
+
+        Args:
+            product, residual: [B, S, H].        bias, gamma, beta: [H].
+            rate, draw: of the dropout; no dropout if `draw` is None.
+        Returns: [B, S, H] in the dtype of `product`.
+        """
+        summed = apply_dropout(float32(product) + float32(bias), draw, rate) + float32(residual)
+        return tf.cast(self.layer_norm(summed, gamma, beta, epsilon=epsilon), product.dtype)
+
+    def layer_norm(self, values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, *, epsilon: float) -> tf.Tensor:
+        """LayerNorm over the last axis: [..., H], [H], [H] -> [..., H] in the dtype of `values`."""
+        rows = float32(values)
+        centred = rows - tf.reduce_mean(rows, axis=-1, keepdims=True)
+        deviation = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True) + epsilon)
+        return tf.cast(centred * deviation * gamma + beta, values.dtype)
+
+    def exponential_sums(
+        self, products: tf.Tensor, bias: tf.Tensor, forbidden_ids: tf.Tensor | None, temperature: float = 1.0
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The largest logit of each row [N, 1], and the sums of exp(logit - largest) down each column [N, 128].
+
+        Args:
+            forbidden_ids: [N] int32, a token that is not to be drawn; None for none.
+            temperature: what logits are divided by.
+        """
+        logits = (products + bias) * (1.0 / temperature)
+        if forbidden_ids is not None:
+            logits = tf.where(tf.range(products.shape[1]) == forbidden_ids[:, tf.newaxis], NEVER, logits)
+        logits = tf.reshape(logits, [-1, products.shape[1] // COLUMNS, COLUMNS])
+        largest = tf.reduce_max(tf.reduce_max(logits, axis=1), axis=1, keepdims=True)
+        return largest, tf.reduce_sum(tf.exp(logits - largest[:, tf.newaxis]), axis=1)
+
+    def column_masses(
+        self,
+        products: tf.Tensor,
+        bias: tf.Tensor,
+        forbidden_ids: tf.Tensor | None,
+        largest: tf.Tensor,
+        column: tf.Tensor,
+        temperature: float = 1.0,
+    ) -> tf.Tensor:
+        """exp(logit - largest) down one column of each row: [N, V' / 128]. `column` is [N] int32."""
+        rows = products.shape[1] // COLUMNS
+        logits = tf.gather(tf.reshape(products, [-1, rows, COLUMNS]), column, axis=2, batch_dims=1)
+        logits += tf.transpose(tf.gather(tf.reshape(bias, [rows, COLUMNS]), column, axis=1))
+        logits *= 1.0 / temperature
+        if forbidden_ids is not None:
+            ids = tf.range(rows) * COLUMNS + column[:, tf.newaxis]
+            logits = tf.where(ids == forbidden_ids[:, tf.newaxis], NEVER, logits)
+        return tf.exp(logits - largest)
+
+    def entropies(
+        self, products: tf.Tensor, bias: tf.Tensor, largest: tf.Tensor, column_totals: tf.Tensor
+    ) -> tf.Tensor:
+        """The entropy of each row's softmax, [N]: with s = logit - largest, log sum exp(s) - E[s]."""
+        # The logit of what cannot be drawn is infinite, and times a probability of 0 it would be NaN.
+        below = tf.maximum(products + bias - largest, _NEGLIGIBLE)
+        rows = tf.reshape(below * tf.exp(below), [-1, products.shape[1] // COLUMNS, COLUMNS])
+        totals = tf.reduce_sum(column_totals, axis=1)
+        return tf.math.log(totals) - tf.reduce_sum(tf.reduce_sum(rows, axis=1), axis=1) / totals
+
+    def cross_entropy(
+        self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tuple[tf.Tensor, tf.Tensor]
+    ) -> tf.Tensor:
+        """-log p(token): [N, V'], [V'], [N] int32 -> [N]. `sums` are those of `exponential_sums` of the same logits."""
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=token_ids, logits=products + bias)
+
+    def token_losses(
+        self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, other_ids: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        """-log p of the tokens, of the others and of the most likely, and the logarithm of the totals; [N] each."""
+        largest, column_totals = self.exponential_sums(products, bias, None)
+        log_totals = (largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True)))[:, 0]
+        chosen, other = (chosen_logits(products, bias, ids) for ids in (token_ids, other_ids))
+        return log_totals - chosen, log_totals - other, log_totals - largest[:, 0], log_totals
+
+    def cross_entropy_gradient(
+        self,
+        products: tf.Tensor,
+        bias: tf.Tensor,
+        token_ids: tf.Tensor,
+        log_totals: tf.Tensor,
+        upstream: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The gradients of products [N, V'] and bias [V'] from that of -log p(token), [N]; `log_totals` is [N, 1]."""
+        probs = tf.exp(products + bias - log_totals)
+        chosen = tf.cast(tf.range(products.shape[1]) == token_ids[:, tf.newaxis], tf.float32)
+        gradient = (probs - chosen) * upstream[:, tf.newaxis]
+        return gradient, tf.reduce_sum(gradient, axis=0)
+
+
+REFERENCE = ReferenceOps()
+
+
+def masked_scores(scores: tf.Tensor, key_mask: tf.Tensor, attention_mask: str) -> tf.Tensor:
+    """[B, A, S, S] and [B, S] -> [B, A, S, S] float32: low where a key is padding, -inf where the mask hides it."""
+    scores = float32(scores) + (1.0 - float32(key_mask))[:, tf.newaxis, tf.newaxis, :] * _MASKED_SCORE
+    if attention_mask == "bidirectional":
+        return scores
+    positions = tf.range(scores.shape[-1] or tf.shape(scores)[-1])
+    query, key = positions[:, tf.newaxis], positions[tf.newaxis, :]
+    visible = key <= query if attention_mask == "left_to_right" else key >= query
+    # -inf, not the finite score of padding: where every visible key is padding, the others would be seen too.
+    return tf.where(visible, scores, -math.inf)
+
+
+def apply_dropout(values: tf.Tensor, draw: Draw | None, rate: float, keep_once=tf.identity) -> tf.Tensor:
+    """[B, ...] float32 -> the same, with a share `rate` set to zero and the rest scaled up.
+
+    Args:
+        keep_once: what the mask goes through, see `FusedOps`.
+    """
+    if draw is None:
+        return values
+    keep = draw.keep_mask(rate, values.shape[0] or tf.shape(values)[0], tuple(values.shape[1:]))
+    return tf.where(keep_once(keep), values * (1.0 / (1.0 - rate)), 0.0)
+
+
+def chosen_logits(products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:
+    """[N, V'], [V'], [N] int32 -> [N]: the logit of one token a row."""
+    return tf.gather(products, token_ids, axis=1, batch_dims=1) + tf.gather(bias, token_ids)

@@ -1,0 +1,102 @@
+"""Cleaning of documents and its counts."""
+
+import random
+import unicodedata
+
+import pytest
+import tensorflow as tf
+
+from data_prep.cleaning import clean_document
+from data_prep.readers.documents import Counts, Document
+from electra_tf.text.manifest import DatasetSettings
+from electra_tf.text.normalization import BasicTokenizer
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+DECOMPOSED, COMPOSED = "cafe\u0301", "caf\u00e9"
+
+
+def clean(*lines, min_document_characters=1, **settings):
+    """The lines that are left, or None, and the counts."""
+    counts = Counts()
+    settings = DatasetSettings(min_document_characters=min_document_characters, **settings)
+    document = clean_document(Document(list(lines), has_paragraphs=True), settings, counts)
+    return document and document.lines, counts
+
+
+def test_a_clean_document_is_given_back_itself():
+    document = Document(["Plain text.", f"{COMPOSED}\u00a0— «ok»\u3000\u200d"], has_paragraphs=True)
+    counts = Counts()
+    assert clean_document(document, DatasetSettings(min_document_characters=1), counts) is document
+    assert counts == Counts(num_documents_read=1)
+
+
+def test_letters_are_composed():
+    lines, counts = clean(DECOMPOSED, "plain", DECOMPOSED)
+    assert lines == [COMPOSED, "plain", COMPOSED]
+    assert counts == Counts(num_documents_read=1, num_documents_normalized=1)
+
+
+def test_letters_stay_as_they_are_without_normalization():
+    assert clean(DECOMPOSED, unicode_normalization="none") == ([DECOMPOSED], Counts(num_documents_read=1))
+
+
+def test_control_characters_are_dropped_and_counted():
+    lines, counts = clean("a\0b\x7fc\ufffd", "\x0cd\x85", "e")
+    assert lines == ["abc", "d", "e"]
+    assert counts == Counts(num_documents_read=1, num_control_characters_dropped=5)
+
+
+def test_control_characters_stay_where_they_are_wanted():
+    assert clean("a\0b\ufffd", drop_control_characters=False)[0] == ["a\0b\ufffd"]
+
+
+def test_tabs_and_carriage_returns_become_spaces():
+    assert clean("a\tb\rc\r") == (["a b c"], Counts(num_documents_read=1))
+
+
+@pytest.mark.parametrize("joiner", ["\u200c", "\u200d", "\u00ad", "\ufeff"])
+def test_characters_of_format_stay(joiner):
+    assert clean(f"a{joiner}b")[0] == [f"a{joiner}b"]
+
+
+def test_a_line_of_control_characters_alone_vanishes():
+    assert clean("a", "\x01\x02 \ufffd", "b")[0] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("least", "is_kept"), [(0, True), (5, True), (6, False)])
+def test_documents_below_the_least_length_are_left_out(least, is_kept):
+    lines, counts = clean("ab\0", f"{DECOMPOSED[3:]}cd", min_document_characters=least)
+    assert lines == (["ab", "\u00e9cd"] if is_kept else None)
+    assert counts.num_documents_too_short == (0 if is_kept else 1)
+
+
+@pytest.mark.parametrize("lines", [[], ["\0"], ["\x01", "\ufffd\t"]])
+def test_a_document_without_a_character_is_left_out_whatever_the_least_length(lines):
+    cleaned, counts = clean(*lines, min_document_characters=0)
+    assert cleaned is None
+    assert counts.num_documents_too_short == 1
+
+
+def test_dropping_control_characters_changes_no_token():
+    tokens = (*SPECIAL_TOKENS, *"abcde", *(f"##{letter}" for letter in "abcde"))
+    tokenizer = BertTokenizer(Vocabulary(tokens, sha256=""))
+    draw = random.Random(5)
+    alphabet = [*map(chr, range(0xA1)), "\ufffd", "\u200d", "\u0301", "é", "ab"]
+    lines = ["".join(draw.choices(alphabet, k=12)) for _ in range(300)]
+    cleaned = ["".join(clean(line, unicode_normalization="none")[0] or []) for line in lines]
+    assert tokenizer.tokenize(cleaned).to_list() == tokenizer.tokenize(lines).to_list()
+
+
+def test_composing_changes_no_word_where_accents_are_stripped():
+    characters = [chr(code_point) for code_point in range(0x110000) if not 0xD800 <= code_point <= 0xDFFF]
+    changed = [text for text in characters if not unicodedata.is_normalized("NFC", text)]
+    changed += [unicodedata.normalize("NFD", text) for text in characters if unicodedata.decomposition(text)]
+    basic_tokenizer = BasicTokenizer(lower_case=True, strip_accents=True)
+    words, _, rows = basic_tokenizer.words(tf.constant(changed))
+    composed_words, _, composed_rows = basic_tokenizer.words(
+        tf.constant([unicodedata.normalize("NFC", text) for text in changed])
+    )
+    assert len(changed) > 2000
+    assert words.numpy().tolist() == composed_words.numpy().tolist()
+    assert rows.numpy().tolist() == composed_rows.numpy().tolist()

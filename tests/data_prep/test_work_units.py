@@ -1,0 +1,240 @@
+"""Work units: the documents do not depend on the size of the units or the packing of the files; bad files."""
+
+import gzip
+import lzma
+import random
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from data_prep.readers import FORMATS
+from data_prep.readers.documents import Counts
+from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
+from data_prep.source_files import find_files
+from data_prep.work_units import WorkUnit, plan_units, read_unit, unit_num_bytes
+from electra_tf.config.errors import UserError
+from electra_tf.text.manifest import DatasetSettings
+
+
+def ranges(units: list[WorkUnit]) -> list[list[tuple[str, int, int | None]]]:
+    return [[(part.file.name, part.begin, part.end) for part in unit] for unit in units]
+
+
+@pytest.fixture(scope="module")
+def packings(packers, tar) -> Callable[[bytes], dict[str, bytes]]:
+    """`packings(content)`: the content in every container, and in several."""
+
+    def build(content: bytes) -> dict[str, bytes]:
+        packed = {name: pack(content) for name, pack in packers.items()}
+        packed["tar"] = tar({"a/1": content, "a/2": gzip.compress(content)})
+        packed["tar in tar"] = gzip.compress(
+            tar({"1.tar.xz": lzma.compress(tar({"a": content, "b": content})), "2": content})
+        )
+        return packed
+
+    return build
+
+
+NUM_COPIES = {"tar": 2, "tar in tar": 3}
+
+
+@pytest.fixture(scope="module")
+def packed_files(packings, content_of, tmp_path_factory) -> dict[tuple[str, str], Path]:
+    directory = tmp_path_factory.mktemp("packed")
+    paths = {}
+    for format_name in FORMATS:
+        for packing, packed in packings(content_of(format_name)).items():
+            paths[format_name, packing] = directory / f"{format_name} in {packing}"
+            paths[format_name, packing].write_bytes(packed)
+    return paths
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(unit_bytes=st.one_of(st.integers(1, 60), st.integers(1, 2000)))
+def test_the_size_of_the_units_and_the_packing_do_not_change_the_documents(
+    packed_files, plan, read_units, packings, written_documents, format_name, unit_bytes
+):
+    expected = read_units(plan(f"{format_name}:{packed_files[format_name, 'plain']}", unit_bytes=2**20))
+    assert len(expected) >= 1
+    if format_name in CUTTABLE:
+        assert expected == written_documents(format_name)
+    for packing in packings(b""):
+        path = packed_files[format_name, packing]
+        units = plan(f"{format_name}:{path}", unit_bytes)
+        assert read_units(units) == expected * NUM_COPIES.get(packing, 1), packing
+        assert sum(map(unit_num_bytes, units)) == path.stat().st_size, packing
+        assert plan(f"{format_name}:{path}", unit_bytes) == units, packing
+
+
+@pytest.mark.parametrize("format_name", ["text", "sentences", "book", "openwebtext"])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.text(alphabet="ab é\u00a0\ufeff\r\n\n\n", max_size=50),
+    unit_bytes=st.integers(1, 30),
+    packing=st.sampled_from(["plain", "gzip"]),
+)
+def test_the_size_of_the_units_changes_nothing_whatever_the_lines(
+    plan, read_units, packers, tmp_path, format_name, text, unit_bytes, packing
+):
+    # An empty file is refused, so there is a first line.
+    content = f"first\n{text}".encode()
+    (tmp_path / "whole").write_bytes(content)
+    (tmp_path / "cut").write_bytes(packers[packing](content))
+    expected = read_units(plan(f"{format_name}:{tmp_path}/whole", unit_bytes=2**20))
+    assert read_units(plan(f"{format_name}:{tmp_path}/cut", unit_bytes)) == expected
+
+
+CUTTABLE = ["text", "sentences", "wikiextractor", "wikipedia", "jsonl"]
+
+
+@pytest.mark.parametrize("format_name", CUTTABLE)
+def test_a_big_compressed_file_is_passed_on_in_pieces(packed_files, plan, content_of, format_name):
+    units = plan(f"{format_name}:{packed_files[format_name, 'zstd']}", unit_bytes=40)
+    assert len(units) > 3
+    assert b"".join(part.content for unit in units for part in unit) == content_of(format_name)
+    assert [part.is_end for unit in units for part in unit] == [False] * (len(units) - 1) + [True]
+
+
+def test_wikiextractor_json_is_cut_too(plan, read_units, written_documents, content_of, tmp_path):
+    (tmp_path / "a").write_bytes(content_of("jsonl"))
+    units = plan(f"wikiextractor:{tmp_path}/a", unit_bytes=40)
+    assert len(units) > 3
+    assert read_units(units) == written_documents("jsonl")
+
+
+def test_small_files_share_a_unit_and_big_ones_are_cut_between_documents(plan, tmp_path):
+    for name, content in {"a": "1", "b": "22", "c": "one\n\ntwo\ntwo\n\nthree", "d": "4"}.items():
+        (tmp_path / f"{name}.txt").write_text(content)
+    assert ranges(plan(f"text:{tmp_path}/*", unit_bytes=7)) == [
+        [("a.txt", 0, None), ("b.txt", 0, None)],
+        [("c.txt", 0, 13)],
+        [("c.txt", 13, 19), ("d.txt", 0, None)],
+    ]
+
+
+def test_small_members_of_an_archive_share_a_unit_and_are_passed_on_packed(plan, read_units, tar, tmp_path):
+    inner = lzma.compress(tar({"1.txt": b"one", "2.txt": b"two"}))
+    (tmp_path / "a.tar").write_bytes(tar({"i.tar.xz": inner, "j.tar.xz": inner, "k.tar.xz": inner}))
+    units = plan(f"openwebtext:{tmp_path}/*", unit_bytes=2 * len(inner))
+    assert [[(part.member, part.content) for part in unit] for unit in units] == [
+        [("i.tar.xz", inner), ("j.tar.xz", inner)],
+        [("k.tar.xz", inner)],
+    ]
+    assert read_units(units) == [["one"], ["two"]] * 3
+
+
+def test_an_empty_archive_and_an_empty_file_hold_nothing(plan, read_units, tar, tmp_path):
+    (tmp_path / "a").write_bytes(gzip.compress(tar({"empty": b""})))
+    (tmp_path / "b").write_bytes(b"")
+    (tmp_path / "c").write_bytes(gzip.compress(b""))
+    units = plan(f"text:{tmp_path}/*", unit_bytes=1)
+    assert read_units(units) == []
+    assert sum(map(unit_num_bytes, units)) == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+def test_a_remote_file_is_read_in_parts(plan, read_units, written_documents, content_of):
+    import fsspec
+
+    fsspec.filesystem("memory").pipe({"/units/a": content_of("text"), "/units/b": gzip.compress(content_of("text"))})
+    assert read_units(plan("text:memory://units/*", unit_bytes=40)) == written_documents("text") * 2
+
+
+def test_a_document_that_is_not_passed_on_is_read_by_the_worker(plan, read_units, content_of, tar, tmp_path):
+    documents = [["short"], [f"long {i * i}" for i in range(60_000)], ["short"]]
+    packed = gzip.compress(content_of("wikiextractor", documents))
+    (tmp_path / "a").write_bytes(tar({"1": content_of("wikiextractor", documents[:1]), "2": packed}))
+    units = plan(f"wikiextractor:{tmp_path}/a", unit_bytes=100)
+    assert None in [part.content for unit in units for part in unit]
+    assert read_units(units) == [documents[0], *documents]
+
+
+def test_a_file_that_vanished_is_a_user_error(plan, read_units, tmp_path):
+    (tmp_path / "a.txt").write_text("one")
+    units = plan(f"text:{tmp_path}/*", unit_bytes=4)
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(UserError, match="cannot read .*a.txt: No such file"):
+        read_units(units)
+
+
+@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+@pytest.mark.parametrize("unit_bytes", [10, 100_000], ids=["passed on", "unpacked by the worker"])
+@pytest.mark.parametrize("format_name", ["text", "wikiextractor", "wikipedia", "jsonl", "book"])
+def test_a_compressed_file_that_is_cut_off_gives_what_is_whole(
+    plan, read_units, written_documents, content_of, packers, tmp_path, packing, unit_bytes, format_name
+):
+    content = content_of(format_name)
+    cut = content.find(b" 14 ")  # in the midst of the second line of the seventh document
+    packed = packers[packing](content[:cut]) + packers[packing](content[cut:])[:5]
+    (tmp_path / "a").write_bytes(packed)
+    counts = Counts()
+    found = read_units(plan(f"{format_name}:{tmp_path}/a", unit_bytes), counts)
+    assert counts.truncations == [f"{tmp_path}/a is truncated at byte {len(packed)}: its {packing} data continues"]
+    if format_name == "book":
+        assert "\n".join(found[0]).endswith("book 12 é book 13 é")
+    else:
+        # Plain text keeps the whole lines of the incomplete document.
+        unfinished = [["text 13 é"]] if format_name == "text" else []
+        assert found == written_documents(format_name)[:6] + unfinished
+
+
+def test_damaged_data_in_an_archive_is_a_user_error_that_names_the_member(plan, read_units, tar, tmp_path):
+    damaged = bytearray(gzip.compress(b"one two three four five" * 100))
+    damaged[15:25] = b"x" * 10
+    (tmp_path / "a.tar").write_bytes(tar({"1.gz": gzip.compress(b"one"), "2.gz": bytes(damaged)}))
+    with pytest.raises(UserError, match="a.tar/2.gz is damaged: its gzip data is wrong before byte"):
+        read_units(plan(f"text:{tmp_path}/a.tar", unit_bytes=4000))
+
+
+def test_invalid_utf_8_is_named_by_its_byte_in_the_whole_file(plan, read_units, packers, tmp_path):
+    content = b"one\r\n\r\ntwo\r\n\r\n" * 50 + b"thr\xffee\r\n"
+    for name, pack in packers.items():
+        (tmp_path / name).write_bytes(pack(content))
+        place = name if name == "plain" else rf"{name} \(unpacked\)"
+        with pytest.raises(UserError, match=f"/{place} is not UTF-8: byte 0xff at offset 703 "):
+            read_units(plan(f"text:{tmp_path}/{name}", unit_bytes=20))
+
+
+def _lines_of_text(num_lines: int) -> Iterator[bytes]:
+    for i in range(num_lines):
+        # Words that do not vanish when they are compressed.
+        yield b"line %07d " % i + random.randbytes(495).hex(" ", 4).encode()[:989] + b"\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("packing", ["plain", "gzip"])
+@pytest.mark.parametrize("format_name", ["text", "book", "openwebtext"])
+def test_a_document_without_end_is_read_in_bounded_memory_whatever_the_units(tmp_path, packing, format_name):
+    """60 MB stand for any size: nothing holds more than a few units or documents."""
+    open_file = gzip.open if packing == "gzip" else open
+    random.seed(5)
+    with open_file(tmp_path / "a", "wb") as file:
+        file.writelines(_lines_of_text(60_000))
+    files = find_files([f"{format_name}:{tmp_path}/a"])
+    found, num_parts = [], []
+    for unit_bytes in (2**20, 2**23):
+        counts = Counts()
+        tracemalloc.start()
+        units = []
+        documents = []
+        for unit in plan_units(files, unit_bytes, DatasetSettings()):
+            units.append(unit_num_bytes(unit))
+            documents += [
+                (len(document.lines), document.lines[0][:12]) for document in read_unit(unit, DatasetSettings(), counts)
+            ]
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert counts.num_documents_cut == len(documents) - 1
+        assert sum(units) == files[0].num_bytes
+        assert peak < 32e6 + 3 * unit_bytes
+        found.append(documents)
+        num_parts.append(len(units))
+    assert found[0] == found[1]
+    assert num_parts[0] == len(documents) > num_parts[1] > 1
+    if format_name != "book":
+        assert sum(num_lines for num_lines, _ in documents) == 60_000
+        assert {num_lines for num_lines, _ in documents[:-1]} == {MAX_DOCUMENT_CHARACTERS // 1002}

@@ -1,0 +1,119 @@
+"""FLOPs by formula: the shipped sizes against the authors' and independent figures, and small networks by hand."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.flops import hardware, paper
+from electra_tf.flops.budget import RunCost
+from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.tasks.pretrain.config import load_config
+
+PROJECT = Path(__file__).resolve().parents[2]
+ENCODER = EncoderConfig(vocab_size=11, embedding_size=3, hidden_size=4, num_layers=2, num_heads=2, intermediate_size=5)
+
+
+def preset(name: str):
+    return load_config(PROJECT / "configs" / "pretrain" / f"{name}.yaml")
+
+
+# The authors' published numbers.
+@pytest.mark.parametrize(
+    ("name", "num_steps", "flops"),
+    [
+        ("small", 1_000_000, 1.293743798272e18),
+        ("base", 766_000, 6.424541834277683e19),
+        ("large", 400_000, 7.117606040895488e20),
+        ("bert_small", 1_450_000, 1.4187399146496e18),
+    ],
+)
+def test_a_shipped_run_costs_what_the_authors_published(name, num_steps, flops):
+    assert float(RunCost(preset(name)).spent(num_steps).paper) == flops
+
+
+def test_the_table_in_the_documentation_has_the_numbers_of_the_presets():
+    rows = {
+        "an example, paper": lambda cost, run: cost.of_step(1).paper / run.train.batch_size,
+        "an example, hardware": lambda cost, run: cost.of_step(1).hardware.total / run.train.batch_size,
+        "of that, matrix products": lambda cost, run: cost.of_step(1).hardware.products / run.train.batch_size,
+        "the run, paper": lambda cost, run: cost.spent(run.train.num_steps).paper,
+    }
+    runs = [preset(name) for name in ("small", "base", "large")]
+    text = (PROJECT / "docs" / "flops.md").read_text(encoding="utf-8")
+    for row, number in rows.items():
+        numbers = [f"{float(number(RunCost(run), run)):.3e}".replace("e+0", "e").replace("e+", "e") for run in runs]
+        assert f"| {row} | {' | '.join(numbers)} |" in text
+
+
+def products(*heads: Head, trained: bool = True) -> dict[str, tuple[int, int]]:
+    """Forward and backward products by part, over 7 tokens of which 6 may be masked."""
+    parts = hardware.pass_flops(NetworkPass("network", ENCODER, heads, trained), seq_length=7, max_predictions=6)
+    return {name: (part.forward.products, part.backward.products) for name, part in parts.items()}
+
+
+def test_the_products_of_an_encoder_by_hand():
+    projection = 7 * 2 * 3 * 4
+    attention = 2 * 7 * (4 * 2 * 4 * 4 + 2 * 2 * 4 * 7)
+    feed_forward = 2 * 7 * 2 * (2 * 4 * 5)
+    segments = 7 * 2 * 2 * 3
+    assert products() == {
+        "segments": (segments, segments),
+        "embeddings": (0, 0),
+        "projection": (projection, 2 * projection),
+        "attention": (attention, 2 * attention),
+        "feed_forward": (feed_forward, 2 * feed_forward),
+    }
+
+
+@pytest.mark.parametrize(
+    ("head", "forward"),
+    [
+        (Head("vocabulary", "masked"), 6 * (2 * 4 * 3 + 2 * 3 * 11)),
+        (Head("vocabulary", "all", input_size=8), 7 * (2 * 8 * 3 + 2 * 3 * 11)),
+        (Head("token", "all"), 7 * (2 * 4 * 4 + 2 * 4)),
+        (Head("token", "first", input_size=8, inner_size=9, num_outputs=2), 2 * 8 * 9 + 2 * 9 * 2),
+        (Head("unit", "first", num_outputs=3), 2 * 4 * 3),
+    ],
+)
+def test_the_products_of_a_head_by_hand(head, forward):
+    assert products(head)[f"{head.kind}_head"] == (forward, 2 * forward)
+
+
+def test_a_head_that_does_not_train_the_encoder_needs_no_gradient_by_its_vectors():
+    assert products(Head("unit", "masked", trains_encoder=False))["unit_head"] == (6 * 2 * 4, 6 * 2 * 4)
+
+
+def test_a_network_that_is_not_trained_has_no_backward_pass():
+    parts = products(Head("token", "all"), trained=False)
+    assert parts["token_head"][0] > 0
+    assert {backward for _, backward in parts.values()} == {0}
+
+
+def test_the_paper_counts_as_much_backward_as_forward_and_none_for_a_network_that_is_not_trained():
+    passes = [NetworkPass("network", ENCODER, (), trained) for trained in (True, False)]
+    forward = sum(paper.forward_parts(passes[0], 7).values())
+    assert [paper.example_flops([each], 7) for each in passes] == [2 * forward, forward]
+
+
+def test_a_head_that_is_not_trained_has_no_backward_pass_by_either_convention():
+    head = Head("unit", "all", trained=False)
+    assert products(head)["unit_head"] == (7 * 2 * 4, 0)
+    with_it, without = (paper.example_flops([NetworkPass("network", ENCODER, heads)], 7) for heads in ((head,), ()))
+    assert with_it - without == 7 * 2 * 4
+
+
+def test_the_paper_counts_a_look_up_as_a_product():
+    assert paper.embeddings(ENCODER, 7) == 7 * (2 * 3 * 11 + 2 * 3 * (7 + 2) + 2 * 3 + 5 * 3 + 4 * 3 + 2 * 3 * 4 + 4)
+
+
+def test_the_paper_predicts_80_of_512_positions_whatever_the_length():
+    head = paper.head_flops(ENCODER, Head("vocabulary", "masked"), 7)
+    assert head == Fraction(80, 512) * 7 * (2 * 4 * 3 + (1 + 8 + 5) * 3 + 2 * 3 * 11 + 7 * 11)
+
+
+def test_the_question_answering_module_has_a_start_an_end_and_answerability():
+    heads = products(*hardware.span_heads(ENCODER, inner_size=9))
+    assert heads["unit_head"][0] == 7 * 2 * 4
+    assert heads["token_head"][0] == (7 + 1) * (2 * 8 * 9 + 2 * 9)

@@ -1,0 +1,104 @@
+"""Matrix products are found wherever a traced function hides them, and counted as often as they run."""
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.flops.traced import by_part, traced_products
+
+SPEC = tf.TensorSpec([3, 5], tf.float32)
+SQUARE = tf.ones([5, 5])
+ONE = 2 * 3 * 5 * 5  # FLOPs of a product of [3, 5] and [5, 5]
+
+
+def flops(function, *specs: tf.TensorSpec) -> int:
+    traced = tf.function(function).get_concrete_function(*specs or [SPEC])
+    return sum(product.flops for product in traced_products(traced))
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda values: tf.matmul(values, tf.ones([5, 7])), 2 * 3 * 5 * 7),
+        (lambda values: tf.matmul(values, tf.ones([3, 7]), transpose_a=True), 2 * 5 * 3 * 7),
+        (lambda values: tf.matmul(values, tf.ones([7, 5]), transpose_b=True), 2 * 3 * 5 * 7),
+        (lambda values: tf.matmul(tf.ones([2, 7, 3]), tf.stack([values, values])), 2 * 2 * 7 * 3 * 5),
+        (lambda values: tf.linalg.matmul(tf.ones([2, 3, 7]), tf.ones([2, 3, 5]), transpose_a=True), 2 * 2 * 7 * 3 * 5),
+        (lambda values: tf.einsum("ab,cb->ac", values, tf.ones([7, 5])), 2 * 3 * 5 * 7),
+        (lambda values: values * 2.0, 0),
+    ],
+)
+def test_every_kind_of_product_counts_two_for_each_multiplication(function, expected):
+    assert flops(function) == expected
+
+
+def test_the_gradient_of_a_product_is_two_products_that_are_known_as_backward():
+    def step(values):
+        with tf.GradientTape() as tape:
+            weights = tf.identity(SQUARE)
+            tape.watch([values, weights])
+            loss = tf.reduce_sum(tf.square(tf.matmul(values, weights)))
+        return tape.gradient(loss, [values, weights])
+
+    products = traced_products(tf.function(step).get_concrete_function(SPEC))
+    assert [product.flops for product in products] == [ONE] * 3
+    assert sorted(product.is_backward for product in products) == [False, True, True]
+
+
+def test_a_product_inside_a_function_counts_for_each_call():
+    inner = tf.function(lambda values: tf.matmul(values, SQUARE))
+    assert flops(lambda values: inner(inner(values))) == 2 * ONE
+
+
+def test_a_product_counts_for_each_iteration_of_loops_and_functions_around_it():
+    @tf.function
+    def inner(values):
+        return tf.while_loop(lambda i, _: i < 3, lambda i, v: (i + 1, tf.matmul(v, SQUARE)), (0, values))[1]
+
+    def outer(values):
+        initial = (0, values)
+        return tf.while_loop(lambda i, _: i < 2, lambda i, v: (i + 1, inner(v)), initial, maximum_iterations=5)[1]
+
+    assert flops(inner.python_function) == 3 * ONE
+    assert flops(outer) == 2 * 3 * ONE
+
+
+def test_the_most_expensive_of_two_branches_counts():
+    def branch(values):
+        product = tf.matmul(values, SQUARE)
+        return tf.cond(tf.reduce_sum(values) > 0, lambda: tf.matmul(product, SQUARE), lambda: values)
+
+    assert flops(branch) == 2 * ONE
+
+
+def test_a_product_that_no_output_depends_on_does_not_count():
+    def wasteful(values):
+        tf.matmul(values, SQUARE)
+        return values
+
+    assert flops(wasteful) == 0
+
+
+def test_an_open_shape_is_refused():
+    with pytest.raises(ValueError, match=r"has the shape \(None, 5\); trace for batches of a static shape"):
+        flops(lambda values: tf.matmul(values, SQUARE), tf.TensorSpec([None, 5], tf.float32))
+
+
+def test_a_loop_of_unknown_length_is_refused():
+    def loop(values):
+        return tf.while_loop(lambda v: tf.reduce_sum(v) < 9.0, lambda v: (tf.matmul(v, SQUARE),), (values,))[0]
+
+    with pytest.raises(ValueError, match="the number of iterations of the loop"):
+        flops(loop)
+
+
+def test_products_are_sorted_by_the_layers_they_belong_to():
+    def step(values):
+        with tf.name_scope("electra/layer_0/attention_self"):
+            values = tf.matmul(values, SQUARE)
+        with tf.name_scope("electra/layer_0"):
+            values = tf.matmul(values, SQUARE)
+        with tf.name_scope("some_head"):
+            return tf.matmul(values, SQUARE)
+
+    parts = by_part(traced_products(tf.function(step).get_concrete_function(SPEC)))
+    assert parts == {("attention", False): ONE, ("feed_forward", False): ONE, ("heads", False): ONE}

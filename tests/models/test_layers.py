@@ -1,0 +1,123 @@
+"""Dropout's randomness, and layers in bfloat16, whose eight bits of mantissa must not reach logits or sums."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.models.context import INFERENCE, ForwardContext
+from electra_tf.models.heads import ReplacedTokenHead
+from electra_tf.models.layers import Dense, DenseGelu
+from electra_tf.ops.random import RandomStream
+from electra_tf.tasks.pretrain import build_objective
+
+
+def training(step: int = 0, first_example: int = 0) -> ForwardContext:
+    return ForwardContext(training=True, random=RandomStream(3, step, first_example))
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_config):
+    tf_keras.utils.set_random_seed(1)
+    return build_objective(tiny_config(encoder={"num_layers": 2, "initializer_range": 0.5})).encoder
+
+
+def encode(encoder, rows: int, context: ForwardContext) -> np.ndarray:
+    ids = tf.tile([[2, 9, 8, 7, 31, 3]], [rows, 1])
+    output = encoder(ids, input_mask=tf.ones_like(ids), segment_ids=tf.zeros_like(ids), context=context)
+    return output.sequence_output.numpy()
+
+
+def test_a_tenth_is_dropped_and_the_rest_scaled_up():
+    values = training().dropout(tf.ones([50, 401]), 0.1, "here").numpy()
+    n = values.size
+    assert set(np.unique(values)) == {0.0, np.float32(1 / 0.9)}
+    assert abs((values == 0).sum() - 0.1 * n) < 4 * math.sqrt(0.1 * 0.9 * n)
+
+
+def test_nothing_is_dropped_in_inference_at_rate_zero_or_in_a_frozen_network():
+    values = tf.ones([5, 40])
+    assert INFERENCE.dropout(values, 0.9, "here") is values
+    assert training().dropout(values, 0.0, "here") is values
+    assert training().frozen().dropout(values, 0.9, "here") is values
+
+
+def test_two_positions_in_the_model_drop_different_units():
+    values, context = tf.ones([5, 40]), training()
+    draws = [
+        context.dropout(values, 0.5, "a"),
+        context.dropout(values, 0.5, "b"),
+        context.scope("layer_0").dropout(values, 0.5, "a"),
+        context.scope("layer_1").dropout(values, 0.5, "a"),
+    ]
+    assert len({draw.numpy().tobytes() for draw in draws}) == 4
+
+
+def test_no_two_draws_of_a_forward_pass_share_a_name(tiny_config, tiny_batch, monkeypatch):
+    drawn = []
+    original = RandomStream._digest
+    monkeypatch.setattr(RandomStream, "_digest", lambda self: (drawn.append(self._name), original(self))[1])
+    config = tiny_config(encoder={"num_layers": 2})
+    objective, batch = build_objective(config), tiny_batch(config, [10, 7, 5, 8])
+    drawn.clear()
+    objective.forward(batch, training())
+    # Each network: embeddings and, in each layer, probabilities and two outputs; then the sampling.
+    assert len(drawn) == 2 * (1 + 2 * 3) + 1
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_the_encoder_drops_only_in_training(encoder):
+    inference = encode(encoder, 4, INFERENCE)
+    assert np.array_equal(inference, encode(encoder, 4, ForwardContext(training=False, random=RandomStream(3, 0, 0))))
+    assert np.abs(encode(encoder, 4, training()) - inference).max() > 0.01
+
+
+def test_equal_examples_of_a_batch_are_dropped_differently(encoder):
+    rows = encode(encoder, 4, training())
+    assert min(np.abs(rows[i] - rows[j]).max() for i in range(4) for j in range(i)) > 0.01
+
+
+def test_steps_differ_and_one_step_repeats(encoder):
+    first = encode(encoder, 4, training())
+    assert np.array_equal(first, encode(encoder, 4, training()))
+    assert np.abs(encode(encoder, 4, training(step=1)) - first).max() > 0.01
+
+
+def test_an_example_is_dropped_the_same_way_in_whatever_share_it_comes(encoder):
+    whole = encode(encoder, 5, training())
+    part = encode(encoder, 2, training(first_example=3))
+    # Products over fewer rows may be summed in another order: a few units in the last place of values around 1.
+    assert np.abs(part - whole[3:]).max() < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["hidden_dropout", "attention_dropout"])
+def test_each_rate_has_its_effect_alone(tiny_config, kind):
+    rates = {"hidden_dropout": 0.0, "attention_dropout": 0.0, kind: 0.3}
+    encoder = build_objective(tiny_config(encoder={**rates, "initializer_range": 0.5})).encoder
+    assert np.abs(encode(encoder, 4, training()) - encode(encoder, 4, INFERENCE)).max() > 0.01
+
+
+def test_dense_is_a_product_and_a_bias():
+    layer = Dense(2, bias_initializer="ones")
+    layer.build([None, None, 3])
+    layer.kernel.assign([[1.0, 0.0], [0.0, 10.0], [2.0, 0.0]])
+    assert layer(tf.constant([[[1.0, 2.0, 3.0]]])).numpy().tolist() == [[[8.0, 21.0]]]
+
+
+@pytest.mark.parametrize("kind", [Dense, DenseGelu])
+def test_the_gradient_of_a_bias_is_summed_over_many_tokens_without_loss(kind):
+    """In bfloat16 a sum of ones ends at 256."""
+    layer, values = kind(2, kernel_initializer="zeros", dtype="mixed_bfloat16"), tf.ones([8, 512, 3])
+    with tf.GradientTape() as tape:
+        output = tf.cast(layer(values), tf.float32)
+    one = 1.0 if kind is Dense else 0.5  # the slope of GELU at 0
+    assert tape.gradient(output, layer.bias).numpy().tolist() == [4096 * one] * 2
+
+
+def test_logits_of_the_replaced_token_head_are_not_rounded_to_bfloat16(tiny_config):
+    head = ReplacedTokenHead(tiny_config().encoder, dtype="mixed_bfloat16")
+    logits = head(tf.cast(np.random.default_rng(0).normal(size=[3, 7, 16]), tf.bfloat16))
+    assert logits.dtype == tf.float32
+    assert (logits != tf.cast(tf.cast(logits, tf.bfloat16), tf.float32)).numpy().mean() > 0.9

@@ -1,0 +1,107 @@
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.ops.random import RandomStream, threefry
+
+
+def uniform(rows: int = 6, shape: tuple[int, ...] = (7, 3), *, seed=5, step=2, first_example=0, name="a") -> np.ndarray:
+    return RandomStream(seed, step, first_example, name).uniform(rows, shape).numpy()
+
+
+def bits(rows: int = 6, shape: tuple[int, ...] = (7, 3), *, seed=5, step=2, first_example=0, name="a") -> np.ndarray:
+    return RandomStream(seed, step, first_example, name).draw().bits(rows, shape).numpy()
+
+
+GENERATORS = pytest.mark.parametrize("draw", [uniform, bits], ids=["philox", "threefry"])
+
+
+# One number of Philox's counter gives four draws, so sizes on both sides of a multiple of four matter.
+@GENERATORS
+@pytest.mark.parametrize("shape", [(1,), (4,), (5,), (2, 3, 4)])
+@pytest.mark.parametrize("cut", [1, 5])
+def test_a_row_does_not_depend_on_how_the_batch_is_cut(draw, shape, cut):
+    parts = [draw(cut, shape), draw(6 - cut, shape, first_example=cut)]
+    assert np.array_equal(np.concatenate(parts), draw(6, shape))
+
+
+@GENERATORS
+@pytest.mark.parametrize(
+    "change", [{"seed": 6}, {"step": 3}, {"step": 2 + 2**32}, {"name": "b"}, {"first_example": 6}], ids=str
+)
+def test_another_seed_step_name_or_example_gives_other_numbers(draw, change):
+    # By chance 126^2 / 2^24 = 1e-3 pairs of 24-bit numbers would be expected to agree.
+    assert not np.isin(draw(**change), draw()).any()
+
+
+def test_scopes_are_independent_of_parent_and_siblings_and_repeat():
+    stream = RandomStream(5, 2, 0)
+    scopes = (stream, stream.scope("a"), stream.scope("b"), stream.scope("a").scope("b"))
+    draws = [part.uniform(6, (11,)).numpy() for part in scopes]
+    assert len({array.tobytes() for array in draws}) == 4
+    assert np.array_equal(stream.scope("a").uniform(6, (11,)), draws[1])
+
+
+def test_numbers_are_uniform_on_the_unit_interval():
+    values = uniform(500, (401,)).ravel()
+    n = values.size
+    assert values.dtype == np.float32
+    assert values.min() >= 0.0 and values.max() < 1.0
+    assert abs(values.mean() - 0.5) < 4 * math.sqrt(1 / 12 / n)
+    counts, _ = np.histogram(values, bins=16, range=(0, 1))
+    # Chi-squared with 15 degrees of freedom: mean 15, standard deviation sqrt(30).
+    assert ((counts - n / 16) ** 2 / (n / 16)).sum() < 15 + 5 * math.sqrt(30)
+
+
+# The key of a step is the digest xor the step: neighbours' keys differ in one bit, their numbers must not agree.
+@GENERATORS
+def test_neighbouring_examples_and_steps_are_uncorrelated(draw):
+    first, second = draw(1, (20_000,), step=2)[0], draw(1, (20_000,), step=2, first_example=1)[0]
+    third = draw(1, (20_000,), step=3)[0]
+    for other in (second, third):
+        assert abs(np.corrcoef(first, other)[0, 1]) < 4 / math.sqrt(20_000)
+
+
+# The known answers that the authors of the algorithm publish with it (Random123, kat_vectors): key, counter, output.
+@pytest.mark.parametrize(
+    ("key", "counter", "expected"),
+    [
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((2**32 - 1, 2**32 - 1), (2**32 - 1, 2**32 - 1), (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ],
+)
+def test_threefry_gives_its_known_answers(key, counter, expected):
+    words = [tuple(tf.constant([word], tf.uint32) for word in pair) for pair in (key, counter)]
+    assert tuple(int(word[0]) for word in threefry(*words, rounds=20)) == expected
+
+
+def test_no_two_elements_of_a_draw_are_alike():
+    assert len(np.unique(bits(3, (4, 5, 6)))) == 360
+
+
+def test_a_mask_keeps_as_much_as_the_rate_says():
+    keep = RandomStream(5, 2, 0).draw().keep_mask(0.1, 40, (25, 401)).numpy()
+    assert abs(keep.mean() - 0.9) < 4 * math.sqrt(0.1 * 0.9 / keep.size)
+
+
+def test_each_bit_is_set_half_the_time_and_neighbours_are_independent():
+    drawn = bits(40, (25, 401))
+    for position in range(32):
+        ones = (drawn >> position) & 1
+        assert abs(ones.mean() - 0.5) < 5 * 0.5 / math.sqrt(ones.size), position
+        agreements = (ones[..., 1:] == ones[..., :-1]).mean()
+        assert abs(agreements - 0.5) < 5 * 0.5 / math.sqrt(ones.size - ones.shape[0] * ones.shape[1]), position
+
+
+def test_xla_draws_the_same():
+    @tf.function(jit_compile=True)
+    def compiled(step: tf.Tensor, first_example: tf.Tensor):
+        stream = RandomStream(5, step, first_example, "a")
+        return stream.uniform(3, (7, 3)), stream.draw().bits(3, (7, 3))
+
+    numbers, words = compiled(tf.constant(2, tf.int64), tf.constant(4, tf.int64))
+    assert np.array_equal(numbers, uniform(3, first_example=4))
+    assert np.array_equal(words, bits(3, first_example=4))

@@ -1,0 +1,134 @@
+"""Losses and metrics against literals, and against scikit-learn."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn import metrics as reference
+
+from electra_tf.tasks.pretrain.losses import (
+    masked_lm_accuracy,
+    masked_lm_loss,
+    replaced_token_loss,
+    replaced_token_metrics,
+)
+from electra_tf.tasks.terms import BinaryEntropy, RankingCounts, Ratio
+
+# Two examples, the second with two tokens of padding; two slots for masked positions, one of them unused; V = 3.
+MASKED_LM_LOGITS = [[[1.0, 2.0, 0.0], [0.0, 0.0, 0.0]], [[3.0, -1.0, 0.5], [9.0, 9.0, -9.0]]]
+MASKED = {"masked_lm_ids": tf.constant([[1, 2], [2, 0]]), "masked_lm_weights": tf.constant([[1.0, 1.0], [1.0, 0.0]])}
+REPLACED_LOGITS = [[0.0, 1.0, -2.0, 0.5, 3.0, -1.0], [2.0, -0.5, 0.0, 1.0, 50.0, -50.0]]
+IS_REPLACED = [[0, 1, 0, 0, 1, 0], [0, 1, 0, 0, 0, 1]]
+INPUT_MASK = [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]
+
+
+def log_sum_exp(*logits: float) -> float:
+    return math.log(sum(math.exp(logit) for logit in logits))
+
+
+def softplus(value: float) -> float:
+    return math.log1p(math.exp(value))
+
+
+def test_the_masked_lm_loss_is_the_sum_of_minus_log_p_over_the_slots_in_use(logits_of):
+    loss = masked_lm_loss(logits_of(MASKED_LM_LOGITS), MASKED)
+    expected = (log_sum_exp(1, 2, 0) - 2) + math.log(3) + (log_sum_exp(3, -1, 0.5) - 0.5)
+    assert float(loss.value) == pytest.approx(expected, rel=1e-6)
+    assert loss.over == "masked_tokens"
+
+
+def test_masked_lm_accuracy_is_over_the_slots_in_use():
+    accuracy = masked_lm_accuracy(tf.constant(MASKED_LM_LOGITS), MASKED)
+    assert (float(accuracy.total), float(accuracy.weight)) == (1.0, 3.0)
+
+
+def test_the_replaced_token_loss_is_the_sum_of_cross_entropies_over_the_real_tokens():
+    loss = replaced_token_loss(*map(tf.constant, (REPLACED_LOGITS, IS_REPLACED, INPUT_MASK)), "tokens")
+    # -log(1 - sigmoid(x)) = softplus(x) for originals, softplus(-x) for replaced tokens.
+    originals, replaced = [0.0, -2.0, 0.5, -1.0, 2.0, 0.0, 1.0], [1.0, 3.0, -0.5]
+    expected = sum(map(softplus, originals)) + sum(softplus(-x) for x in replaced)
+    assert float(loss.value) == pytest.approx(expected, rel=1e-6)
+    assert loss.over == "tokens"
+
+
+@pytest.fixture(scope="module")
+def predictions() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Logits, labels and mask in which replaced tokens score higher on average and some tokens are padding."""
+    random, length = np.random.default_rng(0), 31
+    labels = (random.random([40, length]) < 0.15).astype(np.int32)
+    logits = (random.normal(-1.5, 1.2, [40, length]) + 1.5 * labels).astype(np.float32)
+    return logits, labels, (np.arange(length) < random.integers(8, length + 1, [40, 1])).astype(np.int32)
+
+
+def test_precision_recall_and_accuracy_are_those_of_scikit_learn(predictions):
+    logits, labels, mask = predictions
+    metrics = {name: term.value() for name, term in replaced_token_metrics(*predictions).items()}
+    actual, predicted = labels[mask > 0], logits[mask > 0] > 0
+    assert metrics["replaced_token_precision"] == pytest.approx(reference.precision_score(actual, predicted), rel=1e-6)
+    assert metrics["replaced_token_recall"] == pytest.approx(reference.recall_score(actual, predicted), rel=1e-6)
+    assert metrics["replaced_token_accuracy"] == pytest.approx(reference.accuracy_score(actual, predicted), rel=1e-6)
+    assert metrics["replaced_fraction"] == pytest.approx(actual.mean(), rel=1e-6)
+
+
+def test_the_area_under_the_curve_is_that_of_scikit_learn_up_to_ties_within_a_bin(predictions):
+    logits, labels, mask = predictions
+    auc = replaced_token_metrics(*predictions)["replaced_token_auc"]
+    negatives, positives = auc.negatives.numpy(), auc.positives.numpy()
+    assert negatives.sum() + positives.sum() == mask.sum()
+    # A pair in one bin counts one half instead of 0 or 1.
+    bound = 0.5 * (negatives * positives).sum() / (negatives.sum() * positives.sum())
+    expected = reference.roc_auc_score(labels[mask > 0], logits[mask > 0])
+    assert abs(auc.value() - expected) <= bound + 1e-12
+    assert bound < 1e-3
+
+
+def test_the_area_is_exact_where_no_two_logits_are_close():
+    logits, labels = tf.constant([[-3.0, -2.0, -1.0, 0.0, 1.0]]), tf.constant([[0, 1, 0, 0, 1]])
+    auc = replaced_token_metrics(logits, labels, tf.ones([1, 5]))["replaced_token_auc"]
+    assert auc.value() == pytest.approx(4 / 6)  # of 2 x 3 pairs: -2 is above one original, 1 above all three
+
+
+@pytest.mark.parametrize("logit", [-60.0, 0.0, 60.0])
+def test_a_constant_predictor_has_area_one_half(predictions, logit):
+    _, labels, mask = predictions
+    metrics = replaced_token_metrics(tf.fill(labels.shape, logit), labels, mask)
+    assert metrics["replaced_token_auc"].value() == 0.5
+
+
+@pytest.mark.parametrize(("share", "entropy"), [(0.138, 0.4013), (0.06, 0.2270), (0.5, math.log(2))])
+def test_the_loss_of_a_constant_predictor_is_the_entropy_of_the_replaced_fraction(share, entropy):
+    labels = tf.cast(tf.range(1000) < round(1000 * share), tf.int32)[tf.newaxis]
+    logits, ones = tf.fill([1, 1000], math.log(share / (1 - share))), tf.ones([1, 1000])
+    loss = replaced_token_metrics(logits, labels, ones)["constant_predictor_loss"].value()
+    assert loss == pytest.approx(entropy, abs=5e-5)
+    assert float(replaced_token_loss(logits, labels, ones, "").value) / 1000 == pytest.approx(loss, rel=1e-6)
+
+
+def test_padding_counts_in_no_metric(predictions):
+    logits, labels, mask = predictions
+    changed = np.where(mask > 0, logits, 40.0).astype(np.float32), np.where(mask > 0, labels, 1), mask
+    assert [term.value() for term in replaced_token_metrics(*changed).values()] == [
+        term.value() for term in replaced_token_metrics(*predictions).values()
+    ]
+
+
+def test_the_terms_of_two_batches_add_up_to_those_of_both(predictions):
+    whole = replaced_token_metrics(*predictions)
+    parts = [
+        replaced_token_metrics(*(values[rows] for values in predictions)) for rows in (slice(0, 11), slice(11, 40))
+    ]
+    added = tf.nest.map_structure(lambda a, b: a + b, *parts)
+    assert {name: term.value() for name, term in added.items()} == pytest.approx(
+        {name: term.value() for name, term in whole.items()}, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("term", [Ratio(0.0, 0.0), BinaryEntropy(0.0, 0.0), RankingCounts(np.ones(3), np.zeros(3))])
+def test_a_metric_over_nothing_is_nan(term):
+    assert math.isnan(term.value())
+
+
+@pytest.mark.parametrize("total", [0.0, 7.0])
+def test_the_entropy_of_a_certain_outcome_is_zero(total):
+    assert BinaryEntropy(total, 7.0).value() == 0.0

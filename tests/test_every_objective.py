@@ -1,0 +1,222 @@
+"""One training step of every objective, traced once; each test looks at one property of that step.
+
+What an objective computes is tested beside it, in tests/tasks/pretrain.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.data.batch import batch_specs
+from electra_tf.flops.budget import RunCost
+from electra_tf.flops.traced import by_part, traced_products
+from electra_tf.models.context import ForwardContext
+from electra_tf.ops.random import RandomStream
+from electra_tf.reports.measured import expected_products
+from electra_tf.runs.checkpoints import Checkpoints
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.tasks.pretrain import OBJECTIVES, Objective, build_objective
+from electra_tf.train.static_step import unfit_operations
+from electra_tf.train.step import compile_task
+
+# (objective, which of its phases)
+STEPS = [(name, phase) for name in OBJECTIVES for phase in range(2 if name == "two_stage" else 1)]
+# The first of two replicas gets four times as many tokens as the second, and five times as many masked ones.
+LENGTHS = (10, 10, 5, 0)
+
+TABLES, GENERATOR, ENCODER = "shared embeddings", "generator_network", "electra"
+HEAD, ENCODER_HEAD = "discriminator_predictions", "encoder_predictions"
+# The layers to which each loss sends a gradient. A loss sends none to any other layer.
+GENERATOR_LOSS = {"masked_lm": {TABLES, GENERATOR}}
+ELECTRA_LOSSES = {**GENERATOR_LOSS, "replaced_token": {TABLES, ENCODER, HEAD}}
+TRAINED_LAYERS = {
+    ("electra", 0): ELECTRA_LOSSES,
+    ("electra_15", 0): ELECTRA_LOSSES,
+    ("electric", 0): ELECTRA_LOSSES,
+    ("contrastive", 0): {**ELECTRA_LOSSES, "corrupted_input": {TABLES, ENCODER, "corrupted_input_predictions"}},
+    ("adversarial", 0): {
+        "policy": {TABLES, GENERATOR},
+        "baseline": {"baseline"},
+        "replaced_token": {TABLES, ENCODER, HEAD},
+    },
+    ("replace_mlm", 0): {**GENERATOR_LOSS, "encoder_masked_lm": {TABLES, ENCODER, ENCODER_HEAD}},
+    ("all_tokens_mlm", 0): {**GENERATOR_LOSS, "all_tokens_lm": {TABLES, ENCODER, ENCODER_HEAD, "copy_predictions"}},
+    ("bert_mlm", 0): {"masked_lm": {"masked_lm_network"}},
+    ("hard_mlm", 0): {"masked_lm": {"masked_lm_network"}, "difficulty": {"difficulty_network"}},
+    ("two_stage", 0): {"masked_lm": {GENERATOR}},
+    ("two_stage", 1): {"replaced_token": {ENCODER, HEAD}},
+}
+
+
+@dataclass(frozen=True)
+class TracedStep:
+    """The training step of one phase of an objective, traced and executed once.
+
+    Attributes:
+        objective: the whole one.        task: the phase that the step trains.
+        function: the step, of the tensors of `batch`.
+        metrics: of the first execution.
+        moved: whether the first execution changed each variable, by its id.
+    """
+
+    objective: Objective
+    task: Objective
+    batch: dict[str, tf.Tensor]
+    function: tf.types.experimental.ConcreteFunction
+    metrics: dict[str, float]
+    moved: dict[int, bool]
+
+
+def build(config, strategy=None) -> Objective:
+    tf_keras.utils.set_random_seed(2)
+    with (strategy or tf.distribute.get_strategy()).scope():
+        return compile_task(build_objective(config))
+
+
+@pytest.fixture(scope="module", params=STEPS, ids=lambda step: f"{step[0]}-{step[1]}")
+def step(request, tiny_config, tiny_batch) -> TracedStep:
+    name, phase = request.param
+    config = tiny_config(
+        objective={"name": name}, encoder={"initializer_range": 0.2}, optimizer={"learning_rate": 1e-3}
+    )
+    objective, batch = build(config), tiny_batch(config, LENGTHS)
+    task = objective.phases[phase]
+    specs = batch_specs(config, len(LENGTHS))
+    assert {key: (values.shape, values.dtype) for key, values in batch.items()} == {
+        key: (spec.shape, spec.dtype) for key, spec in specs.items()
+    }
+    function = tf.function(task.train_step).get_concrete_function(specs)
+    before = [variable.numpy() for variable in objective.variables]
+    metrics = {key: float(value) for key, value in function(**batch).items()}
+    moved = {
+        id(variable): not np.array_equal(variable, old)
+        for variable, old in zip(objective.variables, before, strict=True)
+    }
+    return TracedStep(objective, task, batch, function, metrics, moved)
+
+
+def test_its_losses_and_gradients_are_finite(step):
+    assert all(map(math.isfinite, step.metrics.values()))
+    assert step.metrics["nonfinite"] == 0.0 and step.metrics["gradient_norm"] > 0.0
+
+
+def test_it_reports_every_term_and_minimises_their_weighted_sum(step):
+    assert set(step.metrics) == {"loss", "gradient_norm", "learning_rate", "nonfinite", *step.task.term_names}
+    weighted = sum(weight * step.metrics[name] for name, weight in step.task.loss_weights.items())
+    assert step.metrics["loss"] == pytest.approx(weighted, rel=1e-6)
+
+
+def owners(objective: Objective) -> dict[int, str]:
+    """The layer that holds each trainable variable, by its id."""
+    layers: dict[int, list[str]] = {}
+    for layer in objective.layers:
+        for variable in layer.trainable_variables:
+            layers.setdefault(id(variable), []).append(layer.name)
+    return {key: names[0] if len(names) == 1 else TABLES for key, names in layers.items()}
+
+
+def has_gradient(variable: tf.Variable) -> bool:
+    """A key's bias shifts all scores of a query equally, so its gradient is zero up to rounding."""
+    return "key/bias" not in variable.name
+
+
+def test_it_changes_the_variables_of_its_phase_and_no_others(step):
+    trained = {id(variable) for variable in step.task.trained_variables}
+    checked = [variable for variable in step.objective.variables if has_gradient(variable)]
+    assert [variable.name for variable in checked if step.moved[id(variable)] != (id(variable) in trained)] == []
+
+
+def test_each_loss_sends_gradients_to_its_own_layers_and_to_no_others(step):
+    context = ForwardContext(training=True, random=RandomStream(0, 0, 0))
+    variables = step.objective.trainable_variables
+    with tf.GradientTape(persistent=True) as tape:
+        terms = step.task.training_terms(step.batch, context)
+    layer_of, expected = (
+        owners(step.objective),
+        TRAINED_LAYERS[step.objective.name, step.objective.phases.index(step.task)],
+    )
+    assert set(step.task.loss_weights) == set(expected)
+    for loss, layers in expected.items():
+        gradients = tape.gradient(terms[loss].value, variables, unconnected_gradients="zero")
+        wrong = [
+            variable.name
+            for variable, gradient in zip(variables, gradients, strict=True)
+            if has_gradient(variable)
+            and tf.convert_to_tensor(gradient).numpy().any() != (layer_of[id(variable)] in layers)
+        ]
+        assert wrong == [], loss
+
+
+def test_its_matrix_products_are_those_of_the_formula(step):
+    steps = RunCost(step.objective.config).ranges[step.objective.phases.index(step.task)]
+    traced, formula = by_part(traced_products(step.function)), expected_products(steps)
+    if step.objective.name in ("all_tokens_mlm", "electric"):
+        # They compute the gradient of the logits in the forward pass, to keep less in memory.
+        traced, formula = without_direction(traced), without_direction(formula)
+    assert +traced == formula
+
+
+def without_direction(products: Counter) -> Counter:
+    total: Counter = Counter()
+    for (part, _), flops in products.items():
+        total[part] += flops
+    return total
+
+
+def test_nothing_in_it_is_unfit_for_a_tpu(step):
+    assert unfit_operations(step.function) == []
+
+
+def test_evaluation_computes_the_terms_of_training(step):
+    context = ForwardContext(random=RandomStream(4, 0, 0))
+    evaluated = {name: term.value() for name, term in step.task.evaluation_terms(step.batch, context).items()}
+    training = step.task.as_ratios(step.batch, step.task.training_terms(step.batch, context))
+    for name, ratio in training.items():
+        reported = f"{name}_loss" if f"{name}_loss" in evaluated else name
+        assert evaluated[reported] == pytest.approx(ratio.value(), rel=1e-6), name
+    # With few tokens no token, or every one, may be replaced or be predicted to be.
+    undefined = {name for name, value in evaluated.items() if not math.isfinite(value)}
+    assert undefined <= {"replaced_token_precision", "replaced_token_auc", "copy_probability_replaced"}
+
+
+def test_an_example_of_padding_changes_no_term(step):
+    context = ForwardContext(random=RandomStream(4, 0, 0))
+    padded = {name: tf.pad(values, [[0, 1], [0, 0]]) for name, values in step.batch.items()}
+    terms, with_padding = (
+        {name: ratio.value() for name, ratio in step.task.as_ratios(batch, totals).items()}
+        for batch in (step.batch, padded)
+        for totals in [step.task.training_terms(batch, context)]
+    )
+    assert with_padding == pytest.approx(terms, rel=1e-5)
+
+
+def test_its_checkpoint_restores_every_variable_and_moment(step, tmp_path):
+    optimizer, run = step.objective.optimizer, RunDirectory(tmp_path)
+    moments = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+    state = [*step.objective.variables, *moments]
+    saved = [variable.numpy() for variable in state]
+    Checkpoints(step.objective, run, chief=True, keep=1).save(1)
+    for variable in state:
+        variable.assign(tf.zeros_like(variable))
+    assert Checkpoints(step.objective, run, chief=True, keep=1).restore_latest() == 1
+    assert all(np.array_equal(variable, old) for variable, old in zip(state, saved, strict=True))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [case if case == ("electra", 0) else pytest.param(case, marks=pytest.mark.slow) for case in STEPS],
+    indirect=True,
+    ids=lambda case: f"{case[0]}-{case[1]}",
+)
+def test_micro_batches_on_two_replicas_train_like_one_batch(step, two_replicas, run_on_replicas):
+    config = step.objective.config
+    train = config.train.model_copy(update={"gradient_accumulation_steps": 2})
+    objective = build(config.model_copy(update={"train": train}), two_replicas)
+    task = objective.phases[step.objective.phases.index(step.task)]
+    metrics = run_on_replicas(two_replicas, tf.function(task.train_step), step.batch)
+    assert {name: float(value) for name, value in metrics.items()} == pytest.approx(step.metrics, rel=1e-5)
