@@ -106,9 +106,10 @@ def test_so_does_one_on_a_store_that_cannot_append(whole, train_toy, assert_same
 
 
 def scalars(model_dir, split: str) -> list[tuple[int, float]]:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    # The class that TensorBoard serves from; `event_accumulator` drops no tensors, and tf.summary's scalars are some.
+    from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
-    accumulator = EventAccumulator(os.path.join(model_dir, "tensorboard", split), size_guidance={"tensors": 0})
+    accumulator = EventAccumulator(os.path.join(model_dir, "tensorboard", split))
     accumulator.Reload()
     tag = "loss" if split == "train" else "squared_error"
     return [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in accumulator.Tensors(tag)]
