@@ -20,3 +20,9 @@ class TrainingStopped(Exception):
     The message is one line: what happened, at which step, what usually causes it, what to do. Commands print it without
     a stack trace and exit with status 1. The newest checkpoint is from before.
     """
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, for a message of ours that must be one line."""
+    text = str(getattr(error, "message", None) or error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

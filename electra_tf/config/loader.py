@@ -171,7 +171,7 @@ def _nearest_setting(path: str, fields: Iterable[str], model: type[BaseModel]) -
     """As `nearest`: an equal name in another group, else one that is near in this group, else in any group."""
     group, _, unknown = path.rpartition(".")
     elsewhere = {p.rpartition(".")[2]: p for p in reversed(_setting_paths(model)) if p.rpartition(".")[0] != group}
-    if unknown in elsewhere or not difflib.get_close_matches(unknown, list(fields), n=1, cutoff=_NEAR):
+    if unknown in elsewhere or not difflib.get_close_matches(unknown, list(fields), n=1, cutoff=_NEAR_ELSEWHERE):
         matches = difflib.get_close_matches(unknown, list(elsewhere), n=1, cutoff=_NEAR_ELSEWHERE)
         if matches:
             return f"; did you mean {elsewhere[matches[0]]}?"

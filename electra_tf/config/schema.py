@@ -119,7 +119,6 @@ class TrainConfig(Settings):
     max_nonfinite_steps: CountOrZero = 10
     # Steps in which nothing may be learnt (see electra_tf/train/health.py) before the run says so; 0: never.
     alarm_after_steps: CountOrZero = 5000
-    asynchronous_checkpoints: bool = False  # written while the next steps run
     # FLOP/s of one device, of which model_flops_utilization is a share; null: published for a device known by its name,
     # or what a product of large matrices reaches on it when the run starts: too little if the machine is busy then.
     peak_flops: Positive | None = None

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.schema import DataConfig, RunConfig
 from electra_tf.data.batch import INPUT_IDS, Batch
 from electra_tf.data.masking import MaskingVocabulary
@@ -164,10 +164,6 @@ def _read(path: str) -> bytes:
             return file.read()
     except tf.errors.OpError as error:
         raise UserError(f"cannot read {path}: {first_line(error)}; give a file that can be read") from None
-
-
-def first_line(error: tf.errors.OpError) -> str:
-    return str(error.message).strip().partition("\n")[0]
 
 
 def _contents_by_manifest(directory: str, vocabulary: Vocabulary, config: RunConfig) -> dict:

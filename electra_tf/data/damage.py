@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, first_line
 from electra_tf.data.batch import Batch
-from electra_tf.data.corpus import Corpus, first_line
+from electra_tf.data.corpus import Corpus
 from electra_tf.data.record_frames import Frame, first_damage, read_frames
 
 logger = logging.getLogger(__name__)

@@ -1,9 +1,11 @@
 """Checkpoints of a run, by TensorFlow's CheckpointManager on any filesystem that TensorFlow writes.
 
 A checkpoint holds everything that the next update depends on. TensorFlow stores a CRC-32C of every tensor and compares
-it when the tensor is read, so `damage` reads all of them before one is restored: what is damaged is reported and the
-checkpoint before is used. A checkpoint exists once its index file does, which TensorFlow writes last and renames into
-place.
+it when the tensor is read, so `damage` reads all tensors before a checkpoint is restored: damage is reported, and the
+checkpoint before is used.
+
+TensorFlow writes `step-N_temp/` first, then moves the data out of it, then writes `step-N.index`, then removes the
+directory. So as long as `step-N_temp` exists the checkpoint is unfinished, whatever other files it has.
 """
 
 import contextlib
@@ -15,16 +17,15 @@ import tempfile
 import absl.logging
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
-from electra_tf.runs.directory import RunDirectory, first_line
+from electra_tf.config.errors import UserError, first_line
+from electra_tf.runs.directory import RunDirectory, write_atomically
 from electra_tf.tasks.base import Task
 
 logger = logging.getLogger(__name__)
 
 _NAME = "step"
-_INDEX = re.compile(rf"{_NAME}-(\d+)\.index")
-# A write that a kill has ended: TensorFlow's temporary files.
-_UNFINISHED = re.compile(rf"{_NAME}-\d+(\..*tempstate.*|_temp.*)")
+_FILE = re.compile(rf"{_NAME}-(\d+)\.(index|data-.*)")
+_UNFINISHED = re.compile(rf"{_NAME}-(\d+)(_temp|\.part).*")  # the second on s3://, which cannot rename a directory
 
 
 class Checkpoints:
@@ -36,19 +37,15 @@ class Checkpoints:
     Args:
         task: compiled.        chief: whether this process writes the run's files.
         keep: how many of the last stay.
-        asynchronous: write in a thread while the next steps run (TensorFlow's option).
         tracked: state of the run beside the task and its optimizer.
     """
 
-    def __init__(
-        self, task: Task, run: RunDirectory, chief: bool, keep: int, asynchronous: bool = False, **tracked: tf.Module
-    ):
-        # It notes at every write how long it took to assign the variables to files.
+    def __init__(self, task: Task, run: RunDirectory, chief: bool, keep: int, **tracked: tf.Module):
+        # At every write it logs how long the variables took to be assigned to files.
         absl.logging.set_verbosity(absl.logging.WARNING)
         self._checkpoint = tf.train.Checkpoint(task=task, optimizer=task.optimizer, **tracked)
         self._run = run
         self._scratch = None if chief else tempfile.TemporaryDirectory(prefix="electra_tf_worker_")
-        self._options = tf.train.CheckpointOptions(experimental_enable_async_checkpoint=asynchronous)
         self._managers = {
             run.checkpoints: self._manager(run.checkpoints, keep),
             run.milestones: self._manager(run.milestones, None),
@@ -80,17 +77,13 @@ class Checkpoints:
         """Writes `milestones/step-N`, which is never removed. The same holds as for `save`."""
         self._save(self._run.milestones, step)
 
-    def wait(self) -> None:
-        """Returns when nothing is being written any more."""
-        for manager in self._managers.values():
-            try:
-                manager.sync()
-            except tf.errors.OpError as error:
-                self._failure = f"a checkpoint could not be written ({first_line(error)})"
+    def skip(self, step: int, reason: str) -> None:
+        """Notes that the checkpoint of a step could not be written; warns, as the training goes on."""
+        self._failure = f"the checkpoint of step {step} could not be written ({reason})"
+        logger.warning("%s; training goes on", self._failure)
 
     def close(self) -> None:
-        """Waits for what is being written. Raises: UserError: if the last state that was to be saved was not."""
-        self.wait()
+        """Raises: UserError: if the newest checkpoint that was to be saved could not be written."""
         if self._scratch is not None:
             self._scratch.cleanup()
         if self._failure is not None:
@@ -101,30 +94,30 @@ class Checkpoints:
             directory = os.path.join(self._scratch.name, os.path.basename(directory))
         else:
             _remove_unfinished(directory)
+            _register(directory)
         return tf.train.CheckpointManager(self._checkpoint, directory, max_to_keep=keep, checkpoint_name=_NAME)
 
     def _save(self, directory: str, step: int) -> None:
-        prefix = os.path.join(directory, f"{_NAME}-{step}")
+        prefix = _prefix(directory, step)
         if prefix in self._saved:
             return
         try:
-            self._managers[directory].save(step, check_interval=False, options=self._options)
+            self._managers[directory].save(step, check_interval=False)
         except tf.errors.OpError as error:
-            self._failure = f"{prefix} could not be written ({first_line(error)})"
-            logger.warning("%s; training goes on", self._failure)
-            with contextlib.suppress(tf.errors.OpError):
-                _remove_unfinished(directory)
+            self.skip(step, first_line(error))
+            if self._scratch is None:
+                with contextlib.suppress(tf.errors.OpError):
+                    _remove_unfinished(directory)
             return
         self._saved.add(prefix)
         self._failure = None
 
 
 def steps_in(directory: str) -> list[int]:
-    """The steps, ascending, of the checkpoints in a directory. Their content has not been looked at."""
-    if not tf.io.gfile.isdir(directory):
-        return []
-    matches = map(_INDEX.fullmatch, tf.io.gfile.listdir(directory))
-    return sorted(int(match[1]) for match in matches if match)
+    """The steps, ascending, of the checkpoints in a directory, whole or damaged; unfinished ones do not count."""
+    names = _names_in(directory)
+    matches = map(_FILE.fullmatch, names)
+    return sorted({int(match[1]) for match in matches if match} - _unfinished_steps(names))
 
 
 def step_of(prefix: str) -> int:
@@ -139,8 +132,8 @@ def newest_whole(directory: str) -> str | None:
     Raises: UserError: if there are some and none is whole.
     """
     damages: dict[str, str] = {}
-    for step in reversed(_named_steps(directory)):
-        prefix = os.path.join(directory, f"{_NAME}-{step}")
+    for step in reversed(steps_in(directory)):
+        prefix = _prefix(directory, step)
         reason = damage(prefix)
         if reason is None:
             for other, what in damages.items():
@@ -187,23 +180,41 @@ def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
             status.expect_partial()  # else TensorFlow lists at exit what was ignored
 
 
-def _named_steps(directory: str) -> list[int]:
-    """The steps, ascending, that have any finished file: of a damaged checkpoint the index may be what is missing."""
+def _prefix(directory: str, step: int) -> str:
+    return os.path.join(directory, f"{_NAME}-{step}")
+
+
+def _names_in(directory: str) -> list[str]:
     if not tf.io.gfile.isdir(directory):
         return []
-    names = (name for name in tf.io.gfile.listdir(directory) if not _UNFINISHED.fullmatch(name))
-    matches = (re.fullmatch(rf"{_NAME}-(\d+)\..*", name) for name in names)
-    return sorted({int(match[1]) for match in matches if match})
+    return [name.rstrip("/") for name in tf.io.gfile.listdir(directory)]
+
+
+def _unfinished_steps(names: list[str]) -> set[int]:
+    return {int(match[1]) for match in map(_UNFINISHED.fullmatch, names) if match}
 
 
 def _remove_unfinished(directory: str) -> None:
-    """Removes what a kill has left of checkpoints that were being written."""
-    if not tf.io.gfile.isdir(directory):
-        return
-    for name in tf.io.gfile.listdir(directory):
-        path = os.path.join(directory, name.rstrip("/"))
-        if _UNFINISHED.fullmatch(name.rstrip("/")):
+    """Removes what a kill or a full disk has left of checkpoints that were being written."""
+    names = _names_in(directory)
+    for step in _unfinished_steps(names):
+        # The temporary directory last: without it the rest would pass for a damaged checkpoint.
+        for name in sorted(name for name in names if re.match(rf"{_NAME}-{step}\D", name)):
+            path = os.path.join(directory, name)
             tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
+
+
+def _register(directory: str) -> None:
+    """Lists what a directory holds in TensorFlow's file `checkpoint`, by which the manager removes the oldest.
+
+    A kill may have come between a checkpoint and its entry there; a user may have copied one.
+    """
+    prefixes = [_prefix(directory, step) for step in steps_in(directory)]
+    if prefixes:
+        # The manager passes over what is not newer than the last it was told to keep for ever, at time 0.
+        times = [1.0] * len(prefixes)
+        state = tf.compat.v1.train.generate_checkpoint_state_proto(directory, prefixes[-1], prefixes, times)
+        write_atomically(os.path.join(directory, "checkpoint"), str(state).encode())
 
 
 def _missing_parts(checkpoint: tf.train.Checkpoint, prefix: str) -> str | None:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 import yaml
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.config.schema import RunConfig
 from electra_tf.runs.reported_lines import reports_of
@@ -38,7 +38,6 @@ _MAY_CHANGE = {
         "save_every_steps",
         "keep_checkpoints",
         "milestone_fractions",
-        "asynchronous_checkpoints",
         "alarm_after_steps",
         "peak_flops",
         "on_nonfinite",
@@ -47,11 +46,6 @@ _MAY_CHANGE = {
     "evaluation": ("every_steps", "max_batches", "batch_size", "as_masked_lm"),
     "data": ("vocab_file", "on_damaged_record"),
 }
-
-
-def is_remote(path: str) -> bool:
-    """Whether a path names a store such as gs://, which cannot append to a file or lock it."""
-    return "://" in path
 
 
 class RunDirectory:
@@ -133,7 +127,7 @@ class RunDirectory:
 
     def require_same_run(self, config: RunConfig) -> None:
         """Raises: UserError: if a setting that affects the weights is not the run's, naming both values."""
-        stored = yaml.safe_load(read_bytes(self.config_file) or b"{}")
+        stored = self._stored_config()
         before, now = (_flatten(lasting_settings(values)) for values in (stored, config.model_dump(mode="json")))
         # The objective's name first: other settings differ because of it.
         for key in sorted(before | now, key=lambda key: (key != "objective.name", key)):
@@ -145,16 +139,20 @@ class RunDirectory:
 
     def _require_no_lost_checkpoint(self) -> None:
         """A run whose reports say that it had a checkpoint does not start again silently."""
-        stored = yaml.safe_load(read_bytes(self.config_file) or b"{}")
         reported = max((report["step"] for report in reports_of(self.metrics_file, "train")), default=0)
-        train = stored.get("train", {})
-        # An asynchronous one may still have been on its way.
-        expected_from = train.get("save_every_steps", 0) * (2 if train.get("asynchronous_checkpoints") else 1)
-        if reported > expected_from:
+        if reported > self._stored_config().get("train", {}).get("save_every_steps", 0):
             raise UserError(
                 f"{self.metrics_file} reports {reported} steps, but {self.checkpoints} holds no checkpoint; copy one "
                 f"there, for example from {self.milestones}, or, if none could be written, give a new --model_dir"
             )
+
+    def _stored_config(self) -> dict:
+        """The settings in config.yaml; empty without one. Raises: UserError: if it cannot be read."""
+        try:
+            values = yaml.safe_load(read_bytes(self.config_file) or b"{}")
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise UserError(f"{self.config_file} is not readable as YAML: {' '.join(str(error).split())}") from None
+        return values if isinstance(values, dict) else {}
 
     def _tokenizer_files(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> dict[str, bytes]:
         settings = json.dumps({"lower_case": lower_case, "strip_accents": strip_accents}).encode()
@@ -202,9 +200,3 @@ def write_atomically(path: str, content: bytes) -> None:
         raise UserError(
             f"{path} cannot be written: {first_line(error)}; make room there or give another place"
         ) from None
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, as far as a message of one line can hold it."""
-    text = str(getattr(error, "message", None) or error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

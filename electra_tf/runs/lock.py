@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import json
 import logging
 import os
@@ -9,8 +10,11 @@ import socket
 import time
 from collections.abc import Iterator
 
+import tensorflow as tf
+
 from electra_tf.config.errors import UserError
-from electra_tf.runs.directory import RunDirectory, is_remote, read_bytes, write_atomically
+from electra_tf.config.files import is_remote
+from electra_tf.runs.directory import RunDirectory, read_bytes, write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +39,6 @@ def locked(run: RunDirectory, force: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _owner_file(run: RunDirectory, force: bool) -> Iterator[None]:
-    import tensorflow as tf
-
     holder = read_bytes(run.lock_file)
     if holder is not None and not force:
         raise UserError(
@@ -54,8 +56,6 @@ def _owner_file(run: RunDirectory, force: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _flock(run: RunDirectory) -> Iterator[None]:
-    import fcntl
-
     try:
         # For writing: the lock of a network filesystem wants that.
         descriptor = os.open(run.lock_file, os.O_RDWR | os.O_CREAT, 0o666)

@@ -1,6 +1,7 @@
 """What a run reports while it trains: a line on the terminal, a JSON object in metrics.jsonl, TensorBoard events."""
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -11,9 +12,10 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, first_line
+from electra_tf.config.files import is_remote
 from electra_tf.flops.budget import RunCost
-from electra_tf.runs.directory import RATES, RunDirectory, first_line, is_remote, write_atomically
+from electra_tf.runs.directory import RATES, RunDirectory, write_atomically
 from electra_tf.runs.reported_lines import lines_until, read_lines
 from electra_tf.train.device_peak import Peak
 
@@ -71,12 +73,11 @@ class Events:
     """TensorBoard events of one split, by `tf.summary`.
 
     Args:
-        last_step: of the checkpoint that a continued run starts from; a mark tells TensorBoard to drop later steps.
+        last_step: of the checkpoint that this call starts from; a mark tells TensorBoard to drop later steps.
     """
 
     def __init__(self, directory: str, last_step: int):
-        if last_step and tf.io.gfile.exists(directory):
-            _mark_restart(directory, last_step + 1)
+        _mark_start(directory, last_step + 1)
         self._writer = tf.summary.create_file_writer(directory)
 
     def write(self, step: int, values: dict[str, float]) -> None:
@@ -253,19 +254,23 @@ def _append(path: str, content: bytes) -> None:
     size = os.path.getsize(path) if os.path.exists(path) else 0
     try:
         with open(path, "ab", buffering=0) as stream:
-            stream.write(content)
+            if stream.write(content) < len(content):  # a disk that is nearly full takes a part
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
         if os.path.exists(path):
             os.truncate(path, size)
         raise UserError(f"{path} cannot be written: {error.strerror}; make room there") from None
 
 
-def _mark_restart(directory: str, step: int) -> None:
-    """Writes an event file that makes TensorBoard drop all events from `step` on, for a continued run repeats them.
+def _mark_start(directory: str, step: int) -> None:
+    """Writes an event file that makes TensorBoard drop earlier files' events from `step` on: this call repeats them.
 
-    TensorBoard reads a directory's files in the order of their names; this one sorts before the next of `tf.summary`.
+    TensorBoard takes the first such mark for the start of the run, and only those after it for restarts, so the first
+    call must write one too. It reads a directory's files in the order of their names, which begin with the second;
+    this one sorts before that of `tf.summary`.
     """
-    name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.0.restart"
+    tf.io.gfile.makedirs(directory)
+    name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.0.start"
     start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
     events = [
         tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2"),

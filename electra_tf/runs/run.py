@@ -15,7 +15,7 @@ import tf_keras
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.data.damage import damaged_data_reported
-from electra_tf.runs.checkpoints import Checkpoints, steps_in
+from electra_tf.runs.checkpoints import Checkpoints, newest_whole, restore_strictly, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.lock import locked
@@ -111,9 +111,7 @@ def train(
         with run.strategy.scope():
             metrics = metric_accumulator(task)
         settings = run.config.train
-        checkpoints = Checkpoints(
-            task, directory, run.is_chief, settings.keep_checkpoints, settings.asynchronous_checkpoints, metrics=metrics
-        )
+        checkpoints = Checkpoints(task, directory, run.is_chief, settings.keep_checkpoints, metrics=metrics)
         first_step = checkpoints.restore_latest()
         start_weights(task, directory, checkpoints, is_started, init_from, run.is_chief)
         span_ends = {span.last_step for span in (*opened, *phases_of(task))}
@@ -171,7 +169,11 @@ def _restore_beside_training(task: Task, run: Run) -> int:
     while True:
         steps = steps_in(run.directory.checkpoints)
         try:
-            return Checkpoints(task, run.directory, chief=False, keep=1).restore_latest()
+            prefix = newest_whole(run.directory.checkpoints)
+            if prefix is None:
+                raise UserError(f"{run.directory.checkpoints} holds no checkpoint to evaluate; train first")
+            restore_strictly(tf.train.Checkpoint(task=task), prefix)
+            return step_of(prefix)
         except UserError:
             if steps_in(run.directory.checkpoints) == steps:
                 raise

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from electra_tf.config.errors import TrainingStopped
+from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
@@ -139,7 +139,12 @@ class Training:
         self._require_finite_enough(step)
 
     def _save(self, step: int) -> None:
-        self._reporter.flush()
+        """Saves a checkpoint once the reports before it are written; without them it would lose them for ever."""
+        try:
+            self._reporter.flush()
+        except UserError as error:
+            self._checkpoints.skip(step, str(error))
+            return
         self._checkpoints.save(step)
 
     def _catch_up_on_evaluation(self) -> None:
@@ -174,7 +179,6 @@ class Training:
     def _stop_before_nonfinite(self, stage: InputStage, phase: TrainingPhase, step: int) -> None:
         """Raises: TrainingStopped: after a checkpoint of the state before the step that is not finite."""
         self._save(step)
-        self._checkpoints.wait()
 
         def batches_from(first_step: int):
             return self._strategy.distribute_datasets_from_function(

@@ -10,10 +10,11 @@ import tensorflow as tf
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.files import is_remote
 from electra_tf.convert.names import tf1_variables
 from electra_tf.convert.stored_weights import StoredWeight, assign_strictly, list_briefly, require_none_missing
 from electra_tf.runs.checkpoints import Checkpoints, damage, newest_whole
-from electra_tf.runs.directory import RunDirectory, is_remote, read_bytes, write_atomically
+from electra_tf.runs.directory import RunDirectory, read_bytes, write_atomically
 from electra_tf.tasks.base import Task
 
 logger = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ import os
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, first_line
 from electra_tf.train.tpu import tpu_strategy
-from electra_tf.train.workers import first_line, require_cluster
+from electra_tf.train.workers import require_cluster
 
 
 def split_cpu(num_devices: int) -> None:

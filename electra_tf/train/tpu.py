@@ -1,6 +1,6 @@
-"""Reaching a TPU, and every way in which that fails, as one line.
+"""Connects to a TPU, and turns every way in which that fails into one line.
 
-TensorFlow waits for ever for a TPU that does not answer, so everything that waits here has an end of our own.
+TensorFlow waits for ever for a TPU that does not answer, so everything that waits here has a time-out of ours.
 """
 
 import socket
@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import tensorflow as tf
 
-from electra_tf.config.errors import EXIT_USER_ERROR, UserError
-from electra_tf.train.process_end import end_without_teardown
+from electra_tf.config.errors import EXIT_USER_ERROR, UserError, first_line
+from electra_tf.train.workers import end_without_teardown
 
 _LISTEN_SECONDS = 10
 _CONNECT_SECONDS = 60
@@ -46,8 +46,7 @@ def tpu_strategy(tpu: str) -> tf.distribute.Strategy:
         _within(_START_SECONDS, tpu, lambda: tf.tpu.experimental.initialize_tpu_system(resolver))
         return tf.distribute.TPUStrategy(resolver)
     except _ERRORS as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"--strategy=tpu: no TPU answers as {tpu!r} ({reason}); {_HELP}") from None
+        raise UserError(f"--strategy=tpu: no TPU answers as {tpu!r} ({first_line(error)}); {_HELP}") from None
 
 
 def _connect(tpu: str) -> tf.distribute.cluster_resolver.TPUClusterResolver:

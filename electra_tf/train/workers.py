@@ -5,15 +5,17 @@ have been missing for some ten seconds. It then aborts the sums in which the oth
 None can go on alone, as a step needs every worker's share of the batch: all end, and start together again.
 """
 
+import atexit
 import contextlib
 import json
+import os
 import re
+import sys
 from collections.abc import Iterator
 
 import tensorflow as tf
 
 from electra_tf.config.errors import EXIT_TRAINING_STOPPED, TrainingStopped, UserError
-from electra_tf.train.process_end import end_without_teardown
 
 _TASK_TYPES = ("chief", "worker")  # those that train; a parameter server has no part in this strategy
 _TF_CONFIG_EXAMPLE = '{"cluster": {"worker": ["host0:12345", "host1:12345"]}, "task": {"type": "worker", "index": 0}}'
@@ -117,7 +119,15 @@ def _check_task(task: dict, cluster: dict) -> None:
         raise UserError(f"TF_CONFIG: task.index {found}; expected a whole number from 0 to {last}, into cluster.{kind}")
 
 
-def first_line(error: Exception) -> str:
-    """What an error says, as far as a message of one line can hold it."""
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+def end_without_teardown(exit_code: int) -> None:
+    """Makes the interpreter's exit end the process with `exit_code` at once, without waiting for TensorFlow's threads.
+
+    They would wait for ever for a TPU that never answers, and until a service's time-out for a worker that died.
+    """
+    atexit.register(_end, exit_code)
+
+
+def _end(exit_code: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)

@@ -1,98 +1,76 @@
-"""What the tests of checkpoints and those of whole runs share."""
+"""What the tests of runs share: one whole run of the toy task, and how to read what a run has left."""
 
+import json
+import os
+import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.runs.checkpoint import Checkpoints
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.loop import Run
-from electra_tf.tasks.pretrain import build_objective
-from electra_tf.train.step import compile_task
+from electra_tf.runs.directory import RATES
+from electra_tf.runs.run import train
+from tests.toy import ToyStage, toy_config, toy_run
+
+
+@pytest.fixture(scope="session")
+def train_toy() -> Callable[..., dict]:
+    """`train_toy(model_dir, config, stage, **options)`: trains the toy task; the metrics of the last evaluation."""
+
+    def call(model_dir, config=None, stage=None, strategy=None, force=False, **options) -> dict:
+        config = config or toy_config()
+        run = toy_run(config, model_dir, strategy, force=force)
+        return train(run, lambda: [stage or ToyStage(config)], **options)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def whole(train_toy, tmp_path_factory) -> tuple[str, dict]:
+    """A run of eight steps that nobody may change: its directory, and the metrics of its last evaluation."""
+    model_dir = str(tmp_path_factory.mktemp("whole") / "run")
+    return model_dir, train_toy(model_dir)
 
 
 @pytest.fixture
-def run(tmp_path) -> RunDirectory:
-    return RunDirectory(tmp_path / "run")
+def copied(whole, tmp_path) -> str:
+    """A copy of the whole run, to be damaged."""
+    return str(shutil.copytree(whole[0], tmp_path / "copied"))
 
 
 @pytest.fixture(scope="session")
-def build(tiny_config) -> Callable:
-    """`build(**changes)`: a compiled objective of the tiny configuration."""
-    return lambda **changes: compile_task(build_objective(tiny_config(**changes)))
+def lines() -> Callable[[str], list[dict]]:
+    """`lines(model_dir)`: metrics.jsonl without what depends on the machine."""
 
+    def read(model_dir) -> list[dict]:
+        with tf.io.gfile.GFile(os.path.join(model_dir, "metrics.jsonl")) as stream:
+            reports = map(json.loads, stream.read().splitlines())
+            return [{name: value for name, value in report.items() if name not in RATES} for report in reports]
 
-@pytest.fixture(scope="module")
-def objective(build):
-    return build()
-
-
-@pytest.fixture(scope="session")
-def opened() -> Callable[..., Checkpoints]:
-    """`opened(objective, run, keep=1)`: the checkpoints of a run, of which its chief keeps two if nothing is said."""
-
-    def open_them(objective, run: RunDirectory, **options) -> Checkpoints:
-        return Checkpoints(objective, run, **{"chief": True, "keep": 2, **options})
-
-    return open_them
-
-
-def _state_of(objective) -> list[tf.Variable]:
-    """Weights, the step, and the moments; the moments of the older generation of optimizers are its weights."""
-    optimizer = objective.optimizer
-    moments = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
-    return [*objective.trainable_variables, *moments]
+    return read
 
 
 @pytest.fixture(scope="session")
-def fill() -> Callable[..., None]:
-    """`fill(objective, 3)`: gives every variable values of its own, and the step counter this number."""
+def tensors() -> Callable[[str], dict[str, np.ndarray]]:
+    """`tensors(prefix)`: everything in a checkpoint but how often this process has saved."""
 
-    def assign(objective, number: int) -> None:
-        for index, variable in enumerate(_state_of(objective)):
-            if variable.dtype.is_floating:
-                variable.assign(tf.random.stateless_uniform(variable.shape, [number, index], dtype=variable.dtype))
-        objective.optimizer.iterations.assign(number)
+    def read(prefix) -> dict[str, np.ndarray]:
+        reader = tf.compat.v1.train.NewCheckpointReader(str(prefix))
+        names = [name for name in reader.get_variable_to_shape_map() if not name.startswith(("_CHECK", "save_counter"))]
+        return {name: reader.get_tensor(name) for name in names}
 
-    return assign
-
-
-@pytest.fixture(scope="session")
-def values() -> Callable[..., list[np.ndarray]]:
-    """`values(objective)`: those of every variable that `fill` fills."""
-    return lambda objective: [variable.numpy() for variable in _state_of(objective)]
+    return read
 
 
 @pytest.fixture(scope="session")
-def equal() -> Callable[[list[np.ndarray], list[np.ndarray]], bool]:
-    """`equal(first, second)`: whether two lists hold the same arrays, bit for bit."""
-    return lambda first, second: len(first) == len(second) and all(map(np.array_equal, first, second))
+def assert_same_run(lines, tensors) -> Callable[[str, str], None]:
+    """`assert_same_run(one, other)`: equal reports, and equal last checkpoints bit for bit."""
 
+    def compare(one, other) -> None:
+        assert lines(one) == lines(other)
+        first, second = (tensors(os.path.join(model_dir, "checkpoints/step-8")) for model_dir in (one, other))
+        assert first.keys() == second.keys()
+        assert [name for name in first if not np.array_equal(first[name], second[name])] == []
 
-@pytest.fixture(scope="module")
-def config(tiny_config):
-    """Eight steps, saved and evaluated after four and at the end, with milestones at 2, 3 and 8."""
-    return tiny_config(
-        train={
-            "num_steps": 8,
-            "log_every_steps": 2,
-            "save_every_steps": 4,
-            "keep_checkpoints": 1,
-            "milestone_fractions": (0.25, 0.375, 1.0),
-        },
-        evaluation={"every_steps": 4},
-    )
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory, write_data) -> Path:
-    return write_data(tmp_path_factory.mktemp("data") / "set")
-
-
-@pytest.fixture(scope="session")
-def run_of() -> Callable[..., Run]:
-    """`run_of(config, model_dir)`: a run on one CPU device."""
-    return lambda config, model_dir: Run(config, RunDirectory(model_dir), tf.distribute.OneDeviceStrategy("CPU:0"))
+    return compare

@@ -1,167 +1,240 @@
+"""Strategies by name: clusters that TF_CONFIG describes, TPUs that do not answer, workers that are lost."""
+
 import json
+import threading
+import urllib.error
 
 import pytest
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import TrainingStopped, UserError
+from electra_tf.train import tpu, workers
 from electra_tf.train.distribution import build_strategy
+from electra_tf.train.workers import worker_failures_reported
 
 WORKERS = ["host0:12345", "host1:12345", "host2:12345"]
 TASK = {"type": "worker", "index": 2}
+CLUSTER = {"worker": WORKERS}
 
 
 @pytest.fixture
-def started(monkeypatch):
-    """Instead of waiting for the other workers, the strategy's constructor returns this text."""
+def exits(monkeypatch) -> list[int]:
+    """The statuses with which the process would end without teardown."""
+    statuses: list[int] = []
+    for module in (tpu, workers):
+        monkeypatch.setattr(module, "end_without_teardown", statuses.append)
+    return statuses
+
+
+def one_line(kind, call) -> str:
+    with pytest.raises(kind) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def build(monkeypatch):
+    """`build(value)`: the strategy of several workers under TF_CONFIG of that text or JSON value; None is unset."""
     monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", lambda: "started")
-    return "started"
-
-
-@pytest.fixture
-def build(started, monkeypatch):
-    """`build(value)`: the strategy of several workers, under TF_CONFIG of that text or JSON value; None is unset."""
 
     def under(value: object):
-        if value is None:
-            monkeypatch.delenv("TF_CONFIG", raising=False)
-        else:
+        monkeypatch.delenv("TF_CONFIG", raising=False)
+        if value is not None:
             monkeypatch.setenv("TF_CONFIG", value if isinstance(value, str) else json.dumps(value))
         return build_strategy("multi_worker_mirrored")
 
     return under
 
 
-@pytest.fixture
-def refusal(build):
-    def of(value: object) -> str:
-        with pytest.raises(UserError) as caught:
-            build(value)
-        message = str(caught.value)
-        assert "\n" not in message
-        return message
-
-    return of
-
-
 @pytest.mark.parametrize(
     ("cluster", "task"),
     [
-        ({"worker": WORKERS}, TASK),
+        (CLUSTER, TASK),
         ({"chief": ["10.0.0.1:1"], "worker": WORKERS[:1]}, {"type": "chief", "index": 0}),
         ({"worker": ["[::1]:65535"], "ps": ["host9:1"]}, {"type": "worker", "index": 0}),
     ],
 )
-def test_a_cluster_with_this_process_in_it_starts(build, started, cluster, task):
-    assert build({"cluster": cluster, "task": task}) == started
-
-
-def test_an_unset_variable_is_said_with_an_example(refusal):
-    message = refusal(None)
-    assert "the environment variable 'TF_CONFIG' is not set" in message
-    assert '"task": {"type": "worker", "index": 0}' in message
+def test_a_cluster_with_this_process_in_it_starts(build, cluster, task):
+    assert build({"cluster": cluster, "task": task}) == "started"
 
 
 @pytest.mark.parametrize(
-    ("value", "lacking"),
+    ("value", "message"),
     [
-        ({"task": TASK}, "cluster"),
-        ({"cluster": {"chief": ["host0:12345"]}, "task": TASK}, "cluster.worker"),
-        ({"cluster": {"worker": WORKERS}}, "task"),
-    ],
-)
-def test_a_missing_key_is_named(refusal, value, lacking):
-    assert f"TF_CONFIG lacks {lacking};" in refusal(value)
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "3", "null"])
-def test_what_is_no_object_is_refused(refusal, text):
-    assert "TF_CONFIG is not the JSON that TensorFlow expects" in refusal(text)
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
+        (None, "'TF_CONFIG' is not set; set it on every worker, e.g."),
+        ("{", "TF_CONFIG is not the JSON that TensorFlow expects"),
+        ("[]", "TF_CONFIG is not the JSON that TensorFlow expects: it is []"),
+        ({"task": TASK}, "TF_CONFIG lacks cluster;"),
+        ({"cluster": {"chief": ["host0:12345"]}, "task": TASK}, "TF_CONFIG lacks cluster.worker;"),
+        ({"cluster": CLUSTER}, "TF_CONFIG lacks task;"),
         ({"cluster": WORKERS, "task": TASK}, "cluster is ['host0:12345'"),
-        ({"cluster": {"worker": WORKERS}, "task": "worker"}, "task is 'worker'; expected an object"),
+        ({"cluster": CLUSTER, "task": "worker"}, "task is 'worker'; expected an object"),
+        ({"cluster": {"worker": "host0:12345"}, "task": TASK}, "cluster.worker is 'host0:12345'; expected a list"),
+        ({"cluster": {**CLUSTER, "chief": None}, "task": TASK}, "cluster.chief is None; expected a list"),
+        ({"cluster": {"worker": []}, "task": TASK}, "names no worker in cluster.worker"),
+        ({"cluster": {**CLUSTER, "ps": ["h:1"]}, "task": {"type": "ps", "index": 0}}, "task.type is 'ps'; expected a"),
+        ({"cluster": CLUSTER, "task": {"type": "chief", "index": 0}}, "task.type is 'chief'; expected a kind of task"),
+        ({"cluster": CLUSTER, "task": {"index": 0}}, "task.type is missing"),
+        (
+            {"cluster": CLUSTER, "task": {"type": "worker", "index": 3}},
+            "task.index is 3; expected a whole number from 0",
+        ),
+        ({"cluster": CLUSTER, "task": {"type": "worker", "index": -1}}, "task.index is -1;"),
+        ({"cluster": CLUSTER, "task": {"type": "worker", "index": "1"}}, "task.index is '1';"),
+        ({"cluster": CLUSTER, "task": {"type": "worker", "index": True}}, "task.index is True;"),
+        (
+            {"cluster": CLUSTER, "task": {"type": "worker"}},
+            "task.index is missing; expected a whole number from 0 to 2",
+        ),
     ],
 )
-def test_a_part_that_is_no_object_is_refused(refusal, value, said):
-    assert said in refusal(value)
+def test_a_cluster_that_cannot_start_is_refused_by_what_is_wrong(build, value, message):
+    assert message in one_line(UserError, lambda: build(value))
 
 
-@pytest.mark.parametrize("kind", ["worker", "chief"])
-@pytest.mark.parametrize("addresses", ["host0:12345", {"0": "host0:12345"}, 7, None])
-def test_addresses_that_are_no_list_are_refused(refusal, kind, addresses):
-    message = refusal({"cluster": {"worker": WORKERS, kind: addresses}, "task": TASK})
-    assert f"cluster.{kind} is {addresses!r}; expected a list" in message
+ADDRESSES = ["host1", "host1:", ":12345", "host1:port", "host1:0", "host1:65536", "::1:12345", "http://h:1", "h\n:1", 9]
 
 
-def test_a_cluster_without_a_worker_is_refused(refusal):
-    assert "names no worker in cluster.worker" in refusal({"cluster": {"worker": []}, "task": TASK})
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "host1",
-        "host1:",
-        ":12345",
-        "host1:port",
-        "host1:0",
-        "host1:65536",
-        "::1:12345",
-        "http://host1:12345",
-        "h\n:1",
-        9,
-    ],
-)
-def test_an_address_without_host_and_port_is_named(refusal, address):
-    message = refusal({"cluster": {"worker": ["host0:12345", address]}, "task": {"type": "worker", "index": 0}})
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_without_host_and_port_is_named(build, address):
+    value = {"cluster": {"worker": ["host0:12345", address]}, "task": {"type": "worker", "index": 0}}
+    message = one_line(UserError, lambda: build(value))
     assert f"cluster.worker[1] is {address!r}; expected HOST:PORT" in message
 
 
-@pytest.mark.parametrize(
-    ("task", "found"),
-    [
-        ({"type": "ps", "index": 0}, "is 'ps'"),
-        ({"type": "chief", "index": 0}, "is 'chief'"),
-        ({"type": ["worker"], "index": 0}, "is ['worker']"),
-        ({"index": 0}, "is missing"),
-    ],
-)
-def test_a_task_of_no_kind_of_the_cluster_is_refused(refusal, task, found):
-    message = refusal({"cluster": {"worker": WORKERS, "ps": ["host9:12345"]}, "task": task})
-    assert f"task.type {found}; expected a kind of task of its cluster: worker" in message
+@pytest.mark.parametrize("error", [ValueError("no\nstart"), tf.errors.UnavailableError(None, None, "no\nstart")])
+def test_a_cluster_that_does_not_start_is_said_in_one_line(build, monkeypatch, error):
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail(error))
+    message = one_line(UserError, lambda: build({"cluster": CLUSTER, "task": TASK}))
+    assert "the cluster of TF_CONFIG does not start (no)" in message
 
 
-@pytest.mark.parametrize(
-    ("task", "found"),
-    [
-        ({"type": "worker", "index": 3}, "is 3"),
-        ({"type": "worker", "index": -1}, "is -1"),
-        ({"type": "worker", "index": "1"}, "is '1'"),
-        ({"type": "worker", "index": True}, "is True"),
-        ({"type": "worker"}, "is missing"),
-    ],
-)
-def test_a_task_outside_the_cluster_is_refused(refusal, task, found):
-    message = refusal({"cluster": {"worker": WORKERS}, "task": task})
-    assert f"task.index {found}; expected a whole number from 0 to 2, into cluster.worker" in message
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ValueError("no\nstart"),
-        TypeError("no"),
-        RuntimeError("no"),
-        tf.errors.UnavailableError(None, None, "no"),
-    ],
-)
-def test_a_cluster_that_does_not_start_is_said_in_one_line(refusal, monkeypatch, error):
-    def fail():
+def fail(error: Exception):
+    def call(*_):
         raise error
 
-    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
-    message = refusal({"cluster": {"worker": WORKERS}, "task": TASK})
-    assert "the cluster of TF_CONFIG does not start (no)" in message
+    return call
+
+
+@pytest.fixture
+def answering(monkeypatch):
+    """`answering(resolve=..., connect=..., start=...)`: what these steps towards a TPU do; all succeed otherwise."""
+
+    def set_up(resolve=lambda: "resolver", connect=lambda resolver: None, start=lambda resolver: None):
+        monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: resolve())
+        monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", connect)
+        monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", start)
+        monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: f"strategy of {resolver}")
+
+    return set_up
+
+
+@pytest.mark.parametrize(("name", "connections"), [("local", []), ("my-tpu", ["resolver"])])
+def test_a_tpu_that_answers_is_connected_to_unless_it_is_this_machines(answering, name, connections):
+    connected = []
+    answering(connect=connected.append)
+    assert build_strategy("tpu", name) == "strategy of resolver"
+    assert connected == connections
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        ("resolve", ValueError("said\nat length")),
+        ("resolve", urllib.error.URLError("said")),
+        ("connect", tf.errors.UnavailableError(None, None, "said")),
+        ("start", TimeoutError("said")),
+    ],
+)
+def test_what_tensorflow_says_of_a_tpu_that_is_not_there_is_one_line(answering, exits, step, error):
+    answering(**{step: fail(error)})
+    message = one_line(UserError, lambda: build_strategy("tpu", "my-tpu"))
+    assert message.startswith("--strategy=tpu: no TPU answers as 'my-tpu' (")
+    assert "said" in message and "--strategy=one_device runs without a TPU" in message
+    assert exits == []
+
+
+@pytest.mark.parametrize("step", ["resolve", "connect", "start"])
+def test_a_tpu_that_never_answers_is_given_up(answering, exits, monkeypatch, step):
+    monkeypatch.setattr(tpu, "_CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(tpu, "_START_SECONDS", 0.2)
+    released = threading.Event()
+    answering(**{step: lambda *_: released.wait()})
+    assert "no TPU answers as 'my-tpu' within 0.2 s" in one_line(UserError, lambda: build_strategy("tpu", "my-tpu"))
+    assert exits == [2]
+    released.set()
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("", "--tpu is empty; run on a TPU VM"),
+        ("grpc://localhost:1", "nothing listens at grpc://localhost:1 ("),
+        ("grpc://localhost:port", "nothing listens at grpc://localhost:port ("),
+        ("grpc://", "nothing listens at grpc:// ("),
+    ],
+)
+def test_an_address_where_nothing_listens_is_found_out_before_tensorflow_waits_there(answering, address, message):
+    answering(resolve=fail(AssertionError("not reached")))
+    assert message in one_line(UserError, lambda: build_strategy("tpu", address))
+
+
+def test_an_error_of_ours_is_not_taken_for_a_missing_tpu(answering):
+    answering(start=fail(AssertionError("ours")))
+    with pytest.raises(AssertionError, match="ours"):
+        build_strategy("tpu", "my-tpu")
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """A strategy of a chief and three workers, in the place of worker 0."""
+
+    class Strategy:
+        cluster_resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec({"chief": ["host9:1"], "worker": ["host0:1", "host1:2", "host2:3"]}),
+            task_type="worker",
+            task_id=0,
+        )
+
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", Strategy)
+    return Strategy()
+
+
+def raise_under(strategy, error: Exception) -> None:
+    with worker_failures_reported(strategy):
+        raise error
+
+
+RESET = "Connection reset by peer\nfrom remote target /job:worker/replica:0/task:2 while calling RecvBuf"
+HEARTBEATS = (
+    "Collective ops is aborted by: Error reported from /job:worker/task:0: The following tasks are unhealthy:\n"
+    "/job:chief/replica:0/task:0"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (tf.errors.UnavailableError(None, None, RESET), "worker 2 of TF_CONFIG (host2:3)"),
+        (tf.errors.InternalError(None, None, HEARTBEATS), "chief 0 of TF_CONFIG (host9:1)"),
+        (tf.errors.UnavailableError(None, None, "Socket closed"), "a worker of TF_CONFIG"),
+        (tf.errors.UnavailableError(None, None, "/job:worker/task:7"), "a worker of TF_CONFIG"),
+    ],
+)
+def test_a_lost_worker_is_named_with_what_to_do(cluster, exits, error, lost):
+    message = one_line(TrainingStopped, lambda: raise_under(cluster, error))
+    assert message.startswith(f"{lost} no longer answers;")
+    assert "start the same command again on every worker" in message
+    assert exits == [1]
+
+
+def test_other_errors_stay_what_they_are(cluster, exits):
+    for strategy, error in (
+        (cluster, tf.errors.ResourceExhaustedError(None, None, "no memory")),
+        (cluster, ValueError("Collective ops is aborted")),
+        (tf.distribute.get_strategy(), tf.errors.UnavailableError(None, None, RESET)),
+    ):
+        with pytest.raises(type(error)):
+            raise_under(strategy, error)
+    assert exits == []

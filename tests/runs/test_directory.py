@@ -1,0 +1,113 @@
+"""A run's directory: what may lie there, and that one process at a time trains in it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.runs.directory import RunDirectory, read_bytes, write_atomically
+from electra_tf.runs.lock import locked
+
+
+def test_a_new_directory_is_made_and_an_empty_one_or_that_of_a_killed_start_taken(tmp_path):
+    RunDirectory(tmp_path / "new" / "run").create()
+    (tmp_path / "new" / "run" / ".config.yaml.tmp").write_text("enc")
+    (tmp_path / "new" / "run" / ".lock").write_text("{}")
+    RunDirectory(tmp_path / "new" / "run").create()
+
+
+@pytest.mark.parametrize(
+    ("model_dir", "message"),
+    [
+        ("file", "is a file; give a directory"),
+        ("thesis", "is not empty and holds no run; give a new directory"),
+        ("file/run", "cannot be written: .*; give another one"),
+        ("nowhere://bucket/run", "TensorFlow has no file system for nowhere://; give a directory or gs://"),
+    ],
+)
+def test_what_cannot_hold_a_run_is_refused(tmp_path, monkeypatch, model_dir, message):
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("mine")
+    Path("thesis").mkdir()
+    Path("thesis", "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match=f"^--model_dir={model_dir}.*{message}"):
+        RunDirectory(model_dir).create()
+
+
+def test_a_configuration_that_is_no_yaml_is_named(tmp_path):
+    (tmp_path / "config.yaml").write_text("train: [1,\n")
+    with pytest.raises(UserError, match="config.yaml is not readable as YAML"):
+        RunDirectory(tmp_path)._stored_config()
+
+
+@pytest.mark.parametrize("place", ["local", "ram://files"])
+def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path, monkeypatch, place):
+    path = f"{tmp_path if place == 'local' else place}/vocab.txt"
+    write_atomically(path, b"old")
+    write_atomically(path, b"new")
+    assert read_bytes(path) == b"new"
+
+    def full(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(tf.io.gfile, "rename", full)
+    with pytest.raises(UserError, match="vocab.txt cannot be written: No space left on device; make room"):
+        write_atomically(path, b"newer")
+    assert read_bytes(path) == b"new"
+    assert tf.io.gfile.listdir(os.path.dirname(path)) == ["vocab.txt"]
+
+
+_HOLD = """
+import sys
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.lock import locked
+with locked(RunDirectory(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_local_directory_is_held_until_its_process_ends_however_it_does(tmp_path):
+    command = [sys.executable, "-c", _HOLD, str(tmp_path)]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match=rf"is in use by process {other.pid} on \S+ since .* UTC; wait for it"):
+            locked(RunDirectory(tmp_path), force=True).__enter__()  # --force is for stores without locks
+        (tmp_path / ".lock").write_text("{")
+        with pytest.raises(UserError, match="is in use by another process"):
+            locked(RunDirectory(tmp_path)).__enter__()
+    finally:
+        other.kill()
+        other.communicate()
+    with locked(RunDirectory(tmp_path)):
+        assert json.loads((tmp_path / ".lock").read_text())["process"] == os.getpid()
+
+
+def test_a_remote_directory_is_held_by_a_file_that_force_takes_over():
+    run = RunDirectory("ram://locked/run")
+    run.create()
+    with locked(run):
+        with pytest.raises(UserError, match=rf"is held by process {os.getpid()} on \S+ since .*; if .* give --force"):
+            locked(run).__enter__()
+        holder = {"process": 17, "host": "preempted", "since": "2026-01-02 03:04:05 UTC"}
+        write_atomically(run.lock_file, json.dumps(holder).encode())  # as if another one had taken over
+    with pytest.raises(UserError, match="is held by process 17 on preempted since 2026-01-02 03:04:05 UTC"):
+        locked(run).__enter__()
+    with locked(run, force=True):
+        assert json.loads(read_bytes(run.lock_file))["process"] == os.getpid()
+    assert not tf.io.gfile.exists(run.lock_file)
+
+
+def test_a_filesystem_without_locks_is_warned_of(tmp_path, monkeypatch, caplog):
+    def refuse(*_):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with locked(RunDirectory(tmp_path)):
+        assert "its filesystem has no locks; make sure that no second run uses it" in caplog.text

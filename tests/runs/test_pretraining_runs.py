@@ -1,0 +1,185 @@
+"""Runs of pre-training objectives by the command: their input stages, damaged data, evaluation as a masked LM."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import run_pretraining
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import config_to_yaml
+from electra_tf.runs.checkpoints import steps_in
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.run import Run, evaluate
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_questions
+from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.tasks.pretrain.input import open_stages, plan_stages
+
+QUESTIONS = {"as_masked_lm": {"num_candidates": 5, "tokens_per_example": 3}}
+STAGES = [
+    {"num_steps": 3, "max_seq_length": 10, "batch_size": 6},
+    {"num_steps": 5, "max_seq_length": 10, "batch_size": 4},
+]
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory, write_data) -> Path:
+    return write_data(tmp_path_factory.mktemp("data") / "set")
+
+
+@pytest.fixture(scope="module")
+def command(tiny_config, data_dir, tmp_path_factory):
+    """`command(name, *flags)`: the flags of a run of one step of an objective, and its directory."""
+    directories = {}
+
+    def flags(name: str, *more: str) -> tuple[list[str], Path]:
+        if name not in directories:
+            directories[name] = tmp_path_factory.mktemp(name)
+            train = {"num_steps": 1, "peak_flops": 1e9}
+            config = tiny_config(objective={"name": name}, train=train, evaluation=QUESTIONS)
+            (directories[name] / "tiny.yaml").write_text(config_to_yaml(config), encoding="utf-8")
+        run = directories[name] / "run"
+        config_file = directories[name] / "tiny.yaml"
+        return [f"--config={config_file}", f"--data_dir={data_dir}", f"--model_dir={run}", *more], run
+
+    return flags
+
+
+@pytest.fixture(scope="module")
+def bert(command) -> Path:
+    """The directory of a run of one step."""
+    flags, run = command("bert_mlm")
+    assert run_pretraining.main(flags) == 0
+    return run
+
+
+def test_the_command_trains_and_reports_every_term_with_its_cost(bert):
+    (first, last) = map(json.loads, (bert / "metrics.jsonl").read_text().splitlines())
+    assert (first["step"], first["split"], last["split"]) == (1, "train", "held_out")
+    cost = {"examples_seen", "token_slots_seen", "paper_flops", "hardware_flops", "model_flops_utilization"}
+    assert {"loss", "masked_lm", *cost} <= set(first)
+    assert last["masked_lm_loss"] > 0
+    assert steps_in(str(bert / "checkpoints")) == [1]
+
+
+def test_the_command_evaluates_on_standard_output(bert, command, capsys):
+    assert run_pretraining.main(command("bert_mlm", "--evaluate")[0]) == 0
+    found = json.loads(capsys.readouterr().out)
+    reported = json.loads((bert / "metrics.jsonl").read_text().splitlines()[-1])
+    assert found == {name: value for name, value in reported.items() if name != "split"}
+
+
+def test_the_command_evaluates_as_a_masked_lm(bert, command, capsys):
+    assert run_pretraining.main(command("bert_mlm", "--evaluate", "--as_masked_lm")[0]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ["step", "masked_tokens", "masked_lm_accuracy"]
+    # The seven held-out examples are of 3 + n % 6 tokens and [SEP] from number 12 on, less [CLS] and [SEP].
+    assert found["masked_tokens"] == sum(min(3, 2 + n % 6) for n in range(12, 19))
+
+
+@pytest.mark.slow
+def test_electra_as_a_masked_lm_reports_itself_its_generator_and_what_could_be_reached(command, data_dir, two_replicas):
+    flags, directory = command("electra")
+    assert run_pretraining.main(flags) == 0
+
+    def ask(strategy=None, **settings) -> dict:
+        overrides = [f"evaluation.as_masked_lm.{name}={value}" for name, value in settings.items()]
+        config = load_config(directory / "config.yaml", overrides)
+        one_device = tf.distribute.OneDeviceStrategy("CPU:0")
+        run = Run(config, RunDirectory(directory), strategy or one_device, lambda: build_objective(config))
+        return evaluate(run, open_stages(config, [data_dir]), model_of=as_masked_lm, input_of=with_questions)
+
+    found = ask()
+    assert list(found) == ["step", "masked_tokens", "masked_lm_accuracy", "generator_accuracy", "candidates_accuracy"]
+    assert max(found["masked_lm_accuracy"], found["generator_accuracy"]) <= found["candidates_accuracy"] < 1
+    assert ask(two_replicas) == found
+    # Whole batches of four.
+    assert ask(max_examples=1)["masked_tokens"] == sum(min(3, 2 + n % 6) for n in range(12, 16))
+
+
+def test_every_objective_is_asked_the_same_questions(tiny_config, data_dir):
+    def questions(**changes) -> list:
+        stage = with_questions(open_stages(tiny_config(**changes), [data_dir])[0])
+        batches = stage.evaluation_batches(tf.distribute.InputContext())
+        return [batch["masked_lm_positions"].numpy().tolist() for batch in batches]
+
+    changes = {"objective": {"name": "bert_mlm"}, "masking": {"masked_fraction": 0.15}, "train": {"seed": 5}}
+    assert questions(evaluation=QUESTIONS) == questions(evaluation=QUESTIONS, **changes)
+    assert questions(evaluation={"as_masked_lm": {"seed": 1}}) != questions()
+
+
+def test_a_damaged_record_ends_the_command_in_one_line_or_is_skipped(command, data_dir, tmp_path, write_data, capsys):
+    flags, _ = command("bert_mlm")
+    damaged = write_data(tmp_path / "damaged", train=(9,))
+    shard = damaged / "train-00000-of-00001.tfrecord"
+    content = bytearray(shard.read_bytes())
+    content[20] ^= 1
+    shard.write_bytes(content)
+    flags = [flags[0], f"--data_dir={damaged}", f"--model_dir={tmp_path / 'run'}", "--set", "train.num_steps=3"]
+    assert run_pretraining.main(flags) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"error: {shard}: record 0 at byte 0: its checksum does not match its content; copy ")
+    assert run_pretraining.main([*flags, "--set", "data.on_damaged_record=skip"]) == 0
+
+
+def test_a_batch_of_nothing_but_damaged_records_changes_nothing_and_is_finite(tiny_config, write_data, tmp_path):
+    from electra_tf.train.step import compile_task
+
+    settings = {"data": {"on_damaged_record": "skip"}, "optimizer": {"weight_decay_rate": 0.0}}
+    config = tiny_config(objective={"name": "bert_mlm"}, **settings)
+    directory = write_data(tmp_path / "set", train=(5,))
+    (stage,) = open_stages(config, [directory])
+    (directory / "train-00000-of-00001.tfrecord").write_bytes(b"")
+    task = compile_task(build_objective(config))
+    before = [variable.numpy() for variable in task.trainable_variables]
+    metrics = task.train_step(next(iter(stage.training_batches(0, tf.distribute.InputContext()))))
+    assert all(math.isfinite(float(value)) for value in metrics.values())
+    assert float(metrics["loss"]) == float(metrics["gradient_norm"]) == float(metrics["nonfinite"]) == 0.0
+    assert all((a == b.numpy()).all() for a, b in zip(before, task.trainable_variables, strict=True))
+
+
+def test_stages_follow_each_other_with_their_own_sizes(tiny_config):
+    (only,) = plan_stages(tiny_config(train={"seed": 7}))
+    assert (only.name, only.first_step, only.last_step, only.seed) == ("", 0, 8, 7)
+    plans = plan_stages(tiny_config(stages=STAGES))
+    assert [(plan.name, plan.first_step, plan.last_step) for plan in plans] == [("stages.0", 0, 3), ("stages.1", 3, 8)]
+    assert [plan.batch_size for plan in plans] == [plan.evaluation_batch_size for plan in plans] == [6, 4]
+    fixed = plan_stages(tiny_config(stages=STAGES, evaluation={"batch_size": 2}))
+    assert [plan.evaluation_batch_size for plan in fixed] == [2, 2]
+
+
+def test_a_stage_reads_its_own_data_from_its_beginning_in_its_own_order(tiny_config, data_dir):
+    first, second = open_stages(tiny_config(stages=STAGES), [data_dir, data_dir])
+    batches = [
+        next(iter(stage.training_batches(step, tf.distribute.InputContext())))["input_ids"].numpy().tolist()
+        for stage, step in ((first, 0), (second, 3), (second, 3))
+    ]
+    assert batches[0][:4] != batches[1] == batches[2]
+
+
+def test_stages_need_a_data_set_each_with_one_vocabulary(tiny_config, data_dir, write_data, tmp_path):
+    config = tiny_config(stages=STAGES)
+    with pytest.raises(UserError, match="--data_dir is given 1 times, the run has 2 stages"):
+        open_stages(config, [data_dir])
+    other = write_data(tmp_path / "other")
+    (other / "vocab.txt").write_text((other / "vocab.txt").read_text().replace("w46", "other"))
+    with pytest.raises(UserError, match="vocab"):
+        open_stages(config, [data_dir, other])
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"batch_size": 5}, r"train\.batch_size is 5, which does not divide among 2 replicas; give --set train\.batch"),
+        (
+            {"batch_size": 12, "gradient_accumulation_steps": 4},
+            r"2 replicas with 4 micro-batches each; give --set train\.batch_size=8",
+        ),
+    ],
+)
+def test_a_batch_must_divide_among_replicas_and_micro_batches(tiny_config, train, message):
+    with pytest.raises(UserError, match=message):
+        plan_stages(tiny_config(train=train))[0].require_divisible(2)

@@ -1,0 +1,121 @@
+"""Real processes: killed, told to end, and several workers of one run."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from electra_tf.runs.checkpoints import steps_in
+
+PROJECT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def start(tmp_path):
+    """`start(name, ...)`: the toy task as a process with its output in NAME.log; killed at the end."""
+    started = []
+
+    def toy(name: str, *arguments: str, **environment: str) -> subprocess.Popen:
+        command = [sys.executable, "-W", "ignore", "-m", "tests.toy", *arguments]
+        everything = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment}
+        with open(tmp_path / f"{name}.log", "a") as log:
+            started.append(subprocess.Popen(command, cwd=PROJECT, stdout=log, stderr=log, env=everything))
+        return started[-1]
+
+    yield toy
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def last_step(run: Path) -> int:
+    lines = (run / "metrics.jsonl").read_text().splitlines() if (run / "metrics.jsonl").exists() else []
+    return max((json.loads(line)["step"] for line in lines if line.endswith("}")), default=0)
+
+
+def wait_until(condition, process, log: Path, seconds: float = 300) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None and time.monotonic() < end, log.read_text()[-3000:]
+        time.sleep(0.02)
+
+
+def test_a_process_that_is_killed_again_and_again_ends_as_one_that_never_was(start, tmp_path, lines, tensors, capsys):
+    assert start("whole", str(tmp_path / "whole"), "600").wait() == 0
+    run, log, draw = tmp_path / "run", tmp_path / "killed.log", random.Random(3)
+    for kill in range(4):
+        process = start("killed", str(run), "600")
+        reached = last_step(run)
+        wait_until(lambda reached=reached: last_step(run) > reached + 50 * draw.random(), process, log)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        left = sorted(os.listdir(run / "checkpoints")) if (run / "checkpoints").exists() else []
+        with capsys.disabled():
+            print(f"\nkill {kill} after step {last_step(run)}: {[name for name in left if '_temp' in name]} left")
+    assert start("killed", str(run), "600").wait() == 0
+    assert not [name for name in os.listdir(run / "checkpoints") if "temp" in name]
+    assert lines(run) == lines(tmp_path / "whole")
+    found, expected = (tensors(directory / "checkpoints/step-600") for directory in (run, tmp_path / "whole"))
+    assert all((found[name] == value).all() for name, value in expected.items())
+    assert "is damaged" not in log.read_text()
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_a_signal_ends_a_training_process_with_a_checkpoint_of_its_step(start, tmp_path, sent, status):
+    process = start("run", str(tmp_path / "run"), "100000")
+    wait_until(lambda: last_step(tmp_path / "run") >= 50, process, tmp_path / "run.log")
+    process.send_signal(sent)
+    assert process.wait(60) == status
+    step = steps_in(str(tmp_path / "run" / "checkpoints"))[-1]
+    assert (tmp_path / "run.log").read_text().splitlines()[-1] == (
+        f"step {step}: checkpoint written; the same command continues the run"
+    )
+
+
+@pytest.fixture
+def start_workers(start, tmp_path):
+    """`start_workers(num_steps)`: two workers of the run in RUN, with their logs at worker-N.log."""
+
+    def workers(num_steps: int) -> list[subprocess.Popen]:
+        sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
+        addresses = [f"localhost:{opened.getsockname()[1]}" for opened in sockets]
+        for opened in sockets:
+            opened.close()
+        processes = []
+        for index in range(2):
+            cluster = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+            arguments = (str(tmp_path / "run"), str(num_steps), "multi_worker_mirrored")
+            processes.append(start(f"worker-{index}", *arguments, TF_CONFIG=json.dumps(cluster)))
+        return processes
+
+    return workers
+
+
+def test_two_workers_stop_after_the_same_step_and_end_when_one_is_lost_and_continue(start_workers, tmp_path):
+    run, logs = tmp_path / "run", [tmp_path / f"worker-{index}.log" for index in range(2)]
+    (chief, other) = start_workers(100_000)
+    wait_until(lambda: last_step(run) >= 50, chief, logs[0])
+    other.send_signal(signal.SIGTERM)
+    assert [process.wait(120) for process in (chief, other)] == [143, 143]
+    (step,) = {int(log.read_text().rpartition(": checkpoint written; ")[0].rpartition("step ")[2]) for log in logs}
+    assert steps_in(str(run / "checkpoints"))[-1] == step
+
+    for lost, how in ((1, signal.SIGKILL), (0, signal.SIGSTOP)):
+        workers, reached = start_workers(100_000), last_step(run)
+        wait_until(lambda reached=reached: last_step(run) > reached, workers[0], logs[0])
+        workers[lost].send_signal(how)
+        assert workers[1 - lost].wait(90) == 1
+        said = logs[1 - lost].read_text().splitlines()
+        assert said[-1].startswith(f"training stopped: worker {lost} of TF_CONFIG (localhost:")
+        assert "start the same command again on every worker" in said[-1]
+        assert not any("Traceback" in line for line in said)
+        workers[lost].kill()
+        workers[lost].wait()

@@ -1,0 +1,358 @@
+"""Whole runs of the toy task: what they leave, and that an interrupted run gives the same result as a whole one."""
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.config.errors import TrainingStopped, UserError
+from electra_tf.runs.checkpoints import Checkpoints, steps_in
+from electra_tf.runs.interruption import Interrupted, Interruption
+from electra_tf.runs.reporting import Reporter
+from electra_tf.runs.run import describe, evaluate, train
+from electra_tf.train.trainer import Evaluator, Trainer
+from tests.toy import Regression, ToyStage, toy_config, toy_run
+
+
+def test_reports_are_means_since_the_last_one_at_the_steps_where_they_are_due(whole, lines):
+    found = [(line["step"], line["split"]) for line in lines(whole[0])]
+    # Step 1 is the untrained model, then every second; evaluations after 4 and at the end.
+    train_steps = [(step, "train") for step in (1, 2, 4, 6, 8)]
+    assert found == [*train_steps[:3], (4, "held_out"), *train_steps[3:], (8, "held_out")]
+    first, last = lines(whole[0])[0], lines(whole[0])[-2]
+    names = {"loss", "squared_error", "noise", "gradient_norm", "learning_rate"}
+    assert set(first) == set(last) == {"step", "split", *names}
+    assert (first["learning_rate"], last["learning_rate"]) == pytest.approx((0.05, 0.05 / 8))
+
+
+def test_milestones_are_kept_beside_the_last_checkpoints(whole, tensors):
+    assert steps_in(f"{whole[0]}/milestones") == [2, 3, 8]
+    assert steps_in(f"{whole[0]}/checkpoints") == [4, 8]
+    counter = "optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE"
+    assert [int(tensors(f"{whole[0]}/milestones/step-{step}")[counter]) for step in (2, 3, 8)] == [2, 3, 8]
+
+
+def test_the_directory_holds_what_the_run_was_made_of(whole):
+    model_dir = Path(whole[0])
+    assert (model_dir / "vocab.txt").read_bytes() == b"[PAD]\n[UNK]\n"
+    assert json.loads((model_dir / "tokenizer_settings.json").read_text()) == {
+        "lower_case": True,
+        "strip_accents": False,
+    }
+    assert json.loads((model_dir / "data.json").read_text()) == {"data": ["toy-1"]}
+    assert "num_steps: 8" in (model_dir / "config.yaml").read_text()
+
+
+# (what is killed, at which call of it, whether before or after it) of a run that calls it at these steps.
+KILLS = [
+    (Trainer, "train", 5, "before"),  # after step 4
+    (Trainer, "train", 5, "after"),  # steps 5 and 6 are lost
+    (Reporter, "train", 3, "after"),  # the report of step 4 without its checkpoint
+    (Checkpoints, "save_milestone", 2, "before"),
+    (Checkpoints, "save", 1, "before"),
+    (Checkpoints, "save", 1, "after"),
+    (Checkpoints, "save", 2, "after"),  # at the end, without the last evaluation
+    (Evaluator, "evaluate", 1, "after"),  # evaluated, but not reported
+    (Reporter, "evaluation", 1, "after"),
+]
+
+
+class Killed(BaseException):
+    """The process would be gone: nothing is closed or flushed any more."""
+
+
+def train_until_killed(call, monkeypatch, owner, name: str, number: int, when: str) -> None:
+    original, calls = getattr(owner, name), []
+
+    def killing(self, *arguments, **options):
+        calls.append(name)
+        if len(calls) == number and when == "before":
+            raise Killed
+        result = original(self, *arguments, **options)
+        if len(calls) == number:
+            raise Killed
+        return result
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, killing)
+        patched.setattr(Reporter, "close", lambda self: None)
+        patched.setattr(Checkpoints, "close", lambda self: None)
+        with pytest.raises(Killed):
+            call()
+
+
+@pytest.mark.parametrize(("owner", "name", "number", "when"), KILLS)
+def test_a_killed_run_that_continues_gives_the_result_of_a_whole_one(
+    whole, train_toy, assert_same_run, tmp_path, monkeypatch, owner, name, number, when
+):
+    train_until_killed(lambda: train_toy(tmp_path), monkeypatch, owner, name, number, when)
+    with open(tmp_path / "metrics.jsonl", "a") as stream:
+        stream.write('{"step": 4, "spl')
+    assert train_toy(tmp_path) == whole[1]
+    assert_same_run(tmp_path, whole[0])
+
+
+@pytest.mark.parametrize(("number", "when"), [(1, "before"), (1, "after"), (2, "before")])
+def test_so_does_one_on_a_store_that_cannot_append(whole, train_toy, assert_same_run, monkeypatch, number, when):
+    model_dir = f"ram://kills/{number}-{when}"
+    train_until_killed(lambda: train_toy(model_dir), monkeypatch, Checkpoints, "save", number, when)
+    assert train_toy(model_dir) == whole[1]
+    assert_same_run(model_dir, whole[0])
+
+
+def scalars(model_dir, split: str) -> list[tuple[int, float]]:
+    # The class that TensorBoard serves from; `event_accumulator` drops no tensors, and tf.summary's scalars are some.
+    from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+
+    accumulator = EventAccumulator(os.path.join(model_dir, "tensorboard", split))
+    accumulator.Reload()
+    tag = "loss" if split == "train" else "squared_error"
+    return [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in accumulator.Tensors(tag)]
+
+
+def test_tensorboard_shows_no_step_twice_and_misses_none_after_a_continued_run(
+    whole, train_toy, lines, tmp_path, monkeypatch
+):
+    model_dir = str(tmp_path / "run")
+    train_until_killed(lambda: train_toy(model_dir), monkeypatch, Reporter, "train", 4, "after")
+    assert [step for step, _ in scalars(model_dir, "train")] == [1, 2, 4, 6]
+    time.sleep(1.1)  # the files are named by the second, and read in the order of their names
+    train_toy(model_dir)
+    for split, metric in (("train", "loss"), ("held_out", "squared_error")):
+        reported = [(line["step"], line[metric]) for line in lines(whole[0]) if line["split"] == split]
+        assert [step for step, _ in scalars(model_dir, split)] == [step for step, _ in reported]
+        assert [value for _, value in scalars(model_dir, split)] == pytest.approx([value for _, value in reported])
+
+
+def test_a_call_that_ends_early_is_continued_by_the_next(whole, train_toy, lines, tensors, tmp_path):
+    train_toy(tmp_path, stop_at_step=3)
+    assert steps_in(f"{tmp_path}/checkpoints") == [3]
+    assert [(line["step"], line["split"]) for line in lines(tmp_path)] == [(1, "train"), (2, "train"), (3, "held_out")]
+    train_toy(tmp_path)
+    assert [line for line in lines(tmp_path) if line["step"] != 3] == lines(whole[0])
+
+
+def test_a_finished_run_called_again_trains_and_writes_nothing(whole, train_toy, copied, assert_same_run, caplog):
+    caplog.set_level("INFO")
+    checkpoint = Path(copied) / "checkpoints" / "step-8.index"
+    before = checkpoint.stat().st_mtime_ns
+    assert train_toy(copied, stop_at_step=6) == whole[1]
+    assert "the run is at step 8 already, this call was to end at 6: nothing to train" in caplog.messages
+    assert checkpoint.stat().st_mtime_ns == before
+    assert_same_run(copied, whole[0])
+
+
+class StopAfter(Interruption):
+    """A signal that arrives while the device is busy with a loop of many steps."""
+
+    def __init__(self, monkeypatch, step: int):
+        super().__init__()
+        monkeypatch.setattr(Regression, "after_step", lambda task, done: done == step and self.request())
+
+    def deferred(self, request_stop, has_progress):
+        self.request = request_stop
+        return super().deferred(request_stop, has_progress)
+
+
+@pytest.mark.parametrize("model_dir", ["local", "ram://interrupted/run"])
+def test_a_signal_ends_the_run_at_its_next_step_with_a_checkpoint_and_the_run_continues(
+    whole, train_toy, lines, tensors, tmp_path, monkeypatch, model_dir
+):
+    model_dir = str(tmp_path / "run") if model_dir == "local" else model_dir
+    config = toy_config(train={"log_every_steps": 8, "save_every_steps": 8, "milestone_fractions": ()})
+    with monkeypatch.context() as patched, pytest.raises(Interrupted) as caught:
+        train_toy(model_dir, config, interruption=StopAfter(patched, step=2))
+    assert caught.value.exit_code == 128 + signal.SIGTERM
+    # The device may have read the wish before it was made: then it ends one step later.
+    assert steps_in(f"{model_dir}/checkpoints")[0] in (2, 3)
+    train_toy(model_dir, config)
+    found, expected = (tensors(f"{run}/checkpoints/step-8") for run in (model_dir, whole[0]))
+    weights = [name for name in expected if name.startswith("task/")]
+    assert len(weights) >= 4
+    assert all((found[name] == expected[name]).all() for name in weights)
+
+
+def test_two_replicas_report_what_one_does(whole, train_toy, lines, tmp_path, two_replicas):
+    train_toy(tmp_path, strategy=two_replicas)
+    for ours, theirs in zip(lines(tmp_path), lines(whole[0]), strict=True):
+        assert ours.pop("split") == theirs.pop("split")
+        assert ours == pytest.approx(theirs, rel=1e-5)
+
+
+def test_evaluating_afterwards_repeats_the_last_evaluation_and_takes_no_lock(whole, two_replicas):
+    config = toy_config()
+    Path(whole[0], ".lock").touch()
+    for strategy, tolerance in ((None, 0.0), (two_replicas, 1e-6)):
+        found = evaluate(toy_run(config, whole[0], strategy), [ToyStage(config)])
+        assert found == pytest.approx({"step": 8, **whole[1]}, rel=tolerance)
+
+
+def test_evaluating_beside_a_training_that_replaces_its_checkpoint_takes_the_new_one(copied, monkeypatch):
+    directory, read = Path(copied) / "checkpoints", tf.compat.v1.train.NewCheckpointReader
+
+    def replaced_meanwhile(prefix):
+        if prefix.endswith("step-4"):
+            for file in directory.glob("step-4.*"):
+                file.unlink()
+            for file in (Path(copied) / "milestones").glob("step-8.*"):
+                shutil.copy(file, directory)
+        return read(prefix)
+
+    for file in directory.glob("step-8.*"):
+        file.unlink()
+    monkeypatch.setattr(tf.compat.v1.train, "NewCheckpointReader", replaced_meanwhile)
+    config = toy_config()
+    assert evaluate(toy_run(config, copied), [ToyStage(config)])["step"] == 8
+
+
+def test_evaluating_says_what_is_missing(whole, tmp_path):
+    config = toy_config()
+    with pytest.raises(UserError, match="toy has no held-out split; build it with --held_out_fraction"):
+        evaluate(toy_run(config, whole[0]), [ToyStage(config, num_evaluation_batches=0)])
+    with pytest.raises(UserError, match="holds no checkpoint to evaluate; train first"):
+        evaluate(toy_run(config, tmp_path), [ToyStage(config)])
+
+
+def test_without_a_held_out_split_a_run_trains_and_returns_nothing(train_toy, tmp_path):
+    config = toy_config(train={"num_steps": 2})
+    assert train_toy(tmp_path, config, ToyStage(config, num_evaluation_batches=0)) == {}
+
+
+def test_a_dry_run_describes_the_run_and_writes_its_configuration(tmp_path):
+    described = describe(toy_run(toy_config(), tmp_path / "run"))
+    assert described == {
+        "trainable_parameters": 6 * 3 + 3 + 3 + 1,
+        "global_batch_size": 4,
+        "replicas": 1,
+        "tokens_per_step": 40,
+        "config": str(tmp_path / "run" / "config.yaml"),
+    }
+    assert (tmp_path / "run" / "config.yaml").exists()
+
+
+OTHER_SETTINGS = toy_config(optimizer={"learning_rate": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("config", "stage", "message"),
+    [
+        (OTHER_SETTINGS, {}, r"has optimizer\.learning_rate 0\.05, this call has 0\.1; continue it with its own"),
+        (toy_config(), {"identity": "toy-2"}, "was started with another data set"),
+        (toy_config(), {"tokenizer": (b"[PAD]\n", True, False)}, "was started with another tokenizer"),
+    ],
+)
+def test_a_run_of_something_else_is_refused_and_left_as_it_is(copied, train_toy, config, stage, message):
+    def content() -> dict:
+        return {path: path.read_bytes() for path in Path(copied).rglob("*") if path.is_file() and path.name != ".lock"}
+
+    before = content()
+    with pytest.raises(UserError, match=message):
+        train_toy(copied, config, ToyStage(config, **stage))
+    assert content() == before
+
+
+def test_what_does_not_touch_the_weights_may_change(copied, train_toy):
+    train = {"log_every_steps": 3, "save_every_steps": 5, "keep_checkpoints": 1, "milestone_fractions": (0.5,)}
+    config = toy_config(train={**train, "on_nonfinite": "skip"}, evaluation={"every_steps": 1, "max_batches": 1})
+    train_toy(copied, config)
+    assert "keep_checkpoints: 1" in Path(copied, "config.yaml").read_text()
+
+
+def test_a_run_whose_checkpoints_are_gone_does_not_begin_again(copied, train_toy):
+    shutil.rmtree(f"{copied}/checkpoints")
+    with pytest.raises(UserError, match="reports 8 steps, but .*checkpoints holds no checkpoint; copy one there"):
+        train_toy(copied)
+
+
+def test_a_milestone_copied_in_their_place_is_continued_from(copied, whole, train_toy, assert_same_run):
+    shutil.rmtree(f"{copied}/checkpoints")
+    Path(copied, "checkpoints").mkdir()
+    for file in Path(copied, "milestones").glob("step-3.*"):
+        shutil.copy(file, f"{copied}/checkpoints")
+    train_toy(copied)
+    assert_same_run(copied, whole[0])
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_before_the_update_and_skipping_goes_past_it(train_toy, lines, tmp_path):
+    config = toy_config(train={"max_nonfinite_steps": 1})
+    with pytest.raises(
+        TrainingStopped, match=r"the loss of step 6 is not finite \(squared_error nan, noise 2\."
+    ) as caught:
+        train_toy(tmp_path, config, ToyStage(config, nan_steps=(5,)))
+    assert "gradients that are not: output/bias, output/kernel, hidden/bias, hidden/kernel" in str(caught.value)
+    assert steps_in(f"{tmp_path}/checkpoints") == [4, 5]
+    skipping = toy_config(train={"max_nonfinite_steps": 1, "on_nonfinite": "skip"})
+    train_toy(tmp_path, skipping, ToyStage(config, nan_steps=(5,)))
+    assert [line.get("nonfinite_steps") for line in lines(tmp_path) if line["split"] == "train"] == [None] * 3 + [
+        1,
+        None,
+    ]
+
+
+def test_more_steps_that_are_not_finite_than_allowed_end_the_run_with_a_checkpoint(train_toy, tmp_path):
+    config = toy_config(train={"max_nonfinite_steps": 1, "on_nonfinite": "skip"})
+    with pytest.raises(
+        TrainingStopped, match="by step 6 the losses or gradients of 2 steps were not finite, and train"
+    ):
+        train_toy(tmp_path, config, ToyStage(config, nan_steps=(2, 5, 6)))
+    assert steps_in(f"{tmp_path}/checkpoints") == [4, 6]
+    with pytest.raises(TrainingStopped, match="by step 6"):
+        train_toy(tmp_path, config, ToyStage(config))
+
+
+def test_alarms_are_raised_once_by_a_run_in_one_part_or_two(train_toy, tmp_path, monkeypatch, capsys):
+    def learns_nothing(metrics):
+        return f"its loss is {metrics['loss']:.0f}"
+
+    monkeypatch.setattr(Regression, "health_checks", property(lambda task: [learns_nothing]))
+    config = toy_config(train={"alarm_after_steps": 6})
+    train_toy(tmp_path / "whole", config)
+    train_toy(tmp_path / "parts", config, stop_at_step=4)
+    train_toy(tmp_path / "parts", config)
+    (alarm,) = Path(tmp_path, "whole", "alarms.jsonl").read_text().splitlines()
+    assert json.loads(alarm)["step"] == 6
+    assert json.loads(alarm)["message"].startswith("since step 1 its loss is ")
+    assert Path(tmp_path, "parts", "alarms.jsonl").read_text().splitlines() == [alarm]
+    assert "step 6 ALARM | since step 1 its loss is" in capsys.readouterr().err
+
+
+class TwoPhases(Regression):
+    """The first three steps train the output layer alone, the others everything; the bias then starts anew."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.first = OutputAlone(config)
+        self.hidden, self.output_layer = self.first.hidden, self.first.output_layer
+
+    phases = property(lambda self: (self.first, self))
+    phase_steps = property(lambda self: (3, self.config.train.num_steps - 3))
+
+    def begin(self):
+        self.output_layer.bias.assign([7.0])
+
+    def create_variables(self):
+        self.first.create_variables()
+        super().create_variables()
+
+
+class OutputAlone(Regression):
+    trained_variables = property(lambda self: self.output_layer.trainable_variables)
+
+
+@pytest.mark.parametrize("stop_at_step", [2, 3, None])
+def test_each_phase_trains_its_own_variables_and_begins_once(lines, tensors, tmp_path, stop_at_step):
+    config = toy_config(train={"milestone_fractions": (0.125, 0.375, 0.5)})
+    run = toy_run(config, tmp_path, task=TwoPhases)
+    for last_step in filter(None, (stop_at_step, 8)):
+        train(run, lambda: [ToyStage(config)], stop_at_step=last_step)
+    hidden, bias = (f"task/{name}/.ATTRIBUTES/VARIABLE_VALUE" for name in ("hidden/kernel", "output_layer/bias"))
+    states = {step: tensors(f"{tmp_path}/milestones/step-{step}") for step in (1, 3, 4)}
+    assert (states[1][hidden] == states[3][hidden]).all()
+    assert (states[3][hidden] != states[4][hidden]).all()
+    assert abs(states[3][bias][0]) < 1.0 and abs(states[4][bias][0] - 7.0) < 0.5
+    assert [line["step"] for line in lines(tmp_path) if line["split"] == "train"] == [1, 2, 3, 4, 6, 8]

@@ -1,0 +1,154 @@
+"""A smallest task: what `electra_tf.train` and `electra_tf.runs` are tested with, as they know no objective.
+
+python -m tests.toy MODEL_DIR NUM_STEPS [STRATEGY]      trains it, as run_pretraining.py trains an objective
+"""
+
+import os
+import sys
+from collections.abc import Callable
+
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.cli.flags import run_command
+from electra_tf.config.schema import RunConfig
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.interruption import Interrupted, Interruption
+from electra_tf.runs.run import Run, train
+from electra_tf.tasks.base import InputStage, Task
+from electra_tf.tasks.terms import Ratio, Total
+from electra_tf.train.distribution import build_strategy
+
+_ENCODER = {  # a run must give them; the toy has none
+    "vocab_size": 47,
+    "embedding_size": 12,
+    "hidden_size": 16,
+    "num_layers": 1,
+    "num_heads": 2,
+    "intermediate_size": 20,
+    "max_position_embeddings": 13,
+}
+TOKENIZER = (b"[PAD]\n[UNK]\n", True, False)
+
+
+def toy_config(**groups: dict) -> RunConfig:
+    """Eight steps, a report every 2, saved and evaluated every 4, milestones at 2, 3 and 8; some groups changed."""
+    fractions = (0.25, 0.375, 1.0)
+    values = {
+        "encoder": _ENCODER,
+        "data": {"max_seq_length": 10},
+        "optimizer": {"learning_rate": 0.05, "warmup_steps": 0},
+        "train": {"num_steps": 8, "batch_size": 4, "log_every_steps": 2, "save_every_steps": 4},
+        "evaluation": {"every_steps": 4},
+    }
+    values["train"] |= {"keep_checkpoints": 2, "milestone_fractions": fractions, "alarm_after_steps": 0}
+    for name, changes in groups.items():
+        values[name] = values.get(name, {}) | changes
+    return RunConfig.model_validate(values)
+
+
+class Regression(Task):
+    """Learns the sum of each example's numbers from a noisy copy: 6 inputs, 3 hidden units, 1 output.
+
+    Attributes:
+        after_step: called on the host with the number of each step that is done; None for nothing.
+    """
+
+    after_step: Callable[[int], None] | None = None
+
+    def __init__(self, config: RunConfig):
+        super().__init__(config)
+        self.hidden = tf_keras.layers.Dense(3, name="hidden")
+        self.output_layer = tf_keras.layers.Dense(1, name="output")
+
+    def train_step(self, batch):
+        metrics = super().train_step(batch)
+        if self.after_step is not None:
+            with tf.control_dependencies(list(metrics.values())):
+                step = self.optimizer.iterations.read_value()
+            tf.py_function(lambda done: (self.after_step(int(done)), [])[1], [step], [])
+        return metrics
+
+    @property
+    def loss_weights(self):
+        return {"squared_error": 1.0}
+
+    def denominators(self, batch):
+        return {"examples": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
+
+    def training_terms(self, batch, context):
+        noise = context.random.scope("noise").uniform(tf.shape(batch["input_ids"])[0], (6,))
+        error = self._error(batch["input_ids"] + 0.1 * noise, batch)
+        return {"squared_error": Total(error, "examples"), "noise": Total(tf.reduce_sum(noise), "examples")}
+
+    def evaluation_terms(self, batch, context):
+        return {"squared_error": Ratio(self._error(batch["input_ids"], batch), self.denominators(batch)["examples"])}
+
+    def empty_batch(self):
+        return {"input_ids": tf.zeros([1, 6])}
+
+    def _error(self, inputs, batch):
+        prediction = self.output_layer(self.hidden(inputs))[:, 0]
+        return tf.reduce_sum(tf.square(prediction - tf.reduce_sum(batch["input_ids"], axis=1)))
+
+
+class ToyStage(InputStage):
+    """Batches of random numbers; batch k is a function of (seed, k).
+
+    Args:
+        nan_steps: the batches of training that hold NaN, counted from 0.
+        changes: other values of the attributes.
+    """
+
+    name, source, identity, data, tokenizer = "", "toy", "toy-1", None, TOKENIZER
+    first_step, max_seq_length, num_training_examples = 0, 6, 1000
+
+    def __init__(self, config: RunConfig, num_evaluation_batches: int = 2, nan_steps: tuple[int, ...] = (), **changes):
+        self.last_step, self.batch_size = config.train.num_steps, config.train.batch_size
+        self.evaluation_batch_size, self.num_evaluation_batches = self.batch_size, num_evaluation_batches
+        self._nan_steps = tf.constant(nan_steps, tf.int64)
+        for name, value in changes.items():
+            setattr(self, name, value)
+
+    def training_batches(self, first_step, context):
+        return self._batches(tf.data.Dataset.counter(first_step), 3, context)
+
+    def evaluation_batches(self, context):
+        return self._batches(tf.data.Dataset.range(self.num_evaluation_batches), 7, context)
+
+    def _batches(self, numbers, seed, context):
+        def batch(number):
+            values = tf.random.stateless_uniform([self.batch_size, 6], tf.stack([tf.constant(seed, tf.int64), number]))
+            bad = tf.logical_and(seed == 3, tf.reduce_any(number == self._nan_steps))
+            return {"input_ids": tf.where(bad, float("nan"), values)}
+
+        rows = context.get_per_replica_batch_size(self.batch_size)
+        return numbers.map(batch).unbatch().batch(rows, drop_remainder=True)
+
+
+def toy_run(config: RunConfig, model_dir: os.PathLike | str, strategy=None, task=Regression, force=False) -> Run:
+    """A run of the toy task, on one CPU device if no strategy is given."""
+
+    def build():
+        built = task(config)
+        built.create_variables()
+        return built
+
+    one_device = tf.distribute.OneDeviceStrategy("CPU:0")
+    return Run(config, RunDirectory(model_dir), strategy or one_device, build, force)
+
+
+def main(model_dir: str, num_steps: str, strategy: str = "one_device") -> int:
+    """Reports every 50 steps, saves every 10."""
+    periods = {"num_steps": int(num_steps), "log_every_steps": 50, "save_every_steps": 10}
+    config = toy_config(train={**periods, "milestone_fractions": (1.0,)}, evaluation={"every_steps": 0})
+    with Interruption() as interruption:
+        try:
+            run = toy_run(config, model_dir, build_strategy(strategy))
+            return run_command(lambda: train(run, lambda: [ToyStage(config)], interruption=interruption))
+        except Interrupted as interrupted:
+            return interrupted.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

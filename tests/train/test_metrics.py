@@ -1,0 +1,76 @@
+"""Sums over the steps since the last report."""
+
+import math
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.train.metrics import MetricAccumulator
+
+
+def accumulator(max_nonfinite_steps: int | None = None, names=("loss", "masked_lm")) -> MetricAccumulator:
+    return MetricAccumulator(names, max_nonfinite_steps)
+
+
+def metrics(loss: float, masked_lm: float, learning_rate: float, nonfinite: float = 0.0) -> dict[str, tf.Tensor]:
+    values = {"loss": loss, "masked_lm": masked_lm, "learning_rate": learning_rate, "nonfinite": nonfinite}
+    return {name: tf.constant(value) for name, value in values.items()}
+
+
+@pytest.fixture
+def add():
+    """`add(accumulator, metrics)`: in a replica context, as the training step does."""
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    return lambda to, step: bool(strategy.run(to.add, args=(step,)))
+
+
+def test_a_report_has_means_and_the_last_learning_rate_and_empties_the_sums(add):
+    ours = accumulator()
+    add(ours, metrics(4.0, 1.0, 0.5))
+    add(ours, metrics(8.0, 2.0, 0.25))
+    assert ours.close() == {"loss": 6.0, "masked_lm": 1.5, "learning_rate": 0.25}
+    add(ours, metrics(7.0, 3.0, 0.125))
+    assert ours.close() == {"loss": 7.0, "masked_lm": 3.0, "learning_rate": 0.125}
+
+
+def test_a_phase_reports_its_own_metrics_alone_and_no_unknown_ones(add):
+    ours = accumulator(names=("loss", "masked_lm", "replaced_token"))
+    add(ours, metrics(4.0, 1.0, 0.5))
+    assert ours.close(("loss", "masked_lm")) == {"loss": 4.0, "masked_lm": 1.0, "learning_rate": 0.5}
+    with pytest.raises(AssertionError, match="accuracy"):
+        add(ours, {**metrics(4.0, 1.0, 0.5), "accuracy": tf.constant(1.0)})
+
+
+def test_a_skipped_step_is_counted_and_left_out_of_the_means(add):
+    ours = accumulator(max_nonfinite_steps=2)
+    stops = [
+        add(ours, step)
+        for step in (
+            metrics(4.0, 1.0, 0.5),
+            metrics(math.nan, math.inf, 0.25, nonfinite=1.0),
+            metrics(8.0, 2.0, 0.125),
+        )
+    ]
+    assert ours.close() == {"loss": 6.0, "masked_lm": 1.5, "learning_rate": 0.125, "nonfinite_steps": 1}
+    stops += [add(ours, metrics(math.nan, 1.0, 0.5, nonfinite=1.0)) for _ in range(2)]
+    report = ours.close()
+    assert math.isnan(report["loss"]) and report["nonfinite_steps"] == 2
+    assert ours.nonfinite_steps_of_run() == 3
+    assert stops == [False, False, False, False, True]
+
+
+def test_where_the_run_ends_before_a_step_it_leaves_no_trace(add):
+    ours, without = accumulator(), accumulator()
+    assert not add(ours, metrics(4.0, 1.0, 0.5))
+    add(without, metrics(4.0, 1.0, 0.5))
+    assert add(ours, metrics(math.nan, 1.0, 0.25, nonfinite=1.0))
+    assert [v.numpy().tolist() for v in ours.variables] == [v.numpy().tolist() for v in without.variables]
+
+
+def test_two_replicas_count_a_step_once(two_replicas):
+    with two_replicas.scope():
+        ours = accumulator()
+    step = tf.function(lambda: two_replicas.run(ours.add, args=(metrics(4.0, 1.0, 0.5),)))
+    step()
+    step()
+    assert ours.close() == {"loss": 4.0, "masked_lm": 1.0, "learning_rate": 0.5}
