@@ -69,9 +69,9 @@ def test_bert_shows_selected_tokens_as_the_paper_or_the_authors_code(name, share
 
 
 def test_the_documentation_has_every_configuration_and_every_objective():
-    readme = (PROJECT / "configs" / "README.md").read_text(encoding="utf-8")
-    assert [name_of(path) for path in FILES if f"`pretrain/{name_of(path)}.yaml`" not in readme] == []
     objectives = (PROJECT / "docs" / "objectives.md").read_text(encoding="utf-8")
+    text = objectives + (PROJECT / "configs" / "README.md").read_text(encoding="utf-8")
+    assert [name_of(path) for path in FILES if f"`pretrain/{name_of(path)}.yaml`" not in text] == []
     assert [name for name in OBJECTIVES if f"\n## {name}\n" not in objectives] == []
 
 

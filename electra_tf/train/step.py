@@ -1,8 +1,8 @@
 """The one training step: `model.fit` and `run_pretraining.py` both call it.
 
-Every loss arrives as a `Total`. Its denominator is summed over replicas first, then each replica differentiates its own
-share of the global mean, then gradients are summed, clipped once and applied. So one replica and many compute the same
-update, also where they hold unequal numbers of masked or real tokens.
+The step first sums the denominators of the losses over all replicas. Then each replica differentiates its own share of
+the global means, and the gradients are summed, clipped once and applied. So one replica and many compute the same
+update, also when they hold different numbers of masked or real tokens.
 """
 
 import functools
@@ -21,7 +21,7 @@ from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
 
 
 def compile_task(task: Task) -> Task:
-    """Gives a task its optimizer and its training step; afterwards `task.fit(batches)` trains it.
+    """Adds the optimizer and the training step to a task; afterwards `task.fit(batches)` trains it.
 
     Call it under the strategy's scope, where the task was built.
     """
@@ -33,7 +33,7 @@ def compile_task(task: Task) -> Task:
         learning_rate_multiplier=task.learning_rate_multiplier,
     )
     for part in dict.fromkeys((task, *task.phases)):
-        # Under `fit` Keras would otherwise choose to compile the whole step with XLA by itself.
+        # Without jit_compile=False Keras may compile the whole step with XLA under `fit`.
         part.compile(optimizer, training_step=training_step, jit_compile=False)
     with tf.init_scope():
         create_slots(optimizer, task.trainable_variables)
@@ -53,14 +53,14 @@ def create_slots(optimizer, variables: list[tf.Variable]) -> None:
 def training_step(task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | None = None) -> dict[str, tf.Tensor]:
     """One update from one batch. Runs in a replica context.
 
-    A loss or gradient that is not finite is never applied; whether the step counts says `train.on_nonfinite`.
+    A loss or gradient that is not finite is never applied; `train.on_nonfinite` decides whether the step counts.
 
     Args:
         batch: this replica's share of the global batch, see `electra_tf.data.masking.mask_batch`. Each replica holds
             equally many examples; row i of replica r is example r * B + i.
         ops: the implementation of the operations; by default that of `training_ops`.
     Returns: scalars float32, equal on all replicas: `loss`, each term by its name, `gradient_norm` before clipping,
-        `learning_rate` of this update, and `nonfinite`, 1 where the update was left out.
+        `learning_rate` of this update, and `nonfinite`, 1 if the update was left out.
     """
     optimizer = task.optimizer
     # Read before the update: the step that this batch belongs to.
@@ -70,7 +70,7 @@ def training_step(task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | N
     loss = total_loss(task, terms)
     update = functools.partial(_clip_and_apply, task)
     if task.config.train.xla and tf.distribute.get_replica_context().num_replicas_in_sync == 1:
-        # Several replicas meet in the update, which they cannot inside of one's own program; each variable has its own.
+        # Replicas synchronise in the update, which is not possible inside the compiled function of one replica.
         update = tf.function(update, jit_compile=True)
     gradient_norm, finite = update(gradients, loss)
     nonfinite = 1.0 - tf.cast(finite, tf.float32)
@@ -161,7 +161,7 @@ def _shares_and_gradients(task: Task, ops: ReferenceOps, batch, denominators, st
     """One micro-batch's part of what `_accumulated_gradients` returns."""
     random = RandomStream(task.config.train.seed, step, first_example)
     variables = task.trained_variables
-    # Nothing is kept for the way back of a network that is not trained.
+    # Only these, so that no activations are kept for a network that is not trained.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         rematerialize = task.config.train.rematerialize

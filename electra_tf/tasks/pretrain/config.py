@@ -172,8 +172,8 @@ def _objective_settings(values: dict, source: str) -> type[ObjectiveSettings]:
     if isinstance(name, str) and name in OBJECTIVE_SETTINGS:
         return OBJECTIVE_SETTINGS[name]
     raise UserError(
-        f"config {source}: objective.name is {name!r}{nearest(str(name), OBJECTIVE_SETTINGS)}; one of your own needs "
-        "--objective_module"
+        f"config {source}: objective.name is {name!r}{nearest(str(name), OBJECTIVE_SETTINGS)}; for an objective "
+        "of your own give --objective_module=FILE, a file in which @register_objective stands over its class"
     )
 
 

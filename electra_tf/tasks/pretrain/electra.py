@@ -76,7 +76,7 @@ class Electra(GeneratorObjective):
         replaced, counted = tf.cast(forward.corrupted.is_replaced, tf.float32), tf.cast(counted, tf.float32)
         return {
             **self._loss_totals(batch, forward, counted),
-            # Metrics by which the health checks judge the losses.
+            # Metrics that the health checks compare with the losses.
             "replaced_fraction": weighted_total(replaced, counted, "counted_tokens"),
             "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
             **self.extra_metrics(batch, forward),

@@ -1,31 +1,32 @@
-"""Whether a pre-training run still learns, judged by what it reports.
+"""Checks on the reported metrics that a pre-training run still learns.
 
-A run whose discriminator gives the same answer for every token, or whose generator has fallen back to chance, is as
-fast as ever and looks well on a machine's monitors.
+A run whose discriminator predicts the same for every token, or whose generator predicts no better than chance, runs at
+full speed and shows no other symptom.
 """
 
 import math
 
 from electra_tf.tasks.base import HealthCheck
 from electra_tf.tasks.pretrain.config import PretrainingConfig
+from electra_tf.tasks.terms import BinaryEntropy
 
-# A discriminator that always answers the replaced share has exactly that share's entropy as its loss. One that knows
-# no more than that [CLS] and [SEP] are never replaced and which tokens are frequent comes 1.1 to 1.4 % below it: a run
-# of 5,000 steps stood there for its first 1,500 (held-out AUC 0.54), passed 2 % when it began to read the context (0.57
-# to 0.59), and ended 6 % below. Runs broken by 60 times the learning rate stayed at 0.0 to 3.8 % above.
+# The loss of always predicting the replaced fraction is the entropy of that fraction. A discriminator that has learnt
+# only that [CLS] and [SEP] are never replaced, and which tokens are frequent, is 1.1 to 1.4 % below it: a run of 5,000
+# steps was there for its first 1,500 (held-out AUC 0.54), passed 2 % when it began to use the context (0.57 to 0.59),
+# and ended 6 % below. Runs broken by 60 times the learning rate stayed 0.0 to 3.8 % above.
 _NOT_BELOW_CONSTANT = 0.02
-# A masked-LM loss within this share of ln V: the generator has not even learnt how frequent tokens are. That alone is
-# worth a third of it (7 of 10.3 nats at 30,522 entries), and takes hundreds of steps, warm-up included.
+# With a masked-LM loss within this share of ln V the generator has not even learnt the frequencies of tokens. They
+# alone reduce the loss by a third (to 7 of 10.3 nats at 30,522 entries), in hundreds of steps, warm-up included.
 _NOT_BELOW_UNIFORM = 0.05
-# The share of the gain over ln V, and of the best sampled accuracy, whose loss is an alarm. Learning that goes on loses
-# neither: a change of data or sequence length costs tenths of a nat.
+# An alarm is due when this share of the best gain over ln V, or of the best sampled accuracy, is lost. A healthy run
+# does not lose it: a change of data or sequence length costs tenths of a nat.
 _LOST_SHARE = 0.5
-# Below this the best accuracy is chance: too few hits, or a temperature that flattens the samples.
+# A best accuracy below this is chance: too few hits, or a temperature that flattens the samples.
 _ACCURACY_THAT_COUNTS = 0.05
 
 
 def pretraining_health_checks(config: PretrainingConfig) -> list[HealthCheck]:
-    """The checks that the objective's losses allow."""
+    """The checks that apply to the objective's losses."""
     checks: list[HealthCheck] = []
     if config.objective.learns_replaced_tokens:
         checks.append(check_discriminator)
@@ -35,11 +36,11 @@ def pretraining_health_checks(config: PretrainingConfig) -> list[HealthCheck]:
 
 
 def check_discriminator(metrics: dict[str, float]) -> str | None:
-    """Compares `replaced_token` with the loss of a constant answer at the reported `replaced_fraction`."""
+    """Compares `replaced_token` with the loss of always predicting the reported `replaced_fraction`."""
     if not {"replaced_token", "replaced_fraction"} <= metrics.keys():
         return None
     loss, replaced_fraction = metrics["replaced_token"], metrics["replaced_fraction"]
-    entropy = binary_entropy(replaced_fraction)
+    entropy = BinaryEntropy(replaced_fraction, 1.0).value()
     if loss < (1.0 - _NOT_BELOW_CONSTANT) * entropy:
         return None
     return (
@@ -82,8 +83,3 @@ class MaskedLmCheck:
         if counts and accuracy < _LOST_SHARE * self._best_accuracy:
             return f"{accuracy:.1%} of the sampled tokens are right, and {self._best_accuracy:.1%} were at best"
         return None
-
-
-def binary_entropy(fraction: float) -> float:
-    """The entropy of a yes/no share in nats: the loss of the best constant predictor."""
-    return -sum(share * math.log(share) for share in (fraction, 1.0 - fraction) if share > 0.0)

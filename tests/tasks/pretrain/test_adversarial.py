@@ -133,26 +133,6 @@ def test_the_policy_gradient_is_in_expectation_that_of_the_discriminators_loss(
     assert np.linalg.norm(estimated + exact) < 1e-4 * np.linalg.norm(exact)
 
 
-@pytest.mark.parametrize(
-    ("term", "reached"),
-    [
-        ("policy", {"generator_network"}),
-        ("baseline", {"baseline"}),
-        ("replaced_token", {"electra", "discriminator_predictions"}),
-        ("masked_lm", {"generator_network"}),
-        ("reward", set()),
-        ("generator_entropy", set()),
-    ],
-)
-def test_with_nothing_tied_a_term_trains_its_own_network_alone(build, batch, sampling, term, reached):
-    objective = build("adversarial", tying="none")
-    with tf.GradientTape() as tape:
-        value = objective.training_terms(batch, sampling)[term].value
-    layers = {layer.name: layer.trainable_variables for layer in objective.layers}
-    gradients = tape.gradient(value, layers)
-    assert {name for name, values in gradients.items() if any(value is not None for value in values)} == reached
-
-
 def test_the_generator_has_no_masked_lm_loss_unless_it_has_a_weight(build):
     assert build("adversarial").loss_weights == {"replaced_token": 50.0, "policy": 1.0, "baseline": 1.0}
     assert build("adversarial", masked_lm_loss_weight=0.5).loss_weights["masked_lm"] == 0.5

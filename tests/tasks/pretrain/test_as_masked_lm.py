@@ -124,11 +124,6 @@ def test_bert_predicts_its_most_likely_token(model, batch):
     assert accuracy == pytest.approx({"masked_tokens": 3.0, "masked_lm_accuracy": 2 / 3})
 
 
-def test_a_single_candidate_is_the_generators_prediction(model, batch):
-    accuracy = values(as_masked_lm(model("electra", 1)), batch)
-    assert accuracy["masked_lm_accuracy"] == accuracy["generator_accuracy"] == accuracy["candidates_accuracy"]
-
-
 def test_the_whole_vocabulary_contains_every_original_and_a_perfect_discriminator_finds_it(model, batch):
     class Perfect(ByCandidates):
         def discriminate(self, batch, candidates):

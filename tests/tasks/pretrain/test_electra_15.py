@@ -9,7 +9,6 @@ import tensorflow as tf
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.tasks.pretrain.electra import ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput
-from electra_tf.tasks.pretrain.health import binary_entropy
 
 MASKED = [[0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 0]]
 WORDS = [[0, 1, 1, 0, 1, 0], [0, 1, 1, 0, 0, 0]]
@@ -46,17 +45,7 @@ def test_the_loss_and_the_metrics_are_over_the_masked_tokens_alone(build, batch,
     expected = {"accuracy": 2 / 3, "precision": 1.0, "recall": 0.5, "auc": 0.5}
     assert {name: terms[f"replaced_token_{name}"] for name in expected} == pytest.approx(expected, rel=1e-6)
     assert terms["replaced_fraction"] == pytest.approx(2 / 3, rel=1e-6)
-    assert terms["constant_predictor_loss"] == pytest.approx(binary_entropy(2 / 3), rel=1e-6)
-
-
-def test_no_gradient_reaches_the_logits_of_other_tokens(build, batch, sampling, with_logits):
-    logits = tf.Variable(LOGITS)
-    with tf.GradientTape() as tape:
-        objective = with_logits(build("electra_15"), logits)
-        loss = objective.training_terms(batch, sampling)["replaced_token"].value
-    sigmoids = 1 / (1 + np.exp(-np.array(LOGITS)))
-    expected = (sigmoids - np.array(REPLACED)) * np.array(MASKED)
-    assert tape.gradient(loss, logits).numpy() == pytest.approx(expected, rel=1e-6)
+    assert terms["constant_predictor_loss"] == pytest.approx(0.6365142, rel=1e-6)  # the entropy of 2/3
 
 
 def counted(objective, batch, context, count: int = 1) -> np.ndarray:

@@ -78,14 +78,3 @@ def test_the_three_encoders_share_their_embeddings_unless_tying_is_none(electric
 
     assert num_tables(electric) == 1
     assert num_tables(build("electric", tying="none")) == 2
-
-
-def test_the_passes_of_a_step_have_both_towers_under_one_head(electric):
-    config = electric.config
-    ((left, right, discriminator),) = [phase.passes for phase in config.objective.phases(config)]
-    assert (left.name, left.heads) == ("generator_left_to_right", ())
-    assert [(head.kind, head.positions, head.input_size, head.trained) for head in right.heads] == [
-        ("vocabulary", "all", 12, True),
-        ("vocabulary", "masked", 12, False),
-    ]
-    assert discriminator.name == "discriminator"

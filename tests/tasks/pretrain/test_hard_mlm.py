@@ -51,14 +51,6 @@ def test_a_token_is_masked_in_proportion_to_the_exponential_of_its_predicted_los
     assert abs((positions == 3).sum() - 0.8 * n) < 4 * math.sqrt(n * 0.8 * 0.2)
 
 
-def test_other_steps_draw_other_masks(hard):
-    contexts = (ForwardContext(random=RandomStream(0, step, 0)) for step in range(20))
-    drawn = [hard.with_hard_masks(BATCH, tf.zeros([2, 7]), context)["masked_lm_positions"][0] for context in contexts]
-    rows = {tuple(row.numpy()) for row in drawn}
-    assert len(rows) > 5
-    assert all(len(set(row)) == 3 and set(row) <= {1, 2, 3, 4} for row in rows)
-
-
 def test_training_draws_the_masks_again_and_evaluation_does_not(build, sampling, values):
     objective = build("hard_mlm")
     # Predicted to be hard are d of the first text and b of the second.

@@ -29,12 +29,6 @@ def test_half_of_the_steps_are_the_generators_unless_given_and_each_phase_has_a_
     assert (objective.phase_steps, objective.schedule_steps) == (phase_steps, schedule_steps)
 
 
-def test_the_first_phase_has_no_discriminator_and_the_second_a_generator_that_only_runs_forward(tiny_config):
-    config = tiny_config(objective={"name": "two_stage"})
-    passes = [[(entry.name, entry.trained) for entry in phase.passes] for phase in config.objective.phases(config)]
-    assert passes == [[("generator", True)], [("generator", False), ("discriminator", True)]]
-
-
 def test_the_discriminator_begins_as_the_generator_with_a_head_of_its_own(build, batch):
     objective = build("two_stage")
     first, second = objective.phases
