@@ -58,7 +58,7 @@ def test_objectives_with_the_networks_of_electra_have_the_names_too(tiny_config,
 @pytest.mark.parametrize("name", ["contrastive", "electric", "hard_mlm", "replace_mlm", "all_tokens_mlm"])
 def test_an_objective_that_the_authors_do_not_have_is_refused_by_name(tiny_config, name):
     objective = build_objective(tiny_config(objective={"name": name}))
-    with pytest.raises(UserError, match=f"the authors' code has no {name}; expected electra, electra_15 or bert_mlm"):
+    with pytest.raises(UserError, match=rf"the authors' code has no {name}\b"):
         tf1_variables(objective)
 
 

@@ -39,6 +39,11 @@ def version_dir(text_encoder, tmp_path_factory):
     return export_saved_model(text_encoder, tmp_path_factory.mktemp("export") / "model")
 
 
+@pytest.fixture(scope="module")
+def signatures(version_dir):
+    return tf.saved_model.load(str(version_dir)).signatures
+
+
 def _run_without_the_project(version_dir, tmp_path, signature: str) -> dict:
     """The outputs of a signature for SHORT and LONG, from a process whose path does not lead here."""
     program = (
@@ -97,8 +102,7 @@ def test_a_text_is_served_alike_alone_and_beside_a_longer_one(text_encoder):
     np.testing.assert_allclose(alone[0], beside[0, :4], atol=1e-5)
 
 
-def test_the_default_signature_is_embed(version_dir):
-    signatures = tf.saved_model.load(str(version_dir)).signatures
+def test_the_default_signature_is_embed(signatures):
     assert sorted(signatures) == ["detect", "embed", "serving_default"]
     default, embed = (signatures[name](text=tf.constant([LONG])) for name in ("serving_default", "embed"))
     assert set(default) == set(embed) == {"pooled_output", "sequence_output", "tokens"}
@@ -121,8 +125,7 @@ def test_an_objective_is_exported_with_detect_only_if_it_has_a_discriminator(tin
         np.testing.assert_allclose(served[output], expected[output], atol=1e-6)
 
 
-def test_a_call_without_texts_gives_empty_outputs(version_dir):
-    signatures = tf.saved_model.load(str(version_dir)).signatures
+def test_a_call_without_texts_gives_empty_outputs(signatures):
     nothing = tf.constant([], tf.string)
     assert signatures["embed"](text=nothing)["pooled_output"].shape == (0, 16)
     assert len(signatures["detect"](text=nothing)["replaced_probability"]) == 0
@@ -136,8 +139,7 @@ def test_only_the_weights_that_are_served_are_in_the_export(version_dir, text_en
     assert sum(sizes) == sum(np.prod(variable.shape) for variable in served) + 1
 
 
-def test_every_warmup_request_runs_on_the_export(version_dir):
-    signatures = tf.saved_model.load(str(version_dir)).signatures
+def test_every_warmup_request_runs_on_the_export(version_dir, signatures):
     requests = []
     for record in tf.data.TFRecordDataset(str(version_dir / WARMUP_FILE)).as_numpy_iterator():
         requests.append(prediction_log_pb2.PredictionLog.FromString(record).predict_log.request)

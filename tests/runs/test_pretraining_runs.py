@@ -108,10 +108,10 @@ def test_every_objective_is_asked_the_same_questions(tiny_config, data_dir):
 
     changes = {"objective": {"name": "bert_mlm"}, "masking": {"masked_fraction": 0.15}, "train": {"seed": 5}}
     assert questions(evaluation=QUESTIONS) == questions(evaluation=QUESTIONS, **changes)
-    assert questions(evaluation={"as_masked_lm": {"seed": 1}}) != questions()
+    assert questions(evaluation={"as_masked_lm": {"seed": 1}}) != questions(evaluation=QUESTIONS)
 
 
-def test_a_damaged_record_ends_the_command_in_one_line_or_is_skipped(command, data_dir, tmp_path, write_data, capsys):
+def test_a_damaged_record_ends_the_command_in_one_line(command, data_dir, tmp_path, write_data, capsys):
     flags, _ = command("bert_mlm")
     damaged = write_data(tmp_path / "damaged", train=(9,))
     shard = damaged / "train-00000-of-00001.tfrecord"
@@ -122,7 +122,6 @@ def test_a_damaged_record_ends_the_command_in_one_line_or_is_skipped(command, da
     assert run_pretraining.main(flags) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith(f"error: {shard}: record 0 at byte 0: its checksum does not match its content; copy ")
-    assert run_pretraining.main([*flags, "--set", "data.on_damaged_record=skip"]) == 0
 
 
 def test_a_batch_of_nothing_but_damaged_records_changes_nothing_and_is_finite(tiny_config, write_data, tmp_path):
@@ -155,9 +154,9 @@ def test_a_stage_reads_its_own_data_from_its_beginning_in_its_own_order(tiny_con
     first, second = open_stages(tiny_config(stages=STAGES), [data_dir, data_dir])
     batches = [
         next(iter(stage.training_batches(step, tf.distribute.InputContext())))["input_ids"].numpy().tolist()
-        for stage, step in ((first, 0), (second, 3), (second, 3))
+        for stage, step in ((first, 0), (second, 3))
     ]
-    assert batches[0][:4] != batches[1] == batches[2]
+    assert batches[0][:4] != batches[1]
 
 
 def test_stages_need_a_data_set_each_with_one_vocabulary(tiny_config, data_dir, write_data, tmp_path):

@@ -108,7 +108,7 @@ def test_two_workers_stop_after_the_same_step_and_end_when_one_is_lost_and_conti
     (step,) = {int(log.read_text().rpartition(": checkpoint written; ")[0].rpartition("step ")[2]) for log in logs}
     assert steps_in(str(run / "checkpoints"))[-1] == step
 
-    for lost, how in ((1, signal.SIGKILL), (0, signal.SIGSTOP)):
+    for lost, how in ((1, signal.SIGSTOP), (0, signal.SIGKILL)):
         workers, reached = start_workers(100_000), last_step(run)
         wait_until(lambda reached=reached: last_step(run) > reached, workers[0], logs[0])
         workers[lost].send_signal(how)

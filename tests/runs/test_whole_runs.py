@@ -53,12 +53,10 @@ KILLS = [
     (Trainer, "train", 5, "before"),  # after step 4
     (Trainer, "train", 5, "after"),  # steps 5 and 6 are lost
     (Reporter, "train", 3, "after"),  # the report of step 4 without its checkpoint
-    (Checkpoints, "save_milestone", 2, "before"),
     (Checkpoints, "save", 1, "before"),
     (Checkpoints, "save", 1, "after"),
     (Checkpoints, "save", 2, "after"),  # at the end, without the last evaluation
     (Evaluator, "evaluate", 1, "after"),  # evaluated, but not reported
-    (Reporter, "evaluation", 1, "after"),
 ]
 
 

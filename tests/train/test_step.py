@@ -42,7 +42,7 @@ def as_floats(metrics) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("lamb", marks=pytest.mark.slow)])
 def test_two_replicas_with_unequal_token_counts_train_like_one(
     build, tiny_batch, two_replicas, run_on_replicas, optimizer
 ):
