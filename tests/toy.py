@@ -139,8 +139,8 @@ def toy_run(config: RunConfig, model_dir: os.PathLike | str, strategy=None, task
 
 
 def main(model_dir: str, num_steps: str, strategy: str = "one_device") -> int:
-    """Reports every 50 steps, saves every 10."""
-    periods = {"num_steps": int(num_steps), "log_every_steps": 50, "save_every_steps": 10}
+    """Reports every 7 steps, saves every 10."""
+    periods = {"num_steps": int(num_steps), "log_every_steps": 7, "save_every_steps": 10}
     config = toy_config(train={**periods, "milestone_fractions": (1.0,)}, evaluation={"every_steps": 0})
     with Interruption() as interruption:
         try:

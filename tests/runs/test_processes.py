@@ -54,7 +54,7 @@ def test_a_process_that_is_killed_again_and_again_ends_as_one_that_never_was(sta
     for kill in range(4):
         process = start("killed", str(run), "600")
         reached = last_step(run)
-        wait_until(lambda reached=reached: last_step(run) > reached + 50 * draw.random(), process, log)
+        wait_until(lambda reached=reached: last_step(run) > reached + 80 * draw.random(), process, log)
         process.send_signal(signal.SIGKILL)
         process.wait()
         left = sorted(os.listdir(run / "checkpoints")) if (run / "checkpoints").exists() else []

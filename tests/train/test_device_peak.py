@@ -12,12 +12,10 @@ from electra_tf.train.device_peak import measured_rate, peak_of_run, published_g
     ("name", "bfloat16", "float32"),
     [
         ("NVIDIA H200", 989.4e12, 494.7e12),
-        ("NVIDIA H200 NVL", 835.5e12, 417.7e12),
         ("NVIDIA H100 80GB HBM3", 989.4e12, 494.7e12),
         ("NVIDIA H100 PCIe", 756e12, 378e12),
         ("NVIDIA A100-SXM4-40GB", 312e12, 156e12),
         ("Tesla V100-SXM2-16GB", 15.7e12, 15.7e12),
-        ("Tesla V100-PCIE-16GB", 14e12, 14e12),
     ],
 )
 def test_a_known_gpu_has_its_published_peak(name, bfloat16, float32):

@@ -1,0 +1,95 @@
+"""The command's flags: what it refuses in one line, and what a dry run prints."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+import yaml
+
+import run_pretraining
+from electra_tf.config.loader import config_to_yaml
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def flags(tmp_path, tiny_config) -> list[str]:
+    (tmp_path / "tiny.yaml").write_text(config_to_yaml(tiny_config()), encoding="utf-8")
+    return [f"--config={tmp_path / 'tiny.yaml'}", f"--model_dir={tmp_path / 'run'}"]
+
+
+@pytest.fixture
+def refused(flags, tmp_path, capsys):
+    """`refused("--flag=value", ...)`: the one line that the command prints when it exits with status 2."""
+
+    def run(*more: str) -> str:
+        status = run_pretraining.main([*flags, *more])
+        captured = capsys.readouterr()
+        assert (status, captured.out) == (2, "")
+        (line,) = captured.err.splitlines()
+        assert line.startswith("error: ")
+        assert not (tmp_path / "run" / "checkpoints").exists()
+        return line
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ([], "--data_dir is missing"),
+        (["--data_dir=nothing"], "--data_dir=nothing is no directory"),
+        (["--data_dir=.", "--as_masked_lm"], "--as_masked_lm says what --evaluate measures"),
+        (["--dry_run", "--set", "train.batchsize=3"], "train.batchsize is not a setting; did you mean batch_size?"),
+        (["--dry_run", "--stop_at_step=0"], "--stop_at_step=0: expected 1 or more"),
+        (["--dry_run", "--logical_cpu_devices=0"], "--logical_cpu_devices=0: expected 1 or more"),
+        (["--dry_run", "--logical_cpu_devices=3"], "--logical_cpu_devices=3: "),  # too late in this process
+        (["--dry_run", "--strategy=mirrored", "--set", "train.batch_size=5"], "does not divide among 2 replicas"),
+        (["--dry_run", "--strategy=multi_worker_mirrored"], "'TF_CONFIG' is not set"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(refused, monkeypatch, more, message):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    tf.config.list_logical_devices()
+    assert message in refused(*more)
+
+
+def test_a_vocabulary_without_mask_is_refused(refused, tmp_path, write_data):
+    data_dir = write_data(tmp_path / "set")
+    text = (data_dir / "vocab.txt").read_text().replace("[MASK]", "word")
+    (data_dir / "vocab.txt").write_text(text)
+    assert "lacks [MASK]" in refused(f"--data_dir={data_dir}")
+
+
+def test_a_foreign_directory_is_refused(refused, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("mine")
+    assert "is not empty and holds no run" in refused("--dry_run")
+
+
+def test_a_dry_run_prints_the_size_of_the_run_and_writes_its_configuration(flags, capsys):
+    assert run_pretraining.main([*flags, "--dry_run", "--set", "train.batch_size=6"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert (described["global_batch_size"], described["replicas"], described["tokens_per_step"]) == (6, 1, 60)
+    # Embeddings (47 + 13 + 2 + 2) * 12; both networks by hand from E 12, H 16, F 20 and G 6, F 14; the two heads.
+    embeddings = 64 * 12
+    discriminator = 12 * 16 + 16 + 4 * (16 * 16 + 16) + (16 * 20 + 20) + (20 * 16 + 16) + 4 * 16
+    generator = 12 * 6 + 6 + 4 * (6 * 6 + 6) + (6 * 14 + 14) + (14 * 6 + 6) + 4 * 6
+    heads = (6 * 12 + 12 + 2 * 12 + 47) + (16 * 16 + 16 + 16 + 1)
+    assert described["trainable_parameters"] == embeddings + discriminator + generator + heads
+    assert yaml.safe_load(Path(described["config"]).read_text(encoding="utf-8"))["train"]["batch_size"] == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tpu", ["local", "grpc://localhost:1"])
+def test_asking_for_a_tpu_where_there_is_none_is_refused_soon_and_in_one_line(flags, tpu):
+    # The tests' own setting of TensorFlow's log level would win over the command's.
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    command = [sys.executable, PROJECT / "run_pretraining.py", *flags, "--dry_run", "--strategy=tpu", f"--tpu={tpu}"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert [line[:21] for line in answer.stderr.splitlines()] == ["error: --strategy=tpu"]
