@@ -61,6 +61,23 @@ def finished_manifest(settings: BuildSettings, configuration: Configuration) -> 
     return manifest
 
 
+def _require_unused(
+    settings: BuildSettings, unfinished: Configuration | None, configuration: Configuration, names: list[str]
+) -> None:
+    """Raises: UserError: if the output directory holds an unfinished build, or files by these names."""
+    if unfinished is not None:
+        raise UserError(
+            f"--output_dir={settings.output_dir} holds an unfinished build with"
+            f" {_differences(unfinished, configuration)}; give its flags to continue it, another directory, or"
+            " --overwrite to start again"
+        )
+    if names:
+        raise UserError(
+            f"--output_dir={settings.output_dir} is not empty; give a new directory, or --overwrite to replace its"
+            " data set"
+        )
+
+
 @contextlib.contextmanager
 def opened(settings: BuildSettings, configuration: Configuration, sources: Iterable[str | Path]) -> Iterator[None]:
     """Prepares and locks the output directory: new, emptied, or as a build of the same configuration left it.
@@ -86,17 +103,7 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
         ) from None
     is_same = unfinished == json.loads(json.dumps(configuration))
     if not settings.overwrite and not is_same:
-        if unfinished is not None:
-            raise UserError(
-                f"--output_dir={settings.output_dir} holds an unfinished build with"
-                f" {_differences(unfinished, configuration)}; give its flags to continue it, another directory, or"
-                " --overwrite to start again"
-            )
-        if names:
-            raise UserError(
-                f"--output_dir={settings.output_dir} is not empty; give a new directory, or --overwrite to replace its"
-                " data set"
-            )
+        _require_unused(settings, unfinished, configuration, names)
     _check_removable(settings, sources)
     with contextlib.ExitStack() as stack:
         try:

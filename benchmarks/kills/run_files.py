@@ -31,7 +31,7 @@ class RunState:
             reported_step=steps["train"],
             saved_step=max(saved, default=None),
             evaluated_step=steps["held_out"],
-            is_writing_checkpoint=any((model_dir / "checkpoints").glob("step-*tempstate*")),
+            is_writing_checkpoint=any((model_dir / "checkpoints").glob("step-*_temp*")),
         )
 
     def __str__(self) -> str:

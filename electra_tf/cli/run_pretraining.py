@@ -7,6 +7,7 @@ metrics.jsonl and TensorBoard events. SIGTERM, Ctrl-C or a closed terminal ends 
 checkpoint (exit status 143, 130 or 129). See docs/training.md.
 """
 
+import argparse
 import sys
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> int:
+    arguments = _flags().parse_args(argv)
+    with Interruption() as interruption:
+        try:
+            return run_command(lambda: _run(arguments, interruption))
+        except Interrupted as interrupted:
+            return interrupted.exit_code
+
+
+def _flags() -> argparse.ArgumentParser:
     parser = flag_parser(__doc__)
     parser.add_argument("--config", required=True, metavar="FILE", help="YAML file of the run, see configs/README.md")
     parser.add_argument(
@@ -69,12 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         action="store_true",
         help="with --evaluate: accuracy at guessing single masked tokens instead (paper, appendix G)",
     )
-    arguments = parser.parse_args(argv)
-    with Interruption() as interruption:
-        try:
-            return run_command(lambda: _run(arguments, interruption))
-        except Interrupted as interrupted:
-            return interrupted.exit_code
+    return parser
 
 
 def _run(arguments, interruption: Interruption) -> None:

@@ -110,14 +110,12 @@ def train(
         task.adopt_data(opened[0].data)
         with run.strategy.scope():
             metrics = metric_accumulator(task)
-        settings = run.config.train
-        checkpoints = Checkpoints(task, directory, run.is_chief, settings.keep_checkpoints, metrics=metrics)
+        keep = run.config.train.keep_checkpoints
+        checkpoints = Checkpoints(task, directory, run.is_chief, keep, metrics=metrics)
         first_step = checkpoints.restore_latest()
         start_weights(task, directory, checkpoints, is_started, init_from, run.is_chief)
-        span_ends = {span.last_step for span in (*opened, *phases_of(task))}
-        last_step = min(settings.num_steps, stop_at_step or settings.num_steps)
-        triggers = StepTriggers(settings, run.config.evaluation, tuple(sorted(span_ends)), last_step)
-        _announce(run, task, span_after(opened, first_step), first_step, last_step)
+        triggers = _triggers(run.config, opened, task, stop_at_step)
+        _announce(run, task, span_after(opened, first_step), first_step, triggers.last_step)
         training = Training(
             task,
             run.strategy,
@@ -130,6 +128,12 @@ def train(
             interruption=interruption or Interruption(),
         )
         return training.run()
+
+
+def _triggers(config: RunConfig, stages: Sequence[InputStage], task: Task, stop_at_step: int | None) -> StepTriggers:
+    span_ends = {span.last_step for span in (*stages, *phases_of(task))}
+    last_step = min(config.train.num_steps, stop_at_step or config.train.num_steps)
+    return StepTriggers(config.train, config.evaluation, tuple(sorted(span_ends)), last_step)
 
 
 def evaluate(
