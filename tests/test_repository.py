@@ -147,7 +147,8 @@ def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders
         files += ["requirements-dev.txt", *(f"benchmarks/requirements-{name}.txt" for name in ("peers", "tpu-compile"))]
     required = {canonicalize_name(requirement.name) for name in files for requirement in _requirements(name)}
     # `packaging` comes with pytest, whose own version checks use it.
-    known = {"electra_tf", "data_prep", "benchmarks", "examples", "tests", "packaging"} | {Path(name).stem for name in PROGRAMS}
+    ours = {"electra_tf", "data_prep", "benchmarks", "examples", "tests"}
+    known = ours | {"packaging"} | {Path(name).stem for name in PROGRAMS}
     missing = set()
     for path in tracked_modules:
         folder = path.relative_to(PROJECT).parts[0] if path.parent != PROJECT else "."
