@@ -1,6 +1,7 @@
 """The SavedModel: what its signatures compute, in this process and in one without the project."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -57,7 +58,8 @@ def _run_without_the_project(version_dir, tmp_path, signature: str) -> dict:
         "print(json.dumps(rows))\n"
     )
     command = [sys.executable, "-I", "-c", program, str(version_dir), signature, json.dumps([SHORT, LONG])]
-    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, env=environment)
     assert finished.returncode == 0, finished.stderr[-2000:]
     return json.loads(finished.stdout.splitlines()[-1])
 
