@@ -92,7 +92,7 @@ def _tensors(prefix: Path) -> dict:
 
 def _events(directory: Path) -> list[tuple]:
     """The scalars that TensorBoard shows, without those that a continued run has replaced."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
     if not directory.exists():
         return []
