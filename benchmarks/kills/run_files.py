@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra_tf.runs.directory import RATES
-
 SPLITS = ("train", "held_out")
 
 
@@ -94,6 +92,8 @@ def _events(directory: Path) -> list[tuple]:
     """The scalars that TensorBoard shows, without those that a continued run has replaced."""
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
+    from electra_tf.runs.directory import RATES
+
     if not directory.exists():
         return []
     events = EventAccumulator(str(directory), size_guidance={"tensors": 0}).Reload()
@@ -117,6 +117,8 @@ def _whole_lines(metrics_file: Path) -> list[dict]:
 
 
 def _without_rates(report: dict) -> dict:
+    from electra_tf.runs.directory import RATES
+
     return {name: value for name, value in report.items() if name not in RATES}
 
 
