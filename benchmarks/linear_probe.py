@@ -83,8 +83,8 @@ class ProbedRun:
     """A run's tokenizer and its encoder at its steps. Everything used of electra_tf's runs and tasks is here."""
 
     def __init__(self, model_dir: str):
+        from electra_tf.export.load import load_tokenizer
         from electra_tf.runs.directory import RunDirectory
-        from electra_tf.runs.load import load_tokenizer
 
         self._directory = RunDirectory(model_dir)
         self._model_dir = model_dir
@@ -103,7 +103,7 @@ class ProbedRun:
         """The objective at a step. 0 is the untrained one of the run's seed. Raises: UserError: if it is missing."""
         import tf_keras
 
-        from electra_tf.runs.load import load_run
+        from electra_tf.export.load import load_run
         from electra_tf.tasks.pretrain import build_objective
         from electra_tf.tasks.pretrain.config import load_config
 

@@ -27,8 +27,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _export(arguments) -> None:
+    from electra_tf.export.load import load_run, load_tokenizer
     from electra_tf.export.saved_model import TextEncoder, export_saved_model
-    from electra_tf.runs.load import load_run, load_tokenizer
 
     if arguments.objective_module:
         load_module(arguments.objective_module)

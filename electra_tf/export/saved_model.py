@@ -1,16 +1,14 @@
 """A trained model as a SavedModel that takes raw text: tokenizer, encoder and head in one graph, for TF Serving."""
 
 import os
-import shutil
-import tempfile
-from pathlib import Path
 
 import absl.logging
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, first_line
 from electra_tf.export.warmup import write_warmup_requests
 from electra_tf.models.tying import stand_alone
+from electra_tf.runs.directory import is_remote
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.text.tokenizer import BertTokenizer
@@ -98,38 +96,45 @@ class TextEncoder(tf.Module):
         return served
 
 
-def export_saved_model(text_encoder: TextEncoder, output_dir: str | os.PathLike, overwrite: bool = False) -> Path:
+def export_saved_model(text_encoder: TextEncoder, output_dir: str | os.PathLike, overwrite: bool = False) -> str:
     """Writes `output_dir/1/`, the layout of TF Serving, with warm-up requests for every signature.
 
-    The directory appears whole, or not at all.
+    On a local disk the directory appears whole, or not at all. `output_dir` may be on any filesystem that TensorFlow
+    writes.
 
     Args:
         overwrite: replace a version 1 that is there.
     Returns: the version's directory.
     Raises: UserError: if `output_dir` holds something already.
     """
-    output_dir = Path(output_dir)
-    version_dir = output_dir / _VERSION
-    if output_dir.exists() and not output_dir.is_dir():
-        raise UserError(f"--output_dir={output_dir} is a file; give a directory")
-    others = [path.name for path in output_dir.iterdir() if path.name != _VERSION] if output_dir.is_dir() else []
-    if others or (version_dir.exists() and not overwrite):
-        found = others[0] if others else _VERSION
+    output_dir = os.fspath(output_dir)
+    version_dir = os.path.join(output_dir, _VERSION)
+    # A remote store cannot rename a directory.
+    temporary = version_dir if is_remote(output_dir) else os.path.join(output_dir, ".unfinished")
+    try:
+        tf.io.gfile.makedirs(output_dir)
+        names = {name.rstrip("/") for name in tf.io.gfile.listdir(output_dir)} - {".unfinished"}
+    except tf.errors.OpError as error:
         raise UserError(
-            f"--output_dir={output_dir} already holds {found}; give a new directory, or --overwrite to replace 1"
+            f"--output_dir={output_dir} is no usable directory: {first_line(error)}; give another one"
+        ) from None
+    if names - {_VERSION} or (names and not overwrite):
+        raise UserError(
+            f"--output_dir={output_dir} already holds {min(names - {_VERSION} or names)}; give a new directory, or "
+            "--overwrite to replace 1"
         )
     # TensorFlow warns of renamed inner names, which nobody sees, at every save.
     absl.logging.set_verbosity(absl.logging.ERROR)
     try:
-        output_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--output_dir={output_dir} cannot be made: {error.strerror}; give another one") from None
-    with tempfile.TemporaryDirectory(prefix=".saved_model_", dir=output_dir) as temporary:
-        written = Path(temporary) / _VERSION
+        if tf.io.gfile.exists(temporary):  # of an export that was killed, or to be replaced
+            tf.io.gfile.rmtree(temporary)
         signatures = text_encoder.signatures()
-        tf.saved_model.save(text_encoder, str(written), signatures=signatures)
-        write_warmup_requests(written, sorted(signatures))
-        if version_dir.exists():
-            shutil.rmtree(version_dir)
-        os.replace(written, version_dir)
+        tf.saved_model.save(text_encoder, temporary, signatures=signatures)
+        write_warmup_requests(temporary, sorted(signatures))
+        if temporary != version_dir:
+            if names:
+                tf.io.gfile.rmtree(version_dir)
+            tf.io.gfile.rename(temporary, version_dir)
+    except tf.errors.OpError as error:
+        raise UserError(f"{version_dir} cannot be written: {first_line(error)}; make room there") from None
     return version_dir

@@ -1,12 +1,12 @@
 """Requests that TF Serving plays to a model when it loads it, so that the first real one is not the slow one."""
 
-from pathlib import Path
+import os
 
 import tensorflow as tf
 from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 # Where TF Serving looks, below the version's directory.
-WARMUP_FILE = Path("assets.extra") / "tf_serving_warmup_requests"
+WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 
 # One short text and a batch of unlike lengths.
 _TEXT_BATCHES = (
@@ -15,14 +15,14 @@ _TEXT_BATCHES = (
 )
 
 
-def write_warmup_requests(version_dir: Path, signature_names: list[str]) -> Path:
+def write_warmup_requests(version_dir: str, signature_names: list[str]) -> str:
     """Writes requests for each signature, all of which take `text`, [N] string. Returns the file.
 
     Source: the SavedModel warm-up page of TensorFlow Serving's documentation.
     """
-    file = version_dir / WARMUP_FILE
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tf.io.TFRecordWriter(str(file)) as writer:
+    file = os.path.join(version_dir, WARMUP_FILE)
+    tf.io.gfile.makedirs(os.path.dirname(file))
+    with tf.io.TFRecordWriter(file) as writer:
         for signature_name in signature_names:
             for texts in _TEXT_BATCHES:
                 request = predict_pb2.PredictRequest(

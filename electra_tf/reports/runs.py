@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-import tensorflow as tf
-
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import RunCost, known_cost
-from electra_tf.runs.directory import RunDirectory, lasting_settings, read_bytes
+from electra_tf.runs.directory import RunDirectory, exists, lasting_settings, read_bytes
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 
@@ -55,7 +53,7 @@ def read_run(model_dir: str | os.PathLike) -> RunResults:
     Raises: UserError: if it holds no run, or nothing was evaluated yet.
     """
     directory = RunDirectory(model_dir)
-    if not tf.io.gfile.exists(directory.config_file):
+    if not exists(directory.config_file):
         raise UserError(f"{directory.path} holds no config.yaml; give the directory of a run")
     metrics: dict[int, dict[str, float]] = {}
     for report in reports_of(directory.metrics_file, "held_out"):

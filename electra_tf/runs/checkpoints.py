@@ -53,15 +53,15 @@ class Checkpoints:
         self._saved: set[str] = set()  # prefixes of what this process has written or restored
         self._failure: str | None = None  # of the newest save
 
-    def restore_latest(self) -> int:
+    def restore_latest(self) -> int | None:
         """Restores the newest whole checkpoint, strictly; damaged newer ones are warned of, one line each.
 
-        Returns: the step; 0 if there is no checkpoint at all.
+        Returns: the step; None if there is no checkpoint at all.
         Raises: UserError: if there are checkpoints and none is whole, or if it is not of this run.
         """
         prefix = newest_whole(self._run.checkpoints)
         if prefix is None:
-            return 0
+            return None
         restore_strictly(self._checkpoint, prefix)
         self._saved.add(prefix)
         return step_of(prefix)
@@ -98,7 +98,7 @@ class Checkpoints:
         return tf.train.CheckpointManager(self._checkpoint, directory, max_to_keep=keep, checkpoint_name=_NAME)
 
     def _save(self, directory: str, step: int) -> None:
-        prefix = _prefix(directory, step)
+        prefix = checkpoint_prefix(directory, step)
         if prefix in self._saved:
             return
         try:
@@ -133,7 +133,7 @@ def newest_whole(directory: str) -> str | None:
     """
     damages: dict[str, str] = {}
     for step in reversed(steps_in(directory)):
-        prefix = _prefix(directory, step)
+        prefix = checkpoint_prefix(directory, step)
         reason = damage(prefix)
         if reason is None:
             for other, what in damages.items():
@@ -156,6 +156,7 @@ def damage(prefix: str) -> str | None:
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
     except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:  # the reader has no class of its own
+        _names_in(os.path.dirname(prefix))  # or the store does not answer, which is no damage
         return first_line(error)
     return None
 
@@ -180,14 +181,19 @@ def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
             status.expect_partial()  # else TensorFlow lists at exit what was ignored
 
 
-def _prefix(directory: str, step: int) -> str:
+def checkpoint_prefix(directory: str, step: int) -> str:
+    """What the names of the files of a step's checkpoint begin with."""
     return os.path.join(directory, f"{_NAME}-{step}")
 
 
 def _names_in(directory: str) -> list[str]:
-    if not tf.io.gfile.isdir(directory):
+    """Raises: UserError: if the store does not answer: that must never pass for a run without checkpoints."""
+    try:
+        return [name.rstrip("/") for name in tf.io.gfile.listdir(directory)]
+    except tf.errors.NotFoundError:
         return []
-    return [name.rstrip("/") for name in tf.io.gfile.listdir(directory)]
+    except tf.errors.OpError as error:
+        raise UserError(f"{directory} cannot be read: {first_line(error)}; see that it can be reached") from None
 
 
 def _unfinished_steps(names: list[str]) -> set[int]:
@@ -209,7 +215,7 @@ def _register(directory: str) -> None:
 
     A kill may have come between a checkpoint and its entry there; a user may have copied one.
     """
-    prefixes = [_prefix(directory, step) for step in steps_in(directory)]
+    prefixes = [checkpoint_prefix(directory, step) for step in steps_in(directory)]
     if prefixes:
         # The manager passes over what is not newer than the last it was told to keep for ever, at time 0.
         times = [1.0] * len(prefixes)

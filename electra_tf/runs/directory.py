@@ -147,12 +147,20 @@ class RunDirectory:
             )
 
     def _stored_config(self) -> dict:
-        """The settings in config.yaml; empty without one. Raises: UserError: if it cannot be read."""
+        """The settings in config.yaml; empty without one. Raises: UserError: if it cannot be read or is damaged."""
+        content = read_bytes(self.config_file)
+        if content is None:
+            return {}
         try:
-            values = yaml.safe_load(read_bytes(self.config_file) or b"{}")
+            values = yaml.safe_load(content)
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise UserError(f"{self.config_file} is not readable as YAML: {' '.join(str(error).split())}") from None
-        return values if isinstance(values, dict) else {}
+        if not isinstance(values, dict) or not all(isinstance(values.get(group), dict) for group in _MAY_CHANGE):
+            raise UserError(
+                f"{self.config_file} is empty or damaged: expected the groups {', '.join(_MAY_CHANGE)}; put the "
+                "configuration of the run there"
+            )
+        return values
 
     def _tokenizer_files(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> dict[str, bytes]:
         settings = json.dumps({"lower_case": lower_case, "strip_accents": strip_accents}).encode()
@@ -173,6 +181,31 @@ def _flatten(values: dict, prefix: str = "") -> dict[str, object]:
         path = f"{prefix}{key}"
         flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
     return flat
+
+
+def exists(path: str) -> bool:
+    """Whether there is such a file or directory. Raises: UserError: if its filesystem does not answer."""
+    try:
+        tf.io.gfile.stat(path)  # `gfile.exists` takes every error for a no on some filesystems
+        return True
+    except tf.errors.NotFoundError:
+        return False
+    except tf.errors.UnimplementedError:
+        protocol = path.partition("://")[0]
+        raise UserError(f"{path}: TensorFlow has no file system for {protocol}://; give a path or gs://") from None
+    except tf.errors.OpError as error:
+        raise UserError(f"{path} cannot be reached: {first_line(error)}") from None
+
+
+def parse_json(path: str, content: bytes) -> dict:
+    """The JSON object that a file of the run holds. Raises: UserError: if it holds something else."""
+    try:
+        values = json.loads(content)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise UserError(f"{path} is damaged: expected a JSON object; copy it from a backup, or give another run")
+    return values
 
 
 def read_bytes(path: str) -> bytes | None:

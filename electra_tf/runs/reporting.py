@@ -15,8 +15,8 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.files import is_remote
 from electra_tf.flops.budget import RunCost
-from electra_tf.runs.directory import RATES, RunDirectory, write_atomically
-from electra_tf.runs.reported_lines import lines_until, read_lines
+from electra_tf.runs.directory import RATES, RunDirectory, read_bytes, write_atomically
+from electra_tf.runs.reported_lines import lines_until
 from electra_tf.train.device_peak import Peak
 
 logger = logging.getLogger(__name__)
@@ -40,8 +40,9 @@ class JsonLines:
         self._pending: list[bytes] = []
         self._has_warned = False
         kept = lines_until(path, last_step)
-        if kept != read_lines(path):
-            write_atomically(path, b"".join(line + b"\n" for line in kept))
+        content = b"".join(line + b"\n" for line in kept)
+        if content != (read_bytes(path) or b""):  # also where only the last line's end is missing
+            write_atomically(path, content)
         self._written = kept if is_remote(path) else []
 
     def append(self, values: dict) -> None:

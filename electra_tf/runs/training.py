@@ -60,10 +60,12 @@ class Training:
         peak = None if cost is None else peak_of_run(self._train, strategy)
         if peak is not None:
             logger.info("utilisation is relative to %.4g FLOP/s, %s", *peak)
-        self._reporter = Reporter(directory if writes else None, self._first_step, self._train.num_steps, cost, peak)
         self._health = HealthMonitor(self._train.alarm_after_steps, task.health_checks)
         for report in reports_of(directory.metrics_file, "train"):
-            self._health.observe(report["step"], report)
+            if report["step"] <= self._first_step:
+                self._health.observe(report["step"], report)
+        # After the reports have been read: it drops those of later steps.
+        self._reporter = Reporter(directory if writes else None, self._first_step, self._train.num_steps, cost, peak)
         self._stop_request = StopRequest(strategy)
         self._evaluator: tuple[InputStage, Task, Evaluator] | None = None
         self._evaluation: MeanMetrics = {}

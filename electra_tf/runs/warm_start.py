@@ -14,7 +14,7 @@ from electra_tf.config.files import is_remote
 from electra_tf.convert.names import tf1_variables
 from electra_tf.convert.stored_weights import StoredWeight, assign_strictly, list_briefly, require_none_missing
 from electra_tf.runs.checkpoints import Checkpoints, damage, newest_whole
-from electra_tf.runs.directory import RunDirectory, read_bytes, write_atomically
+from electra_tf.runs.directory import RunDirectory, exists, parse_json, read_bytes, write_atomically
 from electra_tf.tasks.base import Task
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def start_weights(
     Raises: UserError: if the run was started from elsewhere, or the source does not fit.
     """
     record = read_bytes(directory.warm_start_file)
-    recorded = None if record is None else json.loads(record)["init_from"]
+    recorded = None if record is None else parse_json(directory.warm_start_file, record).get("init_from")
     source = recorded if init_from is None else _absolute(os.fspath(init_from))
     if is_started and source != recorded:
         start = f"was started from {recorded}" if recorded else "was started without --init_from"
@@ -110,14 +110,14 @@ def _absolute(path: str) -> str:
 def _prefix_of(path: str) -> str:
     """The checkpoint that a path means."""
     run = RunDirectory(path)
-    if tf.io.gfile.exists(run.config_file):
+    if exists(run.config_file):
         prefix = newest_whole(run.checkpoints)
         if prefix is None:
             raise UserError(f"--init_from={path} is a run without a checkpoint yet; train it first or give another one")
         return prefix
-    if tf.io.gfile.exists(f"{path}.index"):
+    if exists(f"{path}.index"):
         return path
-    if not tf.io.gfile.exists(path):
+    if not exists(path):
         raise UserError(
             f"--init_from={path}: there is neither a run nor a checkpoint; expected a run's directory, or the path of "
             "a checkpoint's files without their endings"

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def version_dir(text_encoder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def signatures(version_dir):
-    return tf.saved_model.load(str(version_dir)).signatures
+    return tf.saved_model.load(version_dir).signatures
 
 
 def _run_without_the_project(version_dir, tmp_path, signature: str) -> dict:
@@ -57,7 +58,7 @@ def _run_without_the_project(version_dir, tmp_path, signature: str) -> dict:
         "        for name, value in outputs.items()}\n"
         "print(json.dumps(rows))\n"
     )
-    command = [sys.executable, "-I", "-c", program, str(version_dir), signature, json.dumps([SHORT, LONG])]
+    command = [sys.executable, "-I", "-c", program, version_dir, signature, json.dumps([SHORT, LONG])]
     environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
     finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, env=environment)
     assert finished.returncode == 0, finished.stderr[-2000:]
@@ -134,7 +135,8 @@ def test_a_call_without_texts_gives_empty_outputs(signatures):
 
 
 def test_only_the_weights_that_are_served_are_in_the_export(version_dir, text_encoder):
-    sizes = [np.prod(shape) for _, shape in tf.train.list_variables(str(version_dir / "variables" / "variables"))]
+    prefix = os.path.join(version_dir, "variables", "variables")
+    sizes = [np.prod(shape) for _, shape in tf.train.list_variables(prefix)]
     objective = text_encoder._get_objective()
     served = [*objective.discriminator.variables, *objective.replaced_token_head.variables]
     # The checkpoint's own bookkeeping is one scalar string.
@@ -143,7 +145,7 @@ def test_only_the_weights_that_are_served_are_in_the_export(version_dir, text_en
 
 def test_every_warmup_request_runs_on_the_export(version_dir, signatures):
     requests = []
-    for record in tf.data.TFRecordDataset(str(version_dir / WARMUP_FILE)).as_numpy_iterator():
+    for record in tf.data.TFRecordDataset(os.path.join(version_dir, WARMUP_FILE)).as_numpy_iterator():
         requests.append(prediction_log_pb2.PredictionLog.FromString(record).predict_log.request)
     assert {request.model_spec.signature_name for request in requests} == set(signatures)
     for request in requests:
@@ -154,9 +156,9 @@ def test_every_warmup_request_runs_on_the_export(version_dir, signatures):
 
 def test_an_export_that_is_there_is_replaced_only_on_request(version_dir, text_encoder):
     with pytest.raises(UserError, match="already holds 1; give a new directory, or --overwrite"):
-        export_saved_model(text_encoder, version_dir.parent)
-    assert export_saved_model(text_encoder, version_dir.parent, overwrite=True) == version_dir
-    assert sorted(path.name for path in version_dir.parent.iterdir()) == ["1"]
+        export_saved_model(text_encoder, os.path.dirname(version_dir))
+    assert export_saved_model(text_encoder, os.path.dirname(version_dir), overwrite=True) == version_dir
+    assert sorted(path.name for path in Path(version_dir).parent.iterdir()) == ["1"]
 
 
 def test_a_directory_with_other_files_is_refused_even_with_overwrite(text_encoder, tmp_path):
@@ -177,9 +179,17 @@ def test_embeddings_that_lean_on_the_generators_are_exported_as_tables_of_their_
     before = objective({**ids, "segment_ids": tf.zeros([1, 4], tf.int32)}).pooled_output.numpy()
 
     version_dir = export_saved_model(TextEncoder(objective, tokenizer, MAX_SEQ_LENGTH), tmp_path / "model")
-    stored = tf.train.load_checkpoint(str(version_dir / "variables" / "variables"))
+    stored = tf.train.load_checkpoint(os.path.join(version_dir, "variables", "variables"))
     shapes = stored.get_variable_to_shape_map()
     tables = [name for name, shape in shapes.items() if shape == list(table.shape)]
     assert len(tables) == 1 and np.array_equal(stored.get_tensor(tables[0]), table)
-    served = tf.saved_model.load(str(version_dir)).signatures["embed"](text=tf.constant(["the sea"]))
+    served = tf.saved_model.load(version_dir).signatures["embed"](text=tf.constant(["the sea"]))
     assert served["pooled_output"].numpy() == pytest.approx(before, abs=1e-5)
+
+
+def test_an_export_goes_to_any_filesystem_of_tensorflow(text_encoder):
+    version_dir = export_saved_model(text_encoder, "ram://exports/model")
+    assert (version_dir, tf.io.gfile.listdir("ram://exports/model")) == ("ram://exports/model/1", ["1"])
+    assert sorted(tf.saved_model.load(version_dir).signatures) == ["detect", "embed", "serving_default"]
+    with pytest.raises(UserError, match="--output_dir=foo://x is no usable directory"):
+        export_saved_model(text_encoder, "foo://x")

@@ -160,7 +160,7 @@ def test_what_a_kill_leaves_of_a_checkpoint_is_neither_damage_nor_kept(task, run
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     assert newest_whole(run.checkpoints) == (f"{run.checkpoints}/step-1" if has_whole_one else None)
-    assert opened(task, run).restore_latest() == (1 if has_whole_one else 0)
+    assert opened(task, run).restore_latest() == (1 if has_whole_one else None)
     assert not [name for name in os.listdir(run.checkpoints) if name.startswith("step-2")]
     assert caplog.messages == []
 
@@ -258,3 +258,13 @@ def test_a_directory_that_refuses_writes_costs_checkpoints_and_not_those_before(
     checkpoints.save(2)
     assert "the checkpoint of step 2 could not be written" in caplog.text
     assert opened(task, run).restore_latest() == 1
+
+
+def test_a_store_that_does_not_answer_is_no_run_without_checkpoints(monkeypatch):
+    def fail(path):
+        raise tf.errors.UnavailableError(None, None, "the store is away")
+
+    monkeypatch.setattr(tf.io.gfile, "listdir", fail)
+    for look in (steps_in, newest_whole):
+        with pytest.raises(UserError, match="ram://a cannot be read: the store is away"):
+            look("ram://a")

@@ -217,3 +217,10 @@ def test_a_utilisation_above_one_is_said_to_be_of_too_low_a_peak_once(tiny_confi
     (message,) = caplog.messages
     assert message.startswith("step 1: ")
     assert "the peak of 10 FLOP/s (train.peak_flops) is too low; state a device's as train.peak_flops" in message
+
+
+def test_a_last_line_without_its_end_is_ended_before_the_next(tmp_path):
+    file = tmp_path / "metrics.jsonl"
+    file.write_bytes(b'{"step": 3, "split": "train"}\n{"step": 4, "split": "train"}')
+    JsonLines(str(file), last_step=4).append({"step": 5, "split": "train"})
+    assert [json.loads(line)["step"] for line in file.read_text().splitlines()] == [3, 4, 5]

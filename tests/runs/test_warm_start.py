@@ -11,9 +11,9 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.convert.names import tf1_variables
+from electra_tf.export.load import load_run
 from electra_tf.runs.checkpoints import Checkpoints, steps_in
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.load import load_run
 from electra_tf.runs.warm_start import initialize_from
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.step import compile_task

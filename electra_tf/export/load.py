@@ -1,13 +1,12 @@
 """Reading a run back, finished or not: its model and its tokenizer."""
 
-import json
 import os
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.runs.checkpoints import damage, newest_whole, restore_strictly, step_of, steps_in
-from electra_tf.runs.directory import RunDirectory, read_bytes
+from electra_tf.runs.checkpoints import checkpoint_prefix, damage, newest_whole, restore_strictly, step_of, steps_in
+from electra_tf.runs.directory import RunDirectory, exists, parse_json, read_bytes
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.text.tokenizer import BertTokenizer
@@ -43,12 +42,12 @@ def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:
     settings, vocabulary = read_bytes(run.tokenizer_file), read_bytes(run.vocab_file)
     if settings is None or vocabulary is None:
         raise UserError(f"{run.tokenizer_file} is missing: the run has not read any data yet; train first")
-    return BertTokenizer(Vocabulary.from_bytes(vocabulary, run.vocab_file), **json.loads(settings))
+    return BertTokenizer(Vocabulary.from_bytes(vocabulary, run.vocab_file), **parse_json(run.tokenizer_file, settings))
 
 
 def _checkpoint_of(run: RunDirectory, step: int) -> str:
     folders = (run.milestones, run.checkpoints)
-    prefixes = [os.path.join(folder, f"step-{step}") for folder in folders if step in steps_in(folder)]
+    prefixes = [checkpoint_prefix(folder, step) for folder in folders if step in steps_in(folder)]
     if not prefixes:
         steps = sorted({step for folder in folders for step in steps_in(folder)})
         raise UserError(f"{run.path} has no checkpoint of step {step}; it has those of {', '.join(map(str, steps))}")
@@ -60,6 +59,6 @@ def _checkpoint_of(run: RunDirectory, step: int) -> str:
 
 def _run_in(model_dir: str | os.PathLike) -> RunDirectory:
     run = RunDirectory(model_dir)
-    if not tf.io.gfile.exists(run.config_file):
+    if not exists(run.config_file):
         raise UserError(f"--model_dir={model_dir} holds no config.yaml; give the directory of a run")
     return run
