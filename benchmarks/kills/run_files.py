@@ -4,6 +4,7 @@ Everything that this benchmark knows of the layout of a run's directory is here.
 """
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,9 @@ def _tensors(prefix: Path) -> dict:
     import tensorflow as tf
 
     reader = tf.train.load_checkpoint(str(prefix))
-    names = [name for name in reader.get_variable_to_shape_map() if not name.startswith("_CHECKPOINTABLE")]
+    # The counter is TensorFlow's own, of the saves that were made; a killed run repeats some.
+    not_state = ("_CHECKPOINTABLE", "save_counter")
+    names = [name for name in reader.get_variable_to_shape_map() if not name.startswith(not_state)]
     return {name: reader.get_tensor(name) for name in names}
 
 
@@ -96,6 +99,7 @@ def _events(directory: Path) -> list[tuple]:
 
     if not directory.exists():
         return []
+    logging.getLogger("tensorboard").setLevel(logging.WARNING)  # it tells of every file
     events = EventAccumulator(str(directory), size_guidance={"tensors": 0}).Reload()
     tags = sorted(set(events.Tags()["tensors"]) - set(RATES))
     return [(tag, event.step, event.tensor_proto.SerializeToString()) for tag in tags for event in events.Tensors(tag)]

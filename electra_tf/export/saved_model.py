@@ -6,9 +6,9 @@ import absl.logging
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
+from electra_tf.config.files import is_remote
 from electra_tf.export.warmup import write_warmup_requests
 from electra_tf.models.tying import stand_alone
-from electra_tf.runs.directory import is_remote
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.text.tokenizer import BertTokenizer
