@@ -26,7 +26,7 @@ def test_the_state_of_a_run_is_read_from_its_directory(tmp_path):
     reports = [{"step": step, "split": split} for step, split in ((4, "train"), (4, "held_out"), (6, "train"))]
     write_reports(tmp_path, *reports, torn="{")
     (tmp_path / "checkpoints").mkdir()
-    for name in ("step-2.index", "step-10.index", "step-12.data-00000-of-00001.tempstate7"):
+    for name in ("step-2.index", "step-10.index", "step-12_temp"):
         (tmp_path / "checkpoints" / name).touch()
     assert RunState.of(tmp_path) == RunState(6, 10, 4, True)
 

@@ -27,13 +27,19 @@ def start(tmp_path):
         command = [sys.executable, "-W", "ignore", "-m", "tests.toy", *arguments]
         everything = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment}
         with open(tmp_path / f"{name}.log", "a") as log:
-            started.append(subprocess.Popen(command, cwd=PROJECT, stdout=log, stderr=log, env=everything))
+            options = {"cwd": PROJECT, "stdout": log, "stderr": log, "env": everything}
+            # A suite that runs under nohup has SIGHUP ignored, and a child would inherit that.
+            started.append(subprocess.Popen(command, preexec_fn=_hear_hangup, **options))
         return started[-1]
 
     yield toy
     for process in started:
         process.kill()
         process.wait()
+
+
+def _hear_hangup() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def last_step(run: Path) -> int:
