@@ -112,12 +112,11 @@ def train(
             metrics = metric_accumulator(task)
         keep = run.config.train.keep_checkpoints
         checkpoints = Checkpoints(task, directory, run.is_chief, keep, metrics=metrics)
-        first_step = checkpoints.restore_latest()
-        if is_started and first_step is None:
+        restored_step = checkpoints.restore_latest()
+        if is_started and restored_step is None:
             raise UserError(f"{directory.checkpoints} held checkpoints a moment ago and holds none now; start again")
         start_weights(task, directory, checkpoints, is_started, init_from, run.is_chief)
-        triggers = _triggers(run.config, opened, task, stop_at_step)
-        first_step = first_step or 0
+        first_step, triggers = restored_step or 0, _triggers(run.config, opened, task, stop_at_step)
         _announce(run, task, span_after(opened, first_step), first_step, triggers.last_step)
         training = Training(
             task,
