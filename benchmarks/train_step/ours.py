@@ -13,6 +13,7 @@ from benchmarks.train_step.batches import BatchShape, synthetic_batch
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.train.distribution import build_strategy
 from electra_tf.train.step import compile_task
 
 _NUM_BATCHES = 4  # different batches, repeated in turn
@@ -60,7 +61,7 @@ class OurStep:
 
     def __init__(self, config_file: str | Path, overrides: Sequence[str]):
         config = load_config(config_file, list(overrides))
-        strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+        strategy = build_strategy("one_device")
         tf_keras.utils.set_random_seed(config.train.seed)
         with strategy.scope():
             objective = compile_task(build_objective(config))

@@ -11,6 +11,7 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.layers import Dense, LayerNorm, glorot_uniform, product, truncated_normal
+from electra_tf.ops.random import Draw
 
 
 class EncoderOutput(NamedTuple):
@@ -21,8 +22,7 @@ class EncoderOutput(NamedTuple):
         pooled_output: [B, H], the vector of [CLS] as it is: ELECTRA has no pooler layer.
         embedding_output: [B, S, H], the input of the first layer.
         all_layer_outputs: L tensors [B, S, H].
-        attention_probs: L tensors [B, A, S, S], rows sum to 1, before dropout; for inspection, without gradient in
-            training. float32 in inference. None where layers are rematerialised.
+        attention_probs: L tensors [B, A, S, S] float32, rows sum to 1; for inspection. Empty in training.
     """
 
     sequence_output: tf.Tensor
@@ -47,9 +47,6 @@ class _EncoderPart(tf_keras.layers.Layer):
             name=name,
         )
 
-    def layer_norm_layer(self) -> LayerNorm:
-        return LayerNorm(epsilon=self.config.layer_norm_epsilon, name="LayerNorm")
-
 
 def _build(layer: tf_keras.layers.Layer, input_size: int) -> None:
     """Creates a layer's variables under its own name, for a layer whose product is taken by the layer above it."""
@@ -57,19 +54,11 @@ def _build(layer: tf_keras.layers.Layer, input_size: int) -> None:
         layer.build([None, None, input_size])
 
 
-class SelfAttention(_EncoderPart):
-    """Multi-head self-attention, without the output projection.
+class _SelfAttention(_EncoderPart):
+    """The weights of multi-head self-attention, without the output projection."""
 
-    Args:
-        attention_mask: which keys a query sees, see `ReferenceOps.attention_probs`.
-    Call:
-        hidden: [B, S, H].        key_mask: [B, S] int32, 1 for keys that may be attended to; all queries are computed.
-    Returns: ([B, S, H] context vectors, [B, A, S, S] probabilities before dropout).
-    """
-
-    def __init__(self, config: EncoderConfig, attention_mask: str = "bidirectional", **layer_options):
+    def __init__(self, config: EncoderConfig, **layer_options):
         super().__init__(config, **layer_options)
-        self.attention_mask = attention_mask
         self.query = self.dense(config.hidden_size, "query")
         self.key = self.dense(config.hidden_size, "key")
         self.value = self.dense(config.hidden_size, "value")
@@ -79,49 +68,19 @@ class SelfAttention(_EncoderPart):
             _build(layer, input_shape[-1])
         super().build(input_shape)
 
-    def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
-        query, key, value = self._heads(hidden, context)
-        scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
-        draw = context.draw(self.config.attention_dropout, "probs")
-        probs, dropped = context.ops.attention_probs(
-            scores, key_mask, rate=self.config.attention_dropout, draw=draw, attention_mask=self.attention_mask
-        )
-        mixed = tf.transpose(tf.matmul(dropped, value), [0, 2, 1, 3])  # [B, S, A, D]
-        return tf.reshape(mixed, tf.shape(hidden)), probs
-
-    def _heads(self, hidden: tf.Tensor, context: ForwardContext) -> tuple[tf.Tensor, ...]:
-        """[B, A, S, D] each: queries, keys and values from one product; queries are scaled, through their kernel."""
-        scale = tf.cast(1.0 / math.sqrt(self.config.hidden_size // self.config.num_heads), hidden.dtype)
-        query, key, value = self.query, self.key, self.value
-        kernel = tf.concat([query.kernel * scale, key.kernel, value.kernel], axis=1)
-        bias = tf.concat([query.bias * scale, key.bias, value.bias], axis=0)
-        return context.ops.split_heads(product(hidden, kernel), bias, self.config.num_heads)
-
 
 class _ResidualOutput(_EncoderPart):
-    """A projection to the hidden size, dropout, and LayerNorm of the sum with the residual."""
+    """The weights of a projection to the hidden size and of the LayerNorm after the residual sum."""
 
     def __init__(self, config: EncoderConfig, **layer_options):
         super().__init__(config, **layer_options)
         self.projection = self.dense(config.hidden_size, "dense")
-        self.layer_norm = self.layer_norm_layer()
+        self.layer_norm = LayerNorm(epsilon=config.layer_norm_epsilon, name="LayerNorm")
 
     def build(self, input_shape):
         _build(self.projection, input_shape[-1])
         _build(self.layer_norm, self.config.hidden_size)
         super().build(input_shape)
-
-    def call(self, values: tf.Tensor, residual: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
-        return context.ops.dropout_add_layer_norm(
-            product(values, self.projection.kernel),
-            self.projection.bias,
-            residual,
-            self.layer_norm.gamma,
-            self.layer_norm.beta,
-            epsilon=self.config.layer_norm_epsilon,
-            rate=self.config.hidden_dropout,
-            draw=context.draw(self.config.hidden_dropout, "output"),
-        )
 
 
 class TransformerLayer(_EncoderPart):
@@ -130,28 +89,89 @@ class TransformerLayer(_EncoderPart):
     Args:
         attention_mask: see `ReferenceOps.attention_probs`.
     Call:
-        hidden: [B, S, H].        key_mask: [B, S] int32.
-    Returns: ([B, S, H], [B, A, S, S] attention probabilities before dropout).
+        hidden: [B, S, H].
+        key_mask: [B, S] int32, 1 for keys that may be attended to; all queries are computed.
+    Returns: [B, S, H]; and [B, A, S, S], the attention probabilities, None in training.
     """
 
     def __init__(self, config: EncoderConfig, attention_mask: str = "bidirectional", **layer_options):
         super().__init__(config, **layer_options)
         options = {"dtype": self.dtype_policy}
-        self.attention = SelfAttention(config, attention_mask, name="attention_self", **options)
+        self.attention_mask = attention_mask
+        self.attention = _SelfAttention(config, name="attention_self", **options)
         self.attention_output = _ResidualOutput(config, name="attention_output", **options)
         self.intermediate = self.dense(config.intermediate_size, "intermediate")
         self.feed_forward_output = _ResidualOutput(config, name="output", **options)
 
     def build(self, input_shape):
-        _build(self.intermediate, input_shape[-1])
+        for layer in (self.attention, self.attention_output, self.intermediate):
+            _build(layer, self.config.hidden_size)
+        _build(self.feed_forward_output, self.config.intermediate_size)
         super().build(input_shape)
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE):
-        attended, probs = self.attention(hidden, key_mask=key_mask, context=context.scope("attention"))
-        hidden = self.attention_output(attended, residual=hidden, context=context.scope("attention_output"))
-        expanded = product(hidden, self.intermediate.kernel)  # [B, S, F]
-        expanded = context.ops.bias_gelu(expanded, self.intermediate.bias)
-        return self.feed_forward_output(expanded, residual=hidden, context=context.scope("output")), probs
+        compute = context.ops.shared(
+            _transformer_layer,
+            config=self.config,
+            attention_mask=self.attention_mask,
+            ops=context.ops,
+            with_probs=not context.training,
+        )
+        return compute(hidden, key_mask, self._weights(), self._draws(context))
+
+    def _weights(self) -> dict[str, tuple[tf.Tensor, ...]]:
+        """Kernel and bias of each product, and gamma and beta of the LayerNorm that follows it, as tensors."""
+        attention, outputs = self.attention, (self.attention_output, self.feed_forward_output)
+        dense = (attention.query, attention.key, attention.value, self.intermediate)
+        weights = {layer.name: (layer.kernel, layer.bias) for layer in dense}
+        for layer in outputs:
+            projection, norm = layer.projection, layer.layer_norm
+            weights[layer.name] = (projection.kernel, projection.bias, norm.gamma, norm.beta)
+        return tf.nest.map_structure(tf.convert_to_tensor, weights)
+
+    def _draws(self, context: ForwardContext) -> dict[str, Draw | None]:
+        """The dropout masks of the layer."""
+        attention_dropout, hidden_dropout = self.config.attention_dropout, self.config.hidden_dropout
+        return {
+            "attention": context.scope("attention").draw(attention_dropout, "probs"),
+            "attention_output": context.scope("attention_output").draw(hidden_dropout, "output"),
+            "output": context.scope("output").draw(hidden_dropout, "output"),
+        }
+
+
+def _transformer_layer(hidden, key_mask, weights, draws, *, config: EncoderConfig, attention_mask, ops, with_probs):
+    """The formula of `TransformerLayer`, of tensors only, so that all layers of an encoder can share one function."""
+    with tf.name_scope("attention_self"):
+        attention = {"config": config, "attention_mask": attention_mask, "ops": ops}
+        attended, probs = _self_attention(hidden, key_mask, weights, draws["attention"], **attention)
+
+    def add_to_residual(values, residual, part: str) -> tf.Tensor:
+        kernel, bias, gamma, beta = weights[part]
+        options = {"epsilon": config.layer_norm_epsilon, "rate": config.hidden_dropout, "draw": draws[part]}
+        with tf.name_scope(part):
+            return ops.dropout_add_layer_norm(product(values, kernel), bias, residual, gamma, beta, **options)
+
+    hidden = add_to_residual(attended, hidden, "attention_output")
+    kernel, bias = weights["intermediate"]
+    with tf.name_scope("intermediate"):
+        expanded = ops.bias_gelu(product(hidden, kernel), bias)  # [B, S, F]
+    return add_to_residual(expanded, hidden, "output"), probs if with_probs else None
+
+
+def _self_attention(hidden, key_mask, weights, draw, *, config: EncoderConfig, attention_mask, ops):
+    """Multi-head attention without the output projection: [B, S, H] vectors, [B, A, S, S] probabilities."""
+    scale = tf.cast(1.0 / math.sqrt(config.hidden_size // config.num_heads), hidden.dtype)
+    # Queries, keys and values from one product; queries are scaled, through their kernel.
+    kernels, biases = zip(*(weights[name] for name in ("query", "key", "value")), strict=True)
+    kernel = tf.concat([kernels[0] * scale, *kernels[1:]], axis=1)
+    bias = tf.concat([biases[0] * scale, *biases[1:]], axis=0)
+    query, key, value = ops.split_heads(product(hidden, kernel), bias, config.num_heads)  # [B, A, S, D]
+    scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
+    probs, dropped = ops.attention_probs(
+        scores, key_mask, rate=config.attention_dropout, draw=draw, attention_mask=attention_mask
+    )
+    mixed = tf.transpose(tf.matmul(dropped, value), [0, 2, 1, 3])  # [B, S, A, D]
+    return tf.reshape(mixed, tf.shape(hidden)), probs
 
 
 class Encoder(_EncoderPart):
@@ -204,4 +224,5 @@ class Encoder(_EncoderPart):
                 hidden, probs = run(hidden)
                 attention_probs.append(probs)
             layer_outputs.append(hidden)
-        return EncoderOutput(hidden, hidden[:, 0], embedding_output, tuple(layer_outputs), tuple(attention_probs))
+        attention_probs = () if context.training else tuple(attention_probs)
+        return EncoderOutput(hidden, hidden[:, 0], embedding_output, tuple(layer_outputs), attention_probs)

@@ -24,6 +24,13 @@ def _program(formula: Callable, **options) -> Callable:
     return tf.function(functools.partial(formula, **options), jit_compile=True, autograph=False)
 
 
+@functools.cache
+def _function(formula: Callable, **options) -> Callable:
+    """The formula as a function that TensorFlow traces and optimises once, however many layers call it."""
+    attributes = {"_noinline": True}
+    return tf.function(functools.partial(formula, **options), autograph=False, experimental_attributes=attributes)
+
+
 @dataclass(frozen=True)
 class FusedOps(ReferenceOps):
     """`ReferenceOps` for training: some operations as compiled programs with gradients of their own.
@@ -37,6 +44,10 @@ class FusedOps(ReferenceOps):
     whole_step: bool
 
     # --- how formulas are compiled
+
+    def shared(self, formula: Callable, **options) -> Callable:
+        """As the reference, as one function in the graph; a step that is compiled as a whole has none."""
+        return super().shared(formula, **options) if self.whole_step else _function(formula, **options)
 
     def _compiled(self, formula: Callable, **options) -> Callable:
         return functools.partial(formula, **options) if self.whole_step else _program(formula, **options)

@@ -15,6 +15,7 @@ There are two generators, each for what the other does badly:
 Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
 """
 
+import copy
 import hashlib
 import math
 from typing import NamedTuple
@@ -31,21 +32,21 @@ _ROUNDS = 13
 
 
 class Draw(NamedTuple):
-    """One dropout mask to be drawn, as tensors: an argument of a compiled program that many layers share.
+    """One dropout mask to be drawn, as a tensor: an argument of a function that many layers share.
 
     Attributes:
-        key: [2] uint32, a hash of (seed, name) combined with the step.
-        first_example: scalar uint32, the index of row 0 in the global batch.
+        words: [3] uint32: two of the key, a hash of (seed, name) xor the step, so distinct for each; and the index of
+            row 0 in the global batch.
     """
 
-    key: tf.Tensor
-    first_example: tf.Tensor
+    words: tf.Tensor
 
     def bits(self, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
         """[B, *shape] uint32, uniform, independent between examples, elements, steps and names."""
-        example = tf.cast(tf.range(num_examples), tf.uint32) + self.first_example
+        *key, first_example = tf.unstack(self.words)
+        example = tf.cast(tf.range(num_examples), tf.uint32) + first_example
         example = tf.reshape(example, [num_examples, *[1] * len(shape)])
-        return threefry((self.key[0], self.key[1]), (example, _indices(shape)))[0]
+        return threefry((key[0], key[1]), (example, _indices(shape)))[0]
 
     def keep_mask(self, rate: float, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
         """[B, *shape] bool, true with probability 1 - rate (to 2^-32)."""
@@ -64,13 +65,17 @@ class RandomStream:
 
     def __init__(self, seed: int, step: tf.Tensor | int, first_example: tf.Tensor | int, name: str = ""):
         self._seed = seed
-        self._step = step
-        self._first_example = first_example
         self._name = name
+        self._step = tf.cast(step, tf.uint64)
+        self._first_example = tf.cast(first_example, tf.uint64)
+        upper = tf.bitwise.right_shift(self._step, tf.constant(32, tf.uint64))
+        self._words = tf.cast(tf.stack([self._step, upper, self._first_example]), tf.uint32)
 
     def scope(self, name: str) -> "RandomStream":
         """The stream of a named part, independent of its parent's and its siblings'."""
-        return RandomStream(self._seed, self._step, self._first_example, f"{self._name}/{name}")
+        part = copy.copy(self)
+        part._name = f"{self._name}/{name}"
+        return part
 
     def uniform(self, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
         """Uniform numbers, by Philox.
@@ -82,22 +87,21 @@ class RandomStream:
         """
         size = math.prod(shape)
         counts = -(-size // _DRAWS_PER_COUNT)
-        start = tf.cast(self._first_example, tf.uint64) * tf.constant(counts, tf.uint64)
+        start = self._first_example * tf.constant(counts, tf.uint64)
         bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
             shape=[num_examples, counts * _DRAWS_PER_COUNT],
             key=tf.constant([int.from_bytes(self._digest(), "little")], tf.uint64),
-            counter=tf.stack([start, tf.cast(self._step, tf.uint64)]),
+            counter=tf.stack([start, self._step]),
             alg=_PHILOX,
             dtype=tf.uint32,
         )
         return tf.reshape(_to_unit_interval(bits)[:, :size], [num_examples, *shape])
 
     def draw(self) -> Draw:
-        """A dropout mask of this stream, by Threefry: the key is the digest xor the step, so distinct for each."""
-        key = tf.constant(int.from_bytes(self._digest(), "little"), tf.uint64)
-        key = tf.bitwise.bitwise_xor(key, tf.cast(self._step, tf.uint64))
-        words = tf.cast(tf.stack([key, tf.bitwise.right_shift(key, tf.constant(32, tf.uint64))]), tf.uint32)
-        return Draw(words, tf.cast(self._first_example, tf.uint32))
+        """A dropout mask of this stream, by Threefry."""
+        digest = int.from_bytes(self._digest(), "little")
+        key = tf.constant([digest % 2**32, digest // 2**32, 0], tf.uint32)
+        return Draw(tf.bitwise.bitwise_xor(key, self._words))
 
     def _digest(self) -> bytes:
         return hashlib.blake2b(f"{self._seed}:{self._name}".encode(), digest_size=8).digest()

@@ -4,7 +4,9 @@
 training. Everything is computed in float32 inside, whatever the dtype of what comes in and goes out.
 """
 
+import functools
 import math
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -41,6 +43,10 @@ class ReferenceOps:
     In the vocabulary's, `products` are [N, V'] float32: of N vectors with a word table of V' rows, V rounded up to
     whole rows of 128 columns; `bias` is [V'], `NEVER` in the added entries.
     """
+
+    def shared(self, formula: Callable, **options) -> Callable:
+        """The formula, given its options; called for several layers with the tensors of each."""
+        return functools.partial(formula, **options)
 
     def add_bias(self, product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         """product + bias: [..., F] and [F] -> [..., F] in the dtype of `product`."""

@@ -60,7 +60,12 @@ STRATEGIES = {
 
 def build_strategy(name: str, tpu: str = "local") -> tf.distribute.Strategy:
     """The strategy of that name. Raises: UserError: if its devices are not there."""
-    return STRATEGIES[name](tpu)
+    strategy = STRATEGIES[name](tpu)
+    if not tf.config.list_physical_devices("GPU"):
+        # Grappler rewrites graphs before their first run: seconds at the start of every training and evaluation, after
+        # which the steps are no faster on CPUs (docs/performance.md). Programs of a TPU do without it anyhow.
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    return strategy
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

@@ -65,7 +65,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         """Updates one variable and its two moments. `gradient` is dense."""
-        self._update(variable, gradient, *self._scalars(self.learning_rate, tf.constant(1.0), tf.constant(True)))
+        self._update(variable, gradient, self._scalars(self.learning_rate, 1.0, wanted=True))
 
     def apply(
         self, gradients: list[tf.Tensor], variables: list[tf.Variable], factor: tf.Tensor, wanted: tf.Tensor
@@ -82,35 +82,44 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
         def update_all(strategy, gradients, scalars):
             for variable, gradient in zip(variables, gradients, strict=True):
-                strategy.extended.update(variable, self._update, args=(gradient, *scalars), group=False)
+                strategy.extended.update(variable, self._update, args=(gradient, scalars), group=False)
 
         in_cross_replica_context(update_all, gradients, scalars)
 
-    def _scalars(self, learning_rate, factor, wanted) -> tuple[tf.Tensor, ...]:
-        """The factor of gradients, the learning rate and the two betas: such that nothing changes if not `wanted`."""
-        numbers = (factor, 0.0), (learning_rate, 0.0), (self.beta_1, 1.0), (self.beta_2, 1.0)
-        return tuple(tf.where(wanted, tf.cast(value, tf.float32), neutral) for value, neutral in numbers)
+    def _scalars(self, learning_rate, factor, wanted) -> dict[str, tf.Tensor]:
+        """What the updates of all variables have in common: such that nothing changes if not `wanted`."""
+        learning_rate = tf.where(wanted, tf.cast(learning_rate, tf.float32), 0.0)
+        numbers = {
+            "factor": tf.where(wanted, tf.cast(factor, tf.float32), 0.0),
+            "learning_rate": learning_rate * self._second_moment_deviation(),
+            "decay": learning_rate * self.weight_decay_rate,
+            "beta_1": tf.where(wanted, self.beta_1, 1.0),
+            "beta_2": tf.where(wanted, self.beta_2, 1.0),
+            "beta_power": 0.0,  # turns the kernel's bias correction off
+            "epsilon": self.epsilon * self._second_moment_deviation(),
+        }
+        return {name: tf.convert_to_tensor(value) for name, value in numbers.items()}
 
-    def _update(self, variable, gradient, factor, learning_rate, beta_1, beta_2) -> None:
+    def _update(self, variable, gradient, scalars) -> None:
         index = self._index_dict[self._var_key(variable)]
+        learning_rate, decay = scalars["learning_rate"], scalars["decay"]
         multiplier = self.learning_rate_multiplier(variable)
         if multiplier != 1.0:
-            learning_rate *= multiplier
+            learning_rate, decay = learning_rate * multiplier, decay * multiplier
         if self.weight_decay_rate and self.decays(variable):
-            variable.assign_sub(learning_rate * self.weight_decay_rate * variable)
-        deviation = self._second_moment_deviation()
+            variable.assign_sub(decay * variable)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self._first_moments[index].handle,
             v=self._second_moments[index].handle,
-            beta1_power=0.0,  # 0 turns the kernel's bias correction off
-            beta2_power=0.0,
-            lr=learning_rate * deviation,
-            beta1=beta_1,
-            beta2=beta_2,
-            epsilon=self.epsilon * deviation,
+            beta1_power=scalars["beta_power"],
+            beta2_power=scalars["beta_power"],
+            lr=learning_rate,
+            beta1=scalars["beta_1"],
+            beta2=scalars["beta_2"],
+            epsilon=scalars["epsilon"],
             # 0 where the factor is 0, even if the gradient is not finite.
-            grad=tf.math.multiply_no_nan(gradient, factor),
+            grad=tf.math.multiply_no_nan(gradient, scalars["factor"]),
         )
 
     def _second_moment_deviation(self) -> float:

@@ -95,7 +95,7 @@ def test_products_are_sorted_by_the_layers_they_belong_to():
     def step(values):
         with tf.name_scope("electra/layer_0/attention_self"):
             values = tf.matmul(values, SQUARE)
-        with tf.name_scope("electra/layer_0"):
+        with tf.name_scope("electra/layer_0/intermediate"):
             values = tf.matmul(values, SQUARE)
         with tf.name_scope("some_head"):
             return tf.matmul(values, SQUARE)

@@ -1,5 +1,7 @@
 """Fused operations and their own gradients, against the plain operations and TensorFlow's gradients."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -151,6 +153,12 @@ def test_an_encoder_finds_the_same_with_any_implementation(build_encoder, ops, o
         assert np.abs(found - wanted).max() < 1e-5 * max(1.0, np.abs(wanted).max()), name
         # The softmax cancels what is added to all keys alike.
         assert "key/bias" in name or np.abs(wanted).max() > 1e-3, name
+
+
+def test_the_layers_of_an_encoder_are_calls_of_one_function(build_encoder):
+    graph = gradients_of(build_encoder(3), FUSED).get_concrete_function(tf.ones([2, 9], tf.int32)).graph
+    calls = Counter(node.attr["f"].func.name for node in graph.as_graph_def().node if node.op == "PartitionedCall")
+    assert [count for _, count in calls.most_common(2)] == [3, 3]  # forward and backward
 
 
 @pytest.mark.slow
