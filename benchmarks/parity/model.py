@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.convert.tf1 import load_authors_checkpoint, tf1_variables
+from electra_tf.convert.names import tf1_variables
 from electra_tf.models.context import ForwardContext
+from electra_tf.runs.warm_start import initialize_from
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
 from electra_tf.tasks.pretrain.objective import Objective
@@ -95,7 +96,7 @@ def _bert_mlm(settings: dict) -> dict:
 def build(settings: dict, checkpoint: str) -> Objective:
     """The compiled objective with the golden set's initial weights."""
     objective = compile_task(build_objective(config_of(settings)))
-    load_authors_checkpoint(objective, checkpoint)
+    initialize_from(objective, checkpoint)
     return objective
 
 

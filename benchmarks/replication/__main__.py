@@ -12,11 +12,14 @@ a picture beside it. docs/replication.md has the results of one call.
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.common import PROJECT
-from benchmarks.replication.plan import EVALUATIONS, PlannedRun, plan
 from electra_tf.cli.flags import flag_parser, run_command
 from electra_tf.config.errors import UserError
+
+if TYPE_CHECKING:
+    from benchmarks.replication.plan import PlannedRun
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,7 +37,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _replicate(arguments) -> None:
+    from benchmarks.replication.plan import EVALUATIONS, plan
     from benchmarks.replication.results import picture, results_markdown
+    from electra_tf.reports.runs import group_runs, read_runs
 
     if arguments.electra_steps < EVALUATIONS:
         raise UserError(f"--electra_steps={arguments.electra_steps}: expected {EVALUATIONS} or more")
@@ -45,21 +50,21 @@ def _replicate(arguments) -> None:
             _call(_training_command(run, arguments.data_dir))
         if not run.is_probed():
             _call(_probe_command(run, arguments.glue_dir))
-    directories = [run.directory for run in runs]
-    text = results_markdown(directories)
+    groups = group_runs(read_runs(run.directory for run in runs))
+    text = results_markdown(groups)
     print(text, end="")
     if arguments.markdown:
         arguments.markdown.write_text(text, encoding="utf-8")
-        arguments.markdown.with_suffix(".png").write_bytes(picture(directories))
+        arguments.markdown.with_suffix(".png").write_bytes(picture(groups))
 
 
-def _training_command(run: PlannedRun, data_dir: str) -> list[str]:
+def _training_command(run: "PlannedRun", data_dir: str) -> list[str]:
     flags = [f"--config={run.config_file}", f"--data_dir={data_dir}", f"--model_dir={run.directory}"]
     settings = [part for override in run.overrides() for part in ("--set", override)]
     return [sys.executable, str(PROJECT / "run_pretraining.py"), *flags, *settings]
 
 
-def _probe_command(run: PlannedRun, glue_dir: str) -> list[str]:
+def _probe_command(run: "PlannedRun", glue_dir: str) -> list[str]:
     flags = [f"--model_dir={run.directory}", f"--glue_dir={glue_dir}", f"--output={run.probe_file}"]
     steps = [f"--step={step}" for step in run.probed_steps()]
     return [sys.executable, "-m", "benchmarks.linear_probe", *flags, *steps]

@@ -1,7 +1,4 @@
-"""The runs of the replication: their configurations, the steps that the FLOPs budget allows, and what is already done.
-
-Everything that this benchmark uses of electra_tf's configurations, costs and run directories is imported here.
-"""
+"""The runs of the replication: their configurations, the steps that the FLOPs budget allows, and what is already done."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +7,10 @@ from pathlib import Path
 from benchmarks.common import PROJECT
 from electra_tf.flops.budget import RunCost
 from electra_tf.reports.runs import PROBE_FILE
+from electra_tf.runs.checkpoints import steps_in
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.train.timeline import milestone_steps
 
 CONFIGS = PROJECT / "configs" / "pretrain" / "replication"
 # The GLUE scores of table 4, in its order.
@@ -54,14 +54,9 @@ class PlannedRun:
 
     def probed_steps(self) -> list[int]:
         """Step 0, the untrained encoder, and every milestone."""
-        from electra_tf.train.timeline import milestone_steps
-
         return [0, *milestone_steps(self.num_steps, self.config().train.milestone_fractions)]
 
     def is_trained(self) -> bool:
-        from electra_tf.runs.checkpoints import steps_in
-        from electra_tf.runs.directory import RunDirectory
-
         return self.num_steps in steps_in(RunDirectory(self.directory).checkpoints)
 
     def is_probed(self) -> bool:

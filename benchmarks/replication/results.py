@@ -2,29 +2,26 @@
 
 import itertools
 import statistics
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from benchmarks.replication.plan import CONVENTION, PAPER_SCORES
 from electra_tf.reports.pictures import png_picture
-from electra_tf.reports.runs import Point, RunGroup, group_runs, read_run
+from electra_tf.reports.runs import Point, RunGroup
 from electra_tf.reports.tables import known_metrics, markdown_table
 
 SCORE = "probe_score"
 PICTURE_METRICS = (SCORE, "cola", "sst2", "masked_lm_accuracy", "replaced_token_auc", "replaced_token_loss")
 
 
-def results_markdown(directories: Iterable[Path]) -> str:
-    """Raises: UserError: if a directory has no run or no probe."""
-    groups = group_runs(read_run(directory) for directory in directories)
+def results_markdown(groups: Sequence[RunGroup]) -> str:
+    """The table of runs, and whether the order of table 4 shows. Every run has a probe."""
     by_objective = {group.runs[0].config.objective.name: group for group in groups}
     parts = [markdown_table(groups, known_metrics(groups)), *_seeds(groups), "", *_order(by_objective)]
     return "\n".join(parts) + "\n"
 
 
-def picture(directories: Iterable[Path]) -> bytes:
+def picture(groups: Sequence[RunGroup]) -> bytes:
     """The scores and held-out metrics over FLOPs, as PNG."""
-    groups = group_runs(read_run(directory) for directory in directories)
     return png_picture(groups, [name for name in PICTURE_METRICS if name in known_metrics(groups)], CONVENTION)
 
 

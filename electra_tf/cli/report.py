@@ -44,11 +44,11 @@ def _report(arguments: Namespace) -> None:
         load_module(arguments.objective_module)
 
     from electra_tf.reports.pictures import png_picture
-    from electra_tf.reports.runs import group_runs, read_run
+    from electra_tf.reports.runs import group_runs, read_runs
     from electra_tf.reports.tables import chosen_metrics, markdown_table
-    from electra_tf.runs.directory import write_atomically
+    from electra_tf.runs.files import write_atomically
 
-    groups = group_runs(read_run(model_dir) for model_dir in arguments.model_dirs)
+    groups = group_runs(read_runs(arguments.model_dirs))
     metrics = chosen_metrics(groups, arguments.metrics)
     text = markdown_table(groups, metrics)
     if arguments.picture:

@@ -5,10 +5,9 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.convert.stored_weights import list_briefly
-from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder, TransformerLayer
 from electra_tf.models.generators import TransformerGenerator
-from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
+from electra_tf.models.heads import MaskedLmHead
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.tasks.pretrain.objective import Objective
@@ -30,16 +29,15 @@ def tf1_variables(objective: Objective) -> NamedVariables:
         named = {
             **_generator(objective),
             **_encoder(objective.discriminator, "electra"),
-            **_replaced_token_head(objective.replaced_token_head),
+            **_dense(objective.replaced_token_head.transform, "discriminator_predictions/dense"),
+            **_dense(objective.replaced_token_head.score, "discriminator_predictions/dense_1"),
         }
     else:
         raise UserError(
             f"the authors' code has no {objective.config.objective.name}; expected electra, electra_15 or bert_mlm"
         )
     known = {id(variable) for variable in named.values()}
-    unnamed = [
-        variable.name.removesuffix(":0") for variable in objective.trainable_variables if id(variable) not in known
-    ]
+    unnamed = [each.name.removesuffix(":0") for each in objective.trainable_variables if id(each) not in known]
     if unnamed:
         raise UserError(
             f"the authors' code has no {objective.config.objective.name}: it knows no variable {list_briefly(unnamed)}"
@@ -62,20 +60,14 @@ def _generator(objective: Electra) -> NamedVariables:
 
 
 def _encoder(encoder: Encoder, scope: str) -> NamedVariables:
-    named = _embeddings(encoder.embeddings, f"{scope}/embeddings")
+    tables = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+    named = {f"{scope}/embeddings/{table}": getattr(encoder.embeddings, table) for table in tables}
+    named |= _layer_norm(encoder.embeddings.layer_norm, f"{scope}/embeddings")
     if encoder.embeddings_project is not None:
         named |= _dense(encoder.embeddings_project, f"{scope}/embeddings_project")
     for index, layer in enumerate(encoder.transformer_layers):
         named |= _transformer_layer(layer, f"{scope}/encoder/layer_{index}")
     return named
-
-
-def _embeddings(embeddings: Embeddings, scope: str) -> NamedVariables:
-    tables = ("word_embeddings", "position_embeddings", "token_type_embeddings")
-    return {
-        **{f"{scope}/{table}": getattr(embeddings, table) for table in tables},
-        **_layer_norm(embeddings.layer_norm, scope),
-    }
 
 
 def _transformer_layer(layer: TransformerLayer, scope: str) -> NamedVariables:
@@ -98,11 +90,6 @@ def _masked_lm_head(head: MaskedLmHead) -> NamedVariables:
         **_layer_norm(head.layer_norm, scope),
         f"{scope}/output_bias": head.output_bias,
     }
-
-
-def _replaced_token_head(head: ReplacedTokenHead) -> NamedVariables:
-    scope = "discriminator_predictions"
-    return {**_dense(head.transform, f"{scope}/dense"), **_dense(head.score, f"{scope}/dense_1")}
 
 
 def _dense(layer: tf_keras.layers.Dense, scope: str) -> NamedVariables:

@@ -1,22 +1,13 @@
 """Copies stored weights into variables, strictly: every one of them, each of its shape, or none."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 
 _MOST_NAMES = 6  # that one line of a message lists
-
-
-class StoredTensors(Protocol):
-    """What is read from: the reader of `tf.train.load_checkpoint` is one."""
-
-    def get_variable_to_shape_map(self) -> dict[str, list[int]]: ...
-
-    def get_tensor(self, name: str) -> np.ndarray: ...
 
 
 class StoredWeight(NamedTuple):
@@ -31,24 +22,22 @@ class StoredWeight(NamedTuple):
     variable: tf.Variable
 
 
-def assign_strictly(source: str, tensors: StoredTensors, weights: Sequence[StoredWeight]) -> list[str]:
+def assign_strictly(source: str, reader, weights: Sequence[StoredWeight]) -> list[str]:
     """Assigns every variable its stored value. Of a position table that is longer there, the first rows are taken.
 
     Args:
-        source: what messages call the store.
+        source: what messages call the store.        reader: of a checkpoint, by `tf.train.load_checkpoint`.
     Returns: notes for the log, one line each: which tables were cut.
     Raises: UserError: if anything is missing or of another shape, naming it; then nothing was assigned.
     """
-    shapes = tensors.get_variable_to_shape_map()
+    shapes = reader.get_variable_to_shape_map()
     require_none_missing(source, [weight.name for weight in weights if weight.stored_name not in shapes])
-    wrong = [_mismatch(weight, list(shapes[weight.stored_name])) for weight in weights]
-    problems = [problem for problem in wrong if problem is not None]
-    if problems:
+    if problems := list(filter(None, (_mismatch(weight, list(shapes[weight.stored_name])) for weight in weights))):
         raise UserError(f"{source}: {list_briefly(problems, separator='; ')}")
     notes = []
     for weight in weights:
         rows, stored_rows = weight.variable.shape[:1], shapes[weight.stored_name][:1]
-        value = tensors.get_tensor(weight.stored_name)
+        value = reader.get_tensor(weight.stored_name)
         if rows != stored_rows:
             value = value[: rows[0]]
             notes.append(f"{weight.name}: the first {rows[0]} of {stored_rows[0]} positions")

@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.runs.checkpoints import checkpoint_prefix, damage, newest_whole, restore_strictly, step_of, steps_in
-from electra_tf.runs.directory import RunDirectory, exists, parse_json, read_bytes
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.files import exists, parse_json, read_bytes
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.text.tokenizer import BertTokenizer

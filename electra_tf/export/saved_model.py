@@ -123,8 +123,9 @@ def export_saved_model(text_encoder: TextEncoder, output_dir: str | os.PathLike,
             f"--output_dir={output_dir} already holds {min(names - {_VERSION} or names)}; give a new directory, or "
             "--overwrite to replace 1"
         )
-    # TensorFlow warns of renamed inner names, which nobody sees, at every save.
+    # At every save TensorFlow warns of renamed inner names, which nobody sees, and names the temporary directory.
     absl.logging.set_verbosity(absl.logging.ERROR)
+    tf.get_logger().setLevel("ERROR")
     try:
         if tf.io.gfile.exists(temporary):  # of an export that was killed, or to be replaced
             tf.io.gfile.rmtree(temporary)

@@ -1,6 +1,7 @@
 """The results of runs by step and by FLOPs; runs that differ in their seed only are one group."""
 
 import json
+import logging
 import math
 import os
 import re
@@ -12,9 +13,12 @@ from typing import NamedTuple
 
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import RunCost, known_cost
-from electra_tf.runs.directory import RunDirectory, exists, lasting_settings, read_bytes
+from electra_tf.runs.directory import RunDirectory, lasting_settings
+from electra_tf.runs.files import exists, read_bytes
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+
+logger = logging.getLogger(__name__)
 
 PROBE_FILE = "linear_probe.json"  # in a run's directory: the output of benchmarks/linear_probe.py
 
@@ -47,11 +51,25 @@ class RunResults:
         return max(self.metrics)
 
 
-def read_run(model_dir: str | os.PathLike) -> RunResults:
-    """Reads a run's directory, finished or not.
+def read_runs(model_dirs: Iterable[str | os.PathLike]) -> list[RunResults]:
+    """Reads runs, finished or not; one that has not been evaluated yet is left out with a warning.
 
-    Raises: UserError: if it holds no run, or nothing was evaluated yet.
+    Raises: UserError: if a directory holds no run, or none of them was evaluated yet.
     """
+    runs = []
+    for model_dir in map(os.fspath, model_dirs):
+        run = read_run(model_dir)
+        if run.metrics:
+            runs.append(run)
+        else:
+            logger.warning("%s is left out: it holds no evaluation yet", model_dir)
+    if not runs:
+        raise UserError("none of the runs holds an evaluation yet; let one reach its first")
+    return runs
+
+
+def read_run(model_dir: str | os.PathLike) -> RunResults:
+    """Reads a run's directory, finished or not. Raises: UserError: if it holds no run."""
     directory = RunDirectory(model_dir)
     if not exists(directory.config_file):
         raise UserError(f"{directory.path} holds no config.yaml; give the directory of a run")
@@ -64,8 +82,6 @@ def read_run(model_dir: str | os.PathLike) -> RunResults:
         metrics.setdefault(values.pop("step"), {}).update(values)
     for step, scores in _probe_scores(os.path.join(directory.path, PROBE_FILE)).items():
         metrics.setdefault(step, {}).update(scores)
-    if not metrics:
-        raise UserError(f"{directory.metrics_file} holds no evaluation; let the run reach its first")
     data = _recorded(directory.data_file, "data")
     return RunResults(
         name=os.path.basename(directory.path.rstrip("/")),

@@ -11,7 +11,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.flops.budget import RunCost, StepRange
 from electra_tf.reports.costs import cost_of
-from electra_tf.runs.directory import RunDirectory, exists
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.files import exists
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config

@@ -18,7 +18,9 @@ import absl.logging
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.runs.directory import RunDirectory, write_atomically
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.files import names_in, write_atomically
+from electra_tf.runs.lock import require_held
 from electra_tf.tasks.base import Task
 
 logger = logging.getLogger(__name__)
@@ -70,6 +72,8 @@ class Checkpoints:
         """Writes `checkpoints/step-N`, unless this process has written or restored it; removes the oldest.
 
         A store that is full or faulty costs this checkpoint only: a warning says so, and those before stay.
+
+        Raises: UserError: if another process has taken the run over.
         """
         self._save(self._run.checkpoints, step)
 
@@ -101,6 +105,7 @@ class Checkpoints:
         prefix = checkpoint_prefix(directory, step)
         if prefix in self._saved:
             return
+        require_held(self._run)
         try:
             self._managers[directory].save(step, check_interval=False)
         except tf.errors.OpError as error:
@@ -115,7 +120,7 @@ class Checkpoints:
 
 def steps_in(directory: str) -> list[int]:
     """The steps, ascending, of the checkpoints in a directory, whole or damaged; unfinished ones do not count."""
-    names = _names_in(directory)
+    names = names_in(directory)
     matches = map(_FILE.fullmatch, names)
     return sorted({int(match[1]) for match in matches if match} - _unfinished_steps(names))
 
@@ -156,7 +161,7 @@ def damage(prefix: str) -> str | None:
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
     except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:  # the reader has no class of its own
-        _names_in(os.path.dirname(prefix))  # or the store does not answer, which is no damage
+        names_in(os.path.dirname(prefix))  # or the store does not answer, which is no damage
         return first_line(error)
     return None
 
@@ -186,23 +191,13 @@ def checkpoint_prefix(directory: str, step: int) -> str:
     return os.path.join(directory, f"{_NAME}-{step}")
 
 
-def _names_in(directory: str) -> list[str]:
-    """Raises: UserError: if the store does not answer: that must never pass for a run without checkpoints."""
-    try:
-        return [name.rstrip("/") for name in tf.io.gfile.listdir(directory)]
-    except tf.errors.NotFoundError:
-        return []
-    except tf.errors.OpError as error:
-        raise UserError(f"{directory} cannot be read: {first_line(error)}; see that it can be reached") from None
-
-
 def _unfinished_steps(names: list[str]) -> set[int]:
     return {int(match[1]) for match in map(_UNFINISHED.fullmatch, names) if match}
 
 
 def _remove_unfinished(directory: str) -> None:
     """Removes what a kill or a full disk has left of checkpoints that were being written."""
-    names = _names_in(directory)
+    names = names_in(directory)
     for step in _unfinished_steps(names):
         # The temporary directory last: without it the rest would pass for a damaged checkpoint.
         for name in sorted(name for name in names if re.match(rf"{_NAME}-{step}\D", name)):

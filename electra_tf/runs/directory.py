@@ -13,6 +13,7 @@ milestones/               those at the fractions of training that the paper eval
 .lock                     names the process that trains
 """
 
+import functools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -20,12 +21,11 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 import yaml
 
-from electra_tf.config.errors import UserError, first_line
+from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.config.schema import RunConfig
+from electra_tf.runs.files import read_bytes, store_errors, write_atomically
 from electra_tf.runs.reported_lines import reports_of
-
-LOCK_FILE = ".lock"
 
 # What depends on the machine and its load: all in which the metrics.jsonl of two runs of one configuration differ.
 RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")
@@ -49,49 +49,42 @@ _MAY_CHANGE = {
 
 
 class RunDirectory:
-    """The paths of one run below `model_dir`, a directory or a URL such as `gs://bucket/run`."""
+    """The paths of one run below `model_dir`, a directory or a URL such as `gs://bucket/run`.
+
+    Attributes:
+        owner: the content of `lock_file` while this process holds the run by it (on a remote store); see `lock.py`.
+    """
 
     def __init__(self, model_dir: str | os.PathLike):
         self.path = os.fspath(model_dir)
-        self.config_file = self._join("config.yaml")
-        self.vocab_file = self._join("vocab.txt")
-        self.tokenizer_file = self._join("tokenizer_settings.json")
-        self.data_file = self._join("data.json")
-        self.warm_start_file = self._join("warm_start.json")
-        self.metrics_file = self._join("metrics.jsonl")
-        self.alarms_file = self._join("alarms.jsonl")
-        self.tensorboard = self._join("tensorboard")
-        self.checkpoints = self._join("checkpoints")
-        self.milestones = self._join("milestones")
-        self.lock_file = self._join(LOCK_FILE)
-
-    def _join(self, name: str) -> str:
-        return os.path.join(self.path, name)
+        self.owner: bytes | None = None
+        inside = functools.partial(os.path.join, self.path)
+        self.config_file = inside("config.yaml")
+        self.vocab_file = inside("vocab.txt")
+        self.tokenizer_file = inside("tokenizer_settings.json")
+        self.data_file = inside("data.json")
+        self.warm_start_file = inside("warm_start.json")
+        self.metrics_file = inside("metrics.jsonl")
+        self.alarms_file = inside("alarms.jsonl")
+        self.tensorboard = inside("tensorboard")
+        self.checkpoints = inside("checkpoints")
+        self.milestones = inside("milestones")
+        self.lock_file = inside(".lock")
 
     def create(self) -> None:
         """Makes the directory unless it exists. Raises: UserError: if it cannot be made or holds something else."""
-        try:
+        with store_errors(f"--model_dir={self.path}", "cannot be written", "give another one"):
             if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
                 raise UserError(f"--model_dir={self.path} is a file; give a directory")
             tf.io.gfile.makedirs(self.path)
-            others = {name.rstrip("/") for name in tf.io.gfile.listdir(self.path)} - {LOCK_FILE, ".config.yaml.tmp"}
-        except tf.errors.UnimplementedError:
-            protocol = self.path.partition("://")[0]
-            raise UserError(
-                f"--model_dir={self.path}: TensorFlow has no file system for {protocol}://; give a directory or gs://"
-            ) from None
-        except tf.errors.OpError as error:
-            raise UserError(
-                f"--model_dir={self.path} cannot be written: {first_line(error)}; give another one"
-            ) from None
+            others = {name.rstrip("/") for name in tf.io.gfile.listdir(self.path)} - {".lock", ".config.yaml.tmp"}
         if others and not tf.io.gfile.exists(self.config_file):
             raise UserError(f"--model_dir={self.path} is not empty and holds no run; give a new directory")
 
     def adopt_config(self, config: RunConfig, is_started: bool) -> None:
-        """Writes the configuration. Raises: UserError: if the run there has other settings or has lost its checkpoints.
+        """Writes the configuration of a run, which `is_started` if it has a checkpoint.
 
-        Args:
-            is_started: whether the run has a checkpoint.
+        Raises: UserError: if the run there has other settings, or has lost its checkpoints.
         """
         if is_started:
             self.require_same_run(config)
@@ -181,55 +174,3 @@ def _flatten(values: dict, prefix: str = "") -> dict[str, object]:
         path = f"{prefix}{key}"
         flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
     return flat
-
-
-def exists(path: str) -> bool:
-    """Whether there is such a file or directory. Raises: UserError: if its filesystem does not answer."""
-    try:
-        tf.io.gfile.stat(path)  # `gfile.exists` takes every error for a no on some filesystems
-        return True
-    except tf.errors.NotFoundError:
-        return False
-    except tf.errors.UnimplementedError:
-        protocol = path.partition("://")[0]
-        raise UserError(f"{path}: TensorFlow has no file system for {protocol}://; give a path or gs://") from None
-    except tf.errors.OpError as error:
-        raise UserError(f"{path} cannot be reached: {first_line(error)}") from None
-
-
-def parse_json(path: str, content: bytes) -> dict:
-    """The JSON object that a file of the run holds. Raises: UserError: if it holds something else."""
-    try:
-        values = json.loads(content)
-    except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        raise UserError(f"{path} is damaged: expected a JSON object; copy it from a backup, or give another run")
-    return values
-
-
-def read_bytes(path: str) -> bytes | None:
-    """The content of a file; None if there is no file. Raises: UserError: if it cannot be read."""
-    try:
-        with tf.io.gfile.GFile(path, "rb") as stream:
-            return stream.read()
-    except tf.errors.NotFoundError:
-        return None
-    except tf.errors.OpError as error:
-        raise UserError(f"{path} cannot be read: {first_line(error)}") from None
-
-
-def write_atomically(path: str, content: bytes) -> None:
-    """Writes a file as a whole or not at all. Raises: UserError: if the filesystem does not take it."""
-    directory, name = os.path.split(path)
-    temporary = os.path.join(directory, f".{name}.tmp")
-    try:
-        with tf.io.gfile.GFile(temporary, "wb") as stream:
-            stream.write(content)
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-    except tf.errors.OpError as error:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.remove(temporary)
-        raise UserError(
-            f"{path} cannot be written: {first_line(error)}; make room there or give another place"
-        ) from None

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import is_remote
-from electra_tf.runs.directory import RunDirectory, read_bytes, write_atomically
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.files import read_bytes, write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ def locked(run: RunDirectory, force: bool = False) -> Iterator[None]:
     """Holds a run's directory, which must exist, for this process.
 
     Locally an operating system's lock goes with the process, however that ends. A remote store has none: a file says
-    who holds the run and since when, and outlives a process that is killed.
+    who holds the run and since when, and outlives a process that is killed; see `require_held`.
 
     Args:
         force: take a remote directory over from whoever the file names.
@@ -35,6 +36,18 @@ def locked(run: RunDirectory, force: bool = False) -> Iterator[None]:
     """
     with _owner_file(run, force) if is_remote(run.path) else _flock(run):
         yield
+
+
+def require_held(run: RunDirectory) -> None:
+    """Asked before what would overwrite the work of another process.
+
+    Raises: UserError: if another process has taken over a remote directory that this one held.
+    """
+    if run.owner is not None and (holder := read_bytes(run.lock_file)) != run.owner:
+        raise UserError(
+            f"--model_dir={run.path} was taken over from this process by {_describe(holder or b'')}, with --force; "
+            "stop one of the two: this one ends and writes nothing more"
+        )
 
 
 @contextlib.contextmanager
@@ -45,13 +58,14 @@ def _owner_file(run: RunDirectory, force: bool) -> Iterator[None]:
             f"--model_dir={run.path} is held by {_describe(holder)}; if that process is gone (a preempted machine "
             "leaves its file), give --force to take the run over; else wait for it, or give another directory"
         )
-    mine = _identify()
-    write_atomically(run.lock_file, mine)
+    run.owner = _identify()
+    write_atomically(run.lock_file, run.owner)
     try:
         yield
     finally:
-        if read_bytes(run.lock_file) == mine:  # nobody has taken over
+        if read_bytes(run.lock_file) == run.owner:  # nobody has taken over
             tf.io.gfile.remove(run.lock_file)
+        run.owner = None
 
 
 @contextlib.contextmanager

@@ -1,20 +1,20 @@
 """What a run has reported, read again from its metrics.jsonl."""
 
 import json
-
-import tensorflow as tf
+import os
 
 from electra_tf.config.errors import UserError
+from electra_tf.runs.files import read_bytes
 
 _SHOWN_BYTES = 60  # of a line that cannot be read
 
 
-def reports_of(metrics_file: str, split: str) -> list[dict]:
+def reports_of(metrics_file: str | os.PathLike, split: str) -> list[dict]:
     """The lines of a split in order, without a last line that a kill has cut off.
 
     Raises: UserError: if the file cannot be read, or another line is no report.
     """
-    lines = read_lines(metrics_file)
+    lines = (read_bytes(metrics_file) or b"").splitlines()
     reports = []
     for number, line in enumerate(lines, start=1):
         report = _parsed(line)
@@ -29,35 +29,19 @@ def reports_of(metrics_file: str, split: str) -> list[dict]:
     return [report for report in reports if report["split"] == split]
 
 
-def evaluation_at(metrics_file: str, step: int) -> dict[str, float] | None:
-    """The held-out metrics that were reported for a step, NaN where one had no value; None if there are none.
+def evaluation_at(metrics_file: str | os.PathLike, step: int) -> dict[str, float]:
+    """The held-out metrics that were reported for a step, NaN where one had no value; empty if there are none.
 
     Raises: UserError: as `reports_of`.
     """
     reports = [report for report in reports_of(metrics_file, "held_out") if report["step"] == step]
-    if not reports:
-        return None
-    metrics = {name: value for name, value in reports[-1].items() if name not in ("step", "split")}
+    metrics = {name: value for name, value in (reports or [{}])[-1].items() if name not in ("step", "split")}
     return {name: float("nan") if value is None else value for name, value in metrics.items()}
 
 
-def lines_until(jsonl_file: str, step: int) -> list[bytes]:
-    """The lines of a file of reports without those of later steps and those that a kill has cut off.
-
-    Raises: UserError: if the file cannot be read.
-    """
-    return [line for line in read_lines(jsonl_file) if _step_of(_parsed(line), otherwise=step + 1) <= step]
-
-
-def read_lines(file: str) -> list[bytes]:
-    """The lines of a file; none if there is no file. Raises: UserError: if it cannot be read."""
-    try:
-        with tf.io.gfile.GFile(file, "rb") as stream:
-            return stream.read().splitlines()
-    except tf.errors.NotFoundError:
-        return []
-    except tf.errors.OpError as error:
-        raise UserError(f"{file} cannot be read: {error.message}; a run's reports belong there") from None
+def lines_until(content: bytes, step: int) -> list[bytes]:
+    """The lines of a file of reports without those of later steps and those that a kill has cut off."""
+    return [line for line in content.splitlines() if _step_of(_parsed(line), otherwise=step + 1) <= step]
 
 
 def _parsed(line: bytes) -> object:

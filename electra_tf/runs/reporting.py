@@ -15,7 +15,9 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.files import is_remote
 from electra_tf.flops.budget import RunCost
-from electra_tf.runs.directory import RATES, RunDirectory, read_bytes, write_atomically
+from electra_tf.runs.directory import RATES, RunDirectory
+from electra_tf.runs.files import read_bytes, write_atomically
+from electra_tf.runs.lock import require_held
 from electra_tf.runs.reported_lines import lines_until
 from electra_tf.train.device_peak import Peak
 
@@ -39,9 +41,10 @@ class JsonLines:
         self._path = path
         self._pending: list[bytes] = []
         self._has_warned = False
-        kept = lines_until(path, last_step)
+        before = read_bytes(path) or b""
+        kept = lines_until(before, last_step)
         content = b"".join(line + b"\n" for line in kept)
-        if content != (read_bytes(path) or b""):  # also where only the last line's end is missing
+        if content != before:  # also where only the last line's end is missing
             write_atomically(path, content)
         self._written = kept if is_remote(path) else []
 
@@ -70,27 +73,6 @@ class JsonLines:
         self._pending = []
 
 
-class Events:
-    """TensorBoard events of one split, by `tf.summary`.
-
-    Args:
-        last_step: of the checkpoint that this call starts from; a mark tells TensorBoard to drop later steps.
-    """
-
-    def __init__(self, directory: str, last_step: int):
-        _mark_start(directory, last_step + 1)
-        self._writer = tf.summary.create_file_writer(directory)
-
-    def write(self, step: int, values: dict[str, float]) -> None:
-        with self._writer.as_default(step):
-            for tag, value in values.items():
-                tf.summary.scalar(tag, value)
-        self._writer.flush()
-
-    def close(self) -> None:
-        self._writer.close()
-
-
 class Reporter:
     """Prints progress and writes metrics.jsonl, alarms.jsonl and TensorBoard's events.
 
@@ -109,12 +91,13 @@ class Reporter:
         cost: RunCost | None = None,
         peak: Peak | None = None,
     ):
+        self._directory = directory
         self._is_on = directory is not None
         if directory is not None:
             self._metrics = JsonLines(directory.metrics_file, first_step)
             self._alarms = JsonLines(directory.alarms_file, first_step)
             splits = ("train", "held_out")
-            self._events = {s: Events(os.path.join(directory.tensorboard, s), first_step) for s in splits}
+            self._events = {s: _event_writer(os.path.join(directory.tensorboard, s), first_step + 1) for s in splits}
         self._num_steps = num_steps
         self._cost, self._peak = cost, peak
         self._has_doubted_the_peak = False
@@ -140,9 +123,15 @@ class Reporter:
         rates = {"examples_per_second": examples, "tokens_per_second": examples * tokens_per_example}
         if self._cost is not None and self._peak is not None:
             products = self._cost.spent(step).hardware.products - self._cost.spent(first_step).hardware.products
-            rates["model_flops_utilization"] = products / seconds / self._peak.flops_per_second
+            rates["model_flops_utilization"] = utilization = products / seconds / self._peak.flops_per_second
             rates["peak_flops"] = self._peak.flops_per_second
-            self._doubt_the_peak(step, rates["model_flops_utilization"])
+            if utilization > 1.0 and not self._has_doubted_the_peak:
+                self._has_doubted_the_peak = True
+                logger.warning(
+                    "step %d: model_flops_utilization is %.3g, so the peak of %.4g FLOP/s (%s) is too low; state a "
+                    "device's as train.peak_flops",
+                    *(step, utilization, *self._peak),
+                )
         return rates
 
     @contextlib.contextmanager
@@ -189,12 +178,13 @@ class Reporter:
             self._alarms.flush()
 
     def close(self) -> None:
-        """Raises: UserError: if there are reports that could not be written to the end."""
+        """Raises: UserError: if reports could not be written to the end, or another process has taken the run over."""
         if not self._is_on:
             return
-        for events in self._events.values():
+        require_held(self._directory)
+        for writer in self._events.values():
             with contextlib.suppress(tf.errors.OpError):
-                events.close()
+                writer.close()
         self.flush()
 
     def _spent(self, step: int) -> dict[str, float]:
@@ -216,22 +206,12 @@ class Reporter:
         values = {name: value if value == value else None for name, value in metrics.items()}
         self._metrics.append({"step": step, "split": split, **values})
         try:
-            self._events[split].write(step, metrics)
+            with self._events[split].as_default(step):
+                for tag, value in metrics.items():
+                    tf.summary.scalar(tag, value)
+            self._events[split].flush()
         except tf.errors.OpError as error:  # metrics.jsonl has all that the events show
             logger.warning("TensorBoard's events of step %d could not be written (%s)", step, first_line(error))
-
-    def _doubt_the_peak(self, step: int, utilization: float) -> None:
-        """Warns once of a utilisation above 1."""
-        if utilization <= 1.0 or self._has_doubted_the_peak:
-            return
-        self._has_doubted_the_peak = True
-        logger.warning(
-            "step %d: model_flops_utilization is %.3g, so the peak of %.4g FLOP/s (%s) is too low; state a device's as "
-            "train.peak_flops",
-            step,
-            utilization,
-            *self._peak,
-        )
 
     def _time_left(self, step: int) -> str:
         assert self._steady_since is not None, "rates() comes before train()"
@@ -263,12 +243,12 @@ def _append(path: str, content: bytes) -> None:
         raise UserError(f"{path} cannot be written: {error.strerror}; make room there") from None
 
 
-def _mark_start(directory: str, step: int) -> None:
-    """Writes an event file that makes TensorBoard drop earlier files' events from `step` on: this call repeats them.
+def _event_writer(directory: str, step: int) -> tf.summary.SummaryWriter:
+    """A writer of events, after a mark that makes TensorBoard drop earlier ones from `step` on: this call repeats them.
 
     TensorBoard takes the first such mark for the start of the run, and only those after it for restarts, so the first
     call must write one too. It reads a directory's files in the order of their names, which begin with the second;
-    this one sorts before that of `tf.summary`.
+    the mark's sorts before that of `tf.summary`.
     """
     tf.io.gfile.makedirs(directory)
     name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.0.start"
@@ -280,3 +260,4 @@ def _mark_start(directory: str, step: int) -> None:
     with tf.io.TFRecordWriter(os.path.join(directory, name)) as writer:
         for event in events:
             writer.write(event.SerializeToString())
+    return tf.summary.create_file_writer(directory)

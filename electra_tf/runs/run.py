@@ -116,26 +116,15 @@ def train(
         if is_started and restored_step is None:
             raise UserError(f"{directory.checkpoints} held checkpoints a moment ago and holds none now; start again")
         start_weights(task, directory, checkpoints, is_started, init_from, run.is_chief)
-        first_step, triggers = restored_step or 0, _triggers(run.config, opened, task, stop_at_step)
-        _announce(run, task, span_after(opened, first_step), first_step, triggers.last_step)
-        training = Training(
-            task,
-            run.strategy,
-            opened,
-            triggers,
-            metrics,
-            checkpoints,
-            directory,
-            writes=run.is_chief,
-            interruption=interruption or Interruption(),
-        )
-        return training.run()
-
-
-def _triggers(config: RunConfig, stages: Sequence[InputStage], task: Task, stop_at_step: int | None) -> StepTriggers:
-    span_ends = {span.last_step for span in (*stages, *phases_of(task))}
-    last_step = min(config.train.num_steps, stop_at_step or config.train.num_steps)
-    return StepTriggers(config.train, config.evaluation, tuple(sorted(span_ends)), last_step)
+        first_step, num_steps = restored_step or 0, run.config.train.num_steps
+        last_step = min(num_steps, stop_at_step or num_steps)
+        _announce(run, task, span_after(opened, first_step), first_step, last_step)
+        span_ends = sorted({span.last_step for span in (*opened, *phases_of(task))})
+        triggers = StepTriggers(run.config.train, run.config.evaluation, tuple(span_ends), last_step)
+        interruption = interruption or Interruption()
+        return Training(
+            task, run.strategy, opened, triggers, metrics, checkpoints, directory, run.is_chief, interruption
+        ).run()
 
 
 def evaluate(

@@ -9,6 +9,7 @@ from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
+from electra_tf.runs.lock import require_held
 from electra_tf.runs.reported_lines import evaluation_at, reports_of
 from electra_tf.runs.reporting import Reporter
 from electra_tf.tasks.base import InputStage, Task
@@ -56,8 +57,9 @@ class Training:
         self._interruption = interruption
         self._train = task.config.train
         self._first_step = self._step()
-        cost = task.cost if writes else None
-        peak = None if cost is None else peak_of_run(self._train, strategy)
+        cost, peak = task.cost if writes else None, None
+        if cost is not None and self._first_step < triggers.last_step:  # measuring it takes a second or two
+            peak = peak_of_run(self._train, strategy)
         if peak is not None:
             logger.info("utilisation is relative to %.4g FLOP/s, %s", *peak)
         self._health = HealthMonitor(self._train.alarm_after_steps, task.health_checks)
@@ -142,6 +144,7 @@ class Training:
 
     def _save(self, step: int) -> None:
         """Saves a checkpoint once the reports before it are written; without them it would lose them for ever."""
+        require_held(self._directory)
         try:
             self._reporter.flush()
         except UserError as error:
@@ -153,7 +156,7 @@ class Training:
         """Evaluates if an earlier call was killed between its last checkpoint and that step's evaluation."""
         step = self._first_step
         if step > 0 and self._triggers.evaluates(step):
-            self._evaluation = evaluation_at(self._directory.metrics_file, step) or {}
+            self._evaluation = evaluation_at(self._directory.metrics_file, step)
             if not self._evaluation:
                 self._evaluate(step)
 

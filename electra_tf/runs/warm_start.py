@@ -14,7 +14,8 @@ from electra_tf.config.files import is_remote
 from electra_tf.convert.names import tf1_variables
 from electra_tf.convert.stored_weights import StoredWeight, assign_strictly, list_briefly, require_none_missing
 from electra_tf.runs.checkpoints import Checkpoints, damage, newest_whole
-from electra_tf.runs.directory import RunDirectory, exists, parse_json, read_bytes, write_atomically
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.files import exists, parse_json, read_bytes, write_atomically
 from electra_tf.tasks.base import Task
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tf_keras
 
-from electra_tf.convert.tf1 import tf1_variables
+from electra_tf.convert.names import tf1_variables
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import load_config
 

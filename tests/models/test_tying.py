@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.convert.tf1 import tf1_variables
+from electra_tf.convert.names import tf1_variables
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.tying import stand_alone

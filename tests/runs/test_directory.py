@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.runs.directory import RunDirectory, read_bytes, write_atomically
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.files import read_bytes, write_atomically
 from electra_tf.runs.lock import locked
 
 
@@ -27,7 +28,7 @@ def test_a_new_directory_is_made_and_an_empty_one_or_that_of_a_killed_start_take
         ("file", "is a file; give a directory"),
         ("thesis", "is not empty and holds no run; give a new directory"),
         ("file/run", "cannot be written: .*; give another one"),
-        ("nowhere://bucket/run", "TensorFlow has no file system for nowhere://; give a directory or gs://"),
+        ("nowhere://bucket/run", "TensorFlow has no file system for nowhere://; give a local one or gs://"),
     ],
 )
 def test_what_cannot_hold_a_run_is_refused(tmp_path, monkeypatch, model_dir, message):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.convert.tf1 import load_authors_checkpoint
+from electra_tf.runs.warm_start import initialize_from
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import parse_config
 from electra_tf.train.step import compile_task
@@ -42,7 +42,7 @@ LOSS_TOLERANCE, NORM_TOLERANCE = 1e-5, 2e-5
 def trajectories() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Ours and the authors', by the names of our metrics."""
     objective = compile_task(build_objective(parse_config(CONFIG, source="the golden set")))
-    load_authors_checkpoint(objective, str(GOLDEN / "init.ckpt"))
+    initialize_from(objective, GOLDEN / "init.ckpt")
     with np.load(GOLDEN / "batches.npz") as batches, np.load(GOLDEN / "trajectory.npz") as golden:
         arrays, expected = dict(batches), dict(golden)
     step = tf.function(objective.train_step)

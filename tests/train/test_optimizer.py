@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import OptimizerConfig
-from electra_tf.convert.tf1 import tf1_variables
+from electra_tf.convert.names import tf1_variables
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import optimizer as optimizers
 from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer

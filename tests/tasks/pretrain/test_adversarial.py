@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.errors import UserError
-from electra_tf.convert.tf1 import tf1_variables
+from electra_tf.convert.names import tf1_variables
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.tasks.pretrain.electra import ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput
