@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from electra_tf.cli.configuration import add_objective_module_flag, load_module
 from electra_tf.cli.flags import flag_parser, run_command
-from electra_tf.cli.modules import add_objective_module_flag, load_module
 from electra_tf.config.errors import UserError
 
 BATCH_SIZE = 256

@@ -12,7 +12,7 @@ import tensorflow as tf
 import yaml
 
 from electra_tf.cli import export_saved_model, run_pretraining
-from electra_tf.cli.modules import load_module
+from electra_tf.cli.configuration import load_module
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain import OBJECTIVES, build_objective

@@ -107,12 +107,13 @@ def test_every_module_of_the_packages_is_short(tracked_modules):
     assert {name: length for name, length in lengths.items() if length >= MAX_MODULE_LINES} == {}
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", [*PROGRAMS, "benchmarks.kills", "benchmarks.replication"])
 def test_help_answers_at_once_and_without_tensorflow(program):
     # Its own processor time: what it takes on a machine that is not busy.
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-X", "importtime", PROJECT / program, "--help"]
-    answer = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    named = [PROJECT / program] if program in PROGRAMS else ["-m", program]
+    command = [sys.executable, "-X", "importtime", *named, "--help"]
+    answer = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=PROJECT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert answer.returncode == 0, answer.stderr[-2000:]
     assert answer.stdout.startswith("usage:")

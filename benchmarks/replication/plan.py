@@ -1,4 +1,4 @@
-"""The runs of the replication: their configurations, the steps that the FLOPs budget allows, and what is already done."""
+"""The runs of the replication: their configurations, the steps that the FLOPs budget allows, and what is done."""
 
 import json
 from dataclasses import dataclass

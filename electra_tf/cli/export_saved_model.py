@@ -8,8 +8,8 @@ having been replaced. A program that loads EXPORT/1 needs tensorflow and tensorf
 
 import sys
 
+from electra_tf.cli.configuration import add_objective_module_flag, load_module
 from electra_tf.cli.flags import flag_parser, run_command
-from electra_tf.cli.modules import add_objective_module_flag, load_module
 from electra_tf.config.errors import UserError
 
 

@@ -4,6 +4,8 @@ Scripts import this module, parse their flags and only then import what needs Te
 """
 
 import argparse
+import contextlib
+import ctypes
 import logging
 import os
 import select
@@ -80,6 +82,21 @@ def run_command(command: Callable[[], None]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_READER_GONE
     return 0
+
+
+def quiet_tensorflow() -> None:
+    """Silences notes of TensorFlow's absl ("Compiled cluster using XLA!"), which heed no TF_CPP_MIN_LOG_LEVEL but 0.
+
+    Warnings and errors stay. Python has no call for this, and the name of that in C++ has absl's version in it: under
+    another TensorFlow than 2.20, or another system than Linux, the notes stay too.
+    """
+    import tensorflow as tf
+
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0":
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(os.path.join(tf.sysconfig.get_lib(), "libtensorflow_framework.so.2"))
+        library._ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE(1)  # 0: notes, 1: warnings
 
 
 def _has_no_reader(stream: TextIO) -> bool:

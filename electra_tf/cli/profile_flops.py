@@ -13,8 +13,8 @@ import json
 import sys
 from argparse import Namespace
 
-from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
-from electra_tf.cli.modules import add_objective_module_flag, load_module
+from electra_tf.cli.configuration import add_objective_module_flag, config_of
+from electra_tf.cli.flags import add_set_flag, flag_parser, quiet_tensorflow, run_command
 from electra_tf.config.errors import UserError
 
 
@@ -89,12 +89,10 @@ def _refuse_flags_without_effect(arguments: Namespace) -> None:
 
 
 def _profile(arguments: Namespace) -> str:
-    from electra_tf.reports.costs import budget_lines, cost_lines, cost_values, finetuning_lines
-    from electra_tf.tasks.pretrain.config import load_config
+    config = config_of(arguments)
 
-    if arguments.objective_module:
-        load_module(arguments.objective_module)
-    config = load_config(arguments.config, arguments.overrides)
+    from electra_tf.reports.costs import budget_lines, cost_lines, cost_values, finetuning_lines
+
     if arguments.json:
         return json.dumps(cost_values(config))
     if arguments.budget is not None:
@@ -128,6 +126,7 @@ def _strategy(arguments: Namespace, config):
     from electra_tf.tasks.pretrain.input import plan_stages
     from electra_tf.train.distribution import build_strategy, split_cpu
 
+    quiet_tensorflow()
     if arguments.logical_cpu_devices is not None:
         split_cpu(arguments.logical_cpu_devices)
     strategy = build_strategy(arguments.strategy or "one_device", "local")

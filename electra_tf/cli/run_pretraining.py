@@ -9,16 +9,12 @@ checkpoint (exit status 143, 130 or 129). See docs/training.md.
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
-from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
-from electra_tf.cli.modules import load_module
+from electra_tf.cli.configuration import add_objective_module_flag, config_of
+from electra_tf.cli.flags import add_set_flag, flag_parser, quiet_tensorflow, run_command
 from electra_tf.cli.tpu_installation import require_importable_tensorflow, require_tpu_packages
 from electra_tf.config.errors import UserError
 from electra_tf.runs.interruption import Interrupted, Interruption
-
-if TYPE_CHECKING:
-    from electra_tf.tasks.pretrain.config import PretrainingConfig
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -44,11 +40,7 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--model_dir", required=True, metavar="DIR", help="directory of the run, gs:// too; continued if it holds one"
     )
-    parser.add_argument(
-        "--objective_module",
-        metavar="MODULE",
-        help="a Python module of your own that registers the configuration's objective, see docs/objectives.md",
-    )
+    add_objective_module_flag(parser)
     parser.add_argument(
         "--init_from",
         metavar="PATH",
@@ -85,25 +77,17 @@ def _flags() -> argparse.ArgumentParser:
 def _run(arguments, interruption: Interruption) -> None:
     if not arguments.data_dirs and not arguments.dry_run:
         raise UserError("--data_dir is missing; give the output directory of build_pretraining_dataset.py")
-    if arguments.logical_cpu_devices < 1:
-        raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices}: expected 1 or more")
-    if arguments.stop_at_step is not None and arguments.stop_at_step < 1:
-        raise UserError(f"--stop_at_step={arguments.stop_at_step}: expected 1 or more")
+    for flag in ("logical_cpu_devices", "stop_at_step"):
+        number = getattr(arguments, flag)
+        if number is not None and number < 1:
+            raise UserError(f"--{flag}={number}: expected 1 or more")
     if arguments.as_masked_lm and not arguments.evaluate:
         raise UserError("--as_masked_lm says what --evaluate measures; give both")
     require_importable_tensorflow()
     if arguments.strategy == "tpu":
         require_tpu_packages(arguments.tpu)
+    config = config_of(arguments)
 
-    from electra_tf.tasks.pretrain.config import load_config
-
-    if arguments.objective_module:
-        load_module(arguments.objective_module)
-    config = load_config(arguments.config, arguments.overrides)
-    _train_or_evaluate(arguments, config, interruption)
-
-
-def _train_or_evaluate(arguments, config: "PretrainingConfig", interruption: Interruption) -> None:
     from electra_tf.runs import run as runs
     from electra_tf.runs.directory import RunDirectory
     from electra_tf.tasks.pretrain import build_objective
@@ -111,6 +95,7 @@ def _train_or_evaluate(arguments, config: "PretrainingConfig", interruption: Int
     from electra_tf.tasks.pretrain.input import open_stages, plan_stages
     from electra_tf.train.distribution import build_strategy, split_cpu
 
+    quiet_tensorflow()
     if arguments.logical_cpu_devices > 1:
         split_cpu(arguments.logical_cpu_devices)
     strategy = build_strategy(arguments.strategy, arguments.tpu)

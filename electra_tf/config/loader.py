@@ -59,25 +59,6 @@ def validate(values: dict, model: type[ConfigT], source: str) -> ConfigT:
         raise UserError(f"config {source}: {problems}") from None
 
 
-def refuse_misspelt(values: dict, models: Mapping[str, type[BaseModel]], source: str) -> None:
-    """Refuses a name that is close to another one of its group, from some of the groups of settings alone.
-
-    `validate` refuses it too. But that needs the settings of the objectives, which stand beside their models and so
-    import TensorFlow; this does not, and most slips of the pen are of this kind.
-
-    Args:
-        models: the groups that are known, by name; "" has the names of all groups.        source: as in `validate`.
-    Raises: UserError: naming the setting and the one that is close.
-    """
-    for group, model in models.items():
-        settings = values.get(group) if group else values
-        for name in settings if isinstance(settings, dict) else ():
-            near = difflib.get_close_matches(str(name), model.model_fields, n=1, cutoff=_NEAR_ELSEWHERE)
-            if near and name not in model.model_fields:
-                path = f"{group}.{name}" if group else name
-                raise UserError(f"config {source}: {path} is not a setting; did you mean {near[0]}?")
-
-
 def config_to_yaml(config: BaseModel) -> str:
     """The resolved configuration as YAML text; reading it back gives an equal configuration."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)

@@ -84,6 +84,29 @@ def test_a_dry_run_prints_the_size_of_the_run_and_writes_its_configuration(flags
     assert yaml.safe_load(Path(described["config"]).read_text(encoding="utf-8"))["train"]["batch_size"] == 6
 
 
+@pytest.mark.parametrize(
+    "flag", ["--config=nowhere.yaml", "--set=train.batchsize=3", "--set=trian={}", "--set=a"]
+)
+def test_a_slip_of_the_pen_is_refused_without_tensorflow(flags, flag):
+    program = "import sys; from run_pretraining import main; print(main(sys.argv[1:]), 'tensorflow' in sys.modules)"
+    command = [sys.executable, "-c", program, *flags, "--dry_run", flag]
+    answer = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT)
+    assert (answer.stdout, len(answer.stderr.splitlines())) == ("2 False\n", 1)
+
+
+@pytest.mark.slow
+def test_the_first_program_of_xla_is_compiled_without_a_note():
+    program = (
+        "import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n"
+        "from electra_tf.cli.flags import quiet_tensorflow; quiet_tensorflow()\n"
+        "import tensorflow as tf; tf.function(lambda: tf.ones([3]) * 2.0, jit_compile=True)()"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, cwd=PROJECT
+    )
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("tpu", ["local", "grpc://localhost:1"])
 def test_asking_for_a_tpu_where_there_is_none_is_refused_soon_and_in_one_line(flags, tpu):

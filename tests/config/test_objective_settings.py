@@ -27,7 +27,7 @@ def test_the_kind_of_the_base_named_again_keeps_its_sizes(write, settings):
             "generator.size_fracton is not a setting; did you mean size_fraction?",
         ),
         ("objective.generator.size_fraction=big", "objective.generator.size_fraction is 'big'; input should be a"),
-        ("objective.generator=7", "objective.generator is 7; input should be"),
+        ("objective.generator=7", "objective.generator is 7; it is a group of settings: kind, size_f"),
         (
             "objective={generator: {kind: uniform}, tying: all}",
             "tying is 'all', but a uniform generator has no weights",

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.reports.runs import Point, group_runs, read_run
+from electra_tf.reports.runs import Point, group_runs, read_run, read_runs
 
 HELD_OUT = {8: {"masked_lm_accuracy": 0.1}}
 
@@ -24,7 +24,6 @@ def test_a_run_is_read_with_its_evaluations_and_its_probe(write_run):
     ("held_out", "files", "message"),
     [
         ({8: {"masked_lm_loss": "q"}}, {}, "has masked_lm_loss 'q'; expected a number"),
-        ({}, {}, "holds no evaluation"),
         (HELD_OUT, {"data.json": "[]"}, r"data\.json is not what a training writes"),
         *(
             (
@@ -47,6 +46,14 @@ def test_a_directory_that_cannot_be_read_is_refused(write_run, held_out, files, 
 def test_a_directory_that_is_no_run_is_refused(tmp_path):
     with pytest.raises(UserError, match="holds no config.yaml; give the directory of a run"):
         read_run(tmp_path)
+
+
+def test_a_run_without_an_evaluation_is_left_out_with_a_warning_unless_there_is_no_other(write_run, caplog):
+    young, other = write_run("young", {}), write_run("other", HELD_OUT)
+    assert [run.name for run in read_runs([young, other])] == ["other"]
+    assert caplog.messages == [f"{young} is left out: it holds no evaluation yet"]
+    with pytest.raises(UserError, match="none of the runs holds an evaluation yet"):
+        read_runs([young])
 
 
 def test_runs_that_differ_in_their_seed_only_are_one_group(write_run):

@@ -12,6 +12,8 @@ import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.runs.checkpoints import Checkpoints, steps_in
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.files import read_bytes, write_atomically
 from electra_tf.runs.interruption import Interrupted, Interruption
 from electra_tf.runs.reporting import Reporter
 from electra_tf.runs.run import describe, evaluate, train
@@ -143,6 +145,23 @@ def test_a_finished_run_called_again_trains_and_writes_nothing(whole, train_toy,
     assert "the run is at step 8 already, this call was to end at 6: nothing to train" in caplog.messages
     assert checkpoint.stat().st_mtime_ns == before
     assert_same_run(copied, whole[0])
+
+
+def test_a_run_that_another_process_takes_over_ends_before_it_writes(train_toy, monkeypatch):
+    run, report = RunDirectory("ram://taken_over/run"), Reporter.train
+
+    def taken_over_at_2(self, step, metrics):
+        report(self, step, metrics)
+        if step == 2:
+            write_atomically(run.lock_file, b'{"process": 17, "host": "other", "since": "noon"}')
+
+    monkeypatch.setattr(Reporter, "train", taken_over_at_2)
+    with pytest.raises(
+        UserError, match="was taken over from this process by process 17 on other since noon, wi"
+    ):
+        train_toy(run.path)
+    assert (steps_in(run.checkpoints), steps_in(run.milestones), read_bytes(run.metrics_file)) == ([], [], None)
+    assert b"17" in read_bytes(run.lock_file)
 
 
 class StopAfter(Interruption):
