@@ -81,11 +81,3 @@ def test_a_mistake_is_one_line_and_exit_status_2(capsys, flags, message):
     assert profile_flops.main(flags) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and message in line
-
-
-@pytest.mark.parametrize("flags", [(SMALL, "--budget=1e18", "--json"), ("--paper_flops", "--measured")])
-def test_one_answer_is_printed_at_a_time(capsys, flags):
-    with pytest.raises(SystemExit) as ended:
-        profile_flops.main(list(flags))
-    assert ended.value.code == 2
-    assert "not allowed with argument" in capsys.readouterr().err

@@ -67,36 +67,6 @@ def test_no_tracked_text_names_a_place_on_one_machine(tracked_files):
     assert named == []
 
 
-def _uses_keras_3_or_addons(tree: ast.AST) -> bool:
-    """Whether a module uses `tf.keras` (Keras 3 on this TensorFlow), `keras` itself or the archived addons."""
-    imported = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            imported.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            imported.update(f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("tf.keras", "tensorflow.keras"):
-            return True
-    return any(re.match(r"(keras|tensorflow_addons|tensorflow\.keras)(\.|$)", name) for name in imported)
-
-
-@pytest.mark.parametrize(
-    "source",
-    ["x = tf.keras.Model", "import keras", "from tensorflow import keras", "import tensorflow_addons as tfa"],
-)
-def test_the_forbidden_kerases_are_recognised(source):
-    assert _uses_keras_3_or_addons(ast.parse(source))
-
-
-def test_tf_keras_and_prose_about_the_others_are_allowed():
-    assert not _uses_keras_3_or_addons(ast.parse('"""Never tf.keras."""\nimport tf_keras\nx = tf_keras.Model'))
-
-
-def test_no_module_uses_keras_3_or_the_archived_addons(tracked_modules):
-    users = [path for path in tracked_modules if _uses_keras_3_or_addons(ast.parse(path.read_text(encoding="utf-8")))]
-    assert [str(path.relative_to(PROJECT)) for path in users] == []
-
-
 def test_every_module_of_the_packages_is_short(tracked_modules):
     packages = {"electra_tf", "data_prep", "benchmarks", "examples"}
     lengths = {

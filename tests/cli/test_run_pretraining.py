@@ -84,9 +84,7 @@ def test_a_dry_run_prints_the_size_of_the_run_and_writes_its_configuration(flags
     assert yaml.safe_load(Path(described["config"]).read_text(encoding="utf-8"))["train"]["batch_size"] == 6
 
 
-@pytest.mark.parametrize(
-    "flag", ["--config=nowhere.yaml", "--set=train.batchsize=3", "--set=trian={}", "--set=a"]
-)
+@pytest.mark.parametrize("flag", ["--config=nowhere.yaml", "--set=train.batchsize=3", "--set=trian={}", "--set=a"])
 def test_a_slip_of_the_pen_is_refused_without_tensorflow(flags, flag):
     program = "import sys; from run_pretraining import main; print(main(sys.argv[1:]), 'tensorflow' in sys.modules)"
     command = [sys.executable, "-c", program, *flags, "--dry_run", flag]

@@ -16,10 +16,6 @@ def preset(name: str):
     return load_config(CONFIGS / "pretrain" / f"{name}.yaml")
 
 
-def test_the_glob_finds_the_presets():
-    assert {"small.yaml", "base.yaml", "large.yaml", "tiny.yaml"} <= {path.name for path in PRETRAINING_FILES}
-
-
 @pytest.mark.parametrize("path", PRETRAINING_FILES, ids=lambda path: path.stem)
 def test_a_shipped_configuration_loads_and_reads_back_equal(path, tmp_path):
     config = load_config(path)
@@ -36,43 +32,24 @@ def test_a_shipped_configuration_opens_with_what_it_is_and_its_command(path):
     assert any(path.name in line or "quickstart.sh" in line for line in comments)
 
 
-# vocabulary, embedding, hidden, layers, heads, feed-forward, positions
+SIZES = ("vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
+
+
+# The generator's layers are not reduced, and its embeddings are the discriminator's.
 @pytest.mark.parametrize(
-    ("name", "sizes"),
+    ("name", "discriminator", "generator"),
     [
-        ("small", (30522, 128, 256, 12, 4, 1024, 512)),
-        ("base", (30522, 768, 768, 12, 12, 3072, 512)),
-        ("large", (30522, 1024, 1024, 24, 16, 4096, 512)),
+        ("small", (30522, 128, 256, 12, 4, 1024), (30522, 128, 64, 12, 1, 256)),
+        ("base", (30522, 768, 768, 12, 12, 3072), (30522, 768, 256, 12, 4, 1024)),
+        ("large", (30522, 1024, 1024, 24, 16, 4096), (30522, 1024, 256, 24, 4, 1024)),
     ],
 )
-def test_sizes_of_the_discriminator(name, sizes):
+def test_sizes_of_the_networks(name, discriminator, generator):
     encoder = preset(name).encoder
-    assert sizes == (
-        encoder.vocab_size,
-        encoder.embedding_size,
-        encoder.hidden_size,
-        encoder.num_layers,
-        encoder.num_heads,
-        encoder.intermediate_size,
-        encoder.max_position_embeddings,
-    )
-
-
-# hidden, layers, heads, feed-forward, embedding: the layers are not reduced, and the embeddings are the discriminator's
-@pytest.mark.parametrize(
-    ("name", "sizes"),
-    [("small", (64, 12, 1, 256, 128)), ("base", (256, 12, 4, 1024, 768)), ("large", (256, 24, 4, 1024, 1024))],
-)
-def test_sizes_of_the_generator(name, sizes):
-    config = preset(name)
-    generator = config.objective.generator.encoder(config.encoder)
-    assert sizes == (
-        generator.hidden_size,
-        generator.num_layers,
-        generator.num_heads,
-        generator.intermediate_size,
-        generator.embedding_size,
-    )
+    assert tuple(getattr(encoder, size) for size in SIZES) == discriminator
+    assert encoder.max_position_embeddings == 512
+    beside = preset(name).objective.generator.encoder(encoder)
+    assert tuple(getattr(beside, size) for size in SIZES) == generator
 
 
 # learning rate, steps, batch, length, masked fraction, slots

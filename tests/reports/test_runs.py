@@ -41,11 +41,8 @@ def test_a_directory_that_cannot_be_read_is_refused(write_run, held_out, files, 
         (directory / name).write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=message):
         read_run(directory)
-
-
-def test_a_directory_that_is_no_run_is_refused(tmp_path):
     with pytest.raises(UserError, match="holds no config.yaml; give the directory of a run"):
-        read_run(tmp_path)
+        read_run(directory.parent)
 
 
 def test_a_run_without_an_evaluation_is_left_out_with_a_warning_unless_there_is_no_other(write_run, caplog):

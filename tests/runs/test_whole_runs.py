@@ -156,9 +156,7 @@ def test_a_run_that_another_process_takes_over_ends_before_it_writes(train_toy, 
             write_atomically(run.lock_file, b'{"process": 17, "host": "other", "since": "noon"}')
 
     monkeypatch.setattr(Reporter, "train", taken_over_at_2)
-    with pytest.raises(
-        UserError, match="was taken over from this process by process 17 on other since noon, wi"
-    ):
+    with pytest.raises(UserError, match="was taken over from this process by process 17 on other since noon, wi"):
         train_toy(run.path)
     assert (steps_in(run.checkpoints), steps_in(run.milestones), read_bytes(run.metrics_file)) == ([], [], None)
     assert b"17" in read_bytes(run.lock_file)
