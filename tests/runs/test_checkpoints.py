@@ -23,11 +23,8 @@ def build(**optimizer) -> Regression:
 
 
 def state_of(task) -> list[tf.Variable]:
-    optimizer = task.optimizer
-    return [
-        *task.trainable_variables,
-        *(optimizer.variables() if callable(optimizer.variables) else optimizer.variables),
-    ]
+    variables = task.optimizer.variables  # a method of the old optimizers, LAMB's
+    return [*task.trainable_variables, *(variables() if callable(variables) else variables)]
 
 
 def fill(task, number: int) -> list[np.ndarray]:
@@ -165,29 +162,16 @@ def test_what_a_kill_leaves_of_a_checkpoint_is_neither_damage_nor_kept(task, run
     assert caplog.messages == []
 
 
-def flip(where: float):
-    def damage(path: Path) -> None:
-        content = bytearray(path.read_bytes())
-        content[int(where * (len(content) - 1))] ^= 128
-        path.write_bytes(content)
-
-    return damage
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-20])
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
+def flipped(content: bytes, index: int) -> bytes:
+    return content[:index] + bytes([content[index] ^ 128]) + content[index + 1 :]
 
 
 DAMAGES = {
-    "truncated": truncate,
-    "first byte flipped": flip(0.0),
-    "middle byte flipped": flip(0.5),
-    "last byte flipped": flip(1.0),
-    "emptied": empty,
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-20]),
+    "first byte flipped": lambda path: path.write_bytes(flipped(path.read_bytes(), 0)),
+    "middle byte flipped": lambda path: path.write_bytes(flipped(path.read_bytes(), path.stat().st_size // 2)),
+    "last byte flipped": lambda path: path.write_bytes(flipped(path.read_bytes(), path.stat().st_size - 1)),
+    "emptied": lambda path: path.write_bytes(b""),
     "missing": Path.unlink,
 }
 
@@ -214,38 +198,26 @@ def test_of_a_damaged_checkpoint_it_is_said_so_and_the_one_before_is_used(
     assert opened(task, run).restore_latest() == 4
     assert equal(task, two_checkpoints[1][4])
     (message,) = caplog.messages
-    print(f"\n| {file.split('-')[0]} {kind} | {message.replace(run.checkpoints, 'checkpoints')} |")
     assert re.fullmatch(r".*/checkpoints/step-8 is damaged: .+; step-4 is used instead", message)
     DAMAGES[kind](Path(run.checkpoints) / f"step-4.{file}")
     with pytest.raises(UserError, match=r"no whole checkpoint \(step-8: .+, step-4: .+\); copy a whole one there"):
         opened(task, run).restore_latest()
 
 
-@pytest.fixture
-def full_disk(monkeypatch):
-    """`full_disk(is_full)`: whether CheckpointManager's writes fail from now on."""
-    save = tf.train.CheckpointManager.save
+def test_a_checkpoint_that_cannot_be_written_is_said_and_an_error_at_the_end(task, run, monkeypatch, caplog):
+    def fail(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device; more\nof it")
 
-    def set_full(is_full: bool) -> None:
-        def fail(*_, **__):
-            raise tf.errors.ResourceExhaustedError(None, None, "No space left on device; more\nof it")
-
-        monkeypatch.setattr(tf.train.CheckpointManager, "save", fail if is_full else save)
-
-    return set_full
-
-
-def test_a_checkpoint_that_cannot_be_written_is_said_and_an_error_at_the_end(task, run, full_disk, caplog):
     checkpoints = opened(task, run)
     checkpoints.save(1)
-    full_disk(True)
-    checkpoints.save(2)
+    with monkeypatch.context() as full:
+        full.setattr(tf.train.CheckpointManager, "save", fail)
+        checkpoints.save(2)
     assert caplog.messages == [
         "the checkpoint of step 2 could not be written (No space left on device; more); training goes on"
     ]
     with pytest.raises(UserError, match=r"step 2 could not be written \(No space .*\); make room and give the same"):
         checkpoints.close()
-    full_disk(False)
     checkpoints.save(3)
     checkpoints.close()
     assert steps_in(run.checkpoints) == [1, 3]

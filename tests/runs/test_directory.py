@@ -13,6 +13,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.files import read_bytes, write_atomically
 from electra_tf.runs.lock import locked
+from tests.toy import toy_config
 
 
 def test_a_new_directory_is_made_and_an_empty_one_or_that_of_a_killed_start_taken(tmp_path):
@@ -40,10 +41,13 @@ def test_what_cannot_hold_a_run_is_refused(tmp_path, monkeypatch, model_dir, mes
         RunDirectory(model_dir).create()
 
 
-def test_a_configuration_that_is_no_yaml_is_named(tmp_path):
-    (tmp_path / "config.yaml").write_text("train: [1,\n")
-    with pytest.raises(UserError, match="config.yaml is not readable as YAML"):
-        RunDirectory(tmp_path)._stored_config()
+@pytest.mark.parametrize(
+    ("text", "message"), [("train: [1,\n", "is not readable as YAML"), ("", "is empty or damaged")]
+)
+def test_a_stored_configuration_that_cannot_be_read_is_named(tmp_path, text, message):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(UserError, match=f"config.yaml {message}"):
+        RunDirectory(tmp_path).adopt_config(toy_config(), is_started=True)
 
 
 @pytest.mark.parametrize("place", ["local", "ram://files"])

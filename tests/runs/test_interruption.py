@@ -56,24 +56,17 @@ def test_a_signal_ends_a_program(what, signals, status, output, message):
     assert messages.splitlines()[-1].startswith(message)
 
 
-def test_a_hangup_that_is_ignored_stays_so():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with Interruption() as interruption, interruption.deferred(lambda: None, has_progress=lambda: False):
-            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
-def test_handlers_are_put_back_afterwards_and_again_before_training():
+def test_handlers_are_put_back_afterwards_and_again_before_training_and_an_ignored_hangup_stays_so():
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     with Interruption() as interruption:
         ours = signal.getsignal(signal.SIGTERM)
         assert ours is not before[0]
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as TensorFlow's cluster runtime replaces it
         with interruption.deferred(lambda: None, has_progress=lambda: False):
-            assert signal.getsignal(signal.SIGTERM) is ours
+            assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGHUP)) == (ours, signal.SIG_IGN)
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+    signal.signal(signal.SIGHUP, hangup)
 
 
 def test_the_exception_has_the_signals_name_and_status_and_that_of_sigterm_for_another_workers():

@@ -42,10 +42,7 @@ def test_milestones_are_kept_beside_the_last_checkpoints(whole, tensors):
 def test_the_directory_holds_what_the_run_was_made_of(whole):
     model_dir = Path(whole[0])
     assert (model_dir / "vocab.txt").read_bytes() == b"[PAD]\n[UNK]\n"
-    assert json.loads((model_dir / "tokenizer_settings.json").read_text()) == {
-        "lower_case": True,
-        "strip_accents": False,
-    }
+    assert (model_dir / "tokenizer_settings.json").read_text() == '{"lower_case": true, "strip_accents": false}'
     assert json.loads((model_dir / "data.json").read_text()) == {"data": ["toy-1"]}
     assert "num_steps: 8" in (model_dir / "config.yaml").read_text()
 
@@ -233,11 +230,6 @@ def test_evaluating_says_what_is_missing(whole, tmp_path):
         evaluate(toy_run(config, tmp_path), [ToyStage(config)])
 
 
-def test_without_a_held_out_split_a_run_trains_and_returns_nothing(train_toy, tmp_path):
-    config = toy_config(train={"num_steps": 2})
-    assert train_toy(tmp_path, config, ToyStage(config, num_evaluation_batches=0)) == {}
-
-
 def test_a_dry_run_describes_the_run_and_writes_its_configuration(tmp_path):
     described = describe(toy_run(toy_config(), tmp_path / "run"))
     assert described == {
@@ -294,26 +286,23 @@ def test_a_milestone_copied_in_their_place_is_continued_from(copied, whole, trai
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_before_the_update_and_skipping_goes_past_it(train_toy, lines, tmp_path):
-    config = toy_config(train={"max_nonfinite_steps": 1})
-    with pytest.raises(
-        TrainingStopped, match=r"the loss of step 6 is not finite \(squared_error nan, noise 2\."
-    ) as caught:
+    config, said = (
+        toy_config(train={"max_nonfinite_steps": 1}),
+        r"loss of step 6 is not finite \(squared_error nan, ",
+    )
+    with pytest.raises(TrainingStopped, match=said) as caught:
         train_toy(tmp_path, config, ToyStage(config, nan_steps=(5,)))
     assert "gradients that are not: output/bias, output/kernel, hidden/bias, hidden/kernel" in str(caught.value)
     assert steps_in(f"{tmp_path}/checkpoints") == [4, 5]
     skipping = toy_config(train={"max_nonfinite_steps": 1, "on_nonfinite": "skip"})
     train_toy(tmp_path, skipping, ToyStage(config, nan_steps=(5,)))
-    assert [line.get("nonfinite_steps") for line in lines(tmp_path) if line["split"] == "train"] == [None] * 3 + [
-        1,
-        None,
-    ]
+    skipped = [line.get("nonfinite_steps") for line in lines(tmp_path) if line["split"] == "train"]
+    assert skipped == [None, None, None, 1, None]
 
 
 def test_more_steps_that_are_not_finite_than_allowed_end_the_run_with_a_checkpoint(train_toy, tmp_path):
     config = toy_config(train={"max_nonfinite_steps": 1, "on_nonfinite": "skip"})
-    with pytest.raises(
-        TrainingStopped, match="by step 6 the losses or gradients of 2 steps were not finite, and train"
-    ):
+    with pytest.raises(TrainingStopped, match="by step 6 the losses or gradients of 2 steps were not finite, and tr"):
         train_toy(tmp_path, config, ToyStage(config, nan_steps=(2, 5, 6)))
     assert steps_in(f"{tmp_path}/checkpoints") == [4, 6]
     with pytest.raises(TrainingStopped, match="by step 6"):
