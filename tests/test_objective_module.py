@@ -66,13 +66,10 @@ def test_it_trains_and_is_evaluated(config, tiny_batch):
     # Three of ten tokens are random, and one random token in 47 is the original.
     assert 0.1 < metrics["replaced_fraction"] < 0.4
     assert unfit_operations(step) == []
+    assert RunCost(config).spent(4).hardware.total > 0
     terms = evaluation_step(task, batch, tf.constant(0, tf.int64))
     assert {"replaced_token_loss", "replaced_token_auc", "constant_predictor_loss"} <= set(terms)
     assert math.isfinite(terms["replaced_token_loss"].value())
-
-
-def test_its_cost_is_known(config):
-    assert RunCost(config).spent(4).hardware.total > 0
 
 
 def test_settings_that_do_not_fit_it_are_refused_in_its_own_words(workplace, config):
@@ -96,10 +93,6 @@ def test_the_commands_train_it_resume_it_bit_for_bit_evaluate_it_and_export_it(w
     finished = subprocess.run(command, cwd=workplace, capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr[-2000:]
     assert run_pretraining.main([*flags, resumed]) == run_pretraining.main([*flags, whole]) == 0
-    lines = (workplace / "resumed" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    reports = [report for report in map(json.loads, lines) if report["split"] == "train"]
-    assert [report["step"] for report in reports] == [1, 2, 3, 4]
-
     first, second = (tf.train.load_checkpoint(f"{workplace}/{run}/checkpoints/step-4") for run in ("resumed", "whole"))
     names = [name for name in first.get_variable_to_shape_map() if name.startswith("task/")]
     assert len(names) > 20

@@ -58,26 +58,26 @@ def _step_of(name: str) -> int:
 
 def _checkpoint_differences(expected: Path, actual: Path) -> Iterator[str]:
     for folder in ("checkpoints", "milestones"):
-        names = [
+        names, others = (
             sorted((path.stem for path in (run / folder).glob("step-*.index")), key=_step_of)
             for run in (expected, actual)
-        ]
+        )
         if folder == "checkpoints":  # which older ones are kept depends on where the run was stopped
-            names = [of_run[-1:] for of_run in names]
-        if names[0] != names[1]:
-            yield f"{folder}: {names[0]} and {names[1]}"
+            names, others = names[-1:], others[-1:]
+        if names != others:
+            yield f"{folder}: {names} and {others}"
             continue
-        for name in names[0]:
+        for name in names:
             yield from _tensor_differences(expected / folder / name, actual / folder / name)
 
 
 def _tensor_differences(expected: Path, actual: Path) -> Iterator[str]:
-    tensors = [_tensors(prefix) for prefix in (expected, actual)]
-    if set(tensors[0]) != set(tensors[1]):
+    tensors, others = _tensors(expected), _tensors(actual)
+    if set(tensors) != set(others):
         yield f"{actual}: other variables than {expected}"
-    for name in sorted(set(tensors[0]) & set(tensors[1])):
+    for name in sorted(set(tensors) & set(others)):
         # As bytes: a NaN equals itself, and -0 differs from 0.
-        if tensors[0][name].tobytes() != tensors[1][name].tobytes():
+        if tensors[name].tobytes() != others[name].tobytes():
             yield f"{actual}: {name} differs"
 
 
@@ -107,17 +107,10 @@ def _events(directory: Path) -> list[tuple]:
 
 def _whole_lines(metrics_file: Path) -> list[dict]:
     """The reports of a file whose last line may be incomplete."""
-    try:
-        lines = metrics_file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+    if not metrics_file.exists():
         return []
-    reports = []
-    for line in lines:
-        try:
-            reports.append(json.loads(line))
-        except ValueError:
-            break
-    return reports
+    lines = metrics_file.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def _without_rates(report: dict) -> dict:

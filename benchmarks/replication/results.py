@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from benchmarks.replication.plan import CONVENTION, PAPER_SCORES
 from electra_tf.reports.pictures import png_picture
 from electra_tf.reports.runs import Point, RunGroup
-from electra_tf.reports.tables import known_metrics, markdown_table
+from electra_tf.reports.tables import chosen_metrics, markdown_table
 
 SCORE = "probe_score"
 PICTURE_METRICS = (SCORE, "cola", "sst2", "masked_lm_accuracy", "replaced_token_auc", "replaced_token_loss")
@@ -16,13 +16,13 @@ PICTURE_METRICS = (SCORE, "cola", "sst2", "masked_lm_accuracy", "replaced_token_
 def results_markdown(groups: Sequence[RunGroup]) -> str:
     """The table of runs, and whether the order of table 4 shows. Every run has a probe."""
     by_objective = {group.runs[0].config.objective.name: group for group in groups}
-    parts = [markdown_table(groups, known_metrics(groups)), *_seeds(groups), "", *_order(by_objective)]
+    parts = [markdown_table(groups, chosen_metrics(groups)), *_seeds(groups), "", *_order(by_objective)]
     return "\n".join(parts) + "\n"
 
 
 def picture(groups: Sequence[RunGroup]) -> bytes:
     """The scores and held-out metrics over FLOPs, as PNG."""
-    return png_picture(groups, [name for name in PICTURE_METRICS if name in known_metrics(groups)], CONVENTION)
+    return png_picture(groups, [name for name in PICTURE_METRICS if name in chosen_metrics(groups)], CONVENTION)
 
 
 def _seeds(groups: Sequence[RunGroup]) -> list[str]:

@@ -1,7 +1,6 @@
 """The configuration that a command's flags name, and Python modules with objectives that are not of the project."""
 
 import argparse
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -9,13 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import read_values
+from electra_tf.config.loader import close_name, read_values
 from electra_tf.config.schema import MaskingConfig, RunConfig
 
 if TYPE_CHECKING:
     from electra_tf.tasks.pretrain.config import PretrainingConfig
-
-_NEAR = 0.8  # how alike two names are (difflib) where one is certainly meant for the other
 
 
 def add_objective_module_flag(parser: argparse.ArgumentParser) -> None:
@@ -50,9 +47,8 @@ def _refuse_misspelt(values: dict, source: str) -> None:
     groups |= {f"{group}.": (values.get(group), names) for group, names in known.items()}
     for prefix, (settings, names) in groups.items():
         for name in settings if isinstance(settings, dict) else ():
-            near = difflib.get_close_matches(str(name), names, n=1, cutoff=_NEAR)
-            if near and name not in names:
-                raise UserError(f"config {source}: {prefix}{name} is not a setting; did you mean {near[0]}?")
+            if name not in names and (near := close_name(str(name), names)):
+                raise UserError(f"config {source}: {prefix}{name} is not a setting; did you mean {near}?")
 
 
 def load_module(name: str) -> None:

@@ -34,9 +34,9 @@ def _export(arguments) -> None:
         load_module(arguments.objective_module)
     objective = load_run(arguments.model_dir)
     longest = objective.config.encoder.max_position_embeddings
-    max_seq_length = (
-        objective.config.data.max_seq_length if arguments.max_seq_length is None else arguments.max_seq_length
-    )
+    max_seq_length = arguments.max_seq_length
+    if max_seq_length is None:
+        max_seq_length = objective.config.data.max_seq_length
     if not 3 <= max_seq_length <= longest:
         raise UserError(f"--max_seq_length={max_seq_length}: expected 3 to {longest}, the model's number of positions")
     text_encoder = TextEncoder(objective, load_tokenizer(arguments.model_dir), max_seq_length)

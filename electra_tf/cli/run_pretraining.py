@@ -106,11 +106,9 @@ def _run(arguments, interruption: Interruption) -> None:
     if arguments.dry_run:
         stages = [stage.model_dump() for stage in config.stages]
         print(runs.to_json({**runs.describe(run), **({"stages": stages} if stages else {})}))
-    elif arguments.as_masked_lm:
-        stages = open_stages(config, arguments.data_dirs)
-        print(runs.to_json(runs.evaluate(run, stages, model_of=as_masked_lm, input_of=with_questions)))
     elif arguments.evaluate:
-        print(runs.to_json(runs.evaluate(run, open_stages(config, arguments.data_dirs))))
+        changes = {"model_of": as_masked_lm, "input_of": with_questions} if arguments.as_masked_lm else {}
+        print(runs.to_json(runs.evaluate(run, open_stages(config, arguments.data_dirs), **changes)))
     else:
         runs.train(
             run,

@@ -12,9 +12,6 @@ from pydantic import BaseModel, ValidationError
 
 from electra_tf.config.errors import UserError
 
-# How alike two names must be (difflib), for a suggestion within a group of settings and from all groups.
-_NEAR, _NEAR_ELSEWHERE = 0.5, 0.8
-
 Inherit = Callable[[dict, dict], dict]
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
@@ -80,7 +77,7 @@ def _read_with_base(path: str, seen: tuple[str, ...], inherit: Mapping[str, Inhe
 
 def _read_yaml(path: str) -> dict:
     try:
-        values = yaml.load(_read(path).decode("utf-8"), Loader=_StrictLoader)
+        values = yaml.load(_read(path).decode(), Loader=_StrictLoader)
     except OSError as error:
         raise UserError(f"config {path}: {error.strerror or error}; give the path of a YAML file") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -128,9 +125,8 @@ def _add_override(changes: dict, override: str, values: dict, inherit: Mapping[s
     try:
         value = yaml.load(text, Loader=_StrictLoader)
     except yaml.YAMLError as error:
-        raise UserError(
-            f"--set {override!r}: the value is not readable as YAML: {' '.join(str(error).split())}"
-        ) from None
+        reason = " ".join(str(error).split())
+        raise UserError(f"--set {override!r}: the value is not readable as YAML: {reason}") from None
     *parents, last = path.strip().split(".")
     node, below = changes, values
     for parent in parents:
@@ -174,10 +170,8 @@ def _nearest_setting(path: str, fields: Iterable[str], model: type[BaseModel]) -
     """As `nearest`: an equal name in another group, else one that is near in this group, else in any group."""
     group, _, unknown = path.rpartition(".")
     elsewhere = {p.rpartition(".")[2]: p for p in reversed(_setting_paths(model)) if p.rpartition(".")[0] != group}
-    if unknown in elsewhere or not difflib.get_close_matches(unknown, list(fields), n=1, cutoff=_NEAR_ELSEWHERE):
-        matches = difflib.get_close_matches(unknown, list(elsewhere), n=1, cutoff=_NEAR_ELSEWHERE)
-        if matches:
-            return f"; did you mean {elsewhere[matches[0]]}?"
+    if (unknown in elsewhere or not close_name(unknown, fields)) and (match := close_name(unknown, elsewhere)):
+        return f"; did you mean {elsewhere[match]}?"
     return nearest(unknown, fields)
 
 
@@ -185,17 +179,21 @@ def _setting_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
     """The dotted path of every setting below a group."""
     paths = []
     for field in model.model_fields:
-        children = _children(model, field)
         paths.append(f"{prefix}{field}")
-        paths += [path for child in children for path in _setting_paths(child, f"{prefix}{field}.")]
+        paths += [path for child in _children(model, field) for path in _setting_paths(child, f"{prefix}{field}.")]
     return paths
 
 
 def nearest(unknown: str, known: Iterable[str]) -> str:
     """'; did you mean ...' for an unknown word, or what there is."""
     names = sorted(known)
-    matches = difflib.get_close_matches(unknown, names, n=1, cutoff=_NEAR)
-    return f"; did you mean {matches[0]}?" if matches else f"; there are: {', '.join(names)}"
+    match = close_name(unknown, names, likeness=0.5)
+    return f"; did you mean {match}?" if match else f"; there are: {', '.join(names)}"
+
+
+def close_name(unknown: str, known: Iterable[str], likeness: float = 0.8) -> str | None:
+    """The known name that is most like an unknown one, by difflib's measure; None if none is so like it."""
+    return next(iter(difflib.get_close_matches(unknown, list(known), n=1, cutoff=likeness)), None)
 
 
 def _children(model: type[BaseModel], field: str) -> list[type[BaseModel]]:

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.runs.checkpoints import checkpoint_prefix, damage, newest_whole, restore_strictly, step_of, steps_in
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import exists, parse_json, read_bytes
+from electra_tf.runs.directory import RunDirectory, run_in
+from electra_tf.runs.files import read_bytes, read_json
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.text.tokenizer import BertTokenizer
@@ -23,7 +23,7 @@ def load_run(model_dir: str | os.PathLike, step: int | None = None) -> Objective
             warned of.
     Raises: UserError: if `model_dir` holds no run, or no checkpoint yet, or no whole one.
     """
-    run = _run_in(model_dir)
+    run = run_in(model_dir)
     prefix = newest_whole(run.checkpoints) if step is None else _checkpoint_of(run, step)
     if prefix is None:
         raise UserError(f"{run.checkpoints} holds no checkpoint yet; train first with run_pretraining.py")
@@ -39,11 +39,11 @@ def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:
 
     Raises: UserError: if `model_dir` holds no run or has not read data yet.
     """
-    run = _run_in(model_dir)
-    settings, vocabulary = read_bytes(run.tokenizer_file), read_bytes(run.vocab_file)
-    if settings is None or vocabulary is None:
+    run = run_in(model_dir)
+    settings, vocabulary = read_json(run.tokenizer_file), read_bytes(run.vocab_file)
+    if not settings or vocabulary is None:
         raise UserError(f"{run.tokenizer_file} is missing: the run has not read any data yet; train first")
-    return BertTokenizer(Vocabulary.from_bytes(vocabulary, run.vocab_file), **parse_json(run.tokenizer_file, settings))
+    return BertTokenizer(Vocabulary.from_bytes(vocabulary, run.vocab_file), **settings)
 
 
 def _checkpoint_of(run: RunDirectory, step: int) -> str:
@@ -56,10 +56,3 @@ def _checkpoint_of(run: RunDirectory, step: int) -> str:
     if reason is not None:
         raise UserError(f"{prefixes[0]} is damaged: {reason}; give another step")
     return prefixes[0]
-
-
-def _run_in(model_dir: str | os.PathLike) -> RunDirectory:
-    run = RunDirectory(model_dir)
-    if not exists(run.config_file):
-        raise UserError(f"--model_dir={model_dir} holds no config.yaml; give the directory of a run")
-    return run

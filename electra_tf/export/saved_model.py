@@ -4,10 +4,10 @@ import os
 
 import absl.logging
 import tensorflow as tf
+from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.files import is_remote
-from electra_tf.export.warmup import write_warmup_requests
 from electra_tf.models.tying import stand_alone
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.tasks.pretrain.objective import Objective
@@ -17,6 +17,12 @@ _TEXT = tf.TensorSpec([None], tf.string, name="text")
 # TF Serving calls this signature where a request names none.
 _DEFAULT_SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _VERSION = "1"
+# Where TF Serving looks for warm-up requests, below the version's directory; a short text, a batch of unlike lengths.
+WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
+_WARMUP_BATCHES = (
+    ["The quick brown fox jumps over the lazy dog."],
+    ["ELECTRA learns from every token.", "A discriminator tells which of the tokens in a text were replaced."],
+)
 
 
 class TextEncoder(tf.Module):
@@ -131,7 +137,7 @@ def export_saved_model(text_encoder: TextEncoder, output_dir: str | os.PathLike,
             tf.io.gfile.rmtree(temporary)
         signatures = text_encoder.signatures()
         tf.saved_model.save(text_encoder, temporary, signatures=signatures)
-        write_warmup_requests(temporary, sorted(signatures))
+        _write_warmup_requests(temporary, sorted(signatures))
         if temporary != version_dir:
             if names:
                 tf.io.gfile.rmtree(version_dir)
@@ -139,3 +145,21 @@ def export_saved_model(text_encoder: TextEncoder, output_dir: str | os.PathLike,
     except tf.errors.OpError as error:
         raise UserError(f"{version_dir} cannot be written: {first_line(error)}; make room there") from None
     return version_dir
+
+
+def _write_warmup_requests(version_dir: str, signature_names: list[str]) -> None:
+    """Writes requests for each signature: TF Serving plays them at its start, so that the first real one is not slow.
+
+    Source: the SavedModel warm-up page of TensorFlow Serving's documentation.
+    """
+    file = os.path.join(version_dir, WARMUP_FILE)
+    tf.io.gfile.makedirs(os.path.dirname(file))
+    with tf.io.TFRecordWriter(file) as writer:
+        for signature_name in signature_names:
+            for texts in _WARMUP_BATCHES:
+                request = predict_pb2.PredictRequest(
+                    model_spec=model_pb2.ModelSpec(signature_name=signature_name),
+                    inputs={"text": tf.make_tensor_proto(texts)},
+                )
+                log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
+                writer.write(log.SerializeToString(deterministic=True))

@@ -152,9 +152,8 @@ def validate_within_budget(values: Any, validate: Callable[[Any], RunConfig]) ->
     if not isinstance(train, dict) or train.get("flops_budget") is None:
         return validate(values)
     if train.get("num_steps") is None:
-        # Checked first as the longest possible run, and again with the number of steps once that is known.
-        longest = validate(_with_steps(values, MAX_STEPS))
-        return validate(_with_steps(values, steps_within_budget(longest)))
+        longest = validate(_with_most_steps(values))
+        return _lengthened(longest, steps_within_budget(longest))
     run = validate(values)
     affordable = steps_within_budget(run)
     if affordable != run.train.num_steps:
@@ -203,9 +202,9 @@ def _lengthened(run: RunConfig, num_steps: int) -> RunConfig:
     return run.model_copy(update=changes)
 
 
-def _with_steps(values: dict, num_steps: int) -> dict:
-    """`_lengthened` for settings as in a file. Raises: ValueError: if they give the last stage's steps."""
-    values = {**values, "train": {**values["train"], "num_steps": num_steps}}
+def _with_most_steps(values: dict) -> dict:
+    """Settings as in a file, of the longest possible run. Raises: ValueError: if they give the last stage's steps."""
+    values = {**values, "train": {**values["train"], "num_steps": MAX_STEPS}}
     stages = values.get("stages")
     if not stages or not all(isinstance(stage, dict) for stage in stages):
         return values
@@ -216,6 +215,6 @@ def _with_steps(values: dict, num_steps: int) -> dict:
             f"what the others leave; {_REMEDY}"
         )
     counts = [stage.get("num_steps") for stage in others]
-    if not all(isinstance(count, int) for count in counts):
+    if not all(isinstance(count, int) for count in counts):  # which is refused later
         return values
-    return {**values, "stages": [*others, {**last, "num_steps": num_steps - sum(counts)}]}
+    return {**values, "stages": [*others, {**last, "num_steps": MAX_STEPS - sum(counts)}]}

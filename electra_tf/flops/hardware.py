@@ -11,7 +11,7 @@ rules of thumb, and its gradient as twice that.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops.paper import DROPOUT, GELU, LAYER_NORM, SOFTMAX
@@ -24,16 +24,12 @@ class Countable:
     """Lets a dataclass of numbers be added and multiplied, field by field."""
 
     def __add__(self: Counted, other: Counted) -> Counted:
-        return type(self)(*(mine + its for mine, its in zip(_values(self), _values(other), strict=True)))
+        return type(self)(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     def __mul__(self: Counted, count: int) -> Counted:
-        return type(self)(*(value * count for value in _values(self)))
+        return type(self)(*(getattr(self, each.name) * count for each in fields(self)))
 
     __rmul__ = __mul__
-
-
-def _values(counted: Any) -> list:
-    return [getattr(counted, field.name) for field in fields(counted)]
 
 
 @dataclass(frozen=True)

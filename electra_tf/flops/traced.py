@@ -115,14 +115,9 @@ def _called(operation: tf.Operation, known: dict[int, object]) -> Iterator[tuple
     if operation.type in _LOOPS:
         yield _iterations(operation, known), _graph_of(operation, operation.get_attr("body").name)
         return
-    names = [
-        function.name
-        for key, value in operation.node_def.attr.items()
-        if key not in _NOT_CALLED
-        for function in (value.func, *value.list.func)
-        if function.name
-    ]
-    graphs = [_graph_of(operation, name) for name in names]
+    attributes = (value for key, value in operation.node_def.attr.items() if key not in _NOT_CALLED)
+    functions = (function for value in attributes for function in (value.func, *value.list.func) if function.name)
+    graphs = [_graph_of(operation, function.name) for function in functions]
     if operation.type in _BRANCHES:
         graphs = [max(graphs, key=lambda graph: sum(product.flops for product in _products(graph, {})))]
     yield from ((1, graph) for graph in graphs)
@@ -131,12 +126,9 @@ def _called(operation: tf.Operation, known: dict[int, object]) -> Iterator[tuple
 def _graph_of(operation: tf.Operation, name: str) -> tf.Graph:
     """A function that an operation calls, as the graph that it was traced to, shapes included."""
     graph = operation.graph
-    while graph is not None:
-        function = graph._get_function(name)  # there is no public way from a name to its function
-        if function is not None:
-            return function.graph
-        graph = getattr(graph, "outer_graph", None)
-    raise ValueError(f"{operation.name} calls {name}, which is not in its graph")
+    while (function := graph._get_function(name)) is None:  # there is no public way from a name to its function
+        graph = graph.outer_graph
+    return function.graph
 
 
 def _known_inputs(operation: tf.Operation, body: tf.Graph, known: dict[int, object]) -> dict[int, object]:

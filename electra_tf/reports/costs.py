@@ -58,12 +58,8 @@ def cost_values(config: PretrainingConfig) -> dict:
     """The totals, for `--json`."""
     cost, num_steps = cost_of(config), config.train.num_steps
     ranges = [
-        {
-            "first_step": each.first_step,
-            "last_step": each.last_step,
-            "example": _spent_values(each.example()),
-            "step": _spent_values(each.step()),
-        }
+        {"first_step": each.first_step, "last_step": each.last_step}
+        | {"example": _spent_values(each.example()), "step": _spent_values(each.step())}
         for each in cost.ranges
     ]
     return {"num_steps": num_steps, "stretches": ranges, "run": _spent_values(cost.spent(num_steps))}

@@ -172,4 +172,4 @@ def _xla_lines(measurement: Measurement) -> list[str]:
 
 
 def _ratio(count: int, measurement: Measurement) -> str:
-    return f"{count / measurement.elementwise:.2f}x" if measurement.elementwise else "-"
+    return f"{count / measurement.elementwise:.2f}x"

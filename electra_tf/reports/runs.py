@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import RunCost, known_cost
-from electra_tf.runs.directory import RunDirectory, lasting_settings
-from electra_tf.runs.files import exists, read_bytes
+from electra_tf.runs.directory import lasting_settings, run_in
+from electra_tf.runs.files import read_bytes, read_json
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 
@@ -38,7 +38,7 @@ class RunResults:
     name: str
     config: PretrainingConfig
     metrics: dict[int, dict[str, float]]
-    data: tuple[str, ...] | None = None
+    data: list[str] | None = None
     init_from: str | None = None
 
     @cached_property
@@ -70,9 +70,7 @@ def read_runs(model_dirs: Iterable[str | os.PathLike]) -> list[RunResults]:
 
 def read_run(model_dir: str | os.PathLike) -> RunResults:
     """Reads a run's directory, finished or not. Raises: UserError: if it holds no run."""
-    directory = RunDirectory(model_dir)
-    if not exists(directory.config_file):
-        raise UserError(f"{directory.path} holds no config.yaml; give the directory of a run")
+    directory = run_in(model_dir)
     metrics: dict[int, dict[str, float]] = {}
     for report in reports_of(directory.metrics_file, "held_out"):
         values = {name: value for name, value in report.items() if name != "split" and value is not None}
@@ -82,23 +80,13 @@ def read_run(model_dir: str | os.PathLike) -> RunResults:
         metrics.setdefault(values.pop("step"), {}).update(values)
     for step, scores in _probe_scores(os.path.join(directory.path, PROBE_FILE)).items():
         metrics.setdefault(step, {}).update(scores)
-    data = _recorded(directory.data_file, "data")
     return RunResults(
         name=os.path.basename(directory.path.rstrip("/")),
         config=load_config(directory.config_file),
         metrics=dict(sorted(metrics.items())),
-        data=None if data is None else tuple(data),
-        init_from=_recorded(directory.warm_start_file, "init_from"),
+        data=read_json(directory.data_file).get("data"),
+        init_from=read_json(directory.warm_start_file).get("init_from"),
     )
-
-
-def _recorded(file: str, name: str):
-    """A value of a JSON file that a run has written; None if there is no file."""
-    content = read_bytes(file)
-    try:
-        return None if content is None else json.loads(content)[name]
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"{file} is not what a training writes: it has no {name!r}; copy the run again") from None
 
 
 def _probe_scores(file: str) -> dict[int, dict[str, float]]:

@@ -11,8 +11,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.flops.budget import RunCost, StepRange
 from electra_tf.reports.costs import cost_of
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import exists
+from electra_tf.runs.directory import run_in
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
@@ -47,9 +46,7 @@ def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
 
     Raises: UserError: if there is no run, or it has not reported twice; the first report includes the compilation.
     """
-    directory = RunDirectory(model_dir)
-    if not exists(directory.config_file):
-        raise UserError(f"--model_dir={directory.path} holds no config.yaml; give the directory of a run")
+    directory = run_in(model_dir)
     cost = cost_of(load_config(directory.config_file))
     reports = reports_of(directory.metrics_file, "train")[1:]
     if not reports:

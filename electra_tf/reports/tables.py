@@ -19,21 +19,15 @@ HEADINGS = {
 }
 
 
-def known_metrics(groups: Sequence[RunGroup]) -> list[str]:
-    """The metrics of `HEADINGS` that some group has."""
-    return [metric for metric in HEADINGS if any(group.points(metric) for group in groups)]
-
-
-def chosen_metrics(groups: Sequence[RunGroup], names: Sequence[str] | None) -> list[str]:
+def chosen_metrics(groups: Sequence[RunGroup], names: Sequence[str] | None = None) -> list[str]:
     """The metrics of these names, or without names those of `HEADINGS` that some group has.
 
     Raises: UserError: if no run has a metric of a name; it lists the existing ones.
     """
     known = {metric for group in groups for run in group.runs for values in run.metrics.values() for metric in values}
-    for name in names or ():
-        if name not in known:
-            raise UserError(f"no run has a metric {name!r}; there are: {', '.join(sorted(known))}")
-    return list(names or known_metrics(groups))
+    if unknown := next((name for name in names or () if name not in known), None):
+        raise UserError(f"no run has a metric {unknown!r}; there are: {', '.join(sorted(known))}")
+    return list(names or (metric for metric in HEADINGS if any(group.points(metric) for group in groups)))
 
 
 def markdown_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
@@ -58,5 +52,5 @@ def markdown_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
 def _cell(point: Point | None) -> str:
     if point is None:
         return ""
-    seeds_differ = point.lowest != point.highest
-    return f"{point.median:.3f}" + (f" ({point.lowest:.3f} to {point.highest:.3f})" if seeds_differ else "")
+    span = f" ({point.lowest:.3f} to {point.highest:.3f})" if point.lowest != point.highest else ""
+    return f"{point.median:.3f}{span}"

@@ -48,10 +48,8 @@ class Checkpoints:
         self._checkpoint = tf.train.Checkpoint(task=task, optimizer=task.optimizer, **tracked)
         self._run = run
         self._scratch = None if chief else tempfile.TemporaryDirectory(prefix="electra_tf_worker_")
-        self._managers = {
-            run.checkpoints: self._manager(run.checkpoints, keep),
-            run.milestones: self._manager(run.milestones, None),
-        }
+        kept = {run.checkpoints: keep, run.milestones: None}
+        self._managers = {directory: self._manager(directory, count) for directory, count in kept.items()}
         self._saved: set[str] = set()  # prefixes of what this process has written or restored
         self._failure: str | None = None  # of the newest save
 
@@ -61,8 +59,7 @@ class Checkpoints:
         Returns: the step; None if there is no checkpoint at all.
         Raises: UserError: if there are checkpoints and none is whole, or if it is not of this run.
         """
-        prefix = newest_whole(self._run.checkpoints)
-        if prefix is None:
+        if (prefix := newest_whole(self._run.checkpoints)) is None:
             return None
         restore_strictly(self._checkpoint, prefix)
         self._saved.add(prefix)
@@ -121,8 +118,7 @@ class Checkpoints:
 def steps_in(directory: str) -> list[int]:
     """The steps, ascending, of the checkpoints in a directory, whole or damaged; unfinished ones do not count."""
     names = names_in(directory)
-    matches = map(_FILE.fullmatch, names)
-    return sorted({int(match[1]) for match in matches if match} - _unfinished_steps(names))
+    return sorted({int(match[1]) for match in map(_FILE.fullmatch, names) if match} - _unfinished_steps(names))
 
 
 def step_of(prefix: str) -> int:
@@ -171,19 +167,16 @@ def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
 
     Raises: UserError: if something is missing there or of another shape.
     """
-    status = None
     try:
         status = checkpoint.read(prefix)
+        status.expect_partial()  # else TensorFlow lists at exit what was ignored
         status.assert_existing_objects_matched()
     except (AssertionError, ValueError, IndexError, tf.errors.OpError) as error:
+        missing = _missing_parts(checkpoint, prefix) if isinstance(error, AssertionError) else None
         raise UserError(
-            f"{prefix} does not fit this run: {_missing_parts(checkpoint, prefix) or first_line(error)}; continue it "
-            "with the version of the program that wrote it, or start a new --model_dir from its weights with "
-            "--init_from"
+            f"{prefix} does not fit this run: {missing or first_line(error)}; continue it with the version of the "
+            "program that wrote it, or start a new --model_dir from its weights with --init_from"
         ) from None
-    finally:
-        if status is not None:
-            status.expect_partial()  # else TensorFlow lists at exit what was ignored
 
 
 def checkpoint_prefix(directory: str, step: int) -> str:
@@ -220,12 +213,6 @@ def _register(directory: str) -> None:
 
 def _missing_parts(checkpoint: tf.train.Checkpoint, prefix: str) -> str | None:
     """Which of the tracked objects the files lack altogether; None if there is none."""
-    try:
-        stored = {
-            name.partition("/")[0]
-            for name in tf.compat.v1.train.NewCheckpointReader(prefix).get_variable_to_shape_map()
-        }
-    except (ValueError, IndexError, tf.errors.OpError):
-        return None
+    stored = {name.partition("/")[0] for name, _ in tf.train.list_variables(prefix)}
     parts = sorted(set(tf.train.TrackableView(checkpoint).children(checkpoint)) - stored - {"save_counter"})
     return f"it has no {' and no '.join(parts)}" if parts else None

@@ -24,7 +24,7 @@ import yaml
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.config.schema import RunConfig
-from electra_tf.runs.files import read_bytes, store_errors, write_atomically
+from electra_tf.runs.files import exists, read_bytes, store_errors, write_atomically
 from electra_tf.runs.reported_lines import reports_of
 
 # What depends on the machine and its load: all in which the metrics.jsonl of two runs of one configuration differ.
@@ -174,3 +174,11 @@ def _flatten(values: dict, prefix: str = "") -> dict[str, object]:
         path = f"{prefix}{key}"
         flat |= _flatten(value, f"{path}.") if isinstance(value, dict) else {path: value}
     return flat
+
+
+def run_in(model_dir: str | os.PathLike) -> RunDirectory:
+    """The directory of a run that exists. Raises: UserError: if there is none."""
+    run = RunDirectory(model_dir)
+    if not exists(run.config_file):
+        raise UserError(f"{run.path} holds no config.yaml; give the directory of a run")
+    return run

@@ -71,10 +71,11 @@ def write_atomically(path: str, content: bytes) -> None:
         raise
 
 
-def parse_json(path: str, content: bytes) -> dict:
-    """The JSON object that a file of the run holds. Raises: UserError: if it holds something else."""
+def read_json(path: str) -> dict:
+    """The JSON object in a file of a run; empty if there is no file. Raises: UserError: if it holds anything else."""
+    content = read_bytes(path)
     try:
-        values = json.loads(content)
+        values = {} if content is None else json.loads(content)
     except ValueError:
         values = None
     if not isinstance(values, dict):

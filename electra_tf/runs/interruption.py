@@ -8,9 +8,7 @@ the device. The interpreter's own handler in C writes the signal's number to a f
 it meets, and a thread of ours waits there.
 
 TensorFlow's `PreemptionCheckpointHandler` is not used: it looks between two calls of its `run` from Python, so a loop
-of many steps on the device would be one call to it; it saves with a manager and a directory of its own; and its exit
-codes are neither 143 nor the same everywhere. Its `TerminationConfig` listens for SIGTERM too; on Google's virtual
-machines it asks their metadata server for a notice that arrives as SIGTERM when the machine shuts down.
+of many steps on the device would be one call to it, and it saves with a manager and a directory of its own.
 """
 
 import contextlib
@@ -41,7 +39,7 @@ class Interruption:
     def __init__(self):
         self._signal_number: int | None = None
         self._request_stop: Callable[[], None] | None = None
-        self._has_progress: Callable[[], bool] = lambda: False
+        self._has_progress: Callable[[], bool] | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._signals: tuple[signal.Signals, ...] = ()
@@ -84,7 +82,7 @@ class Interruption:
             yield
         finally:
             with self._lock:
-                self._request_stop, self._has_progress = None, lambda: False
+                self._request_stop = self._has_progress = None
 
     def interrupted(self) -> Interrupted:
         """The exception that ends the run: of this process's signal, or of SIGTERM where another worker has it."""

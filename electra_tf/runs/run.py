@@ -142,8 +142,6 @@ def evaluate(
     Raises: UserError: without a checkpoint, without a held-out split, or if settings or data are not the run's.
     """
     with damaged_data_reported():
-        if not any(stage.num_evaluation_batches for stage in stages):
-            raise _no_held_out_split(stages[0])
         if not steps_in(run.directory.checkpoints):
             raise UserError(f"{run.directory.checkpoints} holds no checkpoint to evaluate; train first")
         run.directory.require_same_run(run.config)
@@ -152,7 +150,7 @@ def evaluate(
         step = _restore_beside_training(task, run)
         stage = span_at(stages, step)
         if stage.num_evaluation_batches == 0:
-            raise _no_held_out_split(stage)
+            raise UserError(f"{stage.source} has no held-out split; build it with --held_out_fraction")
         stage, model = input_of(stage), model_of(span_at(phases_of(task), step).task)
         evaluator = Evaluator(model, run.strategy, StopRequest(run.strategy), stage.evaluation_batches)
         count, size = stage.num_evaluation_batches, stage.evaluation_batch_size
@@ -172,10 +170,6 @@ def _restore_beside_training(task: Task, run: Run) -> int:
         except UserError:
             if steps_in(run.directory.checkpoints) == steps:
                 raise
-
-
-def _no_held_out_split(stage: InputStage) -> UserError:
-    return UserError(f"{stage.source} has no held-out split; build it with --held_out_fraction")
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from electra_tf.convert.names import tf1_variables
 from electra_tf.convert.stored_weights import StoredWeight, assign_strictly, list_briefly, require_none_missing
 from electra_tf.runs.checkpoints import Checkpoints, damage, newest_whole
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import exists, parse_json, read_bytes, write_atomically
+from electra_tf.runs.files import exists, read_json, write_atomically
 from electra_tf.tasks.base import Task
 
 logger = logging.getLogger(__name__)
@@ -46,9 +46,9 @@ def start_weights(
         chief: whether this process writes the record.
     Raises: UserError: if the run was started from elsewhere, or the source does not fit.
     """
-    record = read_bytes(directory.warm_start_file)
-    recorded = None if record is None else parse_json(directory.warm_start_file, record).get("init_from")
-    source = recorded if init_from is None else _absolute(os.fspath(init_from))
+    source = recorded = read_json(directory.warm_start_file).get("init_from")
+    if init_from is not None:
+        source = os.fspath(init_from) if is_remote(init_from) else os.path.abspath(init_from)
     if is_started and source != recorded:
         start = f"was started from {recorded}" if recorded else "was started without --init_from"
         raise UserError(
@@ -58,8 +58,7 @@ def start_weights(
     if is_started or source is None:
         return
     lines = initialize_from(task, source)
-    for line in lines:
-        logger.info("%s", line)
+    logger.info("\n".join(lines))
     if chief:
         content = json.dumps({"init_from": source, "report": lines}, indent=1)
         write_atomically(directory.warm_start_file, content.encode())
@@ -104,32 +103,22 @@ def initialize_from(task: Task, path: str | os.PathLike) -> list[str]:
     return lines
 
 
-def _absolute(path: str) -> str:
-    return path if is_remote(path) else os.path.abspath(path)
-
-
 def _prefix_of(path: str) -> str:
     """The checkpoint that a path means."""
     run = RunDirectory(path)
     if exists(run.config_file):
-        prefix = newest_whole(run.checkpoints)
-        if prefix is None:
+        if (prefix := newest_whole(run.checkpoints)) is None:
             raise UserError(f"--init_from={path} is a run without a checkpoint yet; train it first or give another one")
         return prefix
     if exists(f"{path}.index"):
         return path
     if not exists(path):
-        raise UserError(
-            f"--init_from={path}: there is neither a run nor a checkpoint; expected a run's directory, or the path of "
-            "a checkpoint's files without their endings"
-        )
-    newest = tf.train.latest_checkpoint(path)
-    if newest is None:
-        raise UserError(
-            f"--init_from={path} holds neither a run (config.yaml) nor TensorFlow's file `checkpoint`; give the path "
-            "of a checkpoint's files without their endings"
-        )
-    return newest
+        found = "there is neither a run nor a checkpoint; expected a run's directory or"
+    elif (newest := tf.train.latest_checkpoint(path)) is not None:
+        return newest
+    else:
+        found = "it holds neither a run (config.yaml) nor TensorFlow's file `checkpoint`; give"
+    raise UserError(f"--init_from={path}: {found} the path of a checkpoint's files without their endings")
 
 
 def _our_weights(task: Task, reader, prefix: str) -> list[StoredWeight]:

@@ -133,10 +133,6 @@ def test_a_file_that_cannot_be_read_is_refused(write, refusal, content, message)
     assert message in refusal(write(content))
 
 
-def test_a_file_that_is_not_there_is_refused(refusal, tmp_path):
-    assert str(tmp_path / "nothing.yaml") in refusal(tmp_path / "nothing.yaml")
-
-
 def test_tying_everything_is_allowed_at_equal_sizes_alone(write, settings, refusal):
     path, equal = write(settings()), ["objective.tying=all", "objective.generator.size_fraction=1"]
     again = ["objective.generator.num_heads=2", "objective.generator.intermediate_size=20"]

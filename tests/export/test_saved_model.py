@@ -12,8 +12,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from electra_tf.config.errors import UserError
-from electra_tf.export.saved_model import TextEncoder, export_saved_model
-from electra_tf.export.warmup import WARMUP_FILE
+from electra_tf.export.saved_model import WARMUP_FILE, TextEncoder, export_saved_model
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary
@@ -48,16 +47,12 @@ def signatures(version_dir):
 
 def _run_without_the_project(version_dir, tmp_path, signature: str) -> dict:
     """The outputs of a signature for SHORT and LONG, from a process whose path does not lead here."""
-    program = (
-        "import json, sys, tensorflow as tf, tensorflow_text\n"
-        "assert not any(name.split('.')[0] in ('electra_tf', 'tf_keras') for name in sys.modules)\n"
-        "served = tf.saved_model.load(sys.argv[1]).signatures[sys.argv[2]]\n"
-        "outputs = served(text=tf.constant(json.loads(sys.argv[3])))\n"
-        "decode = lambda value: value.decode() if isinstance(value, bytes) else value\n"
-        "rows = {name: [[decode(cell) for cell in row] for row in value.numpy().tolist()]\n"
-        "        for name, value in outputs.items()}\n"
-        "print(json.dumps(rows))\n"
-    )
+    program = """
+import json, sys, tensorflow as tf, tensorflow_text
+assert not any(name.split('.')[0] in ('electra_tf', 'tf_keras') for name in sys.modules)
+outputs = tf.saved_model.load(sys.argv[1]).signatures[sys.argv[2]](text=tf.constant(json.loads(sys.argv[3])))
+print(json.dumps({name: value.numpy().tolist() for name, value in outputs.items()}, default=bytes.decode))
+"""
     command = [sys.executable, "-I", "-c", program, version_dir, signature, json.dumps([SHORT, LONG])]
     environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
     finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, env=environment)
@@ -144,9 +139,8 @@ def test_only_the_weights_that_are_served_are_in_the_export(version_dir, text_en
 
 
 def test_every_warmup_request_runs_on_the_export(version_dir, signatures):
-    requests = []
-    for record in tf.data.TFRecordDataset(os.path.join(version_dir, WARMUP_FILE)).as_numpy_iterator():
-        requests.append(prediction_log_pb2.PredictionLog.FromString(record).predict_log.request)
+    records = tf.data.TFRecordDataset(os.path.join(version_dir, WARMUP_FILE)).as_numpy_iterator()
+    requests = [prediction_log_pb2.PredictionLog.FromString(record).predict_log.request for record in records]
     assert {request.model_spec.signature_name for request in requests} == set(signatures)
     for request in requests:
         texts = tf.constant(tf.make_ndarray(request.inputs["text"]))
@@ -154,17 +148,16 @@ def test_every_warmup_request_runs_on_the_export(version_dir, signatures):
         assert all(len(value) == len(texts) for value in outputs.values())
 
 
-def test_an_export_that_is_there_is_replaced_only_on_request(version_dir, text_encoder):
+def test_an_export_that_is_there_is_replaced_only_on_request_and_other_files_never(version_dir, text_encoder, capfd):
+    output_dir = Path(version_dir).parent
     with pytest.raises(UserError, match="already holds 1; give a new directory, or --overwrite"):
-        export_saved_model(text_encoder, os.path.dirname(version_dir))
-    assert export_saved_model(text_encoder, os.path.dirname(version_dir), overwrite=True) == version_dir
-    assert sorted(path.name for path in Path(version_dir).parent.iterdir()) == ["1"]
-
-
-def test_a_directory_with_other_files_is_refused_even_with_overwrite(text_encoder, tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
+        export_saved_model(text_encoder, output_dir)
+    assert export_saved_model(text_encoder, output_dir, overwrite=True) == version_dir
+    assert [path.name for path in output_dir.iterdir()] == ["1"]
+    assert ".unfinished" not in capfd.readouterr().err
+    (output_dir / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="already holds notes.txt"):
-        export_saved_model(text_encoder, tmp_path, overwrite=True)
+        export_saved_model(text_encoder, output_dir, overwrite=True)
 
 
 def test_embeddings_that_lean_on_the_generators_are_exported_as_tables_of_their_own(tiny_config, tokenizer, tmp_path):

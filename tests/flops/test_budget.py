@@ -109,10 +109,7 @@ def test_the_last_stage_takes_what_the_others_leave(tiny_config):
         ({"train": {"num_steps": 9}}, r"train\.num_steps is 9, but train\.flops_budget .* \(paper\) pays for 8"),
         ({"train": {"flops_budget": 9.0}}, "is too small: 1 steps cost"),
         ({"train": {"flops_budget": 1e40}}, r"train\.flops_budget 1e\+40 pays for 2,147,483,647 steps or more"),
-        (
-            {"train": {"flops_budget": 1e40, "num_steps": 2**31 - 1}},
-            r"train\.flops_budget 1e\+40 pays for 2,147,483,647 steps or more",
-        ),
+        ({"train": {"flops_budget": 1e40, "num_steps": 2**31 - 1}}, "pays for 2,147,483,647 steps or more"),
         *(
             ({"train": {"flops_budget": budget}}, rf"train\.flops_budget is {re.escape(str(budget))}; input should be")
             for budget in (float("inf"), float("nan"), -1e18)

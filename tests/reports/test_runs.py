@@ -24,7 +24,7 @@ def test_a_run_is_read_with_its_evaluations_and_its_probe(write_run):
     ("held_out", "files", "message"),
     [
         ({8: {"masked_lm_loss": "q"}}, {}, "has masked_lm_loss 'q'; expected a number"),
-        (HELD_OUT, {"data.json": "[]"}, r"data\.json is not what a training writes"),
+        (HELD_OUT, {"data.json": "[]"}, r"data\.json is damaged: expected a JSON object"),
         *(
             (
                 HELD_OUT,

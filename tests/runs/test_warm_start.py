@@ -186,7 +186,7 @@ def test_what_is_no_checkpoint_is_said_so(source, target, tmp_path):
     objective = target()
     for name in ("nothing", "nothing/at/all"):
         assert "there is neither a run nor a checkpoint; expected" in refusal(objective, tmp_path / name)
-    assert "holds neither a run (config.yaml) nor TensorFlow's file `checkpoint`" in refusal(objective, tmp_path)
+    assert "it holds neither a run (config.yaml) nor TensorFlow's file `checkpoint`" in refusal(objective, tmp_path)
     prefix = authors_checkpoint(tmp_path, named_values(source))
     Path(f"{prefix}.index").write_bytes(Path(f"{prefix}.index").read_bytes()[:100])
     assert "is no readable TensorFlow checkpoint: " in refusal(objective, prefix)
