@@ -63,7 +63,6 @@ def test_the_measured_table_is_printed(printed, tmp_path, tiny_config):
     [
         ([], "nothing to count; give --config=FILE"),
         ([SMALL, "--budget=1"], "--budget 1 is too small"),
-        ([SMALL, "--budget=nan"], "--budget is nan; expected a positive number"),
         ([SMALL, "--budget=1e18", "--model_dir=nowhere"], "holds no config.yaml; give the directory of a run"),
         ([SMALL, "--set=train.batchsize=1"], "did you mean batch_size?"),
         ([SMALL, "--model_dir=run"], "--model_dir goes with --budget"),

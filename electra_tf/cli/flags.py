@@ -14,14 +14,8 @@ import warnings
 from collections.abc import Callable
 from typing import TextIO
 
-from electra_tf.config.errors import (
-    EXIT_INTERRUPTED,
-    EXIT_READER_GONE,
-    EXIT_TRAINING_STOPPED,
-    EXIT_USER_ERROR,
-    TrainingStopped,
-    UserError,
-)
+from electra_tf.config import errors
+from electra_tf.config.errors import TrainingStopped, UserError
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -52,8 +46,7 @@ def add_set_flag(parser: argparse.ArgumentParser) -> None:
 def run_command(command: Callable[[], None]) -> int:
     """Runs a script's work and turns what the user can mend, or what ends a training, into one line on stderr.
 
-    Returns: the exit status: 0, 1 for `TrainingStopped`, 2 for a `UserError`, 130 for an interrupt by the keyboard, 141
-        if whoever read the output (`| head`) has gone.
+    Returns: the exit status: 0, or one of `electra_tf.config.errors`.
     """
     # TensorFlow's C++ start-up notes ("failed call to cuInit" on every machine without a GPU) bury the lines that
     # matter, and its real errors arrive as Python exceptions. A user's own setting wins.
@@ -67,20 +60,20 @@ def run_command(command: Callable[[], None]) -> int:
         command()
         sys.stdout.flush()
     except UserError as error:
-        print(f"error: {_one_line(error)}", file=sys.stderr)
-        return EXIT_USER_ERROR
+        print("error:", *str(error).splitlines(), file=sys.stderr)
+        return errors.EXIT_USER_ERROR
     except TrainingStopped as error:
-        print(f"training stopped: {_one_line(error)}", file=sys.stderr)
-        return EXIT_TRAINING_STOPPED
+        print("training stopped:", *str(error).splitlines(), file=sys.stderr)
+        return errors.EXIT_TRAINING_STOPPED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return errors.EXIT_INTERRUPTED
     except BrokenPipeError:
         if not _has_no_reader(sys.stdout):
             raise
         # Python flushes once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_READER_GONE
+        return errors.EXIT_READER_GONE
     return 0
 
 
@@ -104,7 +97,3 @@ def _has_no_reader(stream: TextIO) -> bool:
     poll = select.poll()
     poll.register(stream.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).splitlines())

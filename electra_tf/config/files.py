@@ -39,7 +39,7 @@ def _open_filesystem(url: str) -> tuple["AbstractFileSystem", str]:
     try:
         return url_to_fs(url)
     except ImportError as error:
-        raise UserError(f"{url} needs a package for {protocol}://; {_how_to_install(protocol, error)}") from None
+        raise UserError(f"{url} needs a package for {protocol}://: {error}") from None
     except ValueError:
         raise UserError(
             f"{url} has the unknown protocol {protocol}://; expected a path or one such as gs://, s3:// or hdfs://"
@@ -47,14 +47,6 @@ def _open_filesystem(url: str) -> tuple["AbstractFileSystem", str]:
     except OSError as error:  # without Java or Hadoop, hdfs:// fails here with a message of a hundred lines
         reason = str(error).splitlines()[0]
         raise UserError(f"cannot reach {url}: {reason}; set up what its file system needs") from None
-
-
-def _how_to_install(protocol: str, error: ImportError) -> str:
-    from fsspec.registry import known_implementations
-
-    # File systems outside fsspec are in packages with the name of their module: gcsfs, s3fs, adlfs, ...
-    package = known_implementations.get(protocol, {}).get("class", "fsspec").partition(".")[0]
-    return f"install it with `pip install {package}`" if package != "fsspec" else str(error)
 
 
 def read_bytes(path: str | Path) -> bytes:

@@ -5,7 +5,7 @@ paper used; and XLA's program of the step by XLA's rules.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import tensorflow as tf
@@ -62,7 +62,10 @@ def measure(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> Iter
         specs = PRETRAINING_BATCH.specs(steps.batch_size // replicas, S=steps.seq_length, M=steps.max_predictions)
         step = training_step_function(phase) if replicas == 1 else _replicated_step(phase, strategy, list(specs))
         traced = step.get_concrete_function(*specs.values())
-        xla = _xla_count(step, specs.values()) if replicas == 1 else None
+        xla = None
+        if replicas == 1:
+            inputs = [tf.zeros(spec.shape, spec.dtype) for spec in specs.values()]
+            xla = count_program(step.experimental_get_compiler_ir(*inputs)(stage="hlo_serialized"))
         formula = expected_products(steps)
         example = hardware.example_flops(steps.passes, steps.seq_length, steps.max_predictions)
         yield Measurement(
@@ -82,11 +85,6 @@ def _replicated_step(objective, strategy: tf.distribute.Strategy, names: list[st
         return training_step(objective, batch, ops=FusedOps("cpu", whole_step=True))
 
     return tf.function(lambda *share: strategy.run(on_replica, args=(dict(zip(names, share, strict=True)),)))
-
-
-def _xla_count(step: Callable, specs: Iterable[tf.TensorSpec]) -> Counter:
-    inputs = [tf.zeros(spec.shape, spec.dtype) for spec in specs]
-    return count_program(step.experimental_get_compiler_ir(*inputs)(stage="hlo_serialized"))
 
 
 def expected_products(steps: StepRange) -> Counter:

@@ -3,7 +3,6 @@
 import os
 import statistics
 import time
-from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -15,7 +14,6 @@ from electra_tf.runs.directory import run_in
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.train.step import compile_task
 
 
@@ -31,12 +29,18 @@ def measured_speed(config: PretrainingConfig, strategy: tf.distribute.Strategy, 
     longest = max(RunCost(config).ranges, key=lambda steps: steps.num_steps)
     with strategy.scope():
         objective = compile_task(build_objective(config))
-    step = _step_function(objective.phases[longest.phase], strategy)
+    phase = objective.phases[longest.phase]
+
+    @tf.function
+    def step(batch):
+        losses = strategy.run(lambda share: phase.train_step(share)["loss"], args=(batch,))
+        return strategy.experimental_local_results(losses)[0]
+
     batch = _batch(config, longest, strategy)
     seconds = []
     for _ in range(num_steps + 2):
         started = time.perf_counter()
-        step(batch)
+        step(batch).numpy()  # waits for the device
         seconds.append(time.perf_counter() - started)
     return longest.step().hardware.products / statistics.median(seconds[2:])
 
@@ -71,14 +75,3 @@ def _batch(config: PretrainingConfig, steps: StepRange, strategy: tf.distribute.
         for name, spec in specs.items()
     }
     return strategy.experimental_distribute_values_from_function(lambda context: batch)
-
-
-def _step_function(objective: Objective, strategy: tf.distribute.Strategy) -> Callable:
-    """A training step that returns when the device is done."""
-
-    @tf.function
-    def step(batch):
-        losses = strategy.run(lambda share: objective.train_step(share)["loss"], args=(batch,))
-        return strategy.experimental_local_results(losses)[0]
-
-    return lambda batch: step(batch).numpy()

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import tensorflow as tf
 
@@ -22,6 +23,7 @@ from electra_tf.train.trainer import Evaluator, MeanMetrics, StopRequest, Traine
 logger = logging.getLogger(__name__)
 
 
+@dataclass
 class Training:
     """The part of a run that one call does, from the step of its checkpoint on.
 
@@ -29,46 +31,38 @@ class Training:
     exists before it, except the evaluation, which a continuing call does with the same weights if it is missing. A
     long evaluation thus puts no steps at risk.
 
-    Args:
+    Attributes:
         task: compiled, restored.        metrics: restored.
         directory: of the run.        writes: whether this process writes reports; `checkpoints` knows for itself.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        strategy: tf.distribute.Strategy,
-        stages: Sequence[InputStage],
-        triggers: StepTriggers,
-        metrics: MetricAccumulator,
-        checkpoints: Checkpoints,
-        directory: RunDirectory,
-        writes: bool,
-        interruption: Interruption,
-    ):
-        self._task = task
-        self._strategy = strategy
-        self._stages = stages
-        self._phases = phases_of(task)
-        self._triggers = triggers
-        self._metrics = metrics
-        self._checkpoints = checkpoints
-        self._directory = directory
-        self._interruption = interruption
-        self._train = task.config.train
+    task: Task
+    strategy: tf.distribute.Strategy
+    stages: Sequence[InputStage]
+    triggers: StepTriggers
+    metrics: MetricAccumulator
+    checkpoints: Checkpoints
+    directory: RunDirectory
+    writes: bool
+    interruption: Interruption
+
+    def __post_init__(self):
+        self._phases = phases_of(self.task)
+        self._train = self.task.config.train
         self._first_step = self._step()
-        cost, peak = task.cost if writes else None, None
-        if cost is not None and self._first_step < triggers.last_step:  # measuring it takes a second or two
-            peak = peak_of_run(self._train, strategy)
+        cost, peak = self.task.cost if self.writes else None, None
+        if cost is not None and self._first_step < self.triggers.last_step:  # measuring it takes a second or two
+            peak = peak_of_run(self._train, self.strategy)
         if peak is not None:
             logger.info("utilisation is relative to %.4g FLOP/s, %s", *peak)
-        self._health = HealthMonitor(self._train.alarm_after_steps, task.health_checks)
-        for report in reports_of(directory.metrics_file, "train"):
+        self._health = HealthMonitor(self._train.alarm_after_steps, self.task.health_checks)
+        for report in reports_of(self.directory.metrics_file, "train"):
             if report["step"] <= self._first_step:
                 self._health.observe(report["step"], report)
         # After the reports have been read: it drops those of later steps.
-        self._reporter = Reporter(directory if writes else None, self._first_step, self._train.num_steps, cost, peak)
-        self._stop_request = StopRequest(strategy)
+        directory = self.directory if self.writes else None
+        self._reporter = Reporter(directory, self._first_step, self._train.num_steps, cost, peak)
+        self._stop_request = StopRequest(self.strategy)
         self._evaluator: tuple[InputStage, Task, Evaluator] | None = None
         self._evaluation: MeanMetrics = {}
 
@@ -81,19 +75,19 @@ class Training:
         def has_progress() -> bool:
             return self._step() > self._first_step
 
-        with self._interruption.deferred(self._stop_request.make, has_progress):
+        with self.interruption.deferred(self._stop_request.make, has_progress):
             try:
                 self._require_finite_enough(self._first_step)
                 self._catch_up_on_evaluation()
-                while self._step() < self._triggers.last_step:
+                while self._step() < self.triggers.last_step:
                     step = self._step()
-                    self._train_span(span_after(self._stages, step), span_after(self._phases, step))
+                    self._train_span(span_after(self.stages, step), span_after(self._phases, step))
                 return self._evaluation
             finally:
                 try:
                     self._reporter.close()
                 finally:
-                    self._checkpoints.close()
+                    self.checkpoints.close()
 
     def _train_span(self, stage: InputStage, phase: TrainingPhase) -> None:
         """Trains to the end of a stage or of a phase, whichever comes first, or of the call."""
@@ -104,14 +98,14 @@ class Training:
             phase.task.begin()
         trainer = Trainer(
             phase.task,
-            self._strategy,
-            self._metrics,
+            self.strategy,
+            self.metrics,
             self._stop_request,
             batches=lambda context: stage.training_batches(first_step, context),
         )
         # The first step compiles: its time must not count for the rates of the others.
         stop = first_step + 1
-        while step < min(stage.last_step, phase.last_step, self._triggers.last_step):
+        while step < min(stage.last_step, phase.last_step, self.triggers.last_step):
             early_end = trainer.train(stop - step)
             step = self._step()
             if early_end.nonfinite and self._train.on_nonfinite == "stop":
@@ -121,51 +115,51 @@ class Training:
                 self._end_early(step)
             if stop == first_step + 1:
                 self._reporter.start_interval(step)
-            if self._triggers.evaluates(step):
+            if self.triggers.evaluates(step):
                 self._evaluate(step)
             if self._stop_request.is_decided():
                 self._end_early(step)
-            stop = self._triggers.next_stop(step)
+            stop = self.triggers.next_stop(step)
 
     def _after_steps(self, stage: InputStage, phase: TrainingPhase, step: int) -> None:
         """Does what is due after a step, up to its checkpoint."""
-        if self._triggers.reports(step):
-            metrics: dict[str, float] = self._metrics.close(metric_names(phase.task))
+        if self.triggers.reports(step):
+            metrics: dict[str, float] = self.metrics.close(metric_names(phase.task))
             metrics |= self._reporter.rates(step, stage.batch_size, stage.max_seq_length)
             self._reporter.train(step, metrics)
             for message in self._health.observe(step, metrics):
                 self._reporter.alarm(step, message)
         with self._reporter.pause():
-            if self._triggers.keeps_milestone(step):
-                self._checkpoints.save_milestone(step)
-            if self._triggers.saves(step):
+            if self.triggers.keeps_milestone(step):
+                self.checkpoints.save_milestone(step)
+            if self.triggers.saves(step):
                 self._save(step)
         self._require_finite_enough(step)
 
     def _save(self, step: int) -> None:
         """Saves a checkpoint once the reports before it are written; without them it would lose them for ever."""
-        require_held(self._directory)
+        require_held(self.directory)
         try:
             self._reporter.flush()
         except UserError as error:
-            self._checkpoints.skip(step, str(error))
+            self.checkpoints.skip(step, str(error))
             return
-        self._checkpoints.save(step)
+        self.checkpoints.save(step)
 
     def _catch_up_on_evaluation(self) -> None:
         """Evaluates if an earlier call was killed between its last checkpoint and that step's evaluation."""
         step = self._first_step
-        if step > 0 and self._triggers.evaluates(step):
-            self._evaluation = evaluation_at(self._directory.metrics_file, step)
+        if step > 0 and self.triggers.evaluates(step):
+            self._evaluation = evaluation_at(self.directory.metrics_file, step)
             if not self._evaluation:
                 self._evaluate(step)
 
     def _evaluate(self, step: int) -> None:
-        stage, task = span_at(self._stages, step), span_at(self._phases, step).task
+        stage, task = span_at(self.stages, step), span_at(self._phases, step).task
         if stage.num_evaluation_batches == 0:
             return
         if self._evaluator is None or self._evaluator[0] is not stage or self._evaluator[1] is not task:
-            evaluator = Evaluator(task, self._strategy, self._stop_request, stage.evaluation_batches)
+            evaluator = Evaluator(task, self.strategy, self._stop_request, stage.evaluation_batches)
             self._evaluator = stage, task, evaluator
         with self._reporter.pause():
             metrics = self._evaluator[-1].evaluate(stage.num_evaluation_batches)
@@ -177,25 +171,25 @@ class Training:
     def _end_early(self, step: int) -> None:
         """Raises: Interrupted: after a checkpoint of this very step. UserError: if that cannot be written."""
         self._save(step)
-        self._checkpoints.close()  # or the reason why it could not be written
+        self.checkpoints.close()  # or the reason why it could not be written
         logger.info("step %d: checkpoint written; the same command continues the run", step)
-        raise self._interruption.interrupted()
+        raise self.interruption.interrupted()
 
     def _stop_before_nonfinite(self, stage: InputStage, phase: TrainingPhase, step: int) -> None:
         """Raises: TrainingStopped: after a checkpoint of the state before the step that is not finite."""
         self._save(step)
 
         def batches_from(first_step: int):
-            return self._strategy.distribute_datasets_from_function(
+            return self.strategy.distribute_datasets_from_function(
                 lambda context: stage.training_batches(first_step, context)
             )
 
-        raise TrainingStopped(explain_nonfinite(phase.task, self._strategy, batches_from, step))
+        raise TrainingStopped(explain_nonfinite(phase.task, self.strategy, batches_from, step))
 
     def _require_finite_enough(self, step: int) -> None:
         """Raises: TrainingStopped: if more steps were left out than the configuration allows."""
         allowed = self._train.max_nonfinite_steps
-        count = self._metrics.nonfinite_steps_of_run() if self._train.on_nonfinite == "skip" else 0
+        count = self.metrics.nonfinite_steps_of_run() if self._train.on_nonfinite == "skip" else 0
         if count > allowed:
             self._save(step)
             raise TrainingStopped(
@@ -205,4 +199,4 @@ class Training:
             )
 
     def _step(self) -> int:
-        return int(self._task.optimizer.iterations.numpy())
+        return int(self.task.optimizer.iterations.numpy())

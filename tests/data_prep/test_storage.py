@@ -141,8 +141,8 @@ def test_what_a_store_raises_of_its_own_is_an_os_error(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("gs://bucket/a", "pip install gcsfs"),
-        ("s3://bucket/a", "pip install s3fs"),
+        ("gs://bucket/a", "install gcsfs"),
+        ("s3://bucket/a", "Install s3fs"),
         ("nowhere://a", "unknown protocol nowhere://"),
     ],
 )

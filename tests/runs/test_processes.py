@@ -1,8 +1,7 @@
-"""Real processes: killed, told to end, and several workers of one run."""
+"""Real processes: told to end, and several workers of one run. (tests/benchmarks/test_kills.py kills them.)"""
 
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -52,26 +51,6 @@ def wait_until(condition, process, log: Path, seconds: float = 300) -> None:
     while not condition():
         assert process.poll() is None and time.monotonic() < end, log.read_text()[-3000:]
         time.sleep(0.02)
-
-
-def test_a_process_that_is_killed_again_and_again_ends_as_one_that_never_was(start, tmp_path, lines, tensors, capsys):
-    assert start("whole", str(tmp_path / "whole"), "600").wait() == 0
-    run, log, draw = tmp_path / "run", tmp_path / "killed.log", random.Random(3)
-    for kill in range(4):
-        process = start("killed", str(run), "600")
-        reached = last_step(run)
-        wait_until(lambda reached=reached: last_step(run) > reached + 80 * draw.random(), process, log)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        left = sorted(os.listdir(run / "checkpoints")) if (run / "checkpoints").exists() else []
-        with capsys.disabled():
-            print(f"\nkill {kill} after step {last_step(run)}: {[name for name in left if '_temp' in name]} left")
-    assert start("killed", str(run), "600").wait() == 0
-    assert not [name for name in os.listdir(run / "checkpoints") if "temp" in name]
-    assert lines(run) == lines(tmp_path / "whole")
-    found, expected = (tensors(directory / "checkpoints/step-600") for directory in (run, tmp_path / "whole"))
-    assert all((found[name] == value).all() for name, value in expected.items())
-    assert "is damaged" not in log.read_text()
 
 
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
