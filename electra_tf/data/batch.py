@@ -12,11 +12,6 @@ import tensorflow as tf
 from electra_tf.config.schema import RunConfig
 from electra_tf.text.records import INPUT_IDS, INPUT_MASK, SEGMENT_IDS
 
-MASKED_INPUT_IDS = "masked_input_ids"
-MASKED_LM_POSITIONS = "masked_lm_positions"
-MASKED_LM_IDS = "masked_lm_ids"
-MASKED_LM_WEIGHTS = "masked_lm_weights"
-
 Batch = dict[str, tf.Tensor]
 
 # By name: the axes after the batch axis, in letters of the package's legend ("" for one value per example), and type.
@@ -48,10 +43,10 @@ class BatchSchema:
 PRETRAINING_BATCH = BatchSchema(
     {
         **TEXT_TENSORS,
-        MASKED_INPUT_IDS: ("S", tf.int32),  # what the generator (or BERT) reads
-        MASKED_LM_POSITIONS: ("M", tf.int32),
-        MASKED_LM_IDS: ("M", tf.int32),  # the original tokens there
-        MASKED_LM_WEIGHTS: ("M", tf.float32),  # 1 for a slot in use, 0 for the rest
+        "masked_input_ids": ("S", tf.int32),  # what the generator (or BERT) reads
+        "masked_lm_positions": ("M", tf.int32),
+        "masked_lm_ids": ("M", tf.int32),  # the original tokens there
+        "masked_lm_weights": ("M", tf.float32),  # 1 for a slot in use, 0 for the rest
     }
 )
 
@@ -61,9 +56,9 @@ def batch_specs(config: RunConfig, batch_size: int) -> dict[str, tf.TensorSpec]:
     return PRETRAINING_BATCH.specs(batch_size, S=config.data.max_seq_length, M=config.max_predictions)
 
 
-def empty_batch(batch_size: int, max_seq_length: int, max_predictions: int) -> Batch:
-    """A pre-training batch of padding alone, for what depends on the shapes but not on the content."""
-    return PRETRAINING_BATCH.empty(batch_size, S=max_seq_length, M=max_predictions)
+def mask_and_segments(batch: Batch) -> Batch:
+    """What a network reads besides token ids, as its keyword arguments."""
+    return {name: batch[name] for name in (INPUT_MASK, SEGMENT_IDS)}
 
 
 def word_tokens(batch: Batch) -> tf.Tensor:

@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data import batch as schema
 from electra_tf.data.batch import Batch
 from electra_tf.ops import positions as draws
 from electra_tf.ops.positions import put_by_scatter
@@ -60,7 +59,7 @@ def mask_batch(batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabular
         random: the stream of these examples. When an example is read again, it comes with another stream.
     Returns: a batch of `PRETRAINING_BATCH`. Unused slots hold position 0, id 0, weight 0.
     """
-    ids = batch[schema.INPUT_IDS]
+    ids = batch["input_ids"]
     num_rows, num_slots = tf.shape(ids)[0], config.max_predictions(ids.shape[1])
     selection = select(batch, config, vocabulary, num_slots, random.scope("positions"))
     weights = tf.cast(tf.range(num_slots) < selection.count[:, tf.newaxis], tf.float32)
@@ -78,10 +77,10 @@ def mask_batch(batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabular
     shown = tf.where(choice < config.mask_token_fraction, vocabulary.mask_id, shown)
     return {
         **batch,
-        schema.MASKED_INPUT_IDS: put_by_scatter(ids, shown, positions, weights),
-        schema.MASKED_LM_POSITIONS: positions,
-        schema.MASKED_LM_IDS: original,
-        schema.MASKED_LM_WEIGHTS: weights,
+        "masked_input_ids": put_by_scatter(ids, shown, positions, weights),
+        "masked_lm_positions": positions,
+        "masked_lm_ids": original,
+        "masked_lm_weights": weights,
     }
 
 
@@ -92,7 +91,7 @@ def select(
 
     Candidates are the real tokens except [CLS], [SEP] and [MASK].
     """
-    ids, input_mask = batch[schema.INPUT_IDS], batch[schema.INPUT_MASK]
+    ids, input_mask = batch["input_ids"], batch["input_mask"]
     is_special = (ids == vocabulary.cls_id) | (ids == vocabulary.sep_id) | (ids == vocabulary.mask_id)
     candidates = (input_mask > 0) & ~is_special
     num_tokens = tf.cast(tf.reduce_sum(input_mask, axis=1), tf.float32)

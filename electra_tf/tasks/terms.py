@@ -90,14 +90,19 @@ _LARGEST_LOGIT, _BINS_PER_UNIT = 16, 2048
 _NUM_BINS = 2 * _LARGEST_LOGIT * _BINS_PER_UNIT
 
 
+def count_of(weights: tf.Tensor) -> tf.Tensor:
+    """The sum of weights of any shape and type: scalar float32."""
+    return tf.reduce_sum(tf.cast(weights, tf.float32))
+
+
 def weighted_total(values: tf.Tensor, weights: tf.Tensor, over: str) -> Total:
-    """The Total of `values` weighted by `weights`, two float32 tensors of one shape, over the denominator `over`."""
-    return Total(tf.reduce_sum(values * weights), over)
+    """The Total of `values` weighted by `weights`, of one shape and any type, over the denominator `over`."""
+    return Total(tf.reduce_sum(tf.cast(values, tf.float32) * tf.cast(weights, tf.float32)), over)
 
 
 def weighted_sum(values: tf.Tensor, weights: tf.Tensor) -> Ratio:
-    """The mean of `values` weighted by `weights`, two float32 tensors of one shape, as a Ratio."""
-    return Ratio(tf.reduce_sum(values * weights), tf.reduce_sum(weights))
+    """The mean of `values` weighted by `weights`, of one shape and any type, as a Ratio."""
+    return Ratio(weighted_total(values, weights, "").value, count_of(weights))
 
 
 def ranking_counts(logits: tf.Tensor, is_positive: tf.Tensor, weights: tf.Tensor) -> RankingCounts:

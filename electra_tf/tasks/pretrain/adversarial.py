@@ -23,13 +23,14 @@ import tf_keras
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.models.context import ForwardContext
 from electra_tf.models.layers import glorot_uniform
 from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
 from electra_tf.tasks.pretrain.losses import over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import Total
+from electra_tf.tasks.terms import Term, Total
 
 
 class AdversarialConfig(ElectraConfig):
@@ -49,17 +50,7 @@ class AdversarialConfig(ElectraConfig):
                 "objective.tying 'all' makes generator and discriminator one network, which adversarial would train "
                 "for and against the same loss; set it to 'embeddings' or 'none'"
             )
-        for name, expected in {"temperature": 1.0, "disallow_correct": False}.items():
-            if (value := getattr(self, name)) != expected:
-                raise ValueError(
-                    f"objective.{name} is {value}, but the policy gradient of adversarial needs tokens sampled from "
-                    f"the generator's own distribution; leave it out"
-                )
-        if self.sampling == "greedy":
-            raise ValueError(
-                "objective.sampling 'greedy' is deterministic, and the policy gradient of adversarial needs sampled "
-                "tokens; set it to 'categorical'"
-            )
+        self.require_samples_of_the_generator()
 
     def generator_passes(self, run: PretrainingConfig, trained: bool = True) -> tuple[NetworkPass, ...]:
         heads = (Head("vocabulary", "masked"), Head("unit", "masked", trains_encoder=False))
@@ -93,7 +84,7 @@ class Adversarial(Electra):
         return {name: weight for name, weight in weights.items() if weight > 0}
 
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """The generator's two losses, and metrics of the generator over the masked tokens.
+        """Besides: the generator's two losses, and metrics of the generator over the masked tokens.
 
         `reward` is the discriminator's loss, -R; `advantage` is `reward` minus the baseline's prediction of it;
         `generator_entropy` is the entropy of the generator's distribution, in nats.
@@ -112,7 +103,12 @@ class Adversarial(Electra):
             "generator_entropy": logits.entropies(),
             "masked_lm_accuracy": logits.is_top1(batch["masked_lm_ids"]),
         }
-        return {name: over_masked_tokens(value, batch) for name, value in values.items()}
+        totals = {name: over_masked_tokens(value, batch) for name, value in values.items()}
+        return {**super().extra_metrics(batch, forward), **totals}
+
+    def held_out_metrics(self, batch: Batch, forward: ElectraForward, context: ForwardContext) -> dict[str, Term]:
+        metrics = super().held_out_metrics(batch, forward, context)
+        return {name: term for name, term in metrics.items() if name != "masked_lm_accuracy"}  # an extra metric here
 
     def _rewards(self, batch: Batch, forward: ElectraForward) -> tf.Tensor:
         """[B, M] float32: the discriminator's loss at each masked position, without gradient."""

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 
 from electra_tf.config.settings import NonNegative
-from electra_tf.flops.passes import Head, NetworkPass, Phase
+from electra_tf.flops.passes import Head, NetworkPass
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import CopyHead, MaskedLmHead
@@ -21,7 +21,7 @@ from electra_tf.tasks.pretrain.generator_objective import (
 )
 from electra_tf.tasks.pretrain.losses import masked_lm_accuracy, masked_lm_loss, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import Term, Total, weighted_sum, weighted_total
+from electra_tf.tasks.terms import Term, Total, count_of, weighted_sum, weighted_total
 
 
 class AllTokensMlmConfig(GeneratorObjectiveSettings):
@@ -33,32 +33,25 @@ class AllTokensMlmConfig(GeneratorObjectiveSettings):
     # Whether each token is copied from the input with a predicted probability; false: the softmax alone.
     copy_mechanism: bool = True
 
-    def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
+    def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
         copy_head = (Head("unit", "all"),) if self.copy_mechanism else ()
-        encoder = NetworkPass("encoder", run.encoder, (Head("vocabulary", "all"), *copy_head))
-        return (Phase(run.train.num_steps, (*self.generator_passes(run), encoder)),)
-
-
-class Prediction(NamedTuple):
-    """The encoder's prediction of every token.
-
-    Attributes:
-        losses: [B, S] float32, -log p(original token) in nats.
-        is_correct: [B, S] float32, 1 where no token is more likely than the original one.
-        copy_probability: [B, S] float32; None without the copy mechanism.
-    """
-
-    losses: tf.Tensor
-    is_correct: tf.Tensor
-    copy_probability: tf.Tensor | None
+        return NetworkPass("encoder", run.encoder, (Head("vocabulary", "all"), *copy_head))
 
 
 class AllTokensMlmForward(NamedTuple):
-    """Everything one forward pass computes."""
+    """Everything one forward pass computes.
+
+    Attributes:
+        losses: [B, S] float32, the encoder's -log p(original token) in nats.
+        is_correct: [B, S] bool, where no token is more likely than the original one.
+        copy_probability: [B, S] float32; None without the copy mechanism.
+    """
 
     generated: GeneratorOutput
     corrupted: CorruptedInput
-    prediction: Prediction
+    losses: tf.Tensor
+    is_correct: tf.Tensor
+    copy_probability: tf.Tensor | None = None
 
 
 @register_objective(AllTokensMlmConfig)
@@ -84,72 +77,60 @@ class AllTokensMlm(GeneratorObjective):
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
         denominators = super().denominators(batch)
         # The number of replaced tokens is not known before the forward pass; that of masked tokens is.
-        num_masked = tf.reduce_sum(tf.cast(masked_tokens(batch), tf.float32))
-        return {
-            **denominators,
-            "masked_positions": num_masked,
-            "unmasked_positions": denominators["tokens"] - num_masked,
-        }
-
-    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
-        return self._totals(batch, self.forward(batch, context))
-
-    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        forward = self.forward(batch, context)
-        real, prediction = tf.cast(batch["input_mask"], tf.float32), forward.prediction
-        totals = {
-            **self._totals(batch, forward),
-            "encoder_masked_lm_loss": over_masked_tokens(_at_masked_positions(prediction.losses, batch), batch),
-        }
-        ratios = self.as_ratios(batch, totals)
-        terms = {
-            "masked_lm_loss": ratios.pop("masked_lm"),
-            "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
-            "all_tokens_lm_loss": ratios.pop("all_tokens_lm"),
-            **ratios,
-            "all_tokens_lm_accuracy": weighted_sum(prediction.is_correct, real),
-        }
-        if prediction.copy_probability is not None:
-            replaced = tf.cast(forward.corrupted.is_replaced, tf.float32)
-            terms["copy_probability_replaced"] = weighted_sum(prediction.copy_probability, replaced)
-            terms["copy_probability_kept"] = weighted_sum(prediction.copy_probability, real - replaced)
-        return terms
+        num_masked = count_of(masked_tokens(batch))
+        num_unmasked = denominators["tokens"] - num_masked
+        return {**denominators, "masked_positions": num_masked, "unmasked_positions": num_unmasked}
 
     def forward(self, batch: Batch, context: ForwardContext) -> AllTokensMlmForward:
         """Generator, sampling and the encoder's predictions, in that order."""
         generated = self.generate(batch, context)
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
         hidden = self.encode(batch, corrupted, context).sequence_output
-        return AllTokensMlmForward(generated, corrupted, self._predict(batch, corrupted, hidden, context))
-
-    def _predict(
-        self, batch: Batch, corrupted: CorruptedInput, hidden: tf.Tensor, context: ForwardContext
-    ) -> Prediction:
         losses = self.prediction_head(hidden, context=context).token_losses(batch["input_ids"], corrupted.input_ids)
         if self.copy_head is None:
-            return Prediction(losses.token, tf.cast(losses.token <= losses.most_likely, tf.float32), None)
+            return AllTokensMlmForward(generated, corrupted, losses.token, losses.token <= losses.most_likely)
         copy_logits = self.copy_head(hidden, context=context)
         is_input = corrupted.is_replaced == 0
-        return Prediction(
+        return AllTokensMlmForward(
+            generated,
+            corrupted,
             with_copying(losses.token, copy_logits, is_input),
             _is_correct_with_copying(losses, copy_logits, is_input),
             tf.stop_gradient(tf.sigmoid(copy_logits)),
         )
 
-    def _totals(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
-        """The losses; the metrics of the samples; and whether the encoder copies replaced tokens too."""
-        prediction, real = forward.prediction, tf.cast(batch["input_mask"], tf.float32)
-        totals = {
+    def loss_totals(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
+        return {
             "masked_lm": masked_lm_loss(forward.generated.scores, batch),
-            "all_tokens_lm": weighted_total(prediction.losses, real, "tokens"),
-            **sample_totals(batch, forward.corrupted),
-            "encoder_masked_lm_accuracy": over_masked_tokens(_at_masked_positions(prediction.is_correct, batch), batch),
+            "all_tokens_lm": weighted_total(forward.losses, batch["input_mask"], "tokens"),
         }
-        if prediction.copy_probability is not None:
-            copy, masked = prediction.copy_probability, tf.cast(masked_tokens(batch), tf.float32)
+
+    def extra_metrics(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
+        """The metrics of the samples, and whether the encoder copies replaced tokens too."""
+        totals = {
+            **sample_totals(batch, forward.corrupted),
+            "encoder_masked_lm_accuracy": over_masked_tokens(_at_masked_positions(forward.is_correct, batch), batch),
+        }
+        if forward.copy_probability is not None:
+            copy, masked = forward.copy_probability, masked_tokens(batch)
             totals["copy_probability_masked"] = weighted_total(copy, masked, "masked_positions")
-            totals["copy_probability_unmasked"] = weighted_total(copy, real - masked, "unmasked_positions")
+            totals["copy_probability_unmasked"] = weighted_total(
+                copy, batch["input_mask"] - masked, "unmasked_positions"
+            )
         return totals
+
+    def held_out_metrics(self, batch: Batch, forward: AllTokensMlmForward, context: ForwardContext) -> dict[str, Term]:
+        at_masked = _at_masked_positions(forward.losses, batch)
+        terms = {
+            "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
+            "all_tokens_lm_accuracy": weighted_sum(forward.is_correct, batch["input_mask"]),
+            "encoder_masked_lm_loss": weighted_sum(at_masked, batch["masked_lm_weights"]),
+        }
+        if forward.copy_probability is not None:
+            copy, replaced = forward.copy_probability, forward.corrupted.is_replaced
+            terms["copy_probability_replaced"] = weighted_sum(copy, replaced)
+            terms["copy_probability_kept"] = weighted_sum(copy, batch["input_mask"] - replaced)
+        return terms
 
 
 def _at_masked_positions(values: tf.Tensor, batch: Batch) -> tf.Tensor:
@@ -175,9 +156,9 @@ def with_copying(losses: tf.Tensor, copy_logits: tf.Tensor, is_input: tf.Tensor 
 
 
 def _is_correct_with_copying(losses: TokenLosses, copy_logits: tf.Tensor, is_input: tf.Tensor) -> tf.Tensor:
-    """[B, S] float32: 1 where the mixture of copy and softmax has no token more likely than the original."""
+    """[B, S] bool: where the mixture of copy and softmax has no token more likely than the original."""
     of_input = with_copying(losses.other, copy_logits, is_input=True)
     of_most_likely = with_copying(losses.most_likely, copy_logits, is_input=False)
     of_token = with_copying(losses.token, copy_logits, is_input=False)
     restored = (losses.token <= losses.most_likely) & (of_token <= of_input)
-    return tf.cast(tf.where(is_input, of_input <= of_most_likely, restored), tf.float32)
+    return tf.where(is_input, of_input <= of_most_likely, restored)

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from electra_tf.config.settings import NonNegative
+from electra_tf.data.batch import mask_and_segments
 from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.embeddings import Embeddings
@@ -51,22 +52,20 @@ class BertMlm(Objective):
     def loss_weights(self) -> dict[str, float]:
         return {"masked_lm": self.config.objective.masked_lm_loss_weight}
 
-    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
-        return {"masked_lm": masked_lm_loss(self.forward(batch, context).scores, batch)}
-
-    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        logits = self.forward(batch, context).scores
-        return {
-            "masked_lm_loss": self.as_ratios(batch, {"loss": masked_lm_loss(logits, batch)})["loss"],
-            "masked_lm_accuracy": masked_lm_accuracy(logits.logits, batch),
-        }
-
-    def forward(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
+    def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
         """The predictions at the masked positions."""
         return self.masked_lm(
             batch["masked_input_ids"],
-            input_mask=batch["input_mask"],
-            segment_ids=batch["segment_ids"],
+            **mask_and_segments(batch),
             positions=batch["masked_lm_positions"],
             context=context.scope("masked_lm"),
         )
+
+    def forward(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
+        return self.generate(batch, context)
+
+    def loss_totals(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
+        return {"masked_lm": masked_lm_loss(forward.scores, batch)}
+
+    def held_out_metrics(self, batch: Batch, forward: GeneratorOutput, context: ForwardContext) -> dict[str, Term]:
+        return {"masked_lm_accuracy": masked_lm_accuracy(forward.logits, batch)}

@@ -7,7 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.settings import Fraction, NonNegative
-from electra_tf.flops.passes import Head, NetworkPass, Phase
+from electra_tf.flops.passes import Head, NetworkPass
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.layers import glorot_uniform
@@ -18,7 +18,7 @@ from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraFor
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput
 from electra_tf.tasks.pretrain.losses import replaced_token_loss
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import Term, Total, weighted_total
+from electra_tf.tasks.terms import Term, Total, count_of, weighted_total
 
 
 class ContrastiveConfig(ElectraConfig):
@@ -30,9 +30,8 @@ class ContrastiveConfig(ElectraConfig):
     # replaced-token loss.
     corrupted_input_loss_weight: NonNegative = 1.0
 
-    def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
-        discriminator = NetworkPass("discriminator", run.encoder, (Head("token", "all"), Head("unit", "first")))
-        return (Phase(run.train.num_steps, (*self.generator_passes(run), discriminator)),)
+    def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
+        return NetworkPass("discriminator", run.encoder, (Head("token", "all"), Head("unit", "first")))
 
 
 @register_objective(ContrastiveConfig)
@@ -60,11 +59,7 @@ class Contrastive(Electra):
         return (1.0 - sampled_fraction) / sampled_fraction if sampled_fraction else math.inf
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
-        return {**super().denominators(batch), "examples": tf.reduce_sum(_real_rows(batch))}
-
-    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        terms = super().evaluation_terms(batch, context)
-        return {"corrupted_input_loss": terms.pop("corrupted_input"), **terms}
+        return {**super().denominators(batch), "examples": count_of(_real_rows(batch))}
 
     def corrupt(
         self, batch: Batch, logits: VocabularyLogits | ContextFreeLogits, context: ForwardContext
@@ -73,24 +68,28 @@ class Contrastive(Electra):
         corrupted = super().corrupt(batch, logits, context)
         uniform = context.random.scope("clean").uniform(tf.shape(batch["input_ids"])[0], (1,))
         is_clean = uniform < self.config.objective.clean_fraction  # [B, 1]
-        return CorruptedInput(
-            corrupted.sampled_ids,
-            tf.where(is_clean, batch["input_ids"], corrupted.input_ids),
-            tf.where(is_clean, 0, corrupted.is_replaced),
+        return corrupted._replace(
+            input_ids=tf.where(is_clean, batch["input_ids"], corrupted.input_ids),
+            is_replaced=tf.where(is_clean, 0, corrupted.is_replaced),
         )
 
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """The loss over inputs, its accuracy, and the fraction of corrupted inputs."""
+        """Besides: the loss over inputs, its accuracy, and the fraction of corrupted inputs."""
         logits = self.corrupted_input_head(forward.discriminator_output.pooled_output)[:, 0]  # [B]
         is_corrupted, real = tf.reduce_max(forward.corrupted.is_replaced, axis=1), _real_rows(batch)
         correct = (logits > 0.0) == (is_corrupted > 0)
         return {
+            **super().extra_metrics(batch, forward),
             "corrupted_input": replaced_token_loss(logits, is_corrupted, real, "examples"),
-            "corrupted_input_accuracy": weighted_total(tf.cast(correct, tf.float32), real, "examples"),
-            "corrupted_input_fraction": weighted_total(tf.cast(is_corrupted, tf.float32), real, "examples"),
+            "corrupted_input_accuracy": weighted_total(correct, real, "examples"),
+            "corrupted_input_fraction": weighted_total(is_corrupted, real, "examples"),
         }
+
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
+        terms = super().evaluation_terms(batch, context)
+        return {"corrupted_input_loss": terms.pop("corrupted_input"), **terms}
 
 
 def _real_rows(batch: Batch) -> tf.Tensor:
-    """[B] float32: 0 for a row of padding only."""
-    return tf.cast(tf.reduce_max(batch["input_mask"], axis=1), tf.float32)
+    """[B] int32: 0 for a row of padding only."""
+    return tf.reduce_max(batch["input_mask"], axis=1)

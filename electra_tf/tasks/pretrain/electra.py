@@ -6,8 +6,8 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.settings import NonNegative
-from electra_tf.flops.passes import Head, NetworkPass, Phase
-from electra_tf.models.context import INFERENCE, ForwardContext
+from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import ReplacedTokenHead
@@ -26,7 +26,7 @@ from electra_tf.tasks.pretrain.losses import (
     replaced_token_metrics,
 )
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import Term, Total, weighted_total
+from electra_tf.tasks.terms import Term, Total, count_of, weighted_total
 
 
 class ElectraConfig(GeneratorObjectiveSettings):
@@ -35,9 +35,8 @@ class ElectraConfig(GeneratorObjectiveSettings):
     name: Literal["electra"]
     replaced_token_loss_weight: NonNegative = 50.0  # lambda of the paper; of means over tokens, as in the authors' code
 
-    def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
-        discriminator = NetworkPass("discriminator", run.encoder, (Head("token", "all"),))
-        return (Phase(run.train.num_steps, (*self.generator_passes(run), discriminator)),)
+    def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
+        return NetworkPass("discriminator", run.encoder, (Head("token", "all"),))
 
     @property
     def learns_replaced_tokens(self) -> bool:
@@ -49,6 +48,7 @@ class ElectraForward(NamedTuple):
 
     generated: GeneratorOutput
     corrupted: CorruptedInput
+    counted: tf.Tensor  # [B, S] int32, see `Electra.counted_tokens`
     discriminator_output: EncoderOutput
     replaced_token_logits: tf.Tensor  # [B, S] float32
 
@@ -68,39 +68,13 @@ class Electra(GeneratorObjective):
         settings = self.config.objective
         return {"masked_lm": settings.masked_lm_loss_weight, "replaced_token": settings.replaced_token_loss_weight}
 
+    def counted_tokens(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
+        """[B, S] int32: 1 for the tokens that the discriminator's loss and metrics are over: all real tokens."""
+        return batch["input_mask"]
+
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
-        return {**super().denominators(batch), "counted_tokens": self.num_counted_tokens(batch)}
-
-    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
-        forward, counted = self.forward(batch, context), self.counted_tokens(batch, context)
-        replaced, counted = tf.cast(forward.corrupted.is_replaced, tf.float32), tf.cast(counted, tf.float32)
-        return {
-            **self._loss_totals(batch, forward, counted),
-            # Metrics that the health checks compare with the losses.
-            "replaced_fraction": weighted_total(replaced, counted, "counted_tokens"),
-            "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
-            **self.extra_metrics(batch, forward),
-        }
-
-    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        forward, counted = self.forward(batch, context), self.counted_tokens(batch, context)
-        totals = {
-            **self._loss_totals(batch, forward, counted),
-            "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
-            **self.extra_metrics(batch, forward),
-        }
-        ratios = self.as_ratios(batch, totals)
-        return {
-            "masked_lm_loss": ratios.pop("masked_lm"),
-            "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
-            "replaced_token_loss": ratios.pop("replaced_token"),
-            **replaced_token_metrics(forward.replaced_token_logits, forward.corrupted.is_replaced, counted),
-            **ratios,
-        }
-
-    def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """Terms that a subclass adds to those of ELECTRA, in training and in evaluation."""
-        return {}
+        """Besides: `counted_tokens`, the number of these tokens."""
+        return {**super().denominators(batch), "counted_tokens": count_of(batch["input_mask"])}
 
     def forward(self, batch: Batch, context: ForwardContext) -> ElectraForward:
         """Generator, sampling and discriminator, in that order."""
@@ -111,7 +85,27 @@ class Electra(GeneratorObjective):
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
         output = self.encode(batch, corrupted, context)
         logits = self.replaced_token_head(output.sequence_output, context=context)
-        return ElectraForward(generated, corrupted, output, logits)
+        return ElectraForward(generated, corrupted, self.counted_tokens(batch, context), output, logits)
+
+    def loss_totals(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
+        logits, is_replaced = forward.replaced_token_logits, forward.corrupted.is_replaced
+        return {
+            "masked_lm": masked_lm_loss(forward.generated.scores, batch),
+            "replaced_token": replaced_token_loss(logits, is_replaced, forward.counted, "counted_tokens"),
+        }
+
+    def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
+        """What the health checks compare with the losses."""
+        return {
+            "replaced_fraction": weighted_total(forward.corrupted.is_replaced, forward.counted, "counted_tokens"),
+            "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
+        }
+
+    def held_out_metrics(self, batch: Batch, forward: ElectraForward, context: ForwardContext) -> dict[str, Term]:
+        return {
+            "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
+            **replaced_token_metrics(forward.replaced_token_logits, forward.corrupted.is_replaced, forward.counted),
+        }
 
     def detect(self, inputs: Batch) -> tf.Tensor:
         """[B, S] float32: the probability that each token was replaced; inputs as for `call`."""
@@ -119,10 +113,7 @@ class Electra(GeneratorObjective):
 
     def detection_logits(self, inputs: Batch) -> tf.Tensor:
         """[B, S] float32: the logits of `detect`."""
-        output = self.discriminator(
-            inputs["input_ids"], input_mask=inputs["input_mask"], segment_ids=inputs["segment_ids"], context=INFERENCE
-        )
-        return self.replaced_token_head(output.sequence_output)
+        return self.replaced_token_head(self.call(inputs).sequence_output)
 
     @property
     def detection_layers(self) -> list[tf_keras.layers.Layer]:
@@ -139,18 +130,3 @@ class Electra(GeneratorObjective):
         """
         masked_fraction = self.config.masking.masked_fraction
         return (1.0 - masked_fraction) / masked_fraction
-
-    def counted_tokens(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
-        """[B, S] int32: 1 for the tokens that the discriminator's loss and metrics are over: all real tokens."""
-        return batch["input_mask"]
-
-    def num_counted_tokens(self, batch: Batch) -> tf.Tensor:
-        """The sum of `counted_tokens`, from the batch alone. Scalar float32."""
-        return tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
-
-    def _loss_totals(self, batch: Batch, forward: ElectraForward, counted: tf.Tensor) -> dict[str, Total]:
-        logits, is_replaced = forward.replaced_token_logits, forward.corrupted.is_replaced
-        return {
-            "masked_lm": masked_lm_loss(forward.generated.scores, batch),
-            "replaced_token": replaced_token_loss(logits, is_replaced, counted, "counted_tokens"),
-        }

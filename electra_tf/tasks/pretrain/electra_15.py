@@ -13,6 +13,7 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig
 from electra_tf.tasks.pretrain.generator_objective import masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
+from electra_tf.tasks.terms import count_of
 
 
 class Electra15Config(ElectraConfig):
@@ -60,13 +61,11 @@ class Electra15(Electra):
         used = tf.cast(tf.range(num_slots) < num_drawn, tf.float32)
         return put_at_positions(tf.zeros_like(masked), tf.ones_like(drawn), drawn, used)
 
-    def num_counted_tokens(self, batch: Batch) -> tf.Tensor:
-        masked = masked_tokens(batch)
-        if self.config.objective.loss_positions == "masked":
-            counts = masked
-        else:
+    def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
+        counts = masked = masked_tokens(batch)
+        if self.config.objective.loss_positions != "masked":
             counts = _num_drawn(masked, self._candidates(batch, masked))
-        return tf.reduce_sum(tf.cast(counts, tf.float32))
+        return {**super().denominators(batch), "counted_tokens": count_of(counts)}
 
     @property
     def originals_per_sample(self) -> float:

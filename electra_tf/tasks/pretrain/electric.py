@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.data.batch import word_tokens
+from electra_tf.data.batch import mask_and_segments, word_tokens
 from electra_tf.flops.passes import Head, NetworkPass
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.embeddings import Embeddings
@@ -18,7 +18,7 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput, masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import Total, weighted_total
+from electra_tf.tasks.terms import Total, count_of, weighted_total
 
 
 class ElectricConfig(ElectraConfig):
@@ -36,18 +36,7 @@ class ElectricConfig(ElectraConfig):
 
     def require_fit(self, run: PretrainingConfig) -> None:
         super().require_fit(run)
-        # The loss needs the probability of each sample under the unchanged distribution of the towers.
-        for setting, expected in (("temperature", 1.0), ("disallow_correct", False)):
-            if getattr(self, setting) != expected:
-                raise ValueError(
-                    f"objective.{setting} {getattr(self, setting)} samples from another distribution than the one "
-                    "whose probabilities objective.name 'electric' uses; leave it out"
-                )
-        if self.sampling == "greedy":
-            raise ValueError(
-                "objective.sampling 'greedy' is deterministic, and objective.name 'electric' needs sampling "
-                "probabilities; use 'categorical'"
-            )
+        self.require_samples_of_the_generator()  # the loss needs the probability of each sample
         if run.masking.scheme == "rare_tokens":
             raise ValueError(
                 "masking.scheme 'rare_tokens' selects some tokens more often than others, and objective.name "
@@ -72,18 +61,14 @@ class ElectricConfig(ElectraConfig):
 
 
 class ElectricForward(NamedTuple):
-    """Everything one forward pass computes: as `ElectraForward`, and the generator's losses.
-
-    Attributes:
-        replaced_token_logits: [B, S] float32, the log odds of noise.
-        token_losses: [B, S] float32, -log q of the original tokens.
-    """
+    """Everything one forward pass computes: as `ElectraForward`, and the generator's losses."""
 
     generated: ClozeOutput
     corrupted: CorruptedInput
+    counted: tf.Tensor
     discriminator_output: EncoderOutput
-    replaced_token_logits: tf.Tensor
-    token_losses: tf.Tensor
+    replaced_token_logits: tf.Tensor  # [B, S] float32, the log odds of noise
+    token_losses: tf.Tensor  # [B, S] float32, -log q of the original tokens
 
 
 @register_objective(ElectricConfig)
@@ -114,14 +99,13 @@ class Electric(Electra):
         return generator, Encoder(config.encoder, embeddings, name="electra", dtype=dtype)
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
-        return {**super().denominators(batch), "words": tf.reduce_sum(_words(batch))}
+        return {**super().denominators(batch), "words": count_of(word_tokens(batch))}
 
     def generate(self, batch: Batch, context: ForwardContext) -> ClozeOutput:
         """The towers' predictions. Neither tower attends to the token that it predicts, so the input is unmasked."""
         return self.generator(
             batch["input_ids"],
-            input_mask=batch["input_mask"],
-            segment_ids=batch["segment_ids"],
+            **mask_and_segments(batch),
             positions=batch["masked_lm_positions"],
             context=context.scope("generator"),
         )
@@ -135,7 +119,7 @@ class Electric(Electra):
         # Of the original and of the corrupted tokens, each given the original tokens around it.
         losses = generated.everywhere.token_losses(batch["input_ids"], forward.corrupted.input_ids)
         logits = self.noise_logits(forward.replaced_token_logits, losses.other)
-        return ElectricForward(generated, forward.corrupted, forward.discriminator_output, logits, losses.token)
+        return ElectricForward(*forward._replace(replaced_token_logits=logits), losses.token)
 
     def noise_logits(self, energies: tf.Tensor, token_losses: tf.Tensor) -> tf.Tensor:
         """The log odds of noise against data: E(x) + log q(x) + log(p / (1 - p)), where p is the fraction of noise.
@@ -164,12 +148,7 @@ class Electric(Electra):
     def detection_layers(self) -> list[tf_keras.layers.Layer]:
         return [*super().detection_layers, self.generator]
 
-    def _loss_totals(self, batch: Batch, forward: ElectricForward, counted: tf.Tensor) -> dict[str, Total]:
+    def loss_totals(self, batch: Batch, forward: ElectricForward) -> dict[str, Total]:
         """The generator's loss over all tokens except [CLS] and [SEP]; the other as in ELECTRA."""
-        losses = super()._loss_totals(batch, forward, counted)
-        return {**losses, "masked_lm": weighted_total(forward.token_losses, _words(batch), "words")}
-
-
-def _words(batch: Batch) -> tf.Tensor:
-    """[B, S] float32: 1 for the tokens that can be masked."""
-    return tf.cast(word_tokens(batch), tf.float32)
+        masked_lm = weighted_total(forward.token_losses, word_tokens(batch), "words")
+        return {**super().loss_totals(batch, forward), "masked_lm": masked_lm}

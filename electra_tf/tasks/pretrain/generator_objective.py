@@ -10,8 +10,9 @@ from pydantic import Field
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig, GeneratorConfig, TransformerGeneratorConfig
 from electra_tf.config.settings import NonNegative, Positive
+from electra_tf.data.batch import mask_and_segments
 from electra_tf.data.corpus import PretrainingData
-from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.encoder import Encoder, EncoderOutput
@@ -88,6 +89,20 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
                 "generator has one table for all; leave it out"
             )
 
+    def require_samples_of_the_generator(self) -> None:
+        """Raises: ValueError: if tokens are not sampled from the generator's own distribution."""
+        fits = {
+            "temperature": self.temperature == 1.0,
+            "disallow_correct": not self.disallow_correct,
+            "sampling": self.sampling != "greedy",
+        }
+        for name, is_fit in fits.items():
+            if not is_fit:
+                raise ValueError(
+                    f"objective.{name} is {getattr(self, name)!r}, but objective.name {self.name!r} needs tokens "
+                    "sampled from the generator's own distribution; leave it out"
+                )
+
     def _require_one_network(self, run: PretrainingConfig) -> None:
         """With `tying: all` there is one network, of the discriminator's sizes."""
         if different := self._different_sizes(run, ("hidden_size", "num_layers")):
@@ -123,6 +138,13 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
             return ()
         encoder = self.generator_encoder(run)
         return (NetworkPass("generator", encoder, (Head("vocabulary", "masked"),), trained),)
+
+    def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
+        """The pass of the encoder that reads the corrupted input."""
+        raise NotImplementedError
+
+    def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
+        return (Phase(run.train.num_steps, (*self.generator_passes(run), self.encoder_pass(run))),)
 
     @property
     def learns_masked_lm(self) -> bool:
@@ -188,8 +210,7 @@ class GeneratorObjective(Objective):
         """The generator's predictions at the masked positions."""
         return self.generator(
             batch["masked_input_ids"],
-            input_mask=batch["input_mask"],
-            segment_ids=batch["segment_ids"],
+            **mask_and_segments(batch),
             positions=batch["masked_lm_positions"],
             context=context.scope("generator"),
         )
@@ -213,10 +234,7 @@ class GeneratorObjective(Objective):
     def encode(self, batch: Batch, corrupted: CorruptedInput, context: ForwardContext) -> EncoderOutput:
         """The encoder's output for the corrupted input."""
         return self.discriminator(
-            corrupted.input_ids,
-            input_mask=batch["input_mask"],
-            segment_ids=batch["segment_ids"],
-            context=context.scope("discriminator"),
+            corrupted.input_ids, **mask_and_segments(batch), context=context.scope("discriminator")
         )
 
 
@@ -228,13 +246,12 @@ def masked_tokens(batch: Batch) -> tf.Tensor:
 
 def sampled_accuracy(batch: Batch, corrupted: CorruptedInput) -> Total:
     """The fraction of samples equal to the original token."""
-    return over_masked_tokens(tf.cast(corrupted.sampled_ids == batch["masked_lm_ids"], tf.float32), batch)
+    return over_masked_tokens(corrupted.sampled_ids == batch["masked_lm_ids"], batch)
 
 
 def sample_totals(batch: Batch, corrupted: CorruptedInput) -> dict[str, Total]:
     """`replaced_fraction`, over the real tokens, and `sampled_masked_lm_accuracy`."""
-    replaced = tf.cast(corrupted.is_replaced, tf.float32)
     return {
-        "replaced_fraction": weighted_total(replaced, tf.cast(batch["input_mask"], tf.float32), "tokens"),
+        "replaced_fraction": weighted_total(corrupted.is_replaced, batch["input_mask"], "tokens"),
         "sampled_masked_lm_accuracy": sampled_accuracy(batch, corrupted),
     }

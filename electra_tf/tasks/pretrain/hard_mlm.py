@@ -1,24 +1,25 @@
 """Masked LM on the tokens that a small network predicts to be hard (paper, appendix H)."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig, TransformerGeneratorConfig
 from electra_tf.config.settings import NonNegative, Positive
-from electra_tf.data.batch import word_tokens
+from electra_tf.data.batch import mask_and_segments, word_tokens
 from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.heads import DifficultyModel
+from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.positions import put_at_positions, select_weighted
 from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm, BertMlmConfig
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.losses import masked_lm_accuracy, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import Term, Total, weighted_total
+from electra_tf.tasks.terms import Term, Total, count_of, weighted_sum, weighted_total
 
 
 class HardMlmConfig(BertMlmConfig):
@@ -58,6 +59,21 @@ class HardMlmConfig(BertMlmConfig):
         return False
 
 
+class HardMlmForward(NamedTuple):
+    """Everything one forward pass computes.
+
+    Attributes:
+        batch: with the masks that are used.
+        predicted: [B, S] float32, the losses that the small network predicts, in nats.
+        losses: [B, M] float32, the masked LM's.
+    """
+
+    batch: Batch
+    predicted: tf.Tensor
+    scores: VocabularyLogits
+    losses: tf.Tensor
+
+
 @register_objective(HardMlmConfig)
 class HardMlm(BertMlm):
     """A masked LM, and a small network that learns to predict the masked LM's loss of each token.
@@ -80,34 +96,42 @@ class HardMlm(BertMlm):
         return {**super().loss_weights, "difficulty": self.config.objective.difficulty_loss_weight}
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
-        return {**super().denominators(batch), "words": tf.reduce_sum(_words(batch))}
+        return {**super().denominators(batch), "words": count_of(word_tokens(batch))}
 
-    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
+    def forward(self, batch: Batch, context: ForwardContext) -> HardMlmForward:
+        """Predicts the losses, draws the masks again in training, and predicts the masked tokens."""
         predicted = self.predict_losses(batch, context)
         if context.training:
             batch = self.with_hard_masks(batch, predicted, context)
-        losses = self.forward(batch, context).scores.losses(batch["masked_lm_ids"])
-        return {"masked_lm": over_masked_tokens(losses, batch), **_difficulty_totals(batch, predicted, losses)}
+        scores = self.generate(batch, context).scores
+        return HardMlmForward(batch, predicted, scores, scores.losses(batch["masked_lm_ids"]))
 
-    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        predicted = self.predict_losses(batch, context)
-        logits = self.forward(batch, context).scores
-        losses = logits.losses(batch["masked_lm_ids"])
-        totals = {"masked_lm_loss": over_masked_tokens(losses, batch), **_difficulty_totals(batch, predicted, losses)}
-        hard = self.with_hard_masks(batch, predicted, context)
-        hard_losses = self.forward(hard, context).scores.losses(hard["masked_lm_ids"])
-        totals["hard_masked_lm_loss"] = over_masked_tokens(hard_losses, hard)
-        totals["difficulty_loss"] = totals.pop("difficulty")
-        return {**self.as_ratios(batch, totals), "masked_lm_accuracy": masked_lm_accuracy(logits.logits, batch)}
+    def loss_totals(self, batch: Batch, forward: HardMlmForward) -> dict[str, Total]:
+        at_masked = _at_masked_positions(forward)
+        error = tf.square(at_masked - tf.stop_gradient(forward.losses))
+        return {
+            "masked_lm": over_masked_tokens(forward.losses, batch),
+            "difficulty": over_masked_tokens(error, batch),
+        }
+
+    def extra_metrics(self, batch: Batch, forward: HardMlmForward) -> dict[str, Total]:
+        """The mean of the predicted losses over the masked tokens and over all words."""
+        return {
+            "difficulty_of_masked": over_masked_tokens(_at_masked_positions(forward), batch),
+            "difficulty_of_all": weighted_total(forward.predicted, word_tokens(batch), "words"),
+        }
+
+    def held_out_metrics(self, batch: Batch, forward: HardMlmForward, context: ForwardContext) -> dict[str, Term]:
+        hard = self.with_hard_masks(batch, forward.predicted, context)
+        losses = self.generate(hard, context).scores.losses(hard["masked_lm_ids"])
+        return {
+            "hard_masked_lm_loss": weighted_sum(losses, hard["masked_lm_weights"]),
+            "masked_lm_accuracy": masked_lm_accuracy(forward.scores.logits, batch),
+        }
 
     def predict_losses(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """[B, S] float32: the predicted loss of each token, if it were masked, in nats."""
-        return self.difficulty(
-            batch["input_ids"],
-            input_mask=batch["input_mask"],
-            segment_ids=batch["segment_ids"],
-            context=context.scope("difficulty"),
-        )
+        return self.difficulty(batch["input_ids"], **mask_and_segments(batch), context=context.scope("difficulty"))
 
     def with_hard_masks(self, batch: Batch, predicted: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
         """The batch with its masks drawn again: the same number in each row, hard tokens with a higher probability.
@@ -134,21 +158,6 @@ class HardMlm(BertMlm):
         }
 
 
-def _words(batch: Batch) -> tf.Tensor:
-    """[B, S] float32: 1 for the tokens that can be masked."""
-    return tf.cast(word_tokens(batch), tf.float32)
-
-
-def _difficulty_totals(batch: Batch, predicted: tf.Tensor, losses: tf.Tensor) -> dict[str, Total]:
-    """The squared error of the predicted losses, and their mean over the masked tokens and over all words.
-
-    Args:
-        predicted: [B, S] float32.        losses: [B, M] float32, the masked LM's; no gradient flows into them.
-    """
-    at_masked = tf.gather(predicted, batch["masked_lm_positions"], batch_dims=1)
-    error = tf.square(at_masked - tf.stop_gradient(losses))
-    return {
-        "difficulty": over_masked_tokens(error, batch),
-        "difficulty_of_masked": over_masked_tokens(at_masked, batch),
-        "difficulty_of_all": weighted_total(predicted, _words(batch), "words"),
-    }
+def _at_masked_positions(forward: HardMlmForward) -> tf.Tensor:
+    """[B, M] float32: the predicted losses of the masked tokens."""
+    return tf.gather(forward.predicted, forward.batch["masked_lm_positions"], batch_dims=1)

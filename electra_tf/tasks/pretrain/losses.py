@@ -9,7 +9,16 @@ import tensorflow as tf
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.base import Batch
-from electra_tf.tasks.terms import BinaryEntropy, Ratio, Term, Total, ranking_counts, weighted_sum, weighted_total
+from electra_tf.tasks.terms import (
+    BinaryEntropy,
+    Ratio,
+    Term,
+    Total,
+    count_of,
+    ranking_counts,
+    weighted_sum,
+    weighted_total,
+)
 
 
 def masked_lm_loss(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -> Total:
@@ -23,7 +32,7 @@ def masked_lm_loss(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -
 
 
 def over_masked_tokens(values: tf.Tensor, batch: Batch) -> Total:
-    """The mean over the masked tokens of [B, M] float32, one value for each masked position."""
+    """The mean over the masked tokens of [B, M], one value for each masked position."""
     return weighted_total(values, batch["masked_lm_weights"], "masked_tokens")
 
 
@@ -33,7 +42,7 @@ def masked_lm_accuracy(logits: tf.Tensor, batch: Batch) -> Ratio:
     Of several equal logits the first one counts as the most likely.
     """
     correct = tf.argmax(logits, axis=-1, output_type=tf.int32) == batch["masked_lm_ids"]
-    return weighted_sum(tf.cast(correct, tf.float32), batch["masked_lm_weights"])
+    return weighted_sum(correct, batch["masked_lm_weights"])
 
 
 def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.Tensor, over: str) -> Total:
@@ -45,7 +54,7 @@ def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.T
     Source: paper section 2, L_Disc, as a mean over tokens.
     """
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.cast(is_replaced, tf.float32), logits=logits)
-    return weighted_total(losses, tf.cast(weights, tf.float32), over)
+    return weighted_total(losses, weights, over)
 
 
 def replaced_token_metrics(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.Tensor) -> dict[str, Term]:
@@ -61,9 +70,9 @@ def replaced_token_metrics(logits: tf.Tensor, is_replaced: tf.Tensor, weights: t
     replaced_fraction = weighted_sum(actual, weights)
     true_positives = tf.reduce_sum(predicted * actual * weights)
     return {
-        "replaced_token_accuracy": weighted_sum(tf.cast(predicted == actual, tf.float32), weights),
-        "replaced_token_precision": Ratio(true_positives, tf.reduce_sum(predicted * weights)),
-        "replaced_token_recall": Ratio(true_positives, tf.reduce_sum(actual * weights)),
+        "replaced_token_accuracy": weighted_sum(predicted == actual, weights),
+        "replaced_token_precision": Ratio(true_positives, count_of(predicted * weights)),
+        "replaced_token_recall": Ratio(true_positives, count_of(actual * weights)),
         "replaced_token_auc": ranking_counts(logits, is_replaced, weights),
         "replaced_fraction": replaced_fraction,
         "constant_predictor_loss": BinaryEntropy(*replaced_fraction),

@@ -1,21 +1,25 @@
 """The base of every pre-training objective, and the registry that finds them by name."""
 
 from collections.abc import Callable, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import tensorflow as tf
 
-from electra_tf.data.batch import empty_batch
+from electra_tf.data.batch import PRETRAINING_BATCH, mask_and_segments
 from electra_tf.flops.budget import RunCost, known_cost
+from electra_tf.models.context import ForwardContext
 from electra_tf.tasks.base import Batch, HealthCheck, Task
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, ObjectiveSettings, PretrainingConfig
 from electra_tf.tasks.pretrain.health import pretraining_health_checks
+from electra_tf.tasks.terms import Term, Total, count_of
 
 OBJECTIVES: "dict[str, type[Objective]]" = {}
 
 
 class Objective(Task):
     """A pre-training task. Its batches are those of `electra_tf.data.batch`.
+
+    A subclass defines `encoder`, `loss_weights`, `forward` and `loss_totals`, and the metrics it adds.
 
     Attributes:
         config: a `PretrainingConfig`, whose `objective` group has the settings class that the objective registered.
@@ -25,17 +29,46 @@ class Objective(Task):
 
     def call(self, inputs: Batch):
         """Inference on `input_ids`, `input_mask`, `segment_ids` ([B, S] int32): the encoder's `EncoderOutput`."""
-        return self.encoder(inputs["input_ids"], input_mask=inputs["input_mask"], segment_ids=inputs["segment_ids"])
+        return self.encoder(inputs["input_ids"], **mask_and_segments(inputs))
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
         """`masked_tokens`, the number of slots in use, and `tokens`, that of real tokens."""
         return {
-            "masked_tokens": tf.reduce_sum(batch["masked_lm_weights"]),
-            "tokens": tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32)),
+            "masked_tokens": count_of(batch["masked_lm_weights"]),
+            "tokens": count_of(batch["input_mask"]),
+        }
+
+    def forward(self, batch: Batch, context: ForwardContext) -> Any:
+        """All that one forward pass computes, for the three methods below."""
+        raise NotImplementedError
+
+    def loss_totals(self, batch: Batch, forward: Any) -> dict[str, Total]:
+        """The losses. Evaluation reports each as `NAME_loss`."""
+        raise NotImplementedError
+
+    def extra_metrics(self, batch: Batch, forward: Any) -> dict[str, Total]:
+        """What is reported besides the losses, in training and in evaluation."""
+        return {}
+
+    def held_out_metrics(self, batch: Batch, forward: Any, context: ForwardContext) -> dict[str, Term]:
+        """What evaluation alone reports. Of two metrics of one name it reports this one."""
+        return {}
+
+    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
+        forward = self.forward(batch, context)
+        return {**self.loss_totals(batch, forward), **self.extra_metrics(batch, forward)}
+
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
+        forward = self.forward(batch, context)
+        losses = self.as_ratios(batch, self.loss_totals(batch, forward))
+        return {
+            **{f"{name}_loss": ratio for name, ratio in losses.items()},
+            **self.as_ratios(batch, self.extra_metrics(batch, forward)),
+            **self.held_out_metrics(batch, forward, context),
         }
 
     def empty_batch(self) -> Batch:
-        return empty_batch(1, min(8, self.config.encoder.max_position_embeddings), max_predictions=1)
+        return PRETRAINING_BATCH.empty(1, S=min(8, self.config.encoder.max_position_embeddings), M=1)
 
     @property
     def schedule_steps(self) -> tuple[int, ...]:

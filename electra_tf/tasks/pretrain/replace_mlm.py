@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 from electra_tf.config.settings import NonNegative
-from electra_tf.flops.passes import Head, NetworkPass, Phase
+from electra_tf.flops.passes import Head, NetworkPass
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import MaskedLmHead, gather_positions
@@ -28,9 +28,8 @@ class ReplaceMlmConfig(GeneratorObjectiveSettings):
     # Of the encoder's loss. The paper gives no weight; this loss is a masked-LM loss like the generator's.
     encoder_masked_lm_loss_weight: NonNegative = 1.0
 
-    def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
-        encoder = NetworkPass("encoder", run.encoder, (Head("vocabulary", "masked"),))
-        return (Phase(run.train.num_steps, (*self.generator_passes(run), encoder)),)
+    def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
+        return NetworkPass("encoder", run.encoder, (Head("vocabulary", "masked"),))
 
 
 class ReplaceMlmForward(NamedTuple):
@@ -59,24 +58,6 @@ class ReplaceMlm(GeneratorObjective):
             "encoder_masked_lm": settings.encoder_masked_lm_loss_weight,
         }
 
-    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
-        forward = self.forward(batch, context)
-        return {
-            **_totals(batch, forward),
-            "encoder_masked_lm_accuracy": over_masked_tokens(forward.logits.is_top1(batch["masked_lm_ids"]), batch),
-        }
-
-    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        forward = self.forward(batch, context)
-        ratios = self.as_ratios(batch, _totals(batch, forward))
-        return {
-            "masked_lm_loss": ratios.pop("masked_lm"),
-            "encoder_masked_lm_loss": ratios.pop("encoder_masked_lm"),
-            "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
-            **ratios,
-            "encoder_masked_lm_accuracy": masked_lm_accuracy(forward.logits.logits, batch),
-        }
-
     def forward(self, batch: Batch, context: ForwardContext) -> ReplaceMlmForward:
         """Generator, sampling and the encoder's predictions, in that order."""
         generated = self.generate(batch, context)
@@ -85,11 +66,20 @@ class ReplaceMlm(GeneratorObjective):
         hidden = gather_positions(output.sequence_output, batch["masked_lm_positions"])  # [B, M, H]
         return ReplaceMlmForward(generated, corrupted, self.prediction_head(hidden, context=context))
 
+    def loss_totals(self, batch: Batch, forward: ReplaceMlmForward) -> dict[str, Total]:
+        return {
+            "masked_lm": masked_lm_loss(forward.generated.scores, batch),
+            "encoder_masked_lm": masked_lm_loss(forward.logits, batch),
+        }
 
-def _totals(batch: Batch, forward: ReplaceMlmForward) -> dict[str, Total]:
-    """The losses, and the metrics of the samples."""
-    return {
-        "masked_lm": masked_lm_loss(forward.generated.scores, batch),
-        "encoder_masked_lm": masked_lm_loss(forward.logits, batch),
-        **sample_totals(batch, forward.corrupted),
-    }
+    def extra_metrics(self, batch: Batch, forward: ReplaceMlmForward) -> dict[str, Total]:
+        return {
+            **sample_totals(batch, forward.corrupted),
+            "encoder_masked_lm_accuracy": over_masked_tokens(forward.logits.is_top1(batch["masked_lm_ids"]), batch),
+        }
+
+    def held_out_metrics(self, batch: Batch, forward: ReplaceMlmForward, context: ForwardContext) -> dict[str, Term]:
+        return {
+            "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
+            "encoder_masked_lm_accuracy": masked_lm_accuracy(forward.logits.logits, batch),
+        }

@@ -8,9 +8,10 @@ from typing import ClassVar, Literal
 import tensorflow as tf
 
 from electra_tf.config.settings import Count
-from electra_tf.flops.passes import Head, NetworkPass, Phase
+from electra_tf.flops.passes import Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import Encoder
+from electra_tf.models.generators import GeneratorOutput
 from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
@@ -51,11 +52,8 @@ class TwoStageConfig(ElectraConfig):
             )
         if run.train.num_steps < 2:
             raise ValueError("train.num_steps 1 is not enough for two phases; set it to 2 or more")
-        if self.initialize_from_generator:
-            self._require_equal_sizes(run)
-
-    def _require_equal_sizes(self, run: PretrainingConfig) -> None:
-        if different := self._different_sizes(run, type(run.encoder).model_fields):
+        different = self._different_sizes(run, type(run.encoder).model_fields)
+        if different and self.initialize_from_generator:
             raise ValueError(
                 f"two_stage initialises the discriminator from a generator of its own size: {'; '.join(different)}; "
                 "set objective.generator.size_fraction to 1.0 and leave its sizes out, or set "
@@ -69,11 +67,8 @@ class TwoStageConfig(ElectraConfig):
 
     def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
         first, second = self.phase_steps(run)
-        discriminator = NetworkPass("discriminator", run.encoder, (Head("token", "all"),))
-        return (
-            Phase(first, self.generator_passes(run)),
-            Phase(second, (*self.generator_passes(run, trained=False), discriminator)),
-        )
+        frozen = self.generator_passes(run, trained=False)
+        return Phase(first, self.generator_passes(run)), Phase(second, (*frozen, self.encoder_pass(run)))
 
     def schedule_steps(self, run: PretrainingConfig) -> tuple[int, ...]:
         return self.phase_steps(run) if self.schedule == "each_phase" else super().schedule_steps(run)
@@ -137,15 +132,14 @@ class GeneratorPhase(_Phase):
     def loss_weights(self) -> dict[str, float]:
         return {"masked_lm": self.config.objective.masked_lm_loss_weight}
 
-    def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
-        return {"masked_lm": masked_lm_loss(self.networks.generate(batch, context).scores, batch)}
+    def forward(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
+        return self.networks.generate(batch, context)
 
-    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        logits = self.networks.generate(batch, context).scores
-        return {
-            "masked_lm_loss": self.as_ratios(batch, {"loss": masked_lm_loss(logits, batch)})["loss"],
-            "masked_lm_accuracy": masked_lm_accuracy(logits.logits, batch),
-        }
+    def loss_totals(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
+        return {"masked_lm": masked_lm_loss(forward.scores, batch)}
+
+    def held_out_metrics(self, batch: Batch, forward: GeneratorOutput, context: ForwardContext) -> dict[str, Term]:
+        return {"masked_lm_accuracy": masked_lm_accuracy(forward.logits, batch)}
 
 
 class DiscriminatorPhase(_Phase):
