@@ -17,7 +17,7 @@ from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.schema import DataConfig, RunConfig
 from electra_tf.data.batch import INPUT_IDS, Batch
 from electra_tf.data.masking import MaskingVocabulary
-from electra_tf.data.record_frames import first_damage, read_frames
+from electra_tf.data.record_frames import read_frames
 from electra_tf.text import records
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest, check_matches
 from electra_tf.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
@@ -62,7 +62,7 @@ class PretrainingData:
         directory: its path or URL.
         identity: equal for all copies of one data set and for no others: a hash of the manifest, which has the
             checksums of the shards, or of the names of the authors' files.
-        vocab_content: of the vocabulary's file.
+        tokenizer: the content of the vocabulary's file, and whether text was lower-cased and stripped of accents.
         token_counts: how often each vocabulary entry occurs in the training split, [V] int64; None if the builder did
             not count.
     """
@@ -70,9 +70,7 @@ class PretrainingData:
     directory: str
     identity: str
     vocabulary: Vocabulary
-    vocab_content: bytes
-    lower_case: bool
-    strip_accents: bool
+    tokenizer: tuple[bytes, bool, bool]
     train: Corpus
     held_out: Corpus | None
     token_counts: np.ndarray | None
@@ -121,8 +119,8 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
     vocab_file = config.data.vocab_file or os.path.join(directory, VOCAB_FILE)
     if config.data.vocab_file is None and not tf.io.gfile.exists(vocab_file):
         raise UserError(f"{directory} holds no {VOCAB_FILE}; give the vocabulary with --set data.vocab_file=PATH")
-    vocab_content = _read(vocab_file)
-    vocabulary = Vocabulary.from_bytes(vocab_content, vocab_file)
+    content = _read(vocab_file)
+    vocabulary = Vocabulary.from_bytes(content, vocab_file)
     if vocabulary.size != config.encoder.vocab_size:
         raise UserError(
             f"the data set's vocabulary has {vocabulary.size} entries, encoder.vocab_size is "
@@ -130,13 +128,7 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
             "another vocabulary"
         )
     has_manifest = tf.io.gfile.exists(os.path.join(directory, MANIFEST_FILE))
-    contents = _contents_by_manifest if has_manifest else _contents_of_authors
-    data = PretrainingData(
-        directory=directory,
-        vocabulary=vocabulary,
-        vocab_content=vocab_content,
-        **contents(directory, vocabulary, config),
-    )
+    data = (_open_ours if has_manifest else _open_authors)(directory, vocabulary, content, config)
     if config.masking.scheme == "rare_tokens":
         data.text_token_counts("masking.scheme rare_tokens")
     return data
@@ -147,13 +139,10 @@ def _require_directory(data_dir: str) -> None:
         is_directory = tf.io.gfile.stat(data_dir).is_directory  # `isdir` would answer no without a reason
     except tf.errors.NotFoundError:
         is_directory = False
-    except tf.errors.UnimplementedError:
-        raise UserError(
-            f"--data_dir={data_dir}: TensorFlow has no file system for {data_dir.partition('://')[0]}://; copy the data"
-            " set to a local directory or to gs://"
-        ) from None
     except tf.errors.OpError as error:
-        raise UserError(f"cannot reach --data_dir={data_dir}: {first_line(error)}") from None
+        raise UserError(
+            f"cannot reach --data_dir={data_dir}: {first_line(error)}; copy it to a local directory or to gs://"
+        ) from None
     if not is_directory:
         raise UserError(f"--data_dir={data_dir} is no directory; build one with build_pretraining_dataset.py")
 
@@ -166,8 +155,8 @@ def _read(path: str) -> bytes:
         raise UserError(f"cannot read {path}: {first_line(error)}; give a file that can be read") from None
 
 
-def _contents_by_manifest(directory: str, vocabulary: Vocabulary, config: RunConfig) -> dict:
-    """The fields of `PretrainingData` that the manifest tells."""
+def _open_ours(directory: str, vocabulary: Vocabulary, vocab_content: bytes, config: RunConfig) -> PretrainingData:
+    """Opens a data set that has a manifest."""
     manifest_file = os.path.join(directory, MANIFEST_FILE)
     content = _read(manifest_file)
     manifest = Manifest.from_bytes(content, manifest_file)
@@ -182,14 +171,15 @@ def _contents_by_manifest(directory: str, vocabulary: Vocabulary, config: RunCon
             corpora[name] = _corpus(files, counts, "compact", config)
     if TRAIN_SPLIT not in corpora:
         raise UserError(f"{directory} holds no examples to train on; build the data set from more text")
-    return {
-        "identity": hashlib.sha256(content).hexdigest(),
-        "lower_case": manifest.lower_case,
-        "strip_accents": manifest.strip_accents,
-        "train": corpora[TRAIN_SPLIT],
-        "held_out": corpora.get(HELD_OUT_SPLIT),
-        "token_counts": None if manifest.token_counts is None else np.array(manifest.token_counts, np.int64),
-    }
+    return PretrainingData(
+        directory,
+        identity=hashlib.sha256(content).hexdigest(),
+        vocabulary=vocabulary,
+        tokenizer=(vocab_content, manifest.lower_case, manifest.strip_accents),
+        train=corpora[TRAIN_SPLIT],
+        held_out=corpora.get(HELD_OUT_SPLIT),
+        token_counts=None if manifest.token_counts is None else np.array(manifest.token_counts, np.int64),
+    )
 
 
 def _require_size(file: str, num_bytes: int, config: DataConfig) -> None:
@@ -203,10 +193,10 @@ def _require_size(file: str, num_bytes: int, config: DataConfig) -> None:
         raise UserError(f"{file} has {size} bytes, {MANIFEST_FILE} says {num_bytes}; copy or build the data set again")
 
 
-def _contents_of_authors(directory: str, vocabulary: Vocabulary, config: RunConfig) -> dict:
-    """The fields of `PretrainingData` for files of the authors' builder, which come without a manifest."""
-    files = sorted(tf.io.gfile.glob(os.path.join(directory, _AUTHORS_FILES)))
-    files = [path for path in files if not tf.io.gfile.isdir(path)]
+def _open_authors(directory: str, vocabulary: Vocabulary, vocab_content: bytes, config: RunConfig) -> PretrainingData:
+    """Opens the files of the authors' builder, which come without a manifest."""
+    found = sorted(tf.io.gfile.glob(os.path.join(directory, _AUTHORS_FILES)))
+    files = [path for path in found if not tf.io.gfile.isdir(path)]
     if not files:
         raise UserError(
             f"{directory} holds neither {MANIFEST_FILE} nor {_AUTHORS_FILES}; build a data set with "
@@ -219,15 +209,15 @@ def _contents_of_authors(directory: str, vocabulary: Vocabulary, config: RunConf
             f"{directory}: none of its {len(files)} record files holds an example; expected the output of one build"
         )
     names = "\n".join(os.path.basename(file) for file in files)
-    return {
-        "identity": hashlib.sha256(names.encode()).hexdigest(),
-        # The authors' builder records neither; these are its defaults.
-        "lower_case": True,
-        "strip_accents": True,
-        "train": _corpus(files, counts, layout, config),
-        "held_out": None,
-        "token_counts": None,
-    }
+    return PretrainingData(
+        directory,
+        identity=hashlib.sha256(names.encode()).hexdigest(),
+        vocabulary=vocabulary,
+        tokenizer=(vocab_content, True, True),  # the defaults of the authors' builder, which records neither
+        train=_corpus(files, counts, layout, config),
+        held_out=None,
+        token_counts=None,
+    )
 
 
 def _inspect(file: str, config: DataConfig) -> tuple[int, records.RecordFormat | None]:
@@ -235,20 +225,22 @@ def _inspect(file: str, config: DataConfig) -> tuple[int, records.RecordFormat |
 
     Raises: UserError: if a record is damaged and that is to stop the run, or has another layout or sequence length.
     """
-    frames = read_frames(_read(file))
-    if damage := first_damage(frames):
-        if config.on_damaged_record == "stop":
-            raise UserError(f"{file}: {damage}; copy or build it again")
-        logger.warning("damaged data: %s: %s", file, damage)
-    first = next((frame.record for frame in frames if frame.record is not None), None)
-    if first is None:
-        return len(frames), None
-    layout, length = records.record_format(first)
-    if layout == "fixed_length" and length != config.max_seq_length:
-        raise UserError(
-            f"{file} has sequences of length {length}, data.max_seq_length is {config.max_seq_length}; make them equal"
-        )
-    return len(frames), layout
+    count, layout, is_reported = 0, None, False
+    for frame in read_frames(file):
+        if frame.record is None and not is_reported:
+            damage, is_reported = f"{file}: record {count} at byte {frame.offset}: {frame.problem}", True
+            if config.on_damaged_record == "stop":
+                raise UserError(f"{damage}; copy or build it again")
+            logger.warning("damaged data: %s", damage)
+        elif frame.record is not None and layout is None:
+            layout, length = records.record_format(frame.record)
+            if layout == "fixed_length" and length != config.max_seq_length:
+                raise UserError(
+                    f"{file} has sequences of length {length}, data.max_seq_length is {config.max_seq_length}; "
+                    "make them equal"
+                )
+        count += 1
+    return count, layout
 
 
 def _corpus(files: Sequence[str], counts: Sequence[int], layout: records.RecordFormat, config: RunConfig) -> Corpus:

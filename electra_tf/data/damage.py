@@ -16,7 +16,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.data.batch import Batch
 from electra_tf.data.corpus import Corpus
-from electra_tf.data.record_frames import Frame, first_damage, read_frames
+from electra_tf.data.record_frames import Frame, read_frames
 
 logger = logging.getLogger(__name__)
 
@@ -48,15 +48,10 @@ def or_else(argument, preferred: Callable, otherwise: Callable):
 
 
 class RecordReader:
-    """Reads the shards of a corpus and parses their records, damaged or not.
+    """Reads the shards of a corpus and parses their records, damaged or not. A shard is an index into its files."""
 
-    Args:
-        shard_of_example: from the number of an example in the stream to its shard, an index into `corpus.files`.
-    """
-
-    def __init__(self, corpus: Corpus, shard_of_example: Callable[[int], int]):
+    def __init__(self, corpus: Corpus):
         self._corpus = corpus
-        self._shard_of_example = shard_of_example
         self._files = tf.constant(corpus.files)
         self._counts = tf.constant(corpus.num_examples, tf.int64)
         self._reported: set[int] = set()
@@ -77,14 +72,14 @@ class RecordReader:
 
         return or_else(shard, read, examine)
 
-    def parse(self, serialized: tf.Tensor, first_example: tf.Tensor) -> Batch:
-        """`corpus.parse` of consecutive examples; `first_example`: scalar int64, the number of the first one."""
+    def parse(self, serialized: tf.Tensor, shards: tf.Tensor) -> Batch:
+        """`corpus.parse` of [b] string; `shards`: [b] int64, from which each record comes."""
 
-        def mend_and_parse(serialized: tf.Tensor, first_example: tf.Tensor) -> Batch:
-            mended = tf.numpy_function(self._mend, [serialized, first_example], tf.string)
+        def mend_and_parse(serialized: tf.Tensor, shards: tf.Tensor) -> Batch:
+            mended = tf.numpy_function(self._mend, [serialized, shards], tf.string)
             return self._corpus.parse(tf.ensure_shape(mended, serialized.shape))
 
-        return or_else((serialized, first_example), lambda records, _: self._corpus.parse(records), mend_and_parse)
+        return or_else((serialized, shards), lambda records, _: self._corpus.parse(records), mend_and_parse)
 
     def examine(self, shard: np.int64) -> np.ndarray:
         """[n] bytes: a shard's records, with padding for those that cannot be read.
@@ -93,12 +88,13 @@ class RecordReader:
         """
         file, expected = self._corpus.files[shard], self._corpus.num_examples[shard]
         try:
-            content = tf.io.gfile.GFile(file, "rb").read()
+            frames = list(read_frames(file))
+            size = tf.io.gfile.stat(file).length
         except tf.errors.OpError as error:
             raise DamagedData(
                 f"{file} can no longer be read ({first_line(error)}); bring it back and give the same command again"
             ) from None
-        padding, frames = self._corpus.padding, read_frames(content)
+        padding = self._corpus.padding
         for number in unreadable([frame.record or padding for frame in frames], self._corpus.parse):
             problem = "its checksum is right, but it holds no example that fits this run"
             frames[number] = Frame(frames[number].offset, None, problem)
@@ -107,28 +103,29 @@ class RecordReader:
                 f"{file} holds more than the {expected} examples it should; copy or build the data set again"
             )
         missing = expected - len(frames)
-        frames += [Frame(len(content), None, f"the file ends {missing} records too early")] * missing
-        if damage := first_damage(frames):  # else the storage failed for a moment
-            self._report(int(shard), f"{file}: {damage}", num_lost=sum(frame.record is None for frame in frames))
+        frames += [Frame(size, None, f"the file ends {missing} records too early")] * missing
+        self._report(int(shard), [number for number, frame in enumerate(frames) if frame.record is None], frames)
         return np.array([frame.record or padding for frame in frames], object)  # numpy's bytes would lose final zeros
 
-    def _report(self, shard: int, what: str, num_lost: int) -> None:
-        """Stops, or warns once per shard."""
+    def _report(self, shard: int, lost: list[int], frames: list[Frame]) -> None:
+        """Stops, or warns once per shard, if a record is lost; else the storage failed for a moment."""
+        if not lost or shard in self._reported:
+            return
+        first = frames[lost[0]]
+        what = f"{self._corpus.files[shard]}: record {lost[0]} at byte {first.offset}: {first.problem}"
         if self._corpus.on_damaged_record == "stop":
             raise DamagedData(
                 f"{what}; copy or build the data set again, or leave out what is damaged with "
                 "--set data.on_damaged_record=skip"
             )
-        if shard not in self._reported:
-            self._reported.add(shard)
-            total = self._corpus.num_examples[shard]
-            logger.warning("damaged data: %s; %d of its %d examples count as padding", what, num_lost, total)
+        self._reported.add(shard)
+        logger.warning("damaged data: %s; %d of its %d examples count as padding", what, len(lost), len(frames))
 
-    def _mend(self, serialized: np.ndarray, first_example: np.int64) -> np.ndarray:
+    def _mend(self, serialized: np.ndarray, shards: np.ndarray) -> np.ndarray:
         """[b] bytes: the records of a part of a batch, with padding for those that cannot be parsed."""
         mended = list(serialized)
         for row in unreadable(mended, self._corpus.parse):
-            self.examine(np.int64(self._shard_of_example(int(first_example) + row)))  # names the record, or stops
+            self.examine(shards[row])  # names the record, or stops
             mended[row] = self._corpus.padding
         return np.array(mended, object)
 

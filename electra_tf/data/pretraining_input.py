@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.batch import Batch
-from electra_tf.data.corpus import Corpus
+from electra_tf.data.corpus import Corpus, PretrainingData
 from electra_tf.data.damage import RecordReader
-from electra_tf.data.masking import MaskingVocabulary, mask_batch
+from electra_tf.data.masking import mask_batch
 from electra_tf.ops.random import RandomStream
 
 # The permutations must not share a seed.
@@ -23,9 +23,8 @@ _SHARD_ORDER, _EXAMPLE_ORDER = 1, 2
 
 
 def training_batches(
-    corpus: Corpus,
+    data: PretrainingData,
     masking: MaskingConfig,
-    vocabulary: MaskingVocabulary,
     *,
     seed: int,
     batch_size: int,
@@ -40,47 +39,51 @@ def training_batches(
         input_context: which share of each batch this pipeline prepares; None for all of it, as one batch per step.
     Returns: batches of `mask_batch`, each for one replica; those of one step follow each other in replica order.
     """
+    vocabulary, reader = data.masking_vocabulary, RecordReader(data.train)
 
     def mask(batch: Batch, step: tf.Tensor, first_row: int) -> Batch:
         return mask_batch(batch, masking, vocabulary, RandomStream(seed, step, first_row, name="masking"))
 
-    order = EpochOrder(corpus, seed)
-    reader = RecordReader(corpus, order.shard_of)
-    records = order.records(reader, first_step * batch_size).batch(batch_size, drop_remainder=True)
-    return _prepared(records.enumerate(first_step), reader, mask, batch_size, input_context)
+    records = EpochOrder(data.train, seed).records(reader, first_step * batch_size)
+    batches = records.batch(batch_size, drop_remainder=True).enumerate(first_step)
+    return _prepared(batches, reader, mask, batch_size, input_context)
 
 
 def evaluation_batches(
-    corpus: Corpus,
+    data: PretrainingData,
     masking: MaskingConfig,
-    vocabulary: MaskingVocabulary,
     *,
     seed: int,
     batch_size: int,
     max_batches: int,
     input_context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
-    """One pass over a split, in the order on disk, masked the same way every time.
+    """One pass over the held-out split, in the order on disk, masked the same way every time.
 
     The last batch is filled up with rows of padding, in which nothing is real or masked, so they do not count.
 
     Args and returns: as `training_batches`; at most `max_batches` steps.
     """
+    vocabulary, corpus = data.masking_vocabulary, data.held_out
+    reader = RecordReader(corpus)
 
     def mask(batch: Batch, step: tf.Tensor, first_row: int) -> Batch:
         return mask_batch(batch, masking, vocabulary, RandomStream(seed, step, first_row, name="evaluation_masking"))
 
-    first_of_shard = np.cumsum([0, *corpus.num_examples])
-    reader = RecordReader(corpus, lambda example: int(np.searchsorted(first_of_shard, example, side="right")) - 1)
-    padding = tf.data.Dataset.from_tensors(corpus.padding).repeat(-corpus.total_examples % batch_size)
-    records = tf.data.Dataset.range(len(corpus.files)).map(reader.records).unbatch().concatenate(padding)
-    records = records.batch(batch_size, drop_remainder=True).take(max_batches)
-    return _prepared(records.enumerate(), reader, mask, batch_size, input_context)
+    def records_of_shard(shard: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        records = reader.records(shard)
+        return records, tf.fill(tf.shape(records), shard)
+
+    no_shard = tf.constant(-1, tf.int64)
+    padding = tf.data.Dataset.from_tensors((corpus.padding, no_shard)).repeat(-corpus.total_examples % batch_size)
+    records = tf.data.Dataset.range(len(corpus.files)).map(records_of_shard).unbatch().concatenate(padding)
+    batches = records.batch(batch_size, drop_remainder=True).take(max_batches).enumerate()
+    return _prepared(batches, reader, mask, batch_size, input_context)
 
 
-def num_evaluation_batches(corpus: Corpus, batch_size: int, max_batches: int) -> int:
-    """The number of steps of `evaluation_batches`."""
-    return min(max_batches, -(-corpus.total_examples // batch_size))
+def num_evaluation_batches(data: PretrainingData, batch_size: int, max_batches: int) -> int:
+    """The number of steps of `evaluation_batches`; 0 without a held-out split."""
+    return min(max_batches, -(-data.held_out.total_examples // batch_size)) if data.held_out else 0
 
 
 def _prepared(
@@ -93,15 +96,14 @@ def _prepared(
     """Parses and masks this pipeline's share of the batches, cuts it into those of its replicas, and reads ahead.
 
     Args:
-        batches: pairs of a step and the serialized records of the whole batch.
+        batches: pairs of a step and the whole batch, its serialized records and their shards.
     """
     context = input_context or tf.distribute.InputContext()
     share = batch_size // context.num_input_pipelines
     first_row = share * context.input_pipeline_id
 
-    def prepare(step: tf.Tensor, serialized: tf.Tensor) -> Batch:
-        batch = reader.parse(serialized[first_row : first_row + share], step * batch_size + first_row)
-        return mask(batch, step, first_row)
+    def prepare(step: tf.Tensor, whole: tuple[tf.Tensor, tf.Tensor]) -> Batch:
+        return mask(reader.parse(*(values[first_row : first_row + share] for values in whole)), step, first_row)
 
     prepared = batches.map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     replica_batch_size = batch_size // context.num_replicas_in_sync
@@ -125,24 +127,20 @@ class EpochOrder:
         self._seed = seed
 
     def records(self, reader: RecordReader, first_example: int) -> tf.data.Dataset:
-        """Serialized records without end, from example `first_example` of the stream on."""
+        """Pairs of a serialized record and its shard without end, from example `first_example` of the stream on."""
         counts = tf.constant(self._corpus.num_examples)
         first_visit, num_skipped = self._locate(first_example)
 
-        def records_of_visit(visit: tf.Tensor) -> tf.Tensor:
-            shard = self._shard_of_visit(visit)
+        def records_of_visit(visit: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            num_shards = len(self._corpus.files)
+            shard = tf.cast(self._shard_order(visit // num_shards)[visit % num_shards], tf.int64)
             order = self._permutation(counts[shard], _EXAMPLE_ORDER, visit)
-            begin = tf.where(visit == first_visit, num_skipped, 0)
-            return tf.gather(reader.records(tf.cast(shard, tf.int64)), order[begin:])
+            order = order[tf.where(visit == first_visit, num_skipped, 0) :]
+            return tf.gather(reader.records(shard), order), tf.fill(tf.shape(order), shard)
 
         visits = tf.data.Dataset.range(first_visit, np.iinfo(np.int64).max)
         # The next shard is read while this one is used.
         return visits.map(records_of_visit).prefetch(1).unbatch()
-
-    def shard_of(self, example: int) -> int:
-        """The shard, an index into the corpus's files, that holds an example of the stream."""
-        visit, _ = self._locate(example)
-        return int(self._shard_of_visit(tf.constant(visit, tf.int64)))
 
     def _locate(self, example: int) -> tuple[int, int]:
         """The visit that holds an example, and the number of examples before it in that visit."""
@@ -151,10 +149,6 @@ class EpochOrder:
         begins = np.cumsum([0, *np.asarray(self._corpus.num_examples)[order]])
         slot = int(np.searchsorted(begins, index, side="right")) - 1
         return epoch * len(self._corpus.files) + slot, index - int(begins[slot])
-
-    def _shard_of_visit(self, visit: tf.Tensor) -> tf.Tensor:
-        num_shards = len(self._corpus.files)
-        return self._shard_order(visit // num_shards)[visit % num_shards]
 
     def _shard_order(self, epoch: tf.Tensor) -> tf.Tensor:
         return self._permutation(tf.constant(len(self._corpus.files)), _SHARD_ORDER, epoch)

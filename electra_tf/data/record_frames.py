@@ -7,55 +7,51 @@ Source: the format is described in tensorflow/core/lib/io/record_writer.h.
 """
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import google_crc32c
+import tensorflow as tf
 
 _LENGTH_BYTES, _HEADER_BYTES, _CHECKSUM_BYTES = 8, 12, 4
 _MASK_DELTA = 0xA282EAD8
+_CUT_OFF = "the file ends inside it"
 
 
 class Frame(NamedTuple):
-    """One frame.
-
-    Attributes:
-        offset: its first byte in the file.
-        record: None if it is damaged.
-        problem: what is wrong with it; empty if nothing is.
-    """
+    """One frame: its first byte in the file; the record, None if it is damaged; and what is wrong with it, or ""."""
 
     offset: int
     record: bytes | None
     problem: str = ""
 
 
-def read_frames(content: bytes) -> list[Frame]:
-    """The frames of an uncompressed TFRecord file; behind a damaged length no further ones can be found."""
-    frames: list[Frame] = []
-    offset = 0
-    while offset < len(content):
-        begin = offset + _HEADER_BYTES
-        if begin > len(content):
-            return [*frames, Frame(offset, None, "the file ends inside it")]
-        length, checksum = struct.unpack_from("<QI", content, offset)
-        if masked_crc32c(content[offset : offset + _LENGTH_BYTES]) != checksum:
-            return [*frames, Frame(offset, None, "its length is damaged, so the records behind it cannot be found")]
-        end = begin + length
-        if end + _CHECKSUM_BYTES > len(content):
-            return [*frames, Frame(offset, None, "the file ends inside it")]
-        record = content[begin:end]
-        if masked_crc32c(record) == int.from_bytes(content[end : end + _CHECKSUM_BYTES], "little"):
-            frames.append(Frame(offset, record))
-        else:
-            frames.append(Frame(offset, None, "its checksum does not match its content"))
-        offset = end + _CHECKSUM_BYTES
-    return frames
+def read_frames(path: str) -> Iterator[Frame]:
+    """The frames of an uncompressed TFRecord file; behind a damaged length no further ones can be found.
 
-
-def first_damage(frames: list[Frame]) -> str:
-    """Says which record is the first damaged one, where, and what is wrong with it; empty if none is."""
-    damaged = ((number, frame) for number, frame in enumerate(frames) if frame.record is None)
-    return next((f"record {number} at byte {frame.offset}: {frame.problem}" for number, frame in damaged), "")
+    Raises: tf.errors.OpError: if it cannot be read.
+    """
+    with tf.io.gfile.GFile(path, "rb") as file:
+        offset, size = 0, file.size()
+        while offset < size:
+            header = file.read(_HEADER_BYTES)
+            if len(header) < _HEADER_BYTES:
+                yield Frame(offset, None, _CUT_OFF)
+                return
+            length, checksum = struct.unpack("<QI", header)
+            if masked_crc32c(header[:_LENGTH_BYTES]) != checksum:
+                yield Frame(offset, None, "its length is damaged, so the records behind it cannot be found")
+                return
+            end = offset + _HEADER_BYTES + length + _CHECKSUM_BYTES
+            if end > size:
+                yield Frame(offset, None, _CUT_OFF)
+                return
+            record = file.read(length)
+            if masked_crc32c(record) == int.from_bytes(file.read(_CHECKSUM_BYTES), "little"):
+                yield Frame(offset, record)
+            else:
+                yield Frame(offset, None, "its checksum does not match its content")
+            offset = end
 
 
 def masked_crc32c(data: bytes) -> int:

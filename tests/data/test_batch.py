@@ -7,7 +7,6 @@ from electra_tf.data.batch import (
     TEXT_TENSORS,
     BatchSchema,
     batch_specs,
-    empty_batch,
     word_tokens,
 )
 from electra_tf.data.masking import mask_batch
@@ -24,7 +23,7 @@ def test_the_schema_of_pre_training_is_these_seven_tensors(tiny_config):
 
 
 def test_an_empty_batch_fits_its_specs_and_counts_nothing():
-    batch = empty_batch(2, max_seq_length=9, max_predictions=3)
+    batch = PRETRAINING_BATCH.empty(2, S=9, M=3)
     specs = PRETRAINING_BATCH.specs(2, S=9, M=3)
     assert list(batch) == list(specs)
     assert all(spec.is_compatible_with(batch[name]) for name, spec in specs.items())

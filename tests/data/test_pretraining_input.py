@@ -22,13 +22,13 @@ def data(tmp_path_factory, write_data, tiny_config):
 
 def train(data, first_step: int, count: int, *, seed=3, batch_size=4, context=None) -> list[dict[str, np.ndarray]]:
     settings = {"seed": seed, "batch_size": batch_size, "first_step": first_step, "input_context": context}
-    batches = training_batches(data.train, MASKING, data.masking_vocabulary, **settings)
+    batches = training_batches(data, MASKING, **settings)
     return list(itertools.islice(batches.as_numpy_iterator(), count))
 
 
 def evaluation(data, *, batch_size=4, max_batches=9, context=None) -> list[dict[str, np.ndarray]]:
     settings = {"seed": 3, "batch_size": batch_size, "max_batches": max_batches, "input_context": context}
-    return list(evaluation_batches(data.held_out, MASKING, data.masking_vocabulary, **settings).as_numpy_iterator())
+    return list(evaluation_batches(data, MASKING, **settings).as_numpy_iterator())
 
 
 def same(first: list[dict], second: list[dict]) -> bool:
@@ -43,9 +43,8 @@ def contexts(num_pipelines: int, num_replicas: int) -> list[tf.distribute.InputC
 
 
 def records_of(data, count: int, seed: int = 3, first: int = 0) -> list[bytes]:
-    order = EpochOrder(data.train, seed)
-    reader = RecordReader(data.train, order.shard_of)
-    return list(order.records(reader, first).take(count).as_numpy_iterator())
+    records = EpochOrder(data.train, seed).records(RecordReader(data.train), first)
+    return [record for record, _ in records.take(count).as_numpy_iterator()]
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,7 @@ def test_the_batches_of_the_replicas_are_the_slices_of_the_whole(data):
 
 def test_evaluation_reads_in_the_order_on_disk_and_fills_up_with_rows_that_do_not_count(data, numbered_examples):
     batches = evaluation(data)
-    assert len(batches) == num_evaluation_batches(data.held_out, batch_size=4, max_batches=9)
+    assert len(batches) == num_evaluation_batches(data, batch_size=4, max_batches=9)
     assert [len(batch["input_ids"]) for batch in batches] == [4, 4]
     rows = np.concatenate([batch["input_ids"] for batch in batches]).tolist()
     assert rows == [ids + [0] * (10 - len(ids)) for ids in numbered_examples(12, 7)] + [[0] * 10]
@@ -113,7 +112,7 @@ def test_evaluation_reads_in_the_order_on_disk_and_fills_up_with_rows_that_do_no
 
 
 def test_evaluation_ends_after_the_announced_number_of_batches(data):
-    assert len(evaluation(data, batch_size=2, max_batches=3)) == num_evaluation_batches(data.held_out, 2, 3) == 3
+    assert len(evaluation(data, batch_size=2, max_batches=3)) == num_evaluation_batches(data, 2, 3) == 3
 
 
 def test_the_evaluation_batches_of_two_workers_are_the_slices_of_the_whole(data):

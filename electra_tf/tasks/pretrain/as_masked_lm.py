@@ -60,15 +60,16 @@ def one_masked_token_each(batch: Batch, tokens_per_example: int) -> dict[str, tf
     return {**whole, **asked, "masked_input_ids": masked_ids}
 
 
+# From a batch with one masked token per row, and the original tokens [B] int32, to what is right: [B] bool by name.
+Predictor = Callable[[Batch, tf.Tensor, ForwardContext], dict[str, tf.Tensor]]
+
+
+@dataclasses.dataclass(frozen=True)
 class AsMaskedLm:
-    """A trained objective as a masked language model, for `electra_tf.train.trainer.Evaluator`.
+    """A trained objective as a masked language model, for `electra_tf.train.trainer.Evaluator`."""
 
-    Attributes:
-        config: the objective's.
-    """
-
-    def __init__(self, objective: Objective):
-        self.config, self._objective = objective.config, objective
+    config: PretrainingConfig
+    predict: Predictor
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         """`masked_lm_accuracy`, over `masked_tokens` tokens, and what explains it.
@@ -77,76 +78,55 @@ class AsMaskedLm:
             batch: every masked token is shown as [MASK].
         """
         asked = one_masked_token_each(batch, self.config.evaluation.as_masked_lm.tokens_per_example)
-        token_ids, weights = asked["masked_lm_ids"][:, 0], asked["masked_lm_weights"][:, 0]
-        correct = self.correct(asked, token_ids, context)
-        shares = {name: weighted_sum(tf.cast(values, tf.float32), weights) for name, values in correct.items()}
+        weights = asked["masked_lm_weights"][:, 0]
+        correct = self.predict(asked, asked["masked_lm_ids"][:, 0], context)
+        shares = {name: weighted_sum(values, weights) for name, values in correct.items()}
         return {"masked_tokens": Count(tf.reduce_sum(weights)), **shares}
 
-    def correct(self, batch: Batch, token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
-        """Whether each prediction is the original token.
 
-        Args:
-            batch: with one masked token per row.        token_ids: [B] int32, the originals.
-        Returns: [B] bool by name.
-        """
-        raise NotImplementedError
-
-
-class ByArgmax(AsMaskedLm):
+def by_argmax(objective: BertMlm) -> Predictor:
     """Predicts the most likely token of a masked language model."""
 
-    def correct(self, batch: Batch, token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
-        logits = self._objective.forward(batch, context).logits[:, 0]
+    def predict(batch: Batch, token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
+        logits = objective.generate(batch, context).logits[:, 0]
         return {"masked_lm_accuracy": tf.argmax(logits, axis=-1, output_type=tf.int32) == token_ids}
 
+    return predict
 
-class ByCandidates(AsMaskedLm):
+
+def by_candidates(objective: Electra, discriminate: Callable, score: Callable) -> Predictor:
     """Predicts, of the generator's most likely tokens, the one with the highest score by generator and discriminator.
 
     Besides `masked_lm_accuracy` it reports `generator_accuracy`, that of the generator alone, and
     `candidates_accuracy`, the fraction of originals among the candidates, which is an upper bound.
 
     Args:
-        outputs: the discriminator's [B, S] float32 output for a batch.
-        score: from [B, K] outputs and the generator's [B, K] probabilities, the score of each candidate.
+        discriminate: the discriminator's [B, S] float32 output for a batch.
+        score: from its [B, K] outputs and the generator's [B, K] probabilities, the score of each candidate.
     """
 
-    def __init__(self, objective: Electra, outputs: Callable, score: Callable):
-        super().__init__(objective)
-        self._outputs, self._score = outputs, score
-
-    def correct(self, batch: Batch, token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
-        logits = self._objective.generate(batch, context).logits[:, 0]  # [B, V]
+    def predict(batch: Batch, token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
+        logits = objective.generate(batch, context).logits[:, 0]  # [B, V]
         # With the temperature of the samples that the discriminator was trained on.
-        probs = tf.nn.softmax(logits / self.config.objective.temperature)
-        num_candidates = min(self.config.evaluation.as_masked_lm.num_candidates, logits.shape[-1])
+        probs = tf.nn.softmax(logits / objective.config.objective.temperature)
+        num_candidates = min(objective.config.evaluation.as_masked_lm.num_candidates, logits.shape[-1])
         probs, candidates = tf.math.top_k(probs, num_candidates)  # K each
-        scores = self._score(self.discriminate(batch, candidates), probs)
-        best = tf.argmax(scores, axis=-1, output_type=tf.int32)
+        positions, weights = batch["masked_lm_positions"], batch["masked_lm_weights"]
+
+        def output_for(candidate: tf.Tensor) -> tf.Tensor:  # [B] -> [B]
+            ids = put_at_positions(batch["input_ids"], candidate[:, tf.newaxis], positions, weights)
+            return tf.gather(discriminate({**batch, "input_ids": ids}), positions[:, 0], batch_dims=1)
+
+        # One candidate at a time, to save memory.
+        outputs = tf.map_fn(output_for, tf.transpose(candidates), fn_output_signature=tf.float32, parallel_iterations=1)
+        best = tf.argmax(score(tf.transpose(outputs), probs), axis=-1, output_type=tf.int32)
         return {
             "masked_lm_accuracy": tf.gather(candidates, best, batch_dims=1) == token_ids,
             "generator_accuracy": candidates[:, 0] == token_ids,
             "candidates_accuracy": tf.reduce_any(candidates == token_ids[:, tf.newaxis], axis=-1),
         }
 
-    def discriminate(self, batch: Batch, candidates: tf.Tensor) -> tf.Tensor:
-        """The discriminator's output for each candidate at the masked position.
-
-        Args:
-            batch: with one masked token per row.        candidates: [B, K] int32.
-        Returns: [B, K] float32.
-        """
-        positions, weights = batch["masked_lm_positions"], batch["masked_lm_weights"]
-
-        def discriminate_one(candidate: tf.Tensor) -> tf.Tensor:
-            ids = put_at_positions(batch["input_ids"], candidate[:, tf.newaxis], positions, weights)
-            return tf.gather(self._outputs({**batch, "input_ids": ids}), positions[:, 0], batch_dims=1)
-
-        # One candidate at a time, to save memory.
-        outputs = tf.map_fn(
-            discriminate_one, tf.transpose(candidates), fn_output_signature=tf.float32, parallel_iterations=1
-        )
-        return tf.transpose(outputs)
+    return predict
 
 
 def with_questions(stage: PretrainingStage) -> PretrainingStage:
@@ -155,11 +135,10 @@ def with_questions(stage: PretrainingStage) -> PretrainingStage:
     Two runs on the same data and with the same evaluation batch, for example ELECTRA and BERT, predict the same tokens.
     """
     plan, settings = stage.plan, stage.plan.config.evaluation.as_masked_lm
+    max_batches = -(-settings.max_examples // plan.evaluation_batch_size)
     changes = {
         "masking": MaskingConfig(masked_fraction=1.0, mask_token_fraction=1.0),
-        "evaluation": plan.config.evaluation.model_copy(
-            update={"max_batches": -(-settings.max_examples // plan.evaluation_batch_size)}
-        ),
+        "evaluation": plan.config.evaluation.model_copy(update={"max_batches": max_batches}),
     }
     config = plan.config.model_copy(update=changes)
     return PretrainingStage(dataclasses.replace(plan, config=config, seed=settings.seed), stage.data)
@@ -170,6 +149,10 @@ def as_masked_lm(objective: Objective) -> AsMaskedLm:
 
     Raises: UserError: if it has none.
     """
+    return AsMaskedLm(objective.config, _predictor(objective))
+
+
+def _predictor(objective: Objective) -> Predictor:
     if isinstance(objective, GeneratorPhase):
         raise UserError(
             "--as_masked_lm: the run is in the first phase of objective.name 'two_stage', whose discriminator is not "
@@ -178,39 +161,30 @@ def as_masked_lm(objective: Objective) -> AsMaskedLm:
     if isinstance(objective, DiscriminatorPhase):
         objective = objective.networks
     if isinstance(objective, BertMlm):
-        return ByArgmax(objective)
+        return by_argmax(objective)
     if isinstance(objective, Electric):
         # Energies are negative log-probabilities: the lowest is the best.
-        return ByCandidates(objective, objective.energies, lambda energies, generator_probs: -energies)
-    settings = objective.config.objective
+        return by_candidates(objective, objective.energies, lambda energies, generator_probs: -energies)
+    config, name = objective.config, objective.config.objective.name
     if not isinstance(objective, Electra):
         raise UserError(
-            f"--as_masked_lm: objective.name is {settings.name!r}, which is neither a masked language model nor a "
+            f"--as_masked_lm: objective.name is {name!r}, which is neither a masked language model nor a "
             "discriminator beside a generator; give a run of electra or bert_mlm"
         )
-    _require_samples_of_the_generator(objective.config)
-    if math.isinf(objective.originals_per_sample):
-        raise UserError(
-            f"--as_masked_lm: objective.name is {settings.name!r}, whose discriminator has learnt from originals "
-            "alone; the formula needs one that has learnt from samples too"
-        )
-    ratio = objective.originals_per_sample
-    return ByCandidates(objective, objective.detection_logits, lambda *args: data_probabilities(*args, ratio))
-
-
-def _require_samples_of_the_generator(config: PretrainingConfig) -> None:
-    """The formula needs samples of p_G at positions selected with equal probability.
-
-    Raises: UserError: if the discriminator was trained on other samples.
-    """
-    refused = [
-        ("objective.disallow_correct", config.objective.disallow_correct, True, "may sample the original"),
-        ("objective.sampling", config.objective.sampling, "greedy", "is sampled from"),
-        ("masking.scheme", config.masking.scheme, "rare_tokens", "is asked for every token alike"),
-    ]
-    for setting, value, unfit, expected in refused:
+    for setting, value, unfit in (
+        ("objective.disallow_correct", config.objective.disallow_correct, True),
+        ("objective.sampling", config.objective.sampling, "greedy"),
+        ("masking.scheme", config.masking.scheme, "rare_tokens"),
+    ):
         if value == unfit:
             raise UserError(
-                f"--as_masked_lm: {setting} is {str(value).lower()}, and the formula holds for a generator that "
-                f"{expected}; give a run without it"
+                f"--as_masked_lm: {setting} is {str(value).lower()}, and the formula holds for samples of the "
+                "generator's distribution at positions selected with equal probability; give a run without it"
             )
+    ratio = objective.originals_per_sample
+    if math.isinf(ratio):
+        raise UserError(
+            f"--as_masked_lm: objective.name is {name!r}, whose discriminator has learnt from originals "
+            "alone; the formula needs one that has learnt from samples too"
+        )
+    return by_candidates(objective, objective.detection_logits, lambda *args: data_probabilities(*args, ratio))

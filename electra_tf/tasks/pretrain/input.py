@@ -55,19 +55,15 @@ class PretrainingStage(InputStage):
         self.batch_size, self.evaluation_batch_size = plan.batch_size, plan.evaluation_batch_size
         self.max_seq_length = plan.config.data.max_seq_length
         self.num_training_examples = data.train.total_examples
-        self.num_evaluation_batches = (
-            num_evaluation_batches(data.held_out, plan.evaluation_batch_size, plan.config.evaluation.max_batches)
-            if data.held_out
-            else 0
+        self.num_evaluation_batches = num_evaluation_batches(
+            data, plan.evaluation_batch_size, plan.config.evaluation.max_batches
         )
-        self.source, self.identity = data.directory, data.identity
-        self.tokenizer = data.vocab_content, data.lower_case, data.strip_accents
+        self.source, self.identity, self.tokenizer = data.directory, data.identity, data.tokenizer
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         return training_batches(
-            self.data.train,
+            self.data,
             self.plan.config.masking,
-            self.data.masking_vocabulary,
             seed=self.plan.seed,
             batch_size=self.batch_size,
             first_step=first_step - self.first_step,
@@ -76,9 +72,8 @@ class PretrainingStage(InputStage):
 
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
         return evaluation_batches(
-            self.data.held_out,
+            self.data,
             self.plan.config.masking,
-            self.data.masking_vocabulary,
             seed=self.plan.seed,
             batch_size=self.evaluation_batch_size,
             max_batches=self.plan.config.evaluation.max_batches,
@@ -124,8 +119,7 @@ def open_stages(config: PretrainingConfig, data_dirs: Sequence[str | os.PathLike
         PretrainingStage(plan, open_data(data_dir, plan.config))
         for plan, data_dir in zip(plans, data_dirs, strict=True)
     )
-    tokenizers = {(stage.data.vocab_content, stage.data.lower_case, stage.data.strip_accents) for stage in stages}
-    if len(tokenizers) > 1:
+    if len({stage.tokenizer for stage in stages}) > 1:
         raise UserError(
             f"the data sets {', '.join(map(str, data_dirs))} were built with different vocabularies or text settings; "
             "expected one tokenizer for all stages; build them with the same --vocab_file and flags"

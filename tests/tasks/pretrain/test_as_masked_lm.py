@@ -9,8 +9,9 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.models.context import INFERENCE
 from electra_tf.tasks.pretrain.as_masked_lm import (
-    ByCandidates,
+    AsMaskedLm,
     as_masked_lm,
+    by_candidates,
     data_probabilities,
     one_masked_token_each,
 )
@@ -125,11 +126,13 @@ def test_bert_predicts_its_most_likely_token(model, batch):
 
 
 def test_the_whole_vocabulary_contains_every_original_and_a_perfect_discriminator_finds_it(model, batch):
-    class Perfect(ByCandidates):
-        def discriminate(self, batch, candidates):
-            return tf.where(candidates == batch["masked_lm_ids"], 1.0, 0.0)
-
-    accuracy = values(Perfect(model("electra", 100), None, lambda outputs, probs: outputs), batch)
+    objective, originals = model("electra", 100), one_masked_token_each(batch, 2)["input_ids"]
+    perfect = by_candidates(
+        objective,
+        lambda inputs: tf.cast(inputs["input_ids"] == originals, tf.float32),
+        lambda outputs, probs: outputs,
+    )
+    accuracy = values(AsMaskedLm(objective.config, perfect), batch)
     assert accuracy["candidates_accuracy"] == accuracy["masked_lm_accuracy"] == 1.0 > accuracy["generator_accuracy"]
 
 
@@ -152,9 +155,9 @@ def test_the_originals_per_sample_in_the_discriminators_training(build, name, se
 @pytest.mark.parametrize(
     ("name", "settings", "masking", "message"),
     [
-        ("electra", {"disallow_correct": True}, {}, "objective.disallow_correct is true, and the formula holds for a"),
-        ("electra", {"sampling": "greedy"}, {}, "objective.sampling is greedy, and the formula holds for a generator"),
-        ("electra", {}, {"scheme": "rare_tokens"}, "masking.scheme is rare_tokens, and the formula holds for a"),
+        ("electra", {"disallow_correct": True}, {}, "objective.disallow_correct is true, and the formula holds for"),
+        ("electra", {"sampling": "greedy"}, {}, "objective.sampling is greedy, and the formula holds for"),
+        ("electra", {}, {"scheme": "rare_tokens"}, "masking.scheme is rare_tokens, and the formula holds for"),
         ("electra_15", {"loss_positions": "random_unmasked"}, {}, "learnt from originals alone"),
         ("replace_mlm", {}, {}, "neither a masked language model nor"),
     ],
