@@ -11,7 +11,6 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.flops.budget import RunCost
 from electra_tf.models.context import ForwardContext
@@ -177,14 +176,3 @@ class InputStage(ABC):
     @abstractmethod
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
         """Per-replica batches of one pass over the held-out split."""
-
-
-def require_divisible(batch_size: int, num_replicas: int, setting: str, micro_batches: int = 1) -> None:
-    """Raises: UserError: unless a batch divides among the replicas, and each one's share into micro-batches."""
-    parts = num_replicas * micro_batches
-    if batch_size % parts:
-        each = f" with {micro_batches} micro-batches each" if micro_batches > 1 else ""
-        raise UserError(
-            f"{setting} is {batch_size}, which does not divide among {num_replicas} replicas{each}; "
-            f"give --set {setting}={max(parts, batch_size // parts * parts)}"
-        )

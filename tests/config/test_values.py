@@ -79,7 +79,7 @@ def with_stage(index: int, **changes: int) -> list[dict]:
 @pytest.mark.parametrize(
     ("stages", "said"),
     [
-        (with_stage(0, num_steps=6), "stages have 9 steps together, train.num_steps is 8; set it to 9"),
+        (with_stage(0, num_steps=6), "train.num_steps is 8, and 9 in the stages together; set it to 9"),
         (with_stage(0, max_seq_length=513), "stages.0.max_seq_length 513 is longer than the position table"),
         (with_stage(1, max_seq_length=9), "data.max_seq_length is 10, and 9 in the last of the stages; set it to 9"),
         (with_stage(1, batch_size=5), "train.batch_size is 4, and 5 in the last of the stages; set it to 5"),

@@ -57,15 +57,6 @@ class ObjectiveSettings(Settings):
         return False
 
 
-def common_settings(first: str, second: str) -> frozenset[str]:
-    """The settings of the nearest common base class of two objectives, without `name`; none if a name is unknown."""
-    if not {first, second} <= OBJECTIVE_SETTINGS.keys():
-        return frozenset()
-    other = OBJECTIVE_SETTINGS[second]
-    ancestor = next(cls for cls in OBJECTIVE_SETTINGS[first].__mro__ if issubclass(other, cls))
-    return frozenset(ancestor.model_fields) - {"name"}
-
-
 ObjectiveT = TypeVar("ObjectiveT", bound=ObjectiveSettings)
 
 
@@ -93,46 +84,43 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> "PretrainingConfig":
-        self._batches_divide()
-        self._stages_fit()
-        self.objective.require_fit(self)
-        return self
-
-    def _batches_divide(self) -> None:
-        parts = self.train.gradient_accumulation_steps
-        batches = [("train", self.train.batch_size)]
-        batches += [(f"stages.{index}", stage.batch_size) for index, stage in enumerate(self.stages)]
-        for name, batch_size in batches:
-            if batch_size % parts:
-                raise ValueError(
-                    f"{name}.batch_size {batch_size} does not divide into train.gradient_accumulation_steps {parts}; "
-                    f"set the first to {max(1, batch_size // parts) * parts}, say"
-                )
-
-    def _stages_fit(self) -> None:
-        """The stages add up to the training, and the settings outside of them are those of the last stage."""
-        if not self.stages:
-            return
-        num_steps = sum(stage.num_steps for stage in self.stages)
-        if num_steps != self.train.num_steps:
-            raise ValueError(
-                f"stages have {num_steps} steps together, train.num_steps is {self.train.num_steps}; set it to "
-                f"{num_steps}, or change stages.*.num_steps"
-            )
+        self._require_divisible("train", self.train.batch_size)
         longest = self.encoder.max_position_embeddings
         for index, stage in enumerate(self.stages):
+            self._require_divisible(f"stages.{index}", stage.batch_size)
             if stage.max_seq_length > longest:
                 raise ValueError(
                     f"stages.{index}.max_seq_length {stage.max_seq_length} is longer than the position table, "
                     f"encoder.max_position_embeddings {longest}; lower the first or raise the second"
                 )
+        if self.stages:
+            self._require_stages_of_this_run()
+        self.objective.require_fit(self)
+        return self
+
+    def _require_divisible(self, name: str, batch_size: int) -> None:
+        parts = self.train.gradient_accumulation_steps
+        if batch_size % parts:
+            raise ValueError(
+                f"{name}.batch_size {batch_size} does not divide into train.gradient_accumulation_steps {parts}; "
+                f"set the first to {max(1, batch_size // parts) * parts}, say"
+            )
+
+    def _require_stages_of_this_run(self) -> None:
+        """The stages add up to the training, and the settings outside of them are those of the last stage."""
         last = self.stages[-1]
-        for name, value, expected in (
-            ("data.max_seq_length", self.data.max_seq_length, last.max_seq_length),
-            ("train.batch_size", self.train.batch_size, last.batch_size),
+        for name, value, of_stages, expected in (
+            (
+                "train.num_steps",
+                self.train.num_steps,
+                "the stages together",
+                sum(stage.num_steps for stage in self.stages),
+            ),
+            ("data.max_seq_length", self.data.max_seq_length, "the last of the stages", last.max_seq_length),
+            ("train.batch_size", self.train.batch_size, "the last of the stages", last.batch_size),
         ):
             if value != expected:
-                raise ValueError(f"{name} is {value}, and {expected} in the last of the stages; set it to {expected}")
+                raise ValueError(f"{name} is {value}, and {expected} in {of_stages}; set it to {expected}")
 
     @property
     def max_predictions(self) -> int:
@@ -160,30 +148,27 @@ def merge_settings(base: dict, changes: dict) -> dict:
 
 def parse_config(values: dict, source: str) -> PretrainingConfig:
     """Checks a mapping against the schema. `source` names it in errors. Raises: UserError."""
-    return validate(values, PretrainingConfig[_objective_settings(values, source)], source)
-
-
-def _objective_settings(values: dict, source: str) -> type[ObjectiveSettings]:
-    """The settings class that `objective.name` names. Raises: UserError: if there is none."""
     objective = values.get("objective")
     name = objective.get("name") if isinstance(objective, dict) else None
-    if name is None:
-        return ObjectiveSettings  # whose validation names what is missing
-    if isinstance(name, str) and name in OBJECTIVE_SETTINGS:
-        return OBJECTIVE_SETTINGS[name]
-    raise UserError(
-        f"config {source}: objective.name is {name!r}{nearest(str(name), OBJECTIVE_SETTINGS)}; for an objective "
-        "of your own give --objective_module=FILE, a file in which @register_objective stands over its class"
-    )
+    if name is not None and (not isinstance(name, str) or name not in OBJECTIVE_SETTINGS):
+        raise UserError(
+            f"config {source}: objective.name is {name!r}{nearest(str(name), OBJECTIVE_SETTINGS)}; for an objective "
+            "of your own give --objective_module=FILE, a file in which @register_objective stands over its class"
+        )
+    # Without a name the validation says what is missing.
+    return validate(values, PretrainingConfig[OBJECTIVE_SETTINGS.get(name, ObjectiveSettings)], source)
 
 
 def _inherited_of_objective(old: dict, changes: dict) -> dict:
     """A child that changes `objective.name` inherits only the settings that both objectives define."""
-    name, new_name = old.get("name"), changes.get("name", old.get("name"))
+    name, new_name = str(old.get("name")), str(changes.get("name", old.get("name")))
     if name == new_name:
         return old
-    common = common_settings(str(name), str(new_name))
-    return {setting: value for setting, value in old.items() if setting in common}
+    if not {name, new_name} <= OBJECTIVE_SETTINGS.keys():
+        return {}
+    new = OBJECTIVE_SETTINGS[new_name]
+    common = next(base for base in OBJECTIVE_SETTINGS[name].__mro__ if issubclass(new, base)).model_fields
+    return {setting: value for setting, value in old.items() if setting in common and setting != "name"}
 
 
 def _inherited_of_generator(old: dict, changes: dict) -> dict:

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import tf_keras
 from pydantic import Field
 
 from electra_tf.config.errors import UserError
@@ -16,13 +17,7 @@ from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.encoder import Encoder, EncoderOutput
-from electra_tf.models.generators import (
-    FIXED_GENERATORS,
-    GeneratorOutput,
-    TransformerGenerator,
-    UniformGenerator,
-    UnigramGenerator,
-)
+from electra_tf.models.generators import FIXED_GENERATORS, GeneratorOutput, TransformerGenerator, UnigramGenerator
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.sampling import SAMPLERS
 from electra_tf.models.tying import TYINGS, build_discriminator
@@ -105,19 +100,13 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
 
     def _require_one_network(self, run: PretrainingConfig) -> None:
         """With `tying: all` there is one network, of the discriminator's sizes."""
-        if different := self._different_sizes(run, ("hidden_size", "num_layers")):
+        # Heads and feed-forward are refused where they are explicit: derived ones are not used.
+        explicit = [name for name in ("num_heads", "intermediate_size") if getattr(self.generator, name) is not None]
+        if different := self._different_sizes(run, ("hidden_size", "num_layers", *explicit)):
             raise ValueError(
                 f"objective.tying 'all' needs a generator of the discriminator's size: {'; '.join(different)}; set "
-                "objective.generator.size_fraction to 1.0 or objective.tying to 'embeddings'"
+                "objective.generator.size_fraction to 1.0 and leave its sizes out, or objective.tying to 'embeddings'"
             )
-        # Only explicit sizes are refused: derived ones are not used.
-        for name in ("num_heads", "intermediate_size"):
-            value, expected = getattr(self.generator, name), getattr(run.encoder, name)
-            if value not in (None, expected):
-                raise ValueError(
-                    f"objective.tying 'all' has one network for both, but objective.generator.{name} is {value} and "
-                    f"encoder.{name} {expected}; leave the first out or set objective.tying to 'embeddings'"
-                )
 
     def _different_sizes(self, run: PretrainingConfig, names: Iterable[str]) -> list[str]:
         """One clause for each of these sizes in which generator and discriminator differ."""
@@ -151,9 +140,6 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         return self.has_generator_network and self.masked_lm_loss_weight > 0
 
 
-Generator = TransformerGenerator | UnigramGenerator | UniformGenerator
-
-
 class CorruptedInput(NamedTuple):
     """The input of the encoder above the generator.
 
@@ -180,7 +166,7 @@ class GeneratorObjective(Objective):
         super().__init__(config, **model_options)
         self.generator, self.discriminator = self.build_networks()
 
-    def build_networks(self) -> tuple[Generator, Encoder]:
+    def build_networks(self) -> tuple[tf_keras.layers.Layer, Encoder]:
         """The generator, and the encoder above it."""
         config, settings, dtype = self.config, self.config.objective, self.layer_dtype
         if not settings.has_generator_network:

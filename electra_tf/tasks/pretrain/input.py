@@ -11,7 +11,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import PretrainingData, open_data
 from electra_tf.data.pretraining_input import evaluation_batches, num_evaluation_batches, training_batches
-from electra_tf.tasks.base import InputStage, require_divisible
+from electra_tf.tasks.base import InputStage
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 
 
@@ -42,8 +42,16 @@ class StagePlan:
     def require_divisible(self, num_replicas: int) -> None:
         """Raises: UserError: unless its batches divide among replicas, and those of training into micro-batches."""
         micro_batches = self.config.train.gradient_accumulation_steps
-        require_divisible(self.batch_size, num_replicas, f"{self.name or 'train'}.batch_size", micro_batches)
-        require_divisible(self.evaluation_batch_size, num_replicas, "evaluation.batch_size")
+        for setting, size, parts in (
+            (f"{self.name or 'train'}.batch_size", self.batch_size, num_replicas * micro_batches),
+            ("evaluation.batch_size", self.evaluation_batch_size, num_replicas),
+        ):
+            if size % parts:
+                each = f" with {micro_batches} micro-batches each" if parts > num_replicas else ""
+                raise UserError(
+                    f"{setting} is {size}, which does not divide among {num_replicas} replicas{each}; "
+                    f"give --set {setting}={max(parts, size // parts * parts)}"
+                )
 
 
 class PretrainingStage(InputStage):

@@ -47,9 +47,10 @@ def terms(build, logits_of):
         objective.baseline.build([None, 2])
         objective.baseline.kernel.assign([[weight] for weight in weights])
         is_replaced = tf.cast(CORRUPTED_IDS != INPUT_IDS, tf.int32)
-        corrupted = CorruptedInput(tf.constant([]), tf.constant(CORRUPTED_IDS, tf.int32), is_replaced)
+        sampled_ids = tf.constant(at_positions(CORRUPTED_IDS), tf.int32)
+        corrupted = CorruptedInput(sampled_ids, tf.constant(CORRUPTED_IDS, tf.int32), is_replaced)
         generated = GeneratorOutput(logits_of(generator_logits), tf.constant(HIDDEN), None)
-        forward = ElectraForward(generated, corrupted, None, tf.constant(DETECTION_LOGITS))
+        forward = ElectraForward(generated, corrupted, is_replaced, None, tf.constant(DETECTION_LOGITS))
         batch = {
             "masked_lm_positions": tf.constant(POSITIONS, tf.int32),
             "masked_lm_weights": tf.constant(WEIGHTS),
@@ -79,7 +80,7 @@ def test_every_term_is_that_of_appendix_f(terms, log_softmax):
         "generator_entropy": -(np.exp(log_probs) * log_probs).sum(-1),
         "masked_lm_accuracy": np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]),
     }
-    computed = terms()
+    computed = {name: terms()[name] for name in expected}
     assert {name: float(total.value) for name, total in computed.items()} == pytest.approx(
         {name: (values * WEIGHTS).sum() for name, values in expected.items()}, rel=1e-5
     )

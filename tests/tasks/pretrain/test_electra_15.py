@@ -25,8 +25,12 @@ def with_logits(batch, logits_of, monkeypatch):
         corrupted_ids = tf.where(tf.constant(REPLACED) > 0, 40, batch["input_ids"])
         corrupted = CorruptedInput(tf.constant([[13, 40], [40, 0]]), corrupted_ids, tf.constant(REPLACED))
         generated = GeneratorOutput(logits_of(tf.zeros([2, 2, 47])), None, None)
-        forward = ElectraForward(generated, corrupted, None, tf.convert_to_tensor(logits))
-        monkeypatch.setattr(objective, "forward", lambda batch, context: forward)
+
+        def forward(batch, context):
+            counted = objective.counted_tokens(batch, context)
+            return ElectraForward(generated, corrupted, counted, None, tf.convert_to_tensor(logits))
+
+        monkeypatch.setattr(objective, "forward", forward)
         return objective
 
     return patch

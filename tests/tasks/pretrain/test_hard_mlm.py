@@ -69,7 +69,7 @@ def test_training_draws_the_masks_again_and_evaluation_does_not(build, sampling,
 def test_the_losses_by_hand(hard, sampling, values, log_softmax):
     predicted = hard.predict_losses(BATCH, TRAINING).numpy()
     batch = hard.with_hard_masks(BATCH, tf.constant(predicted), TRAINING)
-    log_probs = log_softmax(hard.forward(batch, sampling).logits)
+    log_probs = log_softmax(hard.generate(batch, sampling).logits)
     ids, used = batch["masked_lm_ids"].numpy(), batch["masked_lm_weights"].numpy() > 0
     losses = -np.take_along_axis(log_probs, ids[..., np.newaxis], axis=-1)[..., 0]
     at_masks = np.take_along_axis(predicted, batch["masked_lm_positions"].numpy(), axis=1)

@@ -5,66 +5,37 @@ import pytest
 from electra_tf.config.errors import UserError
 
 EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
+HALF_SIZE = {"size_fraction": 0.5, "num_heads": 4}
+OWN_SAMPLES = "needs tokens sampled from the generator's own distribution"
 
 
 @pytest.mark.parametrize(
-    ("objective", "masking", "message"),
+    ("name", "settings", "masking", "message"),
     [
+        ("adversarial", {"temperature": 2.0}, {}, "objective.temperature is 2.0, but objective.name"),
+        ("adversarial", {"disallow_correct": True}, {}, OWN_SAMPLES),
+        ("adversarial", {"sampling": "greedy"}, {}, OWN_SAMPLES),
         (
-            {"name": "adversarial", "temperature": 2.0},
+            "adversarial",
+            {"tying": "all", "generator": EQUAL_SIZES},
             {},
-            "objective.temperature is 2.0, but the policy gradient of adversarial",
+            "makes generator and discriminator one",
         ),
-        (
-            {"name": "adversarial", "disallow_correct": True},
-            {},
-            "objective.disallow_correct is True, but the policy gradient of adversarial",
-        ),
-        ({"name": "adversarial", "sampling": "greedy"}, {}, "objective.sampling 'greedy' is deterministic"),
-        (
-            {"name": "adversarial", "tying": "all", "generator": EQUAL_SIZES},
-            {},
-            "objective.tying 'all' makes generator and discriminator one network",
-        ),
-        (
-            {"name": "electric", "temperature": 2.0},
-            {},
-            "objective.temperature 2.0 samples from another distribution",
-        ),
-        (
-            {"name": "electric", "disallow_correct": True},
-            {},
-            "objective.disallow_correct True samples from another distribution",
-        ),
-        ({"name": "electric", "sampling": "greedy"}, {}, "needs sampling probabilities; use 'categorical'"),
-        (
-            {"name": "electric"},
-            {"scheme": "rare_tokens"},
-            "masking.scheme 'rare_tokens' selects some tokens more often",
-        ),
-        ({"name": "electric", "tying": "all"}, {}, "objective.tying is 'all'"),
-        (
-            {"name": "electric"},
-            {"masked_fraction": 1.0},
-            "masking.masked_fraction 1.0 leaves no token that is not noise",
-        ),
-        (
-            {"name": "two_stage", "tying": "embeddings"},
-            {},
-            "objective.tying 'embeddings' shares weights with the generator",
-        ),
-        ({"name": "two_stage", "tying": "all"}, {}, "objective.tying 'all' shares weights with the generator"),
-        (
-            {"name": "two_stage", "generator": {"size_fraction": 0.5, "num_heads": 4}},
-            {},
-            "its hidden_size is 8, the discriminator's 16; its num_heads is 4, the discriminator's 2",
-        ),
-        ({"name": "two_stage", "generator_steps": 8}, {}, "generator_steps 8 leaves nothing of train.num_steps 8"),
+        ("electric", {"temperature": 2.0}, {}, OWN_SAMPLES),
+        ("electric", {"disallow_correct": True}, {}, f"objective.name 'electric' {OWN_SAMPLES}"),
+        ("electric", {"sampling": "greedy"}, {}, "objective.sampling is 'greedy', but objective.name"),
+        ("electric", {}, {"scheme": "rare_tokens"}, "masking.scheme 'rare_tokens' selects some tokens more often"),
+        ("electric", {"tying": "all"}, {}, "objective.tying is 'all'"),
+        ("electric", {}, {"masked_fraction": 1.0}, "masking.masked_fraction 1.0 leaves no token that is not noise"),
+        ("two_stage", {"tying": "embeddings"}, {}, "objective.tying 'embeddings' shares weights with the generator"),
+        ("two_stage", {"tying": "all"}, {}, "objective.tying 'all' shares weights with the generator"),
+        ("two_stage", {"generator": HALF_SIZE}, {}, "its hidden_size is 8, the discriminator's 16; its num_heads is 4"),
+        ("two_stage", {"generator_steps": 8}, {}, "generator_steps 8 leaves nothing of train.num_steps 8"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(tiny_config, objective, masking, message):
+def test_settings_that_contradict_each_other_are_refused(tiny_config, name, settings, masking, message):
     with pytest.raises(UserError) as caught:
-        tiny_config(objective=objective, masking=masking)
+        tiny_config(objective={"name": name, **settings}, masking=masking)
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
