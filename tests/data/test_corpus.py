@@ -116,8 +116,9 @@ def test_a_shard_cut_short_is_named_with_both_sizes_unless_damage_may_be_left_ou
     assert open_data(directory, tiny_config(data={"on_damaged_record": "skip"})).train.num_examples == (5, 3, 4)
 
 
-def test_records_of_the_authors_builder_are_read(authors_directory, tiny_config):
-    data = open_data(authors_directory, tiny_config())
+@pytest.mark.parametrize("place", [str, copied_to_memory])
+def test_records_of_the_authors_builder_are_read(authors_directory, tiny_config, place):
+    data = open_data(place(authors_directory), tiny_config())
     assert data.train.num_examples == (2, 1)
     assert data.held_out is None
     assert data.tokenizer[1:] == (True, True)
@@ -161,10 +162,6 @@ def test_a_data_set_is_read_from_a_filesystem_of_tensorflow(directory, tiny_conf
     assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
-def test_records_of_the_authors_builder_are_read_from_a_filesystem_of_tensorflow(authors_directory, tiny_config):
-    assert open_data(copied_to_memory(authors_directory), tiny_config()).train.num_examples == (2, 1)
-
-
 def test_a_url_that_tensorflow_cannot_read_is_refused(tiny_config):
     assert "File system scheme 's3' not implemented" in refusal("s3://bucket/set", tiny_config())
 
@@ -189,11 +186,14 @@ def test_rare_tokens_are_refused_for_data_without_counts(directory, tiny_config)
     old = Manifest.load(directory).model_copy(update={"schema_version": 2, "token_counts": None})
     (directory / MANIFEST_FILE).write_text(old.to_json())
     assert open_data(directory, tiny_config()).token_counts is None
-    message = refusal(directory, tiny_config(masking={"scheme": "rare_tokens"}))
-    assert "masking.scheme rare_tokens needs to know how frequent each token is" in message
-    assert "build it anew" in message
+    assert_rare_tokens_are_refused(directory, tiny_config)
 
 
 def test_rare_tokens_are_refused_for_records_of_the_authors(authors_directory, tiny_config):
-    message = refusal(authors_directory, tiny_config(masking={"scheme": "rare_tokens"}))
+    assert_rare_tokens_are_refused(authors_directory, tiny_config)
+
+
+def assert_rare_tokens_are_refused(directory, tiny_config):
+    message = refusal(directory, tiny_config(masking={"scheme": "rare_tokens"}))
     assert "masking.scheme rare_tokens needs to know how frequent each token is" in message
+    assert "build it anew" in message

@@ -86,14 +86,6 @@ def test_order_and_segment_matter(electra, batch):
     assert np.abs(encode(electra, batch, segment_ids=1 - batch["segment_ids"]).pooled_output - before).max() > 1e-3
 
 
-@pytest.mark.parametrize(("embedding_size", "projects"), [(12, True), (16, False)])
-def test_embeddings_are_projected_only_where_the_sizes_differ(tiny_config, embedding_size, projects):
-    objective = build_objective(tiny_config(encoder={"embedding_size": embedding_size}))
-    assert (objective.discriminator.embeddings_project is not None) == projects
-    assert objective.generator.encoder.embeddings_project is not None
-    assert any("electra/embeddings_project" in variable.name for variable in objective.variables) == projects
-
-
 def test_vectors_are_gathered_at_their_positions():
     hidden = tf.reshape(tf.range(2 * 4 * 3), [2, 4, 3])
     gathered = gather_positions(hidden, tf.constant([[3, 0], [1, 1]]))

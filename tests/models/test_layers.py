@@ -9,7 +9,7 @@ import tf_keras
 
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.heads import ReplacedTokenHead
-from electra_tf.models.layers import Dense, DenseGelu
+from electra_tf.models.layers import Dense
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
 
@@ -74,13 +74,9 @@ def test_the_encoder_drops_only_in_training(encoder):
     assert np.abs(encode(encoder, 4, training()) - inference).max() > 0.01
 
 
-def test_equal_examples_of_a_batch_are_dropped_differently(encoder):
-    rows = encode(encoder, 4, training())
-    assert min(np.abs(rows[i] - rows[j]).max() for i in range(4) for j in range(i)) > 0.01
-
-
-def test_steps_differ_and_one_step_repeats(encoder):
+def test_examples_and_steps_are_dropped_differently_and_one_step_repeats(encoder):
     first = encode(encoder, 4, training())
+    assert min(np.abs(first[i] - first[j]).max() for i in range(4) for j in range(i)) > 0.01
     assert np.array_equal(first, encode(encoder, 4, training()))
     assert np.abs(encode(encoder, 4, training(step=1)) - first).max() > 0.01
 
@@ -104,16 +100,6 @@ def test_dense_is_a_product_and_a_bias():
     layer.build([None, None, 3])
     layer.kernel.assign([[1.0, 0.0], [0.0, 10.0], [2.0, 0.0]])
     assert layer(tf.constant([[[1.0, 2.0, 3.0]]])).numpy().tolist() == [[[8.0, 21.0]]]
-
-
-@pytest.mark.parametrize("kind", [Dense, DenseGelu])
-def test_the_gradient_of_a_bias_is_summed_over_many_tokens_without_loss(kind):
-    """In bfloat16 a sum of ones ends at 256."""
-    layer, values = kind(2, kernel_initializer="zeros", dtype="mixed_bfloat16"), tf.ones([8, 512, 3])
-    with tf.GradientTape() as tape:
-        output = tf.cast(layer(values), tf.float32)
-    one = 1.0 if kind is Dense else 0.5  # the slope of GELU at 0
-    assert tape.gradient(output, layer.bias).numpy().tolist() == [4096 * one] * 2
 
 
 def test_logits_of_the_replaced_token_head_are_not_rounded_to_bfloat16(tiny_config):

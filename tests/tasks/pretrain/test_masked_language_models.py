@@ -1,7 +1,5 @@
 """The masked language models: BERT, Replace MLM and All-Tokens MLM against numpy."""
 
-import math
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,27 +9,21 @@ from electra_tf.tasks.pretrain.all_tokens_mlm import with_copying
 MASKED = np.array([[0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 0]])
 
 
+def hidden_of(objective, batch, ids: np.ndarray) -> tf.Tensor:
+    return objective({**batch, "input_ids": tf.constant(ids)}).sequence_output
+
+
 def softmax_of_head(objective, batch, ids: np.ndarray) -> np.ndarray:
-    """[B, S, V] float64: the encoder's masked-LM head on `ids`, by its formula."""
-    head = objective.prediction_head
-    output = objective.encoder(tf.constant(ids), input_mask=batch["input_mask"], segment_ids=batch["segment_ids"])
-    hidden = output.sequence_output.numpy().astype(np.float64)
-    dense = hidden @ head.transform.kernel.numpy() + head.transform.bias.numpy()
-    active = dense * 0.5 * (1 + np.vectorize(math.erf)(dense / math.sqrt(2)))
-    centred = active - active.mean(-1, keepdims=True)
-    normal = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12)
-    vectors = normal * head.layer_norm.gamma.numpy() + head.layer_norm.beta.numpy()
-    logits = vectors @ objective.encoder.embeddings.word_embeddings.numpy().T + head.output_bias.numpy()
+    """[B, S, V] float64: what the encoder's masked-LM head predicts from `ids`."""
+    logits = objective.prediction_head(hidden_of(objective, batch, ids)).logits.numpy().astype(np.float64)
     powers = np.exp(logits - logits.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
 
 
 def copy_probabilities(objective, batch, ids: np.ndarray) -> np.ndarray:
     """[B, S] float64."""
-    output = objective.encoder(tf.constant(ids), input_mask=batch["input_mask"], segment_ids=batch["segment_ids"])
-    score = objective.copy_head.score
-    logits = output.sequence_output.numpy().astype(np.float64) @ score.kernel.numpy() + score.bias.numpy()
-    return 1 / (1 + np.exp(-logits[..., 0]))
+    score, hidden = objective.copy_head.score, hidden_of(objective, batch, ids).numpy().astype(np.float64)
+    return 1 / (1 + np.exp(-(hidden @ score.kernel.numpy() + score.bias.numpy())[..., 0]))
 
 
 def of_originals(probs: np.ndarray, batch) -> tuple[np.ndarray, np.ndarray]:
