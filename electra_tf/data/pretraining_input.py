@@ -44,7 +44,7 @@ def training_batches(
     def mask(batch: Batch, step: tf.Tensor, first_row: int) -> Batch:
         return mask_batch(batch, masking, vocabulary, RandomStream(seed, step, first_row, name="masking"))
 
-    records = EpochOrder(data.train, seed).records(reader, first_step * batch_size)
+    records = shuffled_records(data.train, reader, seed, first_step * batch_size)
     batches = records.batch(batch_size, drop_remainder=True).enumerate(first_step)
     return _prepared(batches, reader, mask, batch_size, input_context)
 
@@ -116,45 +116,29 @@ def _prepared(
     return prepared.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
-class EpochOrder:
-    """The order of the records in an endless stream of epochs.
+def shuffled_records(corpus: Corpus, reader: RecordReader, seed: int, first_example: int) -> tf.data.Dataset:
+    """Pairs of a serialized record and its shard in an endless stream of epochs, from example `first_example` on.
 
     A visit is the reading of one shard; visits are numbered through all epochs.
     """
+    num_shards, counts = len(corpus.files), tf.constant(corpus.num_examples)
 
-    def __init__(self, corpus: Corpus, seed: int):
-        self._corpus = corpus
-        self._seed = seed
-
-    def records(self, reader: RecordReader, first_example: int) -> tf.data.Dataset:
-        """Pairs of a serialized record and its shard without end, from example `first_example` of the stream on."""
-        counts = tf.constant(self._corpus.num_examples)
-        first_visit, num_skipped = self._locate(first_example)
-
-        def records_of_visit(visit: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            num_shards = len(self._corpus.files)
-            shard = tf.cast(self._shard_order(visit // num_shards)[visit % num_shards], tf.int64)
-            order = self._permutation(counts[shard], _EXAMPLE_ORDER, visit)
-            order = order[tf.where(visit == first_visit, num_skipped, 0) :]
-            return tf.gather(reader.records(shard), order), tf.fill(tf.shape(order), shard)
-
-        visits = tf.data.Dataset.range(first_visit, np.iinfo(np.int64).max)
-        # The next shard is read while this one is used.
-        return visits.map(records_of_visit).prefetch(1).unbatch()
-
-    def _locate(self, example: int) -> tuple[int, int]:
-        """The visit that holds an example, and the number of examples before it in that visit."""
-        epoch, index = divmod(example, self._corpus.total_examples)
-        order = self._shard_order(tf.constant(epoch, tf.int64)).numpy()
-        begins = np.cumsum([0, *np.asarray(self._corpus.num_examples)[order]])
-        slot = int(np.searchsorted(begins, index, side="right")) - 1
-        return epoch * len(self._corpus.files) + slot, index - int(begins[slot])
-
-    def _shard_order(self, epoch: tf.Tensor) -> tf.Tensor:
-        return self._permutation(tf.constant(len(self._corpus.files)), _SHARD_ORDER, epoch)
-
-    def _permutation(self, size: tf.Tensor, purpose: int, number: tf.Tensor) -> tf.Tensor:
-        """[size] int32: the permutation that belongs to (seed, purpose, number)."""
-        seed = tf.constant([self._seed, purpose], tf.int64)
-        key = tf.random.experimental.stateless_fold_in(seed, number)
+    def permutation(size: tf.Tensor | int, purpose: int, number: tf.Tensor) -> tf.Tensor:  # [size] int32
+        key = tf.random.experimental.stateless_fold_in(tf.constant([seed, purpose], tf.int64), number)
         return tf.random.experimental.stateless_shuffle(tf.range(size), seed=key)
+
+    epoch, index = divmod(first_example, corpus.total_examples)
+    shard_order = permutation(num_shards, _SHARD_ORDER, tf.constant(epoch, tf.int64)).numpy()
+    begins = np.cumsum([0, *np.asarray(corpus.num_examples)[shard_order]])
+    slot = int(np.searchsorted(begins, index, side="right")) - 1
+    first_visit, num_skipped = epoch * num_shards + slot, index - int(begins[slot])
+
+    def records_of_visit(visit: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        shard = tf.cast(permutation(num_shards, _SHARD_ORDER, visit // num_shards)[visit % num_shards], tf.int64)
+        order = permutation(counts[shard], _EXAMPLE_ORDER, visit)
+        order = order[tf.where(visit == first_visit, num_skipped, 0) :]
+        return tf.gather(reader.records(shard), order), tf.fill(tf.shape(order), shard)
+
+    visits = tf.data.Dataset.range(first_visit, np.iinfo(np.int64).max)
+    # The next shard is read while this one is used.
+    return visits.map(records_of_visit).prefetch(1).unbatch()

@@ -9,7 +9,12 @@ import tensorflow as tf
 from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.corpus import open_data
 from electra_tf.data.damage import RecordReader
-from electra_tf.data.pretraining_input import EpochOrder, evaluation_batches, num_evaluation_batches, training_batches
+from electra_tf.data.pretraining_input import (
+    evaluation_batches,
+    num_evaluation_batches,
+    shuffled_records,
+    training_batches,
+)
 
 MASKING = MaskingConfig(masked_fraction=0.3, mask_token_fraction=0.5, random_token_fraction=0.3)
 
@@ -43,7 +48,7 @@ def contexts(num_pipelines: int, num_replicas: int) -> list[tf.distribute.InputC
 
 
 def records_of(data, count: int, seed: int = 3, first: int = 0) -> list[bytes]:
-    records = EpochOrder(data.train, seed).records(RecordReader(data.train), first)
+    records = shuffled_records(data.train, RecordReader(data.train), seed, first)
     return [record for record, _ in records.take(count).as_numpy_iterator()]
 
 
