@@ -56,8 +56,8 @@ class RecordReader:
         self._counts = tf.constant(corpus.num_examples, tf.int64)
         self._reported: set[int] = set()
 
-    def records(self, shard: tf.Tensor) -> tf.Tensor:
-        """[n] string: the serialized records of a shard, in the order on disk. `shard`: scalar int64."""
+    def records(self, shard: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The serialized records of a shard, [n] string in the order on disk, and the shard's index, [n] int64."""
 
         def read(shard: tf.Tensor) -> tf.Tensor:
             # Reads up to one more than expected, so that a shard with too many records fails as well.
@@ -70,7 +70,8 @@ class RecordReader:
         def examine(shard: tf.Tensor) -> tf.Tensor:
             return tf.ensure_shape(tf.numpy_function(self.examine, [shard], tf.string), [None])
 
-        return or_else(shard, read, examine)
+        records = or_else(shard, read, examine)
+        return records, tf.fill(tf.shape(records), shard)
 
     def parse(self, serialized: tf.Tensor, shards: tf.Tensor) -> Batch:
         """`corpus.parse` of [b] string; `shards`: [b] int64, from which each record comes."""

@@ -70,13 +70,9 @@ def evaluation_batches(
     def mask(batch: Batch, step: tf.Tensor, first_row: int) -> Batch:
         return mask_batch(batch, masking, vocabulary, RandomStream(seed, step, first_row, name="evaluation_masking"))
 
-    def records_of_shard(shard: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        records = reader.records(shard)
-        return records, tf.fill(tf.shape(records), shard)
-
     no_shard = tf.constant(-1, tf.int64)
     padding = tf.data.Dataset.from_tensors((corpus.padding, no_shard)).repeat(-corpus.total_examples % batch_size)
-    records = tf.data.Dataset.range(len(corpus.files)).map(records_of_shard).unbatch().concatenate(padding)
+    records = tf.data.Dataset.range(len(corpus.files)).map(reader.records).unbatch().concatenate(padding)
     batches = records.batch(batch_size, drop_remainder=True).take(max_batches).enumerate()
     return _prepared(batches, reader, mask, batch_size, input_context)
 
@@ -137,7 +133,8 @@ def shuffled_records(corpus: Corpus, reader: RecordReader, seed: int, first_exam
         shard = tf.cast(permutation(num_shards, _SHARD_ORDER, visit // num_shards)[visit % num_shards], tf.int64)
         order = permutation(counts[shard], _EXAMPLE_ORDER, visit)
         order = order[tf.where(visit == first_visit, num_skipped, 0) :]
-        return tf.gather(reader.records(shard), order), tf.fill(tf.shape(order), shard)
+        records, shards = reader.records(shard)
+        return tf.gather(records, order), shards[: tf.size(order)]
 
     visits = tf.data.Dataset.range(first_visit, np.iinfo(np.int64).max)
     # The next shard is read while this one is used.

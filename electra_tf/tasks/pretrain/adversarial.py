@@ -74,14 +74,8 @@ class Adversarial(Electra):
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        settings = self.config.objective
-        weights = {
-            **super().loss_weights,
-            "policy": settings.policy_loss_weight,
-            "baseline": settings.baseline_loss_weight,
-        }
         # A weight of 0 would still compute a gradient of zeros through the vocabulary.
-        return {name: weight for name, weight in weights.items() if weight > 0}
+        return {name: weight for name, weight in super().loss_weights.items() if weight > 0}
 
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
         """Besides: the generator's two losses, and metrics of the generator over the masked tokens.

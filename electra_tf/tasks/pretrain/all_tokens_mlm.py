@@ -69,11 +69,6 @@ class AllTokensMlm(GeneratorObjective):
         )
         self.copy_head = CopyHead(name="copy_predictions") if config.objective.copy_mechanism else None
 
-    @property
-    def loss_weights(self) -> dict[str, float]:
-        settings = self.config.objective
-        return {"masked_lm": settings.masked_lm_loss_weight, "all_tokens_lm": settings.all_tokens_lm_loss_weight}
-
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
         denominators = super().denominators(batch)
         # The number of replaced tokens is not known before the forward pass; that of masked tokens is.

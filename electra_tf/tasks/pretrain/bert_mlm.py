@@ -27,10 +27,6 @@ class BertMlmConfig(ObjectiveSettings):
         network = NetworkPass("masked_lm_network", run.encoder, (Head("vocabulary", "masked"),))
         return (Phase(run.train.num_steps, (network,)),)
 
-    @property
-    def learns_masked_lm(self) -> bool:
-        return self.masked_lm_loss_weight > 0
-
 
 @register_objective(BertMlmConfig)
 class BertMlm(Objective):
@@ -47,10 +43,6 @@ class BertMlm(Objective):
     @property
     def encoder(self) -> Encoder:
         return self.masked_lm.encoder
-
-    @property
-    def loss_weights(self) -> dict[str, float]:
-        return {"masked_lm": self.config.objective.masked_lm_loss_weight}
 
     def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
         """The predictions at the masked positions."""

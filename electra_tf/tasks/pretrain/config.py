@@ -4,6 +4,7 @@ Each objective defines its own settings beside its model, as a subclass of `Obje
 """
 
 import os
+from collections.abc import Collection
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field, model_validator
@@ -20,20 +21,29 @@ OBJECTIVE_SETTINGS: dict[str, type["ObjectiveSettings"]] = {}
 
 
 class ObjectiveSettings(Settings):
-    """Base of an objective's settings. A subclass has a field `name: Literal["..."]`, the name in a configuration."""
+    """Base of an objective's settings.
+
+    A subclass has a field `name: Literal["..."]`, the name in a configuration, and a field `TERM_loss_weight` for each
+    term that is a loss.
+    """
 
     name: str
 
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        """The weight of each loss by its term."""
+        return {name.removesuffix("_loss_weight"): value for name, value in self if name.endswith("_loss_weight")}
+
     @model_validator(mode="after")
     def _learns_something(self) -> "ObjectiveSettings":
-        self._require_some_weight(ignored=())
+        self.require_some_weight(self.loss_weights)
         return self
 
-    def _require_some_weight(self, ignored: tuple[str, ...]) -> None:
-        """Raises: ValueError: if all losses except the ignored ones have weight 0."""
-        weights = {name: value for name, value in self if name.endswith("_loss_weight") and name not in ignored}
-        if weights and not any(weights.values()):
-            raise ValueError(f"{', '.join(weights)}: all 0, so there is nothing to learn; set one above 0")
+    def require_some_weight(self, losses: Collection[str]) -> None:
+        """Raises: ValueError: if all of these losses have weight 0."""
+        if losses and not any(self.loss_weights[name] for name in losses):
+            settings = ", ".join(f"{name}_loss_weight" for name in losses)
+            raise ValueError(f"{settings}: all 0, so there is nothing to learn; set one above 0")
 
     def require_fit(self, run: "PretrainingConfig") -> None:
         """Raises: ValueError: if the rest of the run does not fit these settings."""
@@ -49,12 +59,12 @@ class ObjectiveSettings(Settings):
     @property
     def learns_masked_lm(self) -> bool:
         """True if a term `masked_lm` is minimised from scratch, which the health check watches."""
-        return False
+        return self.loss_weights.get("masked_lm", 0.0) > 0
 
     @property
     def learns_replaced_tokens(self) -> bool:
         """True if a term `replaced_token` is minimised and `replaced_fraction` reported, for the health check."""
-        return False
+        return self.loss_weights.get("replaced_token", 0.0) > 0
 
 
 ObjectiveT = TypeVar("ObjectiveT", bound=ObjectiveSettings)

@@ -50,10 +50,6 @@ class Contrastive(Electra):
         )
 
     @property
-    def loss_weights(self) -> dict[str, float]:
-        return {**super().loss_weights, "corrupted_input": self.config.objective.corrupted_input_loss_weight}
-
-    @property
     def originals_per_sample(self) -> float:
         sampled_fraction = self.config.masking.masked_fraction * (1.0 - self.config.objective.clean_fraction)
         return (1.0 - sampled_fraction) / sampled_fraction if sampled_fraction else math.inf

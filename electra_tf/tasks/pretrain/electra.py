@@ -38,10 +38,6 @@ class ElectraConfig(GeneratorObjectiveSettings):
     def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
         return NetworkPass("discriminator", run.encoder, (Head("token", "all"),))
 
-    @property
-    def learns_replaced_tokens(self) -> bool:
-        return self.replaced_token_loss_weight > 0
-
 
 class ElectraForward(NamedTuple):
     """Everything one forward pass computes."""
@@ -62,11 +58,6 @@ class Electra(GeneratorObjective):
         self.replaced_token_head = ReplacedTokenHead(
             config.encoder, name="discriminator_predictions", dtype=self.layer_dtype
         )
-
-    @property
-    def loss_weights(self) -> dict[str, float]:
-        settings = self.config.objective
-        return {"masked_lm": settings.masked_lm_loss_weight, "replaced_token": settings.replaced_token_loss_weight}
 
     def counted_tokens(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """[B, S] int32: 1 for the tokens that the discriminator's loss and metrics are over: all real tokens."""

@@ -77,7 +77,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
             raise ValueError(
                 f"objective.tying is {self.tying!r}, but a {kind} generator has no weights to share; leave it out"
             )
-        self._require_some_weight(ignored=("masked_lm_loss_weight",))
+        self.require_some_weight([name for name in self.loss_weights if name != "masked_lm"])
         if self.sampling != "categorical":
             raise ValueError(
                 f"objective.sampling is {self.sampling!r}, which compares the logits of each position, and a {kind} "
@@ -137,7 +137,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
 
     @property
     def learns_masked_lm(self) -> bool:
-        return self.has_generator_network and self.masked_lm_loss_weight > 0
+        return self.has_generator_network and super().learns_masked_lm
 
 
 class CorruptedInput(NamedTuple):

@@ -91,10 +91,6 @@ class HardMlm(BertMlm):
         encoder = Encoder(sizes, embeddings, name="difficulty", dtype=dtype)
         self.difficulty = DifficultyModel(encoder, name="difficulty_network", dtype=dtype)
 
-    @property
-    def loss_weights(self) -> dict[str, float]:
-        return {**super().loss_weights, "difficulty": self.config.objective.difficulty_loss_weight}
-
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
         return {**super().denominators(batch), "words": count_of(word_tokens(batch))}
 

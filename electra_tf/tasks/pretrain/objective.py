@@ -19,7 +19,7 @@ OBJECTIVES: "dict[str, type[Objective]]" = {}
 class Objective(Task):
     """A pre-training task. Its batches are those of `electra_tf.data.batch`.
 
-    A subclass defines `encoder`, `loss_weights`, `forward` and `loss_totals`, and the metrics it adds.
+    A subclass defines `encoder`, `forward` and `loss_totals`, and the metrics it adds.
 
     Attributes:
         config: a `PretrainingConfig`, whose `objective` group has the settings class that the objective registered.
@@ -30,6 +30,10 @@ class Objective(Task):
     def call(self, inputs: Batch):
         """Inference on `input_ids`, `input_mask`, `segment_ids` ([B, S] int32): the encoder's `EncoderOutput`."""
         return self.encoder(inputs["input_ids"], **mask_and_segments(inputs))
+
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        return self.config.objective.loss_weights
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
         """`masked_tokens`, the number of slots in use, and `tokens`, that of real tokens."""

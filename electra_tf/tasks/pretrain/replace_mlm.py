@@ -50,14 +50,6 @@ class ReplaceMlm(GeneratorObjective):
             config.encoder, self.discriminator.embeddings, name="encoder_predictions", dtype=self.layer_dtype
         )
 
-    @property
-    def loss_weights(self) -> dict[str, float]:
-        settings = self.config.objective
-        return {
-            "masked_lm": settings.masked_lm_loss_weight,
-            "encoder_masked_lm": settings.encoder_masked_lm_loss_weight,
-        }
-
     def forward(self, batch: Batch, context: ForwardContext) -> ReplaceMlmForward:
         """Generator, sampling and the encoder's predictions, in that order."""
         generated = self.generate(batch, context)
