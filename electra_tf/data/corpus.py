@@ -3,10 +3,11 @@
 Everything is read through `tf.io.gfile`, so a data set may lie on any filesystem that TensorFlow reads.
 """
 
+import contextlib
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -147,12 +148,18 @@ def _require_directory(data_dir: str) -> None:
         raise UserError(f"--data_dir={data_dir} is no directory; build one with build_pretraining_dataset.py")
 
 
-def _read(path: str) -> bytes:
+@contextlib.contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Raises: UserError: if the file cannot be read."""
     try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            return file.read()
+        yield
     except tf.errors.OpError as error:
         raise UserError(f"cannot read {path}: {first_line(error)}; give a file that can be read") from None
+
+
+def _read(path: str) -> bytes:
+    with _reading(path), tf.io.gfile.GFile(path, "rb") as file:
+        return file.read()
 
 
 def _open_ours(directory: str, vocabulary: Vocabulary, vocab_content: bytes, config: RunConfig) -> PretrainingData:
@@ -202,7 +209,11 @@ def _open_authors(directory: str, vocabulary: Vocabulary, vocab_content: bytes, 
             f"{directory} holds neither {MANIFEST_FILE} nor {_AUTHORS_FILES}; build a data set with "
             "build_pretraining_dataset.py"
         )
-    counts, layouts = zip(*(_inspect(file, config.data) for file in files), strict=True)
+    inspected = []
+    for file in files:
+        with _reading(file):
+            inspected.append(_inspect(file, config.data))
+    counts, layouts = zip(*inspected, strict=True)
     layout = next(filter(None, layouts), None)
     if layout is None:
         raise UserError(
