@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import RunConfig
+from electra_tf.data.batch import Batch
 from electra_tf.flops.budget import RunCost
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import Encoder
@@ -20,7 +21,6 @@ from electra_tf.tasks.terms import Ratio, Term, Total
 
 _PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
-Batch = dict[str, tf.Tensor]
 # Takes the metrics of a report and returns what is wrong, in one clause, or None. See `electra_tf.train.health`.
 HealthCheck = Callable[[dict[str, float]], str | None]
 

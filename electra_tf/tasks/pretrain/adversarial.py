@@ -22,13 +22,13 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.settings import NonNegative
+from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import Head, NetworkPass
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.layers import glorot_uniform
-from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
-from electra_tf.tasks.pretrain.losses import over_masked_tokens
+from electra_tf.tasks.pretrain.losses import at_masked_positions, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
 from electra_tf.tasks.terms import Term, Total
 
@@ -83,19 +83,23 @@ class Adversarial(Electra):
         `reward` is the discriminator's loss, -R; `advantage` is `reward` minus the baseline's prediction of it;
         `generator_entropy` is the entropy of the generator's distribution, in nats.
         """
-        logits = forward.generated.scores
-        reward = self._rewards(batch, forward)
-        baseline_logits = self._baseline_logits(forward)
+        scores, corrupted = forward.generated.scores, forward.corrupted
+        detection_losses = tf.nn.sigmoid_cross_entropy_with_logits(
+            labels=tf.cast(corrupted.is_replaced, tf.float32), logits=tf.stop_gradient(forward.replaced_token_logits)
+        )
+        reward = at_masked_positions(detection_losses, batch)
+        # w . h_G, from which w alone learns.
+        baseline_logits = tf.squeeze(self.baseline(tf.stop_gradient(forward.generated.hidden)), axis=-1)  # [B, M]
         advantage = reward + tf.math.log_sigmoid(tf.stop_gradient(baseline_logits))
         # Of two samples at one position, the one that the discriminator has seen.
-        tokens = tf.gather(forward.corrupted.input_ids, batch["masked_lm_positions"], batch_dims=1)
+        tokens = at_masked_positions(corrupted.input_ids, batch)
         values = {
-            "policy": logits.losses(tokens) * advantage,
+            "policy": scores.losses(tokens) * advantage,
             "baseline": tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.exp(-reward), logits=baseline_logits),
             "reward": reward,
             "advantage": advantage,
-            "generator_entropy": logits.entropies(),
-            "masked_lm_accuracy": logits.is_top1(batch["masked_lm_ids"]),
+            "generator_entropy": scores.entropies(),
+            "masked_lm_accuracy": scores.is_top1(batch["masked_lm_ids"]),
         }
         totals = {name: over_masked_tokens(value, batch) for name, value in values.items()}
         return {**super().extra_metrics(batch, forward), **totals}
@@ -103,15 +107,3 @@ class Adversarial(Electra):
     def held_out_metrics(self, batch: Batch, forward: ElectraForward, context: ForwardContext) -> dict[str, Term]:
         metrics = super().held_out_metrics(batch, forward, context)
         return {name: term for name, term in metrics.items() if name != "masked_lm_accuracy"}  # an extra metric here
-
-    def _rewards(self, batch: Batch, forward: ElectraForward) -> tf.Tensor:
-        """[B, M] float32: the discriminator's loss at each masked position, without gradient."""
-        labels = tf.cast(forward.corrupted.is_replaced, tf.float32)
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(
-            labels=labels, logits=tf.stop_gradient(forward.replaced_token_logits)
-        )
-        return tf.gather(losses, batch["masked_lm_positions"], batch_dims=1)
-
-    def _baseline_logits(self, forward: ElectraForward) -> tf.Tensor:
-        """[B, M] float32: w . h_G. Only w learns from it."""
-        return tf.squeeze(self.baseline(tf.stop_gradient(forward.generated.hidden)), axis=-1)

@@ -5,12 +5,12 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 
 from electra_tf.config.settings import NonNegative
+from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import Head, NetworkPass
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import CopyHead, MaskedLmHead
 from electra_tf.ops.vocabulary import TokenLosses
-from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import (
     CorruptedInput,
@@ -19,7 +19,12 @@ from electra_tf.tasks.pretrain.generator_objective import (
     masked_tokens,
     sample_totals,
 )
-from electra_tf.tasks.pretrain.losses import masked_lm_accuracy, masked_lm_loss, over_masked_tokens
+from electra_tf.tasks.pretrain.losses import (
+    at_masked_positions,
+    masked_lm_accuracy,
+    masked_lm_loss,
+    over_masked_tokens,
+)
 from electra_tf.tasks.pretrain.objective import register_objective
 from electra_tf.tasks.terms import Term, Total, count_of, weighted_sum, weighted_total
 
@@ -104,7 +109,7 @@ class AllTokensMlm(GeneratorObjective):
         """The metrics of the samples, and whether the encoder copies replaced tokens too."""
         totals = {
             **sample_totals(batch, forward.corrupted),
-            "encoder_masked_lm_accuracy": over_masked_tokens(_at_masked_positions(forward.is_correct, batch), batch),
+            "encoder_masked_lm_accuracy": over_masked_tokens(at_masked_positions(forward.is_correct, batch), batch),
         }
         if forward.copy_probability is not None:
             copy, masked = forward.copy_probability, masked_tokens(batch)
@@ -115,7 +120,7 @@ class AllTokensMlm(GeneratorObjective):
         return totals
 
     def held_out_metrics(self, batch: Batch, forward: AllTokensMlmForward, context: ForwardContext) -> dict[str, Term]:
-        at_masked = _at_masked_positions(forward.losses, batch)
+        at_masked = at_masked_positions(forward.losses, batch)
         terms = {
             "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
             "all_tokens_lm_accuracy": weighted_sum(forward.is_correct, batch["input_mask"]),
@@ -126,11 +131,6 @@ class AllTokensMlm(GeneratorObjective):
             terms["copy_probability_replaced"] = weighted_sum(copy, replaced)
             terms["copy_probability_kept"] = weighted_sum(copy, batch["input_mask"] - replaced)
         return terms
-
-
-def _at_masked_positions(values: tf.Tensor, batch: Batch) -> tf.Tensor:
-    """Of [B, S] values the [B, M] at the masked positions."""
-    return tf.gather(values, batch["masked_lm_positions"], batch_dims=1)
 
 
 def with_copying(losses: tf.Tensor, copy_logits: tf.Tensor, is_input: tf.Tensor | bool) -> tf.Tensor:

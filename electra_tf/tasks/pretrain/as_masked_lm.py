@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import MaskingConfig
+from electra_tf.data.batch import Batch
 from electra_tf.models.context import ForwardContext
 from electra_tf.ops.positions import put_at_positions
-from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra

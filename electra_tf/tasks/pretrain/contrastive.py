@@ -7,12 +7,12 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.settings import Fraction, NonNegative
+from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import Head, NetworkPass
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.layers import glorot_uniform
 from electra_tf.models.vocabulary_logits import VocabularyLogits
-from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput

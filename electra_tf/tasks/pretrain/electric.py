@@ -6,14 +6,13 @@ from typing import ClassVar, Literal, NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.data.batch import mask_and_segments, word_tokens
+from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
 from electra_tf.flops.passes import Head, NetworkPass
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder, EncoderOutput
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.two_towers import ClozeOutput, TwoTowerGenerator
-from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput, masked_tokens

@@ -11,7 +11,7 @@ from pydantic import Field
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig, GeneratorConfig, TransformerGeneratorConfig
 from electra_tf.config.settings import NonNegative, Positive
-from electra_tf.data.batch import mask_and_segments
+from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.data.corpus import PretrainingData
 from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
@@ -23,7 +23,6 @@ from electra_tf.models.sampling import SAMPLERS
 from electra_tf.models.tying import TYINGS, build_discriminator
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.positions import put_at_positions
-from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
 from electra_tf.tasks.pretrain.losses import over_masked_tokens
 from electra_tf.tasks.pretrain.objective import Objective

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig, TransformerGeneratorConfig
 from electra_tf.config.settings import NonNegative, Positive
-from electra_tf.data.batch import mask_and_segments, word_tokens
+from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
 from electra_tf.flops.passes import Head, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.embeddings import Embeddings
@@ -14,10 +14,9 @@ from electra_tf.models.encoder import Encoder
 from electra_tf.models.heads import DifficultyModel
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.positions import put_at_positions, select_weighted
-from electra_tf.tasks.base import Batch
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm, BertMlmConfig
 from electra_tf.tasks.pretrain.config import PretrainingConfig
-from electra_tf.tasks.pretrain.losses import masked_lm_accuracy, over_masked_tokens
+from electra_tf.tasks.pretrain.losses import at_masked_positions, masked_lm_accuracy, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
 from electra_tf.tasks.terms import Term, Total, count_of, weighted_sum, weighted_total
 
@@ -103,8 +102,8 @@ class HardMlm(BertMlm):
         return HardMlmForward(batch, predicted, scores, scores.losses(batch["masked_lm_ids"]))
 
     def loss_totals(self, batch: Batch, forward: HardMlmForward) -> dict[str, Total]:
-        at_masked = _at_masked_positions(forward)
-        error = tf.square(at_masked - tf.stop_gradient(forward.losses))
+        predicted = at_masked_positions(forward.predicted, forward.batch)
+        error = tf.square(predicted - tf.stop_gradient(forward.losses))
         return {
             "masked_lm": over_masked_tokens(forward.losses, batch),
             "difficulty": over_masked_tokens(error, batch),
@@ -113,7 +112,7 @@ class HardMlm(BertMlm):
     def extra_metrics(self, batch: Batch, forward: HardMlmForward) -> dict[str, Total]:
         """The mean of the predicted losses over the masked tokens and over all words."""
         return {
-            "difficulty_of_masked": over_masked_tokens(_at_masked_positions(forward), batch),
+            "difficulty_of_masked": over_masked_tokens(at_masked_positions(forward.predicted, forward.batch), batch),
             "difficulty_of_all": weighted_total(forward.predicted, word_tokens(batch), "words"),
         }
 
@@ -144,7 +143,7 @@ class HardMlm(BertMlm):
         num_slots, used = weights.shape[1], tf.cast(weights, tf.int32)
         positions = select_weighted(candidates, log_weights, num_slots, context.random.scope("hard_masks")) * used
         original = tf.gather(batch["input_ids"], positions, batch_dims=1) * used
-        shown = tf.gather(batch["masked_input_ids"], batch["masked_lm_positions"], batch_dims=1)
+        shown = at_masked_positions(batch["masked_input_ids"], batch)
         shown = tf.where(shown == batch["masked_lm_ids"], original, shown)
         return {
             **batch,
@@ -152,8 +151,3 @@ class HardMlm(BertMlm):
             "masked_lm_positions": positions,
             "masked_lm_ids": original,
         }
-
-
-def _at_masked_positions(forward: HardMlmForward) -> tf.Tensor:
-    """[B, M] float32: the predicted losses of the masked tokens."""
-    return tf.gather(forward.predicted, forward.batch["masked_lm_positions"], batch_dims=1)

@@ -6,9 +6,9 @@ authors' AUC it does).
 
 import tensorflow as tf
 
+from electra_tf.data.batch import Batch
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.vocabulary_logits import VocabularyLogits
-from electra_tf.tasks.base import Batch
 from electra_tf.tasks.terms import (
     BinaryEntropy,
     Ratio,
@@ -29,6 +29,11 @@ def masked_lm_loss(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -
     Source: paper section 2, L_MLM, as a mean over masked tokens (the authors' code) instead of a sum.
     """
     return over_masked_tokens(logits.losses(batch["masked_lm_ids"]), batch)
+
+
+def at_masked_positions(values: tf.Tensor, batch: Batch) -> tf.Tensor:
+    """Of [B, S] values the [B, M] at the masked positions."""
+    return tf.gather(values, batch["masked_lm_positions"], batch_dims=1)
 
 
 def over_masked_tokens(values: tf.Tensor, batch: Batch) -> Total:
