@@ -138,8 +138,8 @@ def test_tying_everything_is_allowed_at_equal_sizes_alone(write, settings, refus
     again = ["objective.generator.num_heads=2", "objective.generator.intermediate_size=20"]
     assert load_config(path, [*equal, *again]).objective.tying == "all"
     for name, message in (
-        ("num_heads=4", "objective.generator.num_heads is 4 and encoder.num_heads 2;"),
-        ("intermediate_size=14", "objective.generator.intermediate_size is 14 and encoder.intermediate_size 20;"),
+        ("num_heads=4", "its num_heads is 4, the discriminator's 2;"),
+        ("intermediate_size=14", "its intermediate_size is 14, the discriminator's 20;"),
         ("num_layers=2", "num_layers is 2"),
     ):
         assert message in refusal(path, *equal, f"objective.generator.{name}")
