@@ -104,7 +104,8 @@ class TransformerLayer(_EncoderPart):
         self.feed_forward_output = _ResidualOutput(config, name="output", **options)
 
     def build(self, input_shape):
-        for layer in (self.attention, self.attention_output, self.intermediate):
+        # In the order in which earlier versions drew initial values: a seed keeps giving the same ones.
+        for layer in (self.intermediate, self.attention, self.attention_output):
             _build(layer, self.config.hidden_size)
         _build(self.feed_forward_output, self.config.intermediate_size)
         super().build(input_shape)

@@ -56,8 +56,8 @@ def training_step(task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | N
     A loss or gradient that is not finite is never applied; `train.on_nonfinite` decides whether the step counts.
 
     Args:
-        batch: this replica's share of the global batch, see `electra_tf.data.masking.mask_batch`. Each replica holds
-            equally many examples; row i of replica r is example r * B + i.
+        batch: this replica's share of the global batch: tensors whose first axis is the examples. Each replica holds
+            equally many; row i of replica r is example r * B + i.
         ops: the implementation of the operations; by default that of `training_ops`.
     Returns: scalars float32, equal on all replicas: `loss`, each term by its name, `gradient_norm` before clipping,
         `learning_rate` of this update, and `nonfinite`, 1 if the update was left out.
@@ -133,7 +133,7 @@ def _accumulated_gradients(task: Task, ops: ReferenceOps, batch, denominators, s
     count = task.config.train.gradient_accumulation_steps
     if count == 1:
         return _shares_and_gradients(task, ops, batch, denominators, step, first_example)
-    rows = batch["input_ids"].shape[0] // count
+    rows = next(iter(batch.values())).shape[0] // count
     parts = {name: tf.reshape(values, [count, rows, *values.shape[1:]]) for name, values in batch.items()}
 
     def add_micro_batch(index, sums):
@@ -220,4 +220,4 @@ def _first_example(batch: dict[str, tf.Tensor]) -> tf.Tensor:
     """The index in the global batch of this replica's first row. Scalar int64."""
     context = tf.distribute.get_replica_context()
     replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
-    return replica * tf.shape(batch["input_ids"], out_type=tf.int64)[0]
+    return replica * tf.shape(next(iter(batch.values())), out_type=tf.int64)[0]

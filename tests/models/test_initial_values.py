@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import tf_keras
 
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.convert.names import tf1_variables
+from electra_tf.models.encoder import TransformerLayer
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import load_config
 
@@ -105,3 +107,13 @@ def test_the_seed_fixes_the_initial_values(tiny_config):
     first, again, other = build(1), build(1), build(2)
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     assert all(np.array_equal(a, b) == (a.std() == 0) for a, b in zip(first, other, strict=True))
+
+
+def test_a_seed_gives_a_layer_the_initial_values_it_always_gave():
+    sizes = {"vocab_size": 47, "embedding_size": 12, "hidden_size": 16, "num_heads": 2, "intermediate_size": 24}
+    layer = TransformerLayer(EncoderConfig(num_layers=1, **sizes))
+    tf_keras.utils.set_random_seed(5)
+    layer.build([None, None, 16])
+    kernels = layer.attention.query.kernel, layer.intermediate.kernel, layer.feed_forward_output.projection.kernel
+    found = [float(kernel[0, 0]) for kernel in kernels]
+    assert found == pytest.approx([-0.0032042363, -0.0150106875, -0.012557207], rel=1e-6)
