@@ -2,13 +2,14 @@
 
 import datetime
 import logging
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from data_prep import storage
+from data_prep import output, storage
 from data_prep.readers.documents import Counts
 from data_prep.settings import BuildSettings
 from data_prep.shards import SPLITS, ShardResult
@@ -43,14 +44,35 @@ class BuildInputs:
     def num_bytes(self) -> int:
         return sum(file.num_bytes for file in self.files)
 
-    def paths(self, settings: BuildSettings) -> list[str]:
-        return [settings.vocab_file, *(file.path for file in self.files)]
-
     def configuration(self, settings: BuildSettings) -> dict[str, Any]:
         """What a build is asked for, as JSON: builds with equal configurations continue each other's work."""
         names = ("format", "compression", "name", "num_bytes", "modified")
         inputs = [{name: getattr(file, name) for name in names} for file in self.files]
         return {**settings.shaping(), "vocab_sha256": self.vocabulary.sha256, "inputs": inputs}
+
+
+def build_once(
+    settings: BuildSettings, inputs: BuildInputs, build: Callable[[BuildSettings, BuildInputs], Manifest]
+) -> Manifest:
+    """The manifest of the data set in the output directory, by `build` unless the same command has finished it before.
+
+    Raises: UserError: see `output.finished_manifest`, `output.opened` and `build`; or input files are truncated, and
+        that is not allowed.
+    """
+    configuration = inputs.configuration(settings)
+    if manifest := output.finished_manifest(settings, configuration):
+        output.remove_build_dir(settings)
+        _logger.info("%s holds this data set already, of files of these names and sizes", settings.output_dir)
+    else:
+        with output.opened(settings, configuration, [settings.vocab_file, *(file.path for file in inputs.files)]):
+            manifest = build(settings, inputs)
+    if manifest.counts.num_truncated_inputs and not settings.allow_truncated:
+        raise UserError(
+            f"{manifest.counts.num_truncated_inputs} of {len(manifest.inputs)} input files are truncated (see the"
+            f" warnings); {settings.output_dir} is complete with the text before the end of each; fetch the files"
+            " again, or give --allow_truncated if they are as they should be"
+        )
+    return manifest
 
 
 def add_counts(total: Counts, unit: Counts) -> None:
@@ -150,18 +172,8 @@ def _manifest_counts(counts: Counts, results: list[ShardResult]) -> data_manifes
 
 def write_manifest(manifest: Manifest, settings: BuildSettings, vocab_content: bytes) -> None:
     """Writes the vocabulary and, last of all, the manifest, which marks the data set as complete."""
-    storage.write_bytes(storage.join(settings.output_dir, VOCAB_FILE), vocab_content)
-    storage.write_bytes(storage.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
-
-
-def check_truncated(manifest: Manifest, settings: BuildSettings) -> None:
-    """Raises: UserError: input files are truncated, and that is not allowed."""
-    if manifest.counts.num_truncated_inputs and not settings.allow_truncated:
-        raise UserError(
-            f"{manifest.counts.num_truncated_inputs} of {len(manifest.inputs)} input files are truncated (see the"
-            f" warnings); {settings.output_dir} is complete with the text before the end of each; fetch the files"
-            " again, or give --allow_truncated if they are as they should be"
-        )
+    storage.write_bytes(os.path.join(settings.output_dir, VOCAB_FILE), vocab_content)
+    storage.write_bytes(os.path.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
 
 
 def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:

@@ -6,9 +6,8 @@ sorted and written as a whole. A file appears under its name when it is complete
 the same bytes.
 """
 
-import tempfile
+import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Literal
 
 import apache_beam as beam
@@ -16,12 +15,11 @@ import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
-from data_prep import storage
 from data_prep.assembly import BuildInputs, add_counts, assemble_manifest, require_documents, write_manifest
 from data_prep.examples import Example, ExampleBuilder
 from data_prep.readers.documents import Counts
 from data_prep.settings import BuildSettings
-from data_prep.shards import ShardRange, ShardResult, count_tokens, index_of, shard_index, shard_ranges, write_shard
+from data_prep.shards import ShardRange, ShardResult, index_of, shard_index, shard_ranges, write_shard
 from data_prep.work_units import WorkUnit, plan_units, unit_num_bytes
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import TRAIN_SPLIT
@@ -158,10 +156,13 @@ class _WriteShard(beam.DoFn):
             for group in groups
             for split, sort_key, *rest in group
         ]
-        path = storage.join(self._settings.output_dir, shard_range.file_name)
+        records = [example.record for example in examples]
         try:
-            result, token_counts = self._write(examples, shard_range, path)
+            result, token_counts = write_shard(
+                index_of(examples), records, shard_range, self._settings, self._vocab_size
+            )
         except OSError as error:
+            path = os.path.join(self._settings.output_dir, shard_range.file_name)
             raise UserError(
                 f"cannot write {path}: {error.strerror or error}; free"
                 " some space, or give another --output_dir that every worker can write to"
@@ -170,17 +171,6 @@ class _WriteShard(beam.DoFn):
         yield result
         if shard_range.split == TRAIN_SPLIT:
             yield TaggedOutput(_TOKEN_COUNTS, token_counts)
-
-    def _write(self, examples: list[Example], shard_range: ShardRange, path: str) -> tuple[ShardResult, np.ndarray]:
-        is_remote = storage.is_remote(path)
-        with tempfile.TemporaryDirectory() as directory:
-            local_path = Path(directory) / shard_range.file_name if is_remote else Path(path)
-            records = [example.record for example in examples]
-            result = write_shard(index_of(examples), records, shard_range, local_path, self._settings.drop_duplicates)
-            token_counts = count_tokens(local_path, self._vocab_size)
-            if is_remote:
-                storage.publish(local_path, path)
-        return result, token_counts
 
 
 def _write_manifest(

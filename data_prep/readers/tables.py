@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from data_prep.readers.documents import Counts, Document, Source
-from data_prep.readers.lines import DocumentCollector, split_lines
+from data_prep.readers.lines import collect_documents, split_lines
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
@@ -69,27 +69,17 @@ def read_rows(
     Raises: UserError: the file is no table, is damaged, or has no column of strings called `settings.text_field`.
     """
     texts = _texts(_open(stream, source.path), source, end, settings.text_field)
-    if rows_are_sentences:
-        yield from _documents_of_sentences(texts, settings.lines_per_document, counts)
-        return
-    collector = DocumentCollector(has_paragraphs=True, counts=counts)
-    for text in texts:
-        if text is None:
-            counts.num_documents_skipped["rows without text"] += 1
-        else:
-            yield from collector.documents_of_text(text)
 
+    def lines() -> Iterator[str | None]:
+        for i, text in enumerate(texts):
+            if text is None and not rows_are_sentences:
+                counts.num_documents_skipped["rows without text"] += 1
+            yield from split_lines(text or "")
+            if not rows_are_sentences or (i + 1) % settings.lines_per_document == 0:
+                yield None
+        yield None
 
-def _documents_of_sentences(texts: Iterator[str | None], rows_per_document: int, counts: Counts) -> Iterator[Document]:
-    collector = DocumentCollector(has_paragraphs=False, counts=counts)
-    for i, text in enumerate(texts):
-        if i % rows_per_document == 0 and (document := collector.end()):
-            yield document
-        for line in split_lines(text or ""):
-            if document := collector.add(line):
-                yield document
-    if last := collector.end():
-        yield last
+    return collect_documents(lines(), has_paragraphs=not rows_are_sentences, counts=counts)
 
 
 def row_ranges(stream: BinaryIO, path: str, unit_bytes: int, rows_per_document: int) -> list[tuple[int, int]]:

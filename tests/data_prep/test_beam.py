@@ -1,4 +1,5 @@
 import gzip
+import os
 import random
 import sys
 
@@ -51,7 +52,7 @@ def expected(make_settings, tmp_path_factory):
 
 
 def contents(directory: str) -> dict[str, bytes]:
-    return {name: storage.read_bytes(storage.join(directory, name)) for name in storage.names_in(directory)}
+    return {name: storage.read_bytes(os.path.join(directory, name)) for name in storage.names_in(directory)}
 
 
 def refusal(settings, arguments) -> str:

@@ -9,6 +9,7 @@ from electra_tf.config.errors import UserError
 
 OWN_FILES = ["manifest.json", "train-00000-of-00001.tfrecord", "vocab.txt"]
 BUILD_DIR = ".electra_tf_build"
+PARTIAL = f"{7:032x}.partial"
 CONFIGURATION = {
     "seed": 1,
     "sentences": "line",
@@ -67,11 +68,11 @@ def test_the_same_command_finds_what_an_unfinished_build_has_done(tmp_path):
 
 def test_what_a_killed_process_had_begun_is_removed(tmp_path):
     open_it(tmp_path)
-    (tmp_path / BUILD_DIR / "unit-000001.partial-77").mkdir()
-    (tmp_path / "train-00000-of-00002.tfrecord.partial-77").write_text("half")
+    (tmp_path / BUILD_DIR / f"unit-000001.{PARTIAL}").mkdir()
+    (tmp_path / f"train-00000-of-00002.tfrecord.{PARTIAL}").write_text("half")
     open_it(tmp_path)
     assert names(tmp_path) == [BUILD_DIR]
-    assert "unit-000001.partial-77" not in names(tmp_path / BUILD_DIR)
+    assert f"unit-000001.{PARTIAL}" not in names(tmp_path / BUILD_DIR)
 
 
 def test_a_leftover_of_another_configuration_is_refused_with_both_named(tmp_path):

@@ -89,7 +89,7 @@ def stop_at(monkeypatch, module, name: str, call: int, failure: BaseException, *
         (pipeline, "write_shard_of_spills", 2),
         (assembly.storage, "write_bytes", 2),
         (pipeline, "write_manifest", 1),
-        (output.shutil, "rmtree", 3),
+        (output.shutil, "rmtree", 1),
         (output, "remove_build_dir", 1),
     ],
 )

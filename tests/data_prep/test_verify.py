@@ -1,6 +1,7 @@
 """--verify: whatever happens to a finished data set is found, and the file it happened to is named."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -38,9 +39,9 @@ def rewrite_manifest(data_dir, change):
 def test_a_data_set_at_a_url_passes_and_is_read_from_there(data_dir):
     url = "memory://verify/data"
     for path in data_dir.iterdir():
-        storage.write_bytes(storage.join(url, path.name), path.read_bytes())
+        storage.write_bytes(os.path.join(url, path.name), path.read_bytes())
     assert verify(url) == verify(str(data_dir))
-    storage.remove(storage.join(url, SHARD))
+    storage.remove(os.path.join(url, SHARD))
     with pytest.raises(UserError, match=f"{SHARD} cannot be read"):
         verify(url)
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from data_prep.readers.documents import Counts, Source
 from data_prep.readers.lines import (
     MAX_DOCUMENT_CHARACTERS,
-    DocumentCollector,
     LineReader,
+    collect_documents,
     line_blocks,
     split_lines,
 )
@@ -94,12 +94,9 @@ def test_an_error_in_a_part_names_the_byte_of_the_file():
 
 def test_a_document_that_is_too_long_is_cut_between_lines_and_every_cut_is_counted():
     report = Counts()
-    collector = DocumentCollector(has_paragraphs=True, counts=report)
     line = "x" * (MAX_DOCUMENT_CHARACTERS // 2)
-    found = [collector.add(text) for text in [line, line, "a", line, line, "b"]]
-    assert [document and len(document.lines) for document in found] == [None, None, 2, None, 2, None]
-    assert collector.end().lines == [line, "b"]
-    assert collector.end() is None
+    documents = collect_documents([line, line, "a", line, line, "", "b", None, None, "c"], True, report)
+    assert [document.lines for document in documents] == [[line, line], ["a", line], [line, "b"]]
     assert report.num_documents_cut == 2
 
 
