@@ -128,10 +128,8 @@ class _Table(NamedTuple):
 
 
 def _open(stream: BinaryIO, path: str) -> _Table:
-    try:
-        import pyarrow
-    except ImportError:
-        raise UserError("Parquet and Arrow files are read with the package pyarrow: pip install pyarrow") from None
+    import pyarrow
+
     begin = stream.read(PEEK_BYTES)
     stream.seek(0)
     kind = table_of(begin)
