@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -254,9 +253,7 @@ def _measure(settings: VocabularySettings, totals: WordTotals, vocabulary: "Voca
 
     restrained_tensorflow()
     from electra_tf.text.tokenizer import BertTokenizer
-    from electra_tf.text.vocabulary_coverage import measure_coverage
+    from electra_tf.text.vocabulary_trainer import measure_coverage
 
     tokenizer = BertTokenizer(vocabulary, settings.lower_case, settings.strip_accents)
-    coverage = measure_coverage(totals.items(), tokenizer)
-    fractions = ("unknown_fraction", "tokens_per_word", "single_piece_fraction")
-    return {**asdict(coverage), **{name: getattr(coverage, name) for name in fractions}}
+    return measure_coverage(totals.items(), tokenizer)

@@ -1,4 +1,4 @@
-"""Counting words and learning pieces."""
+"""Counting words, learning pieces, and how well a vocabulary fits a text."""
 
 from collections import Counter
 
@@ -8,7 +8,9 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.text import vocabulary_trainer
 from electra_tf.text.normalization import BasicTokenizer
-from electra_tf.text.vocabulary_trainer import WordCounter, special_tokens, train_vocabulary
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from electra_tf.text.vocabulary_trainer import WordCounter, measure_coverage, special_tokens, train_vocabulary
 
 
 def count(*lines, lower_case=True, strip_accents=True):
@@ -34,7 +36,7 @@ def test_counts_are_the_same_however_often_the_counter_makes_room(monkeypatch):
     lines = ["one two, three", "two three", "Three! two."] * 3
     expected = count(*lines)
     monkeypatch.setattr(vocabulary_trainer, "_RUNS_AT_ONCE", 2)
-    monkeypatch.setattr(vocabulary_trainer, "_RUNS_PER_CALL", 3)
+    monkeypatch.setattr(vocabulary_trainer, "_WORDS_PER_CALL", 3)
     assert count(*lines) == expected
 
 
@@ -112,3 +114,33 @@ def test_a_size_below_the_characters_is_refused():
 def test_a_size_that_the_text_cannot_fill_is_refused():
     with pytest.raises(UserError, match="yields only 9 tokens, expected 50"):
         train({"ab": 3}, vocab_size=50)
+
+
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "the", "sun", "##day", "##s", "!", "e", "##\u0301", "我"), sha256="")
+
+
+def test_words_are_weighed_by_their_counts():
+    words = {"the": 10, "sundays": 4, "suns": 3, "moon": 2, "!": 5}
+    # sun ##day ##s: 12, sun ##s: 6, the: 10, !: 5, moon: 2 unknown ones.
+    assert measure_coverage(words.items(), BertTokenizer(VOCABULARY)) == {
+        "num_words": 24,
+        "num_tokens": 35,
+        "num_unknown_tokens": 2,
+        "num_single_piece_words": 15,
+        "unknown_fraction": 2 / 35,
+        "tokens_per_word": 35 / 24,
+        "single_piece_fraction": 15 / 24,
+    }
+
+
+def test_no_text_has_no_unknown_token():
+    assert measure_coverage([], BertTokenizer(VOCABULARY))["unknown_fraction"] == 0
+
+
+@pytest.mark.parametrize(("lower_case", "strip_accents"), [(True, True), (True, False), (False, False)])
+def test_words_give_the_tokens_of_the_text_they_were_cut_from(lower_case, strip_accents):
+    tokenizer = BertTokenizer(VOCABULARY, lower_case, strip_accents)
+    lines = ["The sundays, the Sun! THE Moons", "é É 我the我", "s" * 300, "ΣΑΣ the\u200bsun\x0bs İ"]
+    coverage = measure_coverage(count(*lines, lower_case=lower_case, strip_accents=strip_accents).items(), tokenizer)
+    ids = tokenizer.tokenize(lines).flat_values.numpy().tolist()
+    assert (coverage["num_tokens"], coverage["num_unknown_tokens"]) == (len(ids), ids.count(1))
