@@ -226,13 +226,12 @@ def _write_shards(
         ShardTask(settings, num_spills, shard_range, vocabulary.size)
         for shard_range in shard_ranges(counts.split_record_bytes, settings.num_shards)
     ]
-    results = {task: _finished_result(task) for task in tasks}
-    missing = [task for task, result in results.items() if result is None]
+    finished = {task: result for task in tasks if (result := _finished_result(task))}
+    missing = [task for task in tasks if task not in finished]
     _logger.info("writing %d shards", len(missing))
-    finished = [result for result in results.values() if result is not None]
-    finished += run_all(write_shard_of_spills, missing)
+    results = [*finished.values(), *run_all(write_shard_of_spills, missing)]
     token_counts = np.zeros(vocabulary.size, np.int64)
     for task in tasks:
         if task.shard_range.split == TRAIN_SPLIT:
             token_counts += np.array(json.loads(task.result_path.read_bytes())[1], np.int64)
-    return finished, token_counts
+    return results, token_counts

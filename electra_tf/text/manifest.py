@@ -82,7 +82,7 @@ class Counts(_Model):
 
 
 class DatasetSettings(_Model):
-    """The settings that shape a data set, apart from its inputs and vocabulary.
+    """The settings that shape a data set, apart from inputs and vocabulary.
 
     Each is a field of the manifest and, with this default and description, a flag of build_pretraining_dataset.py.
     """
@@ -143,6 +143,11 @@ class Manifest(DatasetSettings):
             ) from None
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror or error}; {_BUILD_ANEW}") from None
+        return cls.from_bytes(content, path)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, path: str) -> "Manifest":
+        """As `load`; `path` only names the file in messages."""
         try:
             fields = json.loads(content)
         except (ValueError, RecursionError) as error:
