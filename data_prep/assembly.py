@@ -83,10 +83,7 @@ def add_counts(total: Counts, unit: Counts) -> None:
 
 
 def require_documents(settings: BuildSettings, counts: Counts) -> None:
-    """Checks that there are documents to train on.
-
-    Raises: UserError: no document is left, or all are held out.
-    """
+    """Checks that there are documents to train on. Raises: UserError: no document is left, or all are held out."""
     num_train, num_held_out = (counts.split_documents[split] for split in (TRAIN_SPLIT, HELD_OUT_SPLIT))
     if not num_train + num_held_out:
         too_short = f"shorter than --min_document_characters={settings.min_document_characters}"

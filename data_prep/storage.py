@@ -9,14 +9,11 @@ import glob
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from electra_tf.config.files import filesystem_of, is_remote, read_bytes  # noqa: F401
-
-if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
 
 # Stores with atomic uploads and without directories. (Making a directory might create a bucket with a mistyped name.)
 _OBJECT_STORES = frozenset({"gs", "gcs", "s3", "s3a", "az", "abfs", "abfss", "oss"})
@@ -26,7 +23,7 @@ _VERSIONS = ("etag", "ETag", "generation", "md5Hash", "mtime", "LastModified", "
 
 
 class FileStatus(NamedTuple):
-    """A file and its size. `modified` (a time or a tag of the content) changes when the file does; "" if unknown."""
+    """A file. `modified` (a time or a tag of the content) changes when the file does; "" if unknown."""
 
     path: str
     num_bytes: int
@@ -39,28 +36,20 @@ def matches(pattern: str) -> list[FileStatus]:
         paths = {path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)}
         statuses = ((path, os.stat(path)) for path in sorted(paths))
         return [FileStatus(path, status.st_size, str(status.st_mtime_ns)) for path, status in statuses]
-    with filesystem_of(pattern) as (filesystem, name):
+    with filesystem_of(pattern) as (filesystem, glob_name):
         filesystem.invalidate_cache()
-        found = filesystem.glob(name, detail=True)
-    url_of = _url_maker(pattern, filesystem, name)
+        found = filesystem.glob(glob_name, detail=True)
+    # The file systems' own way back from a name to a URL loses the host of hdfs://host:8020/.
+    prefix = pattern.removesuffix(glob_name) if glob_name and pattern.endswith(glob_name) else None
     return [
-        FileStatus(url_of(name), int(info["size"] or 0), _version(info))
+        FileStatus(
+            filesystem.unstrip_protocol(name) if prefix is None else prefix + name,
+            int(info["size"] or 0),
+            next((str(info[field]) for field in _VERSIONS if info.get(field) is not None), ""),
+        )
         for name, info in sorted(found.items())
         if info["type"] == "file"
     ]
-
-
-def _version(info: dict[str, Any]) -> str:
-    return next((str(info[field]) for field in _VERSIONS if info.get(field) is not None), "")
-
-
-def _url_maker(url: str, filesystem: "AbstractFileSystem", name: str) -> Callable[[str], str]:
-    """Gives a function from a file's name in its file system back to a URL like the given one."""
-    # The file systems' own way back loses the host of hdfs://host:8020/.
-    if name and url.endswith(name):
-        prefix = url.removesuffix(name)
-        return lambda name: prefix + name
-    return filesystem.unstrip_protocol
 
 
 def _is_in_object_store(url: str) -> bool:

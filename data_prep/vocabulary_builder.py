@@ -67,10 +67,7 @@ def set_up(settings: VocabularySettings) -> None:
 
 
 def count_unit(unit: WorkUnit) -> tuple[Counter[str], Counts]:
-    """The words of a work unit's documents, and the counts of what was read.
-
-    Raises: UserError: see `read_unit`.
-    """
+    """The words of a work unit's documents, and the counts of what was read. Raises: UserError: see `read_unit`."""
     assert _settings is not None and _word_counter is not None
     counts = Counts(num_bytes=unit_num_bytes(unit))
     for document in read_unit(unit, _settings, counts):

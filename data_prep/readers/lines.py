@@ -107,10 +107,7 @@ class LineReader:
         self.offset = source.offset
 
     def blocks(self) -> Iterator[bytes]:
-        """`line_blocks` of the stream, without a byte order mark.
-
-        Raises: UserError: the text is UTF-16.
-        """
+        """`line_blocks` of the stream, without a byte order mark. Raises: UserError: the text is UTF-16."""
         for block in line_blocks(self._stream, self._max_line_bytes):
             is_begin = self.offset == 0
             self.offset += len(block)

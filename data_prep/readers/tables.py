@@ -132,8 +132,7 @@ def _open(stream: BinaryIO, path: str) -> _Table:
 
     begin = stream.read(PEEK_BYTES)
     stream.seek(0)
-    kind = table_of(begin)
-    if not kind:
+    if not (kind := table_of(begin)):
         raise UserError(f"{path} begins with {begin!r}; expected a Parquet or Arrow file")
     try:
         return _open_parquet(stream) if kind == "parquet" else _open_arrow(stream)
@@ -146,16 +145,13 @@ def _open_parquet(stream: BinaryIO) -> _Table:
 
     # `pre_buffer` would read whole columns of a row group at once; so would reading several groups in one call.
     file = parquet.ParquetFile(stream, buffer_size=_READ_BYTES, pre_buffer=False)
-    groups = (file.metadata.row_group(i) for i in range(file.num_row_groups))
     read = functools.partial(file.iter_batches, _BATCH_ROWS, use_threads=False)
-    return _Table(
-        file.schema_arrow,
-        (
-            _Group(group.num_rows, group.total_byte_size, functools.partial(read, row_groups=[i]))
-            for i, group in enumerate(groups)
-        ),
-        has_cheap_groups=True,
+    sizes = (file.metadata.row_group(i) for i in range(file.num_row_groups))
+    groups = (
+        _Group(size.num_rows, size.total_byte_size, functools.partial(read, row_groups=[i]))
+        for i, size in enumerate(sizes)
     )
+    return _Table(file.schema_arrow, groups, has_cheap_groups=True)
 
 
 def _open_arrow(stream: BinaryIO) -> _Table:
@@ -184,12 +180,10 @@ def _texts(table: _Table, source: Source, end: int | None, column: str) -> Itera
                 row += group.num_rows
                 continue
             for batch in group.batches(columns=[column]):
-                texts = batch.column(column)
-                first = max(source.offset - row, 0)
-                last = len(texts) if end is None else min(end - row, len(texts))
-                for i in range(first, last, _BATCH_ROWS):
-                    yield from texts.slice(i, min(_BATCH_ROWS, last - i)).to_pylist()
-                row += len(texts)
+                texts = batch.column(column)[max(source.offset - row, 0) : None if end is None else end - row]
+                for i in range(0, len(texts), _BATCH_ROWS):
+                    yield from texts[i : i + _BATCH_ROWS].to_pylist()
+                row += batch.num_rows
                 if end is not None and row >= end:
                     return
     except (pyarrow.ArrowInvalid, OSError) as error:

@@ -14,10 +14,7 @@ MAX_BYTES_PER_TOKEN = 256  # of FastWordpieceTokenizer, the prefix not counted
 
 
 def read_vocabulary_file(path: str | Path) -> bytes:
-    """The bytes that `Vocabulary.from_bytes` takes.
-
-    Raises: UserError: no such file, or one that cannot be read.
-    """
+    """The bytes that `Vocabulary.from_bytes` takes. Raises: UserError: no such file, or one that cannot be read."""
     try:
         return read_bytes(path)
     except OSError as error:
@@ -69,25 +66,11 @@ class Vocabulary:
         """Number of tokens, V."""
         return len(self.tokens)
 
-    @property
-    def pad_id(self) -> int:
-        return self._id_of[PAD]
-
-    @property
-    def unk_id(self) -> int:
-        return self._id_of[UNK]
-
-    @property
-    def cls_id(self) -> int:
-        return self._id_of[CLS]
-
-    @property
-    def sep_id(self) -> int:
-        return self._id_of[SEP]
-
-    @property
-    def mask_id(self) -> int:
-        return self._id_of[MASK]
+    pad_id = property(lambda self: self._id_of[PAD])
+    unk_id = property(lambda self: self._id_of[UNK])
+    cls_id = property(lambda self: self._id_of[CLS])
+    sep_id = property(lambda self: self._id_of[SEP])
+    mask_id = property(lambda self: self._id_of[MASK])
 
     @cached_property
     def _id_of(self) -> dict[str, int]:
