@@ -11,6 +11,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from random import Random
 
+Segments = tuple[list[int], list[int]]  # token ids of A and of B (empty in a single-segment example)
+
 SHORT_TARGET_FRACTION = 0.05  # of the examples have a random target length from MIN_TARGET_LENGTH to max_seq_length
 MIN_TARGET_LENGTH = 5
 SINGLE_SEGMENT_FRACTION = 0.1  # of the examples have no B, whatever their length
@@ -39,10 +41,8 @@ class Segmenter:
         self._random_source = random_source
         self._target_length = target_length
 
-    def split_document(
-        self, token_ids: Sequence[int], row_splits: Sequence[int]
-    ) -> Iterator[tuple[list[int], list[int]]]:
-        """The token ids of A and B (empty in a single-segment example) of each example of a document, in order.
+    def split_document(self, token_ids: Sequence[int], row_splits: Sequence[int]) -> Iterator[Segments]:
+        """The examples of one document, in order.
 
         Args:
             token_ids: the token ids of all lines, concatenated.
@@ -58,9 +58,7 @@ class Segmenter:
             self._target_length = draw_target_length(self._max_seq_length, self._random_source)
             first_line = end_line
 
-    def _distribute(
-        self, token_ids: Sequence[int], row_splits: Sequence[int], begin: int, end: int
-    ) -> tuple[list[int], list[int]]:
+    def _distribute(self, token_ids: Sequence[int], row_splits: Sequence[int], begin: int, end: int) -> Segments:
         """Distributes lines `begin` to `end` over the two segments and truncates these to the length of an example."""
         draw = self._random_source.random
         is_single = draw() < SINGLE_SEGMENT_FRACTION

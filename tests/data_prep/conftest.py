@@ -98,7 +98,7 @@ def packers() -> dict[str, Callable[[bytes], bytes]]:
         "gzip": gzip.compress,
         "bzip2": bz2.compress,
         "xz": lzma.compress,
-        "zstd": zstandard.ZstdCompressor().compress,
+        "zstd": zstandard.ZstdCompressor(write_checksum=True).compress,
     }
 
 
