@@ -3,7 +3,7 @@
 import datetime
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,22 +117,18 @@ def _left_out(counts: Counts | data_manifest.Counts, too_short: str = "too short
     return ", ".join(f"{number} {reason}" for reason, number in left_out.items() if number)
 
 
-def assemble_manifest(
-    settings: BuildSettings,
-    inputs: BuildInputs,
-    counts: Counts,
-    results: Iterable[ShardResult],
-    token_counts: np.ndarray,
+def write_manifest(
+    settings: BuildSettings, inputs: BuildInputs, counts: Counts, results: list[ShardResult], token_counts: np.ndarray
 ) -> Manifest:
-    """The manifest of a build whose shards are all written.
+    """Writes the vocabulary and, last of all, the manifest, which marks the data set as complete.
 
     Args:
-        results: of the shards, in any order.
+        results: of the shards, which are all written, in any order.
         token_counts: [V] int64, of the training split.
     """
     results = sorted(results, key=lambda result: result.shard.file)
     by_split = {split: [result for result in results if result.split == split] for split in SPLITS}
-    return Manifest(
+    manifest = Manifest(
         schema_version=data_manifest.SCHEMA_VERSION,
         vocab_size=inputs.vocabulary.size,
         vocab_sha256=inputs.vocabulary.sha256,
@@ -154,6 +150,9 @@ def assemble_manifest(
         },
         token_counts=tuple(token_counts.tolist()),
     )
+    storage.write_bytes(os.path.join(settings.output_dir, VOCAB_FILE), inputs.vocab_content)
+    storage.write_bytes(os.path.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
+    return manifest
 
 
 def _manifest_counts(counts: Counts, results: list[ShardResult]) -> data_manifest.Counts:
@@ -165,12 +164,6 @@ def _manifest_counts(counts: Counts, results: list[ShardResult]) -> data_manifes
         num_tokens_kept=sum(result.num_text_tokens for result in results),
         num_truncated_inputs=len(set(counts.truncations)),
     )
-
-
-def write_manifest(manifest: Manifest, settings: BuildSettings, vocab_content: bytes) -> None:
-    """Writes the vocabulary and, last of all, the manifest, which marks the data set as complete."""
-    storage.write_bytes(os.path.join(settings.output_dir, VOCAB_FILE), vocab_content)
-    storage.write_bytes(os.path.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
 
 
 def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:

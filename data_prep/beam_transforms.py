@@ -15,12 +15,12 @@ import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
-from data_prep.assembly import BuildInputs, add_counts, assemble_manifest, require_documents, write_manifest
+from data_prep.assembly import BuildInputs, add_counts, require_documents, write_manifest
 from data_prep.examples import Example, ExampleBuilder
 from data_prep.readers.documents import Counts
 from data_prep.settings import BuildSettings
 from data_prep.shards import ShardRange, ShardResult, index_of, shard_index, shard_ranges, write_shard
-from data_prep.work_units import WorkUnit, plan_units, unit_num_bytes
+from data_prep.work_units import WorkUnit, plan_units
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import TRAIN_SPLIT
 from electra_tf.text.vocabulary import Vocabulary
@@ -46,10 +46,10 @@ class BuildDataset(beam.PTransform):
         self._inputs = inputs
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        settings, vocabulary = self._settings, self._inputs.vocabulary
+        settings, inputs, vocabulary = self._settings, self._inputs, self._inputs.vocabulary
         units = (
             pipeline
-            | "Files" >> beam.Create(self._inputs.files)
+            | "Files" >> beam.Create(inputs.files)
             | "ReshuffleFiles" >> beam.Reshuffle()
             | "PlanUnits" >> beam.FlatMap(lambda file: plan_units([file], _UNIT_BYTES, settings))
             | "ReshuffleUnits" >> beam.Reshuffle()
@@ -71,9 +71,8 @@ class BuildDataset(beam.PTransform):
             >> beam.ParDo(_WriteShard(settings, vocabulary.size)).with_outputs(_TOKEN_COUNTS, main="results")
         )
         token_counts = counts_of_shards | "AddTokenCounts" >> beam.CombineGlobally(_sum_arrays, vocabulary.size)
-        return once | "WriteManifest" >> beam.Map(
-            _write_manifest, settings, self._inputs, total, AsList(results), AsSingleton(token_counts)
-        )
+        totals = (total, AsList(results), AsSingleton(token_counts))
+        return once | "WriteManifest" >> beam.Map(lambda _, *given: write_manifest(settings, inputs, *given), *totals)
 
 
 class _BuildExamples(beam.DoFn):
@@ -89,11 +88,9 @@ class _BuildExamples(beam.DoFn):
         self._builder = ExampleBuilder(self._settings, self._vocabulary)
 
     def process(self, unit: WorkUnit) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], Counts]]:
-        counts = Counts(num_bytes=unit_num_bytes(unit))
+        counts = Counts()
         num_examples = 0
         for example in self._builder.examples(unit, counts):
-            counts.split_documents[example.split] += example.is_first
-            counts.split_record_bytes[example.split] += len(example.record)
             num_examples += 1
             yield (example.split, example.key.to_bytes(_KEY_BYTES, "big"), *example[2:])
         self._metrics["examples"].inc(num_examples)
@@ -171,15 +168,3 @@ class _WriteShard(beam.DoFn):
         yield result
         if shard_range.split == TRAIN_SPLIT:
             yield TaggedOutput(_TOKEN_COUNTS, token_counts)
-
-
-def _write_manifest(
-    _: None,
-    settings: BuildSettings,
-    inputs: BuildInputs,
-    counts: Counts,
-    results: list[ShardResult],
-    token_counts: np.ndarray,
-) -> None:
-    manifest = assemble_manifest(settings, inputs, counts, results, token_counts)
-    write_manifest(manifest, settings, inputs.vocab_content)

@@ -102,10 +102,8 @@ class ExampleBuilder:
         self._serialize_example = serialize_example
 
     def examples(self, unit: WorkUnit, counts: Counts) -> Iterator[Example]:
-        """The examples of a unit's documents, in order.
+        """The examples of a unit's documents, in order; what is read and left out is added to `counts`.
 
-        Args:
-            counts: what is read and left out is added here, except what is counted by split and `num_bytes`.
         Raises: UserError: see `read_unit`.
         """
         documents = read_unit(unit, self._settings, counts)
@@ -123,7 +121,7 @@ class ExampleBuilder:
         for document, (begin, end) in zip(documents, itertools.pairwise(ends), strict=True):
             rows = row_splits[begin : end + 1]
             if rows[0] < rows[-1]:
-                yield from self._examples_of_document(document, ids, rows)
+                yield from self._examples_of_document(document, ids, rows, counts)
             else:
                 counts.num_documents_without_tokens += 1
 
@@ -137,7 +135,9 @@ class ExampleBuilder:
             lengths.append(ragged.row_lengths().numpy())
         return np.concatenate(flat_ids), np.cumsum(np.concatenate(lengths)).tolist()
 
-    def _examples_of_document(self, document: Document, ids: list[int], rows: list[int]) -> Iterator[Example]:
+    def _examples_of_document(
+        self, document: Document, ids: list[int], rows: list[int], counts: Counts
+    ) -> Iterator[Example]:
         settings = self._settings
         cls, sep = [self._vocabulary.cls_id], [self._vocabulary.sep_id]
         digest = document_hash(settings.seed, document.lines)
@@ -149,6 +149,8 @@ class ExampleBuilder:
             segment_lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]
             record = self._serialize_example(input_ids, segment_lengths)
             num_text_tokens = len(first) + len(second)
+            counts.split_documents[split] += i == 0
+            counts.split_record_bytes[split] += len(record)
             yield Example(split, sort_key(digest, i), record, len(input_ids), num_text_tokens, i == 0)
 
 

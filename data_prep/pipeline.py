@@ -23,7 +23,6 @@ from data_prep import output, processes, storage
 from data_prep.assembly import (
     BuildInputs,
     add_counts,
-    assemble_manifest,
     build_once,
     log_summary,
     require_documents,
@@ -43,7 +42,7 @@ from data_prep.shards import (
     write_shard,
     write_spill,
 )
-from data_prep.work_units import WorkUnit, plan_units, unit_num_bytes
+from data_prep.work_units import WorkUnit, plan_units
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import Vocabulary
@@ -75,8 +74,9 @@ def write_unit(task: tuple[WorkUnit, Path]) -> Counts:
     """
     assert _example_builder is not None
     unit, spill = task
-    counts = Counts(num_bytes=unit_num_bytes(unit))
-    return write_spill(spill, _example_builder.examples(unit, counts), counts)
+    counts = Counts()
+    write_spill(spill, _example_builder.examples(unit, counts), counts)
+    return counts
 
 
 class ShardTask(NamedTuple):
@@ -158,7 +158,6 @@ def _failures_explained(settings: BuildSettings) -> Iterator[None]:
 def _build(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
     with _failures_explained(settings):
         manifest = _build_in_processes(settings, inputs)
-        write_manifest(manifest, settings, inputs.vocab_content)
         output.remove_build_dir(settings)
     return manifest
 
@@ -180,7 +179,7 @@ def _build_in_processes(settings: BuildSettings, inputs: BuildInputs) -> Manifes
         counts.add(earlier)
         require_documents(settings, counts)
         results, token_counts = _write_shards(settings, inputs.vocabulary, counts, len(spills), run_all)
-    manifest = assemble_manifest(settings, inputs, counts, results, token_counts)
+        manifest = write_manifest(settings, inputs, counts, results, token_counts)
     log_summary(manifest, time.monotonic() - begin, num_tokens)
     return manifest
 

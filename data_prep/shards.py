@@ -65,18 +65,16 @@ def spill_path(build_dir: Path, unit_index: int) -> Path:
     return build_dir / f"unit-{unit_index:06d}"
 
 
-def write_spill(directory: Path, examples: Iterable[Example], counts: Counts) -> Counts:
+def write_spill(directory: Path, examples: Iterable[Example], counts: Counts) -> None:
     """Writes the examples of a work unit as a new directory, atomically.
 
     Args:
-        counts: of the unit; complete when `examples` ends. What is counted by split is added here.
+        counts: of the unit; complete when `examples` ends.
     Raises: OSError: for example no space is left. Incomplete files are removed.
     """
     by_split: dict[str, list[Example]] = {split: [] for split in SPLITS}
     for example in examples:
         by_split[example.split].append(example)
-        counts.split_documents[example.split] += example.is_first
-        counts.split_record_bytes[example.split] += len(example.record)
     partial = Path(storage.partial_name(directory))
     try:
         partial.mkdir()
@@ -90,7 +88,6 @@ def write_spill(directory: Path, examples: Iterable[Example], counts: Counts) ->
         shutil.rmtree(partial, ignore_errors=True)
         if not directory.is_dir():  # otherwise another process was faster and wrote the same bytes
             raise
-    return counts
 
 
 def read_spill_counts(directory: Path) -> Counts | None:

@@ -24,7 +24,7 @@ from data_prep.pipeline import progress_bar
 from data_prep.readers.documents import Counts
 from data_prep.settings import VocabularySettings
 from data_prep.source_files import SourceFile, find_files
-from data_prep.work_units import WorkUnit, plan_units, read_unit, unit_num_bytes
+from data_prep.work_units import WorkUnit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def set_up(settings: VocabularySettings) -> None:
 def count_unit(unit: WorkUnit) -> tuple[Counter[str], Counts]:
     """The words of a work unit's documents, and the counts of what was read. Raises: UserError: see `read_unit`."""
     assert _settings is not None and _word_counter is not None
-    counts = Counts(num_bytes=unit_num_bytes(unit))
+    counts = Counts()
     for document in read_unit(unit, _settings, counts):
         if cleaned := clean_document(document, _settings, counts):
             _word_counter.add(cleaned.lines)

@@ -37,7 +37,7 @@ class FilePart:
     """A part of a file.
 
     Attributes:
-        num_bytes: this part's share of the size of the stored file.
+        num_bytes: this part's share of the size of the stored file; all parts together have that size.
         begin, end: document boundaries, in bytes of the decompressed file or archive member, or in rows of a table.
             `end` is None for the whole file or member as stored, which may itself be compressed or an archive.
         is_end: the part ends at the end of the file or member.
@@ -68,11 +68,6 @@ class FilePart:
 WorkUnit = tuple[FilePart, ...]
 
 
-def unit_num_bytes(unit: WorkUnit) -> int:
-    """The unit's share of the sizes of the stored files; all units together have the total size."""
-    return sum(part.num_bytes for part in unit)
-
-
 @contextlib.contextmanager
 def _reading(file: SourceFile) -> Iterator[BinaryIO]:
     """Opens a file. Raises: UserError: opening or reading it fails."""
@@ -84,11 +79,12 @@ def _reading(file: SourceFile) -> Iterator[BinaryIO]:
 
 
 def read_unit(unit: WorkUnit, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
-    """The documents of a work unit.
+    """The documents of a work unit; what is read is added to `counts`.
 
     Raises: UserError: a file cannot be read, is damaged, is not UTF-8, or not in its format.
     """
     for part in unit:
+        counts.num_bytes += part.num_bytes
         truncation = Truncation(part.truncation)
         num_truncations = len(counts.truncations)
         with contextlib.ExitStack() as stack:

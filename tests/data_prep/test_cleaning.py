@@ -40,10 +40,7 @@ def test_a_clean_document_is_given_back_itself():
         (["a\0b\ufffd"], {"drop_control_characters": False}, ["a\0b\ufffd"], {}),
         (["a\tb\rc\r"], {}, ["a b c"], {}),
         (["a", "\x01\x02 \ufffd", "b"], {}, ["a", "b"], {"num_control_characters_dropped": 3}),
-        *(
-            ([f"a{format_character}b"], {}, [f"a{format_character}b"], {})
-            for format_character in "\u200c\u200d\u00ad\ufeff"
-        ),
+        *(([f"a{joiner}b"], {}, [f"a{joiner}b"], {}) for joiner in "\u200c\u200d\u00ad\ufeff"),
     ],
 )
 def test_lines_are_cleaned_and_what_changed_is_counted(lines, settings, cleaned, counts):
