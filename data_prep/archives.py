@@ -8,6 +8,7 @@ damaged one is a UserError. The loops are ours since `bz2.open` and its kin do n
 import bz2
 import io
 import lzma
+import sys
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -116,23 +117,18 @@ def begin_of(stream: io.BufferedReader) -> bytes:
     return stream.peek(PEEK_BYTES)[:PEEK_BYTES]
 
 
-def _blocks(stream: BinaryIO, num_bytes: int | None = None) -> Iterator[bytes]:
-    """The next `num_bytes` of a stream (None: all) in blocks."""
-    left = BUFFER_BYTES if num_bytes is None else num_bytes
-    while left and (block := stream.read(min(left, BUFFER_BYTES))):
-        left -= len(block) if num_bytes is not None else 0
+def _blocks(stream: BinaryIO, num_bytes: int = sys.maxsize) -> Iterator[bytes]:
+    """The next `num_bytes` of a stream in blocks."""
+    while num_bytes and (block := stream.read(min(num_bytes, BUFFER_BYTES))):
+        num_bytes -= len(block)
         yield block
 
 
-def section(stream: BinaryIO, num_bytes: int) -> io.BufferedReader:
-    """A stream of the next `num_bytes` of a stream."""
-    return _stream_of(_blocks(stream, num_bytes))
-
-
-def skip(stream: BinaryIO, num_bytes: int) -> None:
-    """Reads past the next `num_bytes` of a stream."""
-    for _ in _blocks(stream, num_bytes):
+def section(stream: BinaryIO, num_bytes: int, num_skipped: int = 0) -> io.BufferedReader:
+    """A stream of `num_bytes` of a stream, after the next `num_skipped`, which are read past."""
+    for _ in _blocks(stream, num_skipped):
         pass
+    return _stream_of(_blocks(stream, num_bytes))
 
 
 def whole_lines(stream: BinaryIO, truncation: Truncation) -> io.BufferedReader:
@@ -190,6 +186,10 @@ def _outputs(decompressor: Any, content: bytes, *limit: int) -> Iterator[bytes]:
             return
 
 
+class _HeaderError(Exception):
+    """Arguments: the position in the archive, and whether there is a broken header, rather than none."""
+
+
 class _MemberInfo(tarfile.TarInfo):
     """Reports a broken or missing header, which tarfile takes for the end of the archive."""
 
@@ -199,10 +199,6 @@ class _MemberInfo(tarfile.TarInfo):
             return super().fromtarfile(tarfile_)  # type: ignore[return-value]
         except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError, tarfile.InvalidHeaderError) as error:
             raise _HeaderError(tarfile_.offset, isinstance(error, tarfile.InvalidHeaderError)) from error
-
-
-class _HeaderError(Exception):
-    """Arguments: the position in the archive, and whether there is a broken header, rather than none."""
 
 
 class Member(NamedTuple):
@@ -241,11 +237,11 @@ def _member_blocks(
         raise UserError(
             f"{path}: its member {info.name} is stored as a sparse file; unpack the archive and read the files"
         )
-    left = info.size
+    num_read = 0
     for block in _blocks(archive.fileobj, info.size):  # type: ignore[arg-type]
-        left -= len(block)
+        num_read += len(block)
         yield block
-    if left:
+    if num_read < info.size:
         truncation.set(f"{path} is truncated: the archive in it continues in its member {info.name}")
 
 

@@ -13,13 +13,9 @@ BeginsDocument = Callable[[bytes], bool]
 
 
 class LineBoundaries:
-    """Finds lines that begin a document, going through the lines of a stream from the beginning of a document.
+    """Finds lines that begin a document, going through the lines of a stream from the beginning of a document."""
 
-    Attributes:
-        is_cut: the last boundary found is not in the text: a document is too long.
-    """
-
-    is_cut = False
+    is_cut = False  # the last boundary found is not in the text: a document is too long
 
     def __init__(self, begins_document: BeginsDocument):
         self.begins_document = begins_document

@@ -77,11 +77,7 @@ def count_unit(unit: WorkUnit) -> tuple[Counter[str], Counts]:
 
 
 class WordTotals:
-    """Sums the counts of words.
-
-    Attributes:
-        num_words: all occurrences.
-    """
+    """Sums the counts of words; `num_words` is that of all occurrences."""
 
     def __init__(self, max_words_in_memory: int = MAX_WORDS_IN_MEMORY) -> None:
         self.num_words = 0

@@ -112,8 +112,7 @@ def _streams(part: FilePart, stack: contextlib.ExitStack, truncation: Truncation
     else:
         stream = archives.text_file_at(stream, part.file.path, part.indices, truncation)
         if part.end is not None:
-            archives.skip(stream, part.begin)
-            stream = archives.section(stream, part.end - part.begin)
+            stream = archives.section(stream, part.end - part.begin, num_skipped=part.begin)
         yield part.path, stream
 
 
@@ -163,8 +162,7 @@ def _unpacked_bytes(file: SourceFile, num_bytes: int) -> int:
 def _parts(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FilePart]:
     # Splitting a file that is one document only pays when the document exceeds its maximum length.
     may_be_split = _has_boundaries(file) or file.is_archive
-    one_part_bytes = unit_bytes if may_be_split else max(unit_bytes, _MAX_WHOLE_BYTES)
-    is_small = _unpacked_bytes(file, file.num_bytes) <= one_part_bytes
+    is_small = _unpacked_bytes(file, file.num_bytes) <= max(unit_bytes, 0 if may_be_split else _MAX_WHOLE_BYTES)
     if is_small and (file.is_packed or not file.table):
         yield FilePart(file, file.num_bytes)
         return

@@ -150,7 +150,7 @@ def test_a_broken_header_is_a_user_error(tar):
 def test_peeking_and_sections():
     stream = buffered(io.BytesIO(b"0123456789"))
     assert begin_of(stream) == b"0123456789"
-    assert section(stream, 5).read() == b"01234"
+    assert section(stream, 5, num_skipped=2).read() == b"23456"
 
 
 @pytest.mark.parametrize("line_end", [b"\n", b"\r", b"\r\n"])
