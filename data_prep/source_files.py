@@ -85,10 +85,7 @@ def find_files(inputs: Iterable[str], undetected_format: str = "") -> list[Sourc
     for file in files:
         real_path = file.path if storage.is_remote(file.path) else os.path.realpath(file.path)
         if real_path in seen:
-            raise UserError(
-                f"{file.path} is read twice; its text could stand in both the training and the held-out part;"
-                " make the globs of --input disjoint"
-            )
+            raise UserError(f"{file.path} is read twice; make the globs of --input disjoint")
         seen.add(real_path)
     if not any(file.num_bytes for file in files):
         which = "all input files are empty" if len(files) > 1 else f"{files[0].path} is empty"
@@ -169,9 +166,7 @@ def _name_of(path: str, root: str) -> str:
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
-        raise UserError(
-            f"the name of the input file {name!r} is not UTF-8, which identifies it in the manifest; rename the file"
-        ) from None
+        raise UserError(f"the name of the input file {name!r} is not UTF-8; rename the file") from None
     return name
 
 

@@ -16,13 +16,11 @@ MAX_JSON_LINE_BYTES = 2**26
 def read_json_lines(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
     """Documents of JSON lines. The lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
 
+    An incomplete last line of a file means that the file is truncated.
+
     Raises: UserError: a line is no JSON object, lacks the field, or the field is no string.
     """
-    return read_json_objects(stream, source, settings.text_field, counts)
-
-
-def read_json_objects(stream: BinaryIO, source: Source, text_field: str, counts: Counts) -> Iterator[Document]:
-    """As `read_json_lines`. An incomplete last line of a file means that the file is truncated."""
+    text_field = settings.text_field
 
     def lines() -> Iterator[str | None]:
         reader = LineReader(stream, source, MAX_JSON_LINE_BYTES)

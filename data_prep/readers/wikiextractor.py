@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from data_prep.readers.documents import BYTE_ORDER_MARK, Counts, Document, Source
-from data_prep.readers.json_lines import read_json_objects
+from data_prep.readers.json_lines import read_json_lines
 from data_prep.readers.lines import LineReader, collect_documents
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
@@ -26,7 +26,7 @@ def read_wikiextractor(
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
     begin = buffered.peek(_PEEK_BYTES)[:_PEEK_BYTES].removeprefix(BYTE_ORDER_MARK).lstrip()
     if is_json_layout(begin):
-        return read_json_objects(buffered, source, "text", counts)
+        return read_json_lines(buffered, source, settings.model_copy(update={"text_field": "text"}), counts)
     if not begin or begin.startswith(b"<doc "):
         return collect_documents(_lines_of_articles(buffered, source, counts), has_paragraphs=True, counts=counts)
     raise UserError(

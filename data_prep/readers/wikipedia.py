@@ -160,16 +160,19 @@ class _PendingPage:
 
     def add(self, line: bytes, stripped: bytes, offset: int) -> None:
         if stripped.startswith(_REVISION_BEGIN):
-            self._revision = []
-            self._revision_offset = offset
-        (self._revision if self._revision or stripped.startswith(_REVISION_BEGIN) else self._head).append(line)
+            self._revision, self._revision_offset = [line], offset
+        else:
+            (self._revision or self._head).append(line)
 
     def parse(self) -> Page:
         lines = self._head + self._revision
         try:
             page = ElementTree.fromstring(b"".join(lines))
         except ElementTree.ParseError as error:
-            at = self._line_offset(error.position[0])
+            index = error.position[0] - 1  # of the line
+            at = self.offset + sum(map(len, lines[:index]))
+            if index >= len(self._head):
+                at = self._revision_offset + sum(map(len, self._revision[: index - len(self._head)]))
             raise UserError(
                 f"{self.location()} is not well-formed XML at byte {at} ({error}); {_FETCH_AGAIN}"
             ) from None
@@ -182,10 +185,3 @@ class _PendingPage:
             model=(revision[0].findtext("model") or "wikitext").strip(),
             text=revision[0].findtext("text") or "",
         )
-
-    def _line_offset(self, line_number: int) -> int:
-        """The offset in the file of line `line_number` of the parsed lines, counted from 1."""
-        index = line_number - 1
-        if index < len(self._head):
-            return self.offset + sum(map(len, self._head[:index]))
-        return self._revision_offset + sum(map(len, self._revision[: index - len(self._head)]))
