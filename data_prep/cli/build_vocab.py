@@ -39,9 +39,8 @@ def build_vocab(flags: argparse.Namespace) -> None:
 
     report = build_vocabulary(settings_of(flags, VocabularySettings))
     training, coverage, text = report["training_text"], report["coverage"], report["coverage_text"]
-    print(
-        f"{flags.output}: {report['vocab_size']} tokens from {training['num_files']} files, {training['num_words']} words"
-    )
+    read = f"{training['num_files']} files, {training['num_words']} words"
+    print(f"{flags.output}: {report['vocab_size']} tokens from {read}")
     measured_on = text if isinstance(text, str) else f"{text['num_files']} other files, {text['num_words']} words"
     print(
         f"on {measured_on}: {100 * coverage['unknown_fraction']:.3f} % of the tokens are [UNK],"
