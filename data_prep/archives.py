@@ -1,18 +1,21 @@
 """Compressed files and tar archives, nested in any order, as streams of the text files in them.
 
 Their kind is detected from their content, not from their name. A truncated file is read up to its end and reported; a
-damaged one is a UserError. The standard library decompresses (zstandard for zstd) and reads tar headers. The loop over
-them is ours since `gzip.open` and its kin neither keep what precedes the end of a truncated file nor refuse garbage
-after a stream.
+damaged one is a UserError. The loops are ours since `bz2.open` and its kin do not refuse garbage after a stream, and
+`TarFile.extractfile` loses the last bytes before the end of a truncated archive.
 """
 
 import bz2
 import io
 import lzma
+import sys
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
+
+import zstandard
 
 from electra_tf.config.errors import UserError
 
@@ -36,30 +39,21 @@ class Compression(NamedTuple):
     magics: tuple[bytes, ...]
     new: Callable[[], Any]
     input_bytes: int
-    error: Callable[[], type[Exception]]
+    error: type[Exception]
 
 
-def _zstandard() -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        raise UserError("Zstandard files are read with the package zstandard: pip install zstandard") from None
-    return zstandard
+def _zstd_decompressor() -> Any:
+    # The largest window is that of `zstd --long=31`.
+    return zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()
 
 
 _ZSTD_MAGICS = (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + i]) + b"\x2a\x4d\x18" for i in range(16)))
 
 COMPRESSIONS = {
-    "gzip": Compression((b"\x1f\x8b\x08",), lambda: zlib.decompressobj(wbits=31), 2**16, lambda: zlib.error),
-    "bzip2": Compression((b"BZh",), bz2.BZ2Decompressor, 2**16, lambda: OSError),
-    "xz": Compression((b"\xfd7zXZ\0",), lzma.LZMADecompressor, 2**16, lambda: lzma.LZMAError),
-    "zstd": Compression(
-        _ZSTD_MAGICS,
-        # The largest window is that of `zstd --long=31`.
-        lambda: _zstandard().ZstdDecompressor(max_window_size=2**31).decompressobj(),
-        2**12,
-        lambda: _zstandard().ZstdError,
-    ),
+    "gzip": Compression((b"\x1f\x8b\x08",), lambda: zlib.decompressobj(wbits=31), 2**16, zlib.error),
+    "bzip2": Compression((b"BZh",), bz2.BZ2Decompressor, 2**16, OSError),
+    "xz": Compression((b"\xfd7zXZ\0",), lzma.LZMADecompressor, 2**16, lzma.LZMAError),
+    "zstd": Compression(_ZSTD_MAGICS, _zstd_decompressor, 2**12, zstandard.ZstdError),
 }
 
 
@@ -73,11 +67,11 @@ def is_archive(begin: bytes) -> bool:
     return begin[_TAR_MAGIC_OFFSET:].startswith(_TAR_MAGIC)
 
 
+@dataclass
 class Truncation:
     """The message about a truncated file. Of several layers that end too early, the outermost is reported."""
 
-    def __init__(self, message: str = ""):
-        self.message = message
+    message: str = ""
 
     def set(self, message: str) -> None:
         self.message = self.message or message
@@ -123,23 +117,18 @@ def begin_of(stream: io.BufferedReader) -> bytes:
     return stream.peek(PEEK_BYTES)[:PEEK_BYTES]
 
 
-def _blocks(stream: BinaryIO, num_bytes: int | None = None) -> Iterator[bytes]:
-    """The next `num_bytes` of a stream (None: all) in blocks."""
-    left = BUFFER_BYTES if num_bytes is None else num_bytes
-    while left and (block := stream.read(min(left, BUFFER_BYTES))):
-        left -= len(block) if num_bytes is not None else 0
+def _blocks(stream: BinaryIO, num_bytes: int = sys.maxsize) -> Iterator[bytes]:
+    """The next `num_bytes` of a stream in blocks."""
+    while num_bytes and (block := stream.read(min(num_bytes, BUFFER_BYTES))):
+        num_bytes -= len(block)
         yield block
 
 
-def section(stream: BinaryIO, num_bytes: int) -> io.BufferedReader:
-    """A stream of the next `num_bytes` of a stream."""
-    return _stream_of(_blocks(stream, num_bytes))
-
-
-def skip(stream: BinaryIO, num_bytes: int) -> None:
-    """Reads past the next `num_bytes` of a stream."""
-    for _ in _blocks(stream, num_bytes):
+def section(stream: BinaryIO, num_bytes: int, num_skipped: int = 0) -> io.BufferedReader:
+    """A stream of `num_bytes` of a stream, after the next `num_skipped`, which are read past."""
+    for _ in _blocks(stream, num_skipped):
         pass
+    return _stream_of(_blocks(stream, num_bytes))
 
 
 def whole_lines(stream: BinaryIO, truncation: Truncation) -> io.BufferedReader:
@@ -157,15 +146,11 @@ def whole_lines(stream: BinaryIO, truncation: Truncation) -> io.BufferedReader:
     return _stream_of(lines())
 
 
-def decompressed(stream: BinaryIO, name: str, path: str, truncation: Truncation) -> io.BufferedReader:
+def decompressed(stream: BinaryIO, name: str, path: str, truncation: Truncation) -> Iterator[bytes]:
     """The content of a compressed stream or of several in sequence, with or without zero padding after each.
 
-    Raises, while it is read: UserError: the data is damaged.
+    Raises: UserError: the data is damaged.
     """
-    return _stream_of(_decompressed_blocks(stream, name, path, truncation))
-
-
-def _decompressed_blocks(stream: BinaryIO, name: str, path: str, truncation: Truncation) -> Iterator[bytes]:
     compression = COMPRESSIONS[name]
     limit = () if name == "zstd" else (_MAX_OUTPUT_BYTES,)
     decompressor = None
@@ -180,7 +165,7 @@ def _decompressed_blocks(stream: BinaryIO, name: str, path: str, truncation: Tru
                 decompressor = compression.new()
             try:
                 yield from _outputs(decompressor, content, *limit)
-            except compression.error() as error:
+            except compression.error as error:
                 raise UserError(
                     f"{path} is damaged: its {name} data is wrong before byte {num_read} ({error}); fetch it again"
                 ) from None
@@ -201,6 +186,10 @@ def _outputs(decompressor: Any, content: bytes, *limit: int) -> Iterator[bytes]:
             return
 
 
+class _HeaderError(Exception):
+    """Arguments: the position in the archive, and whether there is a broken header, rather than none."""
+
+
 class _MemberInfo(tarfile.TarInfo):
     """Reports a broken or missing header, which tarfile takes for the end of the archive."""
 
@@ -208,18 +197,8 @@ class _MemberInfo(tarfile.TarInfo):
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> "_MemberInfo":
         try:
             return super().fromtarfile(tarfile_)  # type: ignore[return-value]
-        except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError) as error:
-            raise _TruncatedError(tarfile_.offset) from error
-        except tarfile.InvalidHeaderError as error:
-            raise _DamagedError(tarfile_.offset) from error
-
-
-class _TruncatedError(Exception):
-    """The archive has no end mark."""
-
-
-class _DamagedError(Exception):
-    """A header is broken."""
+        except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError, tarfile.InvalidHeaderError) as error:
+            raise _HeaderError(tarfile_.offset, isinstance(error, tarfile.InvalidHeaderError)) from error
 
 
 class Member(NamedTuple):
@@ -241,10 +220,12 @@ def members(stream: BinaryIO, path: str, truncation: Truncation) -> Iterator[Mem
                 archive.members = []  # tarfile would keep all of what may be millions
                 if info.isfile() and info.size and not info.name.rpartition("/")[2].startswith("."):
                     yield Member(info.name, info.size, _stream_of(_member_blocks(archive, info, path, truncation)))
-    except _TruncatedError as error:
-        truncation.set(f"{path} is truncated at byte {error}: its archive has no end mark")
-    except _DamagedError as error:
-        raise UserError(f"{path} is damaged: no tar header at byte {error} of the archive; fetch it again") from None
+    except _HeaderError as error:
+        position, is_broken = error.args
+        if is_broken:
+            message = f"{path} is damaged: no tar header at byte {position} of the archive; fetch it again"
+            raise UserError(message) from None
+        truncation.set(f"{path} is truncated at byte {position}: its archive has no end mark")
     except tarfile.ReadError as error:
         truncation.set(f"{path} is truncated: the archive in it continues ({error})")
 
@@ -256,12 +237,11 @@ def _member_blocks(
         raise UserError(
             f"{path}: its member {info.name} is stored as a sparse file; unpack the archive and read the files"
         )
-    # `extractfile` would lose the last bytes before the end of a truncated archive.
-    left = info.size
+    num_read = 0
     for block in _blocks(archive.fileobj, info.size):  # type: ignore[arg-type]
-        left -= len(block)
+        num_read += len(block)
         yield block
-    if left:
+    if num_read < info.size:
         truncation.set(f"{path} is truncated: the archive in it continues in its member {info.name}")
 
 
@@ -269,7 +249,7 @@ def unpacked(stream: BinaryIO, path: str, truncation: Truncation) -> io.Buffered
     """`stream` with all layers of compression removed, if there are any."""
     stream = buffered(stream)
     while compression := compression_of(begin_of(stream)):
-        stream = decompressed(stream, compression, path, truncation)
+        stream = _stream_of(decompressed(stream, compression, path, truncation))
     return stream
 
 

@@ -2,13 +2,14 @@
 
 import datetime
 import logging
-from collections.abc import Iterable
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from data_prep import storage
+from data_prep import output, storage
 from data_prep.readers.documents import Counts
 from data_prep.settings import BuildSettings
 from data_prep.shards import SPLITS, ShardResult
@@ -43,14 +44,35 @@ class BuildInputs:
     def num_bytes(self) -> int:
         return sum(file.num_bytes for file in self.files)
 
-    def paths(self, settings: BuildSettings) -> list[str]:
-        return [settings.vocab_file, *(file.path for file in self.files)]
-
     def configuration(self, settings: BuildSettings) -> dict[str, Any]:
         """What a build is asked for, as JSON: builds with equal configurations continue each other's work."""
         names = ("format", "compression", "name", "num_bytes", "modified")
         inputs = [{name: getattr(file, name) for name in names} for file in self.files]
         return {**settings.shaping(), "vocab_sha256": self.vocabulary.sha256, "inputs": inputs}
+
+
+def build_once(
+    settings: BuildSettings, inputs: BuildInputs, build: Callable[[BuildSettings, BuildInputs], Manifest]
+) -> Manifest:
+    """The manifest of the data set in the output directory, by `build` unless the same command has finished it before.
+
+    Raises: UserError: see `output.finished_manifest`, `output.opened` and `build`; or input files are truncated, and
+        that is not allowed.
+    """
+    configuration = inputs.configuration(settings)
+    if manifest := output.finished_manifest(settings, configuration):
+        output.remove_build_dir(settings)
+        _logger.info("%s holds this data set already, of files of these names and sizes", settings.output_dir)
+    else:
+        with output.opened(settings, configuration, [settings.vocab_file, *(file.path for file in inputs.files)]):
+            manifest = build(settings, inputs)
+    if manifest.counts.num_truncated_inputs and not settings.allow_truncated:
+        raise UserError(
+            f"{manifest.counts.num_truncated_inputs} of {len(manifest.inputs)} input files are truncated (see the"
+            f" warnings); {settings.output_dir} is complete with the text before the end of each; fetch the files"
+            " again, or give --allow_truncated if they are as they should be"
+        )
+    return manifest
 
 
 def add_counts(total: Counts, unit: Counts) -> None:
@@ -61,10 +83,7 @@ def add_counts(total: Counts, unit: Counts) -> None:
 
 
 def require_documents(settings: BuildSettings, counts: Counts) -> None:
-    """Checks that there are documents to train on.
-
-    Raises: UserError: no document is left, or all are held out.
-    """
+    """Checks that there are documents to train on. Raises: UserError: no document is left, or all are held out."""
     num_train, num_held_out = (counts.split_documents[split] for split in (TRAIN_SPLIT, HELD_OUT_SPLIT))
     if not num_train + num_held_out:
         too_short = f"shorter than --min_document_characters={settings.min_document_characters}"
@@ -98,22 +117,18 @@ def _left_out(counts: Counts | data_manifest.Counts, too_short: str = "too short
     return ", ".join(f"{number} {reason}" for reason, number in left_out.items() if number)
 
 
-def assemble_manifest(
-    settings: BuildSettings,
-    inputs: BuildInputs,
-    counts: Counts,
-    results: Iterable[ShardResult],
-    token_counts: np.ndarray,
+def write_manifest(
+    settings: BuildSettings, inputs: BuildInputs, counts: Counts, results: list[ShardResult], token_counts: np.ndarray
 ) -> Manifest:
-    """The manifest of a build whose shards are all written.
+    """Writes the vocabulary and, last of all, the manifest, which marks the data set as complete.
 
     Args:
-        results: of the shards, in any order.
+        results: of the shards, which are all written, in any order.
         token_counts: [V] int64, of the training split.
     """
     results = sorted(results, key=lambda result: result.shard.file)
     by_split = {split: [result for result in results if result.split == split] for split in SPLITS}
-    return Manifest(
+    manifest = Manifest(
         schema_version=data_manifest.SCHEMA_VERSION,
         vocab_size=inputs.vocabulary.size,
         vocab_sha256=inputs.vocabulary.sha256,
@@ -135,6 +150,9 @@ def assemble_manifest(
         },
         token_counts=tuple(token_counts.tolist()),
     )
+    storage.write_bytes(os.path.join(settings.output_dir, VOCAB_FILE), inputs.vocab_content)
+    storage.write_bytes(os.path.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
+    return manifest
 
 
 def _manifest_counts(counts: Counts, results: list[ShardResult]) -> data_manifest.Counts:
@@ -146,22 +164,6 @@ def _manifest_counts(counts: Counts, results: list[ShardResult]) -> data_manifes
         num_tokens_kept=sum(result.num_text_tokens for result in results),
         num_truncated_inputs=len(set(counts.truncations)),
     )
-
-
-def write_manifest(manifest: Manifest, settings: BuildSettings, vocab_content: bytes) -> None:
-    """Writes the vocabulary and, last of all, the manifest, which marks the data set as complete."""
-    storage.write_bytes(storage.join(settings.output_dir, VOCAB_FILE), vocab_content)
-    storage.write_bytes(storage.join(settings.output_dir, MANIFEST_FILE), manifest.to_json().encode())
-
-
-def check_truncated(manifest: Manifest, settings: BuildSettings) -> None:
-    """Raises: UserError: input files are truncated, and that is not allowed."""
-    if manifest.counts.num_truncated_inputs and not settings.allow_truncated:
-        raise UserError(
-            f"{manifest.counts.num_truncated_inputs} of {len(manifest.inputs)} input files are truncated (see the"
-            f" warnings); {settings.output_dir} is complete with the text before the end of each; fetch the files"
-            " again, or give --allow_truncated if they are as they should be"
-        )
 
 
 def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_prep import output, storage
-from data_prep.assembly import BuildInputs, check_truncated, log_summary
+from data_prep.assembly import BuildInputs, build_once, log_summary
 from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import Manifest
@@ -50,29 +50,13 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
         )
     inputs = BuildInputs.find(settings)
     _check_reachable(settings, inputs, options)
-    configuration = inputs.configuration(settings)
-    if manifest := output.finished_manifest(settings, configuration):
-        _logger.info("%s holds this data set already", settings.output_dir)
-    else:
-        pipeline = _pipeline(options)
-        with (
-            _with_work_dir(settings) as settings,
-            output.opened(settings, configuration, inputs.paths(settings)),
-        ):
-            manifest = _build(settings, inputs, pipeline)
-            output.remove_build_dir(settings)
-    check_truncated(manifest, settings)
-    return manifest
-
-
-@contextlib.contextmanager
-def _with_work_dir(settings: BuildSettings) -> Iterator[BuildSettings]:
-    """The settings with a local directory for the lock and the configuration of the build."""
-    if settings.work_dir or not storage.is_remote(settings.output_dir):
-        yield settings
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        yield settings.model_copy(update={"work_dir": directory})
+    pipeline = _pipeline(options)
+    with contextlib.ExitStack() as stack:
+        if storage.is_remote(settings.output_dir) and not settings.work_dir:
+            # For the lock and the configuration of the build.
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            settings = settings.model_copy(update={"work_dir": directory})
+        return build_once(settings, inputs, lambda settings, inputs: _build(settings, inputs, pipeline))
 
 
 def _build(settings: BuildSettings, inputs: BuildInputs, pipeline: "Pipeline") -> Manifest:
@@ -90,6 +74,7 @@ def _build(settings: BuildSettings, inputs: BuildInputs, pipeline: "Pipeline") -
         pipeline.run().wait_until_finish()
     manifest = Manifest.load(settings.output_dir)
     log_summary(manifest, time.monotonic() - begin, manifest.counts.num_tokens_read)
+    output.remove_build_dir(settings)
     return manifest
 
 

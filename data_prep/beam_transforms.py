@@ -6,9 +6,8 @@ sorted and written as a whole. A file appears under its name when it is complete
 the same bytes.
 """
 
-import tempfile
+import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Literal
 
 import apache_beam as beam
@@ -16,13 +15,12 @@ import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
-from data_prep import storage
-from data_prep.assembly import BuildInputs, add_counts, assemble_manifest, require_documents, write_manifest
+from data_prep.assembly import BuildInputs, add_counts, require_documents, write_manifest
 from data_prep.examples import Example, ExampleBuilder
 from data_prep.readers.documents import Counts
 from data_prep.settings import BuildSettings
-from data_prep.shards import ShardRange, ShardResult, count_tokens, index_of, shard_index, shard_ranges, write_shard
-from data_prep.work_units import WorkUnit, plan_units, unit_num_bytes
+from data_prep.shards import ShardRange, ShardResult, index_of, shard_index, shard_ranges, write_shard
+from data_prep.work_units import WorkUnit, plan_units
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import TRAIN_SPLIT
 from electra_tf.text.vocabulary import Vocabulary
@@ -48,10 +46,10 @@ class BuildDataset(beam.PTransform):
         self._inputs = inputs
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        settings, vocabulary = self._settings, self._inputs.vocabulary
+        settings, inputs, vocabulary = self._settings, self._inputs, self._inputs.vocabulary
         units = (
             pipeline
-            | "Files" >> beam.Create(self._inputs.files)
+            | "Files" >> beam.Create(inputs.files)
             | "ReshuffleFiles" >> beam.Reshuffle()
             | "PlanUnits" >> beam.FlatMap(lambda file: plan_units([file], _UNIT_BYTES, settings))
             | "ReshuffleUnits" >> beam.Reshuffle()
@@ -73,9 +71,8 @@ class BuildDataset(beam.PTransform):
             >> beam.ParDo(_WriteShard(settings, vocabulary.size)).with_outputs(_TOKEN_COUNTS, main="results")
         )
         token_counts = counts_of_shards | "AddTokenCounts" >> beam.CombineGlobally(_sum_arrays, vocabulary.size)
-        return once | "WriteManifest" >> beam.Map(
-            _write_manifest, settings, self._inputs, total, AsList(results), AsSingleton(token_counts)
-        )
+        totals = (total, AsList(results), AsSingleton(token_counts))
+        return once | "WriteManifest" >> beam.Map(lambda _, *given: write_manifest(settings, inputs, *given), *totals)
 
 
 class _BuildExamples(beam.DoFn):
@@ -91,11 +88,9 @@ class _BuildExamples(beam.DoFn):
         self._builder = ExampleBuilder(self._settings, self._vocabulary)
 
     def process(self, unit: WorkUnit) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], Counts]]:
-        counts = Counts(num_bytes=unit_num_bytes(unit))
+        counts = Counts()
         num_examples = 0
         for example in self._builder.examples(unit, counts):
-            counts.split_documents[example.split] += example.is_first
-            counts.split_record_bytes[example.split] += len(example.record)
             num_examples += 1
             yield (example.split, example.key.to_bytes(_KEY_BYTES, "big"), *example[2:])
         self._metrics["examples"].inc(num_examples)
@@ -158,10 +153,13 @@ class _WriteShard(beam.DoFn):
             for group in groups
             for split, sort_key, *rest in group
         ]
-        path = storage.join(self._settings.output_dir, shard_range.file_name)
+        records = [example.record for example in examples]
         try:
-            result, token_counts = self._write(examples, shard_range, path)
+            result, token_counts = write_shard(
+                index_of(examples), records, shard_range, self._settings, self._vocab_size
+            )
         except OSError as error:
+            path = os.path.join(self._settings.output_dir, shard_range.file_name)
             raise UserError(
                 f"cannot write {path}: {error.strerror or error}; free"
                 " some space, or give another --output_dir that every worker can write to"
@@ -170,26 +168,3 @@ class _WriteShard(beam.DoFn):
         yield result
         if shard_range.split == TRAIN_SPLIT:
             yield TaggedOutput(_TOKEN_COUNTS, token_counts)
-
-    def _write(self, examples: list[Example], shard_range: ShardRange, path: str) -> tuple[ShardResult, np.ndarray]:
-        is_remote = storage.is_remote(path)
-        with tempfile.TemporaryDirectory() as directory:
-            local_path = Path(directory) / shard_range.file_name if is_remote else Path(path)
-            records = [example.record for example in examples]
-            result = write_shard(index_of(examples), records, shard_range, local_path, self._settings.drop_duplicates)
-            token_counts = count_tokens(local_path, self._vocab_size)
-            if is_remote:
-                storage.publish(local_path, path)
-        return result, token_counts
-
-
-def _write_manifest(
-    _: None,
-    settings: BuildSettings,
-    inputs: BuildInputs,
-    counts: Counts,
-    results: list[ShardResult],
-    token_counts: np.ndarray,
-) -> None:
-    manifest = assemble_manifest(settings, inputs, counts, results, token_counts)
-    write_manifest(manifest, settings, inputs.vocab_content)

@@ -8,9 +8,10 @@ same examples in the same shard, where one of each is dropped, and never stands 
 
 import functools
 import hashlib
+import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from data_prep.sentences import SentenceSplitter
 from data_prep.work_units import WorkUnit, read_unit
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, DatasetSettings
 from electra_tf.text.vocabulary import Vocabulary
+
+Item = TypeVar("Item")
 
 # Characters that the tokenizer gets at once: many enough to hide the cost of a call, few enough for the cache.
 _BATCH_CHARACTERS = 2**18
@@ -99,15 +102,13 @@ class ExampleBuilder:
         self._serialize_example = serialize_example
 
     def examples(self, unit: WorkUnit, counts: Counts) -> Iterator[Example]:
-        """The examples of a unit's documents, in order.
+        """The examples of a unit's documents, in order; what is read and left out is added to `counts`.
 
-        Args:
-            counts: what is read and left out is added here, except what is counted by split and `num_bytes`.
         Raises: UserError: see `read_unit`.
         """
         documents = read_unit(unit, self._settings, counts)
         cleaned = (clean_document(document, self._settings, counts) for document in documents)
-        for batch in _batches(document for document in cleaned if document is not None):
+        for batch in _grouped(filter(None, cleaned), lambda document: sum(map(len, document.lines)), _BATCH_CHARACTERS):
             yield from self._examples_of_batch(batch, counts)
 
     def _examples_of_batch(self, documents: list[Document], counts: Counts) -> Iterator[Example]:
@@ -116,26 +117,27 @@ class ExampleBuilder:
         counts.num_tokens_read += len(token_ids)
         counts.num_unknown_tokens += int(np.count_nonzero(token_ids == self._vocabulary.unk_id))
         ids = token_ids.tolist()
-        first_line = 0
-        for document, lines in zip(documents, sentences, strict=True):
-            end_line = first_line + len(lines)
-            rows = row_splits[first_line : end_line + 1]
+        ends = itertools.accumulate(map(len, sentences), initial=0)
+        for document, (begin, end) in zip(documents, itertools.pairwise(ends), strict=True):
+            rows = row_splits[begin : end + 1]
             if rows[0] < rows[-1]:
-                yield from self._examples_of_document(document, ids, rows)
+                yield from self._examples_of_document(document, ids, rows, counts)
             else:
                 counts.num_documents_without_tokens += 1
-            first_line = end_line
 
     def _token_ids(self, lines: list[str]) -> tuple[np.ndarray, list[int]]:
         """The ids of all lines, concatenated, and their row splits."""
         flat_ids, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
-        for some_lines in _in_pieces(lines):
+        # One document may be much longer than a batch.
+        for some_lines in _grouped(lines, len, 2 * _BATCH_CHARACTERS):
             ragged = self._tokenize(some_lines)
             flat_ids.append(ragged.flat_values.numpy())
             lengths.append(ragged.row_lengths().numpy())
         return np.concatenate(flat_ids), np.cumsum(np.concatenate(lengths)).tolist()
 
-    def _examples_of_document(self, document: Document, ids: list[int], rows: list[int]) -> Iterator[Example]:
+    def _examples_of_document(
+        self, document: Document, ids: list[int], rows: list[int], counts: Counts
+    ) -> Iterator[Example]:
         settings = self._settings
         cls, sep = [self._vocabulary.cls_id], [self._vocabulary.sep_id]
         digest = document_hash(settings.seed, document.lines)
@@ -143,38 +145,24 @@ class ExampleBuilder:
         source = random_source(digest)
         segmenter = Segmenter(settings.max_seq_length, source, draw_target_length(settings.max_seq_length, source))
         for i, (first, second) in enumerate(segmenter.split_document(ids, rows)):
-            if second:
-                input_ids = cls + first + sep + second + sep
-                segment_lengths = [len(first) + 2, len(second) + 1]
-            else:
-                input_ids = cls + first + sep
-                segment_lengths = [len(first) + 2]
+            input_ids = cls + first + sep + (second + sep if second else [])
+            segment_lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]
             record = self._serialize_example(input_ids, segment_lengths)
             num_text_tokens = len(first) + len(second)
+            counts.split_documents[split] += i == 0
+            counts.split_record_bytes[split] += len(record)
             yield Example(split, sort_key(digest, i), record, len(input_ids), num_text_tokens, i == 0)
 
 
-def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Whole documents in batches of at least `_BATCH_CHARACTERS`; the last batch may be smaller."""
-    batch: list[Document] = []
+def _grouped(items: Iterable[Item], num_characters_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:
+    """Lists of items that have at least `enough` characters together; the last list may have fewer."""
+    group: list[Item] = []
     num_characters = 0
-    for document in documents:
-        batch.append(document)
-        num_characters += sum(map(len, document.lines))
-        if num_characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, num_characters = [], 0
-    if batch:
-        yield batch
-
-
-def _in_pieces(lines: list[str]) -> Iterator[list[str]]:
-    """The lines in lists of at most about 2 * `_BATCH_CHARACTERS`, as one document may be much longer."""
-    begin = num_characters = 0
-    for i, line in enumerate(lines):
-        num_characters += len(line)
-        if num_characters >= 2 * _BATCH_CHARACTERS:
-            yield lines[begin : i + 1]
-            begin, num_characters = i + 1, 0
-    if begin < len(lines):
-        yield lines[begin:]
+    for item in items:
+        group.append(item)
+        num_characters += num_characters_of(item)
+        if num_characters >= enough:
+            yield group
+            group, num_characters = [], 0
+    if group:
+        yield group

@@ -15,16 +15,15 @@ from typing import Any
 
 from data_prep import storage
 from data_prep.settings import BuildSettings
-from data_prep.shards import PARTIAL_MARK
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest
 
 _CONFIGURATION_FILE = "configuration.json"
-_BUILD_VERSION = 4  # of the intermediate files
+_BUILD_VERSION = 5  # of the intermediate files
 
 _OWN_FILE = re.compile(
     rf"({re.escape(MANIFEST_FILE)}|{re.escape(VOCAB_FILE)}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)"
-    r"(\.partial|\.[0-9a-f]{32}\.partial|\.partial-\d+)?"
+    r"(\.[0-9a-f]{32}\.partial)?"
 )
 
 Configuration = Mapping[str, Any]
@@ -36,7 +35,7 @@ def finished_manifest(settings: BuildSettings, configuration: Configuration) -> 
     Raises: UserError: another command has written it, or it cannot be read. With `--overwrite`, returns None instead.
     """
     try:
-        if settings.overwrite or not storage.exists(storage.join(settings.output_dir, MANIFEST_FILE)):
+        if settings.overwrite or not storage.exists(os.path.join(settings.output_dir, MANIFEST_FILE)):
             return None
     except OSError as error:
         raise UserError(
@@ -61,23 +60,6 @@ def finished_manifest(settings: BuildSettings, configuration: Configuration) -> 
     return manifest
 
 
-def _require_unused(
-    settings: BuildSettings, unfinished: Configuration | None, configuration: Configuration, names: list[str]
-) -> None:
-    """Raises: UserError: if the output directory holds an unfinished build, or files by these names."""
-    if unfinished is not None:
-        raise UserError(
-            f"--output_dir={settings.output_dir} holds an unfinished build with"
-            f" {_differences(unfinished, configuration)}; give its flags to continue it, another directory, or"
-            " --overwrite to start again"
-        )
-    if names:
-        raise UserError(
-            f"--output_dir={settings.output_dir} is not empty; give a new directory, or --overwrite to replace its"
-            " data set"
-        )
-
-
 @contextlib.contextmanager
 def opened(settings: BuildSettings, configuration: Configuration, sources: Iterable[str | Path]) -> Iterator[None]:
     """Prepares and locks the output directory: new, emptied, or as a build of the same configuration left it.
@@ -89,51 +71,46 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
         configuration, is being written to, or cannot be written to; or a source, or something that no build has
         written, has the name of a file to remove. Nothing is removed in these cases.
     """
-    _check_build_dir(settings)
+    build_dir = settings.build_dir
+    if os.path.lexists(build_dir) and (build_dir.is_symlink() or not build_dir.is_dir()):
+        raise UserError(f"{build_dir} is no directory, expected the one of intermediate files; move it")
     # Another version may split the input otherwise, and several builds may use the same work_dir.
-    output_dir = str(settings.output_dir) if settings.build_dir.parent != Path(settings.output_dir) else ""
+    output_dir = str(settings.output_dir) if build_dir.parent != Path(settings.output_dir) else ""
     configuration = {**configuration, "build_version": _BUILD_VERSION, "output_dir": output_dir}
+    configuration_file = build_dir / _CONFIGURATION_FILE
     try:
         storage.make_directory(settings.output_dir)
-        unfinished = _unfinished_configuration(settings.build_dir)
-        names = [name for name in _names_in(settings.output_dir) if name != settings.build_dir.name]
+        unfinished = json.loads(configuration_file.read_bytes()) if configuration_file.exists() else None
+        is_empty = set(storage.names_in(settings.output_dir)) <= {build_dir.name}
     except OSError as error:
         raise UserError(
             f"--output_dir={settings.output_dir} is no usable directory: {error.strerror or error}; give another"
         ) from None
     is_same = unfinished == json.loads(json.dumps(configuration))
-    if not settings.overwrite and not is_same:
-        _require_unused(settings, unfinished, configuration, names)
+    if not settings.overwrite and not is_same and (unfinished or not is_empty):
+        what = "is not empty; give a new directory, or --overwrite to replace its data set"
+        if unfinished:
+            what = (
+                f"holds an unfinished build with {_differences(unfinished, configuration)}; give its flags to continue"
+                " it, another directory, or --overwrite to start again"
+            )
+        raise UserError(f"--output_dir={settings.output_dir} {what}")
     _check_removable(settings, sources)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(_locked(settings))
-            if not is_same:
-                _remove_data_set(settings)
-                _empty_build_dir(settings)
-                settings.build_dir.mkdir(exist_ok=True)
-                storage.write_bytes(settings.build_dir / _CONFIGURATION_FILE, json.dumps(configuration).encode())
-            _remove_partial(settings)
+            if is_same:
+                _remove_partial(settings)
+            else:
+                remove_build(settings)
+                build_dir.mkdir()
+                storage.write_bytes(configuration_file, json.dumps(configuration).encode())
         except OSError as error:
             raise UserError(
                 f"cannot write to --output_dir={settings.output_dir} or its --work_dir: {error.filename}:"
                 f" {error.strerror or error}; give another"
             ) from None
         yield
-
-
-def _names_in(directory: str) -> list[str]:
-    try:
-        return storage.names_in(directory)
-    except FileNotFoundError:  # an object store has no empty directories
-        return []
-
-
-def _unfinished_configuration(build_dir: Path) -> Configuration | None:
-    try:
-        return json.loads((build_dir / _CONFIGURATION_FILE).read_bytes())
-    except FileNotFoundError:
-        return None
 
 
 def _differences(written: Configuration, wanted: Configuration) -> str:
@@ -178,12 +155,6 @@ def _locked(settings: BuildSettings) -> Iterator[None]:
         yield
 
 
-def _check_build_dir(settings: BuildSettings) -> None:
-    build_dir = settings.build_dir
-    if os.path.lexists(build_dir) and (build_dir.is_symlink() or not build_dir.is_dir()):
-        raise UserError(f"{build_dir} is no directory, expected the one of intermediate files; move it")
-
-
 def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> None:
     if storage.is_remote(settings.output_dir):
         return
@@ -205,44 +176,27 @@ def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> 
 
 def remove_build(settings: BuildSettings) -> None:
     """Removes the files that a build writes, complete or partial, and no others."""
-    _remove_data_set(settings)
+    # The manifest goes first: it marks the data set as complete.
+    for name in sorted(_own_files(settings.output_dir), key=lambda name: name != MANIFEST_FILE):
+        storage.remove(os.path.join(settings.output_dir, name))
     remove_build_dir(settings)
 
 
-def _remove_data_set(settings: BuildSettings) -> None:
-    """Removes the manifest first, which marks the data set as complete."""
-    storage.remove(storage.join(settings.output_dir, MANIFEST_FILE))
-    for name in _own_files(settings.output_dir):
-        storage.remove(storage.join(settings.output_dir, name))
-
-
 def remove_build_dir(settings: BuildSettings) -> None:
-    """Removes the intermediate files."""
-    if settings.build_dir.is_dir():
-        _empty_build_dir(settings)
-        settings.build_dir.rmdir()
-
-
-def _empty_build_dir(settings: BuildSettings) -> None:
     """Removes the intermediate files, first the configuration, without which they are not used."""
-    (settings.build_dir / _CONFIGURATION_FILE).unlink(missing_ok=True)
-    for path in settings.build_dir.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+    if settings.build_dir.is_dir():
+        (settings.build_dir / _CONFIGURATION_FILE).unlink(missing_ok=True)
+        shutil.rmtree(settings.build_dir)
 
 
 def _remove_partial(settings: BuildSettings) -> None:
     """Removes the incomplete files of a killed process."""
-    for path in settings.build_dir.glob(f"*{PARTIAL_MARK}*"):
-        shutil.rmtree(path, ignore_errors=True)
     for path in settings.build_dir.glob("*.partial"):
-        path.unlink()
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     for name in _own_files(settings.output_dir):
-        if ".partial" in name:
-            storage.remove(storage.join(settings.output_dir, name))
+        if name.endswith(".partial"):
+            storage.remove(os.path.join(settings.output_dir, name))
 
 
 def _own_files(output_dir: str) -> list[str]:
-    return [name for name in _names_in(output_dir) if _OWN_FILE.fullmatch(name)]
+    return [name for name in storage.names_in(output_dir) if _OWN_FILE.fullmatch(name)]

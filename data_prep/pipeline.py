@@ -6,13 +6,12 @@ any number of processes, for files split or ordered otherwise, and after an inte
 
 import contextlib
 import errno
-import io
 import json
 import logging
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +23,7 @@ from data_prep import output, processes, storage
 from data_prep.assembly import (
     BuildInputs,
     add_counts,
-    assemble_manifest,
-    check_truncated,
+    build_once,
     log_summary,
     require_documents,
     speed,
@@ -37,7 +35,6 @@ from data_prep.settings import BuildSettings
 from data_prep.shards import (
     ShardRange,
     ShardResult,
-    count_tokens,
     gather,
     read_spill_counts,
     shard_ranges,
@@ -45,9 +42,9 @@ from data_prep.shards import (
     write_shard,
     write_spill,
 )
-from data_prep.work_units import WorkUnit, plan_units, unit_num_bytes
+from data_prep.work_units import WorkUnit, plan_units
 from electra_tf.config.errors import UserError
-from electra_tf.text.manifest import TRAIN_SPLIT, Manifest, Shard
+from electra_tf.text.manifest import TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
@@ -61,11 +58,25 @@ _USUAL_NUM_UNITS = 1024
 _SECONDS_BETWEEN_UPDATES = 5  # of the progress bar
 
 
-class UnitTask(NamedTuple):
-    """Phase 1: write the examples of `unit` to the spill directory `spill`."""
+_example_builder: ExampleBuilder | None = None
 
-    unit: WorkUnit
-    spill: Path
+
+def set_up(settings: BuildSettings, vocabulary: Vocabulary) -> None:
+    """Prepares this process for `write_unit`."""
+    global _example_builder
+    _example_builder = ExampleBuilder(settings, vocabulary)
+
+
+def write_unit(task: tuple[WorkUnit, Path]) -> Counts:
+    """Phase 1: writes the examples of a work unit to a spill directory.
+
+    Raises: UserError: see `ExampleBuilder.examples`. OSError: see `write_spill`.
+    """
+    assert _example_builder is not None
+    unit, spill = task
+    counts = Counts()
+    write_spill(spill, _example_builder.examples(unit, counts), counts)
+    return counts
 
 
 class ShardTask(NamedTuple):
@@ -77,67 +88,29 @@ class ShardTask(NamedTuple):
     vocab_size: int
 
     @property
-    def shard_path(self) -> str:
-        return storage.join(self.settings.output_dir, self.shard_range.file_name)
-
-    @property
     def result_path(self) -> Path:
-        """The result as JSON. It is written last: a shard that has one is complete."""
+        """The result and the token counts as JSON. It is written last: a shard that has one is complete."""
         return self.settings.build_dir / f"{self.shard_range.file_name}.json"
-
-    @property
-    def token_counts_path(self) -> Path:
-        """The number of occurrences of each vocabulary entry, [V] int64, as a file of NumPy."""
-        return self.settings.build_dir / f"{self.shard_range.file_name}.npy"
-
-
-_example_builder: ExampleBuilder | None = None
-
-
-def set_up(settings: BuildSettings, vocabulary: Vocabulary) -> None:
-    """Prepares this process for `write_unit`."""
-    global _example_builder
-    _example_builder = ExampleBuilder(settings, vocabulary)
-
-
-def write_unit(task: UnitTask) -> Counts:
-    """Writes the spill of a work unit.
-
-    Raises: UserError: see `ExampleBuilder.examples`. OSError: see `write_spill`.
-    """
-    assert _example_builder is not None
-    counts = Counts(num_bytes=unit_num_bytes(task.unit))
-    return write_spill(task.spill, _example_builder.examples(task.unit, counts), counts)
 
 
 def write_shard_of_spills(task: ShardTask) -> ShardResult:
-    """Writes a shard, then its token counts and its result.
-
-    Raises: OSError: see `write_shard`.
-    """
-    build_dir = task.settings.build_dir
-    index, records = gather([spill_path(build_dir, i) for i in range(task.num_spills)], task.shard_range)
-    is_remote = storage.is_remote(task.settings.output_dir)
-    path = build_dir / task.shard_range.file_name if is_remote else Path(task.shard_path)
-    result = write_shard(index, records, task.shard_range, path, task.settings.drop_duplicates)
-    counts_file = io.BytesIO()
-    np.save(counts_file, count_tokens(path, task.vocab_size))
-    if is_remote:
-        storage.publish(path, task.shard_path)
-    storage.write_bytes(task.token_counts_path, counts_file.getvalue())
-    content = json.dumps({**asdict(result), "shard": result.shard.model_dump()}).encode()
-    storage.write_bytes(task.result_path, content)
+    """Writes a shard, then its result. Raises: OSError: see `write_shard`."""
+    settings, num_spills, shard_range, vocab_size = task
+    index, records = gather([spill_path(settings.build_dir, i) for i in range(num_spills)], shard_range)
+    result, token_counts = write_shard(index, records, shard_range, settings, vocab_size, settings.build_dir)
+    content = json.dumps([result.model_dump(), token_counts.tolist()])
+    storage.write_bytes(task.result_path, content.encode())
     return result
 
 
 def _finished_result(task: ShardTask) -> ShardResult | None:
     """The result of a shard that an earlier run has completed; None if there is none."""
     try:
-        fields = json.loads(task.result_path.read_text())
+        result = ShardResult.model_validate(json.loads(task.result_path.read_bytes())[0])
     except FileNotFoundError:
         return None
-    result = ShardResult(**{**fields, "shard": Shard.model_validate(fields["shard"])})
-    return result if storage.size_of(task.shard_path) == result.shard.num_bytes else None
+    path = os.path.join(task.settings.output_dir, task.shard_range.file_name)
+    return result if storage.size_of(path) == result.shard.num_bytes else None
 
 
 def build(settings: BuildSettings) -> Manifest:
@@ -151,18 +124,7 @@ def build(settings: BuildSettings) -> Manifest:
             f"--output_dir={settings.output_dir} needs --work_dir=DIRECTORY, a local one for intermediate files of"
             " about the size of the data set"
         )
-    inputs = BuildInputs.find(settings)
-    configuration = inputs.configuration(settings)
-    if manifest := output.finished_manifest(settings, configuration):
-        output.remove_build_dir(settings)
-        _logger.info("%s holds this data set already, of files of these names and sizes", settings.output_dir)
-    else:
-        with output.opened(settings, configuration, inputs.paths(settings)), _failures_explained(settings):
-            manifest = _build(settings, inputs)
-            write_manifest(manifest, settings, inputs.vocab_content)
-            output.remove_build_dir(settings)
-    check_truncated(manifest, settings)
-    return manifest
+    return build_once(settings, BuildInputs.find(settings), _build)
 
 
 @contextlib.contextmanager
@@ -194,6 +156,13 @@ def _failures_explained(settings: BuildSettings) -> Iterator[None]:
 
 
 def _build(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
+    with _failures_explained(settings):
+        manifest = _build_in_processes(settings, inputs)
+        output.remove_build_dir(settings)
+    return manifest
+
+
+def _build_in_processes(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
     begin = time.monotonic()
     _logger.info(
         "reading %d files, %.1f MB, with %d processes",
@@ -210,7 +179,7 @@ def _build(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
         counts.add(earlier)
         require_documents(settings, counts)
         results, token_counts = _write_shards(settings, inputs.vocabulary, counts, len(spills), run_all)
-    manifest = assemble_manifest(settings, inputs, counts, results, token_counts)
+        manifest = write_manifest(settings, inputs, counts, results, token_counts)
     log_summary(manifest, time.monotonic() - begin, num_tokens)
     return manifest
 
@@ -226,7 +195,7 @@ def progress_bar(num_bytes: int) -> Iterator[tqdm]:
 
 def _unit_tasks(
     settings: BuildSettings, inputs: BuildInputs, spills: list[Path], earlier: Counts, progress: tqdm
-) -> Iterator[UnitTask]:
+) -> Iterator[tuple[WorkUnit, Path]]:
     """The units that are left to do.
 
     Adds the spills of all units to `spills`, and the counts of those that an earlier run completed to `earlier`.
@@ -237,7 +206,7 @@ def _unit_tasks(
         spills.append(spill_path(settings.build_dir, len(spills)))
         done = read_spill_counts(spills[-1])
         if done is None:
-            yield UnitTask(unit, spills[-1])
+            yield unit, spills[-1]
         else:
             num_done += 1
             add_counts(earlier, done)
@@ -256,13 +225,12 @@ def _write_shards(
         ShardTask(settings, num_spills, shard_range, vocabulary.size)
         for shard_range in shard_ranges(counts.split_record_bytes, settings.num_shards)
     ]
-    results = {task: _finished_result(task) for task in tasks}
-    missing = [task for task, result in results.items() if result is None]
+    finished = {task: result for task in tasks if (result := _finished_result(task))}
+    missing = [task for task in tasks if task not in finished]
     _logger.info("writing %d shards", len(missing))
-    finished = [result for result in results.values() if result is not None]
-    finished += run_all(write_shard_of_spills, missing)
+    results = [*finished.values(), *run_all(write_shard_of_spills, missing)]
     token_counts = np.zeros(vocabulary.size, np.int64)
     for task in tasks:
         if task.shard_range.split == TRAIN_SPLIT:
-            token_counts += np.load(task.token_counts_path)
-    return finished, token_counts
+            token_counts += np.array(json.loads(task.result_path.read_bytes())[1], np.int64)
+    return results, token_counts

@@ -9,7 +9,9 @@ Source: google-research/electra, build_pretraining_dataset.py (behaviour).
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from random import Random
+
+Segments = tuple[list[int], list[int]]  # token ids of A and of B (empty in a single-segment example)
 
 SHORT_TARGET_FRACTION = 0.05  # of the examples have a random target length from MIN_TARGET_LENGTH to max_seq_length
 MIN_TARGET_LENGTH = 5
@@ -18,22 +20,7 @@ CROSSING_LINE_FRACTION = 0.5  # of the lines that cross the middle go to A
 _UNREACHABLE_LENGTH = 100_000  # tokens of A in a single-segment example, as in the authors' code
 
 
-class RandomSource(Protocol):
-    """The draws that the rule needs; `random.Random` has them."""
-
-    def random(self) -> float: ...
-
-    def randint(self, a: int, b: int) -> int: ...
-
-
-class Segments(NamedTuple):
-    """The token ids of A and of B (empty in a single-segment example), without [CLS] and [SEP]."""
-
-    first: list[int]
-    second: list[int]
-
-
-def draw_target_length(max_seq_length: int, random_source: RandomSource) -> int:
+def draw_target_length(max_seq_length: int, random_source: Random) -> int:
     """The minimum number of tokens that the next example collects; it is truncated to `max_seq_length` afterwards."""
     if random_source.random() < SHORT_TARGET_FRACTION:
         return random_source.randint(MIN_TARGET_LENGTH, max_seq_length)
@@ -49,7 +36,7 @@ class Segmenter:
         target_length: of the first example: `draw_target_length(...)`, or `max_seq_length` as the authors' code starts.
     """
 
-    def __init__(self, max_seq_length: int, random_source: RandomSource, target_length: int):
+    def __init__(self, max_seq_length: int, random_source: Random, target_length: int):
         self._max_seq_length = max_seq_length
         self._random_source = random_source
         self._target_length = target_length
@@ -92,4 +79,4 @@ class Segmenter:
                 second += token_ids[line_begin:line_end]
         del first[self._max_seq_length - 2 :]  # [CLS] A [SEP]
         del second[max(0, self._max_seq_length - 3 - len(first)) :]  # [CLS] A [SEP] B [SEP]
-        return Segments(first, second)
+        return first, second

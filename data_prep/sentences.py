@@ -1,17 +1,12 @@
 """Paragraphs to sentences, with the Wikimedia Foundation's sentencex (Rust, abbreviations of many languages).
 
-Compared on one core: speed on 20 MB of English Wikipedia, a paragraph a call; boundaries between sentences on the 49
-hard paragraphs of tests/fixtures/hard_sentences.txt (abbreviations, initials, quotations, decimals, ellipses; 22
-languages):
+Compared on the 49 hard paragraphs of tests/fixtures/hard_sentences.txt (abbreviations, initials, quotations, decimals,
+ellipses; 22 languages): precision and recall of boundaries, and speed on one core with English Wikipedia:
 
-    splitter                                          MB/s   precision   recall   on the English ones
-    sentencex 1.0.32                                   109        0.93     0.96      1.00       0.92
-    pysbd 0.3.4                                        0.3        0.83     0.93      0.92       0.88
-    blingfire 0.1.8 (no release since 2021)             19        0.87     0.74      0.88       0.85
-    tensorflow_text 2.20.1 StateBasedSentenceBreaker   2.6        0.37     0.93      0.28       0.88
-
-Errors of sentencex there: it splits French "M. Dupont" and Chinese speech from its "he said"; an ellipsis or a closing
-parenthesis does not end a sentence; Thai (which has no full stop) stays a paragraph.
+    sentencex 1.0.32                                   0.93  0.96   109 MB/s
+    pysbd 0.3.4                                        0.83  0.93   0.3
+    blingfire 0.1.8 (no release since 2021)            0.87  0.74    19
+    tensorflow_text 2.20.1 StateBasedSentenceBreaker   0.37  0.93   2.6
 
 Two workarounds keep it from stopping a build. Some text takes quadratic time (opening quotation marks, Chinese and
 Hindi without spaces: 26 s for 262,144 characters), so it gets at most `WINDOW_CHARACTERS` at once. It panics at a
@@ -75,9 +70,8 @@ class SentenceSplitter:
         # " " is the only printable white space.
         if text.isprintable():
             return self._segment_or_whole(text)
-        pieces = self._segment_or_whole(_OTHER_SPACE.sub(" ", text))
-        ends = [0, *itertools.accumulate(map(len, pieces))]
-        return [text[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+        ends = itertools.accumulate(map(len, self._segment_or_whole(_OTHER_SPACE.sub(" ", text))), initial=0)
+        return [text[begin:end] for begin, end in itertools.pairwise(ends)]
 
     def _segment_or_whole(self, text: str) -> list[str]:
         assert self._segment is not None

@@ -36,10 +36,7 @@ Settings = TypeVar("Settings", bound="TextSettings")
 
 
 class TextSettings(DatasetSettings):
-    """What both commands read, and with how many processes.
-
-    Raises: UserError: a value out of range.
-    """
+    """What both commands read, and with how many processes. Raises: UserError: a value out of range."""
 
     inputs: tuple[str, ...] = Field(description="text to read; repeatable; quote the glob (required)")
     num_processes: int = Field(1, description="processes to use; any number gives the same bytes")

@@ -20,13 +20,15 @@ from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
+import pydantic
 
+from data_prep import storage
 from data_prep.examples import Example
 from data_prep.readers.documents import Counts
+from data_prep.settings import BuildSettings
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
 
 SPLITS = (TRAIN_SPLIT, HELD_OUT_SPLIT)
-PARTIAL_MARK = ".partial-"
 
 # Size of a shard if --num_shards is not given: some 2,000 shards for all of English Wikipedia.
 _RECORD_BYTES_PER_SHARD = 8 * 2**20
@@ -63,19 +65,17 @@ def spill_path(build_dir: Path, unit_index: int) -> Path:
     return build_dir / f"unit-{unit_index:06d}"
 
 
-def write_spill(directory: Path, examples: Iterable[Example], counts: Counts) -> Counts:
+def write_spill(directory: Path, examples: Iterable[Example], counts: Counts) -> None:
     """Writes the examples of a work unit as a new directory, atomically.
 
     Args:
-        counts: of the unit; complete when `examples` ends. What is counted by split is added here.
+        counts: of the unit; complete when `examples` ends.
     Raises: OSError: for example no space is left. Incomplete files are removed.
     """
     by_split: dict[str, list[Example]] = {split: [] for split in SPLITS}
     for example in examples:
         by_split[example.split].append(example)
-        counts.split_documents[example.split] += example.is_first
-        counts.split_record_bytes[example.split] += len(example.record)
-    partial = directory.with_name(f"{directory.name}{PARTIAL_MARK}{os.getpid()}")
+    partial = Path(storage.partial_name(directory))
     try:
         partial.mkdir()
         for split, of_split in by_split.items():
@@ -88,7 +88,6 @@ def write_spill(directory: Path, examples: Iterable[Example], counts: Counts) ->
         shutil.rmtree(partial, ignore_errors=True)
         if not directory.is_dir():  # otherwise another process was faster and wrote the same bytes
             raise
-    return counts
 
 
 def read_spill_counts(directory: Path) -> Counts | None:
@@ -141,8 +140,7 @@ def shard_ranges(num_record_bytes: Mapping[str, int], num_train_shards: int) -> 
     return ranges
 
 
-@dataclass(frozen=True)
-class ShardResult:
+class ShardResult(pydantic.BaseModel):
     """The counts of a finished shard.
 
     Attributes:
@@ -184,14 +182,19 @@ def _read_range(spill: Path, shard_range: ShardRange) -> tuple[np.ndarray, bytes
 
 
 def write_shard(
-    index: np.ndarray, records: Sequence[bytes], shard_range: ShardRange, path: Path, drop_duplicates: bool
-) -> ShardResult:
+    index: np.ndarray,
+    records: Sequence[bytes],
+    shard_range: ShardRange,
+    settings: BuildSettings,
+    vocab_size: int,
+    scratch_dir: Path | None = None,
+) -> tuple[ShardResult, np.ndarray]:
     """Sorts a shard's examples and writes them as a TFRecord file, atomically.
 
     Args:
         index: entry i of `index_of` belongs to record i.
-        path: of the file; another process may write the same file at the same time.
-        drop_duplicates: keep one of the examples with equal keys and records, which come from copies of a document.
+        scratch_dir: see `storage.replaced`.
+    Returns: the result, and the token counts; see `count_tokens`.
     Raises: OSError: the disk is full.
     """
     # Keys are equal for copies, and otherwise once in 2**64: sorting by record too makes the order total.
@@ -200,11 +203,14 @@ def write_shard(
     is_copy = [False] + [
         keys[i] == keys[j] and records[i] == records[j] for i, j in zip(order, order[1:], strict=False)
     ]
-    kept = [i for i, copy in zip(order, is_copy, strict=False) if not (copy and drop_duplicates)]
-    content = _write_records(path, (records[i] for i in kept))
+    kept = [i for i, copy in zip(order, is_copy, strict=False) if not (copy and settings.drop_duplicates)]
+    with storage.replaced(os.path.join(settings.output_dir, shard_range.file_name), scratch_dir) as path:
+        _write_records(path, (records[i] for i in kept))
+        content = path.read_bytes()
+        _, token_counts = count_tokens(path, vocab_size)
     kept_index = index[kept]
     num_documents = int(kept_index["is_first"].sum())
-    return ShardResult(
+    result = ShardResult(
         split=shard_range.split,
         shard=Shard(
             file=shard_range.file_name,
@@ -217,32 +223,31 @@ def write_shard(
         num_documents=num_documents,
         num_duplicate_documents=int(index["is_first"].sum()) - num_documents,
     )
+    return result, token_counts
 
 
-def _write_records(path: Path, records: Iterable[bytes]) -> bytes:
-    """Writes a TFRecord file atomically and returns its content."""
+def _write_records(path: Path, records: Iterable[bytes]) -> None:
     import tensorflow as tf
 
-    partial = path.with_name(f"{path.name}{PARTIAL_MARK}{os.getpid()}")
     try:
-        with tf.io.TFRecordWriter(str(partial)) as writer:
+        with tf.io.TFRecordWriter(str(path)) as writer:
             for record in records:
                 writer.write(record)
-        content = partial.read_bytes()
-        os.replace(partial, path)
-    except (tf.errors.OpError, OSError) as error:
-        partial.unlink(missing_ok=True)
-        raise error if isinstance(error, OSError) else OSError(None, error.message) from None
-    return content
+    except tf.errors.OpError as error:
+        raise OSError(None, error.message) from None
 
 
-def count_tokens(path: Path, vocab_size: int) -> np.ndarray:
-    """The number of occurrences of each vocabulary entry in a shard, [CLS] and [SEP] included: [V] int64."""
+def count_tokens(path: Path, vocab_size: int) -> tuple[int, np.ndarray]:
+    """Counts what a shard holds.
+
+    Returns: the number of examples, and the occurrences of each vocabulary entry, [CLS] and [SEP] included, [V] int64.
+    """
     import tensorflow as tf
 
     from electra_tf.text.records import flat_token_ids
 
-    counts = np.zeros(vocab_size, np.int64)
+    num_examples, token_counts = 0, np.zeros(vocab_size, np.int64)
     for records in tf.data.TFRecordDataset(str(path)).batch(_RECORDS_PER_CALL):
-        counts += np.bincount(flat_token_ids(records).numpy(), minlength=vocab_size)
-    return counts
+        num_examples += len(records)
+        token_counts += np.bincount(flat_token_ids(records).numpy(), minlength=vocab_size)
+    return num_examples, token_counts

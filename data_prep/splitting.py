@@ -13,27 +13,23 @@ BeginsDocument = Callable[[bytes], bool]
 
 
 class LineBoundaries:
-    """Finds lines that begin a document, going through the lines of a stream from the beginning of a document.
+    """Finds lines that begin a document, going through the lines of a stream from the beginning of a document."""
 
-    Attributes:
-        is_cut: the last boundary found is not in the text: a document is too long.
-    """
-
-    is_cut = False
+    is_cut = False  # the last boundary found is not in the text: a document is too long
 
     def __init__(self, begins_document: BeginsDocument):
-        self._begins_document = begins_document
+        self.begins_document = begins_document
 
     def pass_block(self, block: bytes) -> None:
         """Goes past whole lines."""
 
     def lies_before(self, line: bytes) -> bool:
         """Whether a boundary lies before the next line, given with its LF if it has one; goes past it."""
-        return self._begins_document(line)
+        return self.begins_document(line)
 
 
 class LengthBoundaries(LineBoundaries):
-    """As `LineBoundaries`; also finds where `DocumentCollector` cuts a document of over `MAX_DOCUMENT_CHARACTERS`.
+    """As `LineBoundaries`; also finds where `collect_documents` cuts a document of over `MAX_DOCUMENT_CHARACTERS`.
 
     It has to decode every line: for text that may have few boundaries, or none.
     """
@@ -49,7 +45,7 @@ class LengthBoundaries(LineBoundaries):
     def lies_before(self, line: bytes) -> bool:
         # The reader reports what it cannot decode. It drops the byte order mark, as it does white space.
         num_characters = len(line.removeprefix(BYTE_ORDER_MARK).decode("utf-8", errors="replace").strip())
-        begins_document = self._begins_document(line)
+        begins_document = self.begins_document(line)
         num_together = self._num_characters + num_characters
         self.is_cut = bool(
             not begins_document and self._num_characters and num_characters and num_together > MAX_DOCUMENT_CHARACTERS
@@ -74,9 +70,6 @@ class CountBoundaries(LineBoundaries):
         is_boundary = self._num_lines % self._lines_per_document == 0 and not self._is_in_line
         self.pass_block(line)
         return is_boundary
-
-
-Boundaries = LineBoundaries
 
 
 class Piece(NamedTuple):
@@ -119,7 +112,7 @@ def next_document(
     return position
 
 
-def pieces(stream: BinaryIO, boundaries: Boundaries, piece_bytes: int, max_held_bytes: int) -> Iterator[Piece]:
+def pieces(stream: BinaryIO, boundaries: LineBoundaries, piece_bytes: int, max_held_bytes: int) -> Iterator[Piece]:
     """Splits a stream at the first boundary after every `piece_bytes`.
 
     Args:

@@ -7,15 +7,13 @@ Listings of remote directories are not cached, so that files written by other pr
 import contextlib
 import glob
 import os
+import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from electra_tf.config.files import filesystem_of, is_remote, read_bytes  # noqa: F401
-
-if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
 
 # Stores with atomic uploads and without directories. (Making a directory might create a bucket with a mistyped name.)
 _OBJECT_STORES = frozenset({"gs", "gcs", "s3", "s3a", "az", "abfs", "abfss", "oss"})
@@ -25,51 +23,33 @@ _VERSIONS = ("etag", "ETag", "generation", "md5Hash", "mtime", "LastModified", "
 
 
 class FileStatus(NamedTuple):
-    """A file and its size. `modified` (a time or a tag of the content) changes when the file does; "" if unknown."""
+    """A file. `modified` (a time or a tag of the content) changes when the file does; "" if unknown."""
 
     path: str
     num_bytes: int
     modified: str
 
 
-def join(directory: str | os.PathLike, name: str) -> str:
-    """The path of a file in a directory."""
-    directory = str(directory)
-    return f"{directory.rstrip('/')}/{name}" if is_remote(directory) else os.path.join(directory, name)
-
-
 def matches(pattern: str) -> list[FileStatus]:
     """The files, not directories, that match a glob, sorted by path; `**` matches any directories, or none."""
     if not is_remote(pattern):
         paths = {path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)}
-        return [_local_status(path) for path in sorted(paths)]
-    with filesystem_of(pattern) as (filesystem, name):
+        statuses = ((path, os.stat(path)) for path in sorted(paths))
+        return [FileStatus(path, status.st_size, str(status.st_mtime_ns)) for path, status in statuses]
+    with filesystem_of(pattern) as (filesystem, glob_name):
         filesystem.invalidate_cache()
-        found = filesystem.glob(name, detail=True)
-    url_of = _url_maker(pattern, filesystem, name)
+        found = filesystem.glob(glob_name, detail=True)
+    # The file systems' own way back from a name to a URL loses the host of hdfs://host:8020/.
+    prefix = pattern.removesuffix(glob_name) if glob_name and pattern.endswith(glob_name) else None
     return [
-        FileStatus(url_of(name), int(info["size"] or 0), _version(info))
+        FileStatus(
+            filesystem.unstrip_protocol(name) if prefix is None else prefix + name,
+            int(info["size"] or 0),
+            next((str(info[field]) for field in _VERSIONS if info.get(field) is not None), ""),
+        )
         for name, info in sorted(found.items())
         if info["type"] == "file"
     ]
-
-
-def _local_status(path: str) -> FileStatus:
-    status = os.stat(path)
-    return FileStatus(path, status.st_size, str(status.st_mtime_ns))
-
-
-def _version(info: dict[str, Any]) -> str:
-    return next((str(info[field]) for field in _VERSIONS if info.get(field) is not None), "")
-
-
-def _url_maker(url: str, filesystem: "AbstractFileSystem", name: str) -> Callable[[str], str]:
-    """Gives a function from a file's name in its file system back to a URL like the given one."""
-    # The file systems' own way back loses the host of hdfs://host:8020/.
-    if name and url.endswith(name):
-        prefix = url.removesuffix(name)
-        return lambda name: prefix + name
-    return filesystem.unstrip_protocol
 
 
 def _is_in_object_store(url: str) -> bool:
@@ -77,18 +57,17 @@ def _is_in_object_store(url: str) -> bool:
 
 
 def names_in(directory: str | os.PathLike) -> list[str]:
-    """The names of the files and directories in a directory, sorted.
-
-    Raises: FileNotFoundError: there is no such directory; an object store has none where there are no files.
-    """
-    if not is_remote(str(directory)):
-        return sorted(os.listdir(directory))
-    with filesystem_of(str(directory)) as (filesystem, name):
-        filesystem.invalidate_cache()
-        found = filesystem.ls(name, detail=False)
-    # Some object stores list the directory itself among its files, as an object of no bytes.
-    entries = (entry.rstrip("/") for entry in found)
-    return sorted(entry.rpartition("/")[2] for entry in entries if entry.strip("/") != name.strip("/"))
+    """The names of the files and directories in a directory, sorted; none if there is no such directory."""
+    with contextlib.suppress(FileNotFoundError):
+        if not is_remote(str(directory)):
+            return sorted(os.listdir(directory))
+        with filesystem_of(str(directory)) as (filesystem, name):
+            filesystem.invalidate_cache()
+            found = filesystem.ls(name, detail=False)
+        # Some object stores list the directory itself among its files, as an object of no bytes.
+        entries = (entry.rstrip("/") for entry in found)
+        return sorted(entry.rpartition("/")[2] for entry in entries if entry.strip("/") != name.strip("/"))
+    return []
 
 
 def exists(path: str | os.PathLike) -> bool:
@@ -122,40 +101,44 @@ def open_binary(path: str | os.PathLike) -> BinaryIO:
 
 def write_bytes(path: str | os.PathLike, content: bytes) -> None:
     """Writes or replaces a file, atomically."""
+    with replaced(path) as file:
+        file.write_bytes(content)
+
+
+@contextlib.contextmanager
+def replaced(path: str | os.PathLike, scratch_dir: Path | None = None) -> Iterator[Path]:
+    """Gives a local file to write. At the end of the block it takes the place of `path`, atomically.
+
+    Args:
+        scratch_dir: directory of the file if `path` is a URL (None: the system's).
+    """
     if is_remote(str(path)):
-        _put(str(path), lambda filesystem, name: filesystem.pipe_file(name, content))
+        with tempfile.TemporaryDirectory(dir=scratch_dir) as directory:
+            yield Path(directory) / "file"
+            _upload(os.path.join(directory, "file"), str(path))
         return
-    partial = Path(_partial_name(str(path)))
+    partial = Path(partial_name(path))
     try:
-        partial.write_bytes(content)
+        yield partial
         os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
 
 
-def publish(local_file: str | os.PathLike, path: str | os.PathLike) -> None:
-    """Moves a finished local file to `path`, atomically. A local `path` must be on the same file system."""
-    if not is_remote(str(path)):
-        os.replace(local_file, path)
-        return
-    _put(str(path), lambda filesystem, name: filesystem.put_file(str(local_file), name))
-    os.remove(local_file)
-
-
-def _partial_name(path: str) -> str:
-    """A name that no other process uses."""
+def partial_name(path: str | os.PathLike) -> str:
+    """A name for an incomplete file that no other process uses."""
     return f"{path}.{uuid.uuid4().hex}.partial"
 
 
-def _put(url: str, upload: Callable[["AbstractFileSystem", str], Any]) -> None:
+def _upload(local_file: str, url: str) -> None:
     with filesystem_of(url) as (filesystem, name):
         if _is_in_object_store(url):
-            upload(filesystem, name)
+            filesystem.put_file(local_file, name)
             return
-        partial = _partial_name(name)
+        partial = partial_name(name)
         try:
-            upload(filesystem, partial)
+            filesystem.put_file(local_file, partial)
             filesystem.mv(partial, name)
         except BaseException:
             with contextlib.suppress(OSError):  # the first error is the one to report

@@ -17,7 +17,6 @@ from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, VOCAB_FILE, Ma
 
 _logger = logging.getLogger(__name__)
 
-_EXAMPLES_PER_BATCH = 1024
 _SHARDS_PER_LINE = 50  # of progress
 
 
@@ -28,6 +27,9 @@ def verify(data_dir: str) -> Manifest:
         data_dir: a local path or a URL.
     Raises: UserError: names every file that is missing, damaged or unknown; or the manifest is damaged.
     """
+    from data_prep.tensorflow_setup import restrained_tensorflow
+
+    restrained_tensorflow()
     manifest = Manifest.load(data_dir)
     problems = [*_file_problems(data_dir, manifest), *_document_problems(manifest)]
     for name in manifest.splits:
@@ -50,12 +52,11 @@ def verify(data_dir: str) -> Manifest:
 
 def _file_problems(data_dir: str, manifest: Manifest) -> Iterator[str]:
     try:
-        content = storage.read_bytes(storage.join(data_dir, VOCAB_FILE))
+        sha256 = hashlib.sha256(storage.read_bytes(os.path.join(data_dir, VOCAB_FILE))).hexdigest()
+        if sha256 != manifest.vocab_sha256:
+            yield f"{VOCAB_FILE} has sha256 {sha256}, expected {manifest.vocab_sha256}"
     except OSError as error:
         yield f"{VOCAB_FILE} cannot be read ({error.strerror or error})"
-    else:
-        if (sha256 := hashlib.sha256(content).hexdigest()) != manifest.vocab_sha256:
-            yield f"{VOCAB_FILE} has sha256 {sha256}, expected {manifest.vocab_sha256}"
     known = {shard.file for split in manifest.splits.values() for shard in split.shards}
     for name in storage.names_in(data_dir):
         if name.startswith((TRAIN_SPLIT, HELD_OUT_SPLIT)) and name.endswith(".tfrecord") and name not in known:
@@ -78,7 +79,7 @@ def _split_problems(data_dir: str, name: str, manifest: Manifest) -> list[str]:
     for i, shard in enumerate(split.shards):
         if i and i % _SHARDS_PER_LINE == 0:
             _logger.info("%s: %d of %d shards", name, i, len(split.shards))
-        problem, counts = _read_shard(storage.join(data_dir, shard.file), shard, manifest.vocab_size)
+        problem, counts = _read_shard(os.path.join(data_dir, shard.file), shard, manifest.vocab_size)
         token_counts += counts
         problems += [f"{shard.file} {problem}"] if problem else []
     if problems:
@@ -105,20 +106,11 @@ def _read_shard(path: str, shard: Shard, vocab_size: int) -> tuple[str, np.ndarr
         return f"has {len(content)} bytes, expected {shard.num_bytes}", 0
     if (sha256 := hashlib.sha256(content).hexdigest()) != shard.sha256:
         return f"has sha256 {sha256}, expected {shard.sha256}", 0
-    num_examples, token_counts = _count(path, content, vocab_size)
-    is_complete = num_examples == shard.num_examples
-    return "" if is_complete else f"holds {num_examples} examples, expected {shard.num_examples}", token_counts
-
-
-def _count(path: str, content: bytes, vocab_size: int) -> tuple[int, np.ndarray]:
-    """The number of examples and the token counts of a shard."""
-    from data_prep.tensorflow_setup import restrained_tensorflow
-
-    tf = restrained_tensorflow()
     with contextlib.ExitStack() as stack:
         # TensorFlow reads records by file name only, and not from every file system that fsspec knows.
         if storage.is_remote(path):
             path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "shard.tfrecord")
             Path(path).write_bytes(content)
-        num_examples = sum(len(records) for records in tf.data.TFRecordDataset(path).batch(_EXAMPLES_PER_BATCH))
-        return num_examples, count_tokens(Path(path), vocab_size)
+        num_examples, token_counts = count_tokens(Path(path), vocab_size)
+    is_complete = num_examples == shard.num_examples
+    return "" if is_complete else f"holds {num_examples} examples, expected {shard.num_examples}", token_counts

@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +24,11 @@ from data_prep.pipeline import progress_bar
 from data_prep.readers.documents import Counts
 from data_prep.settings import VocabularySettings
 from data_prep.source_files import SourceFile, find_files
-from data_prep.work_units import WorkUnit, plan_units, read_unit, unit_num_bytes
+from data_prep.work_units import WorkUnit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 
 if TYPE_CHECKING:
     from electra_tf.text.vocabulary import Vocabulary
-    from electra_tf.text.vocabulary_coverage import Coverage
     from electra_tf.text.vocabulary_trainer import WordCounter
 
 _logger = logging.getLogger(__name__)
@@ -38,19 +36,19 @@ _logger = logging.getLogger(__name__)
 # Input in a work unit: enough that most words occur repeatedly, little enough that processes share a small corpus.
 _UNIT_BYTES = 8 * 2**20
 
+_REPORTED_COUNTS = (
+    *("num_documents_read", "num_documents_normalized", "num_control_characters_dropped", "num_documents_too_short"),
+)
 # The format of text that does not show its format: document boundaries do not matter, and it can be split anywhere.
 _PLAIN_TEXT_FORMAT = "sentences"
 # 150 MB of memory. 250 MB of English Wikipedia with 80 MB of novels have 430,000 distinct words.
 MAX_WORDS_IN_MEMORY = 1_000_000
 
 
-@dataclass
-class UnitWords:
-    """The words of a work unit."""
-
-    words: Counter[str] = field(default_factory=Counter)
-    counts: Counts = field(default_factory=Counts)
-
+_REPORTED_SETTINGS = (
+    *("vocab_size", "lower_case", "strip_accents", "num_unused_tokens", "max_num_characters"),
+    *("unicode_normalization", "drop_control_characters", "min_document_characters", "text_field"),
+)
 
 _settings: VocabularySettings | None = None
 _word_counter: "WordCounter | None" = None
@@ -68,26 +66,18 @@ def set_up(settings: VocabularySettings) -> None:
     _word_counter = WordCounter(settings.lower_case, settings.strip_accents)
 
 
-def count_unit(unit: WorkUnit) -> UnitWords:
-    """Counts the words of a work unit's documents.
-
-    Raises: UserError: see `read_unit`.
-    """
+def count_unit(unit: WorkUnit) -> tuple[Counter[str], Counts]:
+    """The words of a work unit's documents, and the counts of what was read. Raises: UserError: see `read_unit`."""
     assert _settings is not None and _word_counter is not None
-    result = UnitWords(counts=Counts(num_bytes=unit_num_bytes(unit)))
-    for document in read_unit(unit, _settings, result.counts):
-        if cleaned := clean_document(document, _settings, result.counts):
+    counts = Counts()
+    for document in read_unit(unit, _settings, counts):
+        if cleaned := clean_document(document, _settings, counts):
             _word_counter.add(cleaned.lines)
-    result.words = _word_counter.take()
-    return result
+    return _word_counter.take(), counts
 
 
 class WordTotals:
-    """Sums the counts of words.
-
-    Attributes:
-        num_words: all occurrences.
-    """
+    """Sums the counts of words; `num_words` is that of all occurrences."""
 
     def __init__(self, max_words_in_memory: int = MAX_WORDS_IN_MEMORY) -> None:
         self.num_words = 0
@@ -134,12 +124,11 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
     Raises: UserError: see `find_files`, the readers and `train_vocabulary`; also if an output file exists, cannot be
         written or is one of the inputs.
     """
-    _check_output(settings)
     files, coverage_files = (
         find_files(inputs, undetected_format=_PLAIN_TEXT_FORMAT) if inputs else []
         for inputs in (settings.inputs, settings.coverage_inputs)
     )
-    _check_not_read(settings, [file.path for file in (*files, *coverage_files)])
+    _check_output(settings, [file.path for file in (*files, *coverage_files)])
     with _failures_explained(settings):
         coverage_totals = totals = WordTotals()
         coverage_text: dict[str, Any] | str = "the training text"
@@ -151,17 +140,25 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
         vocabulary, training = _train(settings, totals)
         coverage = _measure(settings, coverage_totals, vocabulary)
     report = {
-        **_settings_json(settings, vocabulary),
+        "vocab_sha256": vocabulary.sha256,
+        **{name: getattr(settings, name) for name in _REPORTED_SETTINGS[:5]},
+        "num_characters": sum(len(token) == 1 for token in vocabulary.tokens),
+        **{name: getattr(settings, name) for name in _REPORTED_SETTINGS[5:]},
         "training_text": {**training_text, **training},
         "coverage_text": coverage_text,
-        "coverage": _coverage_json(coverage),
+        "coverage": coverage,
     }
-    _write(settings.output, "".join(f"{token}\n" for token in vocabulary.tokens))
-    _write(settings.report_file, json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    vocab_content = "".join(f"{token}\n" for token in vocabulary.tokens)
+    report_content = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+    for path, content in ((settings.output, vocab_content), (settings.report_file, report_content)):
+        try:
+            storage.write_bytes(path, content.encode())
+        except OSError as error:
+            raise UserError(f"cannot write --output={path}: {error.strerror or error}; give another file") from None
     return report
 
 
-def _check_output(settings: VocabularySettings) -> None:
+def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
     for path in (settings.output, settings.report_file):
         if os.path.isdir(path):
             raise UserError(f"--output={path} is a directory, expected a file; add a file name such as vocab.txt")
@@ -170,9 +167,6 @@ def _check_output(settings: VocabularySettings) -> None:
     parent = Path(settings.output).parent
     if not storage.is_remote(settings.output) and not parent.is_dir():
         raise UserError(f"--output names the directory {parent}, which does not exist; create it first")
-
-
-def _check_not_read(settings: VocabularySettings, sources: list[str]) -> None:
     read = {os.path.realpath(source) for source in sources}
     for path in (settings.output, settings.report_file):
         if os.path.realpath(path) in read:
@@ -212,10 +206,10 @@ def _count(
     counts = Counts()
     begin = time.monotonic()
     with progress_bar(num_bytes) as progress:
-        for unit in run_all(count_unit, plan_units(files, _UNIT_BYTES, settings)):
-            totals.add(unit.words)
-            add_counts(counts, unit.counts)
-            progress.update(unit.counts.num_bytes)
+        for words, unit_counts in run_all(count_unit, plan_units(files, _UNIT_BYTES, settings)):
+            totals.add(words)
+            add_counts(counts, unit_counts)
+            progress.update(unit_counts.num_bytes)
     if not totals.num_words:
         raise UserError(f"{' '.join(inputs)}: {len(files)} file(s) without a word; give files with text in them")
     _logger.info("%d words | %s", totals.num_words, speed(totals.num_words, time.monotonic() - begin, "words"))
@@ -224,10 +218,7 @@ def _count(
         "num_files": len(files),
         "num_bytes": counts.num_bytes,
         "num_truncated_inputs": len(set(counts.truncations)),
-        "num_documents_read": counts.num_documents_read,
-        "num_documents_normalized": counts.num_documents_normalized,
-        "num_control_characters_dropped": counts.num_control_characters_dropped,
-        "num_documents_too_short": counts.num_documents_too_short,
+        **{name: getattr(counts, name) for name in _REPORTED_COUNTS},
         "num_words": totals.num_words,
     }
 
@@ -249,38 +240,13 @@ def _train(settings: VocabularySettings, totals: WordTotals) -> tuple["Vocabular
     return vocabulary, {"num_distinct_words": num_distinct_words, "num_distinct_words_trained_on": len(words)}
 
 
-def _measure(settings: VocabularySettings, totals: WordTotals, vocabulary: "Vocabulary") -> "Coverage":
+def _measure(settings: VocabularySettings, totals: WordTotals, vocabulary: "Vocabulary") -> dict[str, float]:
+    """How well the vocabulary fits the words, for the report."""
     from data_prep.tensorflow_setup import restrained_tensorflow
 
     restrained_tensorflow()
     from electra_tf.text.tokenizer import BertTokenizer
-    from electra_tf.text.vocabulary_coverage import measure_coverage
+    from electra_tf.text.vocabulary_trainer import measure_coverage
 
-    return measure_coverage(totals.items(), BertTokenizer(vocabulary, settings.lower_case, settings.strip_accents))
-
-
-def _settings_json(settings: VocabularySettings, vocabulary: "Vocabulary") -> dict[str, Any]:
-    names = ("vocab_size", "lower_case", "strip_accents", "num_unused_tokens", "max_num_characters")
-    text_names = ("unicode_normalization", "drop_control_characters", "min_document_characters", "text_field")
-    return {
-        "vocab_sha256": vocabulary.sha256,
-        **{name: getattr(settings, name) for name in names},
-        "num_characters": sum(len(token) == 1 for token in vocabulary.tokens),
-        **{name: getattr(settings, name) for name in text_names},
-    }
-
-
-def _coverage_json(coverage: "Coverage") -> dict[str, Any]:
-    return {
-        **asdict(coverage),
-        "unknown_fraction": coverage.unknown_fraction,
-        "tokens_per_word": coverage.tokens_per_word,
-        "single_piece_fraction": coverage.single_piece_fraction,
-    }
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        storage.write_bytes(path, text.encode("utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot write --output={path}: {error.strerror or error}; give another file") from None
+    tokenizer = BertTokenizer(vocabulary, settings.lower_case, settings.strip_accents)
+    return measure_coverage(totals.items(), tokenizer)

@@ -5,7 +5,7 @@ the planning process does so and passes the text on.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import BinaryIO
@@ -18,7 +18,7 @@ from data_prep.readers.json_lines import begins_json_line
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.readers.wikiextractor import is_json_layout
 from data_prep.source_files import SourceFile
-from data_prep.splitting import Boundaries, CountBoundaries, LengthBoundaries, LineBoundaries, next_document, pieces
+from data_prep.splitting import CountBoundaries, LengthBoundaries, LineBoundaries, next_document, pieces
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
@@ -37,7 +37,7 @@ class FilePart:
     """A part of a file.
 
     Attributes:
-        num_bytes: this part's share of the size of the stored file.
+        num_bytes: this part's share of the size of the stored file; all parts together have that size.
         begin, end: document boundaries, in bytes of the decompressed file or archive member, or in rows of a table.
             `end` is None for the whole file or member as stored, which may itself be compressed or an archive.
         is_end: the part ends at the end of the file or member.
@@ -68,11 +68,6 @@ class FilePart:
 WorkUnit = tuple[FilePart, ...]
 
 
-def unit_num_bytes(unit: WorkUnit) -> int:
-    """The unit's share of the sizes of the stored files; all units together have the total size."""
-    return sum(part.num_bytes for part in unit)
-
-
 @contextlib.contextmanager
 def _reading(file: SourceFile) -> Iterator[BinaryIO]:
     """Opens a file. Raises: UserError: opening or reading it fails."""
@@ -84,11 +79,12 @@ def _reading(file: SourceFile) -> Iterator[BinaryIO]:
 
 
 def read_unit(unit: WorkUnit, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
-    """The documents of a work unit.
+    """The documents of a work unit; what is read is added to `counts`.
 
     Raises: UserError: a file cannot be read, is damaged, is not UTF-8, or not in its format.
     """
     for part in unit:
+        counts.num_bytes += part.num_bytes
         truncation = Truncation(part.truncation)
         num_truncations = len(counts.truncations)
         with contextlib.ExitStack() as stack:
@@ -116,8 +112,7 @@ def _streams(part: FilePart, stack: contextlib.ExitStack, truncation: Truncation
     else:
         stream = archives.text_file_at(stream, part.file.path, part.indices, truncation)
         if part.end is not None:
-            archives.skip(stream, part.begin)
-            stream = archives.section(stream, part.end - part.begin)
+            stream = archives.section(stream, part.end - part.begin, num_skipped=part.begin)
         yield part.path, stream
 
 
@@ -167,8 +162,7 @@ def _unpacked_bytes(file: SourceFile, num_bytes: int) -> int:
 def _parts(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FilePart]:
     # Splitting a file that is one document only pays when the document exceeds its maximum length.
     may_be_split = _has_boundaries(file) or file.is_archive
-    one_part_bytes = unit_bytes if may_be_split else max(unit_bytes, _MAX_WHOLE_BYTES)
-    is_small = _unpacked_bytes(file, file.num_bytes) <= one_part_bytes
+    is_small = _unpacked_bytes(file, file.num_bytes) <= max(unit_bytes, 0 if may_be_split else _MAX_WHOLE_BYTES)
     if is_small and (file.is_packed or not file.table):
         yield FilePart(file, file.num_bytes)
         return
@@ -186,37 +180,32 @@ def _has_boundaries(file: SourceFile) -> bool:
     return file.format == "sentences" or FORMATS[file.format].begins_document is not None
 
 
-def _begins_document(file: SourceFile, begin: bytes) -> Callable[[bytes], bool]:
-    """The function that tells whether a line begins a document, for a file that begins with `begin`."""
-    if file.format == "wikiextractor" and is_json_layout(begin):
-        return begins_json_line
-    return FORMATS[file.format].begins_document or (lambda line: False)
-
-
-def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> Boundaries:
+def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> LineBoundaries:
+    """The boundaries in a text file that begins with `begin`."""
     if file.format == "sentences":
         return CountBoundaries(settings.lines_per_document)
-    kind = LengthBoundaries if file.format in _SPLIT_BY_LENGTH else LineBoundaries
-    return kind(_begins_document(file, begin))
+    begins_document = FORMATS[file.format].begins_document or (lambda line: False)
+    if file.format == "wikiextractor" and is_json_layout(begin):
+        begins_document = begins_json_line
+    return (LengthBoundaries if file.format in _SPLIT_BY_LENGTH else LineBoundaries)(begins_document)
 
 
 def _plain_parts(file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings) -> Iterator[FilePart]:
-    head = stream.read(archives.PEEK_BYTES)
-    begins_document = _begins_document(file, head)
+    boundaries = _boundaries(file, stream.read(archives.PEEK_BYTES), settings)
     max_scanned_bytes = _MAX_WHOLE_BYTES if file.format in _SPLIT_BY_LENGTH else None
     begin = 0
     can_seek = FORMATS[file.format].begins_document is not None
     while can_seek and begin < file.num_bytes:
         end: int | None = file.num_bytes
         if begin + unit_bytes < file.num_bytes:
-            end = next_document(stream, begin + unit_bytes, begins_document, max_scanned_bytes)
+            end = next_document(stream, begin + unit_bytes, boundaries.begins_document, max_scanned_bytes)
         if end is None:
             break
         yield FilePart(file, end - begin, begin, end, end == file.num_bytes)
         begin = end
     # The boundaries of the rest can only be found by reading all of it.
     stream.seek(begin)
-    for piece in pieces(stream, _boundaries(file, head, settings), unit_bytes, max_held_bytes=0):
+    for piece in pieces(stream, boundaries, unit_bytes, max_held_bytes=0):
         num_bytes = piece.end - piece.begin
         yield FilePart(file, num_bytes, begin + piece.begin, begin + piece.end, piece.is_end, piece.is_cut)
 

@@ -17,7 +17,6 @@ FILE.coverage.json, beside the vocabulary, holds the settings and how well the v
 import argparse
 import os
 import sys
-from typing import Any
 
 from data_prep.settings import VocabularySettings, add_setting_flags, require_setting_flags, settings_of
 from electra_tf.cli.flags import flag_parser, run_command
@@ -38,13 +37,10 @@ def build_vocab(flags: argparse.Namespace) -> None:
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     from data_prep.vocabulary_builder import build_vocabulary
 
-    settings = settings_of(flags, VocabularySettings)
-    print_report(settings.output, build_vocabulary(settings))
-
-
-def print_report(output: str, report: dict[str, Any]) -> None:
+    report = build_vocabulary(settings_of(flags, VocabularySettings))
     training, coverage, text = report["training_text"], report["coverage"], report["coverage_text"]
-    print(f"{output}: {report['vocab_size']} tokens from {training['num_files']} files, {training['num_words']} words")
+    read = f"{training['num_files']} files, {training['num_words']} words"
+    print(f"{flags.output}: {report['vocab_size']} tokens from {read}")
     measured_on = text if isinstance(text, str) else f"{text['num_files']} other files, {text['num_words']} words"
     print(
         f"on {measured_on}: {100 * coverage['unknown_fraction']:.3f} % of the tokens are [UNK],"

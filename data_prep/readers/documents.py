@@ -40,17 +40,13 @@ class Source:
 
 @dataclass
 class Counts:
-    """Totals of a work unit or of the whole build, before duplicates are dropped.
+    """Totals of a work unit or of the whole build, before duplicates are dropped; see also `manifest.Counts`.
 
     Attributes:
         num_bytes: of the input files as stored.
-        num_documents_skipped: by a reader, by reason: a plural noun such as "redirects".
-        num_documents_cut: cuts in documents longer than the limit; each cut makes one more document.
-        num_documents_normalized: changed by Unicode normalization.
         num_documents_too_short: documents without any character included.
         num_documents_without_tokens: the tokenizer drops all their characters.
-        num_tokens_read: word pieces, without [CLS] and [SEP]; `num_unknown_tokens` of them are [UNK].
-        split_documents, split_record_bytes: documents and bytes of records by split, duplicates included.
+        split_documents, split_record_bytes: by split, duplicates included.
         truncations: a message for each truncated file that names it and the byte.
     """
 
@@ -95,12 +91,7 @@ class TextFormat:
 
 
 def decode(content: bytes, path: str, offset: int) -> str:
-    """Decodes UTF-8.
-
-    Args:
-        path, offset: where `content` comes from, for the message.
-    Raises: UserError: not UTF-8; names the file and the byte.
-    """
+    """Decodes UTF-8. Raises: UserError: not UTF-8; names the file and the byte, of which the first is at `offset`."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from data_prep.readers.documents import Counts, Document, Source, decode
-from data_prep.readers.lines import DocumentCollector, LineReader
+from data_prep.readers.lines import LineReader, collect_documents, split_lines
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
@@ -16,39 +16,40 @@ MAX_JSON_LINE_BYTES = 2**26
 def read_json_lines(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
     """Documents of JSON lines. The lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
 
+    An incomplete last line of a file means that the file is truncated.
+
     Raises: UserError: a line is no JSON object, lacks the field, or the field is no string.
     """
-    return read_json_objects(stream, source, settings.text_field, counts)
+    text_field = settings.text_field
 
-
-def read_json_objects(stream: BinaryIO, source: Source, text_field: str, counts: Counts) -> Iterator[Document]:
-    """As `read_json_lines`. An incomplete last line of a file means that the file is truncated."""
-    collector = DocumentCollector(has_paragraphs=True, counts=counts)
-    reader = LineReader(stream, source, MAX_JSON_LINE_BYTES)
-    unfinished = b""
-    for block in reader.blocks():
-        if unfinished:
-            raise UserError(
-                f"{source.path} at offset {reader.offset - len(block) - len(unfinished)}: a line of more than"
-                f" {MAX_JSON_LINE_BYTES} bytes; cut its text into several documents"
-            )
-        offset = reader.offset - len(block)
-        *raw_lines, unfinished = block.split(b"\n")
-        for raw_line in raw_lines:
-            if raw_line and not raw_line.isspace():
-                yield from collector.documents_of_text(_text(raw_line, source.path, offset, text_field))
-            offset += len(raw_line) + 1
-    if unfinished and not unfinished.isspace():
-        offset = reader.offset - len(unfinished)
-        if source.is_end and not _is_json(unfinished):
+    def lines() -> Iterator[str | None]:
+        reader = LineReader(stream, source, MAX_JSON_LINE_BYTES)
+        unfinished = b""
+        for block in reader.blocks():
+            offset = reader.offset - len(block)
+            if unfinished:
+                raise UserError(
+                    f"{source.path} at offset {offset - len(unfinished)}: a line of more than {MAX_JSON_LINE_BYTES}"
+                    " bytes; cut its text into several documents"
+                )
+            *raw_lines, unfinished = block.split(b"\n")
+            for raw_line in raw_lines:
+                if raw_line and not raw_line.isspace():
+                    yield from split_lines(_text(raw_line, source.path, offset, text_field))
+                    yield None
+                offset += len(raw_line) + 1
+        if source.is_end and unfinished.strip() and not is_json(unfinished):
             counts.truncations.append(
                 f"{source.path} is truncated at byte {reader.offset}, in the middle of a JSON line"
             )
-        else:
-            yield from collector.documents_of_text(_text(unfinished, source.path, offset, text_field))
+        elif unfinished.strip():
+            yield from split_lines(_text(unfinished, source.path, reader.offset - len(unfinished), text_field))
+            yield None
+
+    return collect_documents(lines(), has_paragraphs=True, counts=counts)
 
 
-def _is_json(raw_line: bytes) -> bool:
+def is_json(raw_line: bytes) -> bool:
     try:
         json.loads(raw_line)
     except (ValueError, RecursionError):

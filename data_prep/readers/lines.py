@@ -4,7 +4,7 @@ A line ends with LF, CR LF or CR. A line of more than `MAX_LINE_BYTES` is cut at
 only on the bytes since the beginning of the line, so that a file read in parts gives the same lines as the whole.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from data_prep.readers.documents import BYTE_ORDER_MARK, Counts, Document, Source, decode
@@ -44,8 +44,7 @@ def line_blocks(
     num_pending = 0
     # No line that begins in a block of this size can be too long yet.
     for block in _normalized_blocks(stream, min(block_bytes, max_line_bytes)):
-        line_end = block.find(b"\n")
-        if num_pending + (line_end if line_end >= 0 else len(block)) > max_line_bytes:
+        if num_pending + _first_line_length(block) > max_line_bytes:
             block = b"".join([*pending, block])
             pending, num_pending = [], 0
             while _first_line_length(block) > max_line_bytes:
@@ -108,10 +107,7 @@ class LineReader:
         self.offset = source.offset
 
     def blocks(self) -> Iterator[bytes]:
-        """`line_blocks` of the stream, without a byte order mark.
-
-        Raises: UserError: the text is UTF-16.
-        """
+        """`line_blocks` of the stream, without a byte order mark. Raises: UserError: the text is UTF-16."""
         for block in line_blocks(self._stream, self._max_line_bytes):
             is_begin = self.offset == 0
             self.offset += len(block)
@@ -131,39 +127,22 @@ class LineReader:
         return decode(block, self._source.path, self.offset - len(block))
 
 
-class DocumentCollector:
-    """Collects the lines of one document after the other; cuts documents of over `MAX_DOCUMENT_CHARACTERS`."""
+def collect_documents(lines: Iterable[str | None], has_paragraphs: bool, counts: Counts) -> Iterator[Document]:
+    """Gathers lines to documents; cuts documents of over `MAX_DOCUMENT_CHARACTERS`.
 
-    def __init__(self, has_paragraphs: bool, counts: Counts):
-        self._has_paragraphs = has_paragraphs
-        self._counts = counts
-        self._lines: list[str] = []
-        self._num_characters = 0
-
-    def add(self, line: str) -> Document | None:
-        """Adds a stripped line that is not blank; returns the lines before it if they make a full document."""
-        self._num_characters += len(line)
-        if self._num_characters <= MAX_DOCUMENT_CHARACTERS or not self._lines:
-            self._lines.append(line)
-            return None
-        full = Document(self._lines, self._has_paragraphs)
-        self._lines, self._num_characters = [line], len(line)
-        self._counts.num_documents_cut += 1
-        return full
-
-    def end(self) -> Document | None:
-        """Ends the document and returns it, or the rest of it if it was cut."""
-        last = Document(self._lines, self._has_paragraphs) if self._lines else None
-        self._lines, self._num_characters = [], 0
-        return last
-
-    def documents_of_text(self, text: str) -> Iterator[Document]:
-        """The document of a whole text; see `split_lines`."""
-        for line in split_lines(text):
-            if full := self.add(line):
-                yield full
-        if last := self.end():
-            yield last
+    Args:
+        lines: stripped; blank ones are left out. None ends a document; what follows the last None is dropped.
+    """
+    document: list[str] = []
+    num_characters = 0
+    for line in lines:
+        if document and (line is None or num_characters + len(line) > MAX_DOCUMENT_CHARACTERS):
+            counts.num_documents_cut += line is not None
+            yield Document(document, has_paragraphs)
+            document, num_characters = [], 0
+        if line:
+            document.append(line)
+            num_characters += len(line)
 
 
 def split_lines(text: str) -> Iterator[str]:

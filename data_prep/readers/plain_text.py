@@ -7,10 +7,11 @@ at a line that stops early: one that ends a sentence although the next word woul
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import BinaryIO
 
 from data_prep.readers.documents import Counts, Document, Source
-from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, DocumentCollector, LineReader
+from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, LineReader, collect_documents
 from electra_tf.text.manifest import DatasetSettings
 
 # 0.90 quantile / 0.75 quantile of the line length. In 97 English novels (1839 to 1929) it is 1.01 to 1.09 where lines
@@ -27,12 +28,8 @@ _HYPHENATED_END = re.compile(r"\w-$")
 
 def read_plain_text(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
     """Documents of plain text, a sentence or paragraph a line; a blank line ends a document. See `TextFormat`."""
-    collector = DocumentCollector(has_paragraphs=False, counts=counts)
-    for line in LineReader(stream, source):
-        if document := (collector.add(line) if line else collector.end()):
-            yield document
-    if last := collector.end():
-        yield last
+    lines = chain(LineReader(stream, source), [""])
+    return collect_documents((line or None for line in lines), has_paragraphs=False, counts=counts)
 
 
 def begins_plain_text_document(line: bytes) -> bool:
@@ -46,31 +43,26 @@ def read_sentences(stream: BinaryIO, source: Source, settings: DatasetSettings, 
 
     The stream begins at a multiple of that number of lines.
     """
-    collector = DocumentCollector(has_paragraphs=False, counts=counts)
-    num_lines = 0
-    reader = LineReader(stream, source)
-    for block in reader.blocks():
-        *lines, unfinished = reader.decoded(block).split("\n")
-        for line in lines:
-            if (line := line.strip()) and (document := collector.add(line)):
-                yield document
-            num_lines += 1
-            if num_lines % settings.lines_per_document == 0 and (document := collector.end()):
-                yield document
-        if (unfinished := unfinished.strip()) and (document := collector.add(unfinished)):
-            yield document
-    if last := collector.end():
-        yield last
+
+    def lines() -> Iterator[str | None]:
+        num_lines = 0
+        reader = LineReader(stream, source)
+        for block in reader.blocks():
+            *whole_lines, unfinished = reader.decoded(block).split("\n")
+            for line in whole_lines:
+                yield line.strip()
+                num_lines += 1
+                if num_lines % settings.lines_per_document == 0:
+                    yield None
+            yield unfinished.strip()
+        yield None
+
+    return collect_documents(lines(), has_paragraphs=False, counts=counts)
 
 
 def read_whole_text(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
     """The one document of a file of OpenWebText, a paragraph a line. See `TextFormat`."""
-    collector = DocumentCollector(has_paragraphs=True, counts=counts)
-    for line in LineReader(stream, source):
-        if line and (document := collector.add(line)):
-            yield document
-    if last := collector.end():
-        yield last
+    return collect_documents(chain(LineReader(stream, source), [None]), has_paragraphs=True, counts=counts)
 
 
 def read_book(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from data_prep.readers.documents import Counts, Document, Source
-from data_prep.readers.lines import DocumentCollector, split_lines
+from data_prep.readers.lines import collect_documents, split_lines
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
@@ -69,27 +69,17 @@ def read_rows(
     Raises: UserError: the file is no table, is damaged, or has no column of strings called `settings.text_field`.
     """
     texts = _texts(_open(stream, source.path), source, end, settings.text_field)
-    if rows_are_sentences:
-        yield from _documents_of_sentences(texts, settings.lines_per_document, counts)
-        return
-    collector = DocumentCollector(has_paragraphs=True, counts=counts)
-    for text in texts:
-        if text is None:
-            counts.num_documents_skipped["rows without text"] += 1
-        else:
-            yield from collector.documents_of_text(text)
 
+    def lines() -> Iterator[str | None]:
+        for i, text in enumerate(texts):
+            if text is None and not rows_are_sentences:
+                counts.num_documents_skipped["rows without text"] += 1
+            yield from split_lines(text or "")
+            if not rows_are_sentences or (i + 1) % settings.lines_per_document == 0:
+                yield None
+        yield None
 
-def _documents_of_sentences(texts: Iterator[str | None], rows_per_document: int, counts: Counts) -> Iterator[Document]:
-    collector = DocumentCollector(has_paragraphs=False, counts=counts)
-    for i, text in enumerate(texts):
-        if i % rows_per_document == 0 and (document := collector.end()):
-            yield document
-        for line in split_lines(text or ""):
-            if document := collector.add(line):
-                yield document
-    if last := collector.end():
-        yield last
+    return collect_documents(lines(), has_paragraphs=not rows_are_sentences, counts=counts)
 
 
 def row_ranges(stream: BinaryIO, path: str, unit_bytes: int, rows_per_document: int) -> list[tuple[int, int]]:
@@ -138,14 +128,11 @@ class _Table(NamedTuple):
 
 
 def _open(stream: BinaryIO, path: str) -> _Table:
-    try:
-        import pyarrow
-    except ImportError:
-        raise UserError("Parquet and Arrow files are read with the package pyarrow: pip install pyarrow") from None
+    import pyarrow
+
     begin = stream.read(PEEK_BYTES)
     stream.seek(0)
-    kind = table_of(begin)
-    if not kind:
+    if not (kind := table_of(begin)):
         raise UserError(f"{path} begins with {begin!r}; expected a Parquet or Arrow file")
     try:
         return _open_parquet(stream) if kind == "parquet" else _open_arrow(stream)
@@ -158,16 +145,13 @@ def _open_parquet(stream: BinaryIO) -> _Table:
 
     # `pre_buffer` would read whole columns of a row group at once; so would reading several groups in one call.
     file = parquet.ParquetFile(stream, buffer_size=_READ_BYTES, pre_buffer=False)
-    groups = (file.metadata.row_group(i) for i in range(file.num_row_groups))
     read = functools.partial(file.iter_batches, _BATCH_ROWS, use_threads=False)
-    return _Table(
-        file.schema_arrow,
-        (
-            _Group(group.num_rows, group.total_byte_size, functools.partial(read, row_groups=[i]))
-            for i, group in enumerate(groups)
-        ),
-        has_cheap_groups=True,
+    sizes = (file.metadata.row_group(i) for i in range(file.num_row_groups))
+    groups = (
+        _Group(size.num_rows, size.total_byte_size, functools.partial(read, row_groups=[i]))
+        for i, size in enumerate(sizes)
     )
+    return _Table(file.schema_arrow, groups, has_cheap_groups=True)
 
 
 def _open_arrow(stream: BinaryIO) -> _Table:
@@ -196,12 +180,10 @@ def _texts(table: _Table, source: Source, end: int | None, column: str) -> Itera
                 row += group.num_rows
                 continue
             for batch in group.batches(columns=[column]):
-                texts = batch.column(column)
-                first = max(source.offset - row, 0)
-                last = len(texts) if end is None else min(end - row, len(texts))
-                for i in range(first, last, _BATCH_ROWS):
-                    yield from texts.slice(i, min(_BATCH_ROWS, last - i)).to_pylist()
-                row += len(texts)
+                texts = batch.column(column)[max(source.offset - row, 0) : None if end is None else end - row]
+                for i in range(0, len(texts), _BATCH_ROWS):
+                    yield from texts[i : i + _BATCH_ROWS].to_pylist()
+                row += batch.num_rows
                 if end is not None and row >= end:
                     return
     except (pyarrow.ArrowInvalid, OSError) as error:

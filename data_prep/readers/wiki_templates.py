@@ -1,12 +1,12 @@
 """Templates that stand for words of a sentence. Their names are in wikipedia_names.yaml.
 
-The selection is based on the beginnings of two English dumps, of 2014 and 2016. Of 13,935 templates in 321 pages
-(outside tables and references), 4,849 stand within a line of prose. 2,396 of these give text here, above all
-{{convert}} (818) and {{lang}} with its variants (about 800). Nearly all others are citations and editors' remarks,
-which leave no gap; about 400 are pronunciations, left out on purpose. The names are those of the English Wikipedia;
-other languages use many of them. The text is close to that of the wiki: {{convert|5|km}} is "5 km" without miles.
+In 321 pages of two English dumps, of 2014 and 2016, 4,849 templates stand within a line of prose. 2,396 of these give
+text here, above all {{convert}} (818) and {{lang}} with its variants (about 800). Nearly all others are citations and
+editors' remarks, which leave no gap; about 400 are pronunciations, left out on purpose. The names are those of the
+English Wikipedia; other languages use many of them.
 """
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,16 +19,18 @@ class Arguments:
     """Arguments of a template as plain text, stripped.
 
     Attributes:
+        template: its name.
         positional: those without a name, or with a number for one.
         named: the others.
     """
 
+    template: str
     positional: list[str]
     named: dict[str, str]
 
     def get(self, index: int) -> str:
-        """The positional argument `index`, counted from 0; empty if there is none."""
-        return self.positional[index] if index < len(self.positional) else ""
+        """The positional argument `index`, counted from 0 (-1: the last one); empty if there is none."""
+        return self.positional[index] if index < len(self.positional) and self.positional else ""
 
 
 TemplateText = Callable[[Arguments], str]
@@ -47,20 +49,11 @@ def find_template(name: str) -> TemplateText | None:
     if colon and function in _TEXT_FUNCTIONS:
         return lambda arguments: argument.strip()
     if name.startswith(("lang-", "script/")):
-        return _first
+        return _FUNCTIONS["first"]
     return None
 
 
-def _first(arguments: Arguments) -> str:
-    return arguments.get(0)
-
-
-def _second(arguments: Arguments) -> str:
-    return arguments.get(1)
-
-
-def _last(arguments: Arguments) -> str:
-    return arguments.positional[-1] if arguments.positional else ""
+_TEXT_FUNCTIONS = frozenset({"formatnum", "lc", "uc", "lcfirst", "ucfirst"})
 
 
 def _quoted(arguments: Arguments) -> str:
@@ -69,20 +62,10 @@ def _quoted(arguments: Arguments) -> str:
     return f"\n\n{text}\n\n"
 
 
-def _constant(text: str) -> TemplateText:
-    return lambda arguments: text
-
-
-def _with_prefix(prefix: str) -> TemplateText:
-    return lambda arguments: f"{prefix}{arguments.get(0)}" if arguments.get(0) else ""
-
-
 def _as_of(arguments: Arguments) -> str:
     """{{as of|2015|3|lc=y}}: "as of March 2015"."""
-    if alternative := arguments.named.get("alt"):
-        return alternative
     words = "as of" if arguments.named.get("lc") else "As of"
-    return " ".join([words, *_day_month_year(arguments.positional)])
+    return arguments.named.get("alt") or " ".join([words, *_day_month_year(arguments.positional)])
 
 
 def _date(arguments: Arguments) -> str:
@@ -103,21 +86,9 @@ def _day_month_year(numbers: list[str]) -> list[str]:
     return [part for part in (day.lstrip("0"), month, year) if part]
 
 
-_UNITS = {
-    "c": "°C",
-    "f": "°F",
-    "k": "K",
-    "sqmi": "sq mi",
-    "sqft": "sq ft",
-    "sqkm": "km2",
-    "cuft": "cu ft",
-    "cumi": "cu mi",
-    "cuin": "cu in",
-    "kph": "km/h",
-    "impgal": "imp gal",
-    "usgal": "US gal",
-    "lbf": "lbf",
-}
+_UNITS = {"c": "°C", "f": "°F", "k": "K", "sqmi": "sq mi", "sqft": "sq ft", "sqkm": "km2", "cuft": "cu ft"}
+_UNITS |= {"cumi": "cu mi", "cuin": "cu in", "kph": "km/h", "impgal": "imp gal", "usgal": "US gal", "lbf": "lbf"}
+_SMALLER_UNITS = ("in", "oz", "lb", "ft", "yd")
 _RANGE_WORDS = {"-": "–", "–": "–", "to": " to ", "and": " and ", "or": " or ", "by": " by ", "x": " × ", "×": " × "}
 _RANGE_WORDS |= {"+/-": " ± ", "±": " ± ", "to(-)": " to ", "to about": " to about ", "and(-)": " and "}
 _INTEGER = re.compile(r"\d{5,}")
@@ -130,28 +101,17 @@ def _convert(arguments: Arguments) -> str:
     while len(rest) >= 2 and rest[0] in _RANGE_WORDS:
         text += _RANGE_WORDS[rest[0]] + _with_commas(rest[1])
         rest = rest[2:]
-    unit = _unit(rest[0]) if rest else ""
+    unit = _UNITS.get(rest[0].lower(), rest[0]) if rest else ""
+    unit = re.sub(r"(?<=[a-z])2$", "²", re.sub(r"(?<=[a-z])3$", "³", unit))
     text = f"{text} {unit}".strip()
     if len(rest) >= 3 and unit in ("ft", "lb", "st", "mi", "yd") and rest[1].isdecimal() and rest[2] in _SMALLER_UNITS:
         text += f" {rest[1]} {rest[2]}"
     return text
 
 
-_SMALLER_UNITS = ("in", "oz", "lb", "ft", "yd")
-
-
-def _unit(code: str) -> str:
-    unit = _UNITS.get(code.lower(), code)
-    return re.sub(r"(?<=[a-z])2$", "²", re.sub(r"(?<=[a-z])3$", "³", unit))
-
-
 def _with_commas(number: str) -> str:
     """Five digits or more in groups, as {{convert}} and {{formatnum}} write them; anything else as it is."""
     return f"{int(number):,}" if _INTEGER.fullmatch(number) else number
-
-
-def _format_number(arguments: Arguments) -> str:
-    return _with_commas(arguments.get(0))
 
 
 def _value(arguments: Arguments) -> str:
@@ -176,10 +136,6 @@ def _height(arguments: Arguments) -> str:
     return " ".join(f"{arguments.named[unit]} {unit}" for unit in units if arguments.named.get(unit))
 
 
-def _joined(separator: str) -> TemplateText:
-    return lambda arguments: separator.join(argument for argument in arguments.positional if argument)
-
-
 def _nihongo(arguments: Arguments) -> str:
     """{{nihongo|Aikido|合気道|Aikidō}}: "Aikido (合気道, Aikidō)"."""
     english, *others = [argument for argument in arguments.positional[:3] if argument] or [""]
@@ -190,15 +146,6 @@ def _interlanguage_link(arguments: Arguments) -> str:
     """{{ill|Title|fr|Titre}}, or of old {{ill|fr|Title|Titre}}."""
     label = arguments.named.get("lt") or arguments.get(0)
     return arguments.get(1) if re.fullmatch(r"[a-z]{2,3}", label) and arguments.get(1) else label
-
-
-def _era(name: str) -> TemplateText:
-    return lambda arguments: f"{_last(arguments)} {name}".strip()
-
-
-def _ship(prefix: str) -> TemplateText:
-    """{{USS|Hornet|CV-12|6}}: "USS Hornet"."""
-    return lambda arguments: f"{prefix} {arguments.get(0)}".strip()
 
 
 def _old_style_date(arguments: Arguments) -> str:
@@ -215,32 +162,39 @@ def _authors_and_year(arguments: Arguments) -> str:
     return f"{authors[0]} ({year})" if authors else year
 
 
-_TEXT_FUNCTIONS = frozenset({"formatnum", "lc", "uc", "lcfirst", "ucfirst"})
-
-_NAMED_LIKE_THEIR_TABLE = (
-    *(_first, _second, _last, _quoted, _convert, _fraction, _as_of, _date, _interlanguage_link, _nihongo),
-    *(_format_number, _value, _height, _authors_and_year, _old_style_date),
-)
 _FUNCTIONS: dict[str, TemplateText] = {
-    **{function.__name__.lstrip("_"): function for function in _NAMED_LIKE_THEIR_TABLE},
-    "ship": _ship,
-    "era": _era,
-    "joined": _joined(""),
-    "joined_by_spaces": _joined(" "),
+    "first": lambda arguments: arguments.get(0),
+    "second": lambda arguments: arguments.get(1),
+    "last": lambda arguments: arguments.get(-1),
+    "format_number": lambda arguments: _with_commas(arguments.get(0)),
+    "joined": lambda arguments: "".join(arguments.positional),
+    "joined_by_spaces": lambda arguments: " ".join(filter(None, arguments.positional)),
     "angle_brackets": lambda arguments: f"⟨{arguments.get(0)}⟩",
+    # {{USS|Hornet|CV-12|6}}: "USS Hornet"; {{BCE|44}}: "44 BCE".
+    "ship": lambda arguments: f"{arguments.template.upper()} {arguments.get(0)}".strip(),
+    "era": lambda arguments: f"{arguments.get(-1)} {arguments.template.upper()}".strip(),
+    **{
+        function.__name__.lstrip("_"): function
+        for function in (
+            *(_quoted, _convert, _fraction, _as_of, _date, _interlanguage_link, _nihongo, _value, _height),
+            *(_authors_and_year, _old_style_date),
+        )
+    },
 }
+
+
+def _with_prefix(prefix: str, arguments: Arguments) -> str:
+    return arguments.get(0) and prefix + arguments.get(0)
 
 
 def _templates() -> dict[str, TemplateText]:
     templates = {}
     for kind, names in NAMES["templates"].items():
-        for name in names_of(names):
-            # {{USS|Hornet}} and {{BCE}} have a word of the text as their name.
-            templates[name] = _FUNCTIONS[kind](name.upper()) if kind in ("ship", "era") else _FUNCTIONS[kind]
+        templates |= dict.fromkeys(names_of(names), _FUNCTIONS[kind])
     for prefix, names in NAMES["prefixes"].items():
-        templates |= dict.fromkeys(names_of(names), _with_prefix(prefix))
+        templates |= dict.fromkeys(names_of(names), functools.partial(_with_prefix, prefix))
     for text, names in NAMES["constants"].items():
-        templates |= dict.fromkeys(names_of(names), _constant(text))
+        templates |= dict.fromkeys(names_of(names), functools.partial(lambda text, arguments: text, text))
     return templates
 
 

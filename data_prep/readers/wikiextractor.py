@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from data_prep.readers.documents import BYTE_ORDER_MARK, Counts, Document, Source
-from data_prep.readers.json_lines import read_json_objects
-from data_prep.readers.lines import DocumentCollector, LineReader
+from data_prep.readers.json_lines import read_json_lines
+from data_prep.readers.lines import LineReader, collect_documents
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
@@ -23,12 +23,12 @@ def read_wikiextractor(
 
     Raises: UserError: the content is in neither layout, an article has no end, or is no JSON object with `text`.
     """
-    buffered = io.BufferedReader(stream) if not isinstance(stream, io.BufferedReader) else stream
+    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
     begin = buffered.peek(_PEEK_BYTES)[:_PEEK_BYTES].removeprefix(BYTE_ORDER_MARK).lstrip()
     if is_json_layout(begin):
-        return read_json_objects(buffered, source, "text", counts)
+        return read_json_lines(buffered, source, settings.model_copy(update={"text_field": "text"}), counts)
     if not begin or begin.startswith(b"<doc "):
-        return _read_tagged(buffered, source, counts)
+        return collect_documents(_lines_of_articles(buffered, source, counts), has_paragraphs=True, counts=counts)
     raise UserError(
         f"{source.path} at offset {source.offset} begins with {begin[:20]!r}; expected WikiExtractor output: <doc"
         " id=...> or a JSON object a line; give the right format in --input=FORMAT:GLOB"
@@ -45,29 +45,24 @@ def is_json_layout(begin: bytes) -> bool:
     return begin.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{")
 
 
-def _read_tagged(stream: BinaryIO, source: Source, counts: Counts) -> Iterator[Document]:
-    collector = DocumentCollector(has_paragraphs=True, counts=counts)
+def _lines_of_articles(stream: BinaryIO, source: Source, counts: Counts) -> Iterator[str | None]:
+    """The lines between tags, and None at the end of each article."""
     tag = ""
     reader = LineReader(stream, source)
     for line in reader:
-        if not line:
-            continue
-        if tag:
-            if line == _ARTICLE_END:
-                tag = ""
-                document = collector.end()
-            elif line.startswith(_ARTICLE_BEGIN):
-                raise _unended(source, tag)
-            else:
-                document = collector.add(line)
-            if document:
-                yield document
+        if not tag:
+            tag = line if line.startswith(_ARTICLE_BEGIN) else ""
+        elif line == _ARTICLE_END:
+            tag = ""
+            yield None
         elif line.startswith(_ARTICLE_BEGIN):
-            tag = line
-    if tag and source.is_end:
-        counts.truncations.append(f"{source.path} is truncated at byte {reader.offset}, in the article {tag[:80]}")
-    elif tag:
+            raise _unended(source, tag)
+        else:
+            yield line
+    if tag and not source.is_end:
         raise _unended(source, tag)
+    if tag:
+        counts.truncations.append(f"{source.path} is truncated at byte {reader.offset}, in the article {tag[:80]}")
 
 
 def _unended(source: Source, tag: str) -> UserError:

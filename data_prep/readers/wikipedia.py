@@ -17,7 +17,6 @@ from data_prep.readers.wikitext import plain_text
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
-_ARTICLE_NAMESPACE = 0
 _NON_ARTICLE_NAMES = FILE_NAMES | CATEGORY_NAMES | names_of(NAMES["other_namespace"])
 _DISAMBIGUATION_TEMPLATES = names_of(NAMES["disambiguation"])
 # `#REDIRECT [[X]]` in any language: `#WEITERLEITUNG`, `#перенаправление`, `#転送`. An article does not begin so.
@@ -61,8 +60,6 @@ def read_wikipedia(stream: BinaryIO, source: Source, settings: DatasetSettings, 
 
     Other pages are counted as skipped. The decision depends on the page alone, not on the header of the export, so that
     a part of a file gives the same documents as the whole.
-
-    Raises: UserError: the stream is no such export, or a page is broken.
     """
     for page in _read_pages(stream, source, counts):
         if reason := _reason_to_skip(page, settings):
@@ -87,7 +84,7 @@ def _reason_to_skip(page: Page, settings: DatasetSettings) -> str:
 
 def _is_in_article_namespace(page: Page) -> bool:
     if page.namespace is not None:
-        return page.namespace == _ARTICLE_NAMESPACE
+        return page.namespace == 0
     prefix, colon, _ = page.title.partition(":")
     return not (colon and prefix.strip().replace("_", " ").lower() in _NON_ARTICLE_NAMES)
 
@@ -105,13 +102,11 @@ def begins_page(line: bytes) -> bool:
 
 
 def _read_pages(stream: BinaryIO, source: Source, counts: Counts) -> Iterator[Page]:
-    """The pages of an export or of a part of one, in order.
+    """The pages of an export or of a part of one, in order, at their last revisions.
 
-    Only the last revision of a page with its history is kept. A file that ends inside a page or without `</mediawiki>`
-    gives the preceding pages and a message in `counts.truncations`.
+    A file that ends inside a page or without `</mediawiki>` gives the preceding pages and a message in
+    `counts.truncations`.
 
-    Args:
-        stream: whole pages; may begin with the header, may end with `</mediawiki>`.
     Raises: UserError: the stream is no such export, or a page is broken.
     """
     offset = source.offset
@@ -121,8 +116,12 @@ def _read_pages(stream: BinaryIO, source: Source, counts: Counts) -> Iterator[Pa
     for line in iter(stream.readline, b""):
         stripped = line.strip()
         if is_first and stripped:
-            _check_beginning(stripped, source)
             is_first = False
+            if not _EXPORT_BEGIN.match(stripped.removeprefix(BYTE_ORDER_MARK)):
+                raise UserError(
+                    f"{source.path} at byte {source.offset} begins with {stripped[:20]!r}; expected a MediaWiki XML"
+                    " export: <mediawiki ...> or a line with <page>; name the right format in --input=FORMAT:GLOB"
+                )
         if stripped.startswith(_PAGE_BEGIN):
             if pending:
                 raise UserError(f"{pending.location()} has no </page> before the next <page>; {_FETCH_AGAIN}")
@@ -146,14 +145,6 @@ def _read_pages(stream: BinaryIO, source: Source, counts: Counts) -> Iterator[Pa
         )
 
 
-def _check_beginning(line: bytes, source: Source) -> None:
-    if not _EXPORT_BEGIN.match(line.removeprefix(BYTE_ORDER_MARK)):
-        raise UserError(
-            f"{source.path} at byte {source.offset} begins with {line[:20]!r}; expected a MediaWiki XML export:"
-            " <mediawiki ...> or a line with <page>; name the right format in --input=FORMAT:GLOB"
-        )
-
-
 class _PendingPage:
     """The lines of an incomplete page: those before its first revision, and those of its latest one."""
 
@@ -169,16 +160,19 @@ class _PendingPage:
 
     def add(self, line: bytes, stripped: bytes, offset: int) -> None:
         if stripped.startswith(_REVISION_BEGIN):
-            self._revision = []
-            self._revision_offset = offset
-        (self._revision if self._revision or stripped.startswith(_REVISION_BEGIN) else self._head).append(line)
+            self._revision, self._revision_offset = [line], offset
+        else:
+            (self._revision or self._head).append(line)
 
     def parse(self) -> Page:
         lines = self._head + self._revision
         try:
             page = ElementTree.fromstring(b"".join(lines))
         except ElementTree.ParseError as error:
-            at = self._line_offset(error.position[0])
+            index = error.position[0] - 1  # of the line
+            at = self.offset + sum(map(len, lines[:index]))
+            if index >= len(self._head):
+                at = self._revision_offset + sum(map(len, self._revision[: index - len(self._head)]))
             raise UserError(
                 f"{self.location()} is not well-formed XML at byte {at} ({error}); {_FETCH_AGAIN}"
             ) from None
@@ -191,10 +185,3 @@ class _PendingPage:
             model=(revision[0].findtext("model") or "wikitext").strip(),
             text=revision[0].findtext("text") or "",
         )
-
-    def _line_offset(self, line_number: int) -> int:
-        """The offset in the file of line `line_number` of the parsed lines, counted from 1."""
-        index = line_number - 1
-        if index < len(self._head):
-            return self.offset + sum(map(len, self._head[:index]))
-        return self._revision_offset + sum(map(len, self._revision[: index - len(self._head)]))

@@ -7,13 +7,14 @@ import hashlib
 import json
 import os
 import re
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import pydantic
 from pydantic import Field
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import read_bytes
+from electra_tf.text.vocabulary import Vocabulary
 
 SCHEMA_VERSION = 3
 # Version 2 has no token counts and is otherwise the same.
@@ -26,16 +27,6 @@ HELD_OUT_SPLIT = "held_out"
 _CHECKSUM_FIELD = "sha256"
 _FIRST_FIELDS = ("schema_version", "max_seq_length", "vocab_size", "vocab_sha256")  # in the file
 _BUILD_ANEW = "build the data set with build_pretraining_dataset.py"
-
-
-class VocabularyIdentity(Protocol):
-    """The part of `electra_tf.text.vocabulary.Vocabulary` that `check_matches` needs."""
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def sha256(self) -> str: ...
 
 
 class _Model(pydantic.BaseModel):
@@ -91,7 +82,7 @@ class Counts(_Model):
 
 
 class DatasetSettings(_Model):
-    """The settings that shape a data set, apart from its inputs and vocabulary.
+    """The settings that shape a data set, apart from inputs and vocabulary.
 
     Each is a field of the manifest and, with this default and description, a flag of build_pretraining_dataset.py.
     """
@@ -156,10 +147,7 @@ class Manifest(DatasetSettings):
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> "Manifest":
-        """Parses the content of a manifest file; `path` only names it in messages.
-
-        Raises: UserError: if it is broken, edited, or of another schema version.
-        """
+        """As `load`; `path` only names the file in messages."""
         try:
             fields = json.loads(content)
         except (ValueError, RecursionError) as error:
@@ -196,7 +184,7 @@ def _checksum(fields: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
-def check_matches(manifest: Manifest, *, vocabulary: VocabularyIdentity, max_seq_length: int) -> None:
+def check_matches(manifest: Manifest, *, vocabulary: Vocabulary, max_seq_length: int) -> None:
     """Checks that a run uses the vocabulary and the sequence length of its data set.
 
     Args:

@@ -20,15 +20,9 @@ import tensorflow_text as tf_text
 UNICODE_FILE = Path(__file__).with_name("unicode_11.txt")
 
 # Bits of a table entry. The bits from LOWER_CASE_SHIFT on hold the distance to the character's lower case.
-DELETED, SPACE, ISOLATED, NONSPACING_MARK, CASED, CASE_IGNORABLE = (1 << bit for bit in range(6))
-_BITS = {
-    "DELETED": DELETED,
-    "SPACE": SPACE,
-    "ISOLATED": ISOLATED,
-    "NONSPACING_MARK": NONSPACING_MARK,
-    "CASED": CASED,
-    "CASE_IGNORABLE": CASE_IGNORABLE,
-}
+_BIT_NAMES = ("DELETED", "SPACE", "ISOLATED", "NONSPACING_MARK", "CASED", "CASE_IGNORABLE")
+_BITS = {name: 1 << bit for bit, name in enumerate(_BIT_NAMES)}
+DELETED, SPACE, ISOLATED, NONSPACING_MARK, CASED, CASE_IGNORABLE = _BITS.values()
 LOWER_CASE_SHIFT = 8
 PAGE_SIZE = 256
 

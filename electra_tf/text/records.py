@@ -19,8 +19,8 @@ SEGMENT_LENGTHS = "segment_lengths"
 INPUT_MASK = "input_mask"
 SEGMENT_IDS = "segment_ids"
 
-COMPACT_FEATURES = frozenset({INPUT_IDS, SEGMENT_LENGTHS})
-FIXED_LENGTH_FEATURES = frozenset({INPUT_IDS, INPUT_MASK, SEGMENT_IDS})
+COMPACT_FEATURES = (INPUT_IDS, SEGMENT_LENGTHS)
+FIXED_LENGTH_FEATURES = (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
 
 RecordFormat = Literal["compact", "fixed_length"]
 
@@ -51,13 +51,7 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.T
     Raises: tf.errors.InvalidArgumentError: when run, if an example has more than `max_seq_length` tokens or lacks a
         feature.
     """
-    parsed = tf.io.parse_example(
-        serialized,
-        {
-            INPUT_IDS: tf.io.RaggedFeature(tf.int64),
-            SEGMENT_LENGTHS: tf.io.RaggedFeature(tf.int64),
-        },
-    )
+    parsed = tf.io.parse_example(serialized, {name: tf.io.RaggedFeature(tf.int64) for name in COMPACT_FEATURES})
     lengths = tf.cast(parsed[INPUT_IDS].row_lengths(), tf.int32)  # [B]
     segment_lengths = tf.cast(parsed[SEGMENT_LENGTHS].to_tensor(shape=[None, 2]), tf.int32)  # [B, 2]
     checks = [
@@ -98,11 +92,9 @@ def parse_fixed_length_examples(serialized: tf.Tensor, max_seq_length: int) -> d
     Returns: `input_ids`, `input_mask` and `segment_ids`, each [B, S] int32 with a static S.
     Raises: tf.errors.InvalidArgumentError: when run, if a feature is missing or has another length.
     """
-    features = {
-        name: tf.io.FixedLenFeature([max_seq_length], tf.int64) for name in (INPUT_IDS, INPUT_MASK, SEGMENT_IDS)
-    }
-    parsed = tf.io.parse_example(serialized, features)
-    return {name: tf.cast(parsed[name], tf.int32) for name in features}
+    feature = tf.io.FixedLenFeature([max_seq_length], tf.int64)
+    parsed = tf.io.parse_example(serialized, dict.fromkeys(FIXED_LENGTH_FEATURES, feature))
+    return {name: tf.cast(parsed[name], tf.int32) for name in FIXED_LENGTH_FEATURES}
 
 
 def padding_example(layout: RecordFormat, max_seq_length: int) -> bytes:
@@ -110,7 +102,7 @@ def padding_example(layout: RecordFormat, max_seq_length: int) -> bytes:
     if layout == "compact":
         return serialize_example([], [0])
     example = tf.train.Example()
-    for name in (INPUT_IDS, INPUT_MASK, SEGMENT_IDS):
+    for name in FIXED_LENGTH_FEATURES:
         example.features.feature[name].int64_list.value.extend([0] * max_seq_length)
     return example.SerializeToString(deterministic=True)
 
@@ -128,15 +120,15 @@ def record_format(serialized: bytes) -> tuple[RecordFormat, int]:
         raise UserError(
             f"the record is not a tf.train.Example ({error}); expected output of build_pretraining_dataset.py"
         ) from None
-    names = frozenset(example.features.feature)
-    num_ids = len(example.features.feature[INPUT_IDS].int64_list.value) if INPUT_IDS in names else 0
-    if names == COMPACT_FEATURES:
+    names = set(example.features.feature)
+    num_ids = len(example.features.feature[INPUT_IDS].int64_list.value)
+    if names == set(COMPACT_FEATURES):
         return "compact", num_ids
     # Builders derived from the authors' may add other features, which are ignored.
-    if names >= FIXED_LENGTH_FEATURES:
+    if names >= set(FIXED_LENGTH_FEATURES):
         return "fixed_length", num_ids
     raise UserError(
-        f"the record has the features {sorted(names)}; expected {sorted(COMPACT_FEATURES)}"
-        f" (build_pretraining_dataset.py) or {sorted(FIXED_LENGTH_FEATURES)} (the authors' builder);"
+        f"the record has the features {sorted(names)}; expected {list(COMPACT_FEATURES)}"
+        f" (build_pretraining_dataset.py) or {list(FIXED_LENGTH_FEATURES)} (the authors' builder);"
         " build the data set again"
     )

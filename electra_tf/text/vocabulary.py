@@ -14,10 +14,7 @@ MAX_BYTES_PER_TOKEN = 256  # of FastWordpieceTokenizer, the prefix not counted
 
 
 def read_vocabulary_file(path: str | Path) -> bytes:
-    """The bytes that `Vocabulary.from_bytes` takes.
-
-    Raises: UserError: no such file, or one that cannot be read.
-    """
+    """The bytes that `Vocabulary.from_bytes` takes. Raises: UserError: no such file, or one that cannot be read."""
     try:
         return read_bytes(path)
     except OSError as error:
@@ -55,23 +52,13 @@ class Vocabulary:
             are padded with zeros), or no piece of a word.
         """
         try:
-            text = content.decode("utf-8")
+            # Only "\n" ends a line: U+2028 and its like, at which str.splitlines would cut, may occur in a token.
+            tokens = tuple(line.strip() for line in content.decode("utf-8").rstrip().split("\n"))
+            problem = _problem_of(tokens)
         except UnicodeDecodeError as error:
-            raise UserError(
-                f"vocabulary {path} is not UTF-8 at byte {error.start}; convert it or give another file"
-            ) from error
-        if text.startswith("\ufeff"):
-            raise UserError(
-                f"vocabulary {path} begins with a UTF-8 byte order mark, expected {PAD}; save it as UTF-8 without one"
-            )
-        if not text.strip():
-            raise UserError(
-                f"vocabulary {path} is empty, expected one token a line; give another file, or build one with"
-                " build_vocab.py"
-            )
-        # Only "\n" ends a line: U+2028 and its like, at which str.splitlines would cut, may occur in a token.
-        tokens = tuple(line.strip() for line in text.rstrip().split("\n"))
-        _check_tokens(tokens, path)
+            problem = f"is not UTF-8 at byte {error.start}; convert it or give another file"
+        if problem:
+            raise UserError(f"vocabulary {path} {problem}")
         return cls(tokens=tokens, sha256=hashlib.sha256(content).hexdigest())
 
     @property
@@ -79,70 +66,52 @@ class Vocabulary:
         """Number of tokens, V."""
         return len(self.tokens)
 
-    @property
-    def pad_id(self) -> int:
-        return self._id_of[PAD]
-
-    @property
-    def unk_id(self) -> int:
-        return self._id_of[UNK]
-
-    @property
-    def cls_id(self) -> int:
-        return self._id_of[CLS]
-
-    @property
-    def sep_id(self) -> int:
-        return self._id_of[SEP]
-
-    @property
-    def mask_id(self) -> int:
-        return self._id_of[MASK]
+    pad_id = property(lambda self: self._id_of[PAD])
+    unk_id = property(lambda self: self._id_of[UNK])
+    cls_id = property(lambda self: self._id_of[CLS])
+    sep_id = property(lambda self: self._id_of[SEP])
+    mask_id = property(lambda self: self._id_of[MASK])
 
     @cached_property
     def _id_of(self) -> dict[str, int]:
         return {token: i for i, token in enumerate(self.tokens)}
 
 
-def _check_tokens(tokens: tuple[str, ...], path: str | Path) -> None:
+def _problem_of(tokens: tuple[str, ...]) -> str:
+    """What is wrong with the lines of a vocabulary file, as the rest of a message; "" if nothing is."""
+    if tokens[0].startswith("\ufeff"):
+        return f"begins with a UTF-8 byte order mark, expected {PAD}; save it as UTF-8 without one"
+    if tokens == ("",):
+        return "is empty, expected one token a line; give another file, or build one with build_vocab.py"
     line_of: dict[str, int] = {}
     for line, token in enumerate(tokens, start=1):
-        _check_token(token, line, path)
-        if token in line_of:
-            raise UserError(
-                f"vocabulary {path} has the token {token!r} on lines {line_of[token]} and {line}, expected it once; "
-                "remove one of them"
+        num_bytes = len(token.removeprefix(CONTINUATION_PREFIX).encode("utf-8"))
+        if not token:
+            return f"has an empty line {line}, expected one token a line; remove the line"
+        if num_bytes > MAX_BYTES_PER_TOKEN:
+            return (
+                f"has a token of {num_bytes} bytes on line {line}, {token[:20]!r}..., expected at most"
+                f" {MAX_BYTES_PER_TOKEN}; give a WordPiece vocabulary, one token a line"
             )
+        if "\0" in token:
+            return f"has a NUL character in the token {token[:20]!r} on line {line}; give another file"
+        if token in line_of:
+            return f"has the token {token!r} on lines {line_of[token]} and {line}, expected it once; remove one of them"
         line_of[token] = line
-    missing = [token for token in SPECIAL_TOKENS if token not in line_of]
-    if missing:
-        raise UserError(
-            f"vocabulary {path} ({len(tokens)} tokens) lacks {', '.join(missing)}, expected all of "
-            f"{' '.join(SPECIAL_TOKENS)}; add it or build a vocabulary with build_vocab.py"
+    if missing := [token for token in SPECIAL_TOKENS if token not in line_of]:
+        return (
+            f"({len(tokens)} tokens) lacks {', '.join(missing)}, expected all of {' '.join(SPECIAL_TOKENS)}; add it or"
+            " build a vocabulary with build_vocab.py"
         )
     if line_of[PAD] != 1:
-        raise UserError(
-            f"vocabulary {path} has {PAD} as id {line_of[PAD] - 1}, expected id 0 because batches are padded with "
-            "zeros; move it to the first line"
+        return (
+            f"has {PAD} as id {line_of[PAD] - 1}, expected id 0 because batches are padded with zeros; move it to the"
+            " first line"
         )
     # tensorflow_text leaves out every longer token with a punctuation mark in it and fails if no other is there.
     if not any(len(token) == 1 or token.removeprefix(CONTINUATION_PREFIX).isalnum() for token in tokens):
-        raise UserError(
-            f"vocabulary {path} has no piece of a word among its {len(tokens)} tokens, expected some beside the "
-            "special ones; build a vocabulary with build_vocab.py"
+        return (
+            f"has no piece of a word among its {len(tokens)} tokens, expected some beside the special ones; build a"
+            " vocabulary with build_vocab.py"
         )
-
-
-def _check_token(token: str, line: int, path: str | Path) -> None:
-    if not token:
-        raise UserError(f"vocabulary {path} has an empty line {line}, expected one token a line; remove the line")
-    num_bytes = len(token.removeprefix(CONTINUATION_PREFIX).encode("utf-8"))
-    if num_bytes > MAX_BYTES_PER_TOKEN:
-        raise UserError(
-            f"vocabulary {path} has a token of {num_bytes} bytes on line {line}, {token[:20]!r}..., expected at most "
-            f"{MAX_BYTES_PER_TOKEN}; give a WordPiece vocabulary, one token a line"
-        )
-    if "\0" in token:
-        raise UserError(
-            f"vocabulary {path} has a NUL character in the token {token[:20]!r} on line {line}; give another file"
-        )
+    return ""

@@ -7,6 +7,7 @@ import itertools
 import json
 import lzma
 import pickle
+import random
 import tarfile
 from collections.abc import Callable
 
@@ -58,6 +59,20 @@ def build_settings(vocab_file) -> Callable[..., BuildSettings]:
 
 
 @pytest.fixture(scope="session")
+def one_word_documents() -> Callable[[int], list[str]]:
+    """`one_word_documents(3)`: documents of some lines; document i repeats the word w<i> alone."""
+
+    def documents(number: int) -> list[str]:
+        lengths = random.Random(0)
+        return [
+            "\n".join(" ".join([f"w{i}"] * lengths.randint(1, 9)) for _ in range(lengths.randint(1, 12)))
+            for i in range(number)
+        ]
+
+    return documents
+
+
+@pytest.fixture(scope="session")
 def plan() -> Callable[[str, int], list[WorkUnit]]:
     """`plan("text:a/*", unit_bytes)`: the units of these files."""
     return lambda text, unit_bytes: list(plan_units(find_files([text]), unit_bytes, READER_SETTINGS))
@@ -98,19 +113,20 @@ def packers() -> dict[str, Callable[[bytes], bytes]]:
         "gzip": gzip.compress,
         "bzip2": bz2.compress,
         "xz": lzma.compress,
-        "zstd": zstandard.ZstdCompressor().compress,
+        "zstd": zstandard.ZstdCompressor(write_checksum=True).compress,
     }
 
 
 @pytest.fixture(scope="session")
 def tar() -> Callable[[dict[str, bytes]], bytes]:
-    """`tar({"a/1": content})`: an archive of these files."""
+    """`tar({"a/": b"", "a/1": content})`: an archive of these directories and files."""
 
     def pack(files: dict[str, bytes]) -> bytes:
         content = io.BytesIO()
         with tarfile.open(fileobj=content, mode="w") as archive:
             for name, text in files.items():
                 info = tarfile.TarInfo(name)
+                info.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
                 info.size = len(text)
                 archive.addfile(info, io.BytesIO(text))
         return content.getvalue()

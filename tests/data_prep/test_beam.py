@@ -1,5 +1,5 @@
 import gzip
-import random
+import os
 import sys
 
 import fsspec
@@ -21,14 +21,10 @@ TWO_PROCESSES = [*IN_PROCESS, "--direct_running_mode=multi_processing", "--direc
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
+def source(tmp_path_factory, one_word_documents):
     """Plain and compressed text, WikiExtractor's articles and a book; one document occurs three times, in two files."""
     directory = tmp_path_factory.mktemp("source")
-    lengths = random.Random(0)
-    documents = [
-        "\n".join(" ".join([f"w{i}"] * lengths.randint(1, 9)) for _ in range(lengths.randint(1, 12)))
-        for i in range(NUM_DOCUMENTS)
-    ]
+    documents = one_word_documents(NUM_DOCUMENTS)
     (directory / "a.txt").write_text("\n\n".join([*documents[:13], documents[3]]))
     (directory / "b.txt").write_bytes(gzip.compress("\n\n".join([*documents[13:22], documents[3]]).encode(), mtime=0))
     (directory / "wiki_00").write_text("".join(f'<doc id="1">\n{text}\n</doc>\n' for text in documents[22:36]))
@@ -51,7 +47,7 @@ def expected(make_settings, tmp_path_factory):
 
 
 def contents(directory: str) -> dict[str, bytes]:
-    return {name: storage.read_bytes(storage.join(directory, name)) for name in storage.names_in(directory)}
+    return {name: storage.read_bytes(os.path.join(directory, name)) for name in storage.names_in(directory)}
 
 
 def refusal(settings, arguments) -> str:
@@ -107,7 +103,7 @@ def test_a_data_set_of_other_settings_is_refused(make_settings, tmp_path):
 def test_a_build_that_broke_off_begins_anew_with_the_same_command(make_settings, expected, tmp_path, monkeypatch):
     settings = make_settings(tmp_path / "data")
     with monkeypatch.context() as patch:
-        patch.setattr(beam_transforms, "assemble_manifest", lambda *_: 1 / 0)
+        patch.setattr(beam_transforms, "write_manifest", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             beam.run(settings, IN_PROCESS)
     beam.run(settings, IN_PROCESS)

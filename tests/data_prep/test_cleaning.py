@@ -31,37 +31,20 @@ def test_a_clean_document_is_given_back_itself():
     assert counts == Counts(num_documents_read=1)
 
 
-def test_letters_are_composed():
-    lines, counts = clean(DECOMPOSED, "plain", DECOMPOSED)
-    assert lines == [COMPOSED, "plain", COMPOSED]
-    assert counts == Counts(num_documents_read=1, num_documents_normalized=1)
-
-
-def test_letters_stay_as_they_are_without_normalization():
-    assert clean(DECOMPOSED, unicode_normalization="none") == ([DECOMPOSED], Counts(num_documents_read=1))
-
-
-def test_control_characters_are_dropped_and_counted():
-    lines, counts = clean("a\0b\x7fc\ufffd", "\x0cd\x85", "e")
-    assert lines == ["abc", "d", "e"]
-    assert counts == Counts(num_documents_read=1, num_control_characters_dropped=5)
-
-
-def test_control_characters_stay_where_they_are_wanted():
-    assert clean("a\0b\ufffd", drop_control_characters=False)[0] == ["a\0b\ufffd"]
-
-
-def test_tabs_and_carriage_returns_become_spaces():
-    assert clean("a\tb\rc\r") == (["a b c"], Counts(num_documents_read=1))
-
-
-@pytest.mark.parametrize("joiner", ["\u200c", "\u200d", "\u00ad", "\ufeff"])
-def test_characters_of_format_stay(joiner):
-    assert clean(f"a{joiner}b")[0] == [f"a{joiner}b"]
-
-
-def test_a_line_of_control_characters_alone_vanishes():
-    assert clean("a", "\x01\x02 \ufffd", "b")[0] == ["a", "b"]
+@pytest.mark.parametrize(
+    ("lines", "settings", "cleaned", "counts"),
+    [
+        ([DECOMPOSED, "plain", DECOMPOSED], {}, [COMPOSED, "plain", COMPOSED], {"num_documents_normalized": 1}),
+        ([DECOMPOSED], {"unicode_normalization": "none"}, [DECOMPOSED], {}),
+        (["a\0b\x7fc\ufffd", "\x0cd\x85", "e"], {}, ["abc", "d", "e"], {"num_control_characters_dropped": 5}),
+        (["a\0b\ufffd"], {"drop_control_characters": False}, ["a\0b\ufffd"], {}),
+        (["a\tb\rc\r"], {}, ["a b c"], {}),
+        (["a", "\x01\x02 \ufffd", "b"], {}, ["a", "b"], {"num_control_characters_dropped": 3}),
+        *(([f"a{joiner}b"], {}, [f"a{joiner}b"], {}) for joiner in "\u200c\u200d\u00ad\ufeff"),
+    ],
+)
+def test_lines_are_cleaned_and_what_changed_is_counted(lines, settings, cleaned, counts):
+    assert clean(*lines, **settings) == (cleaned, Counts(num_documents_read=1, **counts))
 
 
 @pytest.mark.parametrize(("least", "is_kept"), [(0, True), (5, True), (6, False)])

@@ -25,11 +25,8 @@ def test_the_held_out_part_has_the_size_asked_for():
     assert abs(held_out - number * fraction) < 4 * math.sqrt(number * fraction * (1 - fraction))
 
 
-def test_a_fraction_of_zero_holds_out_nothing():
+def test_the_held_out_part_of_zero_is_empty_and_that_of_a_fraction_is_in_that_of_a_greater_one():
     assert not any(is_held_out(digest, 0.0) for digest in digests(1000))
-
-
-def test_a_document_held_out_stays_so_when_the_fraction_grows():
     assert all(is_held_out(digest, 0.4) for digest in digests(1000) if is_held_out(digest, 0.1))
 
 

@@ -9,6 +9,7 @@ from electra_tf.config.errors import UserError
 
 OWN_FILES = ["manifest.json", "train-00000-of-00001.tfrecord", "vocab.txt"]
 BUILD_DIR = ".electra_tf_build"
+PARTIAL = f"{7:032x}.partial"
 CONFIGURATION = {
     "seed": 1,
     "sentences": "line",
@@ -26,8 +27,9 @@ def output_dir(tmp_path):
     return directory
 
 
-def settings(directory, overwrite=False):
-    return SimpleNamespace(output_dir=str(directory), build_dir=directory / BUILD_DIR, overwrite=overwrite)
+def settings(directory, overwrite=False, work_dir=None):
+    build_dir = (work_dir or directory) / BUILD_DIR
+    return SimpleNamespace(output_dir=str(directory), build_dir=build_dir, overwrite=overwrite)
 
 
 def open_it(directory, configuration=CONFIGURATION, *, overwrite=False, sources=()):
@@ -67,11 +69,11 @@ def test_the_same_command_finds_what_an_unfinished_build_has_done(tmp_path):
 
 def test_what_a_killed_process_had_begun_is_removed(tmp_path):
     open_it(tmp_path)
-    (tmp_path / BUILD_DIR / "unit-000001.partial-77").mkdir()
-    (tmp_path / "train-00000-of-00002.tfrecord.partial-77").write_text("half")
+    (tmp_path / BUILD_DIR / f"unit-000001.{PARTIAL}").mkdir()
+    (tmp_path / f"train-00000-of-00002.tfrecord.{PARTIAL}").write_text("half")
     open_it(tmp_path)
     assert names(tmp_path) == [BUILD_DIR]
-    assert "unit-000001.partial-77" not in names(tmp_path / BUILD_DIR)
+    assert f"unit-000001.{PARTIAL}" not in names(tmp_path / BUILD_DIR)
 
 
 def test_a_leftover_of_another_configuration_is_refused_with_both_named(tmp_path):
@@ -95,10 +97,7 @@ def test_a_second_build_at_the_same_time_is_refused(tmp_path):
 
 
 def test_two_builds_into_one_directory_are_kept_apart_whatever_their_work_dir(tmp_path):
-    one, other = (
-        SimpleNamespace(output_dir=str(tmp_path / "data"), build_dir=tmp_path / name / BUILD_DIR, overwrite=False)
-        for name in ("one", "other")
-    )
+    one, other = (settings(tmp_path / "data", work_dir=tmp_path / name) for name in ("one", "other"))
     with (
         output.opened(one, CONFIGURATION, []),
         pytest.raises(UserError, match="another process is building in .*data"),
@@ -108,15 +107,12 @@ def test_two_builds_into_one_directory_are_kept_apart_whatever_their_work_dir(tm
 
 
 def test_the_work_of_a_build_into_another_directory_is_not_taken_over(tmp_path):
-    def into(name):
-        build_dir = tmp_path / "work" / BUILD_DIR
-        return SimpleNamespace(output_dir=str(tmp_path / name), build_dir=build_dir, overwrite=False)
-
-    with output.opened(into("a"), CONFIGURATION, []):
+    one, other = (settings(tmp_path / name, work_dir=tmp_path / "work") for name in "ab")
+    with output.opened(one, CONFIGURATION, []):
         pass
     with (
         pytest.raises(UserError, match="output_dir=.*/a; this command has output_dir=.*/b"),
-        output.opened(into("b"), CONFIGURATION, []),
+        output.opened(other, CONFIGURATION, []),
     ):
         pass
 

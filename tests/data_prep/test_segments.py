@@ -44,54 +44,30 @@ def split(source: ScriptedSource, *lengths: int, max_seq_length: int, target_len
     return list(segmenter.split_document(*lines_to_ids(*lengths)))
 
 
-def test_lines_go_to_the_first_segment_while_they_stay_under_its_target():
-    # Target of A: (13 - 3) // 2 = 5. Lines of 2 and 2 fit, the third crosses and is sent to B.
-    source = ScriptedSource(TWO_SEGMENTS, TO_B, LONG_TARGET)
-    assert split(source, 2, 2, 3, max_seq_length=13) == [([1, 2, 3, 4], [5, 6, 7])]
+@pytest.mark.parametrize(
+    ("lengths", "max_seq_length", "draws", "examples"),
+    [
+        # Target of A: (13 - 3) // 2 = 5. Lines of 2 and 2 fit; the third crosses: to B, or by chance to A.
+        ((2, 2, 3), 13, (TWO_SEGMENTS, TO_B, LONG_TARGET), [([1, 2, 3, 4], [5, 6, 7])]),
+        ((4, 3, 2), 13, (TWO_SEGMENTS, TO_A, LONG_TARGET), [([1, 2, 3, 4, 5, 6, 7], [8, 9])]),
+        # No coin is thrown once B has begun; as in the authors' code, a short line goes back to A.
+        ((4, 3, 3), 13, (TWO_SEGMENTS, TO_B, LONG_TARGET), [([1, 2, 3, 4], [5, 6, 7, 8, 9, 10])]),
+        ((3, 4, 1), 13, (TWO_SEGMENTS, TO_B, LONG_TARGET), [([1, 2, 3, 8], [4, 5, 6, 7])]),
+        ((2, 3, 4), 13, (SINGLE_SEGMENT, LONG_TARGET), [([1, 2, 3, 4, 5, 6, 7, 8, 9], [])]),
+        # B gets what A and three special tokens leave: 11 - 3 - 3 = 5 of its 6 tokens; with 8 of 10 - 2 in A, none.
+        ((3, 6), 11, (TWO_SEGMENTS, TO_B, LONG_TARGET), [([1, 2, 3], [4, 5, 6, 7, 8])]),
+        ((8, 5), 10, (TWO_SEGMENTS, LONG_TARGET), [([1, 2, 3, 4, 5, 6, 7, 8], [])]),
+        # An example ends at the first line that reaches the target.
+        (
+            *((5, 4, 6), 9, (SINGLE_SEGMENT, LONG_TARGET) * 2),
+            [([1, 2, 3, 4, 5, 6, 7], []), ([10, 11, 12, 13, 14, 15], [])],
+        ),
+    ],
+)
+def test_lines_are_distributed_over_segments(lengths, max_seq_length, draws, examples):
+    source = ScriptedSource(*draws)
+    assert split(source, *lengths, max_seq_length=max_seq_length) == examples
     assert source.is_used_up
-
-
-def test_a_crossing_line_may_go_to_the_first_segment_by_chance():
-    source = ScriptedSource(TWO_SEGMENTS, TO_A, LONG_TARGET)
-    assert split(source, 4, 3, 2, max_seq_length=13) == [([1, 2, 3, 4, 5, 6, 7], [8, 9])]
-    assert source.is_used_up
-
-
-def test_no_coin_is_thrown_once_the_second_segment_has_begun():
-    source = ScriptedSource(TWO_SEGMENTS, TO_B, LONG_TARGET)
-    assert split(source, 4, 3, 3, max_seq_length=13) == [([1, 2, 3, 4], [5, 6, 7, 8, 9, 10])]
-    assert source.is_used_up
-
-
-def test_a_short_line_goes_back_to_the_first_segment_as_in_the_authors_code():
-    source = ScriptedSource(TWO_SEGMENTS, TO_B, LONG_TARGET)
-    assert split(source, 3, 4, 1, max_seq_length=13) == [([1, 2, 3, 8], [4, 5, 6, 7])]
-
-
-def test_a_single_segment_example_takes_all_lines():
-    source = ScriptedSource(SINGLE_SEGMENT, LONG_TARGET)
-    assert split(source, 2, 3, 4, max_seq_length=13) == [([1, 2, 3, 4, 5, 6, 7, 8, 9], [])]
-    assert source.is_used_up
-
-
-def test_the_second_segment_gets_what_the_first_and_three_special_tokens_leave():
-    # 11 - 3 - 3 = 5 of the 6 tokens of B.
-    source = ScriptedSource(TWO_SEGMENTS, TO_B, LONG_TARGET)
-    assert split(source, 3, 6, max_seq_length=11) == [([1, 2, 3], [4, 5, 6, 7, 8])]
-
-
-def test_a_second_segment_without_room_vanishes():
-    # A holds 8 of 10 - 2 tokens: nothing is left for B and its [SEP].
-    source = ScriptedSource(TWO_SEGMENTS, LONG_TARGET)
-    assert split(source, 8, 5, max_seq_length=10) == [([1, 2, 3, 4, 5, 6, 7, 8], [])]
-
-
-def test_an_example_ends_at_the_first_line_that_reaches_the_target():
-    source = ScriptedSource(SINGLE_SEGMENT, LONG_TARGET, SINGLE_SEGMENT, LONG_TARGET)
-    assert split(source, 5, 4, 6, max_seq_length=9) == [
-        ([1, 2, 3, 4, 5, 6, 7], []),
-        ([10, 11, 12, 13, 14, 15], []),
-    ]
 
 
 def test_a_short_target_is_a_lower_bound_and_not_a_cut():

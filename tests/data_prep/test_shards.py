@@ -1,4 +1,5 @@
 import hashlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,13 +18,14 @@ from data_prep.shards import (
     write_shard,
     write_spill,
 )
-from electra_tf.text.records import serialize_example
+from electra_tf.text.records import flat_token_ids, serialize_example
 
 ONLY = ShardRange("train", 0, 1)
 
 
-def example(key: int, record: bytes, *, split="train", num_tokens=9, is_first=True) -> Example:
-    return Example(split, key, record, num_tokens, num_tokens - 2, is_first)
+def example(key: int, text: bytes, *, split="train", num_tokens=9, is_first=True) -> Example:
+    """An example whose token ids are the bytes of `text`."""
+    return Example(split, key, serialize_example(list(text), [len(text)]), num_tokens, num_tokens - 2, is_first)
 
 
 def write_spills(directory, *units: list[Example]) -> list:
@@ -34,15 +36,12 @@ def write_spills(directory, *units: list[Example]) -> list:
     return paths
 
 
-def records_of(path) -> list[bytes]:
-    return [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
-
-
 def write(directory, spills, shard_range=ONLY, drop_duplicates=True):
-    """Writes a shard; gives its result and its records."""
-    path = directory / "a.tfrecord"
-    result = write_shard(*gather(spills, shard_range), shard_range, path, drop_duplicates)
-    return result, records_of(path)
+    """Writes a shard; gives its result, the texts in it, and its token counts."""
+    settings = SimpleNamespace(output_dir=str(directory), drop_duplicates=drop_duplicates)
+    result, token_counts = write_shard(*gather(spills, shard_range), shard_range, settings, vocab_size=256)
+    records = tf.data.TFRecordDataset(str(directory / shard_range.file_name))
+    return result, [bytes(flat_token_ids([record]).numpy().tolist()) for record in records], token_counts
 
 
 @pytest.mark.parametrize(
@@ -72,14 +71,14 @@ def test_a_shard_gathers_its_keys_of_all_units_in_their_order(tmp_path):
         [example(1, b"held out", split="held_out")],
         [example(7, b"seven", num_tokens=4)],
     )
-    result, records = write(tmp_path, spills, ShardRange("train", 0, 2))
+    result, records, _ = write(tmp_path, spills, ShardRange("train", 0, 2))
     assert records == [b"seven", b"nine", b"last"]
     assert (result.num_tokens, result.num_text_tokens, result.num_documents) == (22, 16, 3)
 
 
 def test_a_result_describes_the_file(tmp_path):
-    result, _ = write(tmp_path, write_spills(tmp_path, [example(5, b"a"), example(6, b"bb", is_first=False)]))
-    content = (tmp_path / "a.tfrecord").read_bytes()
+    result, *_ = write(tmp_path, write_spills(tmp_path, [example(5, b"a"), example(6, b"bb", is_first=False)]))
+    content = (tmp_path / "train-00000-of-00001.tfrecord").read_bytes()
     assert result.shard.file == "train-00000-of-00001.tfrecord"
     assert (result.shard.num_examples, result.shard.num_bytes) == (2, len(content))
     assert result.shard.sha256 == hashlib.sha256(content).hexdigest()
@@ -88,14 +87,14 @@ def test_a_result_describes_the_file(tmp_path):
 
 def test_of_a_document_that_is_there_three_times_one_stays(tmp_path):
     document = [example(5, b"a"), example(8, b"b", is_first=False)]
-    result, records = write(tmp_path, write_spills(tmp_path, document + document, [example(6, b"c"), *document]))
+    result, records, _ = write(tmp_path, write_spills(tmp_path, document + document, [example(6, b"c"), *document]))
     assert records == [b"a", b"c", b"b"]
     assert (result.num_documents, result.num_duplicate_documents) == (2, 2)
     assert (result.num_tokens, result.shard.num_examples) == (27, 3)
 
 
 def test_duplicates_can_be_kept(tmp_path):
-    result, records = write(tmp_path, write_spills(tmp_path, [example(5, b"a")] * 2), drop_duplicates=False)
+    result, records, _ = write(tmp_path, write_spills(tmp_path, [example(5, b"a")] * 2), drop_duplicates=False)
     assert records == [b"a", b"a"]
     assert (result.num_documents, result.num_duplicate_documents) == (2, 0)
 
@@ -120,24 +119,23 @@ def test_keys_beyond_the_signed_range_are_sorted_as_unsigned(tmp_path):
 
 
 def test_the_tokens_of_a_shard_are_counted_copies_that_stay_included(tmp_path):
-    records = [serialize_example(ids, [len(ids)]) for ids in ([2, 5, 5, 3], [2, 7, 3])]
-    spills = write_spills(tmp_path, [example(1, records[0]), example(1, records[0]), example(2, records[1])])
-    write(tmp_path, spills, drop_duplicates=False)
-    assert count_tokens(tmp_path / "a.tfrecord", vocab_size=9).tolist() == [0, 0, 3, 3, 0, 4, 0, 1, 0]
-    write(tmp_path, spills)
-    assert count_tokens(tmp_path / "a.tfrecord", vocab_size=9).tolist() == [0, 0, 2, 2, 0, 2, 0, 1, 0]
+    spills = write_spills(tmp_path, [example(1, b"\2\5\5\3")] * 2 + [example(2, b"\2\7\3")])
+    _, _, token_counts = write(tmp_path, spills, drop_duplicates=False)
+    assert token_counts[:9].tolist() == [0, 0, 3, 3, 0, 4, 0, 1, 0]
+    _, _, token_counts = write(tmp_path, spills)
+    assert token_counts[:9].tolist() == [0, 0, 2, 2, 0, 2, 0, 1, 0]
+    assert count_tokens(tmp_path / "train-00000-of-00001.tfrecord", 9)[1].tolist() == token_counts[:9].tolist()
 
 
 def test_the_counts_of_units_survive_in_their_spills_and_add_up(tmp_path):
     one, other = Counts(num_bytes=10, num_tokens_read=7), Counts(num_bytes=5, num_unknown_tokens=2)
     for counts in (one, other):
         counts.num_documents_skipped["redirects"] += 1
+        counts.split_documents["train"] += counts.num_bytes // 5
     other.truncations.append("truncated")
-    examples = [example(5, b"abc"), example(6, b"de", is_first=False), example(7, b"f", split="held_out")]
-    write_spill(spill_path(tmp_path, 0), examples, other)
+    write_spill(spill_path(tmp_path, 0), [example(5, b"abc")], other)
     one.add(read_spill_counts(spill_path(tmp_path, 0)))
     assert (one.num_bytes, one.num_tokens_read, one.num_unknown_tokens, one.truncations) == (15, 7, 2, ["truncated"])
     assert one.num_documents_skipped == {"redirects": 2}
-    assert one.split_documents == {"train": 1, "held_out": 1}
-    assert one.split_record_bytes == {"train": 5, "held_out": 1}
+    assert one.split_documents == {"train": 3}
     assert read_spill_counts(spill_path(tmp_path, 1)) is None

@@ -15,9 +15,13 @@ from data_prep.readers import FORMATS
 from data_prep.readers.documents import Counts
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.source_files import find_files
-from data_prep.work_units import WorkUnit, plan_units, read_unit, unit_num_bytes
+from data_prep.work_units import WorkUnit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
+
+
+def num_bytes_of(units: list[WorkUnit]) -> int:
+    return sum(part.num_bytes for unit in units for part in unit)
 
 
 def ranges(units: list[WorkUnit]) -> list[list[tuple[str, int, int | None]]]:
@@ -67,7 +71,7 @@ def test_the_size_of_the_units_and_the_packing_do_not_change_the_documents(
         path = packed_files[format_name, packing]
         units = plan(f"{format_name}:{path}", unit_bytes)
         assert read_units(units) == expected * NUM_COPIES.get(packing, 1), packing
-        assert sum(map(unit_num_bytes, units)) == path.stat().st_size, packing
+        assert num_bytes_of(units) == path.stat().st_size, packing
         assert plan(f"{format_name}:{path}", unit_bytes) == units, packing
 
 
@@ -134,7 +138,7 @@ def test_an_empty_archive_and_an_empty_file_hold_nothing(plan, read_units, tar, 
     (tmp_path / "c").write_bytes(gzip.compress(b""))
     units = plan(f"text:{tmp_path}/*", unit_bytes=1)
     assert read_units(units) == []
-    assert sum(map(unit_num_bytes, units)) == sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert num_bytes_of(units) == sum(path.stat().st_size for path in tmp_path.iterdir())
 
 
 def test_a_remote_file_is_read_in_parts(plan, read_units, written_documents, content_of):
@@ -222,7 +226,7 @@ def test_a_document_without_end_is_read_in_bounded_memory_whatever_the_units(tmp
         units = []
         documents = []
         for unit in plan_units(files, unit_bytes, DatasetSettings()):
-            units.append(unit_num_bytes(unit))
+            units.append(num_bytes_of([unit]))
             documents += [
                 (len(document.lines), document.lines[0][:12]) for document in read_unit(unit, DatasetSettings(), counts)
             ]

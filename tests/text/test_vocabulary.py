@@ -16,21 +16,14 @@ def write(path, tokens):
     return path
 
 
-def test_the_line_number_is_the_id(tmp_path):
-    vocabulary = Vocabulary.load(write(tmp_path / "vocab.txt", TOKENS))
-    assert vocabulary.tokens == tuple(TOKENS)
-    assert (vocabulary.size, vocabulary.pad_id, vocabulary.unk_id) == (7, 0, 2)
+def test_the_line_number_is_the_id_and_the_hash_that_of_the_file(tmp_path):
+    # A Unicode line separator within a token does not end the line.
+    path = write(tmp_path / "vocab.txt", [*TOKENS, "a\u2028b"])
+    vocabulary = Vocabulary.load(path)
+    assert vocabulary.tokens == (*TOKENS, "a\u2028b")
+    assert (vocabulary.size, vocabulary.pad_id, vocabulary.unk_id) == (8, 0, 2)
     assert (vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id) == (3, 5, 6)
-
-
-def test_the_hash_is_that_of_the_file(tmp_path):
-    path = write(tmp_path / "vocab.txt", TOKENS)
-    assert Vocabulary.load(path).sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def test_a_unicode_line_separator_within_a_token_does_not_end_the_line(tmp_path):
-    vocabulary = Vocabulary.load(write(tmp_path / "vocab.txt", [*TOKENS, "a\u2028b"]))
-    assert vocabulary.tokens[7] == "a\u2028b"
+    assert vocabulary.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize("missing", ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])

@@ -1,4 +1,4 @@
-"""Counting words and learning pieces."""
+"""Counting words, learning pieces, and how well a vocabulary fits a text."""
 
 from collections import Counter
 
@@ -8,7 +8,9 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.text import vocabulary_trainer
 from electra_tf.text.normalization import BasicTokenizer
-from electra_tf.text.vocabulary_trainer import WordCounter, special_tokens, train_vocabulary
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from electra_tf.text.vocabulary_trainer import WordCounter, measure_coverage, special_tokens, train_vocabulary
 
 
 def count(*lines, lower_case=True, strip_accents=True):
@@ -17,13 +19,9 @@ def count(*lines, lower_case=True, strip_accents=True):
     return counter.take()
 
 
-def train(counts, vocab_size, max_num_characters=99, num_unused_tokens=0):
-    return train_vocabulary(
-        Counter(counts),
-        vocab_size=vocab_size,
-        max_num_characters=max_num_characters,
-        num_unused_tokens=num_unused_tokens,
-    )
+def train(counts, vocab_size, num_unused_tokens=0):
+    sizes = {"vocab_size": vocab_size, "max_num_characters": 99, "num_unused_tokens": num_unused_tokens}
+    return train_vocabulary(Counter(counts), **sizes)
 
 
 def test_words_are_counted_as_the_tokenizer_cuts_them():
@@ -34,7 +32,7 @@ def test_counts_are_the_same_however_often_the_counter_makes_room(monkeypatch):
     lines = ["one two, three", "two three", "Three! two."] * 3
     expected = count(*lines)
     monkeypatch.setattr(vocabulary_trainer, "_RUNS_AT_ONCE", 2)
-    monkeypatch.setattr(vocabulary_trainer, "_RUNS_PER_CALL", 3)
+    monkeypatch.setattr(vocabulary_trainer, "_WORDS_PER_CALL", 3)
     assert count(*lines) == expected
 
 
@@ -54,15 +52,13 @@ def test_every_character_separates_words_where_the_tokenizer_says_so():
 
 def test_pieces_follow_in_the_order_of_their_frequency():
     # Pairs: a+##b 7, a+##a 5, ##a+##b 5; of the two equally frequent ones the smaller ids go first.
-    assert train({"aab": 5, "ab": 7, "c": 9}, vocab_size=13) == (
-        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##a", "##b", "ab", "aa", "aab",
-    )  # fmt: skip
+    expected = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c ##a ##b ab aa aab"
+    assert " ".join(train({"aab": 5, "ab": 7, "c": 9}, vocab_size=13)) == expected
 
 
 def test_unused_slots_stand_before_the_unknown_token():
-    assert train({"ab": 3}, vocab_size=11, num_unused_tokens=2) == (
-        "[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##b", "ab",
-    )  # fmt: skip
+    expected = "[PAD] [unused0] [unused1] [UNK] [CLS] [SEP] [MASK] a b ##b ab"
+    assert " ".join(train({"ab": 3}, vocab_size=11, num_unused_tokens=2)) == expected
 
 
 def test_with_99_unused_slots_or_more_the_special_tokens_have_berts_ids():
@@ -74,23 +70,20 @@ def test_with_99_unused_slots_or_more_the_special_tokens_have_berts_ids():
         assert tokens[104:] == tuple(f"[unused{i}]" for i in range(99, num_unused_tokens))
 
 
-def characters_kept(character_counts, vocab_size):
-    counts = sorted(character_counts, reverse=True)
-    return vocabulary_trainer._num_covering(counts, vocab_size)
-
-
-def test_without_a_number_a_thousand_characters_stay():
-    assert characters_kept([10**6] * 60 + [1] * 5000, vocab_size=30522) == 1000
-
-
-def test_without_a_number_as_many_characters_stay_as_make_up_the_text():
-    # 99.99 % of 5,000 x 100 + 50 are 500,000 less 0.005: the last of the frequent characters is needed.
-    assert characters_kept([100] * 5000 + [1] * 50, vocab_size=30522) == 5000
-
-
-def test_without_a_number_no_more_than_a_third_of_the_vocabulary_are_characters():
-    assert characters_kept([100] * 5000, vocab_size=6000) == 2000
-    assert characters_kept([100] * 5000, vocab_size=600) == 1000
+@pytest.mark.parametrize(
+    ("counts", "vocab_size", "num_characters"),
+    [
+        ([10**6] * 60 + [1] * 5000, 30522, 1000),  # at least a thousand
+        # As many as make up the text: 99.99 % of 5,000 x 100 + 50 are 500,000 less 0.005, so the last frequent one too.
+        ([100] * 5000 + [1] * 50, 30522, 5000),
+        ([100] * 5000, 6000, 2000),  # beyond a thousand, at most a third of the vocabulary
+        ([100] * 5000, 600, 1000),
+    ],
+)
+def test_without_a_number_given_the_text_and_the_vocabulary_say_how_many_characters_stay(
+    counts, vocab_size, num_characters
+):
+    assert vocabulary_trainer._num_covering(counts, vocab_size) == num_characters
 
 
 def test_counts_beyond_what_is_trained_on_keep_their_proportion(monkeypatch):
@@ -104,11 +97,43 @@ def test_turkish_is_lowered_as_bert_does_it_by_no_rules_of_turkish():
     assert count("IŞIK ışık İnci") == {"isik": 1, "ısık": 1, "inci": 1}
 
 
-def test_a_size_below_the_characters_is_refused():
-    with pytest.raises(UserError, match="vocab_size is 6, but .* need 7"):
-        train({"a": 1, "b": 1}, vocab_size=6)
+@pytest.mark.parametrize(
+    ("counts", "vocab_size", "complaint"),
+    [
+        ({"a": 1, "b": 1}, 6, "vocab_size is 6, but .* need 7"),
+        ({"ab": 3}, 50, "yields only 9 tokens, expected 50"),
+    ],
+)
+def test_a_size_that_the_text_does_not_fit_is_refused(counts, vocab_size, complaint):
+    with pytest.raises(UserError, match=complaint):
+        train(counts, vocab_size)
 
 
-def test_a_size_that_the_text_cannot_fill_is_refused():
-    with pytest.raises(UserError, match="yields only 9 tokens, expected 50"):
-        train({"ab": 3}, vocab_size=50)
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "the", "sun", "##day", "##s", "!", "e", "##\u0301", "我"), sha256="")
+
+
+def test_words_are_weighed_by_their_counts():
+    words = {"the": 10, "sundays": 4, "suns": 3, "moon": 2, "!": 5}
+    # sun ##day ##s: 12, sun ##s: 6, the: 10, !: 5, moon: 2 unknown ones.
+    assert measure_coverage(words.items(), BertTokenizer(VOCABULARY)) == {
+        "num_words": 24,
+        "num_tokens": 35,
+        "num_unknown_tokens": 2,
+        "num_single_piece_words": 15,
+        "unknown_fraction": 2 / 35,
+        "tokens_per_word": 35 / 24,
+        "single_piece_fraction": 15 / 24,
+    }
+
+
+def test_no_text_has_no_unknown_token():
+    assert measure_coverage([], BertTokenizer(VOCABULARY))["unknown_fraction"] == 0
+
+
+@pytest.mark.parametrize(("lower_case", "strip_accents"), [(True, True), (True, False), (False, False)])
+def test_words_give_the_tokens_of_the_text_they_were_cut_from(lower_case, strip_accents):
+    tokenizer = BertTokenizer(VOCABULARY, lower_case, strip_accents)
+    lines = ["The sundays, the Sun! THE Moons", "é É 我the我", "s" * 300, "ΣΑΣ the\u200bsun\x0bs İ"]
+    coverage = measure_coverage(count(*lines, lower_case=lower_case, strip_accents=strip_accents).items(), tokenizer)
+    ids = tokenizer.tokenize(lines).flat_values.numpy().tolist()
+    assert (coverage["num_tokens"], coverage["num_unknown_tokens"]) == (len(ids), ids.count(1))

@@ -7,35 +7,34 @@ from data_prep.readers.documents import Counts
 from electra_tf.config.errors import UserError
 
 
-def test_every_line_is_a_document_whose_lines_are_paragraphs(read):
-    content = '{"id": 1, "text": "a\\n\\n b\\r\\nc"}\n\n{"text": "d"}'
-    assert read("jsonl", content) == [["a", "b", "c"], ["d"]]
+@pytest.mark.parametrize(
+    ("content", "documents"),
+    [
+        ('{"id": 1, "text": "a\\n\\n b\\r\\nc"}\n\n{"text": "d"}', [["a", "b", "c"], ["d"]]),
+        ('{"text": " \\n"}\n{"text": ""}\n', []),
+        # Half a surrogate pair is dropped, a whole one is a character.
+        (r'{"text": "a\ud800b \ud83d\ude00\n\udc00"}', [["ab \U0001f600"]]),
+    ],
+)
+def test_a_line_is_a_document_whose_lines_are_paragraphs(read, content, documents):
+    assert read("jsonl", content) == documents
 
 
-def test_a_text_without_a_word_is_no_document(read):
-    assert read("jsonl", '{"text": " \\n"}\n{"text": ""}\n') == []
-
-
-def test_a_line_without_the_field_is_a_user_error_that_names_those_found(read):
-    content = '{"text": "a"}\n{"title": "b", "body": "c"}\n'
-    with pytest.raises(
-        UserError,
-        match=re.escape(
-            "file.txt at offset 14: a JSON object without the field 'text'; its fields are 'title', 'body'"
-        ),
-    ):
-        read("jsonl", content)
-
-
-@pytest.mark.parametrize("text", ["null", "12", '["a"]'])
-def test_a_text_that_is_no_string_is_a_user_error_that_names_its_place(read, text):
-    with pytest.raises(UserError, match=re.escape(f'file.txt at offset 14: "text" is {text}, expected a string')):
-        read("jsonl", f'{{"text": "a"}}\n{{"text": {text}}}\n')
-
-
-@pytest.mark.parametrize("line", ['{"text": ', "text", '{"text": ' + "[" * 100_000], ids=["cut", "no JSON", "too deep"])
-def test_a_broken_line_is_a_user_error_that_names_its_place(read, line):
-    with pytest.raises(UserError, match="file.txt at offset 1014: expected a JSON object on each line"):
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ('{"title": "b", "body": "c"}', "a JSON object without the field 'text'; its fields are 'title', 'body'"),
+        ('{"text": null}', '"text" is null, expected a string'),
+        ('{"text": 12}', '"text" is 12, expected a string'),
+        ('{"text": ["a"]}', '"text" is ["a"], expected a string'),
+        ('{"text": ', "expected a JSON object on each line"),
+        ("text", "expected a JSON object on each line"),
+        ('{"text": ' + "[" * 100_000, "expected a JSON object on each line"),
+    ],
+    ids=["no field", "null", "a number", "a list", "cut", "no JSON", "too deep"],
+)
+def test_a_wrong_line_is_a_user_error_that_names_its_place(read, line, complaint):
+    with pytest.raises(UserError, match=re.escape(f"file.txt at offset 1014: {complaint}")):
         read("jsonl", f'{{"text": "a"}}\n{line}\n{{"text": "b"}}\n', offset=1000)
 
 
@@ -48,10 +47,6 @@ def test_the_last_line_of_a_file_may_be_cut_off(read):
 def test_the_last_line_of_a_part_may_not_be_cut_off(read):
     with pytest.raises(UserError, match="file.txt at offset 14: expected a JSON object"):
         read("jsonl", '{"text": "a"}\n{"text": "b', is_end=False)
-
-
-def test_half_a_surrogate_pair_is_dropped_and_a_whole_one_is_a_character(read):
-    assert read("jsonl", r'{"text": "a\ud800b \ud83d\ude00\n\udc00"}') == [["ab \U0001f600"]]
 
 
 def test_a_line_of_more_than_the_limit_is_a_user_error(read, monkeypatch):

@@ -5,12 +5,18 @@ from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from electra_tf.config.errors import UserError
 
 
-def test_a_blank_line_ends_a_document_of_plain_text(read):
-    assert read("text", "one\ntwo\n\n\nthree") == [["one", "two"], ["three"]]
-
-
-def test_a_line_of_white_space_is_blank_as_in_the_authors_builder(read):
-    assert read("text", "one\n \t\u00a0\r\ntwo\r\n") == [["one"], ["two"]]
+@pytest.mark.parametrize(
+    ("format_name", "content", "documents"),
+    [
+        ("text", "one\ntwo\n\n\nthree", [["one", "two"], ["three"]]),
+        ("text", "one\n \t\u00a0\r\ntwo\r\n", [["one"], ["two"]]),  # white space is blank, as in the authors' builder
+        ("sentences", "1\n2\n3\n4\n5\n6\n7\n", [["1", "2", "3"], ["4", "5", "6"], ["7"]]),
+        ("sentences", "1\n\n3\n\n\n\n7\n\n9", [["1", "3"], ["7", "9"]]),  # blank lines count
+        ("openwebtext", "Title\n\nOne. Two.\n\n\nThree.\n", [["Title", "One. Two.", "Three."]]),
+    ],
+)
+def test_a_format_says_where_a_document_ends(read, format_name, content, documents):
+    assert read(format_name, content) == documents
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
@@ -27,18 +33,6 @@ def test_a_file_without_text_holds_no_document(read, format_name):
 def test_text_that_is_not_utf_8_is_a_user_error_that_names_file_and_byte(read, format_name):
     with pytest.raises(UserError, match="file.txt is not UTF-8: byte 0xef at offset 7"):
         read(format_name, b"fine\nna\xefve")
-
-
-def test_sentences_make_a_document_of_every_three_lines(read):
-    assert read("sentences", "1\n2\n3\n4\n5\n6\n7\n") == [["1", "2", "3"], ["4", "5", "6"], ["7"]]
-
-
-def test_blank_lines_among_sentences_count_as_lines(read):
-    assert read("sentences", "1\n\n3\n\n\n\n7\n\n9") == [["1", "3"], ["7", "9"]]
-
-
-def test_a_file_of_openwebtext_is_a_document_of_paragraphs(read):
-    assert read("openwebtext", "Title\n\nOne. Two.\n\n\nThree.\n") == [["Title", "One. Two.", "Three."]]
 
 
 def test_a_text_without_a_blank_line_is_cut_into_documents_of_bounded_size(read):
@@ -80,15 +74,8 @@ LONG_PARAGRAPH = "He walked on and on, past the mill and the weir. " * 9
 
 @pytest.mark.parametrize("separator", ["\n", "\n\n", "\r\n\r\n"], ids=["no blanks", "blanks", "CRLF"])
 def test_a_book_with_a_paragraph_a_line_keeps_its_lines(read, separator):
-    paragraphs = [
-        "CHAPTER I",
-        "She spoke.",
-        LONG_PARAGRAPH.strip(),
-        "No.",
-        "Why not?",
-        LONG_PARAGRAPH.strip(),
-        "I see.",
-    ]
+    long = LONG_PARAGRAPH.strip()
+    paragraphs = ["CHAPTER I", "She spoke.", long, "No.", "Why not?", long, "I see."]
     assert read("book", "\ufeff" + separator.join(paragraphs)) == [paragraphs]
 
 

@@ -63,22 +63,40 @@ def test_the_last_revision_of_a_history_is_read():
     assert lines_of(in_one_line) == [["Cat", "A cat."]]
 
 
-def test_redirects_are_skipped_by_their_element_or_in_any_language_by_their_text():
-    pages = [
-        page(head='<ns>0</ns><redirect title="Dog" />'),
-        page(head="", text="#REDIRECT [[Dog]]"),
-        page(head="", text=" \n#redirect:[[Dog]] {{R from x}}"),
-        page(text="# Weiterleitung [[Hund]]"),
-        page(text="#перенаправление [[Собака]]"),
-        page(text="#अनुप्रेषित [[कुत्ता]]"),
-        page(text="#転送[[犬]]"),
-    ]
-    assert skipped("".join(pages)) == {"redirects": 7}
+WITHOUT_TEXT = page().replace("<text xml:space=\"preserve\">A '''cat'''.</text>", "{}")
 
 
-@pytest.mark.parametrize("title", ["Talk:Cat", "User:A", "user talk:A", "Datei:Katze.png", "Template:Cat"])
-def test_old_exports_tell_the_namespace_by_the_title_alone(title):
-    assert skipped(page(title, head="")) == {"pages outside the article namespace": 1}
+@pytest.mark.parametrize(
+    ("reason", "pages"),
+    [
+        (
+            "redirects",  # by their element, or in any language by their text
+            [
+                page(head='<ns>0</ns><redirect title="Dog" />'),
+                page(head="", text="#REDIRECT [[Dog]]"),
+                page(head="", text=" \n#redirect:[[Dog]] {{R from x}}"),
+                page(text="# Weiterleitung [[Hund]]"),
+                page(text="#перенаправление [[Собака]]"),
+                page(text="#अनुप्रेषित [[कुत्ता]]"),
+                page(text="#転送[[犬]]"),
+            ],
+        ),
+        (
+            "pages outside the article namespace",  # which old exports tell by the title alone
+            [page(title, head="") for title in ("Talk:Cat", "User:A", "user talk:A", "Datei:Katze.png", "Template:C")],
+        ),
+        (
+            "pages that are not wikitext",
+            [page(revision=f"<model>{model}</model>") for model in ("css", "javascript", "json", "Scribunto")],
+        ),
+        (
+            "pages without text",
+            [*map(WITHOUT_TEXT.format, ('<text bytes="0" />', '<text deleted="deleted" />', "<text>{{x}}</text>", ""))],
+        ),
+    ],
+)
+def test_pages_that_are_no_articles_are_skipped_and_counted(reason, pages):
+    assert skipped("".join(pages)) == {reason: len(pages)}
 
 
 def test_a_title_with_a_colon_may_be_one_of_an_article():
@@ -104,44 +122,23 @@ def test_disambiguation_pages_are_skipped_unless_they_are_wanted(text):
     assert len(lines_of(page(text=text), keep_disambiguation_pages=True)) == 1
 
 
-@pytest.mark.parametrize("model", ["css", "javascript", "json", "Scribunto"])
-def test_pages_that_are_not_wikitext_are_skipped(model):
-    assert skipped(page(revision=f"<model>{model}</model>")) == {"pages that are not wikitext": 1}
-
-
-@pytest.mark.parametrize(
-    "text", ['<text bytes="0" />', '<text deleted="deleted" />', "<text>{{x}} [[Category:A]]</text>", ""]
-)
-def test_pages_without_text_are_skipped(text):
-    content = page().replace("<text xml:space=\"preserve\">A '''cat'''.</text>", text)
-    assert skipped(content) == {"pages without text": 1}
-
-
 def test_boundaries_are_lines_that_begin_a_page():
     lines = (HEADER + page(text="&lt;page&gt;\n &lt;page> a <i/>") + END).encode().splitlines(keepends=True)
     assert [line for line in lines if begins_page(line)] == [b"  <page>\n"]
     assert begins_page(b"<page>") and begins_page(b"\t<page>\r\n") and not begins_page(b"a <page>")
 
 
-def test_what_is_cut_off_inside_a_page_gives_the_pages_before_and_one_message():
+def test_what_is_cut_off_gives_the_whole_pages_and_one_message():
     content = HEADER + page() + page("Dog")
-    cut = content[: content.index("Dog") + 40]
-    documents, report = read(cut)
-    assert documents == [["Cat", "A cat."]]
-    begin = content.index("  <page>\n    <title>Dog")
-    assert report.truncations == [
-        f"dump.xml is truncated at byte {len(cut)}: inside the page that begins at byte {begin}, expected </mediawiki>"
-        " at its end"
-    ]
-
-
-def test_what_is_cut_off_between_pages_gives_them_all_and_one_message():
-    documents, report = read(page() + page("Dog"), offset=5_000)
-    assert documents == [["Cat", "A cat."], ["Dog", "A cat."]]
-    at = 5_000 + len(page() + page("Dog"))
-    assert report.truncations == [
-        f"dump.xml is truncated at byte {at}: between two pages, expected </mediawiki> at its end"
-    ]
+    begin, cut = content.index("  <page>\n    <title>Dog"), content.index("Dog") + 40
+    for end, offset, titles, where in (
+        (cut, 0, ["Cat"], f"inside the page that begins at byte {begin}"),
+        (len(content), 5_000, ["Cat", "Dog"], "between two pages"),
+    ):
+        documents, report = read(content[:end], offset=offset)
+        assert documents == [[title, "A cat."] for title in titles]
+        message = f"dump.xml is truncated at byte {end + offset}: {where}, expected </mediawiki> at its end"
+        assert report.truncations == [message]
 
 
 @pytest.mark.parametrize("broken", ["A <b> cat", "A & cat", "A \x01 cat", "A &undeclared; cat"])
