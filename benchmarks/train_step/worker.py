@@ -27,6 +27,9 @@ class Step(Protocol):
 
 
 def start_ours(options: dict) -> Step:
+    from electra_tf.cli.flags import import_tensorflow
+
+    import_tensorflow()
     from benchmarks.train_step.ours import OurStep, limit_threads
 
     limit_threads(options["num_threads"])

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from electra_tf.cli.flags import import_tensorflow
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import close_name, read_values
 from electra_tf.config.schema import MaskingConfig, RunConfig
@@ -33,6 +34,7 @@ def config_of(arguments: argparse.Namespace) -> "PretrainingConfig":
     Raises: UserError: if it cannot be read, or is no configuration.
     """
     _refuse_misspelt(*read_values(arguments.config, arguments.overrides))
+    import_tensorflow()
     from electra_tf.tasks.pretrain.config import load_config
 
     if arguments.objective_module:

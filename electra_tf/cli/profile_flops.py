@@ -14,7 +14,7 @@ import sys
 from argparse import Namespace
 
 from electra_tf.cli.configuration import add_objective_module_flag, config_of
-from electra_tf.cli.flags import add_set_flag, flag_parser, quiet_tensorflow, run_command
+from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
 
 
@@ -126,7 +126,6 @@ def _strategy(arguments: Namespace, config):
     from electra_tf.tasks.pretrain.input import plan_stages
     from electra_tf.train.distribution import build_strategy, split_cpu
 
-    quiet_tensorflow()
     if arguments.logical_cpu_devices is not None:
         split_cpu(arguments.logical_cpu_devices)
     strategy = build_strategy(arguments.strategy or "one_device", "local")

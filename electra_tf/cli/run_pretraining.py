@@ -11,7 +11,7 @@ import argparse
 import sys
 
 from electra_tf.cli.configuration import add_objective_module_flag, config_of
-from electra_tf.cli.flags import add_set_flag, flag_parser, quiet_tensorflow, run_command
+from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.cli.tpu_installation import require_importable_tensorflow, require_tpu_packages
 from electra_tf.config.errors import UserError
 from electra_tf.runs.interruption import Interrupted, Interruption
@@ -95,7 +95,6 @@ def _run(arguments, interruption: Interruption) -> None:
     from electra_tf.tasks.pretrain.input import open_stages, plan_stages
     from electra_tf.train.distribution import build_strategy, split_cpu
 
-    quiet_tensorflow()
     if arguments.logical_cpu_devices > 1:
         split_cpu(arguments.logical_cpu_devices)
     strategy = build_strategy(arguments.strategy, arguments.tpu)

@@ -26,9 +26,8 @@ def _program(formula: Callable, **options) -> Callable:
 
 @functools.cache
 def _function(formula: Callable, **options) -> Callable:
-    """The formula as a function that TensorFlow traces and optimises once, however many layers call it."""
-    attributes = {"_noinline": True}
-    return tf.function(functools.partial(formula, **options), autograph=False, experimental_attributes=attributes)
+    """The formula as a function that TensorFlow traces and differentiates once, however many layers call it."""
+    return tf.function(functools.partial(formula, **options), autograph=False)
 
 
 @dataclass(frozen=True)

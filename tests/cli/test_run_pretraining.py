@@ -96,7 +96,7 @@ def test_a_slip_of_the_pen_is_refused_without_tensorflow(flags, flag):
 def test_the_first_program_of_xla_is_compiled_without_a_note():
     program = (
         "import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n"
-        "from electra_tf.cli.flags import quiet_tensorflow; quiet_tensorflow()\n"
+        "from electra_tf.cli.flags import import_tensorflow; import_tensorflow()\n"
         "import tensorflow as tf; tf.function(lambda: tf.ones([3]) * 2.0, jit_compile=True)()"
     )
     answer = subprocess.run(
