@@ -122,23 +122,6 @@ class FusedOps(ReferenceOps):
 
         return operation(product, bias)
 
-    def split_heads(self, product: tf.Tensor, bias: tf.Tensor, num_heads: int) -> tuple[tf.Tensor, ...]:
-        """As the reference."""
-        forward = self._compiled(REFERENCE.split_heads, num_heads=num_heads)
-
-        @tf.custom_gradient
-        def operation(product, bias):
-            def backward(*upstream):
-                # Not compiled: TensorFlow's transpose is three times as fast on a CPU as the one that XLA makes.
-                shape = [*tf.unstack(tf.shape(product))[:2], product.shape[2] // 3]
-                parts = [tf.reshape(tf.transpose(part, [0, 2, 1, 3]), shape) for part in upstream]
-                merged = tf.concat(parts, axis=2)
-                return merged, self._bias_gradient(merged, bias)
-
-            return forward(product, bias), backward
-
-        return operation(product, bias)
-
     def attention_probs(
         self,
         scores: tf.Tensor,
@@ -149,16 +132,13 @@ class FusedOps(ReferenceOps):
         attention_mask: str = "bidirectional",
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """As the reference; probabilities before dropout are in the dtype of `scores`."""
-        add_mask = self._compiled(masked_scores, attention_mask=attention_mask)
         drop = self._compiled(self._drop_probs, rate=rate, dtype=scores.dtype)
         gradient = self._compiled(self._attention_gradient)
 
         @tf.custom_gradient
         def operation(scores):
-            # TensorFlow's own softmax is twice as fast on a CPU as the one that XLA makes. The shape, which it has
-            # already, is stated for Grappler, which does not see through a program and would warn of each softmax.
-            masked = tf.reshape(add_mask(scores, key_mask), tf.shape(scores))
-            probs, dropped = drop(tf.nn.softmax(masked), draw)
+            # TensorFlow's own softmax is twice as fast on a CPU as the one that XLA makes.
+            probs, dropped = drop(tf.nn.softmax(masked_scores(scores, key_mask, attention_mask)), draw)
             return (probs, dropped), lambda _, upstream: gradient(probs, dropped, upstream)
 
         probs, dropped = operation(scores)
