@@ -70,7 +70,7 @@ class OurStep:
             for seed in range(_NUM_BATCHES)
         ]
         self._num_steps_run = 0
-        self._step = tf.function(lambda batch: strategy.run(objective.train_step, args=(batch,)))
+        self._step = tf.function(lambda batch: strategy.run(objective.train_step, args=(batch,)), autograph=False)
 
     def run(self) -> dict[str, float]:
         """Runs one step on the next batch; returns its losses when the update is done."""

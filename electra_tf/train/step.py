@@ -71,7 +71,7 @@ def training_step(task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | N
     update = functools.partial(_clip_and_apply, task)
     if task.config.train.xla and tf.distribute.get_replica_context().num_replicas_in_sync == 1:
         # Replicas synchronise in the update, which is not possible inside the compiled function of one replica.
-        update = tf.function(update, jit_compile=True)
+        update = tf.function(update, jit_compile=True, autograph=False)
     gradient_norm, finite = update(gradients, loss)
     nonfinite = 1.0 - tf.cast(finite, tf.float32)
     return {
@@ -115,7 +115,7 @@ def summed_gradients(
     denominators = sum_over_replicas(task.denominators(batch))
     differentiate = functools.partial(_accumulated_gradients, task, ops or training_ops(task.config.train))
     if task.config.train.xla:
-        differentiate = tf.function(differentiate, jit_compile=True)
+        differentiate = tf.function(differentiate, jit_compile=True, autograph=False)
     shares, gradients = differentiate(batch, denominators, step, _first_example(batch))
     return sum_over_replicas(shares), sum_over_replicas(gradients)
 

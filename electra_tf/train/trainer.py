@@ -76,7 +76,7 @@ class Trainer:
         self._metrics = metrics
         self._stop_request = stop_request
         self._iterator = iter(strategy.distribute_datasets_from_function(batches))
-        self._train_steps_on_device = tf.function(self._train_steps)
+        self._train_steps_on_device = tf.function(self._train_steps, autograph=False)
 
     def train(self, num_steps: int) -> EarlyEnd:
         """Trains for `num_steps`, or up to the step at which a stop was asked for.
@@ -88,10 +88,12 @@ class Trainer:
         return EarlyEnd(bool(stop), bool(nonfinite))
 
     def _train_steps(self, iterator, num_steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        stop, nonfinite, done = tf.constant(False), tf.constant(False), tf.constant(0)
-        while done < num_steps and not (stop or nonfinite):
-            stop, nonfinite = self._train_step(next(iterator))
-            done += 1
+        _, stop, nonfinite = tf.while_loop(
+            lambda done, stop, nonfinite: (done < num_steps) & ~(stop | nonfinite),
+            lambda done, *_: (done + 1, *self._train_step(iterator.get_next())),
+            (tf.constant(0), tf.constant(False), tf.constant(False)),
+            parallel_iterations=1,
+        )
         return stop, nonfinite
 
     def _train_step(self, batch) -> tuple[tf.Tensor, tf.Tensor]:
@@ -131,7 +133,7 @@ class Evaluator:
         self._strategy = strategy
         self._stop_request = stop_request
         self._batches = batches
-        self._evaluate_on_device = tf.function(self._evaluate_batch)
+        self._evaluate_on_device = tf.function(self._evaluate_batch, autograph=False)
 
     def evaluate(self, num_batches: int, after_batch: Callable[[int], None] | None = None) -> MeanMetrics | None:
         """The metrics over `num_batches` batches; None if a stop was asked for before the last of them.
