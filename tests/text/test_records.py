@@ -36,6 +36,7 @@ def test_sequence_length_is_static_inside_a_pipeline():
         (records.serialize_example([101, 4, 5, 102], [4]), "longer than max_seq_length"),
         (fixed_length_record(input_ids=[7, 5, 8], input_mask=[1] * 3, segment_ids=[0] * 3), "not a compact record"),
     ],
+    ids=["too long", "fixed length"],  # the bytes of a record differ from process to process
 )
 def test_what_is_no_compact_example_of_the_length_is_refused_and_not_cut(record, complaint):
     with pytest.raises(tf.errors.InvalidArgumentError, match=complaint):
