@@ -34,7 +34,7 @@ def config_of(arguments: argparse.Namespace) -> "PretrainingConfig":
     Raises: UserError: if it cannot be read, or is no configuration.
     """
     _refuse_misspelt(*read_values(arguments.config, arguments.overrides))
-    import_tensorflow()
+    import_tensorflow(tpu=getattr(arguments, "strategy", None) == "tpu")
     from electra_tf.tasks.pretrain.config import load_config
 
     if arguments.objective_module:
