@@ -223,7 +223,7 @@ class Encoder(_EncoderPart):
                 hidden = tf.recompute_grad(lambda values, run=run: run(values)[0])(hidden)
             else:
                 hidden, probs = run(hidden)
-                attention_probs.append(probs)
+                if probs is not None:
+                    attention_probs.append(probs)
             layer_outputs.append(hidden)
-        attention_probs = () if context.training else tuple(attention_probs)
-        return EncoderOutput(hidden, hidden[:, 0], embedding_output, tuple(layer_outputs), attention_probs)
+        return EncoderOutput(hidden, hidden[:, 0], embedding_output, tuple(layer_outputs), tuple(attention_probs))

@@ -43,10 +43,10 @@ class Draw(NamedTuple):
 
     def bits(self, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
         """[B, *shape] uint32, uniform, independent between examples, elements, steps and names."""
-        *key, first_example = tf.unstack(self.words)
+        lower, upper, first_example = tf.unstack(self.words)
         example = tf.cast(tf.range(num_examples), tf.uint32) + first_example
         example = tf.reshape(example, [num_examples, *[1] * len(shape)])
-        return threefry((key[0], key[1]), (example, _indices(shape)))[0]
+        return threefry((lower, upper), (example, _indices(shape)))[0]
 
     def keep_mask(self, rate: float, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
         """[B, *shape] bool, true with probability 1 - rate (to 2^-32)."""

@@ -1,12 +1,12 @@
 """What the tests of whole builds share, and those of units of work."""
 
 import bz2
+import copy
 import gzip
 import io
 import itertools
 import json
 import lzma
-import pickle
 import random
 import tarfile
 from collections.abc import Callable
@@ -84,7 +84,7 @@ def read_units() -> Callable[..., list[list[str]]]:
 
     def lines_of_documents(units: list[WorkUnit], counts: Counts | None = None) -> list[list[str]]:
         counts = counts or Counts()
-        units = pickle.loads(pickle.dumps(units))  # as when they are sent to another process
+        units = copy.deepcopy(units)  # by what they are reduced to, as when they are sent to another process
         return [document.lines for unit in units for document in read_unit(unit, READER_SETTINGS, counts)]
 
     return lines_of_documents
