@@ -14,11 +14,11 @@ from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 
 def gather_positions(hidden: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """The vectors at the given positions.
+    """The vectors, or numbers, at the given positions.
 
     Args:
-        hidden: [B, S, H].        positions: [B, M] int32, each in [0, S).
-    Returns: [B, M, H].
+        hidden: [B, S, ...].        positions: [B, M] int32, each in [0, S).
+    Returns: [B, M, ...].
     """
     return tf.gather(hidden, positions, batch_dims=1)
 

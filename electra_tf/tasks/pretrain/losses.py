@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from electra_tf.data.batch import Batch
 from electra_tf.models.context_free_logits import ContextFreeLogits
+from electra_tf.models.heads import gather_positions
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.terms import (
     BinaryEntropy,
@@ -32,8 +33,8 @@ def masked_lm_loss(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -
 
 
 def at_masked_positions(values: tf.Tensor, batch: Batch) -> tf.Tensor:
-    """Of [B, S] values the [B, M] at the masked positions."""
-    return tf.gather(values, batch["masked_lm_positions"], batch_dims=1)
+    """Of [B, S, ...] values the [B, M, ...] at the masked positions."""
+    return gather_positions(values, batch["masked_lm_positions"])
 
 
 def over_masked_tokens(values: tf.Tensor, batch: Batch) -> Total:

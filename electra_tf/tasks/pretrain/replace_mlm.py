@@ -7,7 +7,7 @@ from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import Head, NetworkPass
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.generators import GeneratorOutput
-from electra_tf.models.heads import MaskedLmHead, gather_positions
+from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.generator_objective import (
@@ -16,7 +16,7 @@ from electra_tf.tasks.pretrain.generator_objective import (
     GeneratorObjectiveSettings,
     sample_totals,
 )
-from electra_tf.tasks.pretrain.losses import masked_lm_accuracy, masked_lm_loss, over_masked_tokens
+from electra_tf.tasks.pretrain.losses import at_masked_positions, masked_lm_accuracy, masked_lm_loss, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
 from electra_tf.tasks.terms import Term, Total
 
@@ -55,7 +55,7 @@ class ReplaceMlm(GeneratorObjective):
         generated = self.generate(batch, context)
         corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
         output = self.encode(batch, corrupted, context)
-        hidden = gather_positions(output.sequence_output, batch["masked_lm_positions"])  # [B, M, H]
+        hidden = at_masked_positions(output.sequence_output, batch)  # [B, M, H]
         return ReplaceMlmForward(generated, corrupted, self.prediction_head(hidden, context=context))
 
     def loss_totals(self, batch: Batch, forward: ReplaceMlmForward) -> dict[str, Total]:
