@@ -84,6 +84,10 @@ class OptimizerConfig(Settings):
     clip_norm: Positive = 1.0  # of all gradients together, after the sum over replicas
     exclude_from_weight_decay: tuple[str, ...] = ("LayerNorm", "layer_norm", "bias")  # regular expressions on names
 
+    def warmup(self, num_steps: int) -> float:
+        """The length of the warm-up of a schedule of `num_steps`, in steps; not always a whole number."""
+        return self.warmup_steps
+
     @field_validator("exclude_from_weight_decay")
     @classmethod
     def _patterns_compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
@@ -145,6 +149,10 @@ class EvaluationConfig(Settings):
     every_steps: CountOrZero = 0  # 0: only at the end
     max_batches: Count = 100
     batch_size: Count | None = None  # null: train.batch_size
+    # A held-out metric: the checkpoint of the evaluation at which it was highest is kept in best/.
+    best_metric: str | None = None
+    # Training ends when so many evaluations in a row have not raised `best_metric`; 0: never before its last step.
+    patience: CountOrZero = 0
     as_masked_lm: AsMaskedLmConfig = AsMaskedLmConfig()
 
 

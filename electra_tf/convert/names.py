@@ -8,6 +8,8 @@ from electra_tf.convert.stored_weights import list_briefly
 from electra_tf.models.encoder import Encoder, TransformerLayer
 from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead
+from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask
+from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.tasks.pretrain.objective import Objective
@@ -57,6 +59,32 @@ def _generator(objective: Electra) -> NamedVariables:
     if encoder.embeddings is discriminator.embeddings:
         named = {name: variable for name, variable in named.items() if not name.startswith("generator/embeddings/")}
     return {**named, **_masked_lm_head(objective.generator.head)}
+
+
+def encoder_variables(encoder: Encoder) -> NamedVariables:
+    """Every variable of a discriminator's encoder, or of one that was made from it, under the authors' names."""
+    return _encoder(encoder, "electra")
+
+
+def finetuned_variables(task: FinetuningTask, task_name: str) -> NamedVariables:
+    """Every trainable variable of a fine-tuning task under the name that the authors' code gives it.
+
+    Args:
+        task_name: what their code calls the task, part of the names of the head's variables.
+    """
+    named = encoder_variables(task.encoder)
+    for name, layer in _head_layers(task).items():
+        named |= _dense(layer, f"task_specific/{task_name}/{name}")
+    return named
+
+
+def _head_layers(task: FinetuningTask) -> dict[str, tf_keras.layers.Dense]:
+    if not isinstance(task, QuestionAnsweringTask):
+        return {"dense": task.output_layer}
+    layers = {"dense": task.start_layer, "qa_hidden": task.end_hidden_layer, "dense_1": task.end_layer}
+    answerable = [task.answerable_hidden_layer, task.answerable_layer]  # numbered as they are created
+    layers |= {f"dense_{number}": layer for number, layer in enumerate(filter(None, answerable), start=2)}
+    return {name: layer for name, layer in layers.items() if layer is not None}
 
 
 def _encoder(encoder: Encoder, scope: str) -> NamedVariables:

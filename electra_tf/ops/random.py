@@ -41,14 +41,14 @@ class Draw(NamedTuple):
 
     words: tf.Tensor
 
-    def bits(self, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
+    def bits(self, num_examples: tf.Tensor | int, shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
         """[B, *shape] uint32, uniform, independent between examples, elements, steps and names."""
         lower, upper, first_example = tf.unstack(self.words)
         example = tf.cast(tf.range(num_examples), tf.uint32) + first_example
         example = tf.reshape(example, [num_examples, *[1] * len(shape)])
         return threefry((lower, upper), (example, _indices(shape)))[0]
 
-    def keep_mask(self, rate: float, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
+    def keep_mask(self, rate: float, num_examples: tf.Tensor | int, shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
         """[B, *shape] bool, true with probability 1 - rate (to 2^-32)."""
         return self.bits(num_examples, shape) >= tf.constant(round(rate * 2**32), tf.uint32)
 
@@ -128,7 +128,7 @@ def _rotate(word: tf.Tensor, num_bits: int) -> tf.Tensor:
     return tf.bitwise.bitwise_or(left, tf.bitwise.right_shift(word, tf.constant(32 - num_bits, tf.uint32)))
 
 
-def _indices(shape: tuple[int, ...]) -> tf.Tensor:
+def _indices(shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
     """[1, *shape] uint32: each element's index in row-major order, as a sum over the axes.
 
     (`tf.range` reshaped would have to be moved on a TPU, whose arrays are not row-major.)
@@ -136,7 +136,7 @@ def _indices(shape: tuple[int, ...]) -> tf.Tensor:
     indices = tf.zeros([1] * (len(shape) + 1), tf.uint32)
     for axis, size in enumerate(shape):
         along = [1, *(size if other == axis else 1 for other in range(len(shape)))]
-        stride = tf.constant(math.prod(shape[axis + 1 :]), tf.uint32)
+        stride = tf.cast(math.prod(shape[axis + 1 :]), tf.uint32)
         indices += tf.reshape(tf.cast(tf.range(size), tf.uint32) * stride, along)
     return indices
 

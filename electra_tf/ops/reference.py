@@ -222,7 +222,8 @@ def apply_dropout(values: tf.Tensor, draw: Draw | None, rate: float, keep_once=t
     """
     if draw is None:
         return values
-    keep = draw.keep_mask(rate, values.shape[0] or tf.shape(values)[0], tuple(values.shape[1:]))
+    num_examples, *shape = (size or tf.shape(values)[axis] for axis, size in enumerate(values.shape))
+    keep = draw.keep_mask(rate, num_examples, tuple(shape))
     return tf.where(keep_once(keep), values * (1.0 / (1.0 - rate)), 0.0)
 
 

@@ -23,11 +23,10 @@ from electra_tf.runs.training import Training
 from electra_tf.runs.warm_start import start_weights
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.train.distribution import is_chief
-from electra_tf.train.metrics import metric_accumulator
 from electra_tf.train.schedule import missed_peak
 from electra_tf.train.step import compile_task
 from electra_tf.train.timeline import StepTriggers, phases_of, span_after, span_at
-from electra_tf.train.trainer import Evaluator, StopRequest
+from electra_tf.train.trainer import Evaluator, Loops, StopRequest
 from electra_tf.train.workers import worker_failures_reported
 
 logger = logging.getLogger(__name__)
@@ -41,6 +40,8 @@ class Run:
 
     Attributes:
         build_task: gives the task with its variables created; called under the strategy's scope.
+        loops: of a task that is there already, in its initial state; then `build_task` is not called. So several runs
+            that differ in their seed trace a step once.
         force: take over a remote directory that another process is named as holding.
     """
 
@@ -49,6 +50,7 @@ class Run:
     strategy: tf.distribute.Strategy
     build_task: Callable[[], Task]
     force: bool = False
+    loops: Loops | None = None
 
     @property
     def is_chief(self) -> bool:
@@ -106,12 +108,11 @@ def train(
         if run.is_chief:
             directory.adopt_tokenizer(*opened[0].tokenizer, is_started)
             directory.adopt_data([stage.identity for stage in opened], is_started)
-        task = run.build()
+        loops = run.loops or Loops(run.build(), run.strategy)
+        task = loops.task
         task.adopt_data(opened[0].data)
-        with run.strategy.scope():
-            metrics = metric_accumulator(task)
         keep = run.config.train.keep_checkpoints
-        checkpoints = Checkpoints(task, directory, run.is_chief, keep, metrics=metrics)
+        checkpoints = Checkpoints(task, directory, run.is_chief, keep, metrics=loops.metrics)
         restored_step = checkpoints.restore_latest()
         if is_started and restored_step is None:
             raise UserError(f"{directory.checkpoints} held checkpoints a moment ago and holds none now; start again")
@@ -122,9 +123,7 @@ def train(
         span_ends = sorted({span.last_step for span in (*opened, *phases_of(task))})
         triggers = StepTriggers(run.config.train, run.config.evaluation, tuple(span_ends), last_step)
         interruption = interruption or Interruption()
-        return Training(
-            task, run.strategy, opened, triggers, metrics, checkpoints, directory, run.is_chief, interruption
-        ).run()
+        return Training(loops, opened, triggers, checkpoints, directory, run.is_chief, interruption).run()
 
 
 def evaluate(
@@ -152,9 +151,10 @@ def evaluate(
         if stage.num_evaluation_batches == 0:
             raise UserError(f"{stage.source} has no held-out split; build it with --held_out_fraction")
         stage, model = input_of(stage), model_of(span_at(phases_of(task), step).task)
-        evaluator = Evaluator(model, run.strategy, StopRequest(run.strategy), stage.evaluation_batches)
+        evaluator = Evaluator(model, run.strategy, StopRequest(run.strategy))
         count, size = stage.num_evaluation_batches, stage.evaluation_batch_size
-        return {"step": step, **(evaluator.evaluate(count, _ProgressLines(count, size)) or {})}
+        evaluation = evaluator.evaluate(stage.evaluation_batches, count, _ProgressLines(count, size))
+        return {"step": step, **evaluation.metrics, **stage.output_metrics(evaluation.outputs)}
 
 
 def _restore_beside_training(task: Task, run: Run) -> int:
@@ -193,7 +193,7 @@ def _announce(run: Run, task: Task, stage: InputStage, first_step: int, last_ste
             "the run is at step %d already, this call was to end at %d: nothing to train", first_step, last_step
         )
         return
-    if warning := missed_peak(run.config.optimizer.warmup_steps, task.schedule_steps):
+    if warning := missed_peak(run.config.optimizer.warmup(min(task.schedule_steps)), task.schedule_steps):
         logger.warning(warning)
     logger.info(
         "%s%s, steps %d to %d of %d; batch %d = %d replicas x %d; %d training examples, %d evaluation batches",

@@ -4,8 +4,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import tensorflow as tf
-
 from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
@@ -13,12 +11,12 @@ from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.lock import require_held
 from electra_tf.runs.reported_lines import evaluation_at, reports_of
 from electra_tf.runs.reporting import Reporter
-from electra_tf.tasks.base import InputStage, Task
+from electra_tf.tasks.base import InputStage
 from electra_tf.train.device_peak import peak_of_run
 from electra_tf.train.health import HealthMonitor, explain_nonfinite
-from electra_tf.train.metrics import MetricAccumulator, metric_names
+from electra_tf.train.metrics import metric_names
 from electra_tf.train.timeline import StepTriggers, TrainingPhase, phases_of, span_after, span_at
-from electra_tf.train.trainer import Evaluator, MeanMetrics, StopRequest, Trainer
+from electra_tf.train.trainer import Loops, MeanMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -32,27 +30,26 @@ class Training:
     long evaluation thus puts no steps at risk.
 
     Attributes:
-        task: compiled, restored.        metrics: restored.
+        loops: of the task, which is restored with its metrics.
         directory: of the run.        writes: whether this process writes reports; `checkpoints` knows for itself.
     """
 
-    task: Task
-    strategy: tf.distribute.Strategy
+    loops: Loops
     stages: Sequence[InputStage]
     triggers: StepTriggers
-    metrics: MetricAccumulator
     checkpoints: Checkpoints
     directory: RunDirectory
     writes: bool
     interruption: Interruption
 
     def __post_init__(self):
+        self.task, self.metrics = self.loops.task, self.loops.metrics
         self._phases = phases_of(self.task)
         self._train = self.task.config.train
         self._first_step = self._step()
         cost, peak = self.task.cost if self.writes else None, None
         if cost is not None and self._first_step < self.triggers.last_step:  # measuring it takes a second or two
-            peak = peak_of_run(self._train, self.strategy)
+            peak = peak_of_run(self._train, self.loops.strategy)
         if peak is not None:
             logger.info("utilisation is relative to %.4g FLOP/s, %s", *peak)
         self._health = HealthMonitor(self._train.alarm_after_steps, self.task.health_checks)
@@ -62,8 +59,7 @@ class Training:
         # After the reports have been read: it drops those of later steps.
         directory = self.directory if self.writes else None
         self._reporter = Reporter(directory, self._first_step, self._train.num_steps, cost, peak)
-        self._stop_request = StopRequest(self.strategy)
-        self._evaluator: tuple[InputStage, Task, Evaluator] | None = None
+        self._stop_request = self.loops.stop_request
         self._evaluation: MeanMetrics = {}
 
     def run(self) -> MeanMetrics:
@@ -96,13 +92,8 @@ class Training:
             self._end_early(step)
         if step == phase.first_step:
             phase.task.begin()
-        trainer = Trainer(
-            phase.task,
-            self.strategy,
-            self.metrics,
-            self._stop_request,
-            batches=lambda context: stage.training_batches(first_step, context),
-        )
+        trainer = self.loops.trainer(phase.task)
+        trainer.read(lambda context: stage.training_batches(first_step, context))
         # The first step compiles: its time must not count for the rates of the others.
         stop = first_step + 1
         while step < min(stage.last_step, phase.last_step, self.triggers.last_step):
@@ -158,14 +149,12 @@ class Training:
         stage, task = span_at(self.stages, step), span_at(self._phases, step).task
         if stage.num_evaluation_batches == 0:
             return
-        if self._evaluator is None or self._evaluator[0] is not stage or self._evaluator[1] is not task:
-            evaluator = Evaluator(task, self.strategy, self._stop_request, stage.evaluation_batches)
-            self._evaluator = stage, task, evaluator
+        evaluator = self.loops.evaluator(task)
         with self._reporter.pause():
-            metrics = self._evaluator[-1].evaluate(stage.num_evaluation_batches)
-        if metrics is None:
+            evaluation = evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
+        if evaluation is None:
             self._end_early(step)
-        self._evaluation = metrics
+        metrics = self._evaluation = evaluation.metrics | stage.output_metrics(evaluation.outputs)
         self._reporter.evaluation(step, metrics)
 
     def _end_early(self, step: int) -> None:
@@ -180,11 +169,11 @@ class Training:
         self._save(step)
 
         def batches_from(first_step: int):
-            return self.strategy.distribute_datasets_from_function(
+            return self.loops.strategy.distribute_datasets_from_function(
                 lambda context: stage.training_batches(first_step, context)
             )
 
-        raise TrainingStopped(explain_nonfinite(phase.task, self.strategy, batches_from, step))
+        raise TrainingStopped(explain_nonfinite(phase.task, self.loops.strategy, batches_from, step))
 
     def _require_finite_enough(self, step: int) -> None:
         """Raises: TrainingStopped: if more steps were left out than the configuration allows."""

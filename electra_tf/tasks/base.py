@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
@@ -72,9 +73,20 @@ class Task(tf_keras.Model):
         """Losses and metrics of an evaluation batch, each summable over replicas and batches."""
         raise NotImplementedError
 
+    def outputs(self, batch: Batch, context: ForwardContext) -> dict[str, tf.Tensor]:
+        """What an evaluation keeps of each example, [B, ...] by name: for metrics that do not sum over batches.
+
+        `InputStage.output_metrics` takes them.
+        """
+        return {}
+
     def empty_batch(self) -> Batch:
         """A batch of one short example, with which the variables are created."""
         raise NotImplementedError
+
+    def random_stream(self, step: tf.Tensor, first_example: tf.Tensor, name: str = "") -> RandomStream:
+        """The random numbers of a step. Args: as of `RandomStream`."""
+        return RandomStream(self.config.train.seed, step, first_example, name)
 
     def as_ratios(self, batch: Batch, totals: dict[str, Total]) -> dict[str, Ratio]:
         """Training terms with their denominators, for evaluation."""
@@ -176,3 +188,7 @@ class InputStage(ABC):
     @abstractmethod
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
         """Per-replica batches of one pass over the held-out split."""
+
+    def output_metrics(self, outputs: dict[str, list[np.ndarray]]) -> dict[str, float]:
+        """The metrics of the held-out split that follow from `Task.outputs`, given batch by batch."""
+        return {}

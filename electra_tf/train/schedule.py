@@ -18,7 +18,7 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         part_steps: `num_steps` of each part of the training; step counts from the beginning of its part. Usually one.
     """
 
-    def __init__(self, learning_rate: float, warmup_steps: int, part_steps: Sequence[int], decay_power: float):
+    def __init__(self, learning_rate: float, warmup_steps: float, part_steps: Sequence[int], decay_power: float):
         self.learning_rate = learning_rate
         self.warmup_steps = warmup_steps
         self.part_steps = tuple(part_steps)
@@ -38,7 +38,7 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         return dict(vars(self))
 
 
-def missed_peak(warmup_steps: int, part_steps: Sequence[int]) -> str | None:
+def missed_peak(warmup_steps: float, part_steps: Sequence[int]) -> str | None:
     """A warning if some part of the training ends before the warm-up does; else None."""
     if warmup_steps < min(part_steps):
         return None

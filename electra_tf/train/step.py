@@ -13,7 +13,6 @@ import tensorflow as tf
 from electra_tf.config.schema import TrainConfig
 from electra_tf.models.context import ForwardContext
 from electra_tf.ops.fused import FusedOps
-from electra_tf.ops.random import RandomStream
 from electra_tf.ops.reference import REFERENCE, ReferenceOps
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.terms import Term
@@ -134,7 +133,10 @@ def _accumulated_gradients(task: Task, ops: ReferenceOps, batch, denominators, s
     if count == 1:
         return _shares_and_gradients(task, ops, batch, denominators, step, first_example)
     rows = next(iter(batch.values())).shape[0] // count
-    parts = {name: tf.reshape(values, [count, rows, *values.shape[1:]]) for name, values in batch.items()}
+    parts = {
+        name: tf.reshape(values, tf.concat([[count, rows], tf.shape(values)[1:]], axis=0))
+        for name, values in batch.items()
+    }
 
     def add_micro_batch(index, sums):
         part = {name: values[index] for name, values in parts.items()}
@@ -159,7 +161,7 @@ def _accumulated_gradients(task: Task, ops: ReferenceOps, batch, denominators, s
 
 def _shares_and_gradients(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
     """One micro-batch's part of what `_accumulated_gradients` returns."""
-    random = RandomStream(task.config.train.seed, step, first_example)
+    random = task.random_stream(step, first_example)
     variables = task.trained_variables
     # Only these, so that no activations are kept for a network that is not trained.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -197,14 +199,19 @@ def learning_rate_at(optimizer, step: tf.Tensor) -> tf.Tensor:
 
 
 @tf.autograph.experimental.do_not_convert
-def evaluation_step(task: Task, batch: dict[str, tf.Tensor], step: tf.Tensor) -> dict[str, Term]:
-    """The terms of one evaluation batch, summed over replicas. Runs in a replica context, without dropout.
+def evaluation_step(
+    task: Task, batch: dict[str, tf.Tensor], step: tf.Tensor
+) -> tuple[dict[str, Term], dict[str, tf.Tensor]]:
+    """One evaluation batch, without dropout. Runs in a replica context; the results are equal on all replicas.
 
     Args:
         step: scalar int64, the number of the batch in the evaluation; it and the run's seed fix what is sampled.
+    Returns: the terms, summed over replicas; the outputs of each example, those of all replicas one after another.
     """
-    random = RandomStream(task.config.train.seed, step, _first_example(batch), name="evaluation")
-    return sum_over_replicas(task.evaluation_terms(batch, ForwardContext(training=False, random=random)))
+    random = task.random_stream(step, _first_example(batch), name="evaluation")
+    context = ForwardContext(training=False, random=random)
+    terms, outputs = task.evaluation_terms(batch, context), task.outputs(batch, context)
+    return sum_over_replicas(terms), _gathered(outputs)
 
 
 def sum_over_replicas(tensors):
@@ -214,6 +221,14 @@ def sum_over_replicas(tensors):
         return tensors
     flat = tf.nest.flatten(tensors)
     return tf.nest.pack_sequence_as(tensors, context.all_reduce(tf.distribute.ReduceOp.SUM, flat))
+
+
+def _gathered(outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Tensors of all replicas one after another along the first axis, in the order of their rows in the batch."""
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return outputs
+    return {name: context.all_gather(values, axis=0) for name, values in outputs.items()}
 
 
 def _first_example(batch: dict[str, tf.Tensor]) -> tf.Tensor:

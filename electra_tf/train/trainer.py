@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.terms import Term
-from electra_tf.train.metrics import MetricAccumulator
+from electra_tf.train.metrics import MetricAccumulator, metric_accumulator
 from electra_tf.train.step import evaluation_step, sum_over_replicas
 
 BatchesFunction = Callable[[tf.distribute.InputContext], tf.data.Dataset]
@@ -54,29 +55,27 @@ class EarlyEnd(NamedTuple):
 
 
 class Trainer:
-    """Trains a task by its `train_step` under a strategy.
+    """Trains a task by its `train_step` under a strategy. Call `read` first.
 
     Args:
         task: compiled, built under the strategy's scope.
         metrics: where the metrics of the steps are added up.
         stop_request: looked at after every step.
-        batches: gives a pipeline's per-replica batches from the task's current step on.
     """
 
     def __init__(
-        self,
-        task: Task,
-        strategy: tf.distribute.Strategy,
-        metrics: MetricAccumulator,
-        stop_request: StopRequest,
-        batches: BatchesFunction,
+        self, task: Task, strategy: tf.distribute.Strategy, metrics: MetricAccumulator, stop_request: StopRequest
     ):
         self._task = task
         self._strategy = strategy
         self._metrics = metrics
         self._stop_request = stop_request
-        self._iterator = iter(strategy.distribute_datasets_from_function(batches))
+        self._iterator = None
         self._train_steps_on_device = tf.function(self._train_steps, autograph=False)
+
+    def read(self, batches: BatchesFunction) -> None:
+        """Begins to read: `batches` gives a pipeline's per-replica batches from the task's current step on."""
+        self._iterator = iter(self._strategy.distribute_datasets_from_function(batches))
 
     def train(self, num_steps: int) -> EarlyEnd:
         """Trains for `num_steps`, or up to the step at which a stop was asked for.
@@ -113,55 +112,93 @@ class Trainer:
         return self._metrics.add(self._task.train_step(batch))
 
 
+class Evaluation(NamedTuple):
+    """What one pass over a held-out split gives.
+
+    Attributes:
+        metrics: of the task's terms.        outputs: `Task.outputs` by name, for each batch [B, ...].
+    """
+
+    metrics: MeanMetrics
+    outputs: dict[str, list[np.ndarray]]
+
+
 class Evaluator:
     """Evaluates a task under a strategy, always on the same batches with the same masks and samples.
 
     Args:
         task: built under the strategy's scope.
         stop_request: looked at after every batch.
-        batches: gives a pipeline's per-replica batches of one pass over the held-out split.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        strategy: tf.distribute.Strategy,
-        stop_request: StopRequest,
-        batches: BatchesFunction,
-    ):
+    def __init__(self, task: Task, strategy: tf.distribute.Strategy, stop_request: StopRequest):
         self._task = task
         self._strategy = strategy
         self._stop_request = stop_request
-        self._batches = batches
         self._evaluate_on_device = tf.function(self._evaluate_batch, autograph=False)
 
-    def evaluate(self, num_batches: int, after_batch: Callable[[int], None] | None = None) -> MeanMetrics | None:
-        """The metrics over `num_batches` batches; None if a stop was asked for before the last of them.
+    def evaluate(
+        self, batches: BatchesFunction, num_batches: int, after_batch: Callable[[int], None] | None = None
+    ) -> Evaluation | None:
+        """Evaluates `num_batches` batches; None if a stop was asked for before the last of them.
 
         Args:
+            batches: gives a pipeline's per-replica batches of one pass over the held-out split.
             after_batch: told how many batches are done.
         """
-        iterator = iter(self._strategy.distribute_datasets_from_function(self._batches))
+        iterator = iter(self._strategy.distribute_datasets_from_function(batches))
         totals: dict[str, Term] = {}
+        outputs: dict[str, list[np.ndarray]] = {}
         for number in range(num_batches):
-            stop, terms = self._evaluate_on_device(next(iterator), tf.constant(number, tf.int64))
+            stop, terms, outputs_of_batch = self._evaluate_on_device(iterator, tf.constant(number, tf.int64))
             if stop and number + 1 < num_batches:
                 return None
             # Summed in double precision: a long evaluation counts more tokens than float32 can.
             terms = tf.nest.map_structure(lambda value: value.numpy().astype("float64"), terms)
             totals = tf.nest.map_structure(lambda a, b: a + b, totals, terms) if totals else terms
+            for name, values in outputs_of_batch.items():
+                outputs.setdefault(name, []).append(values.numpy())
             if after_batch is not None:
                 after_batch(number + 1)
-        return {name: term.value() for name, term in totals.items()}
+        return Evaluation({name: term.value() for name, term in totals.items()}, outputs)
 
-    def _evaluate_batch(self, batch, number: tf.Tensor) -> tuple[tf.Tensor, dict[str, Term]]:
-        def evaluate(share) -> tuple[tf.Tensor, dict[str, Term]]:
-            terms = evaluation_step(self._task, share, number)
+    def _evaluate_batch(self, iterator, number: tf.Tensor):
+        def evaluate(share):
+            terms, outputs = evaluation_step(self._task, share, number)
             stop = self._stop_request.read_from_all_workers() if self._stop_request.is_shared else tf.constant(False)
-            return stop, terms
+            return stop, terms, outputs
 
-        stop, terms = on_first_replica(self._strategy, evaluate, batch)
-        return stop if self._stop_request.is_shared else self._stop_request.read(), terms
+        stop, terms, outputs = on_first_replica(self._strategy, evaluate, iterator.get_next())
+        return stop if self._stop_request.is_shared else self._stop_request.read(), terms, outputs
+
+
+class Loops:
+    """The loops of a task and its phases, each traced once, for one run after another.
+
+    Attributes:
+        task: compiled, built under the strategy's scope.        metrics: where training adds its metrics up.
+        stop_request: what all loops look at.
+    """
+
+    def __init__(self, task: Task, strategy: tf.distribute.Strategy):
+        self.task, self.strategy = task, strategy
+        with strategy.scope():
+            self.metrics = metric_accumulator(task)
+        self.stop_request = StopRequest(strategy)
+        self._trainers: dict[Task, Trainer] = {}
+        self._evaluators: dict[Task, Evaluator] = {}
+
+    def trainer(self, phase: Task) -> Trainer:
+        """The trainer of a phase of the task."""
+        if phase not in self._trainers:
+            self._trainers[phase] = Trainer(phase, self.strategy, self.metrics, self.stop_request)
+        return self._trainers[phase]
+
+    def evaluator(self, model: Task) -> Evaluator:
+        """The evaluator of a phase of the task, or of what is made from one."""
+        if model not in self._evaluators:
+            self._evaluators[model] = Evaluator(model, self.strategy, self.stop_request)
+        return self._evaluators[model]
 
 
 def on_first_replica(strategy: tf.distribute.Strategy, step: Callable, batch):

@@ -1,0 +1,141 @@
+"""Question answering: where in a text the answer starts and ends, and whether there is one."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.data.batch import Batch
+from electra_tf.models.context import ForwardContext
+from electra_tf.models.layers import glorot_uniform
+from electra_tf.ops.reference import gelu
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.task import FinetuningTask
+
+_NOT_ALLOWED = 1000.0  # is subtracted from the logits of the question, padding and the first [SEP]
+
+
+class SpanLogits(NamedTuple):
+    """What the head computes of a batch.
+
+    Attributes:
+        hidden: [B, S, H] float32, the encoder's output.
+        allowed: [B, S] float32, 1 where a span may begin or end.
+        start_logits: [B, S], 1000 lower where it may not.
+        answerable_logits: [B], positive where there is no answer; None without that classifier.
+    """
+
+    hidden: tf.Tensor
+    allowed: tf.Tensor
+    start_logits: tf.Tensor
+    answerable_logits: tf.Tensor | None
+
+
+class QuestionAnsweringTask(FinetuningTask):
+    """The authors' head: the end is predicted from the start too, and a classifier says whether there is an answer.
+
+        start = h . w                                            allowed: the context, its [SEP], and [CLS]
+        end given s = dense(gelu(dense([h_s ; h_t])))
+        answerable = dense(gelu(dense([h_CLS ; sum_t softmax(start)_t h_t])))      positive: no answer
+
+    Training gives it the true start; inference looks at the best starts. Layers over a pair of vectors are computed as
+    two products, one of each, so nothing of the size [B, beam, S, 2 H] exists. The loss of a row is the mean of the
+    cross-entropies of start and end, plus `answerable_loss_weight` times the binary cross-entropy. In float32.
+    With `joint_prediction: false` the end has a product of its own, as in Hugging Face's models.
+    Source: finetune/qa/qa_tasks.py of the authors' code.
+    """
+
+    target_tensors = {
+        "start_positions": ("", tf.int32),
+        "end_positions": ("", tf.int32),
+        "is_impossible": ("", tf.int32),
+    }
+
+    def __init__(self, config: FinetuningConfig, **model_options):
+        super().__init__(config, **model_options)
+        task = config.task
+        self.start_layer, self.end_layer = _dense(1, "start"), _dense(1, "end")
+        self.end_hidden_layer = self.answerable_hidden_layer = self.answerable_layer = None
+        if task.joint_prediction:
+            self.end_hidden_layer = _dense(task.head_size, "end_hidden")
+        if task.answerable_classifier:
+            self.answerable_layer = _dense(1, "answerable")
+            if task.answerable_uses_start_logits:
+                self.answerable_hidden_layer = _dense(task.head_size, "answerable_hidden")
+
+    def forward(self, batch: Batch, context: ForwardContext) -> SpanLogits:
+        hidden = tf.cast(self.encode(batch, context).sequence_output, tf.float32)
+        in_context = batch["input_mask"] * batch["segment_ids"]
+        is_cls = tf.cast(tf.range(tf.shape(in_context)[1]) == 0, tf.int32)
+        allowed = tf.cast(tf.maximum(in_context, is_cls), tf.float32)
+        start_logits = self._masked(self.start_layer(hidden)[..., 0], allowed)
+        return SpanLogits(hidden, allowed, start_logits, self._answerable_logits(hidden, start_logits))
+
+    def row_losses(self, batch: Batch, forward: SpanLogits) -> tf.Tensor:
+        starts = batch["start_positions"]
+        end_logits = self.end_logits(forward, starts[:, tf.newaxis])[:, 0]
+        spans = (starts, forward.start_logits), (batch["end_positions"], end_logits)
+        losses = [tf.nn.sparse_softmax_cross_entropy_with_logits(labels=ids, logits=logits) for ids, logits in spans]
+        loss = (losses[0] + losses[1]) / 2.0
+        if forward.answerable_logits is None:
+            return loss
+        impossible = tf.cast(batch["is_impossible"], tf.float32)
+        answerable = tf.nn.sigmoid_cross_entropy_with_logits(labels=impossible, logits=forward.answerable_logits)
+        return loss + self.config.task.answerable_loss_weight * answerable
+
+    def predictions(self, batch: Batch, forward: SpanLogits) -> dict[str, tf.Tensor]:
+        kept = {} if forward.answerable_logits is None else {"answerable_logits": forward.answerable_logits}
+        if not self.config.task.joint_prediction:
+            end_logits = self.end_logits(forward, tf.zeros([tf.shape(forward.hidden)[0], 1], tf.int32))[:, 0]
+            return {**kept, "start_logits": forward.start_logits, "end_logits": end_logits}
+        beam = tf.minimum(self.config.task.beam_size, tf.shape(forward.start_logits)[1])
+        start_log_probs, starts = tf.math.top_k(tf.nn.log_softmax(forward.start_logits), beam)  # [B, K]
+        end_logits = self.end_logits(forward, starts)  # [B, K, S]
+        end_log_probs, ends = tf.math.top_k(tf.nn.log_softmax(end_logits), beam)  # [B, K, K]
+        return {
+            **kept,
+            "start_top_log_probs": start_log_probs,
+            "start_top_index": starts,
+            "end_top_log_probs": end_log_probs,
+            "end_top_index": ends,
+        }
+
+    def end_logits(self, forward: SpanLogits, starts: tf.Tensor) -> tf.Tensor:
+        """[B, K, S] float32: the logits of the end given each of the starts [B, K] int32."""
+        if self.end_hidden_layer is None:
+            return self._masked(self.end_layer(forward.hidden)[..., 0], forward.allowed)[:, tf.newaxis]
+        at_starts = tf.gather(forward.hidden, starts, batch_dims=1)  # [B, K, H]
+        of_starts, of_ends = _products(self.end_hidden_layer, at_starts, forward.hidden)  # [B, K, F], [B, S, F]
+
+        def logits_of(of_start: tf.Tensor) -> tf.Tensor:  # [B, F] -> [B, S]
+            return self.end_layer(gelu(of_start[:, tf.newaxis] + of_ends))[..., 0]
+
+        # One start after the other: all at once are [B, K, S, F], gigabytes.
+        logits = tf.map_fn(logits_of, tf.transpose(of_starts, [1, 0, 2]), parallel_iterations=1)
+        return self._masked(tf.transpose(logits, [1, 0, 2]), forward.allowed[:, tf.newaxis])
+
+    def _answerable_logits(self, hidden: tf.Tensor, start_logits: tf.Tensor) -> tf.Tensor | None:
+        if self.answerable_layer is None:
+            return None
+        vector = hidden[:, 0]
+        if self.answerable_hidden_layer is not None:
+            expected_start = tf.einsum("bs,bsh->bh", tf.nn.softmax(start_logits), hidden)
+            vector = gelu(tf.add_n(_products(self.answerable_hidden_layer, vector, expected_start)))
+        return self.answerable_layer(vector)[:, 0]
+
+    @staticmethod
+    def _masked(logits: tf.Tensor, allowed: tf.Tensor) -> tf.Tensor:
+        return logits + _NOT_ALLOWED * (allowed - 1.0)
+
+
+def _dense(units: int, name: str) -> tf_keras.layers.Dense:
+    return tf_keras.layers.Dense(units, kernel_initializer=glorot_uniform(), dtype="float32", name=name)
+
+
+def _products(layer: tf_keras.layers.Dense, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Two summands of layer([first ; second]): [..., H] each -> [..., F] each. The pair itself is never made."""
+    size = first.shape[-1]
+    if not layer.built:
+        with tf.name_scope(layer.name):
+            layer.build([None, 2 * size])
+    return tf.tensordot(first, layer.kernel[:size], 1), tf.tensordot(second, layer.kernel[size:], 1) + layer.bias
