@@ -153,6 +153,13 @@ class EvaluationConfig(Settings):
     best_metric: str | None = None
     # Training ends when so many evaluations in a row have not raised `best_metric`; 0: never before its last step.
     patience: CountOrZero = 0
+
+    @model_validator(mode="after")
+    def _patience_needs_a_metric(self) -> "EvaluationConfig":
+        if self.patience and self.best_metric is None:
+            raise ValueError(f"patience {self.patience} without best_metric; name the metric that must rise")
+        return self
+
     as_masked_lm: AsMaskedLmConfig = AsMaskedLmConfig()
 
 

@@ -48,7 +48,7 @@ class Checkpoints:
         self._checkpoint = tf.train.Checkpoint(task=task, optimizer=task.optimizer, **tracked)
         self._run = run
         self._scratch = None if chief else tempfile.TemporaryDirectory(prefix="electra_tf_worker_")
-        kept = {run.checkpoints: keep, run.milestones: None}
+        kept = {run.checkpoints: keep, run.milestones: None, run.best: 1}
         self._managers = {directory: self._manager(directory, count) for directory, count in kept.items()}
         self._saved: set[str] = set()  # prefixes of what this process has written or restored
         self._failure: str | None = None  # of the newest save
@@ -77,6 +77,10 @@ class Checkpoints:
     def save_milestone(self, step: int) -> None:
         """Writes `milestones/step-N`, which is never removed. The same holds as for `save`."""
         self._save(self._run.milestones, step)
+
+    def save_best(self, step: int) -> None:
+        """Writes `best/step-N` in place of the one there. The same holds as for `save`."""
+        self._save(self._run.best, step)
 
     def skip(self, step: int, reason: str) -> None:
         """Notes that the checkpoint of a step could not be written; warns, as the training goes on."""

@@ -10,6 +10,7 @@ alarms.jsonl              one JSON object a line: step and message, of a trainin
 tensorboard/              events of the metrics
 checkpoints/              the last few: weights, optimizer state and the sums behind the next report
 milestones/               those at the fractions of training that the paper evaluates, kept for ever
+best/                     the one with the best evaluation so far, where `evaluation.best_metric` is set
 .lock                     names the process that trains
 """
 
@@ -69,6 +70,7 @@ class RunDirectory:
         self.tensorboard = inside("tensorboard")
         self.checkpoints = inside("checkpoints")
         self.milestones = inside("milestones")
+        self.best = inside("best")
         self.lock_file = inside(".lock")
 
     def create(self) -> None:

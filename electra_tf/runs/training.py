@@ -12,6 +12,7 @@ from electra_tf.runs.lock import require_held
 from electra_tf.runs.reported_lines import evaluation_at, reports_of
 from electra_tf.runs.reporting import Reporter
 from electra_tf.tasks.base import InputStage
+from electra_tf.train.best_score import BestScore
 from electra_tf.train.device_peak import peak_of_run
 from electra_tf.train.health import HealthMonitor, explain_nonfinite
 from electra_tf.train.metrics import metric_names
@@ -61,6 +62,10 @@ class Training:
         self._reporter = Reporter(directory, self._first_step, self._train.num_steps, cost, peak)
         self._stop_request = self.loops.stop_request
         self._evaluation: MeanMetrics = {}
+        self._best = BestScore(self.task.config.evaluation)
+        for report in reports_of(self.directory.metrics_file, "held_out"):
+            if report["step"] <= self._first_step:
+                self._best.observe(report["step"], report)
 
     def run(self) -> MeanMetrics:
         """Trains up to the last step of the triggers. Returns the last evaluation's metrics.
@@ -75,7 +80,7 @@ class Training:
             try:
                 self._require_finite_enough(self._first_step)
                 self._catch_up_on_evaluation()
-                while self._step() < self.triggers.last_step:
+                while self._step() < self.triggers.last_step and not self._best.has_stalled():
                     step = self._step()
                     self._train_span(span_after(self.stages, step), span_after(self._phases, step))
                 return self._evaluation
@@ -108,6 +113,9 @@ class Training:
                 self._reporter.start_interval(step)
             if self.triggers.evaluates(step):
                 self._evaluate(step)
+                if self._best.has_stalled():
+                    logger.info("step %d: training ends, as evaluation.patience says", step)
+                    return
             if self._stop_request.is_decided():
                 self._end_early(step)
             stop = self.triggers.next_stop(step)
@@ -144,6 +152,7 @@ class Training:
             self._evaluation = evaluation_at(self.directory.metrics_file, step)
             if not self._evaluation:
                 self._evaluate(step)
+            self._keep_if_best(step)
 
     def _evaluate(self, step: int) -> None:
         stage, task = span_at(self.stages, step), span_at(self._phases, step).task
@@ -156,6 +165,12 @@ class Training:
             self._end_early(step)
         metrics = self._evaluation = evaluation.metrics | stage.output_metrics(evaluation.outputs)
         self._reporter.evaluation(step, metrics)
+        self._best.observe(step, metrics)
+        self._keep_if_best(step)
+
+    def _keep_if_best(self, step: int) -> None:
+        if self._best.is_best(step):
+            self.checkpoints.save_best(step)
 
     def _end_early(self, step: int) -> None:
         """Raises: Interrupted: after a checkpoint of this very step. UserError: if that cannot be written."""

@@ -1,0 +1,64 @@
+"""Reading a fine-tuned model back."""
+
+import os
+from dataclasses import dataclass
+
+import tensorflow as tf
+import yaml
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import validate
+from electra_tf.export.load import load_tokenizer
+from electra_tf.runs.checkpoints import checkpoint_prefix, damage, newest_whole, restore_strictly
+from electra_tf.runs.directory import RunDirectory, run_in
+from electra_tf.runs.files import read_bytes
+from electra_tf.tasks.finetune import FinetuningTask, build_finetuning_task
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.text.tokenizer import BertTokenizer
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """A fine-tuned model.
+
+    Attributes:
+        task: with its weights.        source: the checkpoint they came from.
+    """
+
+    config: FinetuningConfig
+    task: FinetuningTask
+    tokenizer: BertTokenizer
+    source: str
+
+
+def load_finetuned(model_dir: str | os.PathLike, step: int | None = None) -> Finetuned:
+    """The model of a seed's directory: that of the best evaluation where one was kept, else the newest.
+
+    Raises: UserError: if there is no such directory, or no whole checkpoint in it.
+    """
+    run = run_in(model_dir)
+    config = config_in(run)
+    prefix = _prefix(run, step)
+    task = build_finetuning_task(config)
+    restore_strictly(tf.train.Checkpoint(task=task), prefix)
+    return Finetuned(config, task, load_tokenizer(model_dir), prefix)
+
+
+def config_in(run: RunDirectory) -> FinetuningConfig:
+    """The configuration of a seed's directory. Raises: UserError: if it is not one of fine-tuning."""
+    values = yaml.safe_load(read_bytes(run.config_file) or b"") or {}
+    if "task" not in values:
+        raise UserError(f"{run.config_file} has no group `task`: it is not of fine-tuning; give OUTPUT/seed_0, say")
+    return validate(values, FinetuningConfig, run.config_file)
+
+
+def _prefix(run: RunDirectory, step: int | None) -> str:
+    if step is not None:
+        prefix = checkpoint_prefix(run.checkpoints, step)
+        if reason := damage(prefix):
+            raise UserError(f"{prefix} is damaged: {reason}; give another step")
+        return prefix
+    prefix = newest_whole(run.best) or newest_whole(run.checkpoints)
+    if prefix is None:
+        raise UserError(f"{run.path} keeps no checkpoint (--keep=none?); fine-tune with --keep=last or best")
+    return prefix

@@ -1,0 +1,130 @@
+"""The data of a fine-tuning task: its splits as features, and what the model's outputs for them mean."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from functools import cached_property
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.data.bucketing import (
+    batches,
+    bucket_lengths,
+    evaluation_order,
+    padding_share,
+    training_order,
+)
+from electra_tf.data.features import Features
+from electra_tf.tasks.base import InputStage
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.text.tokenizer import BertTokenizer
+
+Outputs = dict[str, np.ndarray]
+
+
+class TaskData(ABC):
+    """A split to train on and splits to evaluate; a subclass for each kind of task.
+
+    Attributes:
+        train: None where only predictions are made.
+        evaluation: all evaluated splits as one, one after another.
+        primary_metric: by which seeds are compared: what the paper reports of the task.
+        source: where the data came from, for messages.
+    """
+
+    train: Features | None
+    evaluation: Features
+    primary_metric: str
+    source: str
+
+    @abstractmethod
+    def metrics(self, outputs: Outputs) -> dict[str, float]:
+        """The metrics of the evaluated splits. `outputs` are `Task.outputs` in the order of `evaluation`'s rows."""
+
+    @abstractmethod
+    def write_predictions(self, outputs: Outputs, directory: str) -> None:
+        """Writes what is predicted for each example of the evaluated splits, with probabilities."""
+
+    def problem(self, outputs: Outputs) -> str | None:
+        """What shows that nothing was learnt, in one clause; None if nothing does."""
+        return None
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash that tells data sets apart."""
+        digest = hashlib.sha256()
+        for features in filter(None, (self.train, self.evaluation)):
+            tables = {**features.row_targets, **features.token_targets}
+            arrays = [features.input_ids, features.segment_ids, features.row_splits, *map(tables.get, sorted(tables))]
+            for array in arrays:
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+class FinetuningStage(InputStage):
+    """The input of a fine-tuning run: the batches of a task's data for one seed.
+
+    Args:
+        data: of the task.        tokenizer: of the text; see `InputStage`.
+        static_shapes: all sequences are padded to one length, as a TPU wants it.
+    """
+
+    name, first_step = "", 0
+
+    def __init__(
+        self,
+        config: FinetuningConfig,
+        data: TaskData,
+        tokenizer: BertTokenizer,
+        vocabulary_file: bytes,
+        static_shapes: bool = False,
+    ):
+        self.config, self.data = config, data
+        self.last_step, self.batch_size = config.train.num_steps, config.train.batch_size
+        self.evaluation_batch_size = config.evaluation.batch_size or self.batch_size
+        self.max_seq_length = config.data.max_seq_length
+        self.num_training_examples = data.train.num_rows if data.train else 0
+        self.evaluation_order = evaluation_order(data.evaluation, self.evaluation_batch_size)
+        self.num_evaluation_batches = len(self.evaluation_order[: config.evaluation.max_batches])
+        self.source, self.identity = data.source, data.identity
+        self.tokenizer = vocabulary_file, tokenizer.lower_case, tokenizer.strip_accents
+        self.lengths = (self.max_seq_length,) if static_shapes else bucket_lengths(self.max_seq_length)
+
+    def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
+        order = self.training_order
+        return batches(self.data.train, order[first_step:], self.lengths, context).repeat()
+
+    def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
+        return batches(self.data.evaluation, self.evaluation_order, self.lengths, context)
+
+    def output_metrics(self, outputs: dict[str, list[np.ndarray]]) -> dict[str, float]:
+        return self.data.metrics(self.in_row_order(outputs))
+
+    def in_row_order(self, outputs: dict[str, list[np.ndarray]]) -> Outputs:
+        """The outputs of all batches as one array each, [N, ...]; those of tokens are padded with zeros."""
+        rows = np.concatenate(outputs["row_index"])
+        kept = rows >= 0
+        ordered = {}
+        for name, parts in outputs.items():
+            longest = tuple(np.max([part.shape[1:] for part in parts], axis=0).astype(int))
+            padded = [
+                np.pad(p, [(0, 0), *((0, n - m) for n, m in zip(longest, p.shape[1:], strict=True))]) for p in parts
+            ]
+            values = np.concatenate(padded)[kept]
+            ordered[name] = np.zeros((self.data.evaluation.num_rows, *longest), values.dtype)
+            ordered[name][rows[kept]] = values
+        return ordered
+
+    @cached_property
+    def training_order(self) -> np.ndarray:
+        """[num_steps, B] int32: which rows each step trains on."""
+        return training_order(self.data.train, self.batch_size, self.config.train.seed, self.last_step)
+
+    def describe(self) -> str:
+        """One line on lengths and padding."""
+        share = padding_share(self.data.train, self.training_order, self.lengths)
+        to_longest = padding_share(self.data.train, self.training_order, (self.max_seq_length,))
+        return (
+            f"{self.num_training_examples} sequences of {np.mean(self.data.train.lengths):.1f} tokens on average; "
+            f"{share:.0%} of what is computed is padding ({to_longest:.0%} if all were padded to {self.max_seq_length})"
+        )

@@ -1,0 +1,42 @@
+"""Which evaluation of a run was the best, and whether the run has stopped getting better."""
+
+import math
+from collections.abc import Mapping
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import nearest
+from electra_tf.config.schema import EvaluationConfig
+
+
+class BestScore:
+    """Follows one metric of the held-out split through a run; of equal scores the first is the best.
+
+    Like the alarms it follows from the reports alone, so a continued run feeds those of its metrics.jsonl first.
+    """
+
+    def __init__(self, config: EvaluationConfig):
+        self._metric, self._patience = config.best_metric, config.patience
+        self._scores: dict[int, float] = {}
+
+    def observe(self, step: int, metrics: Mapping[str, float | None]) -> None:
+        """Takes the evaluation of a step. Raises: UserError: if it has no metric of that name."""
+        if self._metric is None:
+            return
+        if self._metric not in metrics:
+            known = [name for name in metrics if name not in ("step", "split")]
+            raise UserError(f"evaluation.best_metric={self._metric} is no metric{nearest(self._metric, known)}")
+        value = metrics[self._metric]
+        self._scores[step] = -math.inf if value is None or math.isnan(value) else value
+
+    def is_best(self, step: int) -> bool:
+        """Whether the evaluation of this step has the highest score so far."""
+        return step in self._scores and step == self._best_step()
+
+    def has_stalled(self) -> bool:
+        """Whether as many evaluations as `evaluation.patience` says have come since the best one."""
+        if not self._patience or not self._scores:
+            return False
+        return sum(step > self._best_step() for step in self._scores) >= self._patience
+
+    def _best_step(self) -> int:
+        return max(sorted(self._scores), key=self._scores.__getitem__)
