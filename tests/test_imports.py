@@ -24,7 +24,8 @@ RANKS = {
     "electra_tf.runs": 5,
     "electra_tf.export": 6,
     "electra_tf.reports": 6,
-    "electra_tf.cli": 7,
+    "electra_tf.finetuning": 7,
+    "electra_tf.cli": 8,
 }
 BUILDER_MAY_IMPORT = ("electra_tf.text", "electra_tf.config", "electra_tf.cli.flags")
 

@@ -30,20 +30,22 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def read_values(
-    path: str | os.PathLike, overrides: Sequence[str] = (), inherit: Mapping[str, Inherit] = MappingProxyType({})
+    path: str | os.PathLike | None, overrides: Sequence[str] = (), inherit: Mapping[str, Inherit] = MappingProxyType({})
 ) -> tuple[dict, str]:
     """Reads a run's YAML file, its parents and `--set` overrides, and checks nothing yet.
 
     Args:
-        path, overrides: as `electra_tf.tasks.pretrain.config.load_config`.
+        path, overrides: as `load_config` of pre-training; without a path there are the overrides alone.
         inherit: for groups of settings by name, see `merge`.
     Returns: the settings, and how to name their source in errors.
     Raises: UserError: for a missing file, broken YAML or an override that is not `a.b=value`.
     """
-    values = _read_with_base(os.fspath(path), (), inherit)
+    values = {} if path is None else _read_with_base(os.fspath(path), (), inherit)
     changes: dict = {}
     for override in overrides:
         _add_override(changes, override, values, inherit)
+    if path is None:
+        return changes, "--set"
     return merge(values, changes, inherit), f"{path} as changed by --set" if changes else str(path)
 
 

@@ -221,6 +221,13 @@ def build_optimizer(
     return OPTIMIZERS[config.name](config, schedule, first_steps, learning_rate_multiplier)
 
 
+def reset_optimizer(optimizer) -> None:
+    """Puts an optimizer of `build_optimizer` back to before its first step."""
+    variables = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+    for variable in variables:
+        variable.assign(tf.zeros_like(variable))
+
+
 def apply_summed_gradients(
     optimizer, gradients: list[tf.Tensor], variables: list[tf.Variable], factor: tf.Tensor, wanted: tf.Tensor
 ) -> None:

@@ -42,8 +42,8 @@ class TaskData(ABC):
         """The metrics of the evaluated splits. `outputs` are `Task.outputs` in the order of `evaluation`'s rows."""
 
     @abstractmethod
-    def write_predictions(self, outputs: Outputs, directory: str) -> None:
-        """Writes what is predicted for each example of the evaluated splits, with probabilities."""
+    def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
+        """What is predicted for each example of the evaluated splits, with probabilities: files by name."""
 
     def problem(self, outputs: Outputs) -> str | None:
         """What shows that nothing was learnt, in one clause; None if nothing does."""

@@ -1,0 +1,162 @@
+"""Fine-tunes a pre-trained encoder on GLUE, SQuAD or a task of your own, with several seeds, and predicts.
+
+    python run_finetuning.py --task=mrpc --init_from=RUN --data_dir=GLUE --output_dir=OUT --seeds 0 1 2 3 4
+    python run_finetuning.py --task=glue --init_from=RUN --data_dir=GLUE --output_dir=OUT --seeds 0 1 2
+    python run_finetuning.py --task=squad_v2 --init_from=RUN --data_dir=SQUAD --output_dir=OUT
+    python run_finetuning.py --task=classification --train_file=mine.csv --validation_file=dev.csv \\
+        --text_columns title body --label_column=topic --init_from=RUN --output_dir=OUT
+    python run_finetuning.py --predict --model_dir=OUT/seed_0 --input_file=new.jsonl --output_file=predictions.tsv
+    python run_finetuning.py --score --task=squad_v2 --data_file=dev-v2.0.json --predictions=predictions.json
+
+The same command again continues: seeds that are done stay, the one in progress goes on from its checkpoint. Each seed
+leaves config.yaml, metrics.jsonl, TensorBoard events and its predictions in OUT/seed_N, all together OUT/summary.json.
+See docs/finetuning.md.
+"""
+
+import argparse
+import json
+import sys
+
+from electra_tf.cli.flags import add_set_flag, flag_parser, import_tensorflow, run_command
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import read_values
+from electra_tf.runs.interruption import Interrupted, Interruption
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = _flags().parse_args(argv)
+    with Interruption() as interruption:
+        try:
+            return run_command(lambda: _run(arguments, interruption))
+        except Interrupted as interrupted:
+            return interrupted.exit_code
+
+
+def _flags() -> argparse.ArgumentParser:
+    parser = flag_parser(__doc__)
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--predict", action="store_true", help="predict --input_file with the model in --model_dir")
+    modes.add_argument("--score", action="store_true", help="print the official SQuAD scores of --predictions as JSON")
+    parser.add_argument(
+        "--task",
+        metavar="NAME",
+        help="a GLUE task, glue, squad_v1, squad_v2, or one of your own: see docs/finetuning.md",
+    )
+    parser.add_argument("--init_from", metavar="PATH", help="run, checkpoint or milestone to take the encoder from")
+    parser.add_argument("--untrained", action="store_true", help="sizes and vocabulary of --init_from, random weights")
+    parser.add_argument("--vocab_file", metavar="FILE", help="of one of the authors' checkpoints")
+    parser.add_argument("--cased", action="store_true", help="the vocabulary of --vocab_file has capital letters")
+    parser.add_argument("--output_dir", metavar="DIR", help="gets a directory for each seed, and summary.json")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N")
+    parser.add_argument("--config", metavar="FILE", help="YAML file of settings, see configs/finetune")
+    add_set_flag(parser)
+    parser.add_argument("--keep", default="last", choices=["best", "last", "all", "none"], help="checkpoints of a seed")
+    _add_data_flags(parser)
+    parser.add_argument(
+        "--strategy", default="one_device", choices=["one_device", "mirrored", "multi_worker_mirrored", "tpu"]
+    )
+    parser.add_argument(
+        "--tpu", default="local", metavar="NAME", help="local (on a TPU VM), a TPU's name, or grpc://HOST:PORT"
+    )
+    parser.add_argument("--force", action="store_true", help="take over remote directories that another process holds")
+    parser.add_argument("--logical_cpu_devices", type=int, default=1, metavar="N", help="split the CPU into N devices")
+    return parser
+
+
+def _add_data_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data_dir", metavar="DIR", help="GLUE's folders (TSV or parquet), or SQuAD's files")
+    parser.add_argument(
+        "--train_file", metavar="FILE", help=".csv, .tsv, .jsonl, .parquet; of tagging also CoNLL columns"
+    )
+    parser.add_argument("--validation_file", metavar="FILE", help="the dev set, as --train_file")
+    parser.add_argument("--text_columns", nargs="+", default=["text"], metavar="NAME", help="one or two columns")
+    parser.add_argument("--label_column", default="label", metavar="NAME")
+    parser.add_argument(
+        "--labels", nargs="+", metavar="LABEL", help="all labels, in this order; else those of the data"
+    )
+    parser.add_argument(
+        "--class_weights", nargs="+", metavar="LABEL=W", help="weights of the loss by label, or the word balanced"
+    )
+    parser.add_argument("--model_dir", metavar="DIR", help="--predict: a seed's directory")
+    parser.add_argument("--input_file", metavar="FILE", help="--predict: texts or questions, as the training file")
+    parser.add_argument("--output_file", metavar="FILE", help="--predict: gets the predictions")
+    parser.add_argument("--data_file", metavar="FILE", help="--score: a SQuAD file with answers")
+    parser.add_argument("--predictions", metavar="FILE", help="--score: a JSON object, answers by id")
+    parser.add_argument("--null_odds", metavar="FILE", help="--score: a JSON object, the odds of no answer by id")
+
+
+def _run(arguments, interruption: Interruption) -> None:
+    if arguments.score:
+        return _score(arguments)
+    if arguments.predict:
+        return _predict(arguments)
+    for flag in ("task", "init_from", "output_dir"):
+        if getattr(arguments, flag) is None:
+            raise UserError(f"--{flag} is missing; see --help")
+    if len(set(arguments.seeds)) < len(arguments.seeds) or min(arguments.seeds) < 0:
+        raise UserError(f"--seeds {' '.join(map(str, arguments.seeds))}: expected different numbers, 0 or more")
+    values, source = read_values(arguments.config, arguments.overrides)
+    import_tensorflow(tpu=arguments.strategy == "tpu")
+
+    from electra_tf.finetuning.protocol import Options, finetune
+    from electra_tf.finetuning.sources import Files
+    from electra_tf.train.distribution import build_strategy, split_cpu
+
+    if arguments.logical_cpu_devices > 1:
+        split_cpu(arguments.logical_cpu_devices)
+    files = Files(
+        data_dir=arguments.data_dir,
+        train_file=arguments.train_file,
+        validation_file=arguments.validation_file,
+        text_columns=tuple(arguments.text_columns),
+        label_column=arguments.label_column,
+        labels=tuple(arguments.labels) if arguments.labels else None,
+        class_weights=_class_weights(arguments.class_weights),
+    )
+    options = Options(
+        output_dir=arguments.output_dir,
+        seeds=tuple(arguments.seeds),
+        values=values,
+        values_source=source,
+        keep=arguments.keep,
+        untrained=arguments.untrained,
+        force=arguments.force,
+        vocab_file=arguments.vocab_file,
+        lower_case=not arguments.cased,
+    )
+    strategy = build_strategy(arguments.strategy, arguments.tpu)
+    print(finetune(arguments.task, arguments.init_from, files, options, strategy, interruption))
+
+
+def _class_weights(given: list[str] | None):
+    if given is None or given == ["balanced"]:
+        return given and given[0]
+    try:
+        return {label: float(weight) for label, _, weight in (text.rpartition("=") for text in given)}
+    except ValueError:
+        raise UserError(f"--class_weights {' '.join(given)}: expected LABEL=NUMBER for each, or balanced") from None
+
+
+def _predict(arguments) -> None:
+    for flag in ("model_dir", "input_file", "output_file"):
+        if getattr(arguments, flag) is None:
+            raise UserError(f"--predict needs --{flag}")
+    import_tensorflow()
+    from electra_tf.finetuning.prediction import predict_file
+
+    predict_file(arguments.model_dir, arguments.input_file, arguments.output_file, tuple(arguments.text_columns))
+
+
+def _score(arguments) -> None:
+    for flag in ("task", "data_file", "predictions"):
+        if getattr(arguments, flag) is None:
+            raise UserError(f"--score needs --{flag}")
+    import_tensorflow()
+    from electra_tf.tasks.finetune.squad_scores import score_files
+
+    scores = score_files(arguments.task, arguments.data_file, arguments.predictions, arguments.null_odds)
+    print(json.dumps(scores, indent=1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""One task fine-tuned from the same encoder with several seeds: one traced step, one directory for each seed."""
+
+import json
+import logging
+import os
+from dataclasses import dataclass
+
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.finetuning.pretrained import PretrainedEncoder
+from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.files import exists, read_json, write_atomically
+from electra_tf.runs.interruption import Interruption
+from electra_tf.runs.run import Run, train
+from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.data import FinetuningStage, TaskData
+from electra_tf.train.optimizer import reset_optimizer
+from electra_tf.train.trainer import Loops
+
+logger = logging.getLogger(__name__)
+
+KEEP = ("best", "last", "all", "none")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A task to fine-tune.
+
+    Attributes:
+        config: of all seeds; `train.seed` is replaced by each.
+        pretrained: the encoder.        untrained: its sizes and vocabulary are used, its weights are not.
+        output_dir: gets `seed_N/` for each seed.
+        keep: which checkpoints stay when a seed is done: one of `KEEP`.
+        force: take over a remote directory that another process is named as holding.
+    """
+
+    config: FinetuningConfig
+    data: TaskData
+    pretrained: PretrainedEncoder
+    output_dir: str
+    strategy: tf.distribute.Strategy
+    keep: str = "last"
+    untrained: bool = False
+    force: bool = False
+
+    def directory(self, seed: int) -> RunDirectory:
+        """Of a seed."""
+        return RunDirectory(os.path.join(self.output_dir, f"seed_{seed}"))
+
+    def config_of(self, seed: int) -> FinetuningConfig:
+        """The configuration of a seed."""
+        return self.config.model_copy(update={"train": self.config.train.model_copy(update={"seed": seed})})
+
+    def stage(self, seed: int) -> FinetuningStage:
+        """The input of a seed."""
+        is_tpu = isinstance(self.strategy, tf.distribute.TPUStrategy)
+        tokenizer, vocabulary = self.pretrained.tokenizer, self.pretrained.vocabulary_file
+        return FinetuningStage(self.config_of(seed), self.data, tokenizer, vocabulary, static_shapes=is_tpu)
+
+
+def result_file(directory: RunDirectory) -> str:
+    """The file that a seed which is done leaves: its step and its dev metrics."""
+    return os.path.join(directory.path, "result.json")
+
+
+def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | None = None) -> dict[int, dict]:
+    """Fine-tunes every seed that is not done yet, one after the other.
+
+    A seed that a kill has ended goes on from its checkpoint; either way it gives what it would have given.
+
+    Returns: the content of each seed's `result.json`.
+    Raises: UserError: if a directory holds another task or other settings. Interrupted, TrainingStopped: as `train`.
+    """
+    todo = [seed for seed in seeds if not exists(result_file(job.directory(seed)))]
+    for seed in set(seeds) - set(todo):
+        job.directory(seed).require_same_run(job.config_of(seed))
+    loops: Loops | None = None
+    for seed in todo:
+        run = Run(job.config_of(seed), job.directory(seed), job.strategy, lambda: build_finetuning_task(job.config))
+        if loops is None:
+            logger.info(job.stage(seed).describe())
+            loops = Loops(run.build(), job.strategy)
+        logger.info("%s, seed %d", job.config.name, seed)
+        line = _reset(loops, job, seed)
+        if seed == todo[0]:
+            logger.info(line)
+        train(
+            Run(run.config, run.directory, job.strategy, run.build_task, job.force, loops),
+            lambda seed=seed: [job.stage(seed)],
+            interruption=interruption,
+        )
+        _finish(job, loops, seed, run)
+    return {seed: read_json(result_file(job.directory(seed))) for seed in seeds}
+
+
+def _reset(loops: Loops, job: Job, seed: int) -> str:
+    """Puts a task that has been trained back to the initial state of a seed. Returns: a line on the weights."""
+    with tf.device("CPU:0"):
+        # A model of its own: initial values are drawn as Keras draws them, whatever was drawn before.
+        tf_keras.utils.set_random_seed(seed)
+        fresh = build_finetuning_task(job.config_of(seed))
+        line = "random weights: nothing is loaded (--untrained)"
+        if not job.untrained:
+            line = job.pretrained.assign_to(fresh.encoder)
+    for variable, initial in zip(loops.task.variables, fresh.variables, strict=True):
+        variable.assign(initial.numpy())
+    loops.task.seed.assign(seed)
+    reset_optimizer(loops.task.optimizer)
+    for variable in loops.metrics.variables:
+        variable.assign(tf.zeros_like(variable))
+    return line
+
+
+def _finish(job: Job, loops: Loops, seed: int, run: Run) -> None:
+    """Evaluates what is kept of a seed, writes its predictions and its result, and removes what is not kept."""
+    directory, stage, prefix = run.directory, job.stage(seed), None
+    if job.keep == "best":
+        prefix = newest_whole(directory.best)
+        restore_strictly(tf.train.Checkpoint(task=loops.task), prefix)
+    step = step_of(prefix) if prefix else int(loops.task.optimizer.iterations.numpy())
+    evaluator = loops.evaluator(loops.task)
+    outputs = evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches).outputs
+    if not run.is_chief:
+        return
+    ordered = stage.in_row_order(outputs)
+    for name, content in job.data.prediction_files(ordered).items():
+        write_atomically(os.path.join(directory.path, name), content)
+    result = {"seed": seed, "step": step, "metrics": job.data.metrics(ordered)}
+    if (problem := job.data.problem(ordered)) is not None:
+        result["alarm"] = problem
+        logger.warning("%s, seed %d has learnt nothing: %s; see docs/finetuning.md", job.config.name, seed, problem)
+    write_atomically(result_file(directory), json.dumps(result, indent=1).encode())
+    unwanted = {"best": [directory.checkpoints], "none": [directory.checkpoints, directory.best]}
+    for path in unwanted.get(job.keep, []):
+        if tf.io.gfile.exists(path):
+            tf.io.gfile.rmtree(path)

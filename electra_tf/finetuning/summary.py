@@ -1,0 +1,91 @@
+"""What several seeds give together: the paper reports the median over fine-tuning runs of one checkpoint."""
+
+import json
+import math
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+
+from electra_tf.data.glue import PAPER_TASKS
+from electra_tf.runs.files import write_atomically
+
+SUMMARY = "summary.json"
+
+
+def summarize(name: str, primary_metric: str, results: Mapping[int, dict], init_from: str | None) -> dict:
+    """The content of a task's summary.json. It holds no times, so equal runs have equal files.
+
+    Args:
+        results: by seed, the content of its result.json.
+    """
+    metrics = results[min(results)]["metrics"]
+    return {
+        "task": name,
+        "primary_metric": primary_metric,
+        "init_from": init_from,
+        "statistics": {
+            metric: _statistics([results[seed]["metrics"][metric] for seed in sorted(results)]) for metric in metrics
+        },
+        "seeds": [results[seed] for seed in sorted(results)],
+    }
+
+
+def write_summary(directory: str, summary: dict) -> None:
+    """Writes `summary.json` into a directory."""
+    write_atomically(os.path.join(directory, SUMMARY), json.dumps(summary, indent=1).encode())
+
+
+def best_seed(summary: dict) -> int:
+    """The seed whose primary metric is highest on the dev set; of equal ones the first."""
+    metric = summary["primary_metric"]
+    return max(summary["seeds"], key=lambda result: (_rank(result["metrics"][metric]), -result["seed"]))["seed"]
+
+
+def glue_summary(summaries: Sequence[dict]) -> dict:
+    """The summaries of several tasks, and the mean of the medians where all eight tasks of the paper are there."""
+    medians = {each["task"]: each["statistics"][each["primary_metric"]]["median"] for each in summaries}
+    of_paper = [medians[task] for task in PAPER_TASKS if medians.get(task) is not None]
+    complete = len(of_paper) == len(PAPER_TASKS)
+    return {
+        "glue_average": statistics.fmean(of_paper) if complete else None,
+        "medians": medians,
+        "tasks": list(summaries),
+    }
+
+
+def table(summaries: Sequence[dict]) -> str:
+    """The metrics of tasks, one line each, in percent but for losses; the primary one of each task is marked."""
+    lines = [f"{'task':<16} {'metric':<24} {'median':>8} {'mean':>8} {'sigma':>7} {'min':>8} {'max':>8} {'n':>3}"]
+    for summary in summaries:
+        for metric, values in summary["statistics"].items():
+            mark = " *" if metric == summary["primary_metric"] else ""
+            scale = 1.0 if metric in ("loss", "mse") or "threshold" in metric else 100.0
+            numbers = {name: _shown(values[name], scale) for name in ("median", "mean", "sigma", "min", "max")}
+            lines.append(
+                f"{summary['task']:<16} {metric + mark:<24} {numbers['median']:>8} {numbers['mean']:>8} "
+                f"{numbers['sigma']:>7} {numbers['min']:>8} {numbers['max']:>8} {values['n']:>3}"
+            )
+    return "\n".join(lines)
+
+
+def _statistics(values: Sequence[float | None]) -> dict:
+    """Median, mean, standard deviation of a sample, range and count; null where a value is missing."""
+    numbers = [value for value in values if value is not None and not math.isnan(value)]
+    if len(numbers) < len(values):
+        return {**dict.fromkeys(("median", "mean", "sigma", "min", "max")), "n": len(values)}
+    return {
+        "median": statistics.median(numbers),
+        "mean": statistics.fmean(numbers),
+        "sigma": statistics.stdev(numbers) if len(numbers) > 1 else None,
+        "min": min(numbers),
+        "max": max(numbers),
+        "n": len(numbers),
+    }
+
+
+def _rank(value: float | None) -> float:
+    return -math.inf if value is None or math.isnan(value) else value
+
+
+def _shown(value: float | None, scale: float) -> str:
+    return "-" if value is None else f"{value * scale:.2f}"

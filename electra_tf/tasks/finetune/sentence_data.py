@@ -1,0 +1,163 @@
+"""The data of classification, multi-label classification and regression, and what their logits mean."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+
+import numpy as np
+
+from electra_tf.data.tables import (
+    TextExamples,
+    class_targets,
+    multi_label_targets,
+    scaled_targets,
+    with_swapped_pairs,
+)
+from electra_tf.tasks.finetune.config import FinetuningConfig, SentenceConfig
+from electra_tf.tasks.finetune.data import Outputs, TaskData
+from electra_tf.tasks.finetune.metrics import sentence_metrics
+from electra_tf.tasks.finetune.text_features import TextFeatures, text_features
+from electra_tf.text.tokenizer import BertTokenizer
+
+
+class SentenceData(TaskData):
+    """Texts or pairs of texts.
+
+    Args:
+        train: None where only predictions are made.
+        splits: the splits to evaluate by name; without labels they are predicted only. Of several the metrics of the
+            second and following have `_mm` at the end of their names, as Hugging Face names those of MNLI's.
+        metric_names: the first is the primary one.
+
+    Attributes:
+        num_truncated: how many examples were cut off, in training and in evaluation.
+    """
+
+    def __init__(
+        self,
+        config: FinetuningConfig,
+        tokenizer: BertTokenizer,
+        train: TextExamples | None,
+        splits: Mapping[str, TextExamples],
+        metric_names: tuple[str, ...],
+    ):
+        self._task: SentenceConfig = config.task
+        self._splits, self._metric_names = dict(splits), metric_names
+        self.primary_metric, self.source = metric_names[0], (train or next(iter(splits.values()))).source
+        if train is not None and config.task.double_unordered and len(train.texts) == 2:
+            train = with_swapped_pairs(train)
+        length, stride = config.data.max_seq_length, config.task.stride
+
+        def features_of(examples: list[TextExamples]) -> TextFeatures:
+            texts = [sum(columns, []) for columns in zip(*(each.texts for each in examples), strict=True)]
+            return text_features(texts, self._targets(examples), tokenizer, length, stride)
+
+        of_train = features_of([train]) if train is not None else None
+        of_splits = features_of(list(splits.values()))
+        self.train = of_train.features if of_train else None
+        self.evaluation = of_splits.features
+        self.num_truncated = (of_train.num_truncated if of_train else 0), of_splits.num_truncated
+
+    def metrics(self, outputs: Outputs) -> dict[str, float]:
+        metrics = {}
+        logits = self._example_logits(outputs)
+        for number, (examples, rows) in enumerate(zip(self._splits.values(), self._ranges(), strict=True)):
+            suffix = "_mm" if number else ""
+            found = sentence_metrics(self._task.kind, self._metric_names, logits[rows], self._gold([examples])[1])
+            metrics |= {f"{name}{suffix}": value for name, value in found.items()}
+        metrics["loss"] = float(np.mean(outputs["loss"], dtype=np.float64))
+        return metrics
+
+    def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
+        logits, splits = self._example_logits(outputs), zip(self._splits.items(), self._ranges(), strict=True)
+        return {f"predictions_{name}.tsv": self._table(each, logits[rows]).encode() for (name, each), rows in splits}
+
+    def problem(self, outputs: Outputs) -> str | None:
+        if self.train is None:
+            return None
+        logits, (name, gold) = self._example_logits(outputs), self._gold(list(self._splits.values()))
+        if self._task.kind == "classification":
+            predicted = logits.argmax(axis=1)
+            if len(np.unique(predicted)) == 1 and len(np.unique(gold)) > 1:
+                return f"all {len(predicted)} predictions of the dev set are {self._task.labels[predicted[0]]!r}"
+        loss, of_constant = float(np.mean(outputs["loss"])), self._loss_of_best_constant(name)
+        if not self._task.class_weights and loss >= of_constant:
+            return f"the dev loss is {loss:.4f}, that of always predicting the training set's mean {of_constant:.4f}"
+        return None
+
+    def predicted_texts(self, outputs: Outputs) -> dict[str, list[tuple[str, str]]]:
+        """For each split the id and the predicted label, or number, of each example."""
+        logits, predicted = self._example_logits(outputs), {}
+        for (name, examples), rows in zip(self._splits.items(), self._ranges(), strict=True):
+            predicted[name] = list(zip(examples.ids, self._labels_of(logits[rows]), strict=True))
+        return predicted
+
+    def _targets(self, examples: list[TextExamples]) -> dict[str, np.ndarray]:
+        if any(each.labels is None for each in examples):
+            return {}
+        return dict([self._gold(examples)])
+
+    def _gold(self, examples: list[TextExamples]) -> tuple[str, np.ndarray]:
+        """The name of the target, and its values for splits one after another."""
+        task = self._task
+        if task.kind == "regression":
+            targets = [scaled_targets(each, task.min_value, task.max_value) for each in examples]
+            return "targets", np.concatenate(targets)
+        read = multi_label_targets if task.kind == "multi_label" else class_targets
+        return "label_ids", np.concatenate([read(each, task.labels) for each in examples])
+
+    def _example_logits(self, outputs: Outputs) -> np.ndarray:
+        """[examples, C] float32: of an example with several windows their mean."""
+        index = self.evaluation.example_index
+        sums = np.zeros((index[-1] + 1, outputs["logits"].shape[1]), np.float64)
+        np.add.at(sums, index, outputs["logits"])
+        return (sums / np.bincount(index)[:, np.newaxis]).astype(np.float32)
+
+    def _ranges(self) -> list[slice]:
+        ends = np.cumsum([0, *map(len, self._splits.values())])
+        return [slice(begin, end) for begin, end in zip(ends[:-1], ends[1:], strict=True)]
+
+    def _probabilities(self, logits: np.ndarray) -> np.ndarray:
+        if self._task.kind == "multi_label":
+            return 1.0 / (1.0 + np.exp(-logits))
+        exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+    def _labels_of(self, logits: np.ndarray) -> list[str]:
+        labels = self._task.labels
+        if self._task.kind == "regression":
+            low, high = self._task.min_value, self._task.max_value
+            return [f"{value:.6g}" for value in low + logits[:, 0].astype(np.float64) * (high - low)]
+        if self._task.kind == "multi_label":
+            return [json.dumps([labels[i] for i in np.flatnonzero(row > 0)], ensure_ascii=False) for row in logits]
+        return [labels[i] for i in logits.argmax(axis=1)]
+
+    def _table(self, examples: TextExamples, logits: np.ndarray) -> str:
+        """The predictions as TSV: id, label if it is known, prediction, and the probability of each label."""
+        gold = examples.labels
+        probabilities = None if self._task.kind == "regression" else self._probabilities(logits)
+        stream = io.StringIO()
+        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
+        names = () if probabilities is None else [f"probability_{label}" for label in self._task.labels]
+        writer.writerow(["id", *(["label"] if gold is not None else []), "prediction", *names])
+        for index, prediction in enumerate(self._labels_of(logits)):
+            known = [] if gold is None else [_shown(gold[index])]
+            shares = [] if probabilities is None else [f"{p:.6f}" for p in probabilities[index]]
+            writer.writerow([examples.ids[index], *known, prediction, *shares])
+        return stream.getvalue()
+
+    def _loss_of_best_constant(self, name: str) -> float:
+        """The loss of a model that gives every example the same output, the best for the training set."""
+        targets = self.train.row_targets[name].astype(np.float64)
+        if self._task.kind == "regression":
+            return float(targets.var())
+        if self._task.kind == "classification":
+            shares = np.bincount(targets.astype(int), minlength=len(self._task.labels)) / len(targets)
+            return float(-np.sum(shares[shares > 0] * np.log(shares[shares > 0])))
+        shares = np.clip(targets.mean(axis=0), 1e-12, 1 - 1e-12)
+        return float(-np.mean(shares * np.log(shares) + (1 - shares) * np.log(1 - shares)))
+
+
+def _shown(label) -> str:
+    return json.dumps(list(label), ensure_ascii=False) if isinstance(label, tuple) else f"{label}"
