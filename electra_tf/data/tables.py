@@ -90,7 +90,11 @@ def read_examples(
     Raises: UserError: unreadable or empty file, a row of another width, broken JSON, a missing column, text or label;
         each names the line.
     """
-    table = read_table(path)
+    return examples_of(read_table(path), text_columns, label_column, problem)
+
+
+def examples_of(table: Table, text_columns: Sequence[str], label_column: str | None, problem: Problem) -> TextExamples:
+    """The examples in a table's columns; see `read_examples`."""
     used = [*text_columns, *([label_column] if label_column else [])]
     texts = tuple(_texts(table, name) for name in text_columns)
     labels = None
