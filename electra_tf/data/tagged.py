@@ -102,9 +102,7 @@ def _read_json_lines(path: str, tag_names: Sequence[str]) -> TaggedExamples:
         if tag_names:
             tags.append(_texts(value, tag_names, f"{path}:{line}"))
             if len(tags[-1]) != len(sentence):
-                raise UserError(
-                    f"{path}:{line} has {len(sentence)} words and {len(tags[-1])} tags; expected one a word"
-                )
+                raise UserError(f"{path}:{line} has {len(sentence)} words but {len(tags[-1])} tags; give each word one")
         words.append(sentence)
         ids.append(str(next((value[name] for name in ID_COLUMNS if name in value), number)))
         lines.append([line] * len(sentence))
@@ -116,9 +114,7 @@ def _read_json_lines(path: str, tag_names: Sequence[str]) -> TaggedExamples:
 def _texts(value: dict[str, Any], names: Sequence[str], where: str) -> list[str]:
     name = next((name for name in names if name in value), None)
     if name is None:
-        raise UserError(
-            f"{where} has neither {names[0]!r} nor {names[1]!r}, its names are {', '.join(value) or 'none'}"
-        )
+        raise UserError(f"{where} lacks {names[0]!r} or {names[1]!r}, it has {', '.join(value) or 'nothing'}; add it")
     texts = value[name]
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise UserError(f"{where} has {name!r} that are no list of texts; expected one text a word")
@@ -200,8 +196,8 @@ def tag_targets(examples: TaggedExamples, scheme: Scheme, labels: Sequence[str])
             if tag not in number_of:
                 known = ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else "")
                 raise UserError(
-                    f"{examples.where(sentence, word)} has the tag {tags[word]!r}, {scheme} {tag!r}, expected one of the "
-                    f"training file's: {known}"
+                    f"{examples.where(sentence, word)} has the tag {tags[word]!r}, {scheme} {tag!r}, expected one of "
+                    f"the training file's: {known}"
                 )
         targets.append([number_of[tag] for tag in written])
     return targets
