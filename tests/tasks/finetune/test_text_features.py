@@ -1,0 +1,115 @@
+"""Texts to rows of ids: special tokens, truncation, windows, and the labels of words."""
+
+import numpy as np
+import pytest
+
+from electra_tf.config.errors import UserError
+from electra_tf.tasks.finetune.text_features import tagging_features, text_features, values_of_words
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+LETTERS = "abcdefghij"
+CLS, SEP, UNK = 2, 3, 1
+A = 5  # "a" has id 5, "b" 6, ... and "##a" 15, "##b" 16, ...
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return BertTokenizer(Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS)), sha256=""))
+
+
+def rows_of(features) -> list[list[int]]:
+    return [features.input_ids[features.row(row)].tolist() for row in range(features.num_rows)]
+
+
+def segments_of(features) -> list[list[int]]:
+    return [features.segment_ids[features.row(row)].tolist() for row in range(features.num_rows)]
+
+
+def test_a_text_stands_between_cls_and_sep_and_one_too_long_loses_its_end(tokenizer):
+    result = text_features([["a b", "", "c d e f"]], {}, tokenizer, 5, None)
+    assert rows_of(result.features) == [[CLS, 5, 6, SEP], [CLS, SEP], [CLS, 7, 8, 9, SEP]]
+    assert segments_of(result.features) == [[0] * 4, [0] * 2, [0] * 5]
+    assert result.num_truncated == 1
+    assert result.features.example_index.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "first, second, kept_first, kept_second",
+    [
+        ("a b c", "d e", "a b c", "d e"),  # fits
+        ("a b c d e f", "g", "a b c d", "g"),  # the longer one loses its end
+        ("a", "b c d e f g", "a", "b c d e"),
+        ("a b c d", "e f g h", "a b c", "e f"),  # of two equally long ones first the second
+        ("a b c d e f", "e f g h", "a b c", "e f"),
+    ],
+)
+def test_the_longer_text_of_a_pair_is_cut_first(tokenizer, first, second, kept_first, kept_second):
+    result = text_features([[first], [second]], {}, tokenizer, 8, None)
+    a, b = ([A + LETTERS.index(letter) for letter in kept.split()] for kept in (kept_first, kept_second))
+    assert rows_of(result.features) == [[CLS, *a, SEP, *b, SEP]]
+    assert segments_of(result.features) == [[0] * (len(a) + 2) + [1] * (len(b) + 1)]
+    assert result.num_truncated == int((first, second) != (kept_first, kept_second))
+
+
+def test_windows_of_a_long_text_overlap_and_the_last_one_ends_with_it(tokenizer):
+    targets = {"label_ids": np.int32([7, 8])}
+    result = text_features([["a b", "a b c d e f g"]], targets, tokenizer, 6, 2)
+    assert rows_of(result.features) == [
+        [CLS, 5, 6, SEP],
+        [CLS, 5, 6, 7, 8, SEP],
+        [CLS, 7, 8, 9, 10, SEP],
+        [CLS, 8, 9, 10, 11, SEP],
+    ]
+    assert result.features.example_index.tolist() == [0, 1, 1, 1]
+    assert result.features.row_targets["label_ids"].tolist() == [7, 8, 8, 8]
+    assert result.num_truncated == 0
+
+
+def test_a_text_that_fits_has_one_window(tokenizer):
+    assert text_features([["a b c d"]], {}, tokenizer, 6, 1).features.num_rows == 1
+
+
+@pytest.mark.parametrize("texts, stride", [([["a"], ["b"]], 2), ([["a"]], 0), ([["a"]], 5)])
+def test_strides_that_cannot_be_are_refused(tokenizer, texts, stride):
+    with pytest.raises(UserError, match="stride"):
+        text_features(texts, {}, tokenizer, 6, stride)
+
+
+def test_a_lone_surrogate_is_dropped(tokenizer):
+    assert rows_of(text_features([["a\ud83db"]], {}, tokenizer, 6, None).features) == [[CLS, 5, 16, SEP]]
+
+
+def test_no_texts_give_no_rows(tokenizer):
+    assert text_features([[]], {}, tokenizer, 6, None).features.num_rows == 0
+
+
+def test_the_first_piece_of_a_word_has_its_label(tokenizer):
+    result = tagging_features([["ab", "c"], ["d"]], [[4, 2], [3]], tokenizer, 9)
+    features = result.features
+    assert rows_of(features) == [[CLS, 5, 16, 7, SEP], [CLS, 8, SEP]]
+    assert features.token_targets["label_ids"].tolist() == [0, 4, 0, 2, 0, 0, 3, 0]
+    assert features.token_targets["label_weights"].tolist() == [0, 1, 0, 1, 0, 0, 1, 0]
+    assert features.segment_ids.tolist() == [0] * 8
+    assert features.token_targets["label_ids"].dtype == np.int32
+    assert features.token_targets["label_weights"].dtype == np.float32
+
+
+def test_a_word_without_a_token_is_unknown_and_keeps_its_label(tokenizer):
+    features = tagging_features([["a", "\x01", "b"], ["\x01"]], [[1, 2, 3], [4]], tokenizer, 9).features
+    assert rows_of(features) == [[CLS, 5, UNK, 6, SEP], [CLS, UNK, SEP]]
+    assert features.token_targets["label_ids"].tolist() == [0, 1, 2, 3, 0, 0, 4, 0]
+
+
+def test_a_long_sentence_loses_its_end_and_is_counted(tokenizer):
+    result = tagging_features([["a", "bcd", "e"], ["f"]], [[1, 2, 3], [4]], tokenizer, 5)
+    assert rows_of(result.features) == [[CLS, 5, 6, 17, SEP], [CLS, 10, SEP]]
+    assert result.num_truncated == 1
+    assert result.features.token_targets["label_weights"].sum() == 3
+
+
+def test_values_of_tokens_become_values_of_the_words_that_fit(tokenizer):
+    features = tagging_features([["ab", "c", "d", "e"], ["f"]], None, tokenizer, 5).features
+    assert set(features.token_targets) == {"label_weights"}
+    values = np.arange(12).reshape(2, 6)
+    assert [row.tolist() for row in values_of_words(features, values)] == [[1, 3], [7]]
