@@ -80,34 +80,84 @@ class BasicTokenizer(tf.Module):
         Returns: for all W words of the batch in order: the words [W] string, their lengths [W] int64 in characters,
             the rows [W] int64 in [0, N) that they stand in.
         """
+        words, lengths, rows, _, _ = self.words_with_offsets(texts)  # a graph computes no offsets that nobody reads
+        return words, lengths, rows
+
+    def words_with_offsets(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Splits lines into words, and says where in its line each character of them comes from.
+
+        Args:
+            texts: as in `words`.
+        Returns: words, lengths and rows as in `words`; then for all characters of these words in order the first
+            [sum of lengths] int64 and the end (exclusive) [sum of lengths] int64 of what it comes from, in characters
+            of its line. Marks that are stripped belong to the character before them.
+        """
+        lines = texts
         if self._lower_case:
             texts = tf.strings.regex_replace(texts, DOTTED_CAPITAL_I, DOTTED_SMALL_I)
         characters = tf.strings.unicode_decode(texts, "UTF-8")  # [N, (characters)]; invalid bytes become U+FFFD
         code_points, rows = characters.values, characters.value_rowids()
-        code_points, rows, known = self._without(DELETED, code_points, rows)
+        code_points, rows, known, kept = self._without(DELETED, code_points, rows)
+        starts = tf.gather(self._positions_in(lines), kept)
+        ends = starts + 1
         if self._lower_case:
             code_points = _lower(code_points, rows, known)
             known = self._known(code_points)
         if self._strip_accents:
-            code_points, rows, known = self._decompose(code_points, rows, nrows=characters.nrows())
-        return _cut(code_points, rows, known)
+            starts = tf.repeat(starts, _decomposed_lengths(code_points))
+            decomposed, rows = _decompose(code_points, rows, nrows=characters.nrows())
+            all_rows = rows
+            code_points, rows, known, kept = self._without(NONSPACING_MARK, decomposed, all_rows)
+            starts, ends = tf.gather(starts, kept), _ends_with_marks(starts, all_rows, kept)
+        words, lengths, word_rows, kept = _cut(code_points, rows, known)
+        return words, lengths, word_rows, tf.gather(starts, kept), tf.gather(ends, kept)
 
     def _known(self, code_points: tf.Tensor) -> tf.Tensor:
         page = tf.gather(self._page_of, code_points // PAGE_SIZE)
         return tf.gather(self._pages, page * PAGE_SIZE + code_points % PAGE_SIZE)
 
-    def _without(self, bit: int, code_points: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _without(
+        self, bit: int, code_points: tf.Tensor, rows: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         known = self._known(code_points)
         kept = tf.where((known & bit) == 0)[:, 0]
-        return tf.gather(code_points, kept), tf.gather(rows, kept), tf.gather(known, kept)
+        return tf.gather(code_points, kept), tf.gather(rows, kept), tf.gather(known, kept), kept
 
-    def _decompose(
-        self, code_points: tf.Tensor, rows: tf.Tensor, nrows: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        # Decomposition is no lookup: it also brings neighbouring marks into canonical order.
-        texts = tf.strings.unicode_encode(tf.RaggedTensor.from_value_rowids(code_points, rows, nrows=nrows), "UTF-8")
-        characters = tf.strings.unicode_decode(tf_text.normalize_utf8(texts, "NFD"), "UTF-8")
-        return self._without(NONSPACING_MARK, characters.values, characters.value_rowids())
+    def _positions_in(self, lines: tf.Tensor) -> tf.Tensor:
+        """The position in its line of each character after the dotted capital I has become two."""
+        characters = tf.strings.unicode_decode(lines, "UTF-8")
+        positions = tf.ragged.range(characters.row_lengths()).values
+        if self._lower_case:
+            positions = tf.repeat(positions, tf.where(characters.values == ord(DOTTED_CAPITAL_I), 2, 1))
+        return positions
+
+
+def _decompose(code_points: tf.Tensor, rows: tf.Tensor, nrows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    # Decomposition is no lookup: it also brings neighbouring marks into canonical order.
+    texts = tf.strings.unicode_encode(tf.RaggedTensor.from_value_rowids(code_points, rows, nrows=nrows), "UTF-8")
+    characters = tf.strings.unicode_decode(tf_text.normalize_utf8(texts, "NFD"), "UTF-8")
+    return characters.values, characters.value_rowids()
+
+
+def _decomposed_lengths(code_points: tf.Tensor) -> tf.Tensor:
+    """Into how many characters each one is decomposed. Their order within a run of marks is another matter."""
+    distinct, index = tf.unique(code_points)
+    texts = tf_text.normalize_utf8(tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8"), "NFD")
+    return tf.gather(tf.strings.length(texts, unit="UTF8_CHAR"), index)
+
+
+def _ends_with_marks(starts: tf.Tensor, rows: tf.Tensor, kept: tf.Tensor) -> tf.Tensor:
+    """The end of each kept character and of the marks stripped after it, in characters of its line.
+
+    Args:
+        starts, rows: [characters] int64, of all characters.        kept: [kept characters] int64, indices into them.
+    Returns: [kept characters] int64.
+    """
+    is_kept = tf.scatter_nd(kept[:, tf.newaxis], tf.ones_like(kept), tf.shape(starts, tf.int64))
+    owner = tf.cumsum(is_kept)  # counted from 1; 0: marks before any character
+    owner_row = tf.gather(tf.concat([[-1], tf.gather(rows, kept)], axis=0), owner)
+    ends = tf.math.unsorted_segment_max(starts + 1, tf.where(owner_row == rows, owner, 0), tf.size(kept) + 1)
+    return ends[1:]
 
 
 def _lower(code_points: tf.Tensor, rows: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
@@ -129,8 +179,13 @@ def _lower(code_points: tf.Tensor, rows: tf.Tensor, known: tf.Tensor) -> tf.Tens
     return tf.tensor_scatter_nd_update(lowered, finals[:, tf.newaxis], tf.fill(tf.shape(finals), FINAL_SIGMA))
 
 
-def _cut(code_points: tf.Tensor, rows: tf.Tensor, known: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Splits characters into words, which begin at the start of a row, after white space, and at and after ISOLATED."""
+def _cut(
+    code_points: tf.Tensor, rows: tf.Tensor, known: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Splits characters into words, which begin at the start of a row, after white space, and at and after ISOLATED.
+
+    Returns: words, their lengths and rows, and the indices of the characters that are in words.
+    """
     is_space = (known & SPACE) != 0
     separates = (known & (SPACE | ISOLATED)) != 0
     continues = tf.concat([[False], ~separates[:-1] & (rows[1:] == rows[:-1])], axis=0)[: tf.size(rows)] & ~separates
@@ -141,4 +196,4 @@ def _cut(code_points: tf.Tensor, rows: tf.Tensor, known: tf.Tensor) -> tuple[tf.
     characters = tf.RaggedTensor.from_value_rowids(
         tf.gather(code_points, kept), word_of, nrows=tf.size(row_of_word, out_type=tf.int64), validate=False
     )  # [W, (characters)]
-    return tf.strings.unicode_encode(characters, "UTF-8"), characters.row_lengths(), row_of_word
+    return tf.strings.unicode_encode(characters, "UTF-8"), characters.row_lengths(), row_of_word, kept

@@ -1,6 +1,7 @@
 """BERT's tokenization as TensorFlow ops: one object for the data builder, tf.data and the SavedModel."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import tensorflow as tf
 import tensorflow_text as tf_text
@@ -30,6 +31,8 @@ PLAIN_CASED = (
 )
 # No word is longer than the run of non-space characters that contains it.
 PERHAPS_TOO_LONG_A_WORD = f"(?s).*[^ ]{{{MAX_CHARACTERS_PER_WORD + 1}}}.*"
+
+_Ragged = TypeVar("_Ragged", tf.RaggedTensor, tuple[tf.RaggedTensor, ...])
 
 
 class BertTokenizer(tf.Module):
@@ -69,11 +72,21 @@ class BertTokenizer(tf.Module):
             texts: [N] string, UTF-8; invalid bytes are dropped.
         Returns: [N, (tokens)] int32.
         """
-        texts = tf.convert_to_tensor(texts, tf.string)
-        is_plain = self.is_plain(texts)
-        return tf.cond(
-            tf.reduce_all(is_plain), lambda: self._tokenize_plain(texts), lambda: self._tokenize_mixed(texts, is_plain)
-        )
+        return self._on_both_paths(texts, self._tokenize_plain, self._tokenize_exactly)
+
+    def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Tokenizes lines and says where each token stands, in characters (Unicode code points) of its line.
+
+        A token ends after the accents that were stripped from its last character; between the tokens of a line may lie
+        white space and deleted characters. A line's tokens are in order and do not overlap, except where one character
+        becomes several tokens.
+
+        Args:
+            texts: [N] string, UTF-8; each invalid byte counts as a character.
+        Returns: the ids of `tokenize` [N, (tokens)] int32, the first character [N, (tokens)] int64, and the end
+            (exclusive) [N, (tokens)] int64.
+        """
+        return self._on_both_paths(texts, self._tokenize_plain_with_offsets, self._tokenize_exactly_with_offsets)
 
     def is_plain(self, texts: tf.Tensor) -> tf.Tensor:
         """Whether each line takes the fast path. Both paths give the same ids.
@@ -108,12 +121,10 @@ class BertTokenizer(tf.Module):
             texts = tf.strings.lower(texts)  # ASCII; of the other plain characters here none has a lower case
         return self._plain_tokenizer.tokenize(texts)
 
-    def _tokenize_mixed(self, texts: tf.Tensor, is_plain: tf.Tensor) -> tf.RaggedTensor:
-        plain_rows, other_rows = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
-        plain = self._tokenize_plain(tf.gather(texts, plain_rows))
-        other = self._tokenize_exactly(tf.gather(texts, other_rows))
-        row_in_result = tf.argsort(tf.concat([plain_rows, other_rows], axis=0))
-        return tf.gather(tf.concat([plain, other], axis=0), row_in_result)
+    def _tokenize_plain_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
+        lowered = tf.strings.lower(texts) if self.lower_case and not self.strip_accents else texts
+        ids, starts, ends = self._plain_tokenizer.tokenize_with_offsets(lowered)
+        return ids, _in_characters(texts, starts), _in_characters(texts, ends)
 
     def _tokenize_exactly(self, texts: tf.Tensor) -> tf.RaggedTensor:
         words, num_characters, rows = self._basic_tokenizer.words(texts)
@@ -121,3 +132,56 @@ class BertTokenizer(tf.Module):
         pieces = self._word_pieces.tokenize(words)  # [W, (pieces)]
         ids_of_rows = tf.RaggedTensor.from_value_rowids(pieces, rows, nrows=tf.size(texts, tf.int64), validate=False)
         return ids_of_rows.merge_dims(1, 2)
+
+    def _tokenize_exactly_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
+        words, num_characters, rows, starts, ends = self._basic_tokenizer.words_with_offsets(texts)
+        too_long = num_characters > MAX_CHARACTERS_PER_WORD
+        words = tf.where(too_long, UNK, words)
+        ids, first_bytes, end_bytes = self._word_pieces.tokenize_with_offsets(words)  # each [W, (pieces)]
+        word = ids.value_rowids()
+        first = _in_characters(words, first_bytes).values
+        last = _in_characters(words, end_bytes).values - 1
+        last = tf.where(tf.gather(too_long, word), tf.gather(num_characters, word) - 1, last)
+        first_of_word = tf.gather(tf.cumsum(num_characters, exclusive=True), word)
+        pieces = (ids, ids.with_values(tf.gather(starts, first_of_word + first)),
+                  ids.with_values(tf.gather(ends, first_of_word + last)))  # fmt: skip
+        nrows = tf.size(texts, tf.int64)
+        return tuple(
+            tf.RaggedTensor.from_value_rowids(values, rows, nrows=nrows, validate=False).merge_dims(1, 2)
+            for values in pieces
+        )
+
+    def _on_both_paths(
+        self, texts: tf.Tensor, plain: Callable[[tf.Tensor], _Ragged], exact: Callable[[tf.Tensor], _Ragged]
+    ) -> _Ragged:
+        """What `plain` makes of plain lines and `exact` of the others, in the order of the lines."""
+        texts = tf.convert_to_tensor(texts, tf.string)
+        is_plain = self.is_plain(texts)
+
+        def mixed() -> _Ragged:
+            plain_rows, other_rows = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
+            row_in_result = tf.argsort(tf.concat([plain_rows, other_rows], axis=0))
+            return tf.nest.map_structure(
+                lambda *both: tf.gather(tf.concat(both, axis=0), row_in_result),
+                plain(tf.gather(texts, plain_rows)),
+                exact(tf.gather(texts, other_rows)),
+            )
+
+        return tf.cond(tf.reduce_all(is_plain), lambda: plain(texts), mixed)
+
+
+def _in_characters(texts: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Turns offsets in bytes into offsets in characters.
+
+    Args:
+        texts: [N] string, valid UTF-8.        byte_offsets: [N, (offsets)] int64, each at the border of a character.
+    Returns: [N, (offsets)] int64.
+    """
+    content = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
+    begins = tf.cast(tf.bitwise.bitwise_and(content, 0xC0) != 0x80, tf.int64)  # others continue a character
+    num_before = tf.concat([[0], tf.cumsum(begins)], axis=0)
+    first_byte = tf.cumsum(tf.strings.length(texts, unit="BYTE"), exclusive=True)
+    first_byte = tf.gather(tf.cast(first_byte, tf.int64), byte_offsets.value_rowids())
+    return byte_offsets.with_values(
+        tf.gather(num_before, first_byte + byte_offsets.values) - tf.gather(num_before, first_byte)
+    )

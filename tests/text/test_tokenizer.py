@@ -3,6 +3,7 @@
 import json
 import lzma
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import tensorflow as tf
 
 from electra_tf.text import normalization
 from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "tokenization.jsonl"
 # A directory with tokenization.jsonl.xz, and BERT's vocabulary of 30,522 tokens to which its ids refer.
@@ -119,6 +120,109 @@ def test_tokens_of_keeps_the_shape():
         [b"[UNK]", b"a", b"a"],
     ]
     assert tokenizer.tokens_of(tf.ragged.constant([[6], [], [5, 5]])).to_list() == [[b"b"], [], [b"a", b"a"]]
+
+
+def cuts_of(tokenizer, text):
+    """What each token's offsets cut out of a text, with the token."""
+    ids, starts, ends = (found.to_list()[0] for found in tokenizer.tokenize_with_offsets(tf.constant([text.encode()])))
+    return [(text[start:end], tokenizer.vocabulary.tokens[i]) for i, start, end in zip(ids, starts, ends, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Plain, fast", [("Pla", "pla"), ("in", "##in"), (",", ","), ("fast", "fast")]),
+        ("«fast» é 漢in", [("«", "«"), ("fast", "fast"), ("»", "»"), ("é", "e"), ("漢", "漢"), ("in", "in")]),
+        # Each line from here on takes the exact path.
+        ("in\u200b… FAST", [("in", "in"), ("…", "…"), ("FAST", "fast")]),  # zero-width space
+        ("fa\u200bst", [("fa\u200bst", "fast")]),
+        ("plae\u0301in", [("pla", "pla"), ("e\u0301", "##e"), ("in", "##in")]),
+        ("e\u0301\u0323 e", [("e\u0301\u0323", "e"), ("e", "e")]),
+        ("… \u0301in", [("…", "…"), ("in", "in")]),  # a mark after a space belongs to nothing
+        ("\u0130n \U0001f600 \u0130", [("\u0130n", "in"), ("\U0001f600", "[UNK]"), ("\u0130", "i")]),
+        ("ΑΣ\u00a0ΑΣΑ", [("ΑΣ", "ας"), ("ΑΣ", "ασ"), ("Α", "##α")]),
+        ("in " + "a" * 201 + " in", [("in", "in"), ("a" * 201, "[UNK]"), ("in", "in")]),
+        ("\ufffd\x00in\x7f", [("in", "in")]),
+        ("가in", [("가", "\u1100"), ("가", "##\u1161"), ("in", "##in")]),  # one character, two pieces
+    ],
+)  # fmt: skip
+def test_offsets_cut_tokens_out_of_the_text(text, expected):
+    pieces = [
+        "pla",
+        "##in",
+        "in",
+        ",",
+        "fast",
+        "«",
+        "»",
+        "e",
+        "##e",
+        "漢",
+        "…",
+        "ας",
+        "ασ",
+        "##α",
+        "i",
+        "\u1100",
+        "##\u1161",
+    ]
+    assert cuts_of(BertTokenizer(vocabulary_of(pieces)), text) == expected
+
+
+def test_marks_at_the_start_of_a_line_do_not_belong_to_the_line_before():
+    tokenizer = BertTokenizer(vocabulary_of(["in", "e", "…"]))
+    _, starts, ends = tokenizer.tokenize_with_offsets(tf.constant(["…e", "", "\u0301\u0301in", "e\u0301"]))
+    assert starts.to_list() == [[0, 1], [], [2], [0]]
+    assert ends.to_list() == [[1, 2], [], [4], [2]]
+
+
+def test_offsets_without_lines_are_empty():
+    found = BertTokenizer(vocabulary_of(["a"])).tokenize_with_offsets(tf.constant([], tf.string))
+    assert [(part.dtype, part.to_list()) for part in found] == [(tf.int32, []), (tf.int64, []), (tf.int64, [])]
+
+
+ODD = "aBz09 \t\n\u00a0\u202f.,'…é\u0301\u0323\u0130ıß\u00ad\u200b\x00\ufffd漢日アΣσς가\u1100"
+ODD += "\U0001f600\U0001d165\U0001d16dÅ€Ǆ"
+
+
+@pytest.mark.parametrize(("lower_case", "strip_accents"), MODES)
+def test_offsets_of_random_text(character_vocabulary, lower_case, strip_accents):
+    tokenizer = BertTokenizer(character_vocabulary, lower_case, strip_accents)
+    chance = random.Random(17)
+    lines = ["".join(chance.choices(ODD, k=chance.randrange(40))) for _ in range(2000)]
+    lines += ["".join(chance.choices("aé漢 .", k=chance.randrange(300))) for _ in range(500)]
+    texts = tf.constant([line.encode() for line in lines])
+    ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
+    assert ids.to_list() == tokenizer.tokenize(texts).to_list()
+    for line, row_starts, row_ends in zip(lines, starts.to_list(), ends.to_list(), strict=True):
+        assert row_starts == sorted(row_starts)
+        assert row_ends == sorted(row_ends)
+        assert all(0 <= start < end <= len(line) for start, end in zip(row_starts, row_ends, strict=True))
+    cuts = [
+        line[start:end]
+        for line, *offsets in zip(lines, starts.to_list(), ends.to_list(), strict=True)
+        for start, end in zip(*offsets, strict=True)
+    ]
+    pieces = [tokenizer.vocabulary.tokens[i].removeprefix("##") for i in ids.flat_values.numpy()]
+    # A cut is tokenized to its piece again, except where others decide (sigma, order of marks) or it has more pieces.
+    special = set("Σ가\u0130\U0001d165\U0001d16d")
+    alone = [(cut, piece) for cut, piece in zip(cuts, pieces, strict=True) if piece != UNK and not special & set(cut)]
+    again = tokenizer.tokenize(tf.constant([cut.encode() for cut, _ in alone])).to_list()
+    found = ["".join(tokenizer.vocabulary.tokens[i].removeprefix("##") for i in row) for row in again]
+    assert len(alone) > 20_000
+    assert found == [piece for _, piece in alone]
+
+
+def test_both_paths_give_the_same_offsets(character_vocabulary):
+    for modes in MODES:
+        tokenizer = BertTokenizer(character_vocabulary, *modes)
+        characters = tf.constant([chr(c).encode() for c in range(0x2E80)])
+        plain = [c.decode() for c in tf.boolean_mask(characters, tokenizer.is_plain(characters)).numpy()]
+        texts = tf.constant([f"a{c}B {c} {c}{c}".encode() for c in plain])
+        by_plain_path = tokenizer._tokenize_plain_with_offsets(texts)
+        by_exact_path = tokenizer._tokenize_exactly_with_offsets(texts)
+        for one, other in zip(by_plain_path, by_exact_path, strict=True):
+            assert one.to_list() == other.to_list()
 
 
 LOAD_AND_RUN = """

@@ -1,0 +1,129 @@
+"""SQuAD's scores on answers that can be scored by hand."""
+
+import json
+
+import pytest
+
+from electra_tf.config.errors import UserError
+from electra_tf.data.squad import Answer, Question
+from electra_tf.tasks.finetune.squad_scores import (
+    choose_null_threshold,
+    f1_score_v1,
+    f1_score_v2,
+    normalize_answer,
+    score_files,
+    squad_v1_scores,
+    squad_v2_scores,
+)
+
+
+def question(question_id, *answers):
+    return Question(question_id, "", "?", "", tuple(Answer(text, 0) for text in answers), not answers)
+
+
+FOX, DOG, NOTHING = question("fox", "the red fox", "fox"), question("dog", "dog"), question("nothing")
+
+
+@pytest.mark.parametrize(
+    ("text", "normalized"),
+    [
+        ("The  U.S. Army!", "us army"),
+        ("a theatre, an apple", "theatre apple"),
+        ("\u201cCafé\u201d", "\u201ccafé\u201d"),
+        ("the", ""),
+    ],
+)
+def test_normalization_is_the_scripts(text, normalized):
+    assert normalize_answer(text) == normalized
+
+
+def test_f1_counts_repeated_words():
+    assert f1_score_v2("x x y", "x y y") == pytest.approx(2 / 3)
+
+
+def test_two_answers_without_words_agree_in_version_2_but_not_in_version_1():
+    assert (f1_score_v2("an", "the"), f1_score_v1("an", "the")) == (1, 0)
+
+
+def test_version_1_takes_the_best_answer_and_scores_0_for_a_missing_one():
+    scores = squad_v1_scores([FOX, DOG], {"fox": "Fox."})
+    assert scores == {"exact_match": 50.0, "f1": 50.0}
+    assert list(scores) == ["exact_match", "f1"]
+
+
+def test_version_2_has_the_scripts_keys_in_its_order():
+    scores = squad_v2_scores([FOX, DOG, NOTHING], {"fox": "red fox", "dog": "", "nothing": ""})
+    assert list(scores.items()) == [
+        ("exact", 200 / 3),
+        ("f1", 200 / 3),
+        ("total", 3),
+        ("HasAns_exact", 50.0),
+        ("HasAns_f1", 50.0),
+        ("HasAns_total", 2),
+        ("NoAns_exact", 100.0),
+        ("NoAns_f1", 100.0),
+        ("NoAns_total", 1),
+    ]
+
+
+def test_an_answer_is_emptied_above_the_threshold_and_not_at_it():
+    predictions = {"fox": "fox", "dog": "dog", "nothing": "fox"}
+    odds = {"fox": -2.75, "dog": -2.74, "nothing": 1.0}
+    scores = squad_v2_scores([FOX, DOG, NOTHING], predictions, odds, null_threshold=-2.75)
+    assert (scores["HasAns_exact"], scores["NoAns_exact"]) == (50.0, 100.0)
+
+
+def test_the_scripts_threshold_begins_at_0_and_the_chosen_one_below_all_odds():
+    predictions = {"fox": "cat", "nothing": "cat"}  # all wrong: best to say nothing at all
+    odds = {"fox": -3.0, "nothing": -5.0}
+    assert squad_v2_scores([FOX, NOTHING], predictions, odds)["best_f1_thresh"] == 0.0
+    assert choose_null_threshold([FOX, NOTHING], predictions, odds) == (-6.0, 50.0)
+
+
+def test_the_chosen_threshold_separates_answers_by_their_odds():
+    predictions = {"fox": "fox", "dog": "dog", "nothing": "fox"}
+    odds = {"fox": -4.0, "dog": -2.5, "nothing": -2.0}
+    chosen = choose_null_threshold([FOX, DOG, NOTHING], predictions, odds)
+    assert chosen == (-2.5, 100.0)
+    assert squad_v2_scores([FOX, DOG, NOTHING], predictions, odds, chosen.threshold)["f1"] == 100.0
+
+
+def test_equal_odds_are_not_separated():
+    predictions = {"fox": "fox", "nothing": "fox"}
+    odds = {"fox": -4.0, "nothing": -4.0}
+    assert squad_v2_scores([FOX, NOTHING], predictions, odds)["best_f1"] == 100.0  # the script's, out of reach
+    assert choose_null_threshold([FOX, NOTHING], predictions, odds) == (-5.0, 50.0)
+
+
+def test_a_missing_prediction_or_missing_odds_are_named():
+    with pytest.raises(UserError, match="1 of 2 questions have no prediction, the first is dog"):
+        squad_v2_scores([FOX, DOG], {"fox": "fox"})
+    with pytest.raises(UserError, match="2 of 2 questions have no null odds, the first is fox"):
+        squad_v2_scores([FOX, DOG], {"fox": "fox", "dog": "dog"}, {})
+
+
+def test_version_1_refuses_a_question_without_an_answer():
+    with pytest.raises(UserError, match="question nothing has no answer.*squad_v2"):
+        squad_v1_scores([FOX, NOTHING], {})
+
+
+@pytest.fixture
+def data_file(tmp_path):
+    path = tmp_path / "dev.json"
+    qas = [{"id": "fox", "question": "?", "answers": [{"text": "fox", "answer_start": 0}]}]
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "fox", "qas": qas}]}]}))
+    return path
+
+
+def test_files_are_scored(tmp_path, data_file):
+    (tmp_path / "predictions.json").write_text('{"fox": "A fox"}')
+    (tmp_path / "odds.json").write_text('{"fox": -1.5}')
+    scores = score_files("squad_v2", data_file, tmp_path / "predictions.json", tmp_path / "odds.json")
+    assert list(scores)[-4:] == ["best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh"]
+    assert (scores["f1"], scores["best_f1_thresh"]) == (100.0, -1.5)
+
+
+def test_predictions_that_are_no_text_are_refused(tmp_path, data_file):
+    (tmp_path / "predictions.json").write_text('{"fox": null}')
+    with pytest.raises(UserError, match="predictions of question fox is 'None', expected a string"):
+        score_files("squad_v1", data_file, tmp_path / "predictions.json")
