@@ -1,11 +1,16 @@
 """What `--task` names: where its examples are read, and what follows from them for the settings."""
 
+import functools
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+
+import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import nearest
 from electra_tf.data.glue import GLUE_TASKS, GlueTask, read_glue
+from electra_tf.data.squad import read_squad
 from electra_tf.data.tables import (
     TextExamples,
     class_targets,
@@ -14,9 +19,21 @@ from electra_tf.data.tables import (
     read_examples,
     target_range,
 )
+from electra_tf.data.tagged import read_tagged, scheme_of, tag_labels
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.metrics import (
+    CLASSIFICATION_METRICS,
+    MULTI_LABEL_METRICS,
+    REGRESSION_METRICS,
+    classification_metrics,
+    glue_metrics,
+    multi_label_metrics,
+    regression_metrics,
+)
+from electra_tf.tasks.finetune.question_data import QuestionData
 from electra_tf.tasks.finetune.sentence_data import SentenceData
+from electra_tf.tasks.finetune.tagging_data import TaggingData
 from electra_tf.text.tokenizer import BertTokenizer
 
 OWN_TASKS = ("classification", "multi_label", "regression", "tagging")
@@ -81,8 +98,8 @@ class GlueSource(Source):
         }
 
     def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> SentenceData:
-        metric_names = (self.task.paper_metric, *(m for m in self.task.metrics if m != self.task.paper_metric))
-        return SentenceData(config, tokenizer, self._train, self._validation, metric_names)
+        score = functools.partial(glue_metrics, self.task)
+        return SentenceData(config, tokenizer, self._train, self._validation, score, self.task.paper_metric)
 
 
 @dataclass
@@ -95,10 +112,7 @@ class TableSource(Source):
 
     def __post_init__(self):
         files = self.files
-        for flag in ("train_file", "validation_file"):
-            if getattr(files, flag) is None:
-                raise UserError(f"--task={self.name} needs --{flag}; give a .csv, .tsv, .jsonl or .parquet file")
-        paths = files.train_file, files.validation_file
+        paths = _required_files(self.name, files)
         self._train, self._validation = (
             read_examples(path, files.text_columns, files.label_column, self.name) for path in paths
         )
@@ -118,16 +132,81 @@ class TableSource(Source):
         return settings
 
     def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> SentenceData:
-        return SentenceData(
-            config, tokenizer, self._train, {"validation": self._validation}, OWN_METRICS[config.task.kind]
-        )
+        score, primary_metric = OWN_METRICS[config.task.kind]
+        return SentenceData(config, tokenizer, self._train, {"validation": self._validation}, score, primary_metric)
 
 
 OWN_METRICS = {
-    "classification": ("accuracy", "f1", "matthews_correlation"),
-    "multi_label": ("f1", "accuracy"),
-    "regression": ("spearmanr", "pearson", "mse"),
+    "classification": (classification_metrics, CLASSIFICATION_METRICS[0]),
+    "multi_label": (multi_label_metrics, MULTI_LABEL_METRICS[0]),
+    "regression": (regression_metrics, REGRESSION_METRICS[0]),
 }
+
+
+@dataclass
+class TaggingSource(Source):
+    """A user's own sentences with a tag for each word."""
+
+    name: str
+    files: Files
+
+    def __post_init__(self):
+        paths = _required_files(self.name, self.files)
+        self._train, self._validation = map(read_tagged, paths)
+
+    def settings(self) -> dict:
+        # Spans are learnt in one scheme, whichever the file is written in.
+        scheme = "plain" if scheme_of(self._train.tags) == "plain" else "iob2"
+        return {"kind": "tagging", "scheme": scheme, "labels": list(tag_labels(self._train, scheme))}
+
+    def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> TaggingData:
+        return TaggingData(config, tokenizer, self._train, self._validation)
+
+
+@dataclass
+class SquadSource(Source):
+    """SQuAD 1.1 or 2.0."""
+
+    name: str
+    files: Files
+    num_epochs: float = 2.0
+    max_seq_length: int = 512
+
+    def __post_init__(self):
+        paths = self.files.train_file, self.files.validation_file
+        if None in paths:
+            if self.files.data_dir is None:
+                raise UserError(f"--task={self.name} needs --data_dir, or --train_file and --validation_file")
+            found = (squad_file(self.files.data_dir, self.name, split) for split in ("train", "validation"))
+            paths = tuple(given or there for given, there in zip(paths, found, strict=True))
+        self._source = str(paths[0])
+        self._train, self._validation = map(read_squad, paths)
+
+    def settings(self) -> dict:
+        return {"kind": "question_answering", "version_2": self.name == "squad_v2"}
+
+    def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> QuestionData:
+        return QuestionData(config, tokenizer, self._train, self._validation, self._source)
+
+
+def squad_file(data_dir: str, task: str, split: str) -> str:
+    """The file of a split: the official JSON, or Hugging Face's parquet. Raises: UserError: there is none."""
+    version = "2.0" if task == "squad_v2" else "1.1"
+    official = f"{'train' if split == 'train' else 'dev'}-v{version}.json"
+    folder = "squad_v2" if task == "squad_v2" else "squad"
+    parquet = f"{split}-00000-of-00001.parquet"
+    candidates = [official, f"{folder}/{parquet}", f"{folder}/{folder}/{parquet}", f"plain_text/{parquet}", parquet]
+    for candidate in candidates:
+        if tf.io.gfile.exists(os.path.join(data_dir, candidate)):
+            return os.path.join(data_dir, candidate)
+    raise UserError(f"{data_dir} has no {split} split of {task}; looked for {', '.join(candidates)}")
+
+
+def _required_files(task: str, files: Files) -> tuple[str, str]:
+    for flag in ("train_file", "validation_file"):
+        if getattr(files, flag) is None:
+            raise UserError(f"--task={task} needs --{flag}; see docs/finetuning.md for its formats")
+    return files.train_file, files.validation_file
 
 
 def open_source(name: str, files: Files) -> Source:
@@ -136,8 +215,10 @@ def open_source(name: str, files: Files) -> Source:
         if files.data_dir is None:
             raise UserError(f"--task={name} needs --data_dir, the directory that holds GLUE's folders")
         return GlueSource(GLUE_TASKS[name], files.data_dir)
+    if name in SQUAD_TASKS:
+        return SquadSource(name, files)
     if name in OWN_TASKS:
-        return TableSource(name, files)
+        return (TaggingSource if name == "tagging" else TableSource)(name, files)
     raise UserError(f"--task={name} is not known{nearest(name, task_names())}")
 
 

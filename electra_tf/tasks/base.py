@@ -73,7 +73,7 @@ class Task(tf_keras.Model):
         """Losses and metrics of an evaluation batch, each summable over replicas and batches."""
         raise NotImplementedError
 
-    def outputs(self, batch: Batch, context: ForwardContext) -> dict[str, tf.Tensor]:
+    def example_outputs(self, batch: Batch, context: ForwardContext) -> dict[str, tf.Tensor]:
         """What an evaluation keeps of each example, [B, ...] by name: for metrics that do not sum over batches.
 
         `InputStage.output_metrics` takes them.
@@ -190,5 +190,5 @@ class InputStage(ABC):
         """Per-replica batches of one pass over the held-out split."""
 
     def output_metrics(self, outputs: dict[str, list[np.ndarray]]) -> dict[str, float]:
-        """The metrics of the held-out split that follow from `Task.outputs`, given batch by batch."""
+        """The metrics of the held-out split that follow from `Task.example_outputs`, given batch by batch."""
         return {}

@@ -210,7 +210,7 @@ def evaluation_step(
     """
     random = task.random_stream(step, _first_example(batch), name="evaluation")
     context = ForwardContext(training=False, random=random)
-    terms, outputs = task.evaluation_terms(batch, context), task.outputs(batch, context)
+    terms, outputs = task.evaluation_terms(batch, context), task.example_outputs(batch, context)
     return sum_over_replicas(terms), _gathered(outputs)
 
 

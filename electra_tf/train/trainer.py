@@ -116,7 +116,7 @@ class Evaluation(NamedTuple):
     """What one pass over a held-out split gives.
 
     Attributes:
-        metrics: of the task's terms.        outputs: `Task.outputs` by name, for each batch [B, ...].
+        metrics: of the task's terms.        outputs: `Task.example_outputs` by name, for each batch [B, ...].
     """
 
     metrics: MeanMetrics

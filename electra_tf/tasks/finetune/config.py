@@ -52,7 +52,7 @@ class TaggingConfig(Settings):
 
     kind: Literal["tagging"]
     labels: tuple[str, ...] = ()  # in the order of their ids, in `scheme`
-    scheme: Literal["iob2", "bioes", "none"] = "iob2"  # none: labels are not spans, such as parts of speech
+    scheme: Literal["iob2", "bioes", "plain"] = "iob2"  # plain: tags are not spans, such as parts of speech
     dropout: DropoutRate = 0.0  # the authors' head has none
 
 

@@ -39,7 +39,7 @@ class TaskData(ABC):
 
     @abstractmethod
     def metrics(self, outputs: Outputs) -> dict[str, float]:
-        """The metrics of the evaluated splits. `outputs` are `Task.outputs` in the order of `evaluation`'s rows."""
+        """The metrics of the evaluated splits. `outputs` are `Task.example_outputs` in the order of `evaluation`'s rows."""
 
     @abstractmethod
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from electra_tf.data.tables import (
 )
 from electra_tf.tasks.finetune.config import FinetuningConfig, SentenceConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
-from electra_tf.tasks.finetune.metrics import sentence_metrics
 from electra_tf.tasks.finetune.text_features import TextFeatures, text_features
 from electra_tf.text.tokenizer import BertTokenizer
 
@@ -28,7 +27,9 @@ class SentenceData(TaskData):
         train: None where only predictions are made.
         splits: the splits to evaluate by name; without labels they are predicted only. Of several the metrics of the
             second and following have `_mm` at the end of their names, as Hugging Face names those of MNLI's.
-        metric_names: the first is the primary one.
+        score: gives the metrics of a split from what is predicted and what is true: numbers of classes [N], 0 or 1 for
+            each label [N, C], or numbers in the unit of the file [N].
+        primary_metric: one of these.
 
     Attributes:
         num_truncated: how many examples were cut off, in training and in evaluation.
@@ -40,11 +41,12 @@ class SentenceData(TaskData):
         tokenizer: BertTokenizer,
         train: TextExamples | None,
         splits: Mapping[str, TextExamples],
-        metric_names: tuple[str, ...],
+        score: Callable[[np.ndarray, np.ndarray], dict[str, float]],
+        primary_metric: str,
     ):
         self._task: SentenceConfig = config.task
-        self._splits, self._metric_names = dict(splits), metric_names
-        self.primary_metric, self.source = metric_names[0], (train or next(iter(splits.values()))).source
+        self._splits, self._score, self.primary_metric = dict(splits), score, primary_metric
+        self.source = (train or next(iter(splits.values()))).source
         if train is not None and config.task.double_unordered and len(train.texts) == 2:
             train = with_swapped_pairs(train)
         length, stride = config.data.max_seq_length, config.task.stride
@@ -64,8 +66,8 @@ class SentenceData(TaskData):
         logits = self._example_logits(outputs)
         for number, (examples, rows) in enumerate(zip(self._splits.values(), self._ranges(), strict=True)):
             suffix = "_mm" if number else ""
-            found = sentence_metrics(self._task.kind, self._metric_names, logits[rows], self._gold([examples])[1])
-            metrics |= {f"{name}{suffix}": value for name, value in found.items()}
+            scores = self._score(self._predictions(logits[rows]), self._known(examples))
+            metrics |= {f"{name}{suffix}": value for name, value in scores.items()}
         metrics["loss"] = float(np.mean(outputs["loss"], dtype=np.float64))
         return metrics
 
@@ -107,6 +109,19 @@ class SentenceData(TaskData):
         read = multi_label_targets if task.kind == "multi_label" else class_targets
         return "label_ids", np.concatenate([read(each, task.labels) for each in examples])
 
+    def _predictions(self, logits: np.ndarray) -> np.ndarray:
+        """What is predicted, as the metrics take it: [N] or [N, C]."""
+        task = self._task
+        if task.kind == "regression":
+            return task.min_value + logits[:, 0].astype(np.float64) * (task.max_value - task.min_value)
+        return (logits > 0).astype(np.int32) if task.kind == "multi_label" else logits.argmax(axis=1).astype(np.int32)
+
+    def _known(self, examples: TextExamples) -> np.ndarray:
+        """What is true, alike."""
+        if self._task.kind == "regression":
+            return np.asarray(examples.labels, np.float64)
+        return self._gold([examples])[1]
+
     def _example_logits(self, outputs: Outputs) -> np.ndarray:
         """[examples, C] float32: of an example with several windows their mean."""
         index = self.evaluation.example_index
@@ -125,13 +140,12 @@ class SentenceData(TaskData):
         return exponentials / exponentials.sum(axis=1, keepdims=True)
 
     def _labels_of(self, logits: np.ndarray) -> list[str]:
-        labels = self._task.labels
+        labels, predictions = self._task.labels, self._predictions(logits)
         if self._task.kind == "regression":
-            low, high = self._task.min_value, self._task.max_value
-            return [f"{value:.6g}" for value in low + logits[:, 0].astype(np.float64) * (high - low)]
+            return [f"{value:.6g}" for value in predictions]
         if self._task.kind == "multi_label":
-            return [json.dumps([labels[i] for i in np.flatnonzero(row > 0)], ensure_ascii=False) for row in logits]
-        return [labels[i] for i in logits.argmax(axis=1)]
+            return [_shown(tuple(labels[i] for i in np.flatnonzero(row))) for row in predictions]
+        return [labels[i] for i in predictions]
 
     def _table(self, examples: TextExamples, logits: np.ndarray) -> str:
         """The predictions as TSV: id, label if it is known, prediction, and the probability of each label."""

@@ -85,7 +85,7 @@ class FinetuningTask(Task):
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
         return {}  # all follow from the outputs
 
-    def outputs(self, batch: Batch, context: ForwardContext) -> dict[str, tf.Tensor]:
+    def example_outputs(self, batch: Batch, context: ForwardContext) -> dict[str, tf.Tensor]:
         forward = self.forward(batch, context)
         kept = self.predictions(batch, forward)
         if all(name in batch for name in self.target_tensors):  # not where nothing is known of new text
