@@ -104,7 +104,7 @@ class _Tables:
         real, indices = rows >= 0, tf.maximum(rows, 0)
 
         def padded(table: tf.RaggedTensor) -> tf.Tensor:
-            values = tf.gather(table, indices).to_tensor(shape=[None, length])
+            values = tf.gather(table, indices).to_tensor(shape=tf.stack([-1, length]))
             values = tf.where(real[:, tf.newaxis], values, tf.zeros([], values.dtype))
             return tf.ensure_shape(values, [rows.shape[0], static_length])
 
