@@ -136,10 +136,11 @@ def _best_spans(
     question = windows.features.example_index[candidates.row]
     order = np.lexsort((-(candidates.start_score + candidates.end_score), question))  # stable
     candidates = _Candidates(*(values[order] for values in candidates))
-    indices, begins = np.unique(question[order], return_index=True)
+    indices, counts = np.unique(question, return_counts=True)
+    ends = np.cumsum(counts)
     return {
         int(index): _distinct(windows, _Candidates(*(values[begin:end] for values in candidates)), n_best_size, text_of)
-        for index, begin, end in zip(indices, begins, [*begins[1:], len(order)], strict=True)
+        for index, begin, end in zip(indices, ends - counts, ends, strict=True)
     }
 
 
