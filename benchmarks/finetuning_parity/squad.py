@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.data.squad import Answer, Question, read_squad
-from electra_tf.tasks.finetune.answers import PredictedAnswer, predicted_answers
+from electra_tf.tasks.finetune.answers import PredictedAnswer, TextOf, predicted_answers
 from electra_tf.tasks.finetune.squad_features import SquadWindows, squad_windows, training_windows
 from electra_tf.tasks.finetune.squad_scores import (
     exact_score,
@@ -63,9 +63,7 @@ def answer_differences(directory: Path) -> dict[str, float]:
     return found
 
 
-def answers_of(
-    directory: Path, outputs: str, text_of: Callable[[SquadWindows, int, int, int], str]
-) -> tuple[dict, SquadWindows, list[PredictedAnswer]]:
+def answers_of(directory: Path, outputs: str, text_of: TextOf) -> tuple[dict, SquadWindows, list[PredictedAnswer]]:
     """The settings of a golden set, the windows of its dev questions, and our answers from one of its output files."""
     config = read_json(directory / "config.json")
     questions = read_squad(directory.parent / "inputs" / f"{config['task']}_dev.json")
@@ -112,7 +110,7 @@ def realignment_differences(golden: Path) -> dict[str, float]:
     return {"texts": sum(realign(case["pred_text"], case["orig_text"]) != case["final_text"] for case in cases)}
 
 
-def realigned_text(vocabulary: Vocabulary) -> Callable[[SquadWindows, int, int, int], str]:
+def realigned_text(vocabulary: Vocabulary) -> TextOf:
     """Gives a span's text as the authors find it: its pieces, joined, are looked for in the words that hold them."""
 
     def text_of(windows: SquadWindows, row: int, start: int, end: int) -> str:

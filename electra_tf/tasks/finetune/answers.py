@@ -47,13 +47,8 @@ class PredictedAnswer(NamedTuple):
         return self.spans[0].text if self.spans else ""
 
 
+# Gives the text of a span: (windows, row of the window, position of its first token, of its last) -> text.
 TextOf = Callable[[SquadWindows, int, int, int], str]
-
-
-def text_by_offsets(windows: SquadWindows, row: int, start: int, end: int) -> str:
-    """The context's text from the token at position `start` of a window to the one at `end` (inclusive)."""
-    first, after = _characters(windows, row, start, end)
-    return windows.questions[windows.features.example_index[row]].context[first:after]
 
 
 def predicted_answers(
@@ -63,7 +58,7 @@ def predicted_answers(
     version_2: bool,
     max_answer_length: int,
     n_best_size: int,
-    text_of: TextOf = text_by_offsets,
+    text_of: TextOf | None = None,
 ) -> list[PredictedAnswer]:
     """The answers to all questions of the windows, in their order.
 
@@ -78,7 +73,7 @@ def predicted_answers(
             a window and infinite entries do not count.
         version_2: whether there are null odds.
         n_best_size: spans of a question; with the independent head also starts and ends of a window that are combined.
-        text_of: gives the text of a span.
+        text_of: gives the texts of spans instead of the offsets of their tokens, for comparisons.
     Raises: ValueError: null odds are wanted of a joint head without that classifier.
     Source: finetune/qa/qa_metrics.py of the authors' code, which answers "empty" if no span is allowed.
     """
@@ -124,7 +119,7 @@ def _best_spans(
     outputs: Mapping[str, np.ndarray],
     max_answer_length: int,
     n_best_size: int,
-    text_of: TextOf,
+    text_of: TextOf | None,
 ) -> dict[int, tuple[AnswerSpan, ...]]:
     """The n-best lists by the question's index; questions without an allowed span are not in it."""
     num_rows = windows.features.num_rows
@@ -134,10 +129,8 @@ def _best_spans(
         return {}
     candidates = _Candidates(*map(np.concatenate, zip(*parts, strict=True)))
     question = windows.features.example_index[candidates.row]
-    order = np.lexsort((-(candidates.start_score + candidates.end_score), question))  # stable
-    candidates = _Candidates(*(values[order] for values in candidates))
     indices, counts = np.unique(question, return_counts=True)
-    ends = np.cumsum(counts)
+    ends = np.cumsum(counts)  # those of a question stand together, as its windows do
     return {
         int(index): _distinct(windows, _Candidates(*(values[begin:end] for values in candidates)), n_best_size, text_of)
         for index, begin, end in zip(indices, ends - counts, ends, strict=True)
@@ -181,30 +174,33 @@ def _combinations(
 
 
 def _distinct(
-    windows: SquadWindows, candidates: _Candidates, n_best_size: int, text_of: TextOf
+    windows: SquadWindows, candidates: _Candidates, n_best_size: int, text_of: TextOf | None
 ) -> tuple[AnswerSpan, ...]:
-    """The n-best list of one question, from its candidates in order."""
+    """The n-best list of one question, of its candidates, of which there is at least one."""
+    context = windows.questions[windows.features.example_index[candidates.row[0]]].context
+    order = np.argsort(-(candidates.start_score + candidates.end_score), kind="stable")
     best: dict[str, int] = {}
-    for i, place in enumerate(zip(*(values.tolist() for values in candidates[:3]), strict=True)):
-        best.setdefault(text_of(windows, *place), i)
+    # Most spans have a text of their own, so the first few indices are usually enough.
+    for begin in range(0, len(order), 2 * n_best_size):
+        block = order[begin : begin + 2 * n_best_size]
+        chosen = _Candidates(*(values[block] for values in candidates))
+        columns = (block, chosen.row, chosen.start, chosen.end, *_characters(windows, chosen))
+        for i, row, start, end, first, after in zip(*(values.tolist() for values in columns), strict=True):
+            if len(best) < n_best_size:
+                best.setdefault(text_of(windows, row, start, end) if text_of else context[first:after], i)
         if len(best) == n_best_size:
             break
     chosen = _Candidates(*(values[list(best.values())] for values in candidates))
-    scores = chosen.start_score + chosen.end_score
+    scores = chosen.start_score + chosen.end_score  # float32, as in the authors' code
     weights = np.exp((scores - scores[0]).astype(np.float64))
-    probabilities = (weights / weights.sum()).tolist()
-    return tuple(
-        AnswerSpan(text, *_characters(windows, row, start, end), probability, start_score, end_score)
-        for text, probability, row, start, end, start_score, end_score in zip(
-            best, probabilities, *(values.tolist() for values in chosen), strict=True
-        )
-    )
+    columns = (*_characters(windows, chosen), weights / weights.sum(), chosen.start_score, chosen.end_score)
+    return tuple(map(AnswerSpan, best, *(values.tolist() for values in columns)))
 
 
-def _characters(windows: SquadWindows, row: int, start: int, end: int) -> tuple[int, int]:
-    """The first character and the end (exclusive), in the context, of the tokens at two positions of a window."""
-    shift = windows.first_token[row] - windows.context_position[row]
-    return int(windows.token_starts[start + shift]), int(windows.token_ends[end + shift])
+def _characters(windows: SquadWindows, candidates: _Candidates) -> tuple[np.ndarray, np.ndarray]:
+    """Where spans begin and end (exclusive) in their contexts, in characters."""
+    shift = windows.first_token[candidates.row] - windows.context_position[candidates.row]
+    return windows.token_starts[candidates.start + shift], windows.token_ends[candidates.end + shift]
 
 
 def _null_scores(windows: SquadWindows, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
