@@ -1,0 +1,124 @@
+"""From model outputs to answers, on one context whose tokens are letters."""
+
+import numpy as np
+import pytest
+
+from electra_tf.data.squad import Question
+from electra_tf.tasks.finetune.answers import nbest_of, predicted_answers, predictions_of
+from electra_tf.tasks.finetune.squad_features import squad_windows
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+SETTINGS = {"version_2": False, "max_answer_length": 3, "n_best_size": 5}
+LOW = -1000.0
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return BertTokenizer(Vocabulary((*SPECIAL_TOKENS, *"abcdefgh?"), sha256=""))
+
+
+@pytest.fixture
+def windows(tokenizer):
+    """[CLS] ? [SEP] a b c d e [SEP] and [CLS] ? [SEP] d e f g h [SEP] of the first question, one of the second."""
+    contexts = {"q1": "A  b c d e f g h", "q2": "A é h"}
+    questions = [Question(key, "", "?", context, (), False) for key, context in contexts.items()]
+    return squad_windows(questions, tokenizer, max_seq_length=9, doc_stride=3, max_query_length=2)
+
+
+def joint(*spans_of_windows):
+    """Outputs of a beam of 2; each window is a list of two (start, log-probability, ends, their log-probabilities)."""
+    columns = [np.array([[beam[i] for beam in window] for window in spans_of_windows]) for i in range(4)]
+    starts, start_scores, ends, end_scores = columns
+    return {
+        "start_top_index": starts.astype(np.int32),
+        "start_top_log_probs": start_scores.astype(np.float32),
+        "end_top_index": ends.astype(np.int32),
+        "end_top_log_probs": end_scores.astype(np.float32),
+    }
+
+
+NOTHING = [(0, 0.0, (0, 0), (0.0, 0.0)), (2, 0.0, (8, 8), (0.0, 0.0))]  # [CLS] and the question's [SEP]
+
+
+def test_the_best_span_is_cut_out_of_the_context(windows):
+    outputs = joint([(3, -1.0, (4, 3), (-0.5, -1.5)), (4, -2.0, (5, 4), (-1.0, -3.0))], NOTHING, NOTHING)
+    first, second = predicted_answers(windows, outputs, **SETTINGS)
+    assert [(span.text, span.start, span.end) for span in first.spans] == [
+        ("A  b", 0, 4), ("A", 0, 1), ("b c", 3, 6), ("b", 3, 4)
+    ]  # fmt: skip
+    assert [span.start_score + span.end_score for span in first.spans] == [-1.5, -2.5, -3.0, -5.0]
+    assert sum(span.probability for span in first.spans) == pytest.approx(1.0)
+    assert first.spans[0].probability / first.spans[1].probability == pytest.approx(np.e)
+    assert (first.text, second.text, second.spans, first.null_odds) == ("A  b", "", (), None)
+
+
+def test_spans_that_are_not_allowed_are_left_out(windows):
+    beams = [
+        (3, -1.0, (8, 2), (-0.5, -0.5)),  # ends at [SEP]; ends in the question
+        (4, -1.0, (3, 7), (-0.5, -0.5)),  # ends before its start; has four tokens
+    ]
+    after = [(3, -1.0, (3, 4), (-0.5, -0.5)), (0, 0.0, (3, 4), (0.0, 0.0))]  # d, most of whose context is in the first
+    first, _ = predicted_answers(windows, joint(beams, after, NOTHING), **SETTINGS)
+    assert first.spans == ()
+
+
+def test_equal_scores_keep_the_order_of_windows_and_beams(windows):
+    beams = [(5, -1.0, (6, 5), (-0.5, -0.5)), (3, -1.0, (3, 4), (-0.5, -0.5))]
+    after = [(5, -1.0, (5, 6), (-0.5, -0.5)), (6, -2.0, (7, 6), (-0.5, -0.5))]
+    first, _ = predicted_answers(windows, joint(beams, after, NOTHING), **SETTINGS)
+    assert [span.text for span in first.spans] == ["c d", "c", "A", "A  b", "f"]
+
+
+def test_null_odds_are_the_smallest_of_the_windows(windows):
+    outputs = joint(NOTHING, NOTHING, NOTHING) | {"answerable_logits": np.array([2.5, -1.5, 0.25], np.float32)}
+    first, second = predicted_answers(windows, outputs, **{**SETTINGS, "version_2": True})
+    assert (first.null_odds, second.null_odds) == (-1.5, 0.25)
+
+
+def independent(start_peaks, end_peaks):
+    logits = np.full([2, 3, 9], LOW, np.float32)
+    for name, peaks in enumerate((start_peaks, end_peaks)):
+        for (row, position), value in peaks.items():
+            logits[name, row, position] = value
+    return {"start_logits": logits[0], "end_logits": logits[1]}
+
+
+def test_without_the_classifier_null_odds_are_the_score_of_cls_less_the_best_spans(windows):
+    starts = {(0, 3): 4.0, (0, 0): 1.0, (1, 0): 0.5, (2, 0): 2.0, (2, 4): 1.0}
+    ends = {(0, 4): 2.0, (0, 0): 1.5, (1, 0): 0.25, (2, 0): 3.0, (2, 5): 1.0}
+    first, second = predicted_answers(windows, independent(starts, ends), **{**SETTINGS, "version_2": True})
+    assert (first.text, first.null_odds) == ("A  b", 0.75 - 6.0)
+    assert (second.text, second.null_odds) == ("é h", 5.0 - 2.0)
+
+
+def test_logits_beyond_a_window_do_not_count(windows):
+    outputs = independent({(2, 3): -5.0, (2, 8): 0.0, (2, 7): 0.0}, {(2, 3): -5.0, (2, 8): 0.0, (2, 7): 0.0})
+    _, second = predicted_answers(windows, outputs, **{**SETTINGS, "n_best_size": 1})
+    assert windows.features.lengths[2] == 7
+    assert second.text == "A"
+
+
+def test_null_odds_of_a_joint_head_need_the_classifier(windows):
+    with pytest.raises(ValueError, match="answerable_classifier"):
+        predicted_answers(windows, joint(NOTHING, NOTHING, NOTHING), **{**SETTINGS, "version_2": True})
+
+
+def test_a_question_without_a_window_has_no_answer(tokenizer):
+    questions = [Question("q1", "", "?", " ", (), False), Question("q2", "", "?", "a", (), False)]
+    windows = squad_windows(questions, tokenizer, max_seq_length=9, doc_stride=3, max_query_length=2)
+    outputs = joint([(3, -1.0, (3, 3), (-1.0, -1.0))] * 2) | {"answerable_logits": np.array([-3.0], np.float32)}
+    first, second = predicted_answers(windows, outputs, **{**SETTINGS, "version_2": True})
+    assert (first.text, second.text) == ("", "a")
+    assert first.null_odds > 1000.0
+
+
+def test_predictions_are_emptied_above_the_threshold_and_the_n_best_list_is_not(windows):
+    outputs = joint([(3, -1.0, (4, 3), (-0.5, -1.5))] * 2, NOTHING, [(3, -1.0, (3, 4), (-0.5, -1.0))] * 2)
+    outputs["answerable_logits"] = np.array([-2.0, -2.0, -1.5], np.float32)
+    answers = predicted_answers(windows, outputs, **{**SETTINGS, "version_2": True})
+    assert predictions_of(answers, None) == {"q1": "A  b", "q2": "A"}
+    assert predictions_of(answers, -2.0) == {"q1": "A  b", "q2": ""}
+    best = nbest_of(answers)["q2"][0]
+    assert list(best) == ["text", "start", "end", "probability", "start_score", "end_score"]
+    assert (best["text"], best["start"], best["end"]) == ("A", 0, 1)

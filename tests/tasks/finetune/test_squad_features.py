@@ -1,0 +1,132 @@
+"""Windows of questions: small enough to be cut by hand."""
+
+import pytest
+
+from electra_tf.config.errors import UserError
+from electra_tf.data.squad import Answer, Question
+from electra_tf.tasks.finetune.squad_features import squad_windows, training_windows
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+WORDS = (*"abcdefghi?(-)", "who", "what", "18", "##95", "19", "##43")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return BertTokenizer(Vocabulary((*SPECIAL_TOKENS, *WORDS), sha256=""))
+
+
+def question(text, context, answer=None, *, question_id="q1", start=None, impossible=False):
+    answers = () if answer is None else (Answer(answer, context.index(answer) if start is None else start),)
+    return Question(question_id, "", text, context, answers, impossible)
+
+
+def tokens_of(windows, tokenizer):
+    features = windows.features
+    return [
+        " ".join(tokenizer.vocabulary.tokens[i] for i in features.input_ids[features.row(row)])
+        for row in range(features.num_rows)
+    ]
+
+
+def positions(windows):
+    targets = windows.features.row_targets
+    return list(
+        zip(*(targets[name].tolist() for name in ("start_positions", "end_positions", "is_impossible")), strict=True)
+    )
+
+
+SIZES = {"max_seq_length": 10, "doc_stride": 3, "max_query_length": 4}
+
+
+def test_a_context_is_cut_into_windows_with_a_stride(tokenizer):
+    windows = squad_windows([question("Who?", "A b c d e f g h")], tokenizer, **SIZES)
+    assert tokens_of(windows, tokenizer) == [
+        "[CLS] who ? [SEP] a b c d e [SEP]",
+        "[CLS] who ? [SEP] d e f g h [SEP]",
+    ]
+    assert windows.features.segment_ids.reshape(2, 10).tolist() == [[0] * 4 + [1] * 6] * 2
+    assert windows.context_position.tolist() == [4, 4]
+    assert windows.first_token.tolist() == [0, 3]
+
+
+def test_a_token_has_most_context_in_one_window_and_the_first_of_equals(tokenizer):
+    windows = squad_windows([question("Who?", "A b c d e f g h i")], tokenizer, **SIZES)
+    flat = [windows.is_max_context[windows.features.row(row)].astype(int).tolist() for row in range(3)]
+    # a b c d e | d e f g h | g h i: d is as far from the edge of the first as e from that of the second, and so on.
+    assert flat == [[0, 0, 0, 0, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 1, 0]]
+
+
+def test_questions_share_the_tokens_of_their_context(tokenizer):
+    both = [question("Who?", "a bé"), question("What who?", "c"), question("What?", "a bé")]
+    windows = squad_windows(both, tokenizer, **SIZES)
+    assert windows.features.example_index.tolist() == [0, 1, 2]
+    assert windows.first_token.tolist() == [0, 2, 0]
+    assert windows.token_starts.tolist() == [0, 2, 0]
+    assert windows.token_ends.tolist() == [1, 4, 1]
+
+
+def test_a_long_question_is_cut_off(tokenizer):
+    windows = squad_windows([question("a b c d e f", "g")], tokenizer, **SIZES)
+    assert tokens_of(windows, tokenizer) == ["[CLS] a b c d [SEP] g [SEP]"]
+
+
+def test_a_context_without_tokens_has_no_window(tokenizer):
+    windows = squad_windows([question("Who?", " \u200b "), question("Who?", "a")], tokenizer, **SIZES)
+    assert windows.features.example_index.tolist() == [1]
+
+
+def test_lengths_without_room_for_the_context_are_refused(tokenizer):
+    with pytest.raises(UserError, match="max_seq_length 7 leaves no room beside a question of 4 tokens"):
+        squad_windows([question("a b c d e", "f")], tokenizer, max_seq_length=7, doc_stride=3, max_query_length=4)
+
+
+def test_a_window_without_the_whole_answer_points_at_cls_and_is_not_impossible(tokenizer):
+    windows, dropped = training_windows([question("Who?", "A b c d e f g h", "f g")], tokenizer, **SIZES)
+    assert positions(windows) == [(0, 0, 0), (6, 7, 0)]
+    assert dropped == []
+
+
+def test_an_impossible_question_points_at_cls(tokenizer):
+    windows, _ = training_windows([question("Who?", "a b", impossible=True)], tokenizer, **SIZES)
+    assert positions(windows) == [(0, 0, 1)]
+
+
+def test_the_answer_is_found_within_its_word(tokenizer):
+    windows, _ = training_windows(
+        [question("Who?", "a (1895-1943) b", "1943")], tokenizer, **{**SIZES, "max_seq_length": 20}
+    )
+    assert tokens_of(windows, tokenizer) == ["[CLS] who ? [SEP] a ( 18 ##95 - 19 ##43 ) b [SEP]"]
+    assert positions(windows) == [(9, 10, 0)]
+
+
+def test_a_part_of_a_piece_is_answered_by_its_whole_words(tokenizer):
+    windows, _ = training_windows([question("Who?", "a (1895) b", "95")], tokenizer, **SIZES)
+    assert positions(windows)[0][:2] == (5, 8)
+
+
+def test_white_space_of_an_answer_may_differ_from_the_contexts(tokenizer):
+    windows, _ = training_windows([question("Who?", "a b\t\n c d", "b   c", start=2)], tokenizer, **SIZES)
+    assert positions(windows) == [(5, 6, 0)]
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "start"),
+    [
+        ("a b c", "d", 2),
+        ("a b c", "c d", 4),  # beyond the end
+        ("a b\u00a0c", "b\u00a0c", 2),  # as in the authors' code
+        ("  a b", "a", 0),
+    ],
+)
+def test_a_question_whose_answer_is_not_there_is_dropped(tokenizer, context, answer, start):
+    lost = question("Who?", context, answer, start=start, question_id="lost")
+    kept = question("Who?", "a", "a")
+    windows, dropped = training_windows([lost, kept], tokenizer, **SIZES)
+    assert dropped == ["lost"]
+    assert windows.features.example_index.tolist() == [1]
+
+
+def test_training_needs_an_answer_or_an_impossible_question(tokenizer):
+    with pytest.raises(UserError, match="question q1 has no answer"):
+        training_windows([question("Who?", "a")], tokenizer, **SIZES)
