@@ -16,14 +16,13 @@ from electra_tf.data.tagged import Scheme, in_scheme
 
 Metric = Callable[[np.ndarray, np.ndarray], float]  # of predictions and targets
 
-# What selects the best epoch and the best seed of a user's own task; of a GLUE task it is `GlueTask.paper_metric`.
-PRIMARY_METRICS = {
-    "classification": "accuracy",
-    "multi_label": "f1",
-    "regression": "spearmanr",
-    "tagging": "f1",
-    "plain_tagging": "accuracy",
-}
+# By problem, what is reported of a user's own task. The first selects the best epoch and the best seed; of a GLUE task
+# `GlueTask.paper_metric` does.
+CLASSIFICATION_METRICS = ("accuracy", "f1_macro", "matthews_correlation")
+MULTI_LABEL_METRICS = ("f1", "f1_macro", "accuracy")
+REGRESSION_METRICS = ("spearmanr", "pearson", "mse")
+TAGGING_METRICS = ("f1", "precision", "recall", "accuracy")
+PLAIN_TAGGING_METRICS = ("accuracy",)
 
 
 def classification_metrics(predictions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
@@ -32,8 +31,7 @@ def classification_metrics(predictions: np.ndarray, targets: np.ndarray) -> dict
     Args:
         predictions, targets: [N] int32, numbers of classes.
     """
-    metrics = {"accuracy": _accuracy, "f1_macro": _f1("macro"), "matthews_correlation": _matthews_correlation}
-    return _scores(metrics, predictions, targets)
+    return _scores(CLASSIFICATION_METRICS, _METRICS, predictions, targets)
 
 
 def multi_label_metrics(predictions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
@@ -42,7 +40,7 @@ def multi_label_metrics(predictions: np.ndarray, targets: np.ndarray) -> dict[st
     Args:
         predictions, targets: [N, C] int32, 0 or 1.
     """
-    return _scores({"f1": _f1("micro"), "f1_macro": _f1("macro"), "accuracy": _accuracy}, predictions, targets)
+    return _scores(MULTI_LABEL_METRICS, _METRICS | {"f1": _f1("micro")}, predictions, targets)
 
 
 def regression_metrics(predictions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
@@ -51,8 +49,7 @@ def regression_metrics(predictions: np.ndarray, targets: np.ndarray) -> dict[str
     Args:
         predictions, targets: [N] float32, in the same unit.
     """
-    metrics = {"spearmanr": _spearman, "pearson": _pearson, "mse": _mean_squared_error}
-    return _scores(metrics, predictions, targets)
+    return _scores(REGRESSION_METRICS, _METRICS, predictions, targets)
 
 
 def glue_metrics(task: GlueTask, predictions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
@@ -63,7 +60,7 @@ def glue_metrics(task: GlueTask, predictions: np.ndarray, targets: np.ndarray) -
     Args:
         predictions, targets: [N], int32 numbers of classes or, for STS-B, float32.
     """
-    scores = _scores({name: _GLUE_METRICS[name] for name in task.metrics}, predictions, targets)
+    scores = _scores(task.metrics, _METRICS, predictions, targets)
     return scores | ({"combined_score": sum(scores.values()) / len(scores)} if len(scores) > 1 else {})
 
 
@@ -81,7 +78,7 @@ def tagging_metrics(
     if scheme == "plain":
         return accuracy
     if not right:
-        return dict.fromkeys(("f1", "precision", "recall"), math.nan) | accuracy
+        return dict.fromkeys(TAGGING_METRICS, math.nan)
     from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
     spans = [[in_scheme(sentence, "iob2") for sentence in sentences] for sentences in (tags, predictions)]
@@ -89,13 +86,15 @@ def tagging_metrics(
     return {"f1": float(f1), "precision": float(precision), "recall": float(recall)} | accuracy
 
 
-def _scores(metrics: Mapping[str, Metric], predictions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+def _scores(
+    names: Sequence[str], metrics: Mapping[str, Metric], predictions: np.ndarray, targets: np.ndarray
+) -> dict[str, float]:
     assert predictions.shape == targets.shape, (predictions.shape, targets.shape)
     if not len(targets):
-        return dict.fromkeys(metrics, math.nan)
+        return dict.fromkeys(names, math.nan)
     with warnings.catch_warnings():  # scipy warns of equal predictions; NaN says so
         warnings.simplefilter("ignore")
-        return {name: float(metric(predictions, targets)) for name, metric in metrics.items()}
+        return {name: float(metrics[name](predictions, targets)) for name in names}
 
 
 # The imports stand in the functions: they take one to two seconds, which the start of a program must not.
@@ -140,10 +139,12 @@ def _mean_squared_error(predictions: np.ndarray, targets: np.ndarray) -> float:
     return np.mean(np.square(predictions - targets))
 
 
-_GLUE_METRICS: dict[str, Metric] = {
+_METRICS: dict[str, Metric] = {
     "accuracy": _accuracy,
     "f1": _f1("binary"),
+    "f1_macro": _f1("macro"),
     "matthews_correlation": _matthews_correlation,
     "pearson": _pearson,
     "spearmanr": _spearman,
+    "mse": _mean_squared_error,
 }
