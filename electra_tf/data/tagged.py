@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import ID_COLUMNS, json_objects, read_text
+from electra_tf.data.table_files import json_objects, listed, read_text
+from electra_tf.data.tables import ID_COLUMNS
 
 # How tags say where a span of words begins and ends. "plain" tags are no spans, parts of speech say.
 Scheme = Literal["iob1", "iob2", "bioes", "bilou", "plain"]
@@ -194,10 +195,9 @@ def tag_targets(examples: TaggedExamples, scheme: Scheme, labels: Sequence[str])
         written = in_scheme(tags, scheme)
         for word, tag in enumerate(written):
             if tag not in number_of:
-                known = ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else "")
                 raise UserError(
                     f"{examples.where(sentence, word)} has the tag {tags[word]!r}, {scheme} {tag!r}, expected one of "
-                    f"the training file's: {known}"
+                    f"the training file's: {listed(labels)}"
                 )
         targets.append([number_of[tag] for tag in written])
     return targets
