@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.glue import GLUE_TASKS
+from electra_tf.data.glue import GLUE_TASKS, GlueTask
 
 ZIP_FILE = "submission.zip"
 _WNLI_MAJORITY = "0"
@@ -21,7 +21,7 @@ class RowPredictions(NamedTuple):
 
     Attributes:
         ids: of the rows, as the test file calls them.
-        values: a label for each row, as `GlueTask.labels` writes it; of STS-B a number in its range.
+        values: a label for each row, as `GlueTask.labels` writes it; of STS-B a number, also as a text.
     """
 
     ids: Sequence[str]
@@ -54,7 +54,7 @@ def write_submission(
                 missing.append(file)
                 continue
             rows = predictions[task.name, split]
-            contents[file] = _tsv(rows, task.smallest, task.largest)
+            contents[file] = _tsv(rows, task)
             if len(rows.ids) != num_rows:
                 remarks.append(f"{file} has {len(rows.ids)} rows, the site's test set {num_rows}")
     if missing:
@@ -72,11 +72,12 @@ def _majority_of_wnli(predicted: RowPredictions | None) -> RowPredictions:
     return RowPredictions(ids, [_WNLI_MAJORITY] * len(ids))
 
 
-def _tsv(rows: RowPredictions, smallest: float, largest: float) -> bytes:
+def _tsv(rows: RowPredictions, task: GlueTask) -> bytes:
     lines = ["index\tprediction"]
     for name, value in zip(rows.ids, rows.values, strict=True):
-        text = value if isinstance(value, str) else f"{min(max(value, smallest), largest):.3f}"
-        lines.append(f"{name}\t{text}")
+        if task.problem == "regression":
+            value = f"{min(max(float(value), task.smallest), task.largest):.3f}"
+        lines.append(f"{name}\t{value}")
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -17,7 +17,7 @@ def predictions_of(value: str | float, *keys: tuple[str, str]) -> dict[tuple[str
 
 def test_all_eleven_files_are_written_and_zipped(tmp_path):
     keys = [(task.name, split) for task in GLUE_TASKS.values() for split in task.leaderboard]
-    write_submission(tmp_path / "new", predictions_of("entailment", *keys))
+    write_submission(tmp_path / "new", predictions_of("1", *keys))
     with zipfile.ZipFile(tmp_path / "new" / "submission.zip") as archive:
         assert sorted(archive.namelist()) == sorted(f"{name}.tsv" for name in FILES)
         for name in archive.namelist():
@@ -25,7 +25,7 @@ def test_all_eleven_files_are_written_and_zipped(tmp_path):
 
 
 def test_labels_are_written_as_they_are_and_numbers_with_three_decimals_in_the_range(tmp_path):
-    numbers = {("stsb", "test"): RowPredictions(["0", "1", "2"], [-0.5, 2.34567, 5.2])}
+    numbers = {("stsb", "test"): RowPredictions(["0", "1", "2"], [-0.5, "2.34567", 5.2])}
     write_submission(tmp_path, numbers | predictions_of("not_entailment", ("qnli", "test")))
     assert (tmp_path / "STS-B.tsv").read_text() == "index\tprediction\n0\t0.000\n1\t2.346\n2\t5.000\n"
     assert (tmp_path / "QNLI.tsv").read_text() == "index\tprediction\n0\tnot_entailment\n1\tnot_entailment\n"
