@@ -60,6 +60,8 @@ def read_examples(
 
 def examples_of(table: Table, text_columns: Sequence[str], label_column: str | None, problem: Problem) -> TextExamples:
     """The examples in a table's columns; see `read_examples`."""
+    if not 1 <= len(text_columns) <= 2:
+        raise UserError(f"{len(text_columns)} text columns are given ({listed(text_columns)}), expected one or two")
     used = [*text_columns, *([label_column] if label_column else [])]
     texts = tuple(_texts(table, name) for name in text_columns)
     labels = None

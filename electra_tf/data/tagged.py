@@ -123,9 +123,19 @@ def _texts(value: dict[str, Any], names: Sequence[str], where: str) -> list[str]
 
 
 def scheme_of(sentences: Sequence[Sequence[str]]) -> Scheme:
-    """The scheme that the tags of a file are written in."""
+    """The scheme that the tags of a file are written in.
+
+    Raises: UserError: some tags are of spans and others are not.
+    """
     tags = {tag for sentence in sentences for tag in sentence} - {"O"}
-    if not tags or not all(map(_SPAN_TAG.fullmatch, tags)):
+    others = {tag for tag in tags if not _SPAN_TAG.fullmatch(tag)}
+    spans = {tag for tag in tags - others if "-" in tag}
+    if others and spans:
+        raise UserError(
+            f"the tags {min(spans)!r} and {min(others)!r} stand in one file, expected spans (O, and B- or I- before a "
+            "type) or tags of another kind; correct the file"
+        )
+    if others or not tags:
         return "plain"
     prefixes = {tag[0] for tag in tags}
     if prefixes & {"L", "U"}:

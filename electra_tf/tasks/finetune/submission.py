@@ -4,11 +4,11 @@ import io
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, first_line
 from electra_tf.data.glue import GLUE_TASKS, GlueTask
 
 ZIP_FILE = "submission.zip"
@@ -31,7 +31,7 @@ class RowPredictions(NamedTuple):
 def write_submission(
     directory: str | os.PathLike,
     predictions: Mapping[tuple[str, str], RowPredictions],
-    wnli: str = "majority",
+    wnli: Literal["majority", "predictions"] = "majority",
 ) -> list[str]:
     """Writes the TSV of each test set that there are predictions for, and all of them as `submission.zip`.
 
@@ -39,7 +39,7 @@ def write_submission(
         directory: is made if there is none.
         predictions: by task and test split, ("mnli", "test_matched") say; the MNLI model predicts ("ax", "test").
         wnli: "majority" writes the label "0" in all rows of WNLI, also without predictions of it: 65.1 % accuracy, more
-            than models reach, since its examples contradict those of its training split; "predictions" writes them.
+            than plain classifiers reach, since WNLI contradicts its own training split; "predictions" writes them.
     Returns: what the user should know: the files that are missing, and those of another number of rows than the site's
         test sets have; the site takes neither.
     Raises: UserError: the directory cannot be written.
@@ -62,7 +62,7 @@ def write_submission(
     try:
         _write_all(os.fspath(directory), contents | {ZIP_FILE: _zip(contents)})
     except tf.errors.OpError as error:
-        raise UserError(f"cannot write the submission: {error.message}; give another directory") from None
+        raise UserError(f"cannot write the submission: {first_line(error)}; give another directory") from None
     return remarks
 
 
