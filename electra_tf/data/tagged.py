@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import ID_COLUMNS, json_objects, read_text
+from electra_tf.data.table_files import json_objects, listed, read_text
+from electra_tf.data.tables import ID_COLUMNS
 
 # How tags say where a span of words begins and ends. "plain" tags are no spans, parts of speech say.
 Scheme = Literal["iob1", "iob2", "bioes", "bilou", "plain"]
@@ -122,9 +123,19 @@ def _texts(value: dict[str, Any], names: Sequence[str], where: str) -> list[str]
 
 
 def scheme_of(sentences: Sequence[Sequence[str]]) -> Scheme:
-    """The scheme that the tags of a file are written in."""
+    """The scheme that the tags of a file are written in.
+
+    Raises: UserError: some tags are of spans and others are not.
+    """
     tags = {tag for sentence in sentences for tag in sentence} - {"O"}
-    if not tags or not all(map(_SPAN_TAG.fullmatch, tags)):
+    others = {tag for tag in tags if not _SPAN_TAG.fullmatch(tag)}
+    spans = {tag for tag in tags - others if "-" in tag}
+    if others and spans:
+        raise UserError(
+            f"the tags {min(spans)!r} and {min(others)!r} stand in one file, expected spans (O, and B- or I- before a "
+            "type) or tags of another kind; correct the file"
+        )
+    if others or not tags:
         return "plain"
     prefixes = {tag[0] for tag in tags}
     if prefixes & {"L", "U"}:
@@ -194,10 +205,9 @@ def tag_targets(examples: TaggedExamples, scheme: Scheme, labels: Sequence[str])
         written = in_scheme(tags, scheme)
         for word, tag in enumerate(written):
             if tag not in number_of:
-                known = ", ".join(labels[:20]) + (", ..." if len(labels) > 20 else "")
                 raise UserError(
                     f"{examples.where(sentence, word)} has the tag {tags[word]!r}, {scheme} {tag!r}, expected one of "
-                    f"the training file's: {known}"
+                    f"the training file's: {listed(labels)}"
                 )
         targets.append([number_of[tag] for tag in written])
     return targets

@@ -139,6 +139,11 @@ def test_a_file_that_does_not_exist_is_named(tmp_path):
     assert "none.csv" in refusal(read_examples, tmp_path / "none.csv", ["text"], None, "classification")
 
 
+def test_one_or_two_columns_are_texts(write):
+    path = write("a.csv", "a,b,c\nx,y,z\n")
+    assert "3 text columns" in refusal(read_examples, path, ["a", "b", "c"], None, "classification")
+
+
 def test_labels_are_sorted_and_numbers_by_their_value():
     assert label_set(labelled("b", "a", "b")) == ("a", "b")
     assert label_set(labelled("10", "9", "-1")) == ("-1", "9", "10")

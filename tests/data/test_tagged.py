@@ -98,6 +98,10 @@ def test_the_scheme_is_recognised(tags, scheme):
     assert scheme_of([tags.split()]) == scheme
 
 
+def test_tags_of_spans_and_others_in_one_file_are_refused():
+    assert "'B-A' and 'NP'" in refusal(scheme_of, [["B-A", "NP"]])
+
+
 # One sentence in all schemes; in it a span follows another of its type, and types have hyphens.
 WRITTEN = {
     "iob1": "I-A B-A I-A O I-B-C I-A",
