@@ -51,6 +51,9 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument("--config", metavar="FILE", help="YAML file of settings, see configs/finetune")
     add_set_flag(parser)
     parser.add_argument("--keep", default="last", choices=["best", "last", "all", "none"], help="checkpoints of a seed")
+    parser.add_argument(
+        "--submission", action="store_true", help="write the files of GLUE's site, predicted by the best seed on dev"
+    )
     _add_data_flags(parser)
     parser.add_argument(
         "--strategy", default="one_device", choices=["one_device", "mirrored", "multi_worker_mirrored", "tpu"]
@@ -69,11 +72,12 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
         "--train_file", metavar="FILE", help=".csv, .tsv, .jsonl, .parquet; of tagging also CoNLL columns"
     )
     parser.add_argument("--validation_file", metavar="FILE", help="the dev set, as --train_file")
-    parser.add_argument("--text_columns", nargs="+", default=["text"], metavar="NAME", help="one or two columns")
+    parser.add_argument("--text_columns", nargs="+", metavar="NAME", help="one or two columns; without the flag: text")
     parser.add_argument("--label_column", default="label", metavar="NAME")
     parser.add_argument(
         "--labels", nargs="+", metavar="LABEL", help="all labels, in this order; else those of the data"
     )
+    parser.add_argument("--stride", type=int, metavar="N", help="long texts become windows, N tokens apart")
     parser.add_argument(
         "--class_weights", nargs="+", metavar="LABEL=W", help="weights of the loss by label, or the word balanced"
     )
@@ -95,7 +99,8 @@ def _run(arguments, interruption: Interruption) -> None:
             raise UserError(f"--{flag} is missing; see --help")
     if len(set(arguments.seeds)) < len(arguments.seeds) or min(arguments.seeds) < 0:
         raise UserError(f"--seeds {' '.join(map(str, arguments.seeds))}: expected different numbers, 0 or more")
-    values, source = read_values(arguments.config, arguments.overrides)
+    stride = [] if arguments.stride is None else [f"task.stride={arguments.stride}"]
+    values, source = read_values(arguments.config, [*stride, *arguments.overrides])
     import_tensorflow(tpu=arguments.strategy == "tpu")
 
     from electra_tf.finetuning.protocol import Options, finetune
@@ -108,7 +113,7 @@ def _run(arguments, interruption: Interruption) -> None:
         data_dir=arguments.data_dir,
         train_file=arguments.train_file,
         validation_file=arguments.validation_file,
-        text_columns=tuple(arguments.text_columns),
+        text_columns=tuple(arguments.text_columns or ["text"]),
         label_column=arguments.label_column,
         labels=tuple(arguments.labels) if arguments.labels else None,
         class_weights=_class_weights(arguments.class_weights),
@@ -121,6 +126,7 @@ def _run(arguments, interruption: Interruption) -> None:
         keep=arguments.keep,
         untrained=arguments.untrained,
         force=arguments.force,
+        submission=arguments.submission,
         vocab_file=arguments.vocab_file,
         lower_case=not arguments.cased,
     )
@@ -143,8 +149,11 @@ def _predict(arguments) -> None:
             raise UserError(f"--predict needs --{flag}")
     import_tensorflow()
     from electra_tf.finetuning.prediction import predict_file
+    from electra_tf.train.distribution import build_strategy
 
-    predict_file(arguments.model_dir, arguments.input_file, arguments.output_file, tuple(arguments.text_columns))
+    strategy = build_strategy(arguments.strategy, arguments.tpu)
+    columns = tuple(arguments.text_columns) if arguments.text_columns else None
+    predict_file(arguments.model_dir, arguments.input_file, arguments.output_file, columns, strategy)
 
 
 def _score(arguments) -> None:

@@ -42,11 +42,17 @@ def evaluation_order(features: Features, batch_size: int) -> np.ndarray:
     return _filled(np.argsort(-features.lengths, kind="stable"), batch_size)
 
 
+def padded_lengths(features: Features, order: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
+    """[steps] int64: what each batch is padded to, the first of `lengths` that is enough for all of its rows."""
+    longest = np.where(order >= 0, features.lengths[order], 0).max(axis=1)
+    return np.asarray(lengths)[np.searchsorted(lengths, longest)]
+
+
 def padding_share(features: Features, order: np.ndarray, lengths: Sequence[int]) -> float:
     """The share of padding in the tokens of all batches of an order."""
-    batch_lengths = _batch_lengths(features, order, lengths)
+    of_batches = padded_lengths(features, order, lengths)
     real = np.where(order >= 0, features.lengths[order], 0).sum()
-    return 1.0 - real / float(batch_lengths.sum() * order.shape[1])
+    return 1.0 - real / float(of_batches.sum() * order.shape[1])
 
 
 def batches(
@@ -66,7 +72,7 @@ def batches(
     replica_size = order.shape[1] // context.num_replicas_in_sync
     share = order.shape[1] // context.num_input_pipelines
     mine = order[:, context.input_pipeline_id * share :][:, :share].reshape(-1, replica_size)
-    step_lengths = np.repeat(_batch_lengths(features, order, lengths), share // replica_size)
+    step_lengths = np.repeat(padded_lengths(features, order, lengths), share // replica_size)
     tables = _Tables(features)
     static_length = lengths[0] if len(lengths) == 1 else None
     rows_and_lengths = tf.data.Dataset.from_tensor_slices((mine.astype(np.int32), step_lengths.astype(np.int32)))
@@ -133,9 +139,3 @@ def _epoch(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> np.nd
 def _filled(rows: np.ndarray, batch_size: int) -> np.ndarray:
     filling = np.full(-len(rows) % batch_size, -1, rows.dtype)
     return np.concatenate([rows, filling]).reshape(-1, batch_size)
-
-
-def _batch_lengths(features: Features, order: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
-    """[steps] int64: the first of `lengths` that is enough for all rows of a batch."""
-    longest = np.where(order >= 0, features.lengths[order], 0).max(axis=1)
-    return np.asarray(lengths)[np.searchsorted(lengths, longest)]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
+from electra_tf.data.table_files import json_objects
 
 
 class Answer(NamedTuple):
@@ -42,6 +43,25 @@ def read_squad(path: str | Path) -> list[Question]:
         if question.id in seen:
             raise UserError(f"{path} has the question id {question.id!r} twice; predictions need unique ids")
         seen.add(question.id)
+    return questions
+
+
+def read_questions(path: str | Path) -> list[Question]:
+    """Reads questions to be answered: a file of `read_squad`, or `.jsonl` with `question`, `context` and maybe `id`.
+
+    Raises: UserError: as `read_squad`; a line that is no object or lacks a text.
+    """
+    if not str(path).endswith(".jsonl"):
+        return read_squad(path)
+    questions = []
+    for line, value in json_objects(str(path)):
+        for key in ("question", "context"):
+            if not isinstance(value.get(key), str):
+                raise UserError(f"{path}:{line} lacks {key!r}, expected a text; give question and context on each line")
+        question_id = str(value.get("id", len(questions)))
+        questions.append(Question(question_id, "", value["question"], value["context"], (), is_impossible=False))
+    if not questions:
+        raise UserError(f"{path} has no question; give at least one line")
     return questions
 
 

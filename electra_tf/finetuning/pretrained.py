@@ -44,6 +44,13 @@ class PretrainedEncoder:
         variables = encoder_variables(encoder)
         require_none_missing(self.source, sorted(set(variables) - set(self.weights)))
         for name, variable in variables.items():
+            found, expected = list(self.weights[name].shape), variable.shape.as_list()
+            if found != expected:
+                raise UserError(
+                    f"{self.source}: {name} has shape {found}, the encoder's is {expected}; leave out --set encoder.*, "
+                    "sizes follow from the checkpoint"
+                )
+        for name, variable in variables.items():
             variable.assign(self.weights[name])
         return f"loaded {len(variables)} of {len(variables)} encoder variables from {self.source}"
 

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.glue import PAPER_TASKS
+from electra_tf.data.glue import GLUE_TASKS, PAPER_TASKS
 from electra_tf.finetuning.pretrained import PretrainedEncoder, load_pretrained
 from electra_tf.finetuning.seeds import Job, run_seeds
 from electra_tf.finetuning.sources import Files, Source, open_source
+from electra_tf.finetuning.submit import submit
 from electra_tf.finetuning.summary import glue_summary, summarize, table, write_summary
 from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.train.distribution import is_chief
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +28,7 @@ class Options:
     Attributes:
         values, values_source: settings of `--config` and `--set`, and what messages call them.
         keep, untrained, force: see `electra_tf.finetuning.seeds.Job`.
+        submission: whether to write the files of GLUE's site too.
         vocab_file, lower_case: see `load_pretrained`.
     """
 
@@ -36,6 +39,7 @@ class Options:
     keep: str = "last"
     untrained: bool = False
     force: bool = False
+    submission: bool = False
     vocab_file: str | None = None
     lower_case: bool = True
 
@@ -58,18 +62,26 @@ def finetune(
         options.values.get("encoder", {}).get("num_heads") if isinstance(options.values.get("encoder"), dict) else None
     )
     pretrained = load_pretrained(init_from, options.vocab_file, options.lower_case, heads)
-    summaries = []
+    if options.submission and (options.keep == "none" or task not in ("glue", *GLUE_TASKS)):
+        raise UserError(
+            f"--submission is for GLUE's tasks, with --keep=last or best; this is {task}, --keep={options.keep}"
+        )
+    summaries, directories = {}, {}
     for source in sources:
         directory = os.path.join(options.output_dir, source.name) if task == "glue" else options.output_dir
         summary = _finetune_one(source, pretrained, options, directory, strategy, interruption)
-        write_summary(directory, summary)
-        summaries.append(summary)
+        if is_chief(strategy):
+            write_summary(directory, summary)
+        summaries[source.name], directories[source.name] = summary, directory
+    if options.submission:
+        submit(summaries, directories, files.data_dir, options.output_dir, strategy)
     if task != "glue":
-        return table(summaries)
-    together = glue_summary(summaries)
-    write_summary(options.output_dir, together)
+        return table(list(summaries.values()))
+    together = glue_summary(list(summaries.values()))
+    if is_chief(strategy):
+        write_summary(options.output_dir, together)
     average = f"{together['glue_average'] * 100:.2f}" if together["glue_average"] is not None else "-"
-    return f"{table(summaries)}\nGLUE average of the medians, as the paper's: {average}"
+    return f"{table(list(summaries.values()))}\nGLUE average of the medians, as the paper's: {average}"
 
 
 def _finetune_one(
@@ -95,7 +107,7 @@ def configured(source: Source, pretrained: PretrainedEncoder, options: Options) 
     """The resolved configuration of a task, and its data as features."""
     follows = {
         "name": source.name,
-        "task": source.settings(),
+        "task": source.settings(options.values.get("task") or {}),
         "encoder": pretrained.config,
         "init_from": None if options.untrained else pretrained.source,
         "num_epochs": source.num_epochs,

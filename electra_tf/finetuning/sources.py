@@ -65,8 +65,8 @@ class Source(ABC):
     max_seq_length: int = 128
 
     @abstractmethod
-    def settings(self) -> dict:
-        """What the `task` group of the configuration takes from the data."""
+    def settings(self, chosen: dict) -> dict:
+        """What the `task` group of the configuration takes from the data, beside what the user has `chosen`."""
 
     @abstractmethod
     def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> TaskData:
@@ -87,11 +87,12 @@ class GlueSource(Source):
         splits = [split for split in self.task.splits if split.startswith("validation")]
         self._validation = {split: read_glue(self.task, self.data_dir, split) for split in splits}
 
-    def settings(self) -> dict:
+    def settings(self, chosen: dict) -> dict:
         task = self.task
         return {
             "kind": task.problem,
             "labels": list(task.labels),
+            "text_columns": list(task.parquet_texts),
             "min_value": task.smallest,
             "max_value": task.largest,
             "double_unordered": task.unordered,
@@ -117,13 +118,14 @@ class TableSource(Source):
             read_examples(path, files.text_columns, files.label_column, self.name) for path in paths
         )
 
-    def settings(self) -> dict:
+    def settings(self, chosen: dict) -> dict:
         files = self.files
+        common = {"kind": self.name, "text_columns": list(files.text_columns)}
         if self.name == "regression":
             smallest, largest = target_range(self._train)
-            return {"kind": "regression", "min_value": smallest, "max_value": largest}
+            return {**common, "min_value": smallest, "max_value": largest}
         labels = label_set(self._train, files.labels)
-        settings = {"kind": self.name, "labels": list(labels)}
+        settings = {**common, "labels": list(labels)}
         if files.class_weights is not None:
             if self.name == "multi_label" and files.class_weights == "balanced":
                 raise UserError("--class_weights=balanced is for one label an example; give weights by label")
@@ -154,9 +156,10 @@ class TaggingSource(Source):
         paths = _required_files(self.name, self.files)
         self._train, self._validation = map(read_tagged, paths)
 
-    def settings(self) -> dict:
+    def settings(self, chosen: dict) -> dict:
         # Spans are learnt in one scheme, whichever the file is written in.
-        scheme = "plain" if scheme_of(self._train.tags) == "plain" else "iob2"
+        plain = scheme_of(self._train.tags) == "plain"
+        scheme = "plain" if plain else str(chosen.get("scheme", "iob2"))
         return {"kind": "tagging", "scheme": scheme, "labels": list(tag_labels(self._train, scheme))}
 
     def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> TaggingData:
@@ -182,7 +185,7 @@ class SquadSource(Source):
         self._source = str(paths[0])
         self._train, self._validation = map(read_squad, paths)
 
-    def settings(self) -> dict:
+    def settings(self, chosen: dict) -> dict:
         return {"kind": "question_answering", "version_2": self.name == "squad_v2"}
 
     def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> QuestionData:
@@ -211,7 +214,7 @@ def _required_files(task: str, files: Files) -> tuple[str, str]:
 
 def open_source(name: str, files: Files) -> Source:
     """Reads the data of a task. Raises: UserError: for an unknown task, a missing flag, or files that do not fit."""
-    if name in GLUE_TASKS:
+    if name in GLUE_TASKS and "train" in GLUE_TASKS[name].splits:
         if files.data_dir is None:
             raise UserError(f"--task={name} needs --data_dir, the directory that holds GLUE's folders")
         return GlueSource(GLUE_TASKS[name], files.data_dir)
@@ -224,4 +227,5 @@ def open_source(name: str, files: Files) -> Source:
 
 def task_names() -> tuple[str, ...]:
     """What `--task` takes, `glue` for all tasks of the paper's table aside."""
-    return (*GLUE_TASKS, *SQUAD_TASKS, *OWN_TASKS)
+    glue = (task.name for task in GLUE_TASKS.values() if "train" in task.splits)
+    return (*glue, *SQUAD_TASKS, *OWN_TASKS)

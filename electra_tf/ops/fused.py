@@ -67,7 +67,7 @@ class FusedOps(ReferenceOps):
 
     def _row_sums(self, rows: tf.Tensor) -> tf.Tensor:
         if self._sums_as_products:
-            return tf.matmul(rows, tf.ones([rows.shape[-1], 1]))
+            return tf.matmul(rows, tf.ones([_last_size(rows), 1]))
         return tf.reduce_sum(rows, axis=-1, keepdims=True)
 
     def _column_sums(self, rows: tf.Tensor) -> tf.Tensor:
@@ -249,7 +249,12 @@ class FusedOps(ReferenceOps):
 
 def _rows(values: tf.Tensor) -> tf.Tensor:
     """[..., H] -> [N, H] float32."""
-    return tf.reshape(float32(values), [-1, values.shape[-1]])
+    return tf.reshape(float32(values), [-1, _last_size(values)])
+
+
+def _last_size(values: tf.Tensor) -> tf.Tensor | int:
+    """The size of the last axis; a number where it is known when the program is traced."""
+    return values.shape[-1] or tf.shape(values)[-1]
 
 
 def _bias_gelu_gradient(product: tf.Tensor, bias: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:

@@ -9,7 +9,9 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.schema import EvaluationConfig, OptimizerConfig, RunConfig, TrainConfig
 from electra_tf.config.settings import Count, CountOrZero, DropoutRate, Fraction, NonNegative, Positive, Real, Settings
 
-# By the largest hidden size of a row: learning rate and layerwise decay (paper, table 7 of the appendix).
+# Of every fine-tuning in the paper, also where an encoder was pre-trained without.
+_DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
+# By the largest hidden size of a row: learning rate and layerwise decay (paper, table 6).
 _BY_SIZE = ((256, 3e-4, 0.8), (768, 1e-4, 0.8), (2**31, 5e-5, 0.9))
 
 
@@ -18,6 +20,7 @@ class SentenceConfig(Settings):
 
     kind: Literal["classification", "multi_label", "regression"]
     labels: tuple[str, ...] = ()  # in the order of their ids; of regression none
+    text_columns: tuple[str, ...] = ()  # one or two, by which --predict finds the texts
     # Targets of regression are scaled from this range to [0, 1].
     min_value: Real = 0.0
     max_value: Real = 1.0
@@ -73,6 +76,15 @@ class QuestionAnsweringConfig(Settings):
     n_best_size: Count = 20
     # A question is left unanswered where its null odds are above; null: chosen on the dev set.
     null_threshold: Real | None = None
+
+    @model_validator(mode="after")
+    def _says_when_there_is_no_answer(self) -> "QuestionAnsweringConfig":
+        if self.version_2 and self.joint_prediction and not self.answerable_classifier:
+            raise ValueError(
+                "joint_prediction of version 2 needs answerable_classifier, which says whether there is an answer; set "
+                "the second to true or the first to false"
+            )
+        return self
 
 
 TaskConfig = Annotated[SentenceConfig | TaggingConfig | QuestionAnsweringConfig, Field(discriminator="kind")]
@@ -149,7 +161,7 @@ def resolve(
     defaults = {
         "name": name,
         "task": task,
-        "encoder": encoder.model_dump(mode="json"),
+        "encoder": encoder.model_dump(mode="json") | _DROPOUT,
         "init_from": init_from,
         "data": {"max_seq_length": min(max_seq_length, encoder.max_position_embeddings)},
         "optimizer": {"learning_rate": learning_rate, "layerwise_decay": decay},

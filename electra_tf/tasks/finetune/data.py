@@ -11,6 +11,7 @@ from electra_tf.data.bucketing import (
     batches,
     bucket_lengths,
     evaluation_order,
+    padded_lengths,
     padding_share,
     training_order,
 )
@@ -39,11 +40,16 @@ class TaskData(ABC):
 
     @abstractmethod
     def metrics(self, outputs: Outputs) -> dict[str, float]:
-        """The metrics of the evaluated splits. `outputs` are `Task.example_outputs` in the order of `evaluation`'s rows."""
+        """The metrics of the evaluated splits, from `Task.example_outputs` in the order of `evaluation`'s rows."""
 
     @abstractmethod
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
         """What is predicted for each example of the evaluated splits, with probabilities: files by name."""
+
+    def prediction_table(self, outputs: Outputs) -> bytes:
+        """The predictions of the one evaluated split, as the file that `--predict` writes."""
+        (content,) = self.prediction_files(outputs).values()
+        return content
 
     def problem(self, outputs: Outputs) -> str | None:
         """What shows that nothing was learnt, in one clause; None if nothing does."""
@@ -82,13 +88,13 @@ class FinetuningStage(InputStage):
         self.config, self.data = config, data
         self.last_step, self.batch_size = config.train.num_steps, config.train.batch_size
         self.evaluation_batch_size = config.evaluation.batch_size or self.batch_size
-        self.max_seq_length = config.data.max_seq_length
+        longest = config.data.max_seq_length
         self.num_training_examples = data.train.num_rows if data.train else 0
         self.evaluation_order = evaluation_order(data.evaluation, self.evaluation_batch_size)
         self.num_evaluation_batches = len(self.evaluation_order[: config.evaluation.max_batches])
         self.source, self.identity = data.source, data.identity
         self.tokenizer = vocabulary_file, tokenizer.lower_case, tokenizer.strip_accents
-        self.lengths = (self.max_seq_length,) if static_shapes else bucket_lengths(self.max_seq_length)
+        self.lengths = (longest,) if static_shapes else bucket_lengths(longest)
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         order = self.training_order
@@ -103,17 +109,18 @@ class FinetuningStage(InputStage):
     def in_row_order(self, outputs: dict[str, list[np.ndarray]]) -> Outputs:
         """The outputs of all batches as one array each, [N, ...]; those of tokens are padded with zeros."""
         rows = np.concatenate(outputs["row_index"])
-        kept = rows >= 0
         ordered = {}
         for name, parts in outputs.items():
-            longest = tuple(np.max([part.shape[1:] for part in parts], axis=0).astype(int))
-            padded = [
-                np.pad(p, [(0, 0), *((0, n - m) for n, m in zip(longest, p.shape[1:], strict=True))]) for p in parts
-            ]
-            values = np.concatenate(padded)[kept]
-            ordered[name] = np.zeros((self.data.evaluation.num_rows, *longest), values.dtype)
-            ordered[name][rows[kept]] = values
+            longest = np.max([part.shape[1:] for part in parts], axis=0).astype(int)
+            ordered[name] = np.zeros((self.data.evaluation.num_rows, *longest), parts[0].dtype)
+            values = np.concatenate([_padded(part, longest) for part in parts])
+            ordered[name][rows[rows >= 0]] = values[rows >= 0]
         return ordered
+
+    @property
+    def max_seq_length(self) -> int:
+        """The tokens of an example, padding included, on average over the batches of training."""
+        return round(np.mean(padded_lengths(self.data.train, self.training_order, self.lengths)))
 
     @cached_property
     def training_order(self) -> np.ndarray:
@@ -123,8 +130,14 @@ class FinetuningStage(InputStage):
     def describe(self) -> str:
         """One line on lengths and padding."""
         share = padding_share(self.data.train, self.training_order, self.lengths)
-        to_longest = padding_share(self.data.train, self.training_order, (self.max_seq_length,))
+        longest = self.lengths[-1]
+        to_longest = padding_share(self.data.train, self.training_order, (longest,))
         return (
             f"{self.num_training_examples} sequences of {np.mean(self.data.train.lengths):.1f} tokens on average; "
-            f"{share:.0%} of what is computed is padding ({to_longest:.0%} if all were padded to {self.max_seq_length})"
+            f"{share:.0%} of what is computed is padding ({to_longest:.0%} if all were padded to {longest})"
         )
+
+
+def _padded(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """[B, ...] with zeros up to these sizes of the axes after the first."""
+    return np.pad(values, [(0, 0), *((0, size - now) for size, now in zip(sizes, values.shape[1:], strict=True))])

@@ -54,6 +54,7 @@ class QuestionData(TaskData):
             self.train = windows.features
         self._windows = squad_windows(evaluated, tokenizer, **lengths)
         self.evaluation = self._windows.features
+        self._last: tuple[Outputs, list[PredictedAnswer]] | None = None  # they take seconds
 
     def metrics(self, outputs: Outputs) -> dict[str, float]:
         questions, answers = self._windows.questions, self.answers(outputs)
@@ -71,8 +72,21 @@ class QuestionData(TaskData):
         files = {"predictions.json": predictions_of(answers, threshold), "nbest.json": nbest_of(answers)}
         if threshold is not None:
             files["null_odds.json"] = {answer.id: answer.null_odds for answer in answers}
-            files["null_threshold.json"] = threshold
+            files["null_threshold.json"] = {"null_threshold": threshold}
         return {name: json.dumps(content, indent=1, ensure_ascii=False).encode() for name, content in files.items()}
+
+    def prediction_table(self, outputs: Outputs) -> bytes:
+        """One JSON object a line: id, the answer ("" for none) with its place, probability, score and null odds."""
+        lines = []
+        for answer in self.answers(outputs):
+            best = answer.spans[0] if answer.spans else None
+            is_none = best is None or (self._threshold is not None and (answer.null_odds or 0.0) > self._threshold)
+            line = {"id": answer.id, "text": "" if is_none else best.text, "null_odds": answer.null_odds}
+            if best is not None:
+                line |= {"best_text": best.text, "start": best.start, "end": best.end}
+                line |= {"probability": best.probability, "score": best.start_score + best.end_score}
+            lines.append(json.dumps(line, ensure_ascii=False))
+        return ("\n".join(lines) + "\n").encode()
 
     def problem(self, outputs: Outputs) -> str | None:
         answers = self.answers(outputs)
@@ -85,13 +99,16 @@ class QuestionData(TaskData):
     def answers(self, outputs: Outputs) -> list[PredictedAnswer]:
         """The answers to the evaluated questions, in their order."""
         task = self._task
-        return predicted_answers(
-            self._windows,
-            outputs,
-            version_2=task.version_2,
-            max_answer_length=task.max_answer_length,
-            n_best_size=task.n_best_size,
-        )
+        if self._last is None or self._last[0] is not outputs:
+            answers = predicted_answers(
+                self._windows,
+                outputs,
+                version_2=task.version_2,
+                max_answer_length=task.max_answer_length,
+                n_best_size=task.n_best_size,
+            )
+            self._last = outputs, answers
+        return self._last[1]
 
     def _null_threshold(self, answers: Sequence[PredictedAnswer]) -> float:
         if self._threshold is not None:

@@ -1,0 +1,50 @@
+"""What seeds give together: median, spread, the best seed, and the paper's average over tasks."""
+
+import pytest
+
+from electra_tf.data.glue import PAPER_TASKS
+from electra_tf.finetuning.summary import best_seed, glue_summary, summarize, table
+
+
+def results(*values: float | None) -> dict[int, dict]:
+    """By seed 3, 4, ...: a result with this accuracy."""
+    return {
+        seed: {"seed": seed, "step": 8, "metrics": {"accuracy": v, "loss": 0.5}} for seed, v in enumerate(values, 3)
+    }
+
+
+def test_median_mean_sigma_and_range():
+    summary = summarize("rte", "accuracy", results(0.5, 0.75, 0.625, 0.125), "step 9 of RUN")
+    assert summary["statistics"]["accuracy"] == {
+        "median": 0.5625,
+        "mean": 0.5,
+        "sigma": pytest.approx(0.2700308),  # sqrt((0 + 0.0625 + 0.015625 + 0.140625) / 3)
+        "min": 0.125,
+        "max": 0.75,
+        "n": 4,
+    }
+
+
+def test_one_seed_has_no_sigma():
+    assert summarize("rte", "accuracy", results(0.5), None)["statistics"]["accuracy"]["sigma"] is None
+
+
+def test_a_metric_without_a_value_has_no_statistics_but_a_count():
+    statistics = summarize("cola", "accuracy", results(0.5, None), None)["statistics"]["accuracy"]
+    assert statistics["median"] is None and statistics["n"] == 2
+
+
+def test_of_equally_good_seeds_the_first_is_the_best():
+    assert best_seed(summarize("rte", "accuracy", results(None, 0.5, 0.75, 0.75), None)) == 5
+
+
+def test_the_glue_average_is_the_mean_of_the_medians_of_all_eight_tasks():
+    summaries = [summarize(task, "accuracy", results(0.5 + i / 16), None) for i, task in enumerate(PAPER_TASKS)]
+    assert glue_summary(summaries)["glue_average"] == pytest.approx(0.5 + 3.5 / 16)
+    assert glue_summary(summaries[:7])["glue_average"] is None
+
+
+def test_the_table_marks_the_primary_metric_and_shows_percent():
+    lines = table([summarize("rte", "accuracy", results(0.5, 0.75), None)]).splitlines()
+    assert lines[1].split() == ["rte", "accuracy", "*", "62.50", "62.50", "17.68", "50.00", "75.00", "2"]
+    assert lines[2].split() == ["rte", "loss", "0.50", "0.50", "0.00", "0.50", "0.50", "2"]
