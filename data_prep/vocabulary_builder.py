@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sqlite3
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -167,6 +168,11 @@ def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
     parent = Path(settings.output).parent
     if not storage.is_remote(settings.output) and not parent.is_dir():
         raise UserError(f"--output names the directory {parent}, which does not exist; create it first")
+    if not storage.is_remote(settings.output):
+        try:
+            tempfile.TemporaryFile(dir=parent).close()  # before hours of reading
+        except OSError as error:
+            raise UserError(f"cannot write --output={settings.output}: {error.strerror}; give another file") from None
     read = {os.path.realpath(source) for source in sources}
     for path in (settings.output, settings.report_file):
         if os.path.realpath(path) in read:

@@ -49,7 +49,8 @@ def _refuse_misspelt(values: dict, source: str) -> None:
     groups |= {f"{group}.": (values.get(group), names) for group, names in known.items()}
     for prefix, (settings, names) in groups.items():
         for name in settings if isinstance(settings, dict) else ():
-            if name not in names and (near := close_name(str(name), names)):
+            elsewhere = any(name in other for _, other in groups.values())  # then the full check knows better
+            if name not in names and not elsewhere and (near := close_name(str(name), names)):
                 raise UserError(f"config {source}: {prefix}{name} is not a setting; did you mean {near}?")
 
 

@@ -93,6 +93,7 @@ def import_tensorflow(tpu: bool = False) -> None:
         return
     import tensorflow as tf
 
+    tf.get_logger().setLevel("WARNING")  # else it tells of every strategy and reduction
     # Notes of its absl ("Compiled cluster using XLA!") heed no other level than 0; warnings and errors stay. Python has
     # no call for this, and the name of that in C++ has absl's version in it: under another TensorFlow than 2.20, or
     # another system than Linux, the notes stay too.

@@ -13,7 +13,7 @@ import sys
 from electra_tf.cli.configuration import add_objective_module_flag, config_of
 from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.cli.tpu_installation import require_importable_tensorflow, require_tpu_packages
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, end_without_teardown
 from electra_tf.runs.interruption import Interrupted, Interruption
 
 
@@ -21,9 +21,13 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
     with Interruption() as interruption:
         try:
-            return run_command(lambda: _run(arguments, interruption))
+            status = run_command(lambda: _run(arguments, interruption))
         except Interrupted as interrupted:
-            return interrupted.exit_code
+            status = interrupted.exit_code
+    # Workers that are done wait for each other in TensorFlow's own teardown.
+    if argv is None and (status or arguments.strategy != "multi_worker_mirrored"):
+        end_without_teardown(status)
+    return status
 
 
 def _flags() -> argparse.ArgumentParser:

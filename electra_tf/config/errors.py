@@ -1,5 +1,9 @@
 """The errors that a command reports in one line, and the exit codes of all commands."""
 
+import atexit
+import os
+import sys
+
 EXIT_TRAINING_STOPPED = 1
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -26,3 +30,18 @@ def first_line(error: Exception) -> str:
     """The first line of an error's message, for a message of ours that must be one line."""
     text = str(getattr(error, "message", None) or error).strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def end_without_teardown(exit_code: int) -> None:
+    """Makes the interpreter's exit end the process with `exit_code` at once, without waiting for TensorFlow's threads.
+
+    They would wait for ever for a TPU that never answers, and until a service's time-out for a worker that died. A
+    thread of the input that has called into Python may keep the interpreter from ending, or abort it.
+    """
+    atexit.register(_end, exit_code)
+
+
+def _end(exit_code: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)

@@ -42,7 +42,8 @@ def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:
     run = run_in(model_dir)
     settings, vocabulary = read_json(run.tokenizer_file), read_bytes(run.vocab_file)
     if not settings or vocabulary is None:
-        raise UserError(f"{run.tokenizer_file} is missing: the run has not read any data yet; train first")
+        missing = run.vocab_file if settings else run.tokenizer_file
+        raise UserError(f"{missing} is missing; if the run has not read any data yet, train first, else bring it back")
     return BertTokenizer(Vocabulary.from_bytes(vocabulary, run.vocab_file), **settings)
 
 

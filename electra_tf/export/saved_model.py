@@ -1,5 +1,6 @@
 """A trained model as a SavedModel that takes raw text: tokenizer, encoder and head in one graph, for TF Serving."""
 
+import contextlib
 import os
 
 import absl.logging
@@ -134,7 +135,8 @@ def export_saved_model(text_encoder: TextEncoder, output_dir: str | os.PathLike,
     tf.get_logger().setLevel("ERROR")
     try:
         if tf.io.gfile.exists(temporary):  # of an export that was killed, or to be replaced
-            tf.io.gfile.rmtree(temporary)
+            with contextlib.suppress(tf.errors.NotFoundError):  # ram:// removes all, then misses the directory
+                tf.io.gfile.rmtree(temporary)
         signatures = text_encoder.signatures()
         tf.saved_model.save(text_encoder, temporary, signatures=signatures)
         _write_warmup_requests(temporary, sorted(signatures))

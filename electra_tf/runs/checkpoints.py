@@ -92,7 +92,10 @@ class Checkpoints:
         if self._scratch is not None:
             self._scratch.cleanup()
         if self._failure is not None:
-            raise UserError(f"{self._failure}; make room and give the same command again")
+            remedy = "give the same command again"
+            if not steps_in(self._run.checkpoints):
+                remedy = f"give a new --model_dir, or copy a checkpoint from {self._run.milestones} there"
+            raise UserError(f"{self._failure}; make room and {remedy}")
 
     def _manager(self, directory: str, keep: int | None) -> tf.train.CheckpointManager:
         if self._scratch is not None:

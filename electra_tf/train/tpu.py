@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 import tensorflow as tf
 
-from electra_tf.config.errors import EXIT_USER_ERROR, UserError, first_line
-from electra_tf.train.workers import end_without_teardown
+from electra_tf.config.errors import EXIT_USER_ERROR, UserError, end_without_teardown, first_line
 
 _LISTEN_SECONDS = 10
 _CONNECT_SECONDS = 60

@@ -5,17 +5,14 @@ have been missing for some ten seconds. It then aborts the sums in which the oth
 None can go on alone, as a step needs every worker's share of the batch: all end, and start together again.
 """
 
-import atexit
 import contextlib
 import json
-import os
 import re
-import sys
 from collections.abc import Iterator
 
 import tensorflow as tf
 
-from electra_tf.config.errors import EXIT_TRAINING_STOPPED, TrainingStopped, UserError
+from electra_tf.config.errors import EXIT_TRAINING_STOPPED, TrainingStopped, UserError, end_without_teardown
 
 _TASK_TYPES = ("chief", "worker")  # those that train; a parameter server has no part in this strategy
 _TF_CONFIG_EXAMPLE = '{"cluster": {"worker": ["host0:12345", "host1:12345"]}, "task": {"type": "worker", "index": 0}}'
@@ -117,17 +114,3 @@ def _check_task(task: dict, cluster: dict) -> None:
     if type(index) is not int or not 0 <= index <= last:  # a boolean is an int to isinstance
         found = f"is {index!r}" if "index" in task else "is missing"
         raise UserError(f"TF_CONFIG: task.index {found}; expected a whole number from 0 to {last}, into cluster.{kind}")
-
-
-def end_without_teardown(exit_code: int) -> None:
-    """Makes the interpreter's exit end the process with `exit_code` at once, without waiting for TensorFlow's threads.
-
-    They would wait for ever for a TPU that never answers, and until a service's time-out for a worker that died.
-    """
-    atexit.register(_end, exit_code)
-
-
-def _end(exit_code: int) -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(exit_code)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from electra_tf.config.loader import config_to_yaml
 from electra_tf.runs.checkpoints import steps_in
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -104,3 +105,18 @@ def test_two_workers_stop_after_the_same_step_and_end_when_one_is_lost_and_conti
         assert not any("Traceback" in line for line in said)
         workers[lost].kill()
         workers[lost].wait()
+
+
+def test_damaged_data_ends_the_process_and_not_only_the_training(tmp_path, tiny_config, write_data):
+    data_dir, config = write_data(tmp_path / "data", train=[1700]), tmp_path / "tiny.yaml"
+    config.write_text(config_to_yaml(tiny_config(train={"num_steps": 400, "batch_size": 8, "peak_flops": 1e9})), encoding="utf-8")
+    for shard in data_dir.glob("train-*.tfrecord"):
+        content = bytearray(shard.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        shard.write_bytes(content)
+    arguments = [f"--config={config}", f"--data_dir={data_dir}", f"--model_dir={tmp_path / 'run'}"]
+    command = [sys.executable, "run_pretraining.py", *arguments]
+    # The interpreter used to wait for a thread of the input for ever, or to abort.
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2, done.stderr
+    assert "error: " in done.stderr.splitlines()[-1]
