@@ -109,7 +109,9 @@ def test_two_workers_stop_after_the_same_step_and_end_when_one_is_lost_and_conti
 
 def test_damaged_data_ends_the_process_and_not_only_the_training(tmp_path, tiny_config, write_data):
     data_dir, config = write_data(tmp_path / "data", train=[1700]), tmp_path / "tiny.yaml"
-    config.write_text(config_to_yaml(tiny_config(train={"num_steps": 400, "batch_size": 8, "peak_flops": 1e9})), encoding="utf-8")
+    config.write_text(
+        config_to_yaml(tiny_config(train={"num_steps": 400, "batch_size": 8, "peak_flops": 1e9})), encoding="utf-8"
+    )
     for shard in data_dir.glob("train-*.tfrecord"):
         content = bytearray(shard.read_bytes())
         content[len(content) // 2] ^= 0xFF
