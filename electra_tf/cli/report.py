@@ -1,12 +1,19 @@
 """Compares runs: a table in Markdown, and a picture of their metrics over FLOPs as in figure 1 of the paper.
 
     python report.py runs/* --output=report.md --picture=report.png
+    python report.py runs/* --score=glue --output=report.md --picture=report.png --data=report.json
 
 Runs that differ in their seed only (same settings, data and initial weights) are one row and one line: the median, and
 the range from lowest to highest. Of each run it reads config.yaml, metrics.jsonl, data.json, warm_start.json and, where
 benchmarks/linear_probe.py wrote it, linear_probe.json.
+
+With --score it shows what the milestones of the runs score after fine-tuning on a task, which it reads from
+finetuning_TASK.json of each run; run_finetuning.py --milestones writes that file. The median and the range are then
+over all fine-tuning seeds of all runs of a row.
 """
 
+import itertools
+import json
 import os
 import sys
 from argparse import Namespace
@@ -22,17 +29,22 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("model_dirs", nargs="+", metavar="RUN", help="directory of a run")
     parser.add_argument("--output", metavar="FILE", help="Markdown file to write (default: print the table)")
     parser.add_argument("--picture", metavar="FILE", help="PNG file to write; needs matplotlib")
+    parser.add_argument("--data", metavar="FILE", help="JSON file to write: the points of the picture")
     parser.add_argument(
         "--flops", choices=("paper", "hardware"), default="paper", help="convention of the picture, see docs/flops.md"
     )
-    parser.add_argument(
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument(
+        "--score", metavar="TASK", help="show the scores of the fine-tuned milestones: glue, mrpc, squad_v2, ..."
+    )
+    shown.add_argument(
         "--metric",
         action="append",
         dest="metrics",
         metavar="NAME",
         help="a column and a panel, repeatable (default: all that the runs have of the usual ones)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace files that --output and --picture name")
+    parser.add_argument("--overwrite", action="store_true", help="replace the files that flags name")
     add_objective_module_flag(parser)
     arguments = parser.parse_args(argv)
     return run_command(lambda: _report(arguments))
@@ -44,13 +56,20 @@ def _report(arguments: Namespace) -> None:
         load_module(arguments.objective_module)
 
     from electra_tf.reports.pictures import png_picture
-    from electra_tf.reports.runs import group_runs, read_runs
-    from electra_tf.reports.tables import chosen_metrics, markdown_table
+    from electra_tf.reports.runs import group_runs, read_runs, read_scored_runs, score_metric
+    from electra_tf.reports.tables import chosen_metrics, markdown_table, points_data, points_table
     from electra_tf.runs.files import write_atomically
 
-    groups = group_runs(read_runs(arguments.model_dirs))
-    metrics = chosen_metrics(groups, arguments.metrics)
-    text = markdown_table(groups, metrics)
+    if arguments.score:
+        groups = group_runs(read_scored_runs(arguments.model_dirs, arguments.score))
+        metrics = [score_metric(arguments.score)]
+        text = points_table(groups, *metrics)
+    else:
+        groups = group_runs(read_runs(arguments.model_dirs))
+        metrics = chosen_metrics(groups, arguments.metrics)
+        text = markdown_table(groups, metrics)
+    if arguments.data:
+        write_atomically(arguments.data, (json.dumps(points_data(groups, metrics), indent=1) + "\n").encode())
     if arguments.picture:
         write_atomically(arguments.picture, png_picture(groups, metrics, arguments.flops))
         # The link is relative to the page; a printed page counts as one in the working directory.
@@ -63,10 +82,11 @@ def _report(arguments: Namespace) -> None:
 
 
 def _require_free_files(arguments: Namespace) -> None:
-    """Raises: UserError: if a file to write exists and may not be replaced, or one is to be both page and picture."""
-    files = {flag: Path(getattr(arguments, flag)) for flag in ("output", "picture") if getattr(arguments, flag)}
-    if len(files) == 2 and files["output"].resolve() == files["picture"].resolve():
-        raise UserError(f"--output and --picture both name {files['output']}; give each a file of its own")
+    """Raises: UserError: if a file to write exists and may not be replaced, or two are to be one."""
+    files = {flag: Path(getattr(arguments, flag)) for flag in ("output", "picture", "data") if getattr(arguments, flag)}
+    for one, other in itertools.combinations(files, 2):
+        if files[one].resolve() == files[other].resolve():
+            raise UserError(f"--{one} and --{other} both name {files[one]}; give each a file of its own")
     for flag, file in files.items():
         if file.exists() and not arguments.overwrite:
             raise UserError(f"--{flag}={file} exists; give another name, or --overwrite to replace it")

@@ -5,11 +5,13 @@
     python run_finetuning.py --task=squad_v2 --init_from=RUN --data_dir=SQUAD --output_dir=OUT
     python run_finetuning.py --task=classification --train_file=mine.csv --validation_file=dev.csv \\
         --text_columns title body --label_column=topic --init_from=RUN --output_dir=OUT
+    python run_finetuning.py --task=glue --init_from=RUN --milestones --data_dir=GLUE --output_dir=OUT --seeds 0 1 2
     python run_finetuning.py --predict --model_dir=OUT/seed_0 --input_file=new.jsonl --output_file=predictions.tsv
     python run_finetuning.py --score --task=squad_v2 --data_file=dev-v2.0.json --predictions=predictions.json
 
 The same command again continues: seeds that are done stay, the one in progress goes on from its checkpoint. Each seed
 leaves config.yaml, metrics.jsonl, TensorBoard events and its predictions in OUT/seed_N, all together OUT/summary.json.
+With --milestones these are in OUT/step_N, and OUT/scores.json has the scores beside the FLOPs of pre-training.
 See docs/finetuning.md.
 """
 
@@ -17,6 +19,7 @@ import argparse
 import json
 import sys
 
+from electra_tf.cli.configuration import add_objective_module_flag, load_module
 from electra_tf.cli.flags import add_set_flag, flag_parser, import_tensorflow, run_command
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
@@ -43,6 +46,11 @@ def _flags() -> argparse.ArgumentParser:
         help="a GLUE task, glue, squad_v1, squad_v2, or one of your own: see docs/finetuning.md",
     )
     parser.add_argument("--init_from", metavar="PATH", help="run, checkpoint or milestone to take the encoder from")
+    parser.add_argument(
+        "--milestones",
+        action="store_true",
+        help="fine-tune each milestone of the run --init_from, and its newest checkpoint; for report.py --score",
+    )
     parser.add_argument("--untrained", action="store_true", help="sizes and vocabulary of --init_from, random weights")
     parser.add_argument("--vocab_file", metavar="FILE", help="of one of the authors' checkpoints")
     parser.add_argument("--cased", action="store_true", help="the vocabulary of --vocab_file has capital letters")
@@ -50,7 +58,13 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N")
     parser.add_argument("--config", metavar="FILE", help="YAML file of settings, see configs/finetune")
     add_set_flag(parser)
-    parser.add_argument("--keep", default="last", choices=["best", "last", "all", "none"], help="checkpoints of a seed")
+    add_objective_module_flag(parser)
+    parser.add_argument(
+        "--keep",
+        default=None,
+        choices=["best", "last", "all", "none"],
+        help="checkpoints of a seed; without the flag last, with --milestones none",
+    )
     parser.add_argument(
         "--submission", action="store_true", help="write the files of GLUE's site, predicted by the best seed on dev"
     )
@@ -102,7 +116,10 @@ def _run(arguments, interruption: Interruption) -> None:
     stride = [] if arguments.stride is None else [f"task.stride={arguments.stride}"]
     values, source = read_values(arguments.config, [*stride, *arguments.overrides])
     import_tensorflow(tpu=arguments.strategy == "tpu")
+    if arguments.objective_module:
+        load_module(arguments.objective_module)
 
+    from electra_tf.finetuning.milestones import finetune_milestones
     from electra_tf.finetuning.protocol import Options, finetune
     from electra_tf.finetuning.sources import Files
     from electra_tf.train.distribution import build_strategy, split_cpu
@@ -123,7 +140,7 @@ def _run(arguments, interruption: Interruption) -> None:
         seeds=tuple(arguments.seeds),
         values=values,
         values_source=source,
-        keep=arguments.keep,
+        keep=arguments.keep or ("none" if arguments.milestones else "last"),
         untrained=arguments.untrained,
         force=arguments.force,
         submission=arguments.submission,
@@ -131,7 +148,8 @@ def _run(arguments, interruption: Interruption) -> None:
         lower_case=not arguments.cased,
     )
     strategy = build_strategy(arguments.strategy, arguments.tpu)
-    print(finetune(arguments.task, arguments.init_from, files, options, strategy, interruption))
+    start = finetune_milestones if arguments.milestones else finetune
+    print(start(arguments.task, arguments.init_from, files, options, strategy, interruption))
 
 
 def _class_weights(given: list[str] | None):

@@ -1,4 +1,4 @@
-"""Results of runs as a picture: each metric over the FLOPs of the training, as figure 1 of the paper."""
+"""Results of runs as a picture: each metric over the FLOPs of pre-training, as figures 1, 3 and 4 of the paper."""
 
 import io
 import logging
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import Convention
-from electra_tf.reports.runs import RunGroup
-from electra_tf.reports.tables import HEADINGS
+from electra_tf.reports.runs import RunGroup, finetuned_task
+from electra_tf.reports.tables import heading
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +17,8 @@ _AXIS = {"paper": "pre-training FLOPs, as the paper counts", "hardware": "pre-tr
 
 
 def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: Convention) -> bytes:
-    """A PNG with a panel for each metric: the median over seeds, and the range from lowest to highest as a band.
+    """A PNG with a panel for each metric: the median over seeds, and the range from lowest to highest: as a band, or of
+    scores after fine-tuning as bars.
 
     Raises: UserError: if matplotlib is not installed, or there is nothing to draw.
     """
@@ -37,7 +38,7 @@ def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: 
     for axes, metric in zip(panels, metrics, strict=False):
         for index, group in enumerate(groups):
             _draw_group(axes, group, metric, convention, f"C{index % 10}", _MARKERS[index % len(_MARKERS)])
-        axes.set(title=HEADINGS.get(metric, metric), xlabel=_AXIS[convention], xscale="log")
+        axes.set(title=heading(metric), xlabel=_AXIS[convention], xscale="log")
         axes.grid(alpha=0.3, which="both")
     for axes in panels[len(metrics) :]:
         axes.set_visible(False)
@@ -72,5 +73,10 @@ def _draw_group(axes, group: RunGroup, metric: str, convention: Convention, colo
         return
     _, medians, lowest, highest = zip(*points, strict=True)
     flops = [float(group.cost.spent(point.step).flops(convention)) for point in points]
+    if finetuned_task(metric) is not None:
+        below = [median - low for median, low in zip(medians, lowest, strict=True)]
+        above = [high - median for median, high in zip(medians, highest, strict=True)]
+        axes.errorbar(flops, medians, [below, above], marker=marker, ms=4, capsize=3, color=colour, label=group.label)
+        return
     axes.plot(flops, medians, marker=marker, ms=4, color=colour, label=group.label)
     axes.fill_between(flops, lowest, highest, color=colour, alpha=0.15, linewidth=0)

@@ -7,12 +7,13 @@ import os
 import re
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import RunCost, known_cost
+from electra_tf.reports.scores import read_scores
 from electra_tf.runs.directory import lasting_settings, run_in
 from electra_tf.runs.files import read_bytes, read_json
 from electra_tf.runs.reported_lines import reports_of
@@ -21,6 +22,17 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 logger = logging.getLogger(__name__)
 
 PROBE_FILE = "linear_probe.json"  # in a run's directory: the output of benchmarks/linear_probe.py
+_FINETUNED = "finetuned_"
+
+
+def score_metric(task: str) -> str:
+    """The name among a run's metrics of its score after fine-tuning on a task."""
+    return f"{_FINETUNED}{task}"
+
+
+def finetuned_task(metric: str) -> str | None:
+    """The task whose score a metric is; None for another metric."""
+    return metric.removeprefix(_FINETUNED) if metric.startswith(_FINETUNED) else None
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,7 @@ class RunResults:
             their mean, `probe_score`. Metrics without a value are left out.
         data: the data set of each stage; None if the directory does not record it.
         init_from: where the initial weights came from; None: random.
+        scores: by the metrics of `score_metric`, then by step: one score for each seed of fine-tuning.
     """
 
     name: str
@@ -40,6 +53,7 @@ class RunResults:
     metrics: dict[int, dict[str, float]]
     data: list[str] | None = None
     init_from: str | None = None
+    scores: dict[str, dict[int, tuple[float, ...]]] = field(default_factory=dict)
 
     @cached_property
     def cost(self) -> RunCost | None:
@@ -49,6 +63,12 @@ class RunResults:
     @property
     def last_step(self) -> int:
         return max(self.metrics)
+
+    def values(self, metric: str) -> dict[int, tuple[float, ...]]:
+        """A metric by step: one value, or of scores one for each seed of fine-tuning."""
+        if metric in self.scores:
+            return self.scores[metric]
+        return {step: (values[metric],) for step, values in self.metrics.items() if metric in values}
 
 
 def read_runs(model_dirs: Iterable[str | os.PathLike]) -> list[RunResults]:
@@ -65,6 +85,25 @@ def read_runs(model_dirs: Iterable[str | os.PathLike]) -> list[RunResults]:
             logger.warning("%s is left out: it holds no evaluation yet", model_dir)
     if not runs:
         raise UserError("none of the runs holds an evaluation yet; let one reach its first")
+    return runs
+
+
+def read_scored_runs(model_dirs: Iterable[str | os.PathLike], task: str) -> list[RunResults]:
+    """Reads runs with their scores after fine-tuning on a task; a run without them is left out with a warning.
+
+    Raises: UserError: if a directory holds no run, or none of them was fine-tuned on the task.
+    """
+    runs = []
+    for model_dir in map(os.fspath, model_dirs):
+        run, scores = read_run(model_dir), read_scores(model_dir, task)
+        if scores:
+            runs.append(replace(run, scores={score_metric(task): scores}))
+        else:
+            logger.warning("%s is left out: it holds no scores of %s", model_dir, task)
+    if not runs:
+        raise UserError(
+            f"none of the runs was fine-tuned on {task}; run_finetuning.py --milestones --task={task} does that"
+        )
     return runs
 
 
@@ -106,7 +145,7 @@ def _probe_scores(file: str) -> dict[int, dict[str, float]]:
 
 
 class Point(NamedTuple):
-    """One metric of several runs at one step: its median, and the range over the runs."""
+    """One metric of several runs at one step: its median, and the range over the runs and their fine-tuning seeds."""
 
     step: int
     median: float
@@ -136,12 +175,17 @@ class RunGroup:
 
     def points(self, metric: str) -> list[Point]:
         """The metric at every step at which all runs have a finite value of it."""
-        points = []
-        for step in sorted(set.intersection(*(set(run.metrics) for run in self.runs))):
-            values = [run.metrics[step].get(metric, math.nan) for run in self.runs]
-            if all(map(math.isfinite, values)):
-                points.append(Point(step, statistics.median(values), min(values), max(values)))
-        return points
+        by_step = {step: self.values(metric, step) for step in self.runs[0].values(metric)}
+        return [
+            Point(step, statistics.median(values), min(values), max(values))
+            for step, values in sorted(by_step.items())
+            if values and all(map(math.isfinite, values))
+        ]
+
+    def values(self, metric: str, step: int) -> list[float]:
+        """The values behind a point; none if a run has none."""
+        by_run = [run.values(metric).get(step, ()) for run in self.runs]
+        return [value for values in by_run for value in values] if all(by_run) else []
 
     def last(self, metric: str) -> Point | None:
         """The metric at the last step; None if it is not known there."""

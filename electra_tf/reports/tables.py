@@ -1,9 +1,10 @@
-"""Results of runs as a Markdown table."""
+"""Results of runs as Markdown tables, and as data."""
 
 from collections.abc import Sequence
 
 from electra_tf.config.errors import UserError
-from electra_tf.reports.runs import Point, RunGroup
+from electra_tf.flops.budget import Spent
+from electra_tf.reports.runs import Point, RunGroup, finetuned_task
 
 # The usual metrics, shown if a run has them, and their headings. Another metric's heading is its name.
 HEADINGS = {
@@ -17,6 +18,12 @@ HEADINGS = {
     "constant_predictor_loss": "of a constant",
     "replaced_token_auc": "replaced-token AUC",
 }
+
+
+def heading(metric: str) -> str:
+    """What a metric is called in tables and pictures."""
+    task = finetuned_task(metric)
+    return HEADINGS.get(metric, metric) if task is None else f"{task}, fine-tuned"
 
 
 def chosen_metrics(groups: Sequence[RunGroup], names: Sequence[str] | None = None) -> list[str]:
@@ -36,16 +43,74 @@ def markdown_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
     FLOPs are those of the paper's convention, `hardware` those that devices computed; both, and the tokens, padding
     included, are empty for an objective that does not describe its steps.
     """
-    headings = ["run", "seeds", "steps", "FLOPs", "hardware", "tokens", *(HEADINGS.get(name, name) for name in metrics)]
-    lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}"]
+    headings = ["run", "seeds", "steps", "FLOPs", "hardware", "tokens", *map(heading, metrics)]
+    rows = []
     for group in groups:
-        step, costs = group.last_step, ("", "", "")
-        if group.cost is not None:
-            spent = group.cost.spent(step)
-            costs = f"{float(spent.paper):.3g}", f"{spent.hardware.total:.3g}", f"{spent.token_slots / 1e6:.3g} M"
-        cells = [group.label.replace("|", "\\|"), ", ".join(map(str, group.seeds)), f"{step:,}", *costs]
-        cells += [_cell(group.last(metric)) for metric in metrics]
-        lines.append(f"| {' | '.join(cells)} |")
+        cells = _costs_until(group, group.last_step)
+        rows.append([*cells, *(_cell(group.last(metric)) for metric in metrics)])
+    return _table(headings, rows)
+
+
+def points_table(groups: Sequence[RunGroup], metric: str) -> str:
+    """One row for each step of each group at which the metric is known, and how many values it is the median of."""
+    headings = ["run", "seeds", "steps", "FLOPs", "hardware", "tokens", heading(metric), "values"]
+    rows = [
+        [*_costs_until(group, point.step), _cell(point), str(len(group.values(metric, point.step)))]
+        for group in groups
+        for point in group.points(metric)
+    ]
+    return _table(headings, rows)
+
+
+def points_data(groups: Sequence[RunGroup], metrics: Sequence[str]) -> dict:
+    """What the tables and the picture show, as JSON takes it: groups, and of each the points of all metrics.
+
+    FLOPs are null for an objective that does not describe its steps.
+    """
+    return {
+        "groups": [
+            {
+                "label": group.label,
+                "objective": group.runs[0].config.objective.name,
+                "runs": [run.name for run in group.runs],
+                "seeds": group.seeds,
+                "points": [
+                    {
+                        "metric": metric,
+                        **_flops(group, point.step),
+                        **point._asdict(),
+                        "values": group.values(metric, point.step),
+                    }
+                    for metric in metrics
+                    for point in group.points(metric)
+                ],
+            }
+            for group in groups
+        ]
+    }
+
+
+def _spent(group: RunGroup, step: int) -> Spent | None:
+    return None if group.cost is None else group.cost.spent(step)
+
+
+def _flops(group: RunGroup, step: int) -> dict[str, float | None]:
+    spent = _spent(group, step)
+    if spent is None:
+        return {"paper_flops": None, "hardware_flops": None}
+    return {"paper_flops": float(spent.paper), "hardware_flops": spent.hardware.total}
+
+
+def _costs_until(group: RunGroup, step: int) -> list[str]:
+    """The first six cells of a row: which runs, and what they have cost until a step."""
+    costs, spent = ["", "", ""], _spent(group, step)
+    if spent is not None:
+        costs = [f"{float(spent.paper):.3g}", f"{spent.hardware.total:.3g}", f"{spent.token_slots / 1e6:.3g} M"]
+    return [group.label.replace("|", "\\|"), ", ".join(map(str, group.seeds)), f"{step:,}", *costs]
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}", *(f"| {' | '.join(row)} |" for row in rows)]
     return "\n".join(lines) + "\n"
 
 

@@ -8,9 +8,18 @@ from electra_tf.config.loader import config_to_yaml
 
 @pytest.fixture
 def write_run(tmp_path, tiny_config):
-    """`write_run("electra-0", held_out={4: {...}}, probe={8: (0.1, 0.7)}, train={"seed": 1})`: a run's directory."""
+    """`write_run("electra-0", held_out={4: {...}}, probe={8: (0.1, 0.7)}, train={"seed": 1})`: a run's directory.
 
-    def build(name: str, held_out: dict[int, dict], probe: dict[int, tuple] | None = None, **changes) -> Path:
+    `rte` are scores after fine-tuning on RTE, by step.
+    """
+
+    def build(
+        name: str,
+        held_out: dict[int, dict],
+        probe: dict[int, tuple] | None = None,
+        rte: dict[int, list] | None = None,
+        **changes,
+    ) -> Path:
         directory = tmp_path / name
         directory.mkdir()
         (directory / "config.yaml").write_text(config_to_yaml(tiny_config(**changes)), encoding="utf-8")
@@ -29,6 +38,9 @@ def write_run(tmp_path, tiny_config):
                 for step, (cola, sst2) in probe.items()
             ]
             (directory / "linear_probe.json").write_text(json.dumps({"pooling": "mean", "results": results}))
+        if rte is not None:
+            rows = [{"step": step, "scores": dict(enumerate(scores))} for step, scores in rte.items()]
+            (directory / "finetuning_rte.json").write_text(json.dumps({"task": "rte", "results": rows}))
         return directory
 
     return build

@@ -1,5 +1,6 @@
 """The output of report.py for three runs, two of which differ in their seed only."""
 
+import json
 import struct
 
 import pytest
@@ -80,6 +81,71 @@ def test_the_page_names_the_picture_relative_to_its_own_directory(runs, tmp_path
     assert page.read_text().endswith("\n![The metrics over FLOPs](../a.png)\n")
 
 
+@pytest.fixture
+def scored_runs(write_run) -> list[str]:
+    """Two seeds of an ELECTRA and a BERT, fine-tuned on RTE with two seeds or one; and one that was not."""
+    bert = {"objective": {"name": "bert_mlm"}}
+    return [
+        str(write_run("electra-0", {}, rte={2: [0.25, 0.375], 8: [0.5, 0.75]}, train={"seed": 0})),
+        str(write_run("electra-1", {}, rte={2: [0.5, 0.25], 4: [0.5, 0.5], 8: [0.625, 1.0]}, train={"seed": 1})),
+        str(write_run("bert-0", {8: {"masked_lm_accuracy": 0.25}}, rte={4: [0.25], 8: [None]}, **bert)),
+        str(write_run("other-0", {8: {"masked_lm_accuracy": 0.25}}, train={"num_steps": 9})),
+    ]
+
+
+def test_scores_have_a_row_for_each_step_with_median_and_range_over_all_seeds(scored_runs, rows, tiny_config, caplog):
+    heading, _, *table = rows(*scored_runs, "--score=rte")
+    assert heading == ["run", "seeds", "steps", "FLOPs", "hardware", "tokens", "rte, fine-tuned", "values"]
+    assert [row[:3] + row[6:] for row in table] == [
+        ["electra", "0, 1", "2", "0.312 (0.250 to 0.500)", "4"],  # step 4 only one of the runs has
+        ["electra", "0, 1", "8", "0.688 (0.500 to 1.000)", "4"],
+        ["bert", "0", "4", "0.250", "1"],  # and at step 8 a seed has no score
+    ]
+    spent = RunCost(tiny_config()).spent(2)
+    assert table[0][3:5] == [f"{float(spent.paper):.3g}", f"{spent.hardware.total:.3g}"]
+    assert caplog.messages == [f"{scored_runs[3]} is left out: it holds no scores of rte"]
+
+
+def test_the_data_are_the_points_of_the_table_with_their_flops_and_values(scored_runs, tmp_path, tiny_config):
+    file = tmp_path / "a.json"
+    assert report.main([*scored_runs[:3], "--score=rte", f"--data={file}"]) == 0
+    electra, bert = json.loads(file.read_text())["groups"]
+    spent = RunCost(tiny_config()).spent(8)
+    costs = {"paper_flops": float(spent.paper), "hardware_flops": spent.hardware.total}
+    assert electra["points"][1] == {
+        **{"metric": "finetuned_rte", "step": 8, **costs},
+        **{"median": 0.6875, "lowest": 0.5, "highest": 1.0, "values": [0.5, 0.75, 0.625, 1.0]},
+    }
+    assert {name: bert[name] for name in bert if name != "points"} == {
+        **{"label": "bert", "objective": "bert_mlm", "runs": ["bert-0"], "seeds": [0]},
+    }
+
+
+def test_the_picture_of_scores_has_a_bar_at_each_point(scored_runs, tmp_path, monkeypatch):
+    from matplotlib.axes import Axes
+
+    drawn, draw = [], Axes.errorbar
+    monkeypatch.setattr(
+        Axes, "errorbar", lambda axes, *args, **kwargs: drawn.append((args, kwargs)) or draw(axes, *args, **kwargs)
+    )
+    file = tmp_path / "a.png"
+    assert report.main([*scored_runs, "--score=rte", f"--picture={file}"]) == 0
+    assert file.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    (_, medians, bars), settings = drawn[0]
+    assert (medians, bars, settings["label"]) == ((0.3125, 0.6875), [[0.0625, 0.1875], [0.1875, 0.3125]], "electra")
+
+
+def test_the_data_of_metrics_are_written_too(runs, tmp_path):
+    file = tmp_path / "a.json"
+    assert report.main([*runs, f"--data={file}", "--metric=masked_lm_accuracy"]) == 0
+    electra, bert = json.loads(file.read_text())["groups"]
+    assert [(point["step"], point["median"], point["values"]) for point in electra["points"] + bert["points"]] == [
+        (4, 0.1, [0.1, 0.1]),
+        (8, 0.25, [0.2, 0.3]),
+        (8, 0.25, [0.25]),
+    ]
+
+
 def test_a_file_is_replaced_only_when_asked(runs, tmp_path, capsys):
     file = tmp_path / "notes"
     file.write_text("mine")
@@ -95,6 +161,8 @@ def test_a_file_is_replaced_only_when_asked(runs, tmp_path, capsys):
     ("flags", "message"),
     [
         (["--output={0}/a", "--picture={0}/b/../a"], "--output and --picture both name"),
+        (["--data={0}/a", "--picture={0}/a"], "--picture and --data both name"),
+        (["--score=rte"], "none of the runs was fine-tuned on rte; run_finetuning.py --milestones --task=rte does"),
         (["--output={0}/nowhere/a.md"], "nowhere/a.md cannot be written"),
         (
             ["--metric=masked_lm_acuracy"],

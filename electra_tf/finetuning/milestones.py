@@ -1,0 +1,130 @@
+"""Every milestone of a pre-training run fine-tuned alike: the scores of figures 1, 3 and 4 of the paper."""
+
+import dataclasses
+import json
+import logging
+import math
+import os
+import statistics
+from collections.abc import Iterator, Mapping
+
+import tensorflow as tf
+import yaml
+
+from electra_tf.config.errors import UserError
+from electra_tf.finetuning.protocol import Options, finetune
+from electra_tf.finetuning.sources import Files
+from electra_tf.finetuning.summary import SUMMARY
+from electra_tf.flops.budget import known_cost
+from electra_tf.reports.scores import milestone_scores, score_file
+from electra_tf.runs.checkpoints import checkpoint_prefix, newest_whole, step_of, steps_in
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.files import exists, read_bytes, read_json, write_atomically
+from electra_tf.runs.interruption import Interruption
+from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.train.distribution import is_chief
+
+logger = logging.getLogger(__name__)
+
+SCORES = "scores.json"
+
+
+def finetune_milestones(
+    task: str,
+    init_from: str,
+    files: Files,
+    options: Options,
+    strategy: tf.distribute.Strategy,
+    interruption: Interruption | None = None,
+) -> str:
+    """Fine-tunes each milestone of a run, and its newest checkpoint, as `finetune` does, into `step_N/`.
+
+    Writes `scores.json` after each of them, and the same into the run's directory for report.py. What an earlier call
+    has finished stays.
+
+    Returns: a table for the terminal.
+    Raises: UserError: as `finetune`, or if `init_from` is not the directory of a pre-training run with checkpoints.
+    """
+    run = _pretraining_run(init_from)
+    if options.untrained or options.submission:
+        flag = "untrained" if options.untrained else "submission"
+        raise UserError(f"--milestones compares the weights of one run; leave out --{flag}")
+    cost = known_cost(load_config(run.config_file))
+    scores: dict[int, dict[int, float]] = {}
+    for prefix in _checkpoints(run):
+        step = step_of(prefix)
+        logger.info("fine-tuning from step %d of %s", step, run.path)
+        directory = os.path.join(options.output_dir, f"step_{step}")
+        finetune(task, prefix, files, dataclasses.replace(options, output_dir=directory), strategy, interruption)
+        if is_chief(strategy):
+            summary = read_json(os.path.join(directory, SUMMARY))
+            scores[step] = seed_scores(summary)
+            content = {
+                "task": task,
+                "metric": summary.get("primary_metric", "mean of the primary metrics"),
+                "init_from": run.path,
+                "output_dir": options.output_dir,
+                "results": milestone_scores(scores, cost),
+            }
+            _write(run, task, options.output_dir, content)
+    if not is_chief(strategy):
+        return ""
+    return _table(content["results"])
+
+
+def seed_scores(summary: Mapping) -> dict[int, float]:
+    """The score of each seed: its primary metric, or the mean of those of all tasks.
+
+    Args:
+        summary: the content of a summary.json, of one task or of `glue`.
+    Returns: by seed; NaN where a metric has no value.
+    """
+    by_seed: dict[int, list[float]] = {}
+    for task in summary.get("tasks", [summary]):
+        for result in task["seeds"]:
+            value = result["metrics"][task["primary_metric"]]
+            by_seed.setdefault(result["seed"], []).append(math.nan if value is None else value)
+    return {seed: statistics.fmean(values) for seed, values in by_seed.items()}
+
+
+def _pretraining_run(init_from: str) -> RunDirectory:
+    run = RunDirectory(init_from.rstrip("/"))
+    if not exists(run.config_file) or "task" in (yaml.safe_load(read_bytes(run.config_file)) or {}):
+        raise UserError(f"--milestones needs the directory of a pre-training run as --init_from, not {init_from}")
+    if not steps_in(run.milestones) and not steps_in(run.checkpoints):
+        raise UserError(f"--init_from={init_from} is a run without a checkpoint yet; train it first")
+    return run
+
+
+def _checkpoints(run: RunDirectory) -> Iterator[str]:
+    """The milestones in their order; then the newest checkpoint, as it is by then, if it is none of them."""
+    milestones = steps_in(run.milestones)
+    for step in milestones:
+        yield checkpoint_prefix(run.milestones, step)
+    newest = newest_whole(run.checkpoints)
+    if newest is not None and step_of(newest) not in milestones:
+        yield newest
+
+
+def _write(run: RunDirectory, task: str, output_dir: str, content: dict) -> None:
+    text = (json.dumps(content, indent=1) + "\n").encode()
+    scores = os.path.join(output_dir, SCORES)
+    write_atomically(scores, text)
+    try:
+        write_atomically(score_file(run.path, task), text)
+    except UserError as error:
+        logger.warning("%s; report.py looks for a copy of %s there", error, scores)
+
+
+def _table(rows: list[dict]) -> str:
+    lines = [f"{'step':>10} {'paper FLOPs':>12} {'hardware':>12} {'median':>8} {'lowest':>8} {'highest':>8} {'n':>3}"]
+    for row in rows:
+        flops = (_shown(row[name], ".3e") for name in ("paper_flops", "hardware_flops"))
+        numbers = (_shown(row[name], ".4f") for name in ("median", "lowest", "highest"))
+        cells = [f"{row['step']:>10}", *(f"{cell:>12}" for cell in flops), *(f"{cell:>8}" for cell in numbers)]
+        lines.append(" ".join([*cells, f"{len(row['scores']):>3}"]))
+    return "\n".join(lines)
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

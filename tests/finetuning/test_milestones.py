@@ -1,0 +1,184 @@
+"""Milestones of a run are fine-tuned one after the other, and their scores are written beside their FLOPs."""
+
+import json
+import math
+
+import pytest
+import tensorflow as tf
+
+import report
+import run_finetuning
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import config_to_yaml
+from electra_tf.finetuning import milestones
+from electra_tf.finetuning.milestones import finetune_milestones, seed_scores
+from electra_tf.finetuning.protocol import Options
+from electra_tf.finetuning.sources import Files
+from electra_tf.flops.budget import RunCost
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.tasks.pretrain import build_objective
+from tests.conftest import TOKENS
+
+
+@pytest.fixture
+def pretraining_run(tmp_path, tiny_config):
+    """`pretraining_run(milestones=[2, 4], checkpoints=[7])`: a run's directory with an untrained model as of them."""
+
+    def build(milestones: list[int], checkpoints: list[int], name: str = "run", small: bool = False) -> RunDirectory:
+        run = RunDirectory(tmp_path / name)
+        run.create()
+        config = tiny_config(train={"num_steps": 8})
+        task = tf.Module() if small else build_objective(config)
+        task.step = tf.Variable(0)
+        for directory, steps in ((run.milestones, milestones), (run.checkpoints, checkpoints)):
+            for step in steps:
+                tf.train.Checkpoint(task=task).write(f"{directory}/step-{step}")
+        (tmp_path / name / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
+        (tmp_path / name / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS), encoding="utf-8")
+        settings = {"lower_case": True, "strip_accents": True}
+        (tmp_path / name / "tokenizer_settings.json").write_text(json.dumps(settings), encoding="utf-8")
+        return run
+
+    return build
+
+
+@pytest.fixture
+def fine_tuned(monkeypatch) -> list[tuple]:
+    """The calls of `finetune`, which here only writes a summary: seeds 3 and 5 score step / 8 + seed / 64."""
+    calls = []
+
+    def finetune(task, init_from, files, options, strategy, interruption):
+        calls.append((task, init_from, options.output_dir))
+        step = int(init_from.rpartition("-")[2])
+        results = [{"seed": seed, "metrics": {"accuracy": step / 8 + seed / 64}} for seed in options.seeds]
+        tf.io.gfile.makedirs(options.output_dir)
+        with open(f"{options.output_dir}/summary.json", "w", encoding="utf-8") as file:
+            json.dump({"task": task, "primary_metric": "accuracy", "seeds": results}, file)
+
+    monkeypatch.setattr(milestones, "finetune", finetune)
+    return calls
+
+
+def options(output_dir, **changes) -> Options:
+    return Options(**{"output_dir": str(output_dir), "seeds": (3, 5), "values": {}, "values_source": "", **changes})
+
+
+def fine_tune(run: RunDirectory, output_dir, **changes) -> str:
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    return finetune_milestones("rte", run.path, Files(), options(output_dir, **changes), strategy)
+
+
+def test_each_milestone_and_then_the_newest_checkpoint_is_fine_tuned(pretraining_run, fine_tuned, tmp_path):
+    run, out = pretraining_run(milestones=[4, 2], checkpoints=[6, 7], small=True), tmp_path / "out"
+    fine_tune(run, out)
+    assert fine_tuned == [
+        ("rte", f"{run.milestones}/step-2", f"{out}/step_2"),
+        ("rte", f"{run.milestones}/step-4", f"{out}/step_4"),
+        ("rte", f"{run.checkpoints}/step-7", f"{out}/step_7"),
+    ]
+
+
+def test_a_newest_checkpoint_that_is_a_milestone_is_fine_tuned_once(pretraining_run, fine_tuned, tmp_path):
+    fine_tune(pretraining_run(milestones=[2, 7], checkpoints=[7], small=True), tmp_path / "out")
+    assert [init_from.rpartition("/")[2] for _, init_from, _ in fine_tuned] == ["step-2", "step-7"]
+
+
+def test_the_scores_stand_in_the_output_and_in_the_run(pretraining_run, fine_tuned, tmp_path, tiny_config):
+    run, out = pretraining_run(milestones=[2, 4], checkpoints=[], small=True), tmp_path / "out"
+    lines = fine_tune(run, out).splitlines()
+    text = (out / "scores.json").read_text()
+    assert (tmp_path / "run" / "finetuning_rte.json").read_text() == text
+    content = json.loads(text)
+    assert {name: content[name] for name in ("task", "metric", "init_from", "output_dir")} == {
+        **{"task": "rte", "metric": "accuracy"},
+        **{"init_from": run.path, "output_dir": str(out)},
+    }
+    assert [(row["step"], row["scores"]) for row in content["results"]] == [
+        (2, {"3": 0.296875, "5": 0.328125}),
+        (4, {"3": 0.546875, "5": 0.578125}),
+    ]
+    spent = RunCost(tiny_config()).spent(4)
+    assert content["results"][1]["paper_flops"] == float(spent.paper)
+    flops = [f"{float(spent.paper):.3e}", f"{spent.hardware.total:.3e}"]
+    assert lines[2].split() == ["4", *flops, "0.5625", "0.5469", "0.5781", "2"]
+
+
+def test_scores_that_the_run_does_not_take_are_in_the_output_with_a_warning(
+    pretraining_run, fine_tuned, tmp_path, caplog
+):
+    run = pretraining_run(milestones=[2], checkpoints=[], small=True)
+    (tmp_path / "run" / "finetuning_rte.json" / "in the way").mkdir(parents=True)
+    fine_tune(run, tmp_path / "out")
+    assert (tmp_path / "out" / "scores.json").exists()
+    assert "finetuning_rte.json cannot be written" in caplog.text
+
+
+@pytest.mark.parametrize("flag", ["untrained", "submission"])
+def test_what_does_not_go_with_several_milestones_is_refused(pretraining_run, fine_tuned, tmp_path, flag):
+    run = pretraining_run(milestones=[2], checkpoints=[], small=True)
+    with pytest.raises(UserError, match=f"leave out --{flag}"):
+        fine_tune(run, tmp_path / "out", **{flag: True})
+    assert fine_tuned == []
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (None, "--milestones needs the directory of a pre-training run as --init_from, not "),
+        ("task: {kind: tagging}", "--milestones needs the directory of a pre-training run"),
+        ("train: {}", "is a run without a checkpoint yet; train it first"),
+    ],
+)
+def test_what_is_no_pre_training_run_is_refused(tmp_path, config, message):
+    if config is not None:
+        (tmp_path / "config.yaml").write_text(config)
+    with pytest.raises(UserError, match=message):
+        fine_tune(RunDirectory(tmp_path), tmp_path / "out")
+
+
+def test_the_score_of_several_tasks_is_the_mean_of_the_primary_metrics_for_each_seed():
+    def task(name, metric, *values):
+        seeds = [{"seed": seed, "metrics": {metric: value, "loss": 9.0}} for seed, value in enumerate(values, 3)]
+        return {"task": name, "primary_metric": metric, "seeds": seeds}
+
+    tasks = [task("rte", "accuracy", 0.5, 0.75, 0.5), task("stsb", "spearmanr", 0.25, 0.5, None)]
+    scores = seed_scores({"tasks": tasks})
+    assert (scores[3], scores[4]) == (0.375, 0.625)
+    assert math.isnan(scores[5])
+
+
+@pytest.mark.parametrize(
+    ("flags", "kept"), [(["--milestones"], "none"), (["--milestones", "--keep=best"], "best"), ([], "last")]
+)
+def test_milestones_keep_no_checkpoints_unless_asked_to(monkeypatch, flags, kept, tmp_path):
+    calls = []
+    name = "milestones.finetune_milestones" if "--milestones" in flags else "protocol.finetune"
+    monkeypatch.setattr(
+        f"electra_tf.finetuning.{name}", lambda *arguments: calls.append(arguments[3].keep) or "the table"
+    )
+    required = ["--task=rte", "--init_from=run", f"--output_dir={tmp_path}"]
+    assert run_finetuning.main([*required, *flags]) == 0
+    assert calls == [kept]
+
+
+@pytest.mark.slow
+def test_a_toy_run_from_its_milestones_to_the_report(pretraining_run, tmp_path, capsys):
+    run = pretraining_run(milestones=[2, 8], checkpoints=[])
+    (tmp_path / "train.csv").write_text("text,label\nw5 w6,a\nw7 w8 w9,b\nw10 w11,b\n")
+    flags = [f"--{split}_file={tmp_path}/train.csv" for split in ("train", "validation")]
+    flags += ["--task=classification", f"--init_from={run.path}", f"--output_dir={tmp_path}/out", "--milestones"]
+    for setting in ("data.max_seq_length=8", "train.num_steps=1", "train.batch_size=2"):
+        flags.append(f"--set={setting}")
+    assert run_finetuning.main(flags) == 0
+    results = json.loads((tmp_path / "out" / "scores.json").read_text())["results"]
+    assert [row["step"] for row in results] == [2, 8]
+    before = sorted((tmp_path / "out").glob("step_*/seed_*/result.json"), key=str)
+    times = [file.stat().st_mtime_ns for file in before]
+    assert run_finetuning.main(flags) == 0
+    assert [file.stat().st_mtime_ns for file in before] == times
+    capsys.readouterr()
+    data = tmp_path / "report.json"
+    assert report.main([run.path, "--score=classification", f"--data={data}"]) == 0
+    points = json.loads(data.read_text())["groups"][0]["points"]
+    shown = [(point["step"], point["median"], point["paper_flops"]) for point in points]
+    assert shown == [(row["step"], row["median"], row["paper_flops"]) for row in results]
