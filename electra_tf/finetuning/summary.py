@@ -59,7 +59,9 @@ def table(summaries: Sequence[dict]) -> str:
     for summary in summaries:
         for metric, values in summary["statistics"].items():
             mark = " *" if metric == summary["primary_metric"] else ""
-            scale = 1.0 if metric in ("loss", "mse") or "threshold" in metric else 100.0
+            # The official scripts of SQuAD give percent themselves.
+            is_share = metric not in ("loss", "mse") and not summary["task"].startswith("squad")
+            scale = 100.0 if is_share else 1.0
             numbers = {name: _shown(values[name], scale) for name in ("median", "mean", "sigma", "min", "max")}
             lines.append(
                 f"{summary['task']:<16} {metric + mark:<24} {numbers['median']:>8} {numbers['mean']:>8} "
