@@ -21,6 +21,7 @@ import sys
 
 from electra_tf.cli.configuration import add_objective_module_flag, load_module
 from electra_tf.cli.flags import add_set_flag, flag_parser, import_tensorflow, run_command
+from electra_tf.cli.tpu_installation import require_importable_tensorflow, require_tpu_packages
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.runs.interruption import Interrupted, Interruption
@@ -115,6 +116,9 @@ def _run(arguments, interruption: Interruption) -> None:
         raise UserError(f"--seeds {' '.join(map(str, arguments.seeds))}: expected different numbers, 0 or more")
     stride = [] if arguments.stride is None else [f"task.stride={arguments.stride}"]
     values, source = read_values(arguments.config, [*stride, *arguments.overrides])
+    require_importable_tensorflow()
+    if arguments.strategy == "tpu":
+        require_tpu_packages(arguments.tpu)
     import_tensorflow(tpu=arguments.strategy == "tpu")
     if arguments.objective_module:
         load_module(arguments.objective_module)

@@ -26,7 +26,28 @@ _PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 HealthCheck = Callable[[dict[str, float]], str | None]
 
 
-class Task(tf_keras.Model):
+class Evaluated:
+    """What `electra_tf.train.trainer.Evaluator` evaluates: a task, or another use of its networks."""
+
+    config: RunConfig
+
+    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
+        """Losses and metrics of an evaluation batch, each summable over replicas and batches."""
+        raise NotImplementedError
+
+    def example_outputs(self, batch: Batch, context: ForwardContext) -> dict[str, tf.Tensor]:
+        """What an evaluation keeps of each example, [B, ...] by name: for metrics that do not sum over batches.
+
+        `InputStage.output_metrics` takes them.
+        """
+        return {}
+
+    def random_stream(self, step: tf.Tensor, first_example: tf.Tensor, name: str = "") -> RandomStream:
+        """The random numbers of a step. Args: as of `RandomStream`."""
+        return RandomStream(self.config.train.seed, step, first_example, name)
+
+
+class Task(tf_keras.Model, Evaluated):
     """A Keras model together with the losses it is trained on.
 
     A subclass defines `encoder`, `loss_weights`, `denominators`, `training_terms`, `evaluation_terms` and
@@ -69,24 +90,9 @@ class Task(tf_keras.Model):
         """The forward pass of training: each loss and each reported metric, over one of the `denominators`."""
         raise NotImplementedError
 
-    def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        """Losses and metrics of an evaluation batch, each summable over replicas and batches."""
-        raise NotImplementedError
-
-    def example_outputs(self, batch: Batch, context: ForwardContext) -> dict[str, tf.Tensor]:
-        """What an evaluation keeps of each example, [B, ...] by name: for metrics that do not sum over batches.
-
-        `InputStage.output_metrics` takes them.
-        """
-        return {}
-
     def empty_batch(self) -> Batch:
         """A batch of one short example, with which the variables are created."""
         raise NotImplementedError
-
-    def random_stream(self, step: tf.Tensor, first_example: tf.Tensor, name: str = "") -> RandomStream:
-        """The random numbers of a step. Args: as of `RandomStream`."""
-        return RandomStream(self.config.train.seed, step, first_example, name)
 
     def as_ratios(self, batch: Batch, totals: dict[str, Total]) -> dict[str, Ratio]:
         """Training terms with their denominators, for evaluation."""

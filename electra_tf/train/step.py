@@ -14,7 +14,7 @@ from electra_tf.config.schema import TrainConfig
 from electra_tf.models.context import ForwardContext
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.reference import REFERENCE, ReferenceOps
-from electra_tf.tasks.base import Task
+from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.terms import Term
 from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
 
@@ -200,7 +200,7 @@ def learning_rate_at(optimizer, step: tf.Tensor) -> tf.Tensor:
 
 @tf.autograph.experimental.do_not_convert
 def evaluation_step(
-    task: Task, batch: dict[str, tf.Tensor], step: tf.Tensor
+    task: Evaluated, batch: dict[str, tf.Tensor], step: tf.Tensor
 ) -> tuple[dict[str, Term], dict[str, tf.Tensor]]:
     """One evaluation batch, without dropout. Runs in a replica context; the results are equal on all replicas.
 

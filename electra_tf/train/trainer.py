@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.tasks.base import Task
+from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.terms import Term
 from electra_tf.train.metrics import MetricAccumulator, metric_accumulator
 from electra_tf.train.step import evaluation_step, sum_over_replicas
@@ -131,7 +131,7 @@ class Evaluator:
         stop_request: looked at after every batch.
     """
 
-    def __init__(self, task: Task, strategy: tf.distribute.Strategy, stop_request: StopRequest):
+    def __init__(self, task: Evaluated, strategy: tf.distribute.Strategy, stop_request: StopRequest):
         self._task = task
         self._strategy = strategy
         self._stop_request = stop_request
@@ -186,7 +186,7 @@ class Loops:
             self.metrics = metric_accumulator(task)
         self.stop_request = StopRequest(strategy)
         self._trainers: dict[Task, Trainer] = {}
-        self._evaluators: dict[Task, Evaluator] = {}
+        self._evaluators: dict[Evaluated, Evaluator] = {}
 
     def trainer(self, phase: Task) -> Trainer:
         """The trainer of a phase of the task."""
@@ -194,7 +194,7 @@ class Loops:
             self._trainers[phase] = Trainer(phase, self.strategy, self.metrics, self.stop_request)
         return self._trainers[phase]
 
-    def evaluator(self, model: Task) -> Evaluator:
+    def evaluator(self, model: Evaluated) -> Evaluator:
         """The evaluator of a phase of the task, or of what is made from one."""
         if model not in self._evaluators:
             self._evaluators[model] = Evaluator(model, self.strategy, self.stop_request)

@@ -16,6 +16,7 @@ from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.batch import Batch
 from electra_tf.models.context import ForwardContext
 from electra_tf.ops.positions import put_at_positions
+from electra_tf.tasks.base import Evaluated
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra
@@ -65,7 +66,7 @@ Predictor = Callable[[Batch, tf.Tensor, ForwardContext], dict[str, tf.Tensor]]
 
 
 @dataclasses.dataclass(frozen=True)
-class AsMaskedLm:
+class AsMaskedLm(Evaluated):
     """A trained objective as a masked language model, for `electra_tf.train.trainer.Evaluator`."""
 
     config: PretrainingConfig
