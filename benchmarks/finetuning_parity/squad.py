@@ -6,8 +6,6 @@ absolute difference of a number.
 """
 
 import functools
-import json
-import lzma
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -16,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.finetuning_parity.golden import load_arrays, read_json, read_lines
 from electra_tf.data.squad import Answer, Question, read_squad
 from electra_tf.tasks.finetune.answers import PredictedAnswer, TextOf, predicted_answers
 from electra_tf.tasks.finetune.squad_features import SquadWindows, squad_windows, training_windows
@@ -69,8 +68,8 @@ def answers_of(directory: Path, outputs: str, text_of: TextOf) -> tuple[dict, Sq
     questions = read_squad(directory.parent / "inputs" / f"{config['task']}_dev.json")
     tokenizer = BertTokenizer(Vocabulary.load(directory.parent / "vocab.txt"))
     windows = squad_windows(questions, tokenizer, **{name: config[name] for name in _WINDOW_SETTINGS})
-    with np.load(directory / outputs) as arrays:
-        by_name = {_OUTPUT_NAMES.get(name, name): arrays[name] for name in arrays.files}
+    arrays = load_arrays(directory / outputs)
+    by_name = {_OUTPUT_NAMES.get(name, name): values for name, values in arrays.items()}
     if not config["answerable_classifier"]:
         del by_name["answerable_logits"]  # their graph gives zeros
     if not config["joint_prediction"]:
@@ -81,14 +80,18 @@ def answers_of(directory: Path, outputs: str, text_of: TextOf) -> tuple[dict, Sq
     return config, windows, predicted_answers(windows, by_name, version_2=version_2, text_of=text_of, **settings)
 
 
-def scorer_differences(golden: Path) -> dict[str, float]:
-    """The official scripts' functions and results on the answers of squad_answer_metrics and squad_official_eval."""
-    cases = read_json(golden / "squad_answer_metrics.json")
+def answer_metric_differences(golden: Path) -> dict[str, float]:
+    """Pairs of answers in squad_answer_metrics.json that the official scripts normalize or score otherwise."""
     differing = 0
-    for case in cases:
+    for case in read_json(golden / "squad_answer_metrics.json"):
         pair = case["gold"], case["pred"]
         found = [[normalize_answer(text) for text in pair], exact_score(*pair), f1_score_v2(*pair), f1_score_v1(*pair)]
         differing += found != [case[name] for name in ("v2_normalized", "v2_exact", "v2_f1", "v1_f1")]
+    return {"answers": differing}
+
+
+def official_score_differences(golden: Path) -> dict[str, float]:
+    """Results in squad_official_eval.json, of the script for version 2, that are not ours key for key."""
     official = read_json(golden / "squad_official_eval.json")
     questions = [
         Question(qa["id"], "", "", "", tuple(Answer(answer["text"], 0) for answer in qa["answers"]), not qa["answers"])
@@ -100,8 +103,7 @@ def scorer_differences(golden: Path) -> dict[str, float]:
         "threshold_1": squad_v2_scores(questions, preds, odds),
         "without_null_odds": squad_v2_scores(questions, preds),
     }
-    differing_results = sum(list(found.items()) != list(official[name].items()) for name, found in results.items())
-    return {"answers": differing, "results": differing_results}
+    return {name: float(list(found.items()) != list(official[name].items())) for name, found in results.items()}
 
 
 def realignment_differences(golden: Path) -> dict[str, float]:
@@ -256,15 +258,3 @@ def _compare_answers(
 
 def _count(ours: dict, theirs: dict) -> int:
     return sum(ours.get(key) != theirs.get(key) for key in ours.keys() | theirs.keys())
-
-
-def read_json(path: Path) -> dict:
-    """A golden JSON file, compressed or not."""
-    content = path.read_bytes()
-    return json.loads(lzma.decompress(content) if path.suffix == ".xz" else content)
-
-
-def read_lines(path: Path) -> list[dict]:
-    """A golden file of JSON lines."""
-    with lzma.open(path, "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]

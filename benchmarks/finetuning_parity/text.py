@@ -5,8 +5,6 @@ beside it) or the directory of the sets, and returns differences by name: a coun
 absolute difference of a number. Where the authors' code is wrong, what is compared instead stands at the function.
 """
 
-import json
-import lzma
 import math
 import re
 import tarfile
@@ -16,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.finetuning_parity.golden import Arrays, load_arrays, read_json, read_lines
 from electra_tf.data.glue import GLUE_TASKS, GlueTask, read_glue
 from electra_tf.data.tables import TextExamples, scaled_targets, with_swapped_pairs
 from electra_tf.data.tagged import in_scheme, read_tagged, spans_of, tag_targets
@@ -38,7 +37,7 @@ def glue_differences(golden: Path) -> dict[str, float]:
     because we number them as Hugging Face does.
     """
     groups: dict[tuple, list[dict]] = {}
-    for line in _read_lines(golden / "glue_features.jsonl.xz"):
+    for line in read_lines(golden / "glue_features.jsonl.xz"):
         if "eid" in line:  # else a note of the rows that were dropped
             groups.setdefault((line["task"], line["split"], line["double_unordered"]), []).append(line)
     tokenizer = BertTokenizer(Vocabulary.load(golden / "vocab.txt"))
@@ -62,8 +61,8 @@ def glue_differences(golden: Path) -> dict[str, float]:
 
 def feature_differences(directory: Path) -> dict[str, float]:
     """Rows of the features.jsonl.xz of a set of a GLUE task that differ, and how far the count of those cut does."""
-    config = _read_json(directory / "config.json")
-    lines = _read_lines(directory / "features.jsonl.xz")
+    config = read_json(directory / "config.json")
+    lines = read_lines(directory / "features.jsonl.xz")
     tokenizer = BertTokenizer(Vocabulary.load(directory.parent / "vocab.txt"), config["do_lower_case"])
     columns = ("text_a",) if lines[0]["text_b"] is None else ("text_a", "text_b")
     texts = [[line[name] for line in lines] for name in columns]
@@ -80,12 +79,12 @@ def tagging_differences(directory: Path) -> dict[str, float]:
     we feed as [UNK] and they do not feed, or Chinese characters, into which their tagging, unlike their pre-training,
     does not divide it. All of their tokens have segment 1, ours 0.
     """
-    config, mapping = _read_json(directory / "config.json"), _read_json(directory / "label_mapping.json")
+    config, mapping = read_json(directory / "config.json"), read_json(directory / "label_mapping.json")
     tokenizer = BertTokenizer(Vocabulary.load(directory.parent / "vocab.txt"), config["do_lower_case"])
     found = dict.fromkeys(("words", "labels", "ids", "labelled_places"), 0.0)
     labels = sorted(mapping, key=mapping.get)
     for split in ("train", "dev"):
-        lines = [line for line in _read_lines(directory / "features.jsonl.xz") if line["split"] == split]
+        lines = [line for line in read_lines(directory / "features.jsonl.xz") if line["split"] == split]
         examples = read_tagged(directory.parent / "inputs" / f"{config['task']}_{split}.txt")
         targets = tag_targets(examples, "bioes", labels)
         features = tagging_features(examples.words, targets, tokenizer, config["max_seq_length"]).features
@@ -105,7 +104,7 @@ def tagging_differences(directory: Path) -> dict[str, float]:
 def span_differences(golden: Path) -> dict[str, float]:
     """Sequences of tag_spans.jsonl.xz with one reading whose spans, or whose tags in BIOES or IOB2, differ."""
     found = {"spans": 0.0, "bioes": 0.0, "iob2": 0.0}
-    for line in _read_lines(golden / "tag_spans.jsonl.xz"):
+    for line in read_lines(golden / "tag_spans.jsonl.xz"):
         tags = line["tags"]
         if isinstance(line["spans"], str) or not _has_one_reading(tags):
             continue  # their code stops, or joins what are two spans
@@ -122,7 +121,7 @@ def scorer_differences(golden: Path) -> dict[str, float]:
     by their rule, which joins spans, before they are counted by ours.
     """
     found: dict[str, float] = {}
-    for name, case in _read_json(golden / "scorers.json").items():
+    for name, case in read_json(golden / "scorers.json").items():
         if "labels" in case:
             ours = classification_metrics(np.array(case["predictions"]), np.array(case["labels"]))
             pairs = (("accuracy", "AccuracyScorer", "accuracy"), ("matthews_correlation", "MCCScorer", "mcc"))
@@ -145,6 +144,41 @@ def scorer_differences(golden: Path) -> dict[str, float]:
             theirs = case["AccuracyScorer"]["results"]["accuracy"]
             found["tagging/accuracy"] = _difference(accuracy * _PERCENT, theirs)
     return found
+
+
+def dev_score_differences(directory: Path) -> dict[str, float]:
+    """How far our scores of the outputs in dev_outputs.npz are from dev_eval.json, as `scorer_differences`."""
+    outputs, found = load_arrays(directory / "dev_outputs.npz"), {}
+    for rows, case in read_json(directory / "dev_eval.json").items():
+        if not isinstance(case, dict):
+            continue  # their code stops: a sentence has no word that is scored
+        used = outputs["labels_mask"].any(axis=1) if "labels_mask" in outputs else slice(None)
+        ours = _dev_scores(directory, {name: values[used] for name, values in outputs.items()})
+        found |= {f"{rows}/{name}": _difference(ours[name], value) for name, value in case["results"].items()}
+    return found
+
+
+def _dev_scores(directory: Path, outputs: Arrays) -> dict[str, float]:
+    """By the authors' names."""
+    predictions, loss = outputs["predictions"], float(np.mean(outputs["loss"], dtype=np.float64))
+    if "targets" in outputs:
+        scores = regression_metrics(predictions, outputs["targets"])
+        percent = {"pearson": scores["pearson"], "spearman": scores["spearmanr"]}
+        return {**{name: value * _PERCENT for name, value in percent.items()}, "mse": scores["mse"], "loss": loss}
+    if "label_ids" in outputs:
+        scores = classification_metrics(predictions, outputs["label_ids"])
+        percent = {"accuracy": scores["accuracy"], "mcc": scores["matthews_correlation"]}
+        return {**{name: value * _PERCENT for name, value in percent.items()}, "loss": loss}
+    mapping = read_json(directory / "label_mapping.json")
+    names = sorted(mapping, key=mapping.get)
+    sentences = [
+        [_as_they_read([names[label] for label in ids[mask > 0]]) for ids, mask in zip(labels, masks, strict=True)]
+        for labels, masks in ((each, outputs["labels_mask"]) for each in (predictions, outputs["labels"]))
+    ]
+    scores = tagging_metrics(*sentences, "iob2")
+    # Of a word; it is added twice there.
+    loss = 2.0 * float(np.sum(outputs["loss"], dtype=np.float64) / np.sum(outputs["labels_mask"] > 0))
+    return {**{name: scores[name] * _PERCENT for name in ("precision", "recall", "f1")}, "loss": loss}
 
 
 def _task_and_split(name: str, split: str) -> tuple[GlueTask, str]:
@@ -216,12 +250,3 @@ def _as_they_read(tags: Sequence[str]) -> list[str]:
 
 def _difference(ours: float, theirs: float) -> float:
     return 0.0 if math.isnan(ours) and math.isnan(theirs) else abs(ours - theirs)
-
-
-def _read_json(path: Path) -> dict:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _read_lines(path: Path) -> list[dict]:
-    with lzma.open(path, "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]

@@ -1,0 +1,147 @@
+"""What the model of a golden set gives for its dev set, and the beams of question answering."""
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.finetuning_parity.golden import Arrays, read_lines
+from benchmarks.finetuning_parity.model import MASKED, GoldenSet, compare_tensors, forward_tensors
+from electra_tf.config.errors import UserError
+from electra_tf.models.context import INFERENCE
+from electra_tf.tasks.finetune.task import FinetuningTask
+
+# Of entries closer than this rounding decides which comes first.
+_SMALLEST_GAP = 1e-4
+_ROWS = 32  # are computed together
+
+
+def dev_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], dict[str, float]]:
+    """Of the dev set with the initial weights: the differences in losses and logits; the predictions that differ."""
+    golden.load(task, golden.weights)
+    expected = golden.arrays("dev_outputs.npz")
+    targets = {name: expected[name] for name in ("label_ids", "targets", "labels", "labels_mask") if name in expected}
+    batch = _dev_batch(golden, expected["eid"], targets)
+    ours = forward_tensors(task, batch)
+    found, _ = compare_tensors({name: values for name, values in ours.items() if name in expected}, expected)
+    if golden.kind == "regression":
+        return found, {}
+    predictions = {"predictions": _differing_choices(expected["logits"], ours["logits"].argmax(axis=-1))}
+    return found, predictions
+
+
+def inference_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], ...]:
+    """Of the windows of the dev set with the initial weights: as `beam_differences`."""
+    golden.load(task, golden.weights)
+    expected = golden.arrays("inference.npz")
+    batch = _dev_batch(golden, expected["eid"], {})
+    parts = [
+        answers_of(task, {name: values[start : start + _ROWS] for name, values in batch.items()})
+        for start in range(0, len(expected["eid"]), _ROWS)
+    ]
+    return beam_differences({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, expected)
+
+
+def variant_differences(golden: GoldenSet) -> dict[str, tuple[dict[str, float], ...]]:
+    """For each head in variants.npz the differences on batch 0, as `beam_differences`."""
+    found, arrays = {}, golden.arrays("variants.npz")
+    for variant, names in golden.settings["notes"]["variant_variables"].items():
+        given = {name.split("|", 1)[1]: values for name, values in arrays.items() if name.startswith(f"{variant}|")}
+        encoder = [name for name in golden.weights if not name.startswith("task_specific/")]
+        weights = {name: given.get(f"weight|{name}", golden.weights.get(name)) for name in [*encoder, *names]}
+        task = golden.build(head={name: list(weights[name].shape) for name in names})
+        golden.load(task, weights)
+        batch = golden.batch(0)
+        real = batch["row_weights"].numpy() > 0
+        train, infer = (
+            {
+                name.split("|")[1]: values[real]
+                for name, values in given.items()
+                if name.startswith(f"{use}|") and values.ndim
+            }
+            for use in ("train", "infer")
+        )
+        ours = forward_tensors(task, batch)
+        of_train = compare_tensors({name: values for name, values in ours.items() if name in train}, train)
+        text = {name: batch[name] for name in ("input_ids", "input_mask", "segment_ids", "row_weights")}
+        of_infer = beam_differences({name: values[real] for name, values in answers_of(task, text).items()}, infer)
+        merged = zip((*of_train, {}), of_infer, strict=True)
+        found[variant] = tuple(
+            {f"train/{name}": value for name, value in first.items()}
+            | {f"infer/{name}": v for name, v in second.items()}
+            for first, second in merged
+        )
+    return found
+
+
+def answers_of(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> Arrays:
+    """What inference gives for windows, by the golden names."""
+    forward = task.forward(batch, INFERENCE)
+    outputs = task.predictions(batch, forward) | {"start_logits": forward.start_logits}
+    names = {"answerable_logits": "answerable_logit"}
+    return {names.get(name, name): values.numpy() for name, values in outputs.items()}
+
+
+def beam_differences(ours: Arrays, expected: Arrays) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """The differences in logits and log-probabilities, in logits of masked positions, and the places of beams that
+    differ.
+
+    Log-probabilities of masked positions, and places of which the neighbours are as probable, are left out: rounding
+    decides there. The ends of a start are compared wherever that stands in the beam.
+    """
+    logits = {name: values for name, values in ours.items() if "_top_" not in name}
+    found, masked = compare_tensors(logits, expected)
+    if "start_top_index" not in expected:
+        return found, masked, {}
+    starts, ends = expected["start_top_index"], expected["end_top_index"]
+    found["start_top_log_probs"] = _of_log_probs(ours["start_top_log_probs"], expected["start_top_log_probs"])
+    found["end_top_log_probs"], differing_ends = 0.0, 0.0
+    for row, slot in zip(*np.nonzero(expected["start_top_log_probs"] > MASKED), strict=True):
+        (at,) = np.nonzero(ours["start_top_index"][row] == starts[row, slot])
+        if len(at) == 0:
+            continue  # counted below, unless it is as probable as the first that is left out
+        mine = {name: ours[f"end_top_{name}"][row, at[0]] for name in ("log_probs", "index")}
+        theirs = expected["end_top_log_probs"][row, slot]
+        found["end_top_log_probs"] = max(found["end_top_log_probs"], _of_log_probs(mine["log_probs"], theirs))
+        differing_ends += _differing_places(mine["index"], ends[row, slot], theirs)
+    differing_starts = _differing_places(ours["start_top_index"], starts, expected["start_top_log_probs"])
+    return found, masked, {"start_top_index": differing_starts, "end_top_index": differing_ends}
+
+
+def _of_log_probs(ours: np.ndarray, expected: np.ndarray) -> float:
+    """Infinite if a position is masked on one side only."""
+    if np.any((ours > MASKED) != (expected > MASKED)):
+        return np.inf
+    return float(np.max(np.abs(ours - expected), where=expected > MASKED, initial=0.0))
+
+
+def _differing_places(ours: np.ndarray, expected: np.ndarray, log_probs: np.ndarray) -> float:
+    """[..., K] each; log_probs: of the expected, falling. The last place has no neighbour that is known."""
+    steps = log_probs[..., :-1] - log_probs[..., 1:] > _SMALLEST_GAP
+    last = np.zeros_like(steps[..., :1])
+    is_clear = np.concatenate([~last, steps], axis=-1) & np.concatenate([steps, last], axis=-1)
+    return float(np.sum((ours != expected) & is_clear & (log_probs > MASKED)))
+
+
+def _differing_choices(logits: np.ndarray, ours: np.ndarray) -> float:
+    """Choices [...] that are not the best of the expected logits [..., C], nor as good."""
+    chosen = np.take_along_axis(logits, ours[..., np.newaxis], axis=-1)[..., 0]
+    return float(np.sum(logits.max(axis=-1) - chosen > _SMALLEST_GAP))
+
+
+def _dev_batch(golden: GoldenSet, eids: np.ndarray, targets: Arrays) -> dict[str, tf.Tensor]:
+    """The rows of features.jsonl.xz of these examples as one batch. Targets by the names of batches.npz."""
+    by_eid = {
+        line["eid"]: line for line in read_lines(golden.directory / "features.jsonl.xz") if line["split"] == "dev"
+    }
+    if missing := sorted(set(eids.tolist()) - set(by_eid)):
+        raise UserError(f"{golden.directory}/features.jsonl.xz has no dev example of eid {missing[0]}; make it anew")
+    lines = [by_eid[eid] for eid in eids.tolist()]
+    length = golden.settings["max_seq_length"]
+
+    def padded(rows) -> np.ndarray:
+        return np.stack([np.pad(np.int32(row)[:length], (0, length - len(row[:length]))) for row in rows])
+
+    arrays = {name: padded([line[name] for line in lines]) for name in ("input_ids", "segment_ids")}
+    arrays["input_mask"] = padded([[1] * line["num_tokens"] for line in lines])
+    if golden.kind == "tagging":
+        targets = {**targets, "labeled_positions": padded([line["labeled_positions"] for line in lines])}
+    return golden.batch_of(arrays | {f"{golden.name}_{name}": values for name, values in targets.items()})

@@ -1,0 +1,111 @@
+"""Learning rates and numbers of steps beside those of the authors' own code. `golden` is the directory of the sets."""
+
+from pathlib import Path
+
+import tensorflow as tf
+
+from benchmarks.finetuning_parity.golden import read_json
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.convert.names import finetuned_variables
+from electra_tf.data.glue import GLUE_TASKS
+from electra_tf.finetuning.sources import GlueSource, SquadSource
+from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
+from electra_tf.tasks.finetune.sentence import SentenceTask
+from electra_tf.train.optimizer import build_optimizer
+from electra_tf.train.step import learning_rate_at
+
+_TASKS = {"sst": "sst2", "sts": "stsb"}  # the authors' names
+
+
+def rate_differences(golden: Path) -> dict[str, float]:
+    """lr_schedule.json: the largest difference of each case, of all steps and layers, relative to the peak."""
+    found = {}
+    for number, case in enumerate(read_json(golden / "lr_schedule.json")):
+        decay = case["layerwise_lr_decay"]
+        optimizer = {
+            "learning_rate": case["learning_rate"],
+            "layerwise_decay": decay if decay > 0 else 1.0,
+            "warmup_proportion": case["warmup_proportion"],
+        }
+        config = _config(case["n_layers"], {"optimizer": optimizer, "train": {"num_steps": case["num_train_steps"]}})
+        schedule = build_optimizer(config.optimizer, config.train.num_steps)
+        multipliers, largest = _multipliers(config), 0.0
+        for step, rates in case["lr_by_step_and_key"].items():
+            rate = float(learning_rate_at(schedule, tf.constant(int(step), tf.int64)))
+            for key, expected in rates.items():
+                of_key = {value for name, value in multipliers.items() if key in name or key == "all"}
+                largest = max(largest, *(abs(rate * multiplier - expected) for multiplier in of_key))
+        found[f"case_{number}"] = largest / case["learning_rate"]
+    return found
+
+
+def multiplier_differences(file: Path) -> dict[str, float]:
+    """layerwise_lr.json: of every variable of an encoder, and for the keys of another size."""
+    golden = read_json(file)
+    settings = {"optimizer": {"layerwise_decay": golden["decay"]}}
+    ours = _multipliers(_config(golden["n_transformer_layers"], settings))
+    theirs = {name: row["multiplier"] for name, row in golden["shared_variables"].items() if name in ours}
+    encoder = {name for name in ours if not name.startswith("task_specific/")}
+    found = {"missing": float(len(encoder - set(theirs)))}
+    found["variables"] = max(abs(ours[name] - value) for name, value in theirs.items())
+    of_24 = _multipliers(_config(24, {"optimizer": {"layerwise_decay": 0.9}}))
+    differences = [
+        abs(value - expected)
+        for key, expected in golden["keys_24_layers_decay_0_9"].items()
+        for name, value in of_24.items()
+        if key in name
+    ]
+    return found | {"24 layers": max(differences)}
+
+
+def step_differences(golden: Path) -> dict[str, float]:
+    """steps.json: numbers of steps and warm-up from rows, batch size and epochs; and the tasks' epochs and lengths.
+
+    A training of no step, which their rounding can give, has one step here. Their default learning rate and weight
+    decay are not the paper's, so these are not compared.
+    """
+    table = read_json(golden / "steps.json")
+    found = {"num_steps": 0.0, "warmup_steps": 0.0, "epochs_and_lengths": 0.0}
+    for row in table["table"]:
+        train = {"batch_size": row["batch_size"], "num_epochs": row["epochs"]}
+        config = _config(1, {"train": train}, num_rows=row["n_features"])
+        num_steps = row["num_train_steps"]
+        found["num_steps"] += config.train.num_steps != max(1, num_steps)
+        if num_steps:
+            difference = abs(config.optimizer.warmup(config.train.num_steps) - row["warmup_steps"])
+            found["warmup_steps"] = max(found["warmup_steps"], difference)
+    for name, row in table["defaults_small_single_task"].items():
+        if (task := GLUE_TASKS.get(_TASKS.get(name, name))) is not None:
+            ours = task.num_epochs, GlueSource.max_seq_length
+        elif name in ("squad", "squadv1"):
+            ours = SquadSource.num_epochs, SquadSource.max_seq_length
+        else:
+            continue
+        config = _config(1, {})
+        settings = (*ours, config.train.batch_size, config.optimizer.warmup_proportion)
+        names = ("num_train_epochs", "max_seq_length", "train_batch_size", "warmup_proportion")
+        found["epochs_and_lengths"] += settings != tuple(row[name] for name in names)
+    return found
+
+
+def _config(num_layers: int, values: dict, num_rows: int = 1) -> FinetuningConfig:
+    """Of a tiny classifier."""
+    encoder = EncoderConfig(
+        vocab_size=7,
+        embedding_size=2,
+        hidden_size=4,
+        num_layers=num_layers,
+        num_heads=1,
+        intermediate_size=3,
+        max_position_embeddings=8,
+    )
+    task = {"kind": "classification", "labels": ["0", "1"]}
+    defaults = {"num_epochs": 1, "max_seq_length": 8, "num_rows": num_rows, "init_from": None}
+    return resolve(values, "the golden set", name="tiny", task=task, encoder=encoder, **defaults)
+
+
+def _multipliers(config: FinetuningConfig) -> dict[str, float]:
+    """Of every variable, by the authors' names."""
+    task = SentenceTask(config)
+    task.create_variables()
+    return {name: task.learning_rate_multiplier(v) for name, v in finetuned_variables(task, "tiny").items()}

@@ -1,0 +1,222 @@
+"""Parity of fine-tuning with the authors' code: what counts as a difference, and the exit status."""
+
+import json
+import lzma
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks.finetuning_parity import __main__ as parity
+from benchmarks.finetuning_parity import model
+from benchmarks.finetuning_parity.golden import load_arrays
+from benchmarks.finetuning_parity.outputs import beam_differences
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.convert.names import finetuned_variables
+from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask
+from electra_tf.train.step import summed_gradients
+
+GOLDEN = os.environ.get("ELECTRA_TF_GOLDEN_DIR")
+needs_golden_sets = pytest.mark.skipif(not GOLDEN, reason="ELECTRA_TF_GOLDEN_DIR is not set")
+NUMBERS = {
+    "vocab_size": 9,
+    "embedding_size": 6,
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 5,
+    "max_position_embeddings": 16,
+    "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "max_seq_length": 14,
+    "batch_size": 3,
+    "learning_rate": 1e-2,
+    "weight_decay_rate": 0.01,
+    "layerwise_lr_decay": 0.5,
+    "warmup_proportion": 0.1,
+    "num_train_steps": 7,
+    "clip_global_norm": 1.0,
+    "max_query_length": 5,
+    "doc_stride": 4,
+    "answerable_weight": 0.5,
+    "beam_size": 4,
+}
+OPTIMIZER = {
+    "beta_1": 0.9,
+    "beta_2": 0.999,
+    "epsilon": 1e-6,
+    "exclude_from_weight_decay_regexes": ["LayerNorm", "layer_norm", "bias"],
+}
+
+
+@pytest.fixture(scope="module")
+def golden_set(tmp_path_factory) -> Path:
+    """A made-up set of question answering, whose numbers are those of our own model."""
+    directory = tmp_path_factory.mktemp("golden") / "made_up"
+    directory.mkdir()
+    rng = np.random.default_rng(3)
+    variables = {name: list(v.shape) for name, v in made_up_variables().items()}
+    trainable = {
+        name: {"weight_decay": not name.endswith(("bias", "gamma", "beta")), "lr_key": "all"} for name in variables
+    }
+    settings = {
+        "task": "squad",
+        **NUMBERS,
+        "optimizer": OPTIMIZER,
+        "trainable_variables": trainable,
+        "lr_keys": ["all"],
+    }
+    (directory / "config.json").write_text(json.dumps(settings))
+    weights = [tf.constant(rng.normal(0.0, 0.3, shape), tf.float32) for shape in variables.values()]
+    tf.raw_ops.SaveV2(
+        prefix=str(directory / "init.ckpt"),
+        tensor_names=[*variables],
+        shape_and_slices=[""] * len(variables),
+        tensors=weights,
+    )
+    lengths = np.array([[14], [9], [0]])
+    mask = np.int32(np.arange(14) < lengths)[np.newaxis]
+    arrays = {"input_ids": mask * rng.integers(5, 9, [1, 3, 14], np.int32), "input_mask": mask}
+    arrays |= {"segment_ids": mask * np.int32(np.arange(14) > 4), "task_id": np.int32([[0, 0, 1]])}
+    arrays |= {"squad_start_positions": np.int32([[6, 0, 0]]), "squad_end_positions": np.int32([[8, 0, 0]])}
+    np.savez(directory / "batches.npz", **arrays, squad_is_impossible=np.int32([[0, 1, 0]]))
+    write_vocabulary_and_features(directory)
+    write_numbers(directory)
+    return directory
+
+
+def made_up_variables() -> dict[str, tf.Variable]:
+    names = {ours: NUMBERS[theirs] for ours, theirs in model._ENCODER_SIZES.items()}
+    task = {"kind": "question_answering", "version_2": True, "head_size": 7}
+    sizes = {"num_epochs": 1, "max_seq_length": 14, "num_rows": 1}
+    config = resolve({}, "", name="squad", task=task, encoder=EncoderConfig(**names), init_from=None, **sizes)
+    built = QuestionAnsweringTask(config)
+    built.create_variables()
+    return finetuned_variables(built, "squad")
+
+
+def write_vocabulary_and_features(directory: Path) -> None:
+    """One question of one window in each split."""
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", "sings", "anna", "loud"]
+    (directory.parent / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    (directory.parent / "inputs").mkdir()
+    answer = {"text": "Anna", "answer_start": 0}
+    question = {"id": "q", "question": "who sings", "answers": [answer], "is_impossible": False}
+    article = {"title": "t", "paragraphs": [{"context": "Anna sings loud", "qas": [question]}]}
+    line = {"qas_id": "q", "eid": 0, "input_ids": [2, 5, 6, 3, 7, 6, 8, 3], "segment_ids": [0] * 4 + [1] * 4}
+    line |= {"token_to_orig_map": {"4": 0, "5": 1, "6": 2}, "not_max_context": []}
+    targets = {"start_position": 4, "end_position": 4, "is_impossible": False}
+    lines = [{"split": "train", **line, **targets}, {"split": "dev", **line}]
+    with lzma.open(directory / "features.jsonl.xz", "wt") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    for split in ("train", "dev"):
+        (directory.parent / "inputs" / f"squad_{split}.json").write_text(json.dumps({"data": [article]}))
+
+
+def write_numbers(directory: Path) -> None:
+    golden = model.GoldenSet(directory)
+    task = golden.build()
+    variables, batch = golden.load(task, golden.weights), golden.batch(0)
+    forward = model.forward_tensors(task, batch)
+    rows = {name: np.concatenate([values, values[:1]]) for name, values in forward.items()}  # the third row is filling
+    np.savez(directory / "forward.npz", **rows, total_loss=forward["loss"].sum())
+    _, gradients = summed_gradients(task, batch, tf.constant(0, tf.int64))
+    by_variable = {id(v): gradient.numpy() for v, gradient in zip(task.trained_variables, gradients, strict=True)}
+    norm = np.sqrt(sum(np.sum(np.square(gradient, dtype=np.float64)) for gradient in by_variable.values()))
+    named = {name: by_variable[id(v)] for name, v in variables.items()}
+    np.savez(directory / "gradients.npz", **named, clip_norm_dense=norm)
+
+
+def changed_copy(directory: Path, target: Path, file: str, name: str, factor: float) -> Path:
+    shutil.copytree(directory.parent, target, copy_function=shutil.copyfile)
+    path = target / directory.name / file
+    arrays = load_arrays(path)
+    np.savez(path, **{**arrays, name: arrays[name] * np.float32(factor)})
+    return target
+
+
+def failed(output: str) -> list[str]:
+    return [line.split("  ")[0] for line in output.splitlines() if "  FAIL  " in line]
+
+
+@pytest.mark.slow
+def test_a_set_of_other_sizes_passes_alone_and_in_its_directory(golden_set, capsys):
+    assert parity.main([str(golden_set)]) == 0
+    assert parity.main([str(golden_set.parent)]) == 0
+    of_one, of_directory = (part for part in capsys.readouterr().out.split("what ")[1:])
+    assert of_one == of_directory and "6 of 6 hold" in of_one
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "name", "factor", "row"),
+    [
+        ("forward.npz", "total_loss", 1.0001, "made_up: forward"),
+        ("forward.npz", "start_logits", np.nan, "made_up: forward"),
+        ("gradients.npz", "task_specific/squad/dense_3/kernel", 1.0001, "made_up: gradients"),
+        ("gradients.npz", "clip_norm_dense", 1.0001, "made_up: gradient norm"),
+    ],
+)
+def test_a_number_that_is_changed_fails_in_its_row(golden_set, tmp_path, capsys, file, name, factor, row):
+    directory = changed_copy(golden_set, tmp_path / "changed", file, name, factor)
+    assert parity.main([str(directory), "--only", "made_up"]) == 1
+    assert failed(capsys.readouterr().out) == [row]
+
+
+@pytest.mark.parametrize(("flags", "message"), [([], "holds none"), (["--only", "rte"], "has no set rte")])
+def test_a_directory_without_the_sets_is_refused(tmp_path, capsys, flags, message):
+    assert parity.main([str(tmp_path), *flags]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_difference_that_is_no_number_is_the_largest():
+    verdict, name = parity.Comparison("x", {"a": 1e-9, "b": float("nan"), "c": 5.0}, 1.0).verdict()
+    assert name == "b" and not verdict.holds
+
+
+# Two starts of which the second is masked; of the first the ends 7 and 6, clearly apart, and one that is masked.
+BEAM = {
+    "start_top_log_probs": np.float32([[-0.5, -1000.0]]),
+    "start_top_index": np.int32([[4, 0]]),
+    "end_top_log_probs": np.float32([[[-0.1, -2.0], [-0.3, -1.4]]]),
+    "end_top_index": np.int32([[[7, 6], [1, 2]]]),
+}
+
+
+def beam(**changes) -> dict[str, np.ndarray]:
+    return {**BEAM, **{name: np.asarray(values, BEAM[name].dtype) for name, values in changes.items()}}
+
+
+def test_beams_with_other_masked_places_are_equal():
+    ours = beam(start_top_index=[[4, 3]], end_top_index=[[[7, 6], [8, 9]]], end_top_log_probs=[[[-0.1, -2], [-9, -9]]])
+    found, masked, places = beam_differences(ours, BEAM)
+    assert {*found.values(), *places.values()} == {0.0} and masked == {}
+
+
+def test_an_end_at_another_place_is_counted():
+    *_, places = beam_differences(beam(end_top_index=[[[8, 6], [1, 2]]]), BEAM)
+    assert places == {"start_top_index": 0.0, "end_top_index": 1.0}
+
+
+def test_ends_that_are_as_probable_may_change_places():
+    tie = {"end_top_log_probs": [[[-0.70000, -0.70001], [-0.3, -1.4]]]}
+    *_, places = beam_differences(beam(**tie, end_top_index=[[[6, 7], [1, 2]]]), beam(**tie))
+    assert places["end_top_index"] == 0.0
+
+
+def test_a_masked_place_that_the_authors_do_not_mask_is_a_difference():
+    found, *_ = beam_differences(beam(start_top_log_probs=[[-0.5, -3.0]]), BEAM)
+    assert found["start_top_log_probs"] == np.inf
+
+
+@pytest.mark.slow
+@needs_golden_sets
+def test_everything_is_as_the_authors_code_computes_it(capsys):
+    assert parity.main([str(Path(GOLDEN) / "finetune")]) == 0
+    assert failed(capsys.readouterr().out) == []
