@@ -105,7 +105,7 @@ def _comparisons(sets: list[Path], golden: Path | None, bert_vocabulary: Path | 
 
 
 def _of_set(directory: Path) -> Iterator[Comparison]:
-    from benchmarks.finetuning_parity import model, outputs, squad, text
+    from benchmarks.finetuning_parity import model, outputs, squad, text, training
 
     golden = model.GoldenSet(directory)
     task = golden.build()
@@ -115,13 +115,13 @@ def _of_set(directory: Path) -> Iterator[Comparison]:
     forward, masked = model.forward_differences(golden, task)
     yield Comparison("forward", forward, FORWARD)
     yield Comparison("forward, masked logits", masked, MASKED_LOGITS)
-    gradients, norm = model.gradient_differences(golden, task)
+    gradients, norm = training.gradient_differences(golden, task)
     yield Comparison("gradients", gradients, GRADIENTS)
-    yield Comparison("gradient norm", norm, NORMS)
-    yield Comparison("variables with weight decay", model.weight_decay_differences(golden, task), NONE)
+    yield Comparison("gradient norms", norm, NORMS)
+    yield Comparison("variables with weight decay", training.weight_decay_differences(golden, task), NONE)
     trajectories = {
-        "trajectory_dense_norm.npz": ("training", model.dense_norm_trajectory),
-        "trajectory.npz": ("training, unmerged norm", model.sparse_norm_trajectory),
+        "trajectory_dense_norm.npz": ("training", training.dense_norm_trajectory),
+        "trajectory.npz": ("training, unmerged norm", training.unmerged_norm_trajectory),
     }
     tolerances = {"losses": LOSSES, "clip norms": NORMS, "learning rates": RATES}
     for file, (what, function) in trajectories.items():

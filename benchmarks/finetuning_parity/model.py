@@ -3,7 +3,6 @@
 Names are those of the golden files; each function returns differences by name.
 """
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,13 +13,13 @@ from benchmarks.finetuning_parity.golden import Arrays, load_arrays, read_json
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.convert.names import finetuned_variables
 from electra_tf.models.context import INFERENCE
-from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
+from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask, SpanLogits
 from electra_tf.tasks.finetune.sentence import SentenceTask
 from electra_tf.tasks.finetune.tagging import TaggingTask
 from electra_tf.tasks.finetune.task import FinetuningTask
-from electra_tf.train.optimizer import apply_summed_gradients, reset_optimizer
-from electra_tf.train.step import compile_task, summed_gradients
+from electra_tf.train.optimizer import reset_optimizer
+from electra_tf.train.step import compile_task
 
 MASKED = -500.0  # logits and log-probabilities below are of masked positions
 _ENCODER_SIZES = {
@@ -195,7 +194,7 @@ def forward_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[s
     batch, expected = golden.batch(0), golden.arrays("forward.npz")
     ours, real = forward_tensors(task, batch), batch["row_weights"].numpy() > 0
     terms = task.training_terms(batch, INFERENCE)
-    of_total = _relative_above_1(float(terms[golden.kind].value), float(expected.pop("total_loss")))
+    of_total = relative_above_1(float(terms[golden.kind].value), float(expected.pop("total_loss")))
     rows = {name: expected[name].reshape(len(real), *ours[name].shape[1:])[real] for name in ours}
     found, masked = compare_tensors(ours, rows)
     return {**found, "total_loss": of_total}, masked
@@ -207,130 +206,20 @@ def compare_tensors(ours: Arrays, expected: Arrays) -> tuple[dict[str, float], d
     found, masked = {}, {}
     for name, values in ours.items():
         if name == "loss":
-            found[name] = _relative_above_1(values, expected[name])
+            found[name] = relative_above_1(values, expected[name])
             continue
         difference = np.abs(values.astype(np.float64) - expected[name])
         is_masked = expected[name] < MASKED
-        found[name] = _largest(difference[~is_masked])
+        found[name] = largest(difference[~is_masked])
         if is_masked.any():
-            masked[name] = _largest(difference[is_masked])
+            masked[name] = largest(difference[is_masked])
     return found, masked
 
 
-def gradient_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], dict[str, float]]:
-    """Of batch 0: the differences in gradients, and that in their norm, relative.
-
-    A gradient's difference is divided by its largest entry; that of one which is zero in theory, so that both sides
-    hold rounding noise, by the largest entry of all gradients.
-    """
-    expected = golden.arrays("gradients.npz")
-    norm = float(expected.pop("clip_norm_dense"))
-    expected.pop("clip_norm_as_computed", None)
-    variables = golden.load(task, golden.weights)
-    if set(expected) != set(variables):
-        raise AssertionError(f"gradients differ: {sorted(set(expected) ^ set(variables))[:5]}")
-    _, gradients = summed_gradients(task, golden.batch(0), tf.constant(0, tf.int64))
-    by_variable = {id(variable): each.numpy() for variable, each in zip(task.trained_variables, gradients, strict=True)}
-    largest = {name: float(np.abs(values).max()) for name, values in expected.items()}
-    found = {}
-    for name, variable in variables.items():
-        scale = max(largest.values()) if _is_zero_in_theory(name, task.config) else largest[name]
-        found[name] = _largest(np.abs(by_variable[id(variable)] - expected[name])) / scale
-    ours = math.sqrt(sum(float(np.sum(np.square(values, dtype=np.float64))) for values in by_variable.values()))
-    return found, {"clip_norm_dense": abs(ours / norm - 1.0)}
-
-
-def _is_zero_in_theory(name: str, config: FinetuningConfig) -> bool:
-    """Softmax does not see a sum that all of its scores have in common."""
-    task = config.task
-    if name.endswith("/attention/self/key/bias") or task.kind != "question_answering":
-        return name.endswith("/attention/self/key/bias")
-    if name.startswith("task_specific/"):
-        return name.endswith(("/dense/bias", "/dense_1/bias"))
-    # With nothing but two softmaxes over positions, this adds to all of them too.
-    is_of_softmaxes_only = not task.joint_prediction and not task.answerable_classifier
-    return is_of_softmaxes_only and name.endswith(f"/layer_{config.encoder.num_layers - 1}/output/LayerNorm/beta")
-
-
-def dense_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> dict[str, dict[str, float]]:
-    """Trains with the real step beside trajectory_dense_norm.npz, whose gradients are clipped by the norm of the dense
-    gradients, as ours. Differences in losses, norms, rates and, where a file has them, the final variables."""
-    expected = golden.arrays("trajectory_dense_norm.npz")
-    variables = golden.load(task, golden.weights)
-
-    @tf.function
-    def step(batch):
-        losses = task.row_losses(batch, task.forward(batch, INFERENCE))
-        return losses, task.train_step(batch)
-
-    losses, norms, rates = {}, {}, {}
-    multipliers = _multipliers(golden, task, variables)
-    for number, index in enumerate(expected["batch"]):
-        batch = golden.batch(int(index))
-        row_losses, metrics = step(batch)
-        real = batch["row_weights"].numpy() > 0
-        losses[f"total_loss/step_{number}"] = _relative_above_1(float(metrics["loss"]), expected["total_loss"][number])
-        theirs = expected["per_example_loss"][number][real]
-        losses[f"loss/step_{number}"] = _relative_above_1(row_losses.numpy()[real], theirs)
-        norm = float(expected["clip_norm_dense"][number])
-        norms[f"step_{number}"] = abs(float(metrics["gradient_norm"]) / norm - 1.0)
-        by_key = dict(zip(golden.settings["lr_keys"], expected["learning_rates"][number], strict=True))
-        for name, (key, multiplier) in multipliers.items():
-            difference = abs(float(metrics["learning_rate"]) * multiplier - float(by_key[key]))
-            rates[f"{name}/step_{number}"] = difference / golden.settings["learning_rate"]
-    found = {"losses": losses, "clip norms": norms, "learning rates": rates}
-    if golden.has("final_variables_dense_norm.npz"):
-        final = golden.arrays("final_variables_dense_norm.npz")
-        found["final variables"] = {name: _largest(np.abs(v.numpy() - final[name])) for name, v in variables.items()}
-    return found
-
-
-def sparse_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> dict[str, dict[str, float]]:
-    """Trains beside trajectory.npz. Their norm there is of the word table's gradient before its rows are merged, which
-    ours never is; so gradients are clipped by the norm of the file. Differences in losses, in final variables, and
-    in the norms of these, relative to the larger of 1 and the norm."""
-    expected = golden.arrays("trajectory.npz")
-    variables = golden.load(task, golden.weights)
-    clip_norm, losses = task.config.optimizer.clip_norm, {}
-    for number, index in enumerate(expected["batch"]):
-        terms, gradients = summed_gradients(task, golden.batch(int(index)), task.optimizer.iterations)
-        loss = float(terms[golden.kind]) * golden.settings["batch_size"]
-        losses[f"total_loss/step_{number}"] = _relative_above_1(loss, expected["total_loss"][number])
-        factor = clip_norm / max(float(expected["clip_norm_as_computed"][number]), clip_norm)
-        apply_summed_gradients(
-            task.optimizer, gradients, task.trained_variables, tf.constant(factor, tf.float32), tf.constant(True)
-        )
-        task.optimizer.iterations.assign_add(1)
-    found = {"losses": losses}
-    if golden.has("final_variables.npz"):
-        final = golden.arrays("final_variables.npz")
-        found["final variables"] = {name: _largest(np.abs(v.numpy() - final[name])) for name, v in variables.items()}
-    norms = golden.settings["final_norms"]
-    found["final norms"] = {
-        name: _relative_above_1(np.linalg.norm(v.numpy().astype(np.float64)), norms[name])
-        for name, v in variables.items()
-    }
-    return found
-
-
-def weight_decay_differences(golden: GoldenSet, task: FinetuningTask) -> dict[str, float]:
-    """Variables that one side decays and the other does not."""
-    theirs = golden.settings["trainable_variables"]
-    is_on = task.config.optimizer.weight_decay_rate > 0
-    ours = {name: is_on and task.optimizer.decays(v) for name, v in finetuned_variables(task, golden.name).items()}
-    return {name: float(decays != theirs[name]["weight_decay"]) for name, decays in ours.items()}
-
-
-def _multipliers(golden: GoldenSet, task: FinetuningTask, variables) -> dict[str, tuple[str, float]]:
-    """The key of the authors' rates, and our multiplier, of each variable."""
-    theirs = golden.settings["trainable_variables"]
-    return {name: (theirs[name]["lr_key"], task.learning_rate_multiplier(v)) for name, v in variables.items()}
-
-
-def _relative_above_1(ours, expected) -> float:
+def relative_above_1(ours, expected) -> float:
     expected = np.asarray(expected, np.float64)
-    return _largest(np.abs(np.asarray(ours, np.float64) - expected) / np.maximum(1.0, np.abs(expected)))
+    return largest(np.abs(np.asarray(ours, np.float64) - expected) / np.maximum(1.0, np.abs(expected)))
 
 
-def _largest(values: np.ndarray) -> float:
+def largest(values: np.ndarray) -> float:
     return float(np.max(values, initial=0.0))

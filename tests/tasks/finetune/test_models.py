@@ -1,0 +1,438 @@
+"""The fine-tuning models: heads and losses by hand, learning rates by depth, steps on replicas and micro-batches."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.models.context import INFERENCE, ForwardContext
+from electra_tf.models.encoder import EncoderOutput
+from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
+from electra_tf.train.step import compile_task
+
+CLASSES = {"kind": "classification", "labels": ("no", "maybe", "yes")}
+LOG_2 = math.log(2.0)
+
+
+def config_of(task: dict, hidden_size: int = 8, num_layers: int = 1, num_rows: int = 10, **values) -> FinetuningConfig:
+    encoder = EncoderConfig(
+        vocab_size=11,
+        embedding_size=6,
+        hidden_size=hidden_size,
+        num_layers=num_layers,
+        num_heads=1,
+        intermediate_size=5,
+        max_position_embeddings=12,
+    )
+    sizes = {"num_epochs": 2, "max_seq_length": 12, "num_rows": num_rows}
+    return resolve(values, "a test", name="made_up", task=task, encoder=encoder, init_from=None, **sizes)
+
+
+# Heads, on top of an output of the encoder that is given.
+
+
+def headed(task: dict, hidden: list, **values):
+    """A task whose encoder gives `hidden` [B, S, H], and a batch of that many rows for it."""
+    hidden = tf.constant(hidden, tf.float32)
+    built = build_finetuning_task(config_of(task, hidden_size=hidden.shape[2], **values))
+    built.encode = lambda batch, context: EncoderOutput(hidden, hidden[:, 0], hidden, (), ())
+    return built, {"row_weights": tf.ones(hidden.shape[0]), "row_index": tf.range(hidden.shape[0])}
+
+
+def set_weights(layer: tf_keras.layers.Dense, kernel: list, bias: list) -> None:
+    layer.kernel.assign(kernel)
+    layer.bias.assign(bias)
+
+
+def gelu(x):
+    return x * 0.5 * (1.0 + np.vectorize(math.erf)(x / math.sqrt(2.0)))
+
+
+def test_the_linear_head_is_a_product_with_the_vector_of_cls():
+    task, batch = headed({**CLASSES, "labels": ("a", "b")}, [[[1, 2, 3], [9, 9, 9]]])
+    task.forward(batch, INFERENCE)
+    set_weights(task.output_layer, [[1, 0], [0, 1], [2, -1]], [0.5, 0])
+    assert task.forward(batch, INFERENCE).numpy().tolist() == [[7.5, -1.0]]
+
+
+def test_the_huggingface_head_has_a_layer_with_gelu_in_between():
+    task, batch = headed({**CLASSES, "labels": ("a", "b", "c"), "head": "huggingface"}, [[[1.0, -2.0]]])
+    task.forward(batch, INFERENCE)
+    set_weights(task.hidden_layer, [[1, 0], [2, 1]], [0, 0.5])
+    set_weights(task.output_layer, [[1, 0, 1], [0, 1, 1]], [0, 0, 4])
+    first, second = gelu(np.array([-3.0, -1.5]))
+    assert task.forward(batch, INFERENCE).numpy()[0] == pytest.approx([first, second, first + second + 4], abs=1e-6)
+
+
+@pytest.mark.parametrize(("head", "dropouts"), [("linear", ["head"]), ("huggingface", ["head", "hidden"])])
+def test_dropout_stands_before_each_layer_of_the_head(monkeypatch, head, dropouts):
+    task, batch = headed({**CLASSES, "head": head, "dropout": 0.3}, [[[1.0, 2.0]]])
+    seen = []
+    monkeypatch.setattr(ForwardContext, "dropout", lambda self, x, rate, name: seen.append((name, rate)) or x)
+    task.forward(batch, INFERENCE)
+    assert seen == [(name, 0.3) for name in dropouts]
+
+
+def test_classification_has_the_cross_entropy_times_the_weight_of_the_class():
+    logits, batch = tf.constant([[math.log(3), 0], [math.log(3), 0]], tf.float32), {"label_ids": tf.constant([0, 1])}
+    plain, weighted = (
+        headed({**CLASSES, "labels": ("a", "b"), **weights}, [[[1.0]]])[0].row_losses(batch, logits).numpy()
+        for weights in ({}, {"class_weights": (1.0, 3.0)})
+    )
+    assert plain == pytest.approx([math.log(4 / 3), math.log(4)])
+    assert weighted == pytest.approx([math.log(4 / 3), 3 * math.log(4)])
+
+
+def test_several_labels_have_the_mean_of_their_binary_cross_entropies():
+    settings = {"kind": "multi_label", "labels": ("a", "b"), "class_weights": (1.0, 3.0)}
+    task, _ = headed(settings, [[[1.0]]])
+    losses = task.row_losses({"label_ids": tf.constant([[1, 0]])}, tf.constant([[0.0, math.log(3)]]))
+    assert losses.numpy() == pytest.approx([(LOG_2 + 3 * math.log(4)) / 2])
+
+
+def test_class_weights_are_one_for_each_label():
+    with pytest.raises(UserError, match="2 class_weights for 3 labels; give one for each"):
+        config_of({**CLASSES, "class_weights": (1.0, 2.0)})
+
+
+def test_regression_has_the_squared_error_in_the_scaled_unit():
+    task, _ = headed({"kind": "regression", "min_value": 1.0, "max_value": 5.0}, [[[1.0]]])
+    losses = task.row_losses({"targets": tf.constant([0.25, 0.5])}, tf.constant([[0.75], [2.0]]))
+    assert losses.numpy().tolist() == [0.25, 2.25]
+    assert task.config.task.num_outputs == 1
+
+
+def test_tagging_sums_the_losses_of_first_pieces_and_predicts_every_token():
+    task, batch = headed({"kind": "tagging", "labels": ("O", "X")}, [[[0.0], [1.0], [2.0]]])
+    task.forward(batch, INFERENCE)
+    set_weights(task.output_layer, [[0, math.log(3)]], [0, 0])  # logits 0 and 0, log 3, log 9
+    logits = task.forward(batch, INFERENCE)
+    targets = {"label_ids": tf.constant([[0, 0, 1]]), "label_weights": tf.constant([[0.0, 1.0, 1.0]])}
+    assert task.row_losses(targets, logits).numpy() == pytest.approx([math.log(4) + math.log(10 / 9)])
+    predictions = {name: values.numpy()[0] for name, values in task.predictions(targets, logits).items()}
+    assert predictions["label_ids"].tolist() == [0, 1, 1]
+    assert predictions["probabilities"] == pytest.approx([0.5, 0.75, 0.9])
+
+
+# Question answering. [CLS] question [SEP] three tokens of context [SEP] padding
+MASK = np.array([[1, 1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1, 1, 1]])
+SEGMENTS = np.array([[0, 0, 0, 1, 1, 1, 1, 0], [0, 0, 1, 1, 1, 1, 1, 1]])
+ALLOWED = np.array([[1, 0, 0, 1, 1, 1, 1, 0], [1, 0, 1, 1, 1, 1, 1, 1]])
+TARGETS = {"start_positions": [3, 0], "end_positions": [5, 0], "is_impossible": [0, 1]}
+HIDDEN = np.random.default_rng(8).normal(size=[2, 8, 3])
+QA_LAYERS = ("start_layer", "end_layer", "end_hidden_layer", "answerable_layer", "answerable_hidden_layer")
+
+
+@pytest.fixture
+def question_answering():
+    """`question_answering(**settings)`: the task with random weights, its batch, and each layer as a numpy function."""
+
+    def build(**settings):
+        settings = {"kind": "question_answering", "version_2": False, "head_size": 5, "beam_size": 4, **settings}
+        task, batch = headed(settings, HIDDEN)
+        batch |= {"input_mask": tf.constant(MASK, tf.int32), "segment_ids": tf.constant(SEGMENTS, tf.int32)}
+        batch |= {name: tf.constant(values) for name, values in TARGETS.items()}
+        task.row_losses(batch, task.forward(batch, INFERENCE))  # creates the variables
+        rng, layers = np.random.default_rng(4), {}
+        for name in QA_LAYERS:
+            if (layer := getattr(task, name)) is not None:
+                kernel, bias = rng.normal(size=layer.kernel.shape), rng.normal(size=layer.bias.shape)
+                set_weights(layer, kernel, bias)
+                layers[name] = lambda *vectors, w=kernel, b=bias: np.concatenate(vectors, axis=-1) @ w + b
+        return task, batch, layers
+
+    return build
+
+
+def masked(row: int, logits: list) -> np.ndarray:
+    return np.array(logits).reshape(-1) + 1000.0 * (ALLOWED[row] - 1)
+
+
+def start_logits(layers, row: int) -> np.ndarray:
+    return masked(row, layers["start_layer"](HIDDEN[row]))
+
+
+def end_logits(layers, row: int, start: int) -> np.ndarray:
+    """Of the joint head, one pair of vectors after the other."""
+    h = HIDDEN[row]
+    return masked(row, [layers["end_layer"](gelu(layers["end_hidden_layer"](h[start], h_t))) for h_t in h])
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    return logits - np.log(np.sum(np.exp(logits - logits.max()))) - logits.max()
+
+
+def answerable_logit(layers, row: int) -> float:
+    h, shares = HIDDEN[row], np.exp(log_softmax(start_logits(layers, row)))
+    return layers["answerable_layer"](gelu(layers["answerable_hidden_layer"](h[0], shares @ h))).item()
+
+
+def test_spans_are_allowed_in_the_context_its_sep_and_at_cls(question_answering):
+    task, batch, _ = question_answering()
+    assert task.forward(batch, INFERENCE).allowed.numpy().tolist() == ALLOWED.tolist()
+
+
+def test_the_logits_of_a_start_and_of_its_end_are_those_of_the_formulas(question_answering):
+    task, batch, layers = question_answering()
+    forward = task.forward(batch, INFERENCE)
+    starts = np.array([[3, 0, 5], [7, 2, 0]])
+    ends = task.end_logits(forward, tf.constant(starts)).numpy()
+    for row in range(2):
+        assert forward.start_logits[row].numpy() == pytest.approx(start_logits(layers, row), abs=1e-4)
+        for slot, start in enumerate(starts[row]):
+            assert ends[row, slot] == pytest.approx(end_logits(layers, row, start), abs=1e-4)
+
+
+def test_the_classifier_sees_cls_and_where_the_answer_is_likely_to_start(question_answering):
+    task, batch, layers = question_answering()
+    expected = [answerable_logit(layers, row) for row in range(2)]
+    assert task.forward(batch, INFERENCE).answerable_logits.numpy() == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_classifier_alone_sees_cls_only(question_answering):
+    task, batch, layers = question_answering(answerable_uses_start_logits=False)
+    assert task.answerable_hidden_layer is None
+    expected = layers["answerable_layer"](HIDDEN[:, 0])[:, 0]
+    assert task.forward(batch, INFERENCE).answerable_logits.numpy() == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_loss_is_the_mean_of_both_ends_and_a_share_of_the_classifiers(question_answering):
+    task, batch, layers = question_answering(answerable_loss_weight=0.25)
+    expected = []
+    for row, (start, end, impossible) in enumerate(zip(*TARGETS.values(), strict=True)):
+        of_start = -log_softmax(start_logits(layers, row))[start]
+        of_end = -log_softmax(end_logits(layers, row, start))[end]
+        sign = 1 if impossible else -1  # positive: no answer
+        of_answerable = np.log1p(np.exp(-sign * answerable_logit(layers, row)))
+        expected.append((of_start + of_end) / 2 + 0.25 * of_answerable)
+    losses = task.row_losses(batch, task.forward(batch, INFERENCE)).numpy()
+    assert losses == pytest.approx(expected, abs=1e-4)
+
+
+def test_independent_ends_have_a_product_of_their_own(question_answering):
+    task, batch, layers = question_answering(joint_prediction=False, answerable_classifier=False)
+    forward = task.forward(batch, INFERENCE)
+    predictions = task.predictions(batch, forward)
+    assert set(predictions) == {"start_logits", "end_logits"} and forward.answerable_logits is None
+    for row in range(2):
+        ends = masked(row, layers["end_layer"](HIDDEN[row]))
+        assert predictions["end_logits"][row].numpy() == pytest.approx(ends, abs=1e-4)
+        of_start = -log_softmax(start_logits(layers, row))[TARGETS["start_positions"][row]]
+        of_end = -log_softmax(ends)[TARGETS["end_positions"][row]]
+        loss = task.row_losses(batch, forward)[row]
+        assert float(loss) == pytest.approx((of_start + of_end) / 2, abs=1e-4)
+
+
+def test_the_beam_has_the_best_starts_and_the_best_ends_of_each(question_answering):
+    task, batch, layers = question_answering()
+    found = {name: values.numpy() for name, values in task.predictions(batch, task.forward(batch, INFERENCE)).items()}
+    assert found["end_top_index"].shape == (2, 4, 4)
+    for row in range(2):
+        starts = log_softmax(start_logits(layers, row))
+        best = np.argsort(-starts)[:4]
+        assert found["start_top_index"][row].tolist() == best.tolist()
+        assert found["start_top_log_probs"][row] == pytest.approx(starts[best], abs=1e-4)
+        for slot, start in enumerate(best):
+            ends = log_softmax(end_logits(layers, row, start))
+            assert found["end_top_index"][row, slot].tolist() == np.argsort(-ends)[:4].tolist()
+            assert found["end_top_log_probs"][row, slot] == pytest.approx(np.sort(ends)[:-5:-1], abs=1e-4)
+
+
+def test_a_beam_is_no_wider_than_the_sequence(question_answering):
+    task, batch, _ = question_answering(beam_size=20)
+    predictions = task.predictions(batch, task.forward(batch, INFERENCE))
+    assert predictions["end_top_log_probs"].shape == (2, 8, 8)
+
+
+# Settings.
+
+
+@pytest.mark.parametrize(
+    ("top", "powers"),
+    [
+        ("authors", {"embeddings": 5, "layer_0": 4, "layer_2": 2}),
+        ("even", {"embeddings": 4, "layer_0": 3, "layer_2": 1}),
+    ],
+)
+def test_the_learning_rate_falls_with_every_layer(top, powers):
+    decay = {"layerwise_decay": 0.5, "layerwise_decay_top": top}
+    task = build_finetuning_task(config_of(CLASSES, num_layers=3, optimizer=decay))
+    task.create_variables()
+    found = {v.name.removesuffix(":0"): task.learning_rate_multiplier(v) for v in task.trainable_variables}
+    assert found["electra/embeddings/word_embeddings"] == 0.5 ** powers["embeddings"]
+    assert found["electra/embeddings_project/kernel"] == 0.5 ** powers["embeddings"]
+    of_layers = [{rate for name, rate in found.items() if f"electra/layer_{i}/" in name} for i in (0, 2)]
+    assert of_layers == [{0.5 ** powers["layer_0"]}, {0.5 ** powers["layer_2"]}]
+    assert {rate for name, rate in found.items() if not name.startswith("electra/")} == {1.0}
+
+
+def test_without_decay_all_layers_learn_alike():
+    task = build_finetuning_task(config_of(CLASSES, optimizer={"layerwise_decay": 1.0}))
+    task.create_variables()
+    assert {task.learning_rate_multiplier(variable) for variable in task.trainable_variables} == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "warmup"),
+    [({}, 2.3), ({"warmup_proportion": 0.25}, 5.75), ({"warmup_proportion": 0, "warmup_steps": 4}, 4)],
+)
+def test_the_warm_up_is_a_share_of_the_steps_and_not_rounded(settings, warmup):
+    config = config_of(CLASSES, optimizer=settings)
+    assert config.optimizer.warmup(23) == pytest.approx(warmup)
+
+
+@pytest.mark.parametrize(
+    ("hidden_size", "learning_rate", "decay"),
+    [(256, 3e-4, 0.8), (768, 1e-4, 0.8), (1024, 5e-5, 0.9)],
+)
+def test_rate_and_decay_follow_from_the_size_of_the_encoder(hidden_size, learning_rate, decay):
+    optimizer = config_of(CLASSES, hidden_size=hidden_size).optimizer
+    assert (optimizer.learning_rate, optimizer.layerwise_decay) == (learning_rate, decay)
+
+
+def test_steps_are_whole_batches_of_an_epoch_times_epochs():
+    train = config_of(CLASSES, num_rows=33, train={"batch_size": 16, "num_epochs": 2.5}).train
+    assert (train.num_steps, train.save_every_steps) == (7, 3)
+    assert config_of(CLASSES, num_rows=3, train={"num_epochs": 0.1}).train.num_steps == 1
+
+
+# Steps of whole models.
+
+ROWS = {"label_ids": [0, 2, 1, 0], "row_weights": [1.0, 1.0, 1.0, 0.0]}  # the last row fills the batch up
+LENGTHS = (9, 4, 7, 0)
+
+
+def text_batch(length: int = 9) -> dict[str, tf.Tensor]:
+    mask = np.int32(np.arange(length) < np.minimum(LENGTHS, length)[:, np.newaxis])
+    ids = mask * np.random.default_rng(2).integers(5, 11, [4, length], np.int32)
+    batch = {
+        "input_ids": ids,
+        "input_mask": mask,
+        "segment_ids": np.zeros_like(ids),
+        "row_index": [0, 1, 2, -1],
+        **ROWS,
+    }
+    return {name: tf.constant(values) for name, values in batch.items()}
+
+
+def build(strategy: tf.distribute.Strategy | None = None, task: dict = CLASSES, **values):
+    values = {
+        "optimizer": {"learning_rate": 1e-2, "warmup_proportion": 0},
+        **values,
+        "train": {"batch_size": 4, "num_steps": 9, "fused_ops": False, **values.get("train", {})},
+    }
+    tf_keras.utils.set_random_seed(5)
+    with (strategy or tf.distribute.get_strategy()).scope():
+        return compile_task(build_finetuning_task(config_of(task, **values)))
+
+
+def metrics_of(metrics) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def test_a_batch_has_the_sum_over_the_rows_that_count():
+    task, batch = build(), text_batch()
+    losses = task.row_losses(batch, task.forward(batch, INFERENCE)).numpy()
+    (term,) = task.training_terms(batch, INFERENCE).values()
+    assert float(term.value) == pytest.approx(losses[:3].sum(), rel=1e-6)
+    (other,) = task.training_terms({**batch, "label_ids": tf.constant([0, 2, 1, 2])}, INFERENCE).values()
+    assert float(other.value) == float(term.value)
+
+
+def test_a_step_minimizes_the_sum_and_reports_the_mean_over_all_rows(steps_of_one_device):
+    metrics, _ = steps_of_one_device[0]
+    assert metrics["loss"] == pytest.approx(4 * metrics["classification"])
+
+
+def training_losses(task, step: int) -> list[float]:
+    batch = text_batch()
+    random = task.random_stream(tf.constant(step, tf.int64), tf.constant(0, tf.int64))
+    return task.row_losses(batch, task.forward(batch, ForwardContext(training=True, random=random))).numpy().tolist()
+
+
+def test_dropout_follows_from_seed_and_step():
+    task = build(train={"seed": 3})
+    of_step_1 = training_losses(task, 1)
+    task.seed.assign(4)
+    of_other_seed = training_losses(task, 1)
+    task.seed.assign(3)
+    assert training_losses(task, 1) == of_step_1
+    assert len({tuple(losses) for losses in (of_step_1, of_other_seed, training_losses(task, 2))}) == 3
+
+
+def test_the_seed_is_no_weight_and_is_not_trained():
+    task = build(train={"seed": 3})
+    assert all(variable is not task.seed for variable in task.trainable_variables)
+    assert int(task.seed) == 3
+
+
+SPEC = {name: tf.TensorSpec([4, None] if values.shape.rank == 2 else [4], values.dtype)
+        for name, values in text_batch().items()}  # fmt: skip
+LENGTHS_AND_SEEDS = ((9, 1), (9, 2), (12, 2), (5, 3))
+
+
+@pytest.fixture(scope="module")
+def steps_of_one_device():
+    """The metrics of each step of a training with batches of several lengths, and the weights after it."""
+    task, steps = build(), []
+    step = tf.function(task.train_step, input_signature=[SPEC])
+    for length, seed in LENGTHS_AND_SEEDS:
+        task.seed.assign(seed)
+        metrics = metrics_of(step(text_batch(length)))
+        steps.append((metrics, [variable.numpy() for variable in task.trainable_variables]))
+    assert step.experimental_get_tracing_count() == 1
+    return steps
+
+
+def assert_same_step(task, metrics, expected) -> None:
+    expected_metrics, weights = expected
+    assert metrics_of(metrics) == pytest.approx(expected_metrics, rel=1e-5)
+    differences = [np.abs(a.numpy() - b).max() for a, b in zip(task.trainable_variables, weights, strict=True)]
+    assert max(differences) < 1e-5
+
+
+def test_steps_move_the_weights(steps_of_one_device):
+    (_, first), *_, (_, last) = steps_of_one_device
+    assert max(np.abs(a - b).max() for a, b in zip(first, last, strict=True)) > 1e-2
+
+
+def test_two_replicas_train_like_one(two_replicas, run_on_replicas, steps_of_one_device):
+    task = build(two_replicas)
+    step = tf.function(task.train_step)
+    for (length, seed), expected in list(zip(LENGTHS_AND_SEEDS, steps_of_one_device, strict=True))[:2]:
+        task.seed.assign(seed)
+        assert_same_step(task, run_on_replicas(two_replicas, step, text_batch(length)), expected)
+
+
+def test_micro_batches_train_like_one_batch_and_batches_of_all_lengths_in_one_trace(steps_of_one_device):
+    task = build(train={"gradient_accumulation_steps": 2})
+    step = tf.function(task.train_step, input_signature=[SPEC])
+    for (length, seed), expected in zip(LENGTHS_AND_SEEDS, steps_of_one_device, strict=True):
+        task.seed.assign(seed)
+        assert_same_step(task, step(text_batch(length)), expected)
+    assert step.experimental_get_tracing_count() == 1
+
+
+@pytest.mark.parametrize("kind", ["classification", pytest.param("question_answering", marks=pytest.mark.slow)])
+def test_bfloat16_leaves_heads_and_losses_in_float32(kind):
+    of_spans = {"kind": "question_answering", "version_2": True, "head_size": 5}
+    task = build(task=CLASSES if kind == "classification" else of_spans, train={"precision": "bfloat16"})
+    batch = text_batch()
+    batch |= {name: tf.zeros([4], tf.int32) for name in ("start_positions", "end_positions", "is_impossible")}
+    assert task.encode(batch, INFERENCE).sequence_output.dtype == tf.bfloat16
+    outputs = task.example_outputs(batch, INFERENCE)
+    assert {values.dtype for values in outputs.values()} <= {tf.float32, tf.int32}
+    metrics = metrics_of(tf.function(task.train_step)(batch))
+    assert metrics["nonfinite"] == 0.0 and metrics["gradient_norm"] > 0.0
+
+
+def test_new_text_without_targets_is_predicted_without_a_loss():
+    task, batch = build(), text_batch()
+    assert set(task.example_outputs(batch, INFERENCE)) == {"logits", "loss", "row_index"}
+    del batch["label_ids"]
+    assert set(task.example_outputs(batch, INFERENCE)) == {"logits", "row_index"}
