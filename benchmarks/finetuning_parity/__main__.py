@@ -52,9 +52,7 @@ class Comparison(NamedTuple):
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
     parser.add_argument("directory", type=Path, metavar="DIR", help="golden sets with their files, or one set")
-    parser.add_argument(
-        "--only", nargs="+", metavar="SET", help="these sets, and not the files beside them (default: all)"
-    )
+    parser.add_argument("--only", nargs="+", metavar="SET", help="these sets, and not the files beside them; None: all")
     parser.add_argument(
         "--bert_vocabulary",
         type=Path,
