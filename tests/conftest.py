@@ -15,11 +15,16 @@ os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # as `electra_tf` does: witho
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.ops.random import RandomStream
+from electra_tf.runs.checkpoints import Checkpoints
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
 from electra_tf.text import manifest, records
+from electra_tf.train.step import compile_task
 
 # Before anything runs on a device. Tolerances are those of float32 on a CPU; a GPU multiplies in TF32, so it is hidden.
 tf.config.set_visible_devices([], "GPU")
@@ -204,3 +209,17 @@ def _manifest(splits: dict[str, manifest.Split], vocab_sha256: str, token_counts
         splits=splits,
         token_counts=token_counts,
     )
+
+
+@pytest.fixture(scope="session")
+def tiny_pretrained(tiny_config, tmp_path_factory) -> str:
+    """The directory of a run of the tiny configuration at step 3, of 20 positions; its vocabulary is `TOKENS`."""
+    config = tiny_config(encoder={"max_position_embeddings": 20})
+    run = RunDirectory(tmp_path_factory.mktemp("pretrained") / "run")
+    run.create()
+    run.adopt_config(config, is_started=False)
+    run.adopt_tokenizer("".join(f"{token}\n" for token in TOKENS).encode(), True, True, is_started=False)
+    tf_keras.utils.set_random_seed(5)
+    objective = compile_task(build_objective(config))
+    Checkpoints(objective, run, chief=True, keep=1).save(3)
+    return run.path

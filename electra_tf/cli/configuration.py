@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import BaseModel
+
 from electra_tf.cli.flags import import_tensorflow
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import close_name, read_values
+from electra_tf.config.loader import close_name, groups_in, read_values
 from electra_tf.config.schema import MaskingConfig, RunConfig
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ def config_of(arguments: argparse.Namespace) -> "PretrainingConfig":
 
     Raises: UserError: if it cannot be read, or is no configuration.
     """
-    _refuse_misspelt(*read_values(arguments.config, arguments.overrides))
+    known = settings_of(RunConfig) | {"objective": None, "stages": None, "masking": set(MaskingConfig.model_fields)}
+    refuse_misspelt(*read_values(arguments.config, arguments.overrides), known)
     import_tensorflow(tpu=getattr(arguments, "strategy", None) == "tpu")
     from electra_tf.tasks.pretrain.config import load_config
 
@@ -42,11 +45,27 @@ def config_of(arguments: argparse.Namespace) -> "PretrainingConfig":
     return load_config(arguments.config, arguments.overrides)
 
 
-def _refuse_misspelt(values: dict, source: str) -> None:
-    known = {group: field.annotation.model_fields for group, field in RunConfig.model_fields.items()}
-    known |= {"masking": MaskingConfig.model_fields}
-    groups = {"": (values, [*known, "objective", "stages"])}
-    groups |= {f"{group}.": (values.get(group), names) for group, names in known.items()}
+def settings_of(model: type[BaseModel]) -> dict[str, set[str] | None]:
+    """The names of the settings in each group of a kind of run; None for what is no group.
+
+    Of a group that is one of several kinds, those of all of them.
+    """
+    known: dict[str, set[str] | None] = {}
+    for name in model.model_fields:
+        kinds = groups_in(model, name)
+        known[name] = {setting for kind in kinds for setting in kind.model_fields} if kinds else None
+    return known
+
+
+def refuse_misspelt(values: dict, source: str, known: dict[str, set[str] | None]) -> None:
+    """Refuses a setting that is unknown and near a known one, before anything slow is imported.
+
+    Args:
+        values, source: of `read_values`.        known: see `settings_of`.
+    Raises: UserError: naming both.
+    """
+    groups = {"": (values, list(known))}
+    groups |= {f"{group}.": (values.get(group), names) for group, names in known.items() if names is not None}
     for prefix, (settings, names) in groups.items():
         for name in settings if isinstance(settings, dict) else ():
             elsewhere = any(name in other for _, other in groups.values())  # then the full check knows better

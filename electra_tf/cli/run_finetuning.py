@@ -17,23 +17,29 @@ See docs/finetuning.md.
 
 import argparse
 import json
+import math
 import sys
 
-from electra_tf.cli.configuration import add_objective_module_flag, load_module
+from electra_tf.cli.configuration import add_objective_module_flag, load_module, refuse_misspelt, settings_of
 from electra_tf.cli.flags import add_set_flag, flag_parser, import_tensorflow, run_command
 from electra_tf.cli.tpu_installation import require_importable_tensorflow, require_tpu_packages
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, end_without_teardown
 from electra_tf.config.loader import read_values
 from electra_tf.runs.interruption import Interrupted, Interruption
+from electra_tf.tasks.finetune.config import FinetuningConfig
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
     with Interruption() as interruption:
         try:
-            return run_command(lambda: _run(arguments, interruption))
+            status = run_command(lambda: _run(arguments, interruption))
         except Interrupted as interrupted:
-            return interrupted.exit_code
+            status = interrupted.exit_code
+    # Workers that are done wait for each other in TensorFlow's own teardown.
+    if argv is None and (status or arguments.strategy != "multi_worker_mirrored"):
+        end_without_teardown(status)
+    return status
 
 
 def _flags() -> argparse.ArgumentParser:
@@ -105,31 +111,27 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments, interruption: Interruption) -> None:
+    if arguments.logical_cpu_devices < 1:
+        raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices}: expected 1 or more")
     if arguments.score:
         return _score(arguments)
     if arguments.predict:
         return _predict(arguments)
-    for flag in ("task", "init_from", "output_dir"):
-        if getattr(arguments, flag) is None:
-            raise UserError(f"--{flag} is missing; see --help")
+    _require(arguments, "fine-tuning", "task", "init_from", "output_dir")
     if len(set(arguments.seeds)) < len(arguments.seeds) or min(arguments.seeds) < 0:
         raise UserError(f"--seeds {' '.join(map(str, arguments.seeds))}: expected different numbers, 0 or more")
     stride = [] if arguments.stride is None else [f"task.stride={arguments.stride}"]
     values, source = read_values(arguments.config, [*stride, *arguments.overrides])
-    require_importable_tensorflow()
-    if arguments.strategy == "tpu":
-        require_tpu_packages(arguments.tpu)
-    import_tensorflow(tpu=arguments.strategy == "tpu")
+    refuse_misspelt(values, source, settings_of(FinetuningConfig))
+    class_weights = _class_weights(arguments.class_weights)
+    strategy = _strategy(arguments)
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
     from electra_tf.finetuning.milestones import finetune_milestones
     from electra_tf.finetuning.protocol import Options, finetune
     from electra_tf.finetuning.sources import Files
-    from electra_tf.train.distribution import build_strategy, split_cpu
 
-    if arguments.logical_cpu_devices > 1:
-        split_cpu(arguments.logical_cpu_devices)
     files = Files(
         data_dir=arguments.data_dir,
         train_file=arguments.train_file,
@@ -137,7 +139,7 @@ def _run(arguments, interruption: Interruption) -> None:
         text_columns=tuple(arguments.text_columns or ["text"]),
         label_column=arguments.label_column,
         labels=tuple(arguments.labels) if arguments.labels else None,
-        class_weights=_class_weights(arguments.class_weights),
+        class_weights=class_weights,
     )
     options = Options(
         output_dir=arguments.output_dir,
@@ -151,40 +153,57 @@ def _run(arguments, interruption: Interruption) -> None:
         vocab_file=arguments.vocab_file,
         lower_case=not arguments.cased,
     )
-    strategy = build_strategy(arguments.strategy, arguments.tpu)
     start = finetune_milestones if arguments.milestones else finetune
     print(start(arguments.task, arguments.init_from, files, options, strategy, interruption))
+
+
+def _require(arguments, mode: str, *flags: str) -> None:
+    if missing := [f"--{flag}" for flag in flags if getattr(arguments, flag) is None]:
+        raise UserError(f"{mode} needs {', '.join(f'--{flag}' for flag in flags)}; missing: {', '.join(missing)}")
+
+
+def _strategy(arguments):
+    """Imports TensorFlow and starts the strategy of the flags."""
+    require_importable_tensorflow()
+    if arguments.strategy == "tpu":
+        require_tpu_packages(arguments.tpu)
+    import_tensorflow(tpu=arguments.strategy == "tpu")
+    from electra_tf.train.distribution import build_strategy, split_cpu
+
+    if arguments.logical_cpu_devices > 1:
+        split_cpu(arguments.logical_cpu_devices)
+    return build_strategy(arguments.strategy, arguments.tpu)
 
 
 def _class_weights(given: list[str] | None):
     if given is None or given == ["balanced"]:
         return given and given[0]
     try:
-        return {label: float(weight) for label, _, weight in (text.rpartition("=") for text in given)}
+        weights = {label: float(weight) for label, _, weight in (text.rpartition("=") for text in given)}
     except ValueError:
-        raise UserError(f"--class_weights {' '.join(given)}: expected LABEL=NUMBER for each, or balanced") from None
+        weights = {}
+    if len(weights) < len(given) or not all(0 < weight < math.inf for weight in weights.values()):
+        raise UserError(f"--class_weights {' '.join(given)}: expected LABEL=NUMBER, above 0, for each, or balanced")
+    return weights
 
 
 def _predict(arguments) -> None:
-    for flag in ("model_dir", "input_file", "output_file"):
-        if getattr(arguments, flag) is None:
-            raise UserError(f"--predict needs --{flag}")
-    import_tensorflow()
+    _require(arguments, "--predict", "model_dir", "input_file", "output_file")
+    strategy = _strategy(arguments)
     from electra_tf.finetuning.prediction import predict_file
-    from electra_tf.train.distribution import build_strategy
 
-    strategy = build_strategy(arguments.strategy, arguments.tpu)
     columns = tuple(arguments.text_columns) if arguments.text_columns else None
     predict_file(arguments.model_dir, arguments.input_file, arguments.output_file, columns, strategy)
 
 
 def _score(arguments) -> None:
-    for flag in ("task", "data_file", "predictions"):
-        if getattr(arguments, flag) is None:
-            raise UserError(f"--score needs --{flag}")
+    _require(arguments, "--score", "task", "data_file", "predictions")
     import_tensorflow()
+    from electra_tf.data.squad import SQUAD_TASKS
     from electra_tf.tasks.finetune.squad_scores import score_files
 
+    if arguments.task not in SQUAD_TASKS:
+        raise UserError(f"--score is of {' and '.join(SQUAD_TASKS)}, not of --task={arguments.task}")
     scores = score_files(arguments.task, arguments.data_file, arguments.predictions, arguments.null_odds)
     print(json.dumps(scores, indent=1))
 

@@ -143,7 +143,7 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
     """One clause for one of pydantic's errors: where, what was found, what was expected."""
     models, path = [model], []
     for part in map(str, problem["loc"]):
-        children = [child for parent in models for child in _children(parent, part)]
+        children = [child for parent in models for child in groups_in(parent, part)]
         # Pydantic names the member of a union it chose, by its class or its kind: no part of the path in the file.
         chosen = [] if children else [child for child in models if part in (child.__name__, *_kinds(child))]
         if not chosen:
@@ -182,7 +182,7 @@ def _setting_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
     paths = []
     for field in model.model_fields:
         paths.append(f"{prefix}{field}")
-        paths += [path for child in _children(model, field) for path in _setting_paths(child, f"{prefix}{field}.")]
+        paths += [path for child in groups_in(model, field) for path in _setting_paths(child, f"{prefix}{field}.")]
     return paths
 
 
@@ -198,7 +198,7 @@ def close_name(unknown: str, known: Iterable[str], likeness: float = 0.8) -> str
     return next(iter(difflib.get_close_matches(unknown, list(known), n=1, cutoff=likeness)), None)
 
 
-def _children(model: type[BaseModel], field: str) -> list[type[BaseModel]]:
+def groups_in(model: type[BaseModel], field: str) -> list[type[BaseModel]]:
     """The groups of settings that a field of a group may hold."""
     if field not in model.model_fields:
         return []

@@ -10,6 +10,8 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.data.table_files import json_objects
 
+SQUAD_TASKS = ("squad_v1", "squad_v2")
+
 
 class Answer(NamedTuple):
     text: str

@@ -9,11 +9,12 @@ import yaml
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import validate
 from electra_tf.export.load import load_tokenizer
-from electra_tf.runs.checkpoints import checkpoint_prefix, damage, newest_whole, restore_strictly
+from electra_tf.runs.checkpoints import damage, newest_whole, restore_strictly
 from electra_tf.runs.directory import RunDirectory, run_in
 from electra_tf.runs.files import read_bytes
-from electra_tf.tasks.finetune import FinetuningTask, build_finetuning_task
+from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.text.tokenizer import BertTokenizer
 
 
@@ -31,14 +32,19 @@ class Finetuned:
     source: str
 
 
-def load_finetuned(model_dir: str | os.PathLike, step: int | None = None) -> Finetuned:
-    """The model of a seed's directory: that of the best evaluation where one was kept, else the newest.
+def load_finetuned(model_dir: str | os.PathLike, prefix: str | None = None) -> Finetuned:
+    """The model of a seed's directory.
 
-    Raises: UserError: if there is no such directory, or no whole checkpoint in it.
+    Args:
+        prefix: of one of its checkpoints; None for that of the best evaluation where one was kept, else the newest.
+    Raises: UserError: if there is no such directory, no checkpoint in it, or a damaged one.
     """
     run = run_in(model_dir)
     config = config_in(run)
-    prefix = _prefix(run, step)
+    if prefix is None:
+        prefix = _kept(run)
+    elif reason := damage(prefix):
+        raise UserError(f"{prefix} is damaged: {reason}; give another checkpoint")
     task = build_finetuning_task(config)
     restore_strictly(tf.train.Checkpoint(task=task), prefix)
     return Finetuned(config, task, load_tokenizer(model_dir), prefix)
@@ -52,12 +58,7 @@ def config_in(run: RunDirectory) -> FinetuningConfig:
     return validate(values, FinetuningConfig, run.config_file)
 
 
-def _prefix(run: RunDirectory, step: int | None) -> str:
-    if step is not None:
-        prefix = checkpoint_prefix(run.checkpoints, step)
-        if reason := damage(prefix):
-            raise UserError(f"{prefix} is damaged: {reason}; give another step")
-        return prefix
+def _kept(run: RunDirectory) -> str:
     prefix = newest_whole(run.best) or newest_whole(run.checkpoints)
     if prefix is None:
         raise UserError(f"{run.path} keeps no checkpoint (--keep=none?); fine-tune with --keep=last or best")

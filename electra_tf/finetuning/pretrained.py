@@ -43,6 +43,11 @@ class PretrainedEncoder:
         """Gives an encoder of the same sizes these weights. Returns: a line for the log."""
         variables = encoder_variables(encoder)
         require_none_missing(self.source, sorted(set(variables) - set(self.weights)))
+        if left := sorted(set(self.weights) - set(variables)):
+            raise UserError(
+                f"{self.source} holds {list_briefly(left)}, which the encoder has not; leave out --set encoder.*, "
+                "sizes follow from the checkpoint"
+            )
         for name, variable in variables.items():
             found, expected = list(self.weights[name].shape), variable.shape.as_list()
             if found != expected:
@@ -62,19 +67,22 @@ def load_pretrained(
 
     Args:
         path: the directory of a run (of pre-training or fine-tuning), for its newest whole checkpoint; one of its
-            checkpoints or milestones; or a checkpoint of the authors' code, its prefix or its directory.
+            checkpoints or milestones; or a checkpoint of the authors' code. Of a checkpoint its prefix, or its
+            directory for the newest in it.
         vocab_file, lower_case, num_heads: of one of the authors' checkpoints, which does not say. None for the last:
             one head for 64 hidden units, as in all of their models.
     Raises: UserError: if there is no such checkpoint, it is damaged or not whole, or the vocabulary does not fit.
     """
     path = os.fspath(path).removesuffix(".index").rstrip("/")
-    inside = os.path.dirname(os.path.dirname(path))
     if exists(RunDirectory(path).config_file):
         encoder = _of_run(path, None)
-    elif exists(f"{path}.index") and exists(RunDirectory(inside).config_file):
-        encoder = _of_run(inside, step_of(path))
     else:
-        encoder = _of_authors(path, vocab_file, lower_case, num_heads)
+        prefix = path if exists(f"{path}.index") else tf.train.latest_checkpoint(path)
+        if prefix is None:
+            raise UserError(f"--init_from={path}: there is neither a run nor a checkpoint; expected one of the two")
+        inside, folder = os.path.split(os.path.dirname(prefix))
+        is_of_run = folder in ("checkpoints", "milestones", "best") and exists(RunDirectory(inside).config_file)
+        encoder = _of_run(inside, prefix) if is_of_run else _of_authors(prefix, vocab_file, lower_case, num_heads)
     if encoder.tokenizer.vocabulary.size != encoder.config.vocab_size:
         raise UserError(
             f"the vocabulary has {encoder.tokenizer.vocabulary.size} tokens, the encoder of {encoder.source} has "
@@ -83,31 +91,27 @@ def load_pretrained(
     return encoder
 
 
-def _of_run(model_dir: str, step: int | None) -> PretrainedEncoder:
+def _of_run(model_dir: str, prefix: str | None) -> PretrainedEncoder:
     run = RunDirectory(model_dir)
     if "task" in (yaml.safe_load(read_bytes(run.config_file)) or {}):
-        tuned = load_finetuned(model_dir, step)
+        tuned = load_finetuned(model_dir, prefix)
         encoder, config, source = tuned.task.encoder, tuned.config.encoder, tuned.source
     else:
-        if step is None:
-            if (prefix := newest_whole(run.checkpoints)) is None:
-                raise UserError(f"--init_from={model_dir} is a run without a checkpoint yet; train it first")
-            step = step_of(prefix)
+        if prefix is None and (prefix := newest_whole(run.checkpoints)) is None:
+            raise UserError(f"--init_from={model_dir} is a run without a checkpoint yet; train it first")
+        step = step_of(prefix)
         objective = load_run(model_dir, step)
         encoder, config, source = objective.encoder, objective.config.encoder, f"step {step} of {model_dir}"
     weights = {name: variable.numpy() for name, variable in encoder_variables(encoder).items()}
     return PretrainedEncoder(config, weights, load_tokenizer(model_dir), read_bytes(run.vocab_file), source)
 
 
-def _of_authors(path: str, vocab_file: str | None, lower_case: bool, num_heads: int | None) -> PretrainedEncoder:
-    prefix = path if exists(f"{path}.index") else tf.train.latest_checkpoint(path)
-    if prefix is None:
-        raise UserError(f"--init_from={path}: there is neither a run nor a checkpoint; expected one of the two")
+def _of_authors(prefix: str, vocab_file: str | None, lower_case: bool, num_heads: int | None) -> PretrainedEncoder:
     if reason := damage(prefix):
-        raise UserError(f"--init_from={path} is no readable TensorFlow checkpoint: {reason}; give another one")
+        raise UserError(f"--init_from={prefix} is no readable TensorFlow checkpoint: {reason}; give another one")
     if vocab_file is None:
         raise UserError(
-            f"--init_from={path} has no vocabulary with it; give the one it was trained with as --vocab_file"
+            f"--init_from={prefix} has no vocabulary with it; give the one it was trained with as --vocab_file"
         )
     reader = tf.train.load_checkpoint(prefix)
     weights = {

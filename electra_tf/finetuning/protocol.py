@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -9,9 +10,9 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.glue import GLUE_TASKS, PAPER_TASKS
 from electra_tf.finetuning.pretrained import PretrainedEncoder, load_pretrained
-from electra_tf.finetuning.seeds import Job, run_seeds
+from electra_tf.finetuning.seeds import Job, results_of, run_seeds
 from electra_tf.finetuning.sources import Files, Source, open_source
-from electra_tf.finetuning.submit import submit
+from electra_tf.finetuning.submit import TestSets, read_test_sets, submit
 from electra_tf.finetuning.summary import glue_summary, summarize, table, write_summary
 from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
@@ -57,69 +58,91 @@ def finetune(
     Returns: a table for the terminal.
     Raises: UserError: if flags, files, encoder and settings do not fit. Interrupted, TrainingStopped: as of training.
     """
-    sources = [open_source(name, files) for name in (PAPER_TASKS if task == "glue" else (task,))]
-    heads = (
-        options.values.get("encoder", {}).get("num_heads") if isinstance(options.values.get("encoder"), dict) else None
-    )
+    names = PAPER_TASKS if task == "glue" else (task,)
+    sources = [open_source(name, files) for name in names]
+    test_sets = _test_sets(names, files, options, strategy) if options.submission else {}
+    encoder = options.values.get("encoder")
+    heads = encoder.get("num_heads") if isinstance(encoder, dict) else None
     pretrained = load_pretrained(init_from, options.vocab_file, options.lower_case, heads)
-    if options.submission and (options.keep == "none" or task not in ("glue", *GLUE_TASKS)):
-        raise UserError(
-            f"--submission is for GLUE's tasks, with --keep=last or best; this is {task}, --keep={options.keep}"
-        )
     summaries, directories = {}, {}
+    for source in sources:  # before the first is trained for hours
+        _resolved(source, pretrained, options, num_rows=1)
     for source in sources:
         directory = os.path.join(options.output_dir, source.name) if task == "glue" else options.output_dir
-        summary = _finetune_one(source, pretrained, options, directory, strategy, interruption)
+        job = _job(source, pretrained, options, directory, strategy)
+        run_seeds(job, options.seeds, interruption)
         if is_chief(strategy):
+            results = results_of(job, options.seeds)
+            summary = summarize(source.name, job.data.primary_metric, results, job.config.init_from)
             write_summary(directory, summary)
-        summaries[source.name], directories[source.name] = summary, directory
+            summaries[source.name], directories[source.name] = summary, directory
+    if not is_chief(strategy):
+        return ""
     if options.submission:
-        submit(summaries, directories, files.data_dir, options.output_dir, strategy)
+        submit(summaries, directories, test_sets, options.output_dir, strategy)
     if task != "glue":
         return table(list(summaries.values()))
     together = glue_summary(list(summaries.values()))
-    if is_chief(strategy):
-        write_summary(options.output_dir, together)
+    write_summary(options.output_dir, together)
     average = f"{together['glue_average'] * 100:.2f}" if together["glue_average"] is not None else "-"
     return f"{table(list(summaries.values()))}\nGLUE average of the medians, as the paper's: {average}"
 
 
-def _finetune_one(
-    source: Source,
-    pretrained: PretrainedEncoder,
-    options: Options,
-    directory: str,
-    strategy: tf.distribute.Strategy,
-    interruption: Interruption | None,
-) -> dict:
-    config, data = configured(source, pretrained, options)
-    if config.train.batch_size % (strategy.num_replicas_in_sync * config.train.gradient_accumulation_steps):
+def _test_sets(names: Sequence[str], files: Files, options: Options, strategy: tf.distribute.Strategy) -> TestSets:
+    """What `--submission` predicts, read before hours of training. Raises: UserError: if it cannot be done."""
+    if options.keep == "none" or not set(names) <= set(GLUE_TASKS):
         raise UserError(
-            f"train.batch_size is {config.train.batch_size}, which does not divide among "
-            f"{strategy.num_replicas_in_sync} replicas; give --set train.batch_size=N"
+            "--submission is for GLUE's tasks, with --keep=last or best; this is "
+            f"{', '.join(names)}, --keep={options.keep}"
         )
-    job = Job(config, data, pretrained, directory, strategy, options.keep, options.untrained, options.force)
-    results = run_seeds(job, options.seeds, interruption)
-    return summarize(source.name, data.primary_metric, results, config.init_from)
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        raise UserError(
+            "--submission is the work of one process; give it with another --strategy once all seeds are done"
+        )
+    return read_test_sets(names, files.data_dir)
+
+
+def _job(
+    source: Source, pretrained: PretrainedEncoder, options: Options, directory: str, strategy: tf.distribute.Strategy
+) -> Job:
+    config, data = configured(source, pretrained, options)
+    replicas, parts = strategy.num_replicas_in_sync, config.train.gradient_accumulation_steps
+    for name, size, among in (
+        ("train.batch_size", config.train.batch_size, replicas * parts),
+        ("evaluation.batch_size", config.evaluation.batch_size or config.train.batch_size, replicas),
+    ):
+        if size % among:
+            micro_batches = f" x {parts} micro-batches" if among != replicas else ""
+            raise UserError(
+                f"{name} is {size}, which does not divide among {replicas} replicas{micro_batches}; give a multiple of "
+                f"{among} with --set {name}=N"
+            )
+    return Job(config, data, pretrained, directory, strategy, options.keep, options.untrained, options.force)
 
 
 def configured(source: Source, pretrained: PretrainedEncoder, options: Options) -> tuple[FinetuningConfig, TaskData]:
     """The resolved configuration of a task, and its data as features."""
-    follows = {
-        "name": source.name,
-        "task": source.settings(options.values.get("task") or {}),
-        "encoder": pretrained.config,
-        "init_from": None if options.untrained else pretrained.source,
-        "num_epochs": source.num_epochs,
-        "max_seq_length": source.max_seq_length,
-    }
     # Twice: the features need lengths and labels, and the number of steps needs the features.
-    first = resolve(options.values, options.values_source, **follows, num_rows=1)
-    data = source.data(first, pretrained.tokenizer)
-    config = resolve(options.values, options.values_source, **follows, num_rows=data.train.num_rows)
+    data = source.data(_resolved(source, pretrained, options, num_rows=1), pretrained.tokenizer)
+    config = _resolved(source, pretrained, options, data.train.num_rows)
     changes: dict = {}
     if options.keep == "best" and config.evaluation.best_metric is None:
         changes["evaluation"] = config.evaluation.model_copy(update={"best_metric": data.primary_metric})
     num_checkpoints = -(-config.train.num_steps // config.train.save_every_steps) if options.keep == "all" else 1
     changes["train"] = config.train.model_copy(update={"keep_checkpoints": num_checkpoints})
     return config.model_copy(update=changes), data
+
+
+def _resolved(source: Source, pretrained: PretrainedEncoder, options: Options, num_rows: int) -> FinetuningConfig:
+    chosen = options.values.get("task")
+    return resolve(
+        options.values,
+        options.values_source,
+        name=source.name,
+        task=source.settings(chosen if isinstance(chosen, dict) else {}),
+        encoder=pretrained.config,
+        init_from=None if options.untrained else pretrained.source,
+        num_epochs=source.num_epochs,
+        max_seq_length=source.max_seq_length,
+        num_rows=num_rows,
+    )

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 from dataclasses import dataclass
 
@@ -9,9 +10,9 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.finetuning.pretrained import PretrainedEncoder
-from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of
+from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import exists, read_json, write_atomically
+from electra_tf.runs.files import exists, names_in, read_json, write_atomically
 from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.run import Run, train
 from electra_tf.tasks.finetune import build_finetuning_task
@@ -48,7 +49,7 @@ class Job:
 
     def directory(self, seed: int) -> RunDirectory:
         """Of a seed."""
-        return RunDirectory(os.path.join(self.output_dir, f"seed_{seed}"))
+        return RunDirectory(os.path.join(self.output_dir, f"seed_{seed}"), flag="--output_dir")
 
     def config_of(self, seed: int) -> FinetuningConfig:
         """The configuration of a seed."""
@@ -66,17 +67,17 @@ def result_file(directory: RunDirectory) -> str:
     return os.path.join(directory.path, "result.json")
 
 
-def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | None = None) -> dict[int, dict]:
-    """Fine-tunes every seed that is not done yet, one after the other.
+def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | None = None) -> None:
+    """Fine-tunes every seed that is not done yet, one after the other; `results_of` tells what they give.
 
     A seed that a kill has ended goes on from its checkpoint; either way it gives what it would have given.
 
-    Returns: the content of each seed's `result.json`.
     Raises: UserError: if a directory holds another task or other settings. Interrupted, TrainingStopped: as `train`.
     """
-    todo = [seed for seed in seeds if not exists(result_file(job.directory(seed)))]
-    for seed in set(seeds) - set(todo):
+    for seed in _started_seeds(job):
         job.directory(seed).require_same_run(job.config_of(seed))
+    todo = [seed for seed in seeds if not exists(result_file(job.directory(seed)))]
+    interruption = interruption or Interruption()
     loops: Loops | None = None
     for seed in todo:
         run = Run(job.config_of(seed), job.directory(seed), job.strategy, lambda: build_finetuning_task(job.config))
@@ -92,8 +93,19 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
             lambda seed=seed: [job.stage(seed)],
             interruption=interruption,
         )
-        _finish(job, loops, seed, run)
+        _finish(job, loops, seed, run, interruption)
+
+
+def results_of(job: Job, seeds: tuple[int, ...]) -> dict[int, dict]:
+    """The content of each seed's `result.json`."""
     return {seed: read_json(result_file(job.directory(seed))) for seed in seeds}
+
+
+def _started_seeds(job: Job) -> list[int]:
+    """The seeds in the output directory that are done or have a checkpoint, also those that are not asked for."""
+    numbers = [name.removeprefix("seed_") for name in names_in(job.output_dir) if name.startswith("seed_")]
+    seeds = [(seed, job.directory(seed)) for seed in sorted(int(number) for number in numbers if number.isdecimal())]
+    return [seed for seed, run in seeds if exists(result_file(run)) or steps_in(run.checkpoints)]
 
 
 def _reset(loops: Loops, job: Job, seed: int) -> str:
@@ -114,7 +126,7 @@ def _reset(loops: Loops, job: Job, seed: int) -> str:
     return line
 
 
-def _finish(job: Job, loops: Loops, seed: int, run: Run) -> None:
+def _finish(job: Job, loops: Loops, seed: int, run: Run, interruption: Interruption) -> None:
     """Evaluates what is kept of a seed, writes its predictions and its result, and removes what is not kept."""
     directory, stage, prefix = run.directory, job.stage(seed), None
     if job.keep == "best":
@@ -122,18 +134,23 @@ def _finish(job: Job, loops: Loops, seed: int, run: Run) -> None:
         restore_strictly(tf.train.Checkpoint(task=loops.task), prefix)
     step = step_of(prefix) if prefix else int(loops.task.optimizer.iterations.numpy())
     evaluator = loops.evaluator(loops.task)
-    outputs = evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches).outputs
+    evaluation = evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
+    if evaluation is None:  # a signal came after the last step
+        raise interruption.interrupted()
     if not run.is_chief:
         return
-    ordered = stage.in_row_order(outputs)
+    ordered = stage.in_row_order(evaluation.outputs)
     for name, content in job.data.prediction_files(ordered).items():
         write_atomically(os.path.join(directory.path, name), content)
-    result = {"seed": seed, "step": step, "metrics": job.data.metrics(ordered)}
+    # JSON has no NaN, such as the correlation of predictions that are all equal: null.
+    metrics = {name: None if math.isnan(value) else value for name, value in job.data.metrics(ordered).items()}
+    result = {"seed": seed, "step": step, "metrics": metrics}
     if (problem := job.data.problem(ordered)) is not None:
         result["alarm"] = problem
         logger.warning("%s, seed %d has learnt nothing: %s; see docs/finetuning.md", job.config.name, seed, problem)
-    write_atomically(result_file(directory), json.dumps(result, indent=1).encode())
-    unwanted = {"best": [directory.checkpoints], "none": [directory.checkpoints, directory.best]}
-    for path in unwanted.get(job.keep, []):
-        if tf.io.gfile.exists(path):
+    write_atomically(result_file(directory), json.dumps(result, indent=1, allow_nan=False).encode())
+    # What is left is what the result tells of, so `best/` stays only where it is that.
+    kept = {"best": [directory.best], "none": []}.get(job.keep, [directory.checkpoints])
+    for path in (directory.best, directory.checkpoints):
+        if path not in kept and tf.io.gfile.exists(path):
             tf.io.gfile.rmtree(path)

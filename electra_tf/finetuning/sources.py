@@ -3,14 +3,14 @@
 import functools
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import nearest
 from electra_tf.data.glue import GLUE_TASKS, GlueTask, read_glue
-from electra_tf.data.squad import read_squad
+from electra_tf.data.squad import SQUAD_TASKS, read_squad
 from electra_tf.data.tables import (
     TextExamples,
     class_targets,
@@ -37,7 +37,12 @@ from electra_tf.tasks.finetune.tagging_data import TaggingData
 from electra_tf.text.tokenizer import BertTokenizer
 
 OWN_TASKS = ("classification", "multi_label", "regression", "tagging")
-SQUAD_TASKS = ("squad_v1", "squad_v2")
+# The flags of data that a kind of task takes; another one would do nothing.
+_OF_SQUAD = {"data_dir", "train_file", "validation_file"}
+_OF_TAGGING = {"train_file", "validation_file"}
+_OF_REGRESSION = _OF_TAGGING | {"text_columns", "label_column"}
+_OF_CLASSES = _OF_REGRESSION | {"labels", "class_weights"}
+_FLAGS_OF = {"tagging": _OF_TAGGING, "regression": _OF_REGRESSION} | dict.fromkeys(SQUAD_TASKS, _OF_SQUAD)
 
 
 @dataclass(frozen=True)
@@ -214,15 +219,21 @@ def _required_files(task: str, files: Files) -> tuple[str, str]:
 
 def open_source(name: str, files: Files) -> Source:
     """Reads the data of a task. Raises: UserError: for an unknown task, a missing flag, or files that do not fit."""
-    if name in GLUE_TASKS and "train" in GLUE_TASKS[name].splits:
+    is_glue = name in GLUE_TASKS and "train" in GLUE_TASKS[name].splits
+    if not is_glue and name not in (*SQUAD_TASKS, *OWN_TASKS):
+        raise UserError(f"--task={name} is not known{nearest(name, (*task_names(), 'glue'))}")
+    allowed = {"data_dir"} if is_glue else _FLAGS_OF.get(name, _OF_CLASSES)
+    for flag in fields(files):
+        if getattr(files, flag.name) != flag.default and flag.name not in allowed:
+            flags = ", ".join(f"--{each}" for each in sorted(allowed))
+            raise UserError(f"--{flag.name} is not for --task={name}, whose data is given by {flags}")
+    if is_glue:
         if files.data_dir is None:
             raise UserError(f"--task={name} needs --data_dir, the directory that holds GLUE's folders")
         return GlueSource(GLUE_TASKS[name], files.data_dir)
     if name in SQUAD_TASKS:
         return SquadSource(name, files)
-    if name in OWN_TASKS:
-        return (TaggingSource if name == "tagging" else TableSource)(name, files)
-    raise UserError(f"--task={name} is not known{nearest(name, task_names())}")
+    return (TaggingSource if name == "tagging" else TableSource)(name, files)
 
 
 def task_names() -> tuple[str, ...]:

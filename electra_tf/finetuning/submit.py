@@ -2,11 +2,12 @@
 
 import logging
 import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
-from electra_tf.data.glue import GLUE_TASKS, read_glue
+from electra_tf.data.glue import GLUE_TASKS, GlueTask, read_glue
+from electra_tf.data.tables import TextExamples
 from electra_tf.finetuning.finetuned import load_finetuned
 from electra_tf.finetuning.prediction import predict_texts
 from electra_tf.finetuning.summary import best_seed
@@ -15,10 +16,24 @@ from electra_tf.tasks.finetune.submission import RowPredictions, write_submissio
 logger = logging.getLogger(__name__)
 
 
+TestSets = dict[tuple[str, str], TextExamples]  # by task and split
+
+
+def read_test_sets(names: Sequence[str], data_dir: str) -> TestSets:
+    """The test sets that the models of these tasks predict. Raises: UserError: if one is missing."""
+    tasks = [task for name in names for task in _predicted_by(name)]
+    return {(task.name, split): read_glue(task, data_dir, split) for task in tasks for split in task.leaderboard}
+
+
+def _predicted_by(name: str) -> list[GlueTask]:
+    """The tasks whose test sets the model of a task predicts: of MNLI's the diagnostic set too."""
+    return [GLUE_TASKS[name], *([GLUE_TASKS["ax"]] if name == "mnli" else [])]
+
+
 def submit(
     summaries: dict[str, dict],
     directories: dict[str, str],
-    data_dir: str,
+    test_sets: TestSets,
     output_dir: str,
     strategy: tf.distribute.Strategy,
 ) -> None:
@@ -26,20 +41,18 @@ def submit(
 
     Args:
         summaries: of the tasks that were fine-tuned, by name.        directories: of these tasks, alike.
-    Raises: UserError: if a test set is missing, or a seed's checkpoint was not kept.
+        test_sets: of `read_test_sets`.
+    Raises: UserError: if a seed's checkpoint was not kept.
     """
     predictions: dict[tuple[str, str], RowPredictions] = {}
     for name, summary in summaries.items():
-        if name not in GLUE_TASKS:
-            raise UserError(f"--submission is for GLUE tasks, not for {name}")
         seed = best_seed(summary)
         with strategy.scope():
             model = load_finetuned(os.path.join(directories[name], f"seed_{seed}"))
         logger.info("%s: the test set is predicted by seed %d, the best on the dev set", name, seed)
-        # The diagnostic set is predicted by the model of MNLI.
-        for task in (GLUE_TASKS[name], *([GLUE_TASKS["ax"]] if name == "mnli" else [])):
+        for task in _predicted_by(name):
             for split in task.leaderboard:
-                examples = read_glue(task, data_dir, split)
+                examples = test_sets[task.name, split]
                 values = predict_texts(model, examples, strategy)
                 predictions[task.name, split] = RowPredictions(examples.ids, values)
     directory = os.path.join(output_dir, "submission")

@@ -32,7 +32,7 @@ def summarize(name: str, primary_metric: str, results: Mapping[int, dict], init_
 
 def write_summary(directory: str, summary: dict) -> None:
     """Writes `summary.json` into a directory."""
-    write_atomically(os.path.join(directory, SUMMARY), json.dumps(summary, indent=1).encode())
+    write_atomically(os.path.join(directory, SUMMARY), json.dumps(summary, indent=1, allow_nan=False).encode())
 
 
 def best_seed(summary: dict) -> int:

@@ -94,7 +94,7 @@ class Checkpoints:
         if self._failure is not None:
             remedy = "give the same command again"
             if not steps_in(self._run.checkpoints):
-                remedy = f"give a new --model_dir, or copy a checkpoint from {self._run.milestones} there"
+                remedy = f"give a new {self._run.flag}, or copy a checkpoint from {self._run.milestones} there"
             raise UserError(f"{self._failure}; make room and {remedy}")
 
     def _manager(self, directory: str, keep: int | None) -> tf.train.CheckpointManager:
@@ -152,7 +152,7 @@ def newest_whole(directory: str) -> str | None:
         listed = ", ".join(f"{os.path.basename(prefix)}: {what}" for prefix, what in damages.items())
         raise UserError(
             f"{directory} holds no whole checkpoint ({listed}); copy a whole one there, for example from milestones/ "
-            "beside it, or give a new --model_dir"
+            "beside it, or begin a new run"
         )
     return None
 
@@ -182,7 +182,7 @@ def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
         missing = _missing_parts(checkpoint, prefix) if isinstance(error, AssertionError) else None
         raise UserError(
             f"{prefix} does not fit this run: {missing or first_line(error)}; continue it with the version of the "
-            "program that wrote it, or start a new --model_dir from its weights with --init_from"
+            "program that wrote it, or begin a new run from its weights with --init_from"
         ) from None
 
 

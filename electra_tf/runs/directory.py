@@ -52,12 +52,15 @@ _MAY_CHANGE = {
 class RunDirectory:
     """The paths of one run below `model_dir`, a directory or a URL such as `gs://bucket/run`.
 
+    Args:
+        flag: by which the user gives the directory, for messages.
+
     Attributes:
         owner: the content of `lock_file` while this process holds the run by it (on a remote store); see `lock.py`.
     """
 
-    def __init__(self, model_dir: str | os.PathLike):
-        self.path = os.fspath(model_dir)
+    def __init__(self, model_dir: str | os.PathLike, flag: str = "--model_dir"):
+        self.path, self.flag = os.fspath(model_dir), flag
         self.owner: bytes | None = None
         inside = functools.partial(os.path.join, self.path)
         self.config_file = inside("config.yaml")
@@ -75,13 +78,13 @@ class RunDirectory:
 
     def create(self) -> None:
         """Makes the directory unless it exists. Raises: UserError: if it cannot be made or holds something else."""
-        with store_errors(f"--model_dir={self.path}", "cannot be written", "give another one"):
+        with store_errors(f"{self.flag}={self.path}", "cannot be written", "give another one"):
             if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
-                raise UserError(f"--model_dir={self.path} is a file; give a directory")
+                raise UserError(f"{self.flag}={self.path} is a file; give a directory")
             tf.io.gfile.makedirs(self.path)
             others = {name.rstrip("/") for name in tf.io.gfile.listdir(self.path)} - {".lock", ".config.yaml.tmp"}
         if others and not tf.io.gfile.exists(self.config_file):
-            raise UserError(f"--model_dir={self.path} is not empty and holds no run; give a new directory")
+            raise UserError(f"{self.flag}={self.path} is not empty and holds no run; give a new directory")
 
     def adopt_config(self, config: RunConfig, is_started: bool) -> None:
         """Writes the configuration of a run, which `is_started` if it has a checkpoint.
@@ -107,7 +110,7 @@ class RunDirectory:
         if is_started and read_bytes(self.data_file) not in (None, content):
             raise UserError(
                 f"the run in {self.path} was started with another data set (see {os.path.basename(self.data_file)}); "
-                "give that one as --data_dir, or begin a new run with --init_from and a new --model_dir"
+                f"give that one as --data_dir, or begin a new run with --init_from and a new {self.flag}"
             )
         write_atomically(self.data_file, content)
 
@@ -117,19 +120,19 @@ class RunDirectory:
             if read_bytes(file) not in (None, content):
                 raise UserError(
                     f"{file} is not what the data set has: the run was started with another tokenizer; use its data, "
-                    "or a new --model_dir"
+                    f"or a new {self.flag}"
                 )
 
     def require_same_run(self, config: RunConfig) -> None:
         """Raises: UserError: if a setting that affects the weights is not the run's, naming both values."""
         stored = self._stored_config()
         before, now = (_flatten(lasting_settings(values)) for values in (stored, config.model_dump(mode="json")))
-        # The objective's name first: other settings differ because of it.
-        for key in sorted(before | now, key=lambda key: (key != "objective.name", key)):
+        # The name of the objective or task first: other settings differ because of it.
+        for key in sorted(before | now, key=lambda key: (key not in ("objective.name", "name"), key)):
             if before.get(key) != now.get(key):
                 raise UserError(
                     f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; continue it "
-                    f"with its own settings (--config={self.config_file}) or give a new --model_dir"
+                    f"with its own settings (--config={self.config_file}) or give a new {self.flag}"
                 )
 
     def _require_no_lost_checkpoint(self) -> None:
@@ -138,7 +141,7 @@ class RunDirectory:
         if reported > self._stored_config().get("train", {}).get("save_every_steps", 0):
             raise UserError(
                 f"{self.metrics_file} reports {reported} steps, but {self.checkpoints} holds no checkpoint; copy one "
-                f"there, for example from {self.milestones}, or, if none could be written, give a new --model_dir"
+                f"there, for example from {self.milestones}, or, if none could be written, give a new {self.flag}"
             )
 
     def _stored_config(self) -> dict:

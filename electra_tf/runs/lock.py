@@ -45,7 +45,7 @@ def require_held(run: RunDirectory) -> None:
     """
     if run.owner is not None and (holder := read_bytes(run.lock_file)) != run.owner:
         raise UserError(
-            f"--model_dir={run.path} was taken over from this process by {_describe(holder or b'')}, with --force; "
+            f"{run.flag}={run.path} was taken over from this process by {_describe(holder or b'')}, with --force; "
             "stop one of the two: this one ends and writes nothing more"
         )
 
@@ -55,7 +55,7 @@ def _owner_file(run: RunDirectory, force: bool) -> Iterator[None]:
     holder = read_bytes(run.lock_file)
     if holder is not None and not force:
         raise UserError(
-            f"--model_dir={run.path} is held by {_describe(holder)}; if that process is gone (a preempted machine "
+            f"{run.flag}={run.path} is held by {_describe(holder)}; if that process is gone (a preempted machine "
             "leaves its file), give --force to take the run over; else wait for it, or give another directory"
         )
     run.owner = _identify()
@@ -74,13 +74,13 @@ def _flock(run: RunDirectory) -> Iterator[None]:
         # For writing: the lock of a network filesystem wants that.
         descriptor = os.open(run.lock_file, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        raise UserError(f"--model_dir={run.path} cannot be written: {error.strerror}; give another one") from None
+        raise UserError(f"{run.flag}={run.path} cannot be written: {error.strerror}; give another one") from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(
-                f"--model_dir={run.path} is in use by {_describe(os.pread(descriptor, 1000, 0))}; wait for it, stop "
+                f"{run.flag}={run.path} is in use by {_describe(os.pread(descriptor, 1000, 0))}; wait for it, stop "
                 "it, or give another one"
             ) from None
         except OSError as error:

@@ -114,6 +114,7 @@ class Training:
             if self.triggers.evaluates(step):
                 self._evaluate(step)
                 if self._best.has_stalled():
+                    self._save(step)  # as at the run's last step, whenever checkpoints are due
                     logger.info("step %d: training ends, as evaluation.patience says", step)
                     return
             if self._stop_request.is_decided():

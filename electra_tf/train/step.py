@@ -217,9 +217,9 @@ def evaluation_step(
 def sum_over_replicas(tensors):
     """A nest of tensors, each summed over all replicas."""
     context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync == 1:
-        return tensors
     flat = tf.nest.flatten(tensors)
+    if context.num_replicas_in_sync == 1 or not flat:  # `all_reduce` of nothing fails
+        return tensors
     return tf.nest.pack_sequence_as(tensors, context.all_reduce(tf.distribute.ReduceOp.SUM, flat))
 
 

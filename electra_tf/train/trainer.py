@@ -1,5 +1,6 @@
 """Training and evaluation loops on the device: many steps a call, under any strategy."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -71,7 +72,7 @@ class Trainer:
         self._metrics = metrics
         self._stop_request = stop_request
         self._iterator = None
-        self._train_steps_on_device = tf.function(self._train_steps, autograph=False)
+        self._train_steps_on_device = _traced_once(self._train_steps)
 
     def read(self, batches: BatchesFunction) -> None:
         """Begins to read: `batches` gives a pipeline's per-replica batches from the task's current step on."""
@@ -135,7 +136,7 @@ class Evaluator:
         self._task = task
         self._strategy = strategy
         self._stop_request = stop_request
-        self._evaluate_on_device = tf.function(self._evaluate_batch, autograph=False)
+        self._evaluate_on_device = _traced_once(self._evaluate_batch)
 
     def evaluate(
         self, batches: BatchesFunction, num_batches: int, after_batch: Callable[[int], None] | None = None
@@ -199,6 +200,15 @@ class Loops:
         if model not in self._evaluators:
             self._evaluators[model] = Evaluator(model, self.strategy, self.stop_request)
         return self._evaluators[model]
+
+
+def _traced_once(method: Callable) -> Callable:
+    """A `tf.function` of a method.
+
+    TensorFlow counts the traces of a method over all objects and warns from the fifth on, though each of several tasks
+    is traced once; a partial it takes for a function of its own.
+    """
+    return tf.function(functools.partial(method), autograph=False)
 
 
 def on_first_replica(strategy: tf.distribute.Strategy, step: Callable, batch):

@@ -115,9 +115,9 @@ class FinetuningTrainConfig(TrainConfig):
 
 
 class FinetuningEvaluationConfig(EvaluationConfig):
-    """Evaluation on the dev set: after every epoch, all of it, unless set otherwise."""
+    """Evaluation on the dev set, all of it, as its metrics are no sums; after every epoch, unless set otherwise."""
 
-    max_batches: Count | None = None  # null: all
+    max_batches: None = None
 
 
 class FinetuningConfig(RunConfig):

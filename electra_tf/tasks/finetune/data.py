@@ -31,12 +31,14 @@ class TaskData(ABC):
         evaluation: all evaluated splits as one, one after another.
         primary_metric: by which seeds are compared: what the paper reports of the task.
         source: where the data came from, for messages.
+        num_truncated: how many examples lost tokens as they were too long, in training and in evaluation.
     """
 
     train: Features | None
     evaluation: Features
     primary_metric: str
     source: str
+    num_truncated: tuple[int, int] = (0, 0)
 
     @abstractmethod
     def metrics(self, outputs: Outputs) -> dict[str, float]:
@@ -91,7 +93,7 @@ class FinetuningStage(InputStage):
         longest = config.data.max_seq_length
         self.num_training_examples = data.train.num_rows if data.train else 0
         self.evaluation_order = evaluation_order(data.evaluation, self.evaluation_batch_size)
-        self.num_evaluation_batches = len(self.evaluation_order[: config.evaluation.max_batches])
+        self.num_evaluation_batches = len(self.evaluation_order)
         self.source, self.identity = data.source, data.identity
         self.tokenizer = vocabulary_file, tokenizer.lower_case, tokenizer.strip_accents
         self.lengths = (longest,) if static_shapes else bucket_lengths(longest)
@@ -128,14 +130,19 @@ class FinetuningStage(InputStage):
         return training_order(self.data.train, self.batch_size, self.config.train.seed, self.last_step)
 
     def describe(self) -> str:
-        """One line on lengths and padding."""
+        """One line on lengths, padding and what was cut off."""
         share = padding_share(self.data.train, self.training_order, self.lengths)
         longest = self.lengths[-1]
         to_longest = padding_share(self.data.train, self.training_order, (longest,))
-        return (
+        line = (
             f"{self.num_training_examples} sequences of {np.mean(self.data.train.lengths):.1f} tokens on average; "
             f"{share:.0%} of what is computed is padding ({to_longest:.0%} if all were padded to {longest})"
         )
+        if any(self.data.num_truncated):
+            line += "; {} of training and {} of evaluation were longer than {} tokens and lost their end".format(
+                *self.data.num_truncated, self.config.data.max_seq_length
+            )
+        return line
 
 
 def _padded(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:

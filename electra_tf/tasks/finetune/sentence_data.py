@@ -30,9 +30,6 @@ class SentenceData(TaskData):
         score: gives the metrics of a split from what is predicted and what is true: numbers of classes [N], 0 or 1 for
             each label [N, C], or numbers in the unit of the file [N].
         primary_metric: one of these.
-
-    Attributes:
-        num_truncated: how many examples were cut off, in training and in evaluation.
     """
 
     def __init__(

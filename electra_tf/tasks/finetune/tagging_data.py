@@ -19,9 +19,6 @@ class TaggingData(TaskData):
 
     Args:
         train: None where only predictions are made.        evaluated: without tags it is predicted only.
-
-    Attributes:
-        num_truncated: how many sentences were cut off, in training and in evaluation.
     """
 
     def __init__(

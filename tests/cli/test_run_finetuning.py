@@ -1,0 +1,153 @@
+"""The command's flags: what it refuses in one line, and that it trains, predicts and scores."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import run_finetuning
+
+PROJECT = Path(__file__).resolve().parents[2]
+FAST = ["data.max_seq_length=12", "train.num_steps=2", "train.batch_size=4", "train.fused_ops=false"]
+FAST_FLAGS = [part for setting in FAST for part in ("--set", setting)]
+
+TRAIN = "--train_file={train} --validation_file={dev} --task="
+FILES = {
+    "train.csv": "text,label,score\nw5 w6,yes,1\nw7,no,2.5\nw8 w9 w5,yes,3\n",
+    "dev.csv": "text,label,score\nw7 w9,no,2\nw5,yes,1\n",
+    "empty.csv": "text,label\n",
+    "one_class.csv": "text,label\nw5,yes\nw6,yes\n",
+    "words.csv": "text,label\nw5,1\nw6,warm\n",
+    "unknown.csv": "text,label\nw5,yes\nw6,perhaps\n",
+    "same.csv": "text,label\nw5,3\nw6,3.0\n",
+    "broken.jsonl": '{"text": "w5", "label": "yes"}\n{"text": "w6", "label": \n',
+    "train.conll": "w5 B-X\nw6 O\n\nw7 O\n",
+    "narrow.conll": "w5 B-X\nw6\n",
+    "broken.json": '{"version": "v2.0",\n "data": [}',
+    "new.jsonl": '{"text": "w5 w6", "id": "a"}\n{"text": "w9"}\n',
+    "foreign.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nw5\n",
+}
+
+
+def squad(num_questions: int, num_wrong: int) -> str:
+    """A file in SQuAD's layout; the answers of the first questions are not in the context."""
+    context = "w5 w6 w7 w8"
+    answers = [{"text": "w9" if number < num_wrong else "w7", "answer_start": 6} for number in range(num_questions)]
+    questions = [{"id": f"q{n}", "question": "w6 w8", "answers": [each]} for n, each in enumerate(answers)]
+    return json.dumps({"version": "1.1", "data": [{"paragraphs": [{"context": context, "qas": questions}]}]})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, tiny_pretrained) -> Path:
+    """A directory with the files above, RTE in `glue`, and checkpoints that no encoder fits."""
+    directory = tmp_path_factory.mktemp("place")
+    for name, text in FILES.items():
+        (directory / name).write_text(text)
+    for name, wrong in (("squad.json", 0), ("wrong.json", 5)):
+        (directory / name).write_text(squad(20, wrong))
+    rows = ["index\tsentence1\tsentence2\tlabel"]
+    rows += [f"{n}\tw5 w{6 + n}\tw7\t{('' if n % 2 else 'not_') + 'entailment'}" for n in range(6)]
+    (directory / "glue/RTE").mkdir(parents=True)
+    for name in ("train", "dev"):
+        (directory / f"glue/RTE/{name}.tsv").write_text("\n".join(rows) + "\n")
+    table = {"electra/embeddings/word_embeddings": tf.Variable(tf.zeros([6, 4]))}
+    tf.compat.v1.train.Saver(table).save(None, str(directory / "part.ckpt"), write_meta_graph=False)
+    untrained = directory / "untrained"
+    shutil.copytree(tiny_pretrained, untrained)
+    shutil.rmtree(untrained / "checkpoints")
+    return directory
+
+
+@pytest.fixture
+def refused(place, tiny_pretrained, tmp_path, capsys):
+    """`refused("--flag=value ...")`: the one line that the command prints when it exits with status 2.
+
+    {pretrained}, {train}, {dev} and {place} are replaced in the flags.
+    """
+
+    def run(flags: str, *more: str) -> str:
+        paths = {"train": place / "train.csv", "dev": place / "dev.csv", "place": place, "pretrained": tiny_pretrained}
+        status = run_finetuning.main([*flags.format(**paths).split(), *more])
+        captured = capsys.readouterr()
+        assert (status, captured.out) == (2, "")
+        (line,) = captured.err.splitlines()
+        assert line.startswith("error: ")
+        assert not (tmp_path / "out").exists()
+        return line.replace(f"{place}/", "").replace(tiny_pretrained, "RUN")
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("", "fine-tuning needs --task, --init_from, --output_dir; missing: --task, --init_from, --output_dir"),
+        ("--task=rte --init_from=x", "missing: --output_dir"),
+        ("--predict --model_dir=x", "--predict needs --model_dir, --input_file, --output_file; missing: --input_file, "),
+        ("--score --task=squad_v1", "missing: --data_file, --predictions"),
+        ("--score --task=rte --data_file=x --predictions=x", "--score is of squad_v1 and squad_v2, not of --task=rte"),
+        ("--predict --model_dir={place} --input_file=x --output_file=y", "holds no config.yaml; give the directory"),
+        (
+            "--predict --model_dir={pretrained} --input_file=x --output_file=y",
+            "has no group `task`: it is not of fine-tuning",
+        ),
+        ("--predict --model_dir=x --input_file=x --output_file={train}", "train.csv exists; give another name"),
+        ("--logical_cpu_devices=0", "--logical_cpu_devices=0: expected 1 or more"),
+    ],
+)
+def test_flags_that_are_missing_or_name_nothing(refused, flags, message):
+    assert message in refused(flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--task=mrcp", "--task=mrcp is not known; did you mean mrpc?"),
+        ("--task=rte --seeds 1 2 1", "--seeds 1 2 1: expected different numbers, 0 or more"),
+        ("--task=rte --seeds -1", "--seeds -1: expected different numbers"),
+        ("--task=rte", "--task=rte needs --data_dir"),
+        ("--task=rte --data_dir={place}", "has no train split of rte; looked for RTE/train.tsv, "),
+        ("--task=rte --data_dir={place} --train_file=x", "--train_file is not for --task=rte, whose data is given by"),
+        ("--task=squad_v2", "--task=squad_v2 needs --data_dir, or --train_file and --validation_file"),
+        ("--task=squad_v2 --data_dir={place}", "has no train split of squad_v2; looked for train-v2.0.json, "),
+        ("--task=tagging", "--task=tagging needs --train_file"),
+        ("--task=tagging --train_file=x", "--task=tagging needs --validation_file"),
+        ("--task=tagging --train_file=x --labels a b", "--labels is not for --task=tagging"),
+        (TRAIN + "classification --text_columns txt", "train.csv has no column 'txt', its columns are text, label, sc"),
+        (TRAIN + "classification --label_column=labels", "train.csv has no column 'labels'"),
+        (TRAIN + "classification --class_weights yes", "--class_weights yes: expected LABEL=NUMBER, above 0"),
+        (TRAIN + "classification --class_weights yes=-1", "--class_weights yes=-1: expected LABEL=NUMBER, above 0"),
+        (TRAIN + "classification --class_weights maybe=2", "class weights name the label 'maybe', expected one of no, "),
+        (TRAIN + "multi_label --class_weights balanced", "--class_weights=balanced is for one label an example"),
+        (TRAIN + "classification --labels yes", "train.csv:3 has the label 'no', expected one of"),
+        (TRAIN + "classification --submission", "--submission is for GLUE's tasks"),
+        (TRAIN + "classification --stride=100", "the stride is 100 tokens, expected 1 to "),
+        (TRAIN + "classification --stride=4 --text_columns text score", "a stride was given with two text columns"),
+        (TRAIN.replace("{train}", "nothing.csv") + "classification", "cannot read nothing.csv"),
+        (TRAIN.replace("{train}", "{place}/empty.csv") + "classification", "empty.csv has no examples"),
+        (TRAIN.replace("{train}", "{place}/one_class.csv") + "classification", "has one class only, 'yes' in all 2"),
+        (TRAIN.replace("{dev}", "{place}/unknown.csv") + "classification", "unknown.csv:3 has the label 'perhaps', exp"),
+        (TRAIN.replace("{train}", "{place}/words.csv") + "regression", "words.csv:3 has 'warm' as 'label', expected a"),
+        (TRAIN.replace("{train}", "{place}/same.csv") + "regression", "has 3.0 as every label"),
+        (TRAIN.replace("{train}", "{place}/broken.jsonl") + "classification", "broken.jsonl:2 is no JSON: "),
+        (TRAIN.replace("{train}", "{place}/narrow.conll") + "tagging", "narrow.conll:2 has 1 columns, expected 2 as on"),
+        (TRAIN.replace("{train}", "{place}/broken.json") + "squad_v2", "broken.json:2 is broken JSON at column 11"),
+        (
+            "--task=squad_v1 --train_file={place}/wrong.json --validation_file={place}/squad.json",
+            "5 of 20 questions in wrong.json have an answer that is not in their context (q0, q1, q2, ...), expected at",
+        ),
+    ],
+)
+def test_a_task_or_data_that_do_not_fit(refused, tmp_path, flags, message):
+    settings = FAST_FLAGS if "stride=100" not in flags else []
+    assert message in refused(flags, "--init_from={}".format(os.environ["TINY"]), f"--output_dir={tmp_path}/out", *settings)
+
+
+@pytest.fixture(autouse=True)
+def _tiny(tiny_pretrained, monkeypatch):
+    monkeypatch.setenv("TINY", tiny_pretrained)

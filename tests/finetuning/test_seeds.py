@@ -1,0 +1,164 @@
+"""Seeds: each gives the same whatever came before it, finished ones stay, and what is kept is what the result is of."""
+
+import json
+import logging
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.finetuning import seeds
+from electra_tf.finetuning.finetuned import load_finetuned
+from electra_tf.finetuning.seeds import results_of, run_seeds
+from electra_tf.runs.checkpoints import steps_in
+from electra_tf.runs.training import Training
+from electra_tf.tasks.finetune.sentence_data import SentenceData
+
+
+class Killed(BaseException):
+    """The process would be gone."""
+
+
+def kill_at(monkeypatch, owner, name: str, number: int) -> None:
+    """Has the given call of a method end as a kill does: nothing after it happens."""
+    original, calls = getattr(owner, name), []
+
+    def killing(*arguments, **options):
+        calls.append(name)
+        if len(calls) == number:
+            raise Killed
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, killing)
+
+
+def test_one_step_is_traced_for_all_seeds(three_seeds):
+    _, traces = three_seeds
+    assert traces == {"train_step": 1, "example_outputs": 1}
+
+
+def test_seeds_differ_and_a_result_names_its_seed_and_last_step(three_seeds, record_of):
+    records = [record_of(three_seeds[0] / f"seed_{seed}") for seed in (0, 1, 2)]
+    assert [(record["result"]["seed"], record["result"]["step"]) for record in records] == [(0, 6), (1, 6), (2, 6)]
+    assert len({record["result"]["metrics"]["loss"] for record in records}) == 3
+
+
+def test_every_epoch_is_evaluated_and_the_last_evaluation_is_the_result(three_seeds, record_of):
+    record = record_of(three_seeds[0] / "seed_1")
+    evaluations = [line for line in record["metrics"] if line["split"] == "held_out"]
+    assert [line["step"] for line in evaluations] == [3, 6]
+    assert record["result"]["metrics"]["loss"] == evaluations[-1]["loss"]
+
+
+def test_predictions_have_a_row_for_each_example_with_probabilities_that_sum_to_one(three_seeds, record_of):
+    lines = [line.split("\t") for line in record_of(three_seeds[0] / "seed_0")["predictions"].splitlines()]
+    assert lines[0] == ["id", "label", "prediction", "probability_even", "probability_odd"]
+    assert [line[:2] for line in lines[1:]] == [[str(n), "odd" if n % 2 else "even"] for n in range(6)]
+    for _, _, prediction, even, odd in lines[1:]:
+        assert float(even) + float(odd) == pytest.approx(1.0, abs=2e-6)
+        assert prediction == ("even" if float(even) >= float(odd) else "odd")
+
+
+def test_killed_twice_and_called_again_in_another_order_all_seeds_are_the_same(
+    job_in, three_seeds, record_of, tmp_path, monkeypatch, caplog
+):
+    caplog.set_level(logging.INFO)
+    with monkeypatch.context() as patched:
+        kill_at(patched, Training, "_evaluate", 3)  # of seed 0, after its first epoch
+        with pytest.raises(Killed):
+            run_seeds(job_in(tmp_path), (1, 0, 2))
+    done = (tmp_path / "seed_1/result.json").stat().st_mtime_ns
+    assert not (tmp_path / "seed_0/result.json").exists()
+    caplog.clear()
+    with monkeypatch.context() as patched:
+        kill_at(patched, SentenceData, "prediction_files", 2)  # of seed 2, which is trained to its end
+        with pytest.raises(Killed):
+            run_seeds(job_in(tmp_path), (1, 0, 2))
+    assert "continuing at step 3, steps 3 to 6 of 6" in caplog.text
+    assert "classification, seed 1" not in caplog.messages
+    assert steps_in(str(tmp_path / "seed_2/checkpoints")) == [6]
+    with monkeypatch.context() as patched:
+        kill_at(patched, Training, "_train_span", 1)
+        run_seeds(job_in(tmp_path, keep="none"), (1, 0, 2))
+    assert (tmp_path / "seed_1/result.json").stat().st_mtime_ns == done
+    for seed in (0, 1, 2):
+        assert record_of(tmp_path / f"seed_{seed}") == record_of(three_seeds[0] / f"seed_{seed}")
+    for seed in (0, 1):
+        same_tensors(*(str(out / f"seed_{seed}/checkpoints/step-6") for out in (tmp_path, three_seeds[0])))
+        assert steps_in(str(tmp_path / f"seed_{seed}/checkpoints")) == [6]  # as keep was `last`
+    assert not (tmp_path / "seed_2/checkpoints").exists()
+
+
+def same_tensors(one: str, other: str) -> None:
+    """Everything in two checkpoints is equal, but for how often a process has saved."""
+    first, second = map(tf.train.load_checkpoint, (one, other))
+    names = {name for name in first.get_variable_to_shape_map() if not name.startswith(("_CHECK", "save_counter"))}
+    assert names <= set(second.get_variable_to_shape_map())
+    assert [name for name in names if not np.array_equal(first.get_tensor(name), second.get_tensor(name))] == []
+
+
+def test_all_checkpoints_of_all_epochs_stay_if_so_wished(three_seeds):
+    assert steps_in(str(three_seeds[0] / "seed_2/checkpoints")) == [3, 6]
+
+
+def test_done_seeds_are_read_only(job_in, three_seeds, caplog):
+    caplog.set_level(logging.INFO)
+    job = job_in(three_seeds[0], keep="all")
+    run_seeds(job, (2, 0))
+    assert caplog.messages == []
+    assert list(results_of(job, (2, 0))) == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"optimizer": {"learning_rate": 2e-2}}, "has optimizer.learning_rate 0.01, this call has 0.02"),
+        ({"name": "rte"}, "has name classification, this call has rte"),
+    ],
+)
+def test_a_directory_with_other_settings_or_another_task_is_refused_whichever_seed_is_asked_for(
+    job_in, three_seeds, changes, message
+):
+    job = job_in(three_seeds[0], **{name: values for name, values in changes.items() if isinstance(values, dict)})
+    names = {name: value for name, value in changes.items() if isinstance(value, str)}
+    with pytest.raises(UserError, match=f"seed_0 {message}.*give a new --output_dir"):
+        run_seeds(replace(job, config=job.config.model_copy(update=names)), (7,))
+    assert not (three_seeds[0] / "seed_7").exists()
+
+
+def test_the_best_epoch_is_what_is_kept_evaluated_and_predicted_with(job_in, record_of, tmp_path):
+    changes = {"train": {"num_epochs": 4}, "evaluation": {"best_metric": "matthews_correlation", "patience": 1}}
+    job = job_in(tmp_path, keep="best", **changes, optimizer={"learning_rate": 1e-9})
+    run_seeds(job, (0,))
+    record = record_of(tmp_path / "seed_0")
+    # Nothing is learnt, so the second epoch is no better and ends the training; of equal ones the first is the best.
+    evaluations = [line for line in record["metrics"] if line["split"] == "held_out"]
+    assert [line["step"] for line in evaluations] == [3, 6]
+    assert record["result"]["step"] == 3
+    assert record["result"]["metrics"]["loss"] == evaluations[0]["loss"] != evaluations[1]["loss"]
+    assert steps_in(str(tmp_path / "seed_0/best")) == [3] and not (tmp_path / "seed_0/checkpoints").exists()
+    assert load_finetuned(tmp_path / "seed_0").source == str(tmp_path / "seed_0/best/step-3")
+
+
+def test_a_metric_without_a_value_is_null_in_json(job_in, tmp_path, monkeypatch):
+    job = job_in(tmp_path)
+    monkeypatch.setattr(SentenceData, "metrics", lambda *_: {"accuracy": math.nan, "loss": 0.5})
+    monkeypatch.setattr(seeds, "train", lambda run, *_, **__: run.directory.create())
+    run_seeds(job, (0,))
+    text = (tmp_path / "seed_0/result.json").read_text()
+    assert "NaN" not in text and json.loads(text)["metrics"] == {"accuracy": None, "loss": 0.5}
+
+
+def test_the_first_lines_count_what_was_cut_off_and_what_was_loaded(job_in, tmp_path, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(seeds, "train", lambda *_, **__: None)
+    monkeypatch.setattr(seeds, "_finish", lambda *_: None)
+    run_seeds(job_in(tmp_path), (0,))
+    first, seed, loaded = caplog.messages
+    assert "10 sequences of " in first and first.endswith(
+        "; 1 of training and 0 of evaluation were longer than 12 tokens and lost their end"
+    )
+    assert (seed, loaded[:45]) == ("classification, seed 0", "loaded 23 of 23 encoder variables from step 3")
