@@ -1,7 +1,6 @@
 """The command's flags: what it refuses in one line, and that it trains, predicts and scores."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import run_finetuning
 
 PROJECT = Path(__file__).resolve().parents[2]
 FAST = ["data.max_seq_length=12", "train.num_steps=2", "train.batch_size=4", "train.fused_ops=false"]
-FAST_FLAGS = [part for setting in FAST for part in ("--set", setting)]
+SET, HERE = " --set ", "--init_from={pretrained} --output_dir={out}"
 
 TRAIN = "--train_file={train} --validation_file={dev} --task="
 FILES = {
@@ -24,12 +23,12 @@ FILES = {
     "one_class.csv": "text,label\nw5,yes\nw6,yes\n",
     "words.csv": "text,label\nw5,1\nw6,warm\n",
     "unknown.csv": "text,label\nw5,yes\nw6,perhaps\n",
-    "same.csv": "text,label\nw5,3\nw6,3.0\n",
+    "same.csv": "text,score\nw5,3\nw6,3.0\n",
     "broken.jsonl": '{"text": "w5", "label": "yes"}\n{"text": "w6", "label": \n',
     "train.conll": "w5 B-X\nw6 O\n\nw7 O\n",
     "narrow.conll": "w5 B-X\nw6\n",
     "broken.json": '{"version": "v2.0",\n "data": [}',
-    "new.jsonl": '{"text": "w5 w6", "id": "a"}\n{"text": "w9"}\n',
+    "new.jsonl": '{"text": "w5 w6", "id": "a"}\n{"text": "w9", "id": "b"}\n',
     "foreign.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nw5\n",
 }
 
@@ -57,9 +56,10 @@ def place(tmp_path_factory, tiny_pretrained) -> Path:
         (directory / f"glue/RTE/{name}.tsv").write_text("\n".join(rows) + "\n")
     table = {"electra/embeddings/word_embeddings": tf.Variable(tf.zeros([6, 4]))}
     tf.compat.v1.train.Saver(table).save(None, str(directory / "part.ckpt"), write_meta_graph=False)
-    untrained = directory / "untrained"
-    shutil.copytree(tiny_pretrained, untrained)
-    shutil.rmtree(untrained / "checkpoints")
+    for name in ("untrained", "foreign"):
+        shutil.copytree(tiny_pretrained, directory / name)
+    shutil.rmtree(directory / "untrained/checkpoints")
+    shutil.copy(directory / "foreign.txt", directory / "foreign/vocab.txt")
     return directory
 
 
@@ -67,12 +67,12 @@ def place(tmp_path_factory, tiny_pretrained) -> Path:
 def refused(place, tiny_pretrained, tmp_path, capsys):
     """`refused("--flag=value ...")`: the one line that the command prints when it exits with status 2.
 
-    {pretrained}, {train}, {dev} and {place} are replaced in the flags.
+    {pretrained}, {train}, {dev}, {place} and {out} are replaced in the flags.
     """
+    paths = {"train": place / "train.csv", "dev": place / "dev.csv", "place": place, "out": tmp_path / "out"}
 
-    def run(flags: str, *more: str) -> str:
-        paths = {"train": place / "train.csv", "dev": place / "dev.csv", "place": place, "pretrained": tiny_pretrained}
-        status = run_finetuning.main([*flags.format(**paths).split(), *more])
+    def run(flags: str) -> str:
+        status = run_finetuning.main(flags.format(pretrained=tiny_pretrained, **paths).split())
         captured = capsys.readouterr()
         assert (status, captured.out) == (2, "")
         (line,) = captured.err.splitlines()
@@ -88,7 +88,10 @@ def refused(place, tiny_pretrained, tmp_path, capsys):
     [
         ("", "fine-tuning needs --task, --init_from, --output_dir; missing: --task, --init_from, --output_dir"),
         ("--task=rte --init_from=x", "missing: --output_dir"),
-        ("--predict --model_dir=x", "--predict needs --model_dir, --input_file, --output_file; missing: --input_file, "),
+        (
+            "--predict --model_dir=x",
+            "--predict needs --model_dir, --input_file, --output_file; missing: --input_file, ",
+        ),
         ("--score --task=squad_v1", "missing: --data_file, --predictions"),
         ("--score --task=rte --data_file=x --predictions=x", "--score is of squad_v1 and squad_v2, not of --task=rte"),
         ("--predict --model_dir={place} --input_file=x --output_file=y", "holds no config.yaml; give the directory"),
@@ -122,7 +125,10 @@ def test_flags_that_are_missing_or_name_nothing(refused, flags, message):
         (TRAIN + "classification --label_column=labels", "train.csv has no column 'labels'"),
         (TRAIN + "classification --class_weights yes", "--class_weights yes: expected LABEL=NUMBER, above 0"),
         (TRAIN + "classification --class_weights yes=-1", "--class_weights yes=-1: expected LABEL=NUMBER, above 0"),
-        (TRAIN + "classification --class_weights maybe=2", "class weights name the label 'maybe', expected one of no, "),
+        (
+            TRAIN + "classification --class_weights maybe=2",
+            "class weights name the label 'maybe', expected one of no, ",
+        ),
         (TRAIN + "multi_label --class_weights balanced", "--class_weights=balanced is for one label an example"),
         (TRAIN + "classification --labels yes", "train.csv:3 has the label 'no', expected one of"),
         (TRAIN + "classification --submission", "--submission is for GLUE's tasks"),
@@ -131,23 +137,105 @@ def test_flags_that_are_missing_or_name_nothing(refused, flags, message):
         (TRAIN.replace("{train}", "nothing.csv") + "classification", "cannot read nothing.csv"),
         (TRAIN.replace("{train}", "{place}/empty.csv") + "classification", "empty.csv has no examples"),
         (TRAIN.replace("{train}", "{place}/one_class.csv") + "classification", "has one class only, 'yes' in all 2"),
-        (TRAIN.replace("{dev}", "{place}/unknown.csv") + "classification", "unknown.csv:3 has the label 'perhaps', exp"),
+        (
+            TRAIN.replace("{dev}", "{place}/unknown.csv") + "classification",
+            "unknown.csv:3 has the label 'perhaps', exp",
+        ),
         (TRAIN.replace("{train}", "{place}/words.csv") + "regression", "words.csv:3 has 'warm' as 'label', expected a"),
-        (TRAIN.replace("{train}", "{place}/same.csv") + "regression", "has 3.0 as every label"),
+        (TRAIN.replace("{train}", "{place}/same.csv") + "regression --label_column=score", "has 3.0 as every label"),
         (TRAIN.replace("{train}", "{place}/broken.jsonl") + "classification", "broken.jsonl:2 is no JSON: "),
-        (TRAIN.replace("{train}", "{place}/narrow.conll") + "tagging", "narrow.conll:2 has 1 columns, expected 2 as on"),
+        (
+            TRAIN.replace("{train}", "{place}/narrow.conll") + "tagging",
+            "narrow.conll:2 has 1 columns, expected 2 as on",
+        ),
         (TRAIN.replace("{train}", "{place}/broken.json") + "squad_v2", "broken.json:2 is broken JSON at column 11"),
         (
             "--task=squad_v1 --train_file={place}/wrong.json --validation_file={place}/squad.json",
-            "5 of 20 questions in wrong.json have an answer that is not in their context (q0, q1, q2, ...), expected at",
+            "5 of 20 questions in wrong.json have an answer that is not in their context (q0, q1, q2, ...), ",
         ),
     ],
 )
-def test_a_task_or_data_that_do_not_fit(refused, tmp_path, flags, message):
-    settings = FAST_FLAGS if "stride=100" not in flags else []
-    assert message in refused(flags, "--init_from={}".format(os.environ["TINY"]), f"--output_dir={tmp_path}/out", *settings)
+def test_a_task_or_data_that_do_not_fit(refused, flags, message):
+    settings = FAST[1:] if "stride=100" in flags else FAST
+    assert message in refused(f"{flags} {HERE} {SET.join(['', *settings])}")
 
 
-@pytest.fixture(autouse=True)
-def _tiny(tiny_pretrained, monkeypatch):
-    monkeypatch.setenv("TINY", tiny_pretrained)
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--init_from={place}/nowhere", "nowhere: there is neither a run nor a checkpoint; expected one of the two"),
+        ("--init_from={place}/untrained", "untrained is a run without a checkpoint yet; train it first"),
+        ("--init_from={place}/part.ckpt", "part.ckpt has no vocabulary with it; give the one it was trained with as"),
+        (
+            "--init_from={place}/part.ckpt --vocab_file={place}/foreign.txt",
+            "part.ckpt holds no variable electra/embeddings/position_embeddings, ",
+        ),
+        (
+            "--init_from={place}/foreign",
+            "the vocabulary has 6 tokens, the encoder of step 3 of foreign has 47; give the vocabulary it was trained",
+        ),
+        (
+            "--init_from={pretrained} --set encoder.hidden_size=24",
+            "step 3 of RUN: electra/embeddings_project/kernel has shape [12, 16], the encoder's is [12, 24]; leave out",
+        ),
+        (
+            "--init_from={pretrained} --set encoder.num_layers=2",
+            "step 3 of RUN holds no variable electra/encoder/layer_1/",
+        ),
+        ("--init_from={pretrained} --set train.num_epochs=many", "train.num_epochs is 'many'; "),
+        ("--init_from={pretrained} --set data.max_seq_length=21", "data.max_seq_length 21 is longer than the position"),
+        ("--init_from={pretrained} --set evaluation.max_batches=2", "evaluation.max_batches is 2; "),
+        ("--init_from={pretrained} --set evaluation.patience=2", "patience 2 without best_metric"),
+        (
+            "--init_from={pretrained} --set train.gradient_accumulation_steps=3",
+            "train.batch_size is 4, which does not divide among 1 replicas x 3 micro-batches; give a multiple of 3",
+        ),
+        ("--init_from={pretrained} --submission", "has no test split of rte; looked for RTE/test.tsv, "),
+        ("--init_from={pretrained} --submission --keep=none", "--submission is for GLUE's tasks, with --keep=last or"),
+    ],
+)
+def test_an_encoder_or_settings_that_do_not_fit(refused, flags, message):
+    assert message in refused(
+        f"--task=rte --data_dir={{place}}/glue --output_dir={{out}} {SET.join(['', *FAST])} {flags}"
+    )
+
+
+@pytest.mark.parametrize("setting", ["task.strid=4", "optimizer.layerwise_deca=1"])
+def test_a_slip_of_the_pen_is_refused_without_tensorflow(setting):
+    program = "import sys; from run_finetuning import main; print(main(sys.argv[1:]), 'tensorflow' in sys.modules)"
+    flags = ["--task=rte", "--init_from=x", "--output_dir=y", f"--set={setting}"]
+    command = [sys.executable, "-c", program, *flags]
+    answer = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT)
+    assert (answer.stdout, len(answer.stderr.splitlines())) == ("2 False\n", 1)
+    assert "did you mean" in answer.stderr
+
+
+def test_a_task_is_trained_summarised_and_predicts_and_another_one_is_refused_in_its_place(
+    place, tiny_pretrained, tmp_path, capsys
+):
+    files = [f"--train_file={place}/train.csv", f"--validation_file={place}/dev.csv", f"--init_from={tiny_pretrained}"]
+    settings = [part for setting in FAST for part in ("--set", setting)]
+    train = [*files, f"--output_dir={tmp_path}/out", *settings, "--seeds", "3"]
+    assert run_finetuning.main(["--task=classification", *train, "--class_weights", "yes=2"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[1].startswith("classification   accuracy *")
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert summary["init_from"] == f"step 3 of {tiny_pretrained}"
+    assert [result["seed"] for result in summary["seeds"]] == [3] and summary["statistics"]["accuracy"]["n"] == 1
+
+    predict = ["--predict", f"--model_dir={tmp_path}/out/seed_3", f"--input_file={place}/new.jsonl"]
+    assert run_finetuning.main([*predict, f"--output_file={tmp_path}/new.tsv"]) == 0
+    rows = [line.split("\t") for line in (tmp_path / "new.tsv").read_text().splitlines()]
+    assert rows[0] == ["id", "prediction", "probability_no", "probability_yes"]
+    assert [row[0] for row in rows[1:]] == ["a", "b"] and {row[1] for row in rows[1:]} <= {"no", "yes"}
+
+    capsys.readouterr()
+    assert run_finetuning.main(["--task=regression", "--label_column=score", *train]) == 2
+    assert "seed_3 has name classification, this call has regression; " in capsys.readouterr().err
+
+
+def test_scores_are_printed_as_one_object(place, tmp_path, capsys):
+    (tmp_path / "answers.json").write_text(json.dumps({f"q{number}": "w7" if number else "w8" for number in range(20)}))
+    flags = ["--score", "--task=squad_v1", f"--data_file={place}/squad.json", f"--predictions={tmp_path}/answers.json"]
+    assert run_finetuning.main(flags) == 0
+    assert json.loads(capsys.readouterr().out) == {"exact_match": 95.0, "f1": 95.0}

@@ -3,7 +3,7 @@
 import pytest
 
 from electra_tf.data.glue import PAPER_TASKS
-from electra_tf.finetuning.summary import best_seed, glue_summary, summarize, table
+from electra_tf.finetuning.summary import best_seed, glue_summary, summarize, table, write_summary
 
 
 def results(*values: float | None) -> dict[int, dict]:
@@ -48,3 +48,14 @@ def test_the_table_marks_the_primary_metric_and_shows_percent():
     lines = table([summarize("rte", "accuracy", results(0.5, 0.75), None)]).splitlines()
     assert lines[1].split() == ["rte", "accuracy", "*", "62.50", "62.50", "17.68", "50.00", "75.00", "2"]
     assert lines[2].split() == ["rte", "loss", "0.50", "0.50", "0.00", "0.50", "0.50", "2"]
+
+
+def test_scores_of_squad_are_in_percent_already():
+    lines = table([summarize("squad_v1", "f1", {0: {"seed": 0, "metrics": {"f1": 62.5}}}, None)]).splitlines()
+    assert lines[1].split() == ["squad_v1", "f1", "*", "62.50", "62.50", "-", "62.50", "62.50", "1"]
+
+
+def test_a_summary_is_json_without_nan(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        write_summary(str(tmp_path), {"loss": float("nan")})
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,93 @@
+"""Each kind of task by its command, from a file of a user's own to predictions for new text."""
+
+import json
+
+import pytest
+
+import run_finetuning
+
+pytestmark = pytest.mark.slow
+
+_SETTINGS = ["data.max_seq_length=16", "train.num_steps=2", "train.batch_size=4", "train.fused_ops=false"]
+_TEXTS = [f"w{5 + number} w{6 + number}{' w9' * (number % 4)}" for number in range(12)]
+_CONTEXT = "w5 w6 w7, w8 W9. w10 w11 w12 w13 w14 w15 w16 w17 w18"
+
+
+def json_lines(objects: list[dict]) -> str:
+    return "".join(f"{json.dumps(each)}\n" for each in objects)
+
+
+def squad(version_2: bool) -> str:
+    answers = [[{"text": "w8 W9", "answer_start": 10}]] * 3 + ([[]] * 2 if version_2 else [])
+    questions = [
+        {"id": f"q{n}", "question": "w6 w8", "answers": each, "is_impossible": not each}
+        for n, each in enumerate(answers)
+    ]
+    return json.dumps({"version": "x", "data": [{"paragraphs": [{"context": _CONTEXT, "qas": questions}]}]})
+
+
+_SENTENCES = "\n\n".join("w5 a O\nw6w7, b B-X\nw8 c I-X" for _ in range(5)) + "\n"
+_ASKED = json_lines([{"id": "a", "question": "w6", "context": _CONTEXT}, {"question": "w7", "context": "w5 w6"}])
+_QUESTIONS = "--set task.doc_stride=4 --set task.max_query_length=4 --set task.head_size=6 --set task.beam_size=3"
+KINDS = {
+    "pairs": (
+        "--task=classification --text_columns first second --class_weights balanced --set task.head=huggingface",
+        ".csv",
+        "first,second,label\n" + "".join(f"{text},w7,{n % 3}\n" for n, text in enumerate(_TEXTS)),
+        json_lines([{"first": "w5", "second": "w6"}] * 2),
+    ),
+    "windows": (
+        "--task=classification --stride=4",
+        ".jsonl",
+        json_lines([{"text": f"{text} {text} {text} {text}", "label": n % 2} for n, text in enumerate(_TEXTS)]),
+        json_lines([{"text": "w5 " * 40}, {"text": "w6"}]),
+    ),
+    "multi_label": (
+        "--task=multi_label --label_column=labels",
+        ".jsonl",
+        json_lines([{"text": text, "labels": ["a", "b", "c"][: n % 4]} for n, text in enumerate(_TEXTS)]),
+        json_lines([{"text": "w5"}, {"text": "w6"}]),
+    ),
+    "regression": (
+        "--task=regression",
+        ".tsv",
+        "text\tlabel\n" + "".join(f"{text}\t{n / 2}\n" for n, text in enumerate(_TEXTS)),
+        json_lines([{"text": "w5"}, {"text": "w6"}]),
+    ),
+    "tagging": ("--task=tagging --set task.scheme=bioes", ".conll", _SENTENCES, json_lines([{"words": ["w5", "w6"]}])),
+    "squad_v1": (f"--task=squad_v1 {_QUESTIONS}", ".json", squad(False), _ASKED),
+    "squad_v2": (f"--task=squad_v2 {_QUESTIONS}", ".json", squad(True), _ASKED),
+    "independent": (
+        f"--task=squad_v2 {_QUESTIONS} --set task.joint_prediction=false --set train.precision=bfloat16",
+        ".json",
+        squad(True),
+        _ASKED,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_of_task_is_trained_and_predicts(kind, tiny_pretrained, tmp_path, capsys):
+    flags, ending, content, new = KINDS[kind]
+    train, asked, out = tmp_path / f"train{ending}", tmp_path / "new.jsonl", tmp_path / "out"
+    train.write_text(content)
+    asked.write_text(new)
+    settings = [part for setting in _SETTINGS for part in ("--set", setting)]
+    files = [f"--train_file={train}", f"--validation_file={train}", f"--init_from={tiny_pretrained}"]
+    assert run_finetuning.main([*files, f"--output_dir={out}", *settings, *flags.split()]) == 0
+    assert sum(" * " in line for line in capsys.readouterr().out.splitlines()) == 1
+    assert json.loads((out / "summary.json").read_text())["statistics"]
+    predict = ["--predict", f"--model_dir={out}/seed_0", f"--input_file={asked}", f"--output_file={tmp_path}/predicted"]
+    assert run_finetuning.main(predict) == 0
+    lines = (tmp_path / "predicted").read_text().splitlines()
+    if ending == ".json":
+        answers = list(map(json.loads, lines))
+        assert [answer["id"] for answer in answers] == ["a", "1"]
+        assert answers[0]["best_text"] == _CONTEXT[answers[0]["start"] : answers[0]["end"]]
+        names = {"id", "text", "null_odds", "best_text", "start", "end", "probability", "score"}
+        assert all(set(answer) == names for answer in answers)
+    elif kind == "tagging":
+        assert [line.split("\t")[0] for line in lines] == ["w5", "w6", ""]
+        assert {line.split("\t")[1] for line in lines[:2]} <= {"O", "B-X", "I-X", "E-X", "S-X"}
+    else:
+        assert [line.split("\t")[0] for line in lines] == ["id", "0", "1"]

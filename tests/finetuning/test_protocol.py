@@ -1,0 +1,103 @@
+"""The protocol under other strategies, after a kill, and of all of GLUE."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import run_finetuning
+from electra_tf.data.glue import GLUE_TASKS, PAPER_TASKS
+from electra_tf.finetuning.seeds import run_seeds
+
+PROJECT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_two_replicas_equal_one_device_also_with_micro_batches(
+    job_in, three_seeds, record_of, tmp_path, two_replicas, parts
+):
+    run_seeds(job_in(tmp_path, strategy=two_replicas, train={"gradient_accumulation_steps": parts}), (1,))
+    ours, theirs = record_of(tmp_path / "seed_1"), record_of(three_seeds[0] / "seed_1")
+    assert len(ours["metrics"]) == len(theirs["metrics"])
+    for one, other in zip(ours["metrics"], theirs["metrics"], strict=True):
+        assert one == pytest.approx(other, rel=2e-4, abs=1e-6)
+
+
+def test_a_directory_may_be_of_a_store_that_cannot_append(job_in, three_seeds, record_of, tmp_path):
+    import tensorflow as tf
+
+    run_seeds(job_in("ram://finetuned"), (2,))
+    for name in ("result.json", "metrics.jsonl", "predictions_validation.tsv"):
+        (tmp_path / name).write_bytes(tf.io.gfile.GFile(f"ram://finetuned/seed_2/{name}", "rb").read())
+    assert record_of(tmp_path) == record_of(three_seeds[0] / "seed_2")
+
+
+def test_killed_in_the_second_seed_of_three_and_called_again_the_summary_is_the_same(
+    own_files, tiny_pretrained, tmp_path
+):
+    settings = ["data.max_seq_length=12", "train.num_epochs=20", "train.batch_size=4", "train.fused_ops=false"]
+
+    def start(name: str) -> subprocess.Popen:
+        command = [sys.executable, str(PROJECT / "run_finetuning.py"), "--task=classification"]
+        command += [f"--train_file={own_files.train_file}", f"--validation_file={own_files.validation_file}"]
+        command += [f"--init_from={tiny_pretrained}", f"--output_dir={tmp_path / name}", "--seeds", "0", "1", "2"]
+        command += [part for setting in settings for part in ("--set", setting)]
+        with open(tmp_path / f"{name}.log", "a") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, cwd=PROJECT)
+
+    assert start("whole").wait(300) == 0
+    process = start("killed")
+    metrics, end = tmp_path / "killed/seed_1/metrics.jsonl", time.monotonic() + 300
+    while not (metrics.exists() and metrics.read_text().count("held_out") >= 3):
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "killed/seed_1/result.json").exists()
+    assert start("killed").wait(300) == 0
+    assert "continuing at step " in (tmp_path / "killed.log").read_text()
+    first, second = ((tmp_path / name / "summary.json").read_bytes() for name in ("whole", "killed"))
+    assert first == second
+
+
+def glue_folder(directory: Path) -> Path:
+    """Every task with six examples a split, in the official layout."""
+    for task in GLUE_TASKS.values():
+        for split, (file, *_) in task.files.items():
+            labels = task.labels or ("0.5", "4.5", "3")
+            columns = [*task.text_columns, *([] if split.startswith("test") else [task.label_column])]
+            rows = [
+                [f"w{5 + n} w{7 + n} w9"] * len(task.text_columns) + [labels[n % len(labels)]] * ("test" not in split)
+                for n in range(6)
+            ]
+            if task.name == "cola" and "test" not in split:
+                columns, rows = None, [["x", row[1], "", row[0]] for row in rows]
+            (directory / task.folders[0]).mkdir(parents=True, exist_ok=True)
+            lines = ["\t".join(row) for row in ([columns] if columns else []) + rows]
+            (directory / task.folders[0] / file).write_text("\n".join(lines) + "\n")
+    return directory
+
+
+def test_all_of_glue_gives_one_table_and_the_files_of_its_site(tiny_pretrained, tmp_path, capsys):
+    settings = ["data.max_seq_length=12", "train.num_steps=1", "train.batch_size=4", "train.fused_ops=false"]
+    flags = [f"--data_dir={glue_folder(tmp_path / 'glue')}", f"--init_from={tiny_pretrained}", "--task=glue"]
+    flags += [f"--output_dir={tmp_path / 'out'}", "--submission", "--keep=best"]
+    assert run_finetuning.main([*flags, *(part for setting in settings for part in ("--set", setting))]) == 0
+    captured = capsys.readouterr()
+    assert [line.split()[0] for line in captured.out.splitlines() if " * " in line] == list(PAPER_TASKS)
+    assert "retracing" not in captured.err
+    together = json.loads((tmp_path / "out/summary.json").read_text())
+    assert set(together["medians"]) == set(PAPER_TASKS) and len(together["tasks"]) == 8
+    files = {file for task in GLUE_TASKS.values() for file, _ in task.leaderboard.values()}
+    with zipfile.ZipFile(tmp_path / "out/submission/submission.zip") as archive:
+        assert set(archive.namelist()) == files
+        lines = archive.read("MNLI-mm.tsv").decode().splitlines()
+    assert lines[0] == "index\tprediction" and len(lines) == 7
+    assert {line.split("\t")[1] for line in lines[1:]} <= set(GLUE_TASKS["mnli"].labels)
