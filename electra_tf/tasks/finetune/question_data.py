@@ -82,6 +82,7 @@ class QuestionData(TaskData):
             best = answer.spans[0] if answer.spans else None
             is_none = best is None or (self._threshold is not None and (answer.null_odds or 0.0) > self._threshold)
             line = {"id": answer.id, "text": "" if is_none else best.text, "null_odds": answer.null_odds}
+            line |= dict.fromkeys(("best_text", "start", "end", "probability", "score"))  # where no span is possible
             if best is not None:
                 line |= {"best_text": best.text, "start": best.start, "end": best.end}
                 line |= {"probability": best.probability, "score": best.start_score + best.end_score}
