@@ -228,7 +228,8 @@ def _gathered(outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
         return outputs
-    return {name: context.all_gather(values, axis=0) for name, values in outputs.items()}
+    # Of several workers, a tensor to gather must be on a device; what comes right from the input is on none.
+    return {name: context.all_gather(tf.identity(values), axis=0) for name, values in outputs.items()}
 
 
 def _first_example(batch: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -90,7 +90,7 @@ def test_overrides_are_yaml_values_applied_in_order_to_settings_and_groups(write
             "data.size_fraction=1",
             "data.size_fraction is not a setting; did you mean objective.generator.size_fraction?",
         ),
-        ("evaluation.zzz=3", "evaluation.zzz is not a setting; there are: as_masked_lm, batch_size, best_metric, every_"),
+        ("evaluation.zzz=3", "evaluation.zzz is not a setting; there are: as_masked_lm, batch_size, best_metric, "),
         ("objective={name: bert_mlm, temperature: 0.5}", "objective.temperature is not a setting"),
         ("train.num_steps=many", "train.num_steps is 'many'"),
         ("train.num_steps=0", "train.num_steps is 0"),
