@@ -13,11 +13,13 @@ _BATCHES_OF_A_POOL = 32
 
 
 def bucket_lengths(max_seq_length: int) -> tuple[int, ...]:
-    """The lengths that sequences are padded to: few, as a length of its own may be a program of its own.
+    """The lengths that training pads sequences to: few, as each one that occurs takes a second to compile for.
 
-    They are at most a third apart: 16, 24, 32, 48, 64, 96, 128, ..., and the longest is `max_seq_length`.
+    They are at most a quarter apart from 16 on: 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, ...; the longest is
+    `max_seq_length`.
     """
-    lengths = sorted({base * factor for base in (16, 32, 64, 128, 256, 512, 1024) for factor in (2, 3)} | {16, 24})
+    octaves = ((2**power, max(4, 2 ** (power - 2))) for power in range(3, max(4, max_seq_length.bit_length())))
+    lengths = (length for first, gap in octaves for length in range(first, 2 * first, gap))
     return (*(length for length in lengths if length < max_seq_length), max_seq_length)
 
 

@@ -34,9 +34,10 @@ def read(features, order, lengths=(16, 24, 40), context=None) -> list[dict[str, 
 
 
 def test_lengths_are_few_and_end_with_the_longest():
-    assert bucket_lengths(128) == (16, 24, 32, 48, 64, 96, 128)
-    assert bucket_lengths(100) == (16, 24, 32, 48, 64, 96, 100)
-    assert bucket_lengths(12) == (12,)
+    assert bucket_lengths(128) == (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
+    assert bucket_lengths(100) == (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 100)
+    assert bucket_lengths(12) == (8, 12)
+    assert bucket_lengths(6) == (6,)
 
 
 def test_an_epoch_has_each_row_once_and_fills_its_last_batch(features):

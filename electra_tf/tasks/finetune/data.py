@@ -97,13 +97,15 @@ class FinetuningStage(InputStage):
         self.source, self.identity = data.source, data.identity
         self.tokenizer = vocabulary_file, tokenizer.lower_case, tokenizer.strip_accents
         self.lengths = (longest,) if static_shapes else bucket_lengths(longest)
+        # Inference has no operation that is compiled for a length, so each batch has its own.
+        self.evaluation_lengths = (longest,) if static_shapes else range(1, longest + 1)
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         order = self.training_order
         return batches(self.data.train, order[first_step:], self.lengths, context).repeat()
 
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return batches(self.data.evaluation, self.evaluation_order, self.lengths, context)
+        return batches(self.data.evaluation, self.evaluation_order, self.evaluation_lengths, context)
 
     def output_metrics(self, outputs: dict[str, list[np.ndarray]]) -> dict[str, float]:
         return self.data.metrics(self.in_row_order(outputs))
