@@ -179,20 +179,25 @@ class Process:
         message = last_line(self._errors.read())[:_MESSAGE_CHARACTERS]
         raise UserError(f"{self._name} ended with status {status}: {message}")
 
-    def take_turn(self, num_steps: int) -> Turn:
-        """Runs this many timed steps."""
+    def ask_watched(self, command: str) -> tuple[dict, float]:
+        """The answer to a command, and the share of all cores that other programs used meanwhile."""
         import psutil
 
         process = psutil.Process(self._process.pid)
         start, busy, own = time.perf_counter(), _busy_seconds(), _process_seconds(process)
-        answer = self.ask(f"steps {num_steps}")
+        answer = self.ask(command)
         others = _busy_seconds() - busy - (_process_seconds(process) - own)
         elapsed = (time.perf_counter() - start) * psutil.cpu_count()
+        return answer, max(0.0, others / elapsed)
+
+    def take_turn(self, num_steps: int) -> Turn:
+        """Runs this many timed steps."""
+        answer, others = self.ask_watched(f"steps {num_steps}")
         return Turn(
             seconds=statistics.median(answer["seconds"]),
             all_seconds=answer["seconds"],
             peak_bytes=answer["peak_bytes"],
-            share_of_others=max(0.0, others / elapsed),
+            share_of_others=others,
         )
 
 

@@ -26,8 +26,8 @@ class JointElectra(torch.nn.Module):
 
     def __init__(self, discriminator: dict, generator: dict):
         super().__init__()
-        self.generator = ElectraForMaskedLM(_encoder(generator))
-        self.discriminator = ElectraForPreTraining(_encoder(discriminator))
+        self.generator = ElectraForMaskedLM(encoder_config(generator))
+        self.discriminator = ElectraForPreTraining(encoder_config(discriminator))
         self.discriminator.electra.embeddings = self.generator.electra.embeddings
         table = self.generator.electra.embeddings.word_embeddings.weight
         assert self.generator.generator_lm_head.weight is table, "the output table is not the word table"
@@ -108,7 +108,8 @@ class PyTorchStep:
         return {"loss": loss.item(), "masked_lm": masked_lm.item(), "replaced_token": replaced_token.item()}
 
 
-def _encoder(sizes: dict) -> ElectraConfig:
+def encoder_config(sizes: dict) -> ElectraConfig:
+    """The configuration of an encoder, from sizes by the names of `EncoderConfig`."""
     return ElectraConfig(
         vocab_size=sizes["vocab_size"],
         embedding_size=sizes["embedding_size"],

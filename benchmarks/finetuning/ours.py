@@ -1,0 +1,123 @@
+"""Our side: the loops and the batches of `run_finetuning.py`, on examples that are tokenized already."""
+
+import numpy as np
+import tf_keras
+
+from benchmarks.finetuning.examples import Examples, load
+from benchmarks.train_step.ours import limit_threads
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.data.bucketing import batches, padded_lengths, padding_share
+from electra_tf.data.features import Features
+from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import Vocabulary, read_vocabulary_file
+from electra_tf.train.distribution import build_strategy
+from electra_tf.train.metrics import metric_names
+from electra_tf.train.step import compile_task
+from electra_tf.train.trainer import Loops
+
+
+class _Data(TaskData):
+    """Examples with the share of right labels."""
+
+    primary_metric, source = "accuracy", "benchmark"
+
+    def __init__(self, splits: dict[str, Examples]):
+        self.train, self.evaluation = (_features(splits[split]) for split in ("train", "validation"))
+
+    def metrics(self, outputs: Outputs) -> dict[str, float]:
+        right = outputs["logits"].argmax(axis=1) == self.evaluation.row_targets["label_ids"]
+        return {"accuracy": float(right.mean()), "loss": float(outputs["loss"].mean())}
+
+    def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
+        return {}
+
+
+class OurTrainer:
+    """A task with its batches, as `run_finetuning.py` trains it under OneDeviceStrategy."""
+
+    def __init__(self, options: dict):
+        data = _Data(load(options["config"]))
+        labels = [str(label) for label in np.unique(data.train.row_targets["label_ids"])]
+        config = resolve(
+            {"train": {"batch_size": options["batch_size"]}},
+            "benchmark",
+            name="benchmark",
+            task={"kind": "classification", "labels": labels, "text_columns": ["text"]},
+            encoder=EncoderConfig(**options["encoder"]),
+            init_from=None,
+            num_epochs=100,
+            max_seq_length=options["max_seq_length"],
+            num_rows=data.train.num_rows,
+        )
+        content = read_vocabulary_file(options["vocab_file"])
+        tokenizer = BertTokenizer(Vocabulary.from_bytes(content, options["vocab_file"]))
+        self.stage = FinetuningStage(config, data, tokenizer, content)
+        tf_keras.utils.set_random_seed(config.train.seed)
+        strategy = build_strategy("one_device")
+        with strategy.scope():
+            task = compile_task(build_finetuning_task(config))
+        self._loops = Loops(task, strategy)
+        self._trainer, self._evaluator = self._loops.trainer(task), self._loops.evaluator(task)
+        self._names = metric_names(task)
+        self._steps_a_report = config.train.log_every_steps
+        self._trainer.read(lambda context: self.stage.training_batches(0, context))
+
+    def train(self, num_steps: int) -> None:
+        """Trains, with a report as often as the tool writes one."""
+        for first in range(0, num_steps, self._steps_a_report):
+            self._trainer.train(min(self._steps_a_report, num_steps - first))
+            self._loops.metrics.close(self._names)
+
+    def evaluate(self) -> dict[str, float]:
+        """The metrics of the whole dev set."""
+        evaluation = self._evaluator.evaluate(self.stage.evaluation_batches, self.stage.num_evaluation_batches)
+        return self.stage.output_metrics(evaluation.outputs)
+
+    def warm_up(self) -> int:
+        """Trains one batch of each length, so that all programs are compiled, and evaluates. Returns: how many."""
+        stage = self.stage
+        lengths = padded_lengths(stage.data.train, stage.training_order, stage.lengths)
+        _, first = np.unique(lengths, return_index=True)
+        order = stage.training_order[first]
+        self._trainer.read(lambda context: batches(stage.data.train, order, stage.lengths, context))
+        self.train(len(order))
+        self._trainer.read(lambda context: stage.training_batches(0, context))
+        self.evaluate()
+        return len(order)
+
+
+def serve(options: dict, commands) -> None:
+    """Answers all commands, see `benchmarks.finetuning.worker`."""
+    limit_threads(options["num_threads"])
+    trainer = OurTrainer(options)
+    for name, number in commands:
+        answer = {}
+        if name == "step":
+            trainer.train(1)
+            answer["losses"] = {}
+        elif name == "warm_up":
+            answer["num_lengths"] = trainer.warm_up()
+        elif name == "train":
+            trainer.train(number)
+            answer["padding"] = _padding(trainer.stage, "train")
+        elif name == "evaluate":
+            answer |= trainer.evaluate()
+            answer["padding"] = _padding(trainer.stage, "validation")
+        else:
+            raise ValueError(f"unknown command {name!r}")
+        commands.answer(**answer)
+
+
+def _padding(stage: FinetuningStage, split: str) -> float:
+    if split == "train":
+        return padding_share(stage.data.train, stage.training_order, stage.lengths)
+    return padding_share(stage.data.evaluation, stage.evaluation_order, stage.evaluation_lengths)
+
+
+def _features(examples: Examples) -> Features:
+    index = np.arange(len(examples.label_ids), dtype=np.int32)
+    targets = {"label_ids": examples.label_ids}
+    return Features(examples.input_ids, examples.segment_ids, examples.row_splits, index, targets)

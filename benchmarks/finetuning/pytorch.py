@@ -1,0 +1,116 @@
+"""The peer: Hugging Face's Trainer with its defaults. Needs the packages of requirements-peers.txt.
+
+Batches are padded to the longest of their rows by DataCollatorWithPadding, and come in random order; the optimizer is
+PyTorch's fused AdamW. Evaluation has the batch size of training.
+"""
+
+import tempfile
+
+import numpy as np
+import torch
+from transformers import (
+    DataCollatorWithPadding,
+    ElectraForSequenceClassification,
+    ElectraTokenizer,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from benchmarks.finetuning.examples import Examples, load
+from benchmarks.train_step.pytorch import encoder_config
+
+_WARM_UP_STEPS = 3
+_NUM_EPOCHS = 100  # more than any benchmark trains
+
+
+class _Turns(TrainerCallback):
+    """Lets the trainer go on when a command says so: takes commands after each step that ends one."""
+
+    def __init__(self, commands, collator: "_CountingCollator"):
+        self._commands, self._collator = iter(commands), collator
+        self._answer = commands.answer
+        next(self._commands)  # `step`, which the first step answers
+        self._steps_left, self._at_end = 1, lambda: {"losses": {}}
+        self.trainer: Trainer | None = None
+
+    def on_step_end(self, args, state, control, **_):
+        self._steps_left -= 1
+        if self._steps_left:
+            return
+        self._answer(**self._at_end(), padding=self._collator.padding_share)
+        for name, number in self._commands:
+            self._collator.reset()
+            if name != "evaluate":
+                self._steps_left, self._at_end = number, dict
+                if name == "warm_up":
+                    self._steps_left, self._at_end = _WARM_UP_STEPS, lambda: {"num_lengths": 1, **self._evaluate()}
+                return
+            self._answer(**self._evaluate(), padding=self._collator.padding_share)
+        control.should_training_stop = True
+
+    def _evaluate(self) -> dict:
+        metrics = self.trainer.evaluate()
+        return {"accuracy": metrics["eval_accuracy"], "loss": metrics["eval_loss"]}
+
+
+class _CountingCollator(DataCollatorWithPadding):
+    """Counts what is padding."""
+
+    def reset(self) -> None:
+        self._real, self._all = 0, 0
+
+    def __call__(self, rows):
+        batch = super().__call__(rows)
+        self._real += sum(len(row["input_ids"]) for row in rows)
+        self._all += batch["input_ids"].numel()
+        return batch
+
+    @property
+    def padding_share(self) -> float:
+        return 1.0 - self._real / self._all
+
+
+def serve(options: dict, commands) -> None:
+    """Answers all commands, see `benchmarks.finetuning.worker`."""
+    torch.set_num_threads(options["num_threads"])
+    splits = load(options["config"])
+    config = encoder_config(options["encoder"])
+    config.num_labels = len(np.unique(splits["train"].label_ids))
+    collator = _CountingCollator(ElectraTokenizer(vocab=options["vocab_file"]))
+    collator.reset()
+    turns = _Turns(commands, collator)
+    with tempfile.TemporaryDirectory() as directory:
+        arguments = TrainingArguments(
+            directory,
+            per_device_train_batch_size=options["batch_size"],
+            per_device_eval_batch_size=options["batch_size"],
+            num_train_epochs=_NUM_EPOCHS,
+            save_strategy="no",
+            disable_tqdm=True,
+            use_cpu=True,
+        )
+        trainer = turns.trainer = Trainer(
+            ElectraForSequenceClassification(config),
+            arguments,
+            data_collator=collator,
+            train_dataset=_rows(splits["train"]),
+            eval_dataset=_rows(splits["validation"]),
+            compute_metrics=lambda found: {"accuracy": float((found.predictions.argmax(-1) == found.label_ids).mean())},
+            callbacks=[turns],
+        )
+        trainer.train()
+
+
+def _rows(examples: Examples) -> list[dict]:
+    """The examples as a tokenizer of Hugging Face gives them."""
+    begins, ends = examples.row_splits[:-1], examples.row_splits[1:]
+    return [
+        {
+            "input_ids": examples.input_ids[begin:end].tolist(),
+            "token_type_ids": examples.segment_ids[begin:end].tolist(),
+            "attention_mask": [1] * int(end - begin),
+            "labels": int(label),
+        }
+        for begin, end, label in zip(begins, ends, examples.label_ids, strict=True)
+    ]
