@@ -30,7 +30,7 @@ from pathlib import Path
 
 from benchmarks.common import PROJECT, Verdict, last_line, run_check
 from benchmarks.finetuning.examples import SPLITS, Examples, save
-from benchmarks.train_step.contenders import QUIET, Contender, Process, wait_for_quiet
+from benchmarks.train_step.contenders import QUIET, Contender, NotAvailable, Process, wait_for_quiet
 from electra_tf.cli.flags import add_set_flag, flag_parser
 from electra_tf.config.errors import UserError
 
@@ -141,7 +141,10 @@ def measure_task(task: str, flags: argparse.Namespace, directory: Path) -> dict[
         processes = {}
         for name, contender in CONTENDERS.items():
             wait_for_quiet(flags.patience)
-            processes[name] = stack.enter_context(Process(name, contender, flags.peers_python, file, options))
+            try:
+                processes[name] = stack.enter_context(Process(name, contender, flags.peers_python, file, options))
+            except NotAvailable as reason:
+                raise UserError(f"{reason}; --peers_python needs benchmarks/requirements-peers.txt") from None
             warmed = processes[name].ask("warm_up")
             results[name] = Measured(processes[name].start_seconds, warmed["seconds"], warmed["num_lengths"])
         for _ in range(flags.rounds):
@@ -149,11 +152,11 @@ def measure_task(task: str, flags: argparse.Namespace, directory: Path) -> dict[
                 wait_for_quiet(flags.patience)
                 measured = results[name]
                 training, others = process.ask_watched(f"train {flags.steps_per_round}")
-                evaluation, _ = process.ask_watched("evaluate")
+                evaluation, others_then = process.ask_watched("evaluate")
                 measured.training.append(num_trained / training["seconds"])
                 measured.evaluation.append(num_evaluated / evaluation["seconds"])
                 measured.padding = training["padding"], evaluation["padding"]
-                measured.others.append(others)
+                measured.others.append(max(others, others_then))
     return results
 
 
