@@ -17,6 +17,7 @@ class ForwardContext:
         random: the stream to draw from. Inference without sampling needs none.
         rematerialize: whether the gradient computes each layer again instead of keeping its tensors.
         dropout_enabled: whether training applies dropout; False for frozen networks.
+        creates_variables: whether the pass is only to create variables; encoder layers are built, not computed.
         ops: the implementation of the operations: `REFERENCE` or an `electra_tf.ops.fused.FusedOps`.
     """
 
@@ -24,6 +25,7 @@ class ForwardContext:
     random: RandomStream | None = None
     rematerialize: bool = False
     dropout_enabled: bool = True
+    creates_variables: bool = False
     ops: ReferenceOps = REFERENCE
 
     def scope(self, name: str) -> "ForwardContext":

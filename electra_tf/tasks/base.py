@@ -155,7 +155,7 @@ class Task(tf_keras.Model, Evaluated):
 
     def create_variables(self) -> None:
         """Creates every variable, by one forward pass over `empty_batch`."""
-        context = ForwardContext(training=False, random=RandomStream(0, 0, 0))
+        context = ForwardContext(training=False, random=RandomStream(0, 0, 0), creates_variables=True)
         self.term_names = tuple(self.training_terms(self.empty_batch(), context))
         self.built = True
 
