@@ -1,0 +1,49 @@
+"""The commands of docs/finetuning.md do what the page says, at toy size."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import run_finetuning
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "finetuning.md"
+_SETTINGS = ["data.max_seq_length=16", "train.num_steps=2", "train.batch_size=4", "train.fused_ops=false"]
+_MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch, tiny_pretrained) -> Path:
+    """The working directory of a reader: RUN, GLUE and files of their own."""
+    (tmp_path / "RUN").symlink_to(tiny_pretrained)
+    (tmp_path / "GLUE" / "MRPC").mkdir(parents=True)
+    for name in ("train.tsv", "dev.tsv"):
+        rows = "".join(f"{n % 2}\t{n}\t{n + 50}\tw5 w{6 + n}\tw7 w{8 + n}\n" for n in range(6))
+        (tmp_path / "GLUE" / "MRPC" / name).write_text(_MRPC + rows)
+    for name in ("train.csv", "dev.csv"):
+        rows = "".join(f"w{5 + n},w6 w{7 + n},{'sport' if n % 3 else 'art'}\n" for n in range(9))
+        (tmp_path / name).write_text(f"title,body,topic\n{rows}")
+    (tmp_path / "new.jsonl").write_text('{"title": "w5", "body": "w6 w7"}\n{"title": "w8", "body": "w9"}\n')
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def documented_commands() -> list[list[str]]:
+    """The arguments of each `python run_finetuning.py` in the page's blocks that name RUN or predict."""
+    blocks = re.findall(r"^```\n(.*?)^```", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    commands = [shlex.split(line) for line in lines if line.startswith("python run_finetuning.py")]
+    return [arguments[2:] for arguments in commands if "--milestones" not in arguments]
+
+
+def test_the_pages_commands_fine_tune_and_predict(workplace):
+    commands = documented_commands()
+    assert len(commands) == 3
+    for arguments in commands:
+        settings = [] if "--predict" in arguments else [part for text in _SETTINGS for part in ("--set", text)]
+        assert run_finetuning.main([*arguments, *settings]) == 0, arguments
+    assert len(list(workplace.glob("ft/mrpc/seed_*/result.json"))) == 5
+    header, *rows = (workplace / "topics.tsv").read_text().splitlines()
+    assert header.split("\t") == ["id", "prediction", "probability_art", "probability_sport"] and len(rows) == 2
