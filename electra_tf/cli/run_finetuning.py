@@ -16,30 +16,23 @@ See docs/finetuning.md.
 """
 
 import argparse
+import functools
 import json
 import math
 import sys
 
 from electra_tf.cli.configuration import add_objective_module_flag, load_module, refuse_misspelt, settings_of
-from electra_tf.cli.flags import add_set_flag, flag_parser, import_tensorflow, run_command
-from electra_tf.cli.tpu_installation import require_importable_tensorflow, require_tpu_packages
-from electra_tf.config.errors import UserError, end_without_teardown
+from electra_tf.cli.flags import add_set_flag, flag_parser, import_tensorflow
+from electra_tf.cli.training import add_strategy_flags, require_packages, run_training, strategy_of
+from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
-from electra_tf.runs.interruption import Interrupted, Interruption
+from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.finetune.config import FinetuningConfig
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
-    with Interruption() as interruption:
-        try:
-            status = run_command(lambda: _run(arguments, interruption))
-        except Interrupted as interrupted:
-            status = interrupted.exit_code
-    # Workers that are done wait for each other in TensorFlow's own teardown.
-    if argv is None and (status or arguments.strategy != "multi_worker_mirrored"):
-        end_without_teardown(status)
-    return status
+    return run_training(functools.partial(_run, arguments), arguments.strategy, ends_process=argv is None)
 
 
 def _flags() -> argparse.ArgumentParser:
@@ -76,14 +69,8 @@ def _flags() -> argparse.ArgumentParser:
         "--submission", action="store_true", help="write the files of GLUE's site, predicted by the best seed on dev"
     )
     _add_data_flags(parser)
-    parser.add_argument(
-        "--strategy", default="one_device", choices=["one_device", "mirrored", "multi_worker_mirrored", "tpu"]
-    )
-    parser.add_argument(
-        "--tpu", default="local", metavar="NAME", help="local (on a TPU VM), a TPU's name, or grpc://HOST:PORT"
-    )
+    add_strategy_flags(parser)
     parser.add_argument("--force", action="store_true", help="take over remote directories that another process holds")
-    parser.add_argument("--logical_cpu_devices", type=int, default=1, metavar="N", help="split the CPU into N devices")
     return parser
 
 
@@ -164,15 +151,9 @@ def _require(arguments, mode: str, *flags: str) -> None:
 
 def _strategy(arguments):
     """Imports TensorFlow and starts the strategy of the flags."""
-    require_importable_tensorflow()
-    if arguments.strategy == "tpu":
-        require_tpu_packages(arguments.tpu)
+    require_packages(arguments)
     import_tensorflow(tpu=arguments.strategy == "tpu")
-    from electra_tf.train.distribution import build_strategy, split_cpu
-
-    if arguments.logical_cpu_devices > 1:
-        split_cpu(arguments.logical_cpu_devices)
-    return build_strategy(arguments.strategy, arguments.tpu)
+    return strategy_of(arguments)
 
 
 def _class_weights(given: list[str] | None):

@@ -8,26 +8,19 @@ checkpoint (exit status 143, 130 or 129). See docs/training.md.
 """
 
 import argparse
+import functools
 import sys
 
 from electra_tf.cli.configuration import add_objective_module_flag, config_of
-from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
-from electra_tf.cli.tpu_installation import require_importable_tensorflow, require_tpu_packages
-from electra_tf.config.errors import UserError, end_without_teardown
-from electra_tf.runs.interruption import Interrupted, Interruption
+from electra_tf.cli.flags import add_set_flag, flag_parser
+from electra_tf.cli.training import add_strategy_flags, require_packages, run_training, strategy_of
+from electra_tf.config.errors import UserError
+from electra_tf.runs.interruption import Interruption
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
-    with Interruption() as interruption:
-        try:
-            status = run_command(lambda: _run(arguments, interruption))
-        except Interrupted as interrupted:
-            status = interrupted.exit_code
-    # Workers that are done wait for each other in TensorFlow's own teardown.
-    if argv is None and (status or arguments.strategy != "multi_worker_mirrored"):
-        end_without_teardown(status)
-    return status
+    return run_training(functools.partial(_run, arguments), arguments.strategy, ends_process=argv is None)
 
 
 def _flags() -> argparse.ArgumentParser:
@@ -50,15 +43,7 @@ def _flags() -> argparse.ArgumentParser:
         metavar="PATH",
         help="start a new run with the weights of another run's directory, of a checkpoint, or of one of the authors'",
     )
-    parser.add_argument(
-        "--strategy",
-        default="one_device",
-        choices=["one_device", "mirrored", "multi_worker_mirrored", "tpu"],
-        help="tf.distribute strategy; multi_worker_mirrored reads TF_CONFIG",
-    )
-    parser.add_argument(
-        "--tpu", default="local", metavar="NAME", help="local (on a TPU VM), a TPU's name, or grpc://HOST:PORT"
-    )
+    add_strategy_flags(parser)
     parser.add_argument(
         "--force", action="store_true", help="take over a remote --model_dir that another process is named as holding"
     )
@@ -66,7 +51,6 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--stop_at_step", type=int, metavar="N", help="end this call after step N; the schedule stays the same"
     )
-    parser.add_argument("--logical_cpu_devices", type=int, default=1, metavar="N", help="split the CPU into N devices")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--dry_run", action="store_true", help="build the model, print its size as JSON, read no data")
     mode.add_argument("--evaluate", action="store_true", help="print held-out metrics of the newest checkpoint as JSON")
@@ -87,9 +71,7 @@ def _run(arguments, interruption: Interruption) -> None:
             raise UserError(f"--{flag}={number}: expected 1 or more")
     if arguments.as_masked_lm and not arguments.evaluate:
         raise UserError("--as_masked_lm says what --evaluate measures; give both")
-    require_importable_tensorflow()
-    if arguments.strategy == "tpu":
-        require_tpu_packages(arguments.tpu)
+    require_packages(arguments)
     config = config_of(arguments)
 
     from electra_tf.runs import run as runs
@@ -97,11 +79,8 @@ def _run(arguments, interruption: Interruption) -> None:
     from electra_tf.tasks.pretrain import build_objective
     from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_questions
     from electra_tf.tasks.pretrain.input import open_stages, plan_stages
-    from electra_tf.train.distribution import build_strategy, split_cpu
 
-    if arguments.logical_cpu_devices > 1:
-        split_cpu(arguments.logical_cpu_devices)
-    strategy = build_strategy(arguments.strategy, arguments.tpu)
+    strategy = strategy_of(arguments)
     for plan in plan_stages(config):
         plan.require_divisible(strategy.num_replicas_in_sync)
     directory = RunDirectory(arguments.model_dir)

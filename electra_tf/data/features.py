@@ -69,5 +69,11 @@ def features_of_rows(
     )
 
 
+def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """start, start + 1, ..., `length` of them, for each pair, one after another: [sum of lengths] int64."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+
+
 def _flat(rows: list[np.ndarray]) -> np.ndarray:
     return np.concatenate(rows) if rows else np.zeros(0, np.int32)

@@ -5,10 +5,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.data.table_files import json_objects
+from electra_tf.data.table_files import json_objects, read_bytes
 
 SQUAD_TASKS = ("squad_v1", "squad_v2")
 
@@ -72,7 +70,7 @@ def read_json(path: str | Path) -> Any:
 
     Raises: UserError: the file cannot be read, is empty, or is not JSON; the message has line and column.
     """
-    content = _read_bytes(path)
+    content = read_bytes(str(path))
     if not content.strip():
         raise UserError(f"{path} is empty, expected JSON")
     try:
@@ -83,14 +81,6 @@ def read_json(path: str | Path) -> Any:
         raise UserError(
             f"{path}:{error.lineno} is broken JSON at column {error.colno}: {error.msg}; get the file again or mend it"
         ) from None
-
-
-def _read_bytes(path: str | Path) -> bytes:
-    try:
-        with tf.io.gfile.GFile(str(path), "rb") as file:
-            return file.read()
-    except tf.errors.OpError as error:
-        raise UserError(f"cannot read {path}: {first_line(error)}; give a SQuAD file") from None
 
 
 def _questions_of_json(content: Any, path: str | Path) -> list[Question]:
@@ -138,7 +128,7 @@ def _read_parquet(path: str | Path) -> list[Question]:
     import pyarrow
     from pyarrow import parquet
 
-    content = _read_bytes(path)
+    content = read_bytes(str(path))
     try:
         table = parquet.read_table(io.BytesIO(content))
     except (pyarrow.ArrowException, OSError) as error:

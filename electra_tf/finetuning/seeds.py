@@ -1,5 +1,7 @@
 """One task fine-tuned from the same encoder with several seeds: one traced step, one directory for each seed."""
 
+import dataclasses
+import functools
 import json
 import logging
 import math
@@ -80,20 +82,17 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
     interruption = interruption or Interruption()
     loops: Loops | None = None
     for seed in todo:
-        run = Run(job.config_of(seed), job.directory(seed), job.strategy, lambda: build_finetuning_task(job.config))
+        build, stage = functools.partial(build_finetuning_task, job.config), job.stage(seed)
+        run = Run(job.config_of(seed), job.directory(seed), job.strategy, build, job.force)
         if loops is None:
-            logger.info(job.stage(seed).describe())
+            logger.info(stage.describe())
             loops = Loops(run.build(), job.strategy)
         logger.info("%s, seed %d", job.config.name, seed)
         line = _reset(loops, job, seed)
         if seed == todo[0]:
             logger.info(line)
-        train(
-            Run(run.config, run.directory, job.strategy, run.build_task, job.force, loops),
-            lambda seed=seed: [job.stage(seed)],
-            interruption=interruption,
-        )
-        _finish(job, loops, seed, run, interruption)
+        train(dataclasses.replace(run, loops=loops), lambda stage=stage: [stage], interruption=interruption)
+        _finish(job, loops, stage, run, interruption)
 
 
 def results_of(job: Job, seeds: tuple[int, ...]) -> dict[int, dict]:
@@ -126,9 +125,9 @@ def _reset(loops: Loops, job: Job, seed: int) -> str:
     return line
 
 
-def _finish(job: Job, loops: Loops, seed: int, run: Run, interruption: Interruption) -> None:
+def _finish(job: Job, loops: Loops, stage: FinetuningStage, run: Run, interruption: Interruption) -> None:
     """Evaluates what is kept of a seed, writes its predictions and its result, and removes what is not kept."""
-    directory, stage, prefix = run.directory, job.stage(seed), None
+    directory, seed, prefix = run.directory, run.config.train.seed, None
     if job.keep == "best":
         prefix = newest_whole(directory.best)
         restore_strictly(tf.train.Checkpoint(task=loops.task), prefix)

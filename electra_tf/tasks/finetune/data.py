@@ -121,7 +121,7 @@ class FinetuningStage(InputStage):
             ordered[name][rows[rows >= 0]] = values[rows >= 0]
         return ordered
 
-    @property
+    @cached_property  # every report asks for it
     def max_seq_length(self) -> int:
         """The tokens of an example, padding included, on average over the batches of training."""
         return round(np.mean(padded_lengths(self.data.train, self.training_order, self.lengths)))

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.features import Features
+from electra_tf.data.features import Features, ranges
 from electra_tf.data.squad import Question
 from electra_tf.text.tokenizer import BertTokenizer
 
@@ -172,11 +172,11 @@ def _windows(
     input_ids = np.full(splits[-1], tokens.sep_id, np.int32)
     input_ids[splits[:-1]] = tokens.cls_id
     query_from = tokens.query_splits[question]
-    input_ids[_ranges(splits[:-1] + 1, num_query)] = tokens.query_ids[_ranges(query_from, num_query)]
-    in_context = _ranges(splits[:-1] + context_position, length)
-    input_ids[in_context] = tokens.ids[_ranges(first_token, length)]
+    input_ids[ranges(splits[:-1] + 1, num_query)] = tokens.query_ids[ranges(query_from, num_query)]
+    in_context = ranges(splits[:-1] + context_position, length)
+    input_ids[in_context] = tokens.ids[ranges(first_token, length)]
     segment_ids = np.zeros(splits[-1], np.int32)
-    segment_ids[_ranges(splits[:-1] + context_position, length + 1)] = 1  # the last [SEP] too
+    segment_ids[ranges(splits[:-1] + context_position, length + 1)] = 1  # the last [SEP] too
     is_max_context = np.zeros(splits[-1], bool)
     is_max_context[in_context] = _is_max_context(
         begin, length, num_windows[which], _counted(num_windows), stride[which], room[which], num_context[which]
@@ -282,10 +282,4 @@ def _narrowed(ids: Sequence[int], wanted: Sequence[int]) -> int | None:
 
 def _counted(lengths: np.ndarray) -> np.ndarray:
     """0, 1, ..., length - 1 for each length, one after another."""
-    return _ranges(np.zeros_like(lengths), lengths)
-
-
-def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """start, ..., start + length - 1 for each pair, one after another."""
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+    return ranges(np.zeros_like(lengths), lengths)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.features import Features
+from electra_tf.data.features import Features, ranges
 from electra_tf.text.tokenizer import BertTokenizer
 
 _TEXTS_PER_CALL = 4096  # of the tokenizer: enough for its speed, and little memory
@@ -103,7 +103,7 @@ def tagging_features(
     whole = _Tokens(words.ids, piece_splits[:-1], np.diff(piece_splits))
     kept = _cut(whole, max_seq_length - 2)
     features = _joined([kept], tokenizer, np.arange(len(sentences), dtype=np.int32), {})
-    source, target = _ranges(kept.start, kept.length), _ranges(features.row_splits[:-1] + 1, kept.length)
+    source, target = ranges(kept.start, kept.length), ranges(features.row_splits[:-1] + 1, kept.length)
     token_targets = {
         name: _put(target, _put(words.start, values, len(words.ids))[source], len(features.input_ids))
         for name, values in first_pieces.items()
@@ -157,7 +157,7 @@ def _windows(tokens: _Tokens, room: int, stride: int) -> tuple[_Tokens, np.ndarr
     too_many = np.maximum(tokens.length - room, 0)
     num_windows = 1 + -(-too_many // stride)
     text = np.repeat(np.arange(len(num_windows)), num_windows)
-    number = _ranges(np.zeros_like(num_windows), num_windows)  # 0, 1, ... within each text
+    number = ranges(np.zeros_like(num_windows), num_windows)  # 0, 1, ... within each text
     offset = np.minimum(number * stride, too_many[text])
     length = np.minimum(tokens.length[text] - offset, room)
     return _Tokens(tokens.ids, tokens.start[text] + offset, length), text.astype(np.int32)
@@ -176,17 +176,11 @@ def _joined(
     input_ids[begin] = tokenizer.vocabulary.cls_id
     begin = begin + 1
     for segment, part in enumerate(parts):
-        input_ids[_ranges(begin, part.length)] = part.ids[_ranges(part.start, part.length)]
-        segment_ids[_ranges(begin, part.length + 1)] = segment
+        input_ids[ranges(begin, part.length)] = part.ids[ranges(part.start, part.length)]
+        segment_ids[ranges(begin, part.length + 1)] = segment
         begin = begin + part.length + 1
     row_targets = {name: np.asarray(values)[example_index] for name, values in targets.items()}
     return Features(input_ids, segment_ids, row_splits, example_index, row_targets)
-
-
-def _ranges(start: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """start[0], start[0] + 1, ..., `length[0]` of them, then those of start[1], and so on: [sum of length] int64."""
-    before = np.cumsum(length) - length
-    return np.repeat(start - before, length) + np.arange(length.sum())
 
 
 def _splits(lengths: Sequence[int]) -> np.ndarray:
