@@ -11,8 +11,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.convert.names import encoder_variables
 from electra_tf.convert.stored_weights import list_briefly, require_none_missing
+from electra_tf.export.finetuned import load_finetuned
 from electra_tf.export.load import load_run, load_tokenizer
-from electra_tf.finetuning.finetuned import load_finetuned
 from electra_tf.models.encoder import Encoder
 from electra_tf.runs.checkpoints import damage, newest_whole, step_of
 from electra_tf.runs.directory import RunDirectory

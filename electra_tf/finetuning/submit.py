@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf.data.glue import GLUE_TASKS, GlueTask, read_glue
 from electra_tf.data.tables import TextExamples
-from electra_tf.finetuning.finetuned import load_finetuned
+from electra_tf.export.finetuned import load_finetuned
 from electra_tf.finetuning.prediction import predict_texts
 from electra_tf.finetuning.summary import best_seed
 from electra_tf.tasks.finetune.submission import RowPredictions, write_submission
