@@ -1,0 +1,51 @@
+"""A trained model between two formats: plain arrays by the authors' names, sizes, and what the text needs."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.tasks.finetune.config import FinetuningConfig
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """What every format is read into and written from.
+
+    Attributes:
+        source: the checkpoint it was read from, for messages and the record.
+        encoder: the sizes of the network that is kept: ELECTRA's discriminator, or the one encoder there is.
+        generator: the sizes of ELECTRA's generator; None where there is none or where it is not known.
+        weights: by the names of `electra_tf.convert.names`; [in, out] for products. Only what was trained, without
+            the optimizer's state. Embeddings that both networks use stand there once, under `electra/`.
+        vocabulary_file: the content of vocab.txt.
+        lower_case, strip_accents: how text was tokenized.
+        objective: the objective's name in a configuration; "" where the source does not say.
+        step: of training; 0 where the source does not say.
+        finetuned: the whole configuration of a fine-tuned model; None of any other.
+        facts: what else is known and goes into model cards and records, as JSON takes it.
+    """
+
+    source: str
+    encoder: EncoderConfig
+    generator: EncoderConfig | None
+    weights: dict[str, np.ndarray]
+    vocabulary_file: bytes
+    lower_case: bool = True
+    strip_accents: bool = True
+    objective: str = ""
+    step: int = 0
+    finetuned: FinetuningConfig | None = None
+    facts: dict = field(default_factory=dict)
+
+    @property
+    def has_discriminator_head(self) -> bool:
+        return "discriminator_predictions/dense/kernel" in self.weights
+
+    @property
+    def has_masked_lm_head(self) -> bool:
+        return "generator_predictions/dense/kernel" in self.weights
+
+    def part(self, scope: str) -> dict[str, np.ndarray]:
+        """The weights whose names begin with a scope, such as `electra/`."""
+        return {name: value for name, value in self.weights.items() if name.startswith(scope)}
