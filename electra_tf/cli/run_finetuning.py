@@ -29,6 +29,13 @@ from electra_tf.config.loader import read_values
 from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.finetune.config import FinetuningConfig
 
+_OF_EVERY_MODE = {"strategy", "tpu", "logical_cpu_devices"}
+_OF_MODE = {
+    "predict": {"model_dir", "input_file", "output_file", "text_columns"},
+    "score": {"task", "data_file", "predictions", "null_odds"},
+}
+_OF_PREDICT_AND_SCORE = (_OF_MODE["predict"] | _OF_MODE["score"]) - {"task", "text_columns"}
+
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
@@ -100,6 +107,7 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
 def _run(arguments, interruption: Interruption) -> None:
     if arguments.logical_cpu_devices < 1:
         raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices}: expected 1 or more")
+    _refuse_idle_flags(arguments)
     if arguments.score:
         return _score(arguments)
     if arguments.predict:
@@ -110,6 +118,8 @@ def _run(arguments, interruption: Interruption) -> None:
     stride = [] if arguments.stride is None else [f"task.stride={arguments.stride}"]
     values, source = read_values(arguments.config, [*stride, *arguments.overrides])
     refuse_misspelt(values, source, settings_of(FinetuningConfig))
+    if isinstance(values.get("train"), dict) and values["train"].get("seed") is not None:
+        raise UserError(f"{source}: train.seed is set; seeds are given by --seeds")
     class_weights = _class_weights(arguments.class_weights)
     strategy = _strategy(arguments)
     if arguments.objective_module:
@@ -142,6 +152,16 @@ def _run(arguments, interruption: Interruption) -> None:
     )
     start = finetune_milestones if arguments.milestones else finetune
     print(start(arguments.task, arguments.init_from, files, options, strategy, interruption))
+
+
+def _refuse_idle_flags(arguments) -> None:
+    """Raises: UserError: for a flag that the mode does not read."""
+    mode = "predict" if arguments.predict else "score" if arguments.score else ""
+    for name, value in vars(arguments).items():
+        is_read = name in _OF_EVERY_MODE | _OF_MODE[mode] if mode else name not in _OF_PREDICT_AND_SCORE
+        if not is_read and name != mode and value != _flags().get_default(name):
+            flag = "--set" if name == "overrides" else f"--{name}"
+            raise UserError(f"{flag} says nothing to {f'--{mode}' if mode else 'fine-tuning'}; leave it out")
 
 
 def _require(arguments, mode: str, *flags: str) -> None:

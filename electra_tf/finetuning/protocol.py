@@ -13,7 +13,8 @@ from electra_tf.finetuning.pretrained import PretrainedEncoder, load_pretrained
 from electra_tf.finetuning.seeds import Job, results_of, run_seeds
 from electra_tf.finetuning.sources import Files, Source, open_source
 from electra_tf.finetuning.submit import TestSets, read_test_sets, submit
-from electra_tf.finetuning.summary import glue_summary, summarize, table, write_summary
+from electra_tf.finetuning.summary import SUMMARY, glue_summary, summarize, table, write_summary
+from electra_tf.runs.files import read_json
 from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.data import TaskData
@@ -59,6 +60,7 @@ def finetune(
     Raises: UserError: if flags, files, encoder and settings do not fit. Interrupted, TrainingStopped: as of training.
     """
     names = PAPER_TASKS if task == "glue" else (task,)
+    _require_same_task(options.output_dir, task)
     sources = [open_source(name, files) for name in names]
     test_sets = _test_sets(names, files, options, strategy) if options.submission else {}
     encoder = options.values.get("encoder")
@@ -72,7 +74,9 @@ def finetune(
         job = _job(source, pretrained, options, directory, strategy)
         run_seeds(job, options.seeds, interruption)
         if is_chief(strategy):
-            results = results_of(job, options.seeds)
+            results = results_of(job)
+            if earlier := sorted(set(results) - set(options.seeds)):
+                logger.info("%s: with the seeds of earlier calls, %s", source.name, ", ".join(map(str, earlier)))
             summary = summarize(source.name, job.data.primary_metric, results, job.config.init_from)
             write_summary(directory, summary)
             summaries[source.name], directories[source.name] = summary, directory
@@ -86,6 +90,13 @@ def finetune(
     write_summary(options.output_dir, together)
     average = f"{together['glue_average'] * 100:.2f}" if together["glue_average"] is not None else "-"
     return f"{table(list(summaries.values()))}\nGLUE average of the medians, as the paper's: {average}"
+
+
+def _require_same_task(output_dir: str, task: str) -> None:
+    summary = read_json(os.path.join(output_dir, SUMMARY))
+    found = "glue" if "tasks" in summary else summary.get("task", task)
+    if found != task:
+        raise UserError(f"--output_dir={output_dir} has the results of --task={found}; give {task} a new directory")
 
 
 def _test_sets(names: Sequence[str], files: Files, options: Options, strategy: tf.distribute.Strategy) -> TestSets:

@@ -77,7 +77,9 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
     Raises: UserError: if a directory holds another task or other settings. Interrupted, TrainingStopped: as `train`.
     """
     for seed in _started_seeds(job):
-        job.directory(seed).require_same_run(job.config_of(seed))
+        directory = job.directory(seed)
+        directory.require_same_run(job.config_of(seed))
+        directory.require_same_data([job.data.identity])
     todo = [seed for seed in seeds if not exists(result_file(job.directory(seed)))]
     interruption = interruption or Interruption()
     loops: Loops | None = None
@@ -95,9 +97,10 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
         _finish(job, loops, stage, run, interruption)
 
 
-def results_of(job: Job, seeds: tuple[int, ...]) -> dict[int, dict]:
-    """The content of each seed's `result.json`."""
-    return {seed: read_json(result_file(job.directory(seed))) for seed in seeds}
+def results_of(job: Job) -> dict[int, dict]:
+    """The content of `result.json` of every seed that is done, by this call or by an earlier one."""
+    files = {seed: result_file(job.directory(seed)) for seed in _started_seeds(job)}
+    return {seed: read_json(file) for seed, file in files.items() if exists(file)}
 
 
 def _started_seeds(job: Job) -> list[int]:

@@ -3,6 +3,7 @@
 import functools
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 import tensorflow as tf
@@ -10,7 +11,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import nearest
 from electra_tf.data.glue import GLUE_TASKS, GlueTask, read_glue
-from electra_tf.data.squad import SQUAD_TASKS, read_squad
+from electra_tf.data.squad import SQUAD_TASKS, Question, read_squad
 from electra_tf.data.tables import (
     TextExamples,
     class_targets,
@@ -125,6 +126,8 @@ class TableSource(Source):
 
     def settings(self, chosen: dict) -> dict:
         files = self.files
+        if len(set(files.text_columns)) < len(files.text_columns):
+            raise UserError(f"--text_columns {' '.join(files.text_columns)} names one twice; give it once")
         common = {"kind": self.name, "text_columns": list(files.text_columns)}
         if self.name == "regression":
             smallest, largest = target_range(self._train)
@@ -189,12 +192,25 @@ class SquadSource(Source):
             paths = tuple(given or there for given, there in zip(paths, found, strict=True))
         self._source = str(paths[0])
         self._train, self._validation = map(read_squad, paths)
+        for path, questions in zip(paths, (self._train, self._validation), strict=True):
+            _require_answers(questions, path, version_2=self.name == "squad_v2")
 
     def settings(self, chosen: dict) -> dict:
         return {"kind": "question_answering", "version_2": self.name == "squad_v2"}
 
     def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> QuestionData:
         return QuestionData(config, tokenizer, self._train, self._validation, self._source)
+
+
+def _require_answers(questions: Sequence[Question], path, version_2: bool) -> None:
+    for question in questions:
+        if question.is_impossible and not version_2:
+            raise UserError(f"{path}: question {question.id} has no answer, as in SQuAD 2.0; give --task=squad_v2")
+        if not question.answers and not question.is_impossible:
+            raise UserError(
+                f"{path}: question {question.id} has neither answers nor is_impossible; a file to be predicted only is "
+                "for --predict"
+            )
 
 
 def squad_file(data_dir: str, task: str, split: str) -> str:

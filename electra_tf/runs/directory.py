@@ -106,13 +106,17 @@ class RunDirectory:
 
     def adopt_data(self, identities: Sequence[str], is_started: bool) -> None:
         """Notes which data set each stage reads. Raises: UserError: if the run was started with another one."""
-        content = json.dumps({"data": list(identities)}).encode()
-        if is_started and read_bytes(self.data_file) not in (None, content):
+        if is_started:
+            self.require_same_data(identities)
+        write_atomically(self.data_file, _data_record(identities))
+
+    def require_same_data(self, identities: Sequence[str]) -> None:
+        """Raises: UserError: if the run was started with another data set."""
+        if read_bytes(self.data_file) not in (None, _data_record(identities)):
             raise UserError(
                 f"the run in {self.path} was started with another data set (see {os.path.basename(self.data_file)}); "
-                f"give that one as --data_dir, or begin a new run with --init_from and a new {self.flag}"
+                f"give that one, or begin a new run with a new {self.flag}"
             )
-        write_atomically(self.data_file, content)
 
     def require_same_tokenizer(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> None:
         """Raises: UserError: if the run was started with another vocabulary or normalisation."""
@@ -130,9 +134,12 @@ class RunDirectory:
         # The name of the objective or task first: other settings differ because of it.
         for key in sorted(before | now, key=lambda key: (key not in ("objective.name", "name"), key)):
             if before.get(key) != now.get(key):
+                own = f"its own settings (--config={self.config_file})"
+                if self.flag != "--model_dir":  # of a fine-tuning: some settings follow from flags
+                    own = "the flags that it was started with, also --keep,"
                 raise UserError(
                     f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; continue it "
-                    f"with its own settings (--config={self.config_file}) or give a new {self.flag}"
+                    f"with {own} or give a new {self.flag}"
                 )
 
     def _require_no_lost_checkpoint(self) -> None:
@@ -163,6 +170,10 @@ class RunDirectory:
     def _tokenizer_files(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> dict[str, bytes]:
         settings = json.dumps({"lower_case": lower_case, "strip_accents": strip_accents}).encode()
         return {self.vocab_file: vocabulary, self.tokenizer_file: settings}
+
+
+def _data_record(identities: Sequence[str]) -> bytes:
+    return json.dumps({"data": list(identities)}).encode()
 
 
 def lasting_settings(values: Mapping) -> dict:

@@ -1,11 +1,14 @@
 """Which evaluation of a run was the best, and whether the run has stopped getting better."""
 
 import math
+import re
 from collections.abc import Mapping
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import nearest
 from electra_tf.config.schema import EvaluationConfig
+
+_LOWER_IS_BETTER = re.compile(r"(.+_)?(loss|mse)(_mm)?")  # of all other metrics the highest value is the best
 
 
 class BestScore:
@@ -26,10 +29,13 @@ class BestScore:
             known = [name for name in metrics if name not in ("step", "split")]
             raise UserError(f"evaluation.best_metric={self._metric} is no metric{nearest(self._metric, known)}")
         value = metrics[self._metric]
-        self._scores[step] = -math.inf if value is None or math.isnan(value) else value
+        if value is None or math.isnan(value):
+            self._scores[step] = -math.inf
+        else:
+            self._scores[step] = -value if _LOWER_IS_BETTER.fullmatch(self._metric) else value
 
     def is_best(self, step: int) -> bool:
-        """Whether the evaluation of this step has the highest score so far."""
+        """Whether the evaluation of this step is the best one so far."""
         return step in self._scores and step == self._best_step()
 
     def has_stalled(self) -> bool:

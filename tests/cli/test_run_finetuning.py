@@ -133,7 +133,8 @@ def test_flags_that_are_missing_or_name_nothing(refused, flags, message):
         (TRAIN + "classification --labels yes", "train.csv:3 has the label 'no', expected one of"),
         (TRAIN + "classification --submission", "--submission is for GLUE's tasks"),
         (TRAIN + "classification --stride=100", "the stride is 100 tokens, expected 1 to "),
-        (TRAIN + "classification --stride=4 --text_columns text score", "a stride was given with two text columns"),
+        (TRAIN + "classification --stride=4 --text_columns text score", "task: stride 4 with two texts; leave it out"),
+        (TRAIN + "classification --text_columns text text", "--text_columns text text names one twice"),
         (TRAIN.replace("{train}", "nothing.csv") + "classification", "cannot read nothing.csv"),
         (TRAIN.replace("{train}", "{place}/empty.csv") + "classification", "empty.csv has no examples"),
         (TRAIN.replace("{train}", "{place}/one_class.csv") + "classification", "has one class only, 'yes' in all 2"),
@@ -182,7 +183,10 @@ def test_a_task_or_data_that_do_not_fit(refused, flags, message):
             "--init_from={pretrained} --set encoder.num_layers=2",
             "step 3 of RUN holds no variable electra/encoder/layer_1/",
         ),
-        ("--init_from={pretrained} --set train.num_epochs=many", "train.num_epochs is 'many'; "),
+        ("--init_from={pretrained} --set train.num_epochs=2", "train.num_epochs and train.num_steps both say how long"),
+        ("--init_from={pretrained} --set train.seed=2", "train.seed is set; seeds are given by --seeds"),
+        ("--init_from={pretrained} --set train.flops_budget=1e9", "train.flops_budget is "),
+        ("--init_from={pretrained} --predictions=x", "--predictions says nothing to fine-tuning; leave it out"),
         ("--init_from={pretrained} --set data.max_seq_length=21", "data.max_seq_length 21 is longer than the position"),
         ("--init_from={pretrained} --set evaluation.max_batches=2", "evaluation.max_batches is 2; "),
         ("--init_from={pretrained} --set evaluation.patience=2", "patience 2 without best_metric"),
@@ -231,7 +235,7 @@ def test_a_task_is_trained_summarised_and_predicts_and_another_one_is_refused_in
 
     capsys.readouterr()
     assert run_finetuning.main(["--task=regression", "--label_column=score", *train]) == 2
-    assert "seed_3 has name classification, this call has regression; " in capsys.readouterr().err
+    assert "has the results of --task=classification; give regression a new directory" in capsys.readouterr().err
 
 
 def test_scores_are_printed_as_one_object(place, tmp_path, capsys):

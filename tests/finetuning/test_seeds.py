@@ -109,7 +109,18 @@ def test_done_seeds_are_read_only(job_in, three_seeds, caplog):
     job = job_in(three_seeds[0], keep="all")
     run_seeds(job, (2, 0))
     assert caplog.messages == []
-    assert list(results_of(job, (2, 0))) == [2, 0]
+
+
+def test_the_results_are_those_of_all_seeds_that_are_done(job_in, three_seeds, tmp_path):
+    assert list(results_of(job_in(three_seeds[0]))) == [0, 1, 2]
+    assert results_of(job_in(tmp_path)) == {}
+
+
+def test_a_directory_with_other_data_is_refused_whichever_seed_is_asked_for(job_in, three_seeds):
+    job = job_in(three_seeds[0], keep="all")
+    job.data.identity = "of another file with as many rows"
+    with pytest.raises(UserError, match="seed_0 was started with another data set .* a new --output_dir"):
+        run_seeds(job, (0, 7))
 
 
 @pytest.mark.parametrize(

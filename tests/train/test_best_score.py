@@ -36,6 +36,15 @@ def test_without_patience_it_never_stalls():
     assert not scores(0, 0.5, 0.4, 0.3, 0.2).has_stalled()
 
 
+@pytest.mark.parametrize("name", ["loss", "mse", "masked_lm_loss"])
+def test_of_losses_the_lowest_is_the_best(name):
+    best = BestScore(EvaluationConfig(best_metric=name, patience=1))
+    for step, value in ((10, 0.75), (20, 0.5), (30, 0.625)):
+        best.observe(step, {name: value})
+    assert [best.is_best(step) for step in (10, 20, 30)] == [False, True, False]
+    assert best.has_stalled()
+
+
 def test_without_a_metric_nothing_is_the_best():
     best = BestScore(EvaluationConfig())
     best.observe(10, {"loss": 1.0})

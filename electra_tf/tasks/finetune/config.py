@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge, validate
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.config.schema import EvaluationConfig, OptimizerConfig, RunConfig, TrainConfig
@@ -43,6 +44,8 @@ class SentenceConfig(Settings):
     def _fits_together(self) -> "SentenceConfig":
         if self.kind == "regression" and self.max_value <= self.min_value:
             raise ValueError(f"max_value {self.max_value} is not above min_value {self.min_value}")
+        if self.stride is not None and len(self.text_columns) == 2:
+            raise ValueError(f"stride {self.stride} with two texts; leave it out: pairs are cut off")
         if self.class_weights and len(self.class_weights) != len(self.labels):
             raise ValueError(
                 f"{len(self.class_weights)} class_weights for {len(self.labels)} labels; give one for each"
@@ -109,6 +112,7 @@ class FinetuningTrainConfig(TrainConfig):
     """As in pre-training; `num_steps` follows from `num_epochs` unless it is given."""
 
     num_epochs: Positive
+    flops_budget: None = None
     batch_size: Count = 32
     log_every_steps: Count = 20
     milestone_fractions: tuple[Fraction, ...] = ()
@@ -157,6 +161,9 @@ def resolve(
         num_rows: sequences of the training split.
     Raises: UserError: for an unknown setting, a wrong type or an impossible combination.
     """
+    given = values.get("train")
+    if isinstance(given, dict) and None not in (given.get("num_epochs"), given.get("num_steps")):
+        raise UserError(f"{source}: train.num_epochs and train.num_steps both say how long to train; give one of them")
     learning_rate, decay = next(row[1:] for row in _BY_SIZE if encoder.hidden_size <= row[0])
     defaults = {
         "name": name,

@@ -19,6 +19,8 @@ from electra_tf.tasks.finetune.data import Outputs, TaskData
 from electra_tf.tasks.finetune.text_features import TextFeatures, text_features
 from electra_tf.text.tokenizer import BertTokenizer
 
+_SMALLEST_SHARE = 1e-12  # of a label that the training set never has
+
 
 class SentenceData(TaskData):
     """Texts or pairs of texts.
@@ -75,13 +77,15 @@ class SentenceData(TaskData):
     def problem(self, outputs: Outputs) -> str | None:
         if self.train is None:
             return None
-        logits, (name, gold) = self._example_logits(outputs), self._gold(list(self._splits.values()))
-        if self._task.kind == "classification":
-            predicted = logits.argmax(axis=1)
-            if len(np.unique(predicted)) == 1 and len(np.unique(gold)) > 1:
-                return f"all {len(predicted)} predictions of the dev set are {self._task.labels[predicted[0]]!r}"
-        loss, of_constant = float(np.mean(outputs["loss"])), self._loss_of_best_constant(name)
-        if not self._task.class_weights and loss >= of_constant:
+        kind, (name, gold) = self._task.kind, self._gold(list(self._splits.values()))
+        predicted, train_targets = self._predictions(self._example_logits(outputs)), self.train.row_targets[name]
+        if kind == "classification" and len(np.unique(predicted)) == 1 and len(np.unique(gold)) > 1:
+            return f"all {len(predicted)} predictions of the dev set are {self._task.labels[predicted[0]]!r}"
+        of_constant, constant = _constant_predictor(kind, train_targets, gold, len(self._task.labels))
+        loss = float(np.mean(outputs["loss"]))
+        # A model that has learnt its training set by heart has a high loss, but more is right than by chance.
+        is_better = kind != "regression" and np.mean(predicted == gold) > np.mean(constant == gold)
+        if not self._task.class_weights and loss >= of_constant and not is_better:
             return f"the dev loss is {loss:.4f}, that of always predicting the training set's mean {of_constant:.4f}"
         return None
 
@@ -158,16 +162,22 @@ class SentenceData(TaskData):
             writer.writerow([examples.ids[index], *known, prediction, *shares])
         return stream.getvalue()
 
-    def _loss_of_best_constant(self, name: str) -> float:
-        """The loss of a model that gives every example the same output, the best for the training set."""
-        targets = self.train.row_targets[name].astype(np.float64)
-        if self._task.kind == "regression":
-            return float(targets.var())
-        if self._task.kind == "classification":
-            shares = np.bincount(targets.astype(int), minlength=len(self._task.labels)) / len(targets)
-            return float(-np.sum(shares[shares > 0] * np.log(shares[shares > 0])))
-        shares = np.clip(targets.mean(axis=0), 1e-12, 1 - 1e-12)
-        return float(-np.mean(shares * np.log(shares) + (1 - shares) * np.log(1 - shares)))
+
+def _constant_predictor(kind: str, train: np.ndarray, gold: np.ndarray, num_labels: int) -> tuple[float, np.ndarray]:
+    """A model that gives every example the same output, the best for the training set.
+
+    Args:
+        train, gold: the targets of the training set and of the evaluated one.
+    Returns: its loss on the second, and what it predicts: a class, 0 or 1 for each label, or a number.
+    """
+    if kind == "regression":
+        mean = train.mean(dtype=np.float64)
+        return float(np.mean((gold - mean) ** 2)), mean
+    if kind == "classification":
+        shares = np.maximum(np.bincount(train, minlength=num_labels) / len(train), _SMALLEST_SHARE)
+        return float(-np.mean(np.log(shares[gold]))), shares.argmax()
+    shares = np.clip(train.mean(axis=0, dtype=np.float64), _SMALLEST_SHARE, 1 - _SMALLEST_SHARE)
+    return float(-np.mean(np.where(gold, np.log(shares), np.log(1 - shares)))), shares > 0.5
 
 
 def _shown(label) -> str:

@@ -53,8 +53,8 @@ def text_features(
         texts: one or two lists of N texts.
         targets: by name, [N, ...]: what is learnt for an example.
         max_seq_length: tokens of the longest row, special ones included; at least 3, of pairs 5.
-        stride: how many tokens a window of a text begins after the window before it; None to truncate.
-    Raises: UserError: a stride with pairs, or one of more tokens than a window has.
+        stride: how many tokens a window of a text begins after the window before it; None to truncate, and for pairs.
+    Raises: UserError: a stride of more tokens than a window has.
     Source: google-research/electra, finetune/classification (truncation of pairs); windows are ours.
     """
     tokens = [_tokenize(column, tokenizer) for column in texts]
@@ -66,8 +66,6 @@ def text_features(
         num_truncated = np.any([part.length < whole.length for part, whole in zip(parts, tokens, strict=True)], axis=0)
         example_index = np.arange(num_examples, dtype=np.int32)
         return TextFeatures(_joined(parts, tokenizer, example_index, targets), int(num_truncated.sum()))
-    if len(tokens) == 2:
-        raise UserError("a stride was given with two text columns, expected one; leave it out: pairs are truncated")
     if not 1 <= stride <= room:
         raise UserError(
             f"the stride is {stride} tokens, expected 1 to {room}, which is what fits between [CLS] and [SEP]"

@@ -70,10 +70,10 @@ def test_a_text_that_fits_has_one_window(tokenizer):
     assert text_features([["a b c d"]], {}, tokenizer, 6, 1).features.num_rows == 1
 
 
-@pytest.mark.parametrize("texts, stride", [([["a"], ["b"]], 2), ([["a"]], 0), ([["a"]], 5)])
-def test_strides_that_cannot_be_are_refused(tokenizer, texts, stride):
+@pytest.mark.parametrize("stride", [0, 5])
+def test_strides_that_cannot_be_are_refused(tokenizer, stride):
     with pytest.raises(UserError, match="stride"):
-        text_features(texts, {}, tokenizer, 6, stride)
+        text_features([["a"]], {}, tokenizer, 6, stride)
 
 
 def test_a_lone_surrogate_is_dropped(tokenizer):
