@@ -218,8 +218,8 @@ def _doubts(path: str, sizes: EncoderConfig, num_heads: int | None) -> list[str]
         return []
     return [
         f"warning: {path} says num_attention_heads {sizes.num_heads} for hidden_size {sizes.hidden_size}; published "
-        f"ELECTRA models have one head for {HEAD_SIZE} units, here {usual}. A wrong number loads and computes nonsense; "
-        "if it is wrong, correct config.json"
+        f"ELECTRA models have one head for {HEAD_SIZE} units, here {usual}. A wrong number loads and computes "
+        "nonsense; if it is wrong, correct config.json"
     ]
 
 

@@ -40,7 +40,8 @@ def assign_strictly(source: str, reader, weights: Sequence[StoredWeight]) -> lis
     """Assigns every variable its stored value. Of a position table that is longer there, the first rows are taken.
 
     Args:
-        source: what messages call the store.        reader: of a checkpoint, by `tf.train.load_checkpoint`, or an `ArrayReader`.
+        source: what messages call the store.
+        reader: of a checkpoint, by `tf.train.load_checkpoint`, or an `ArrayReader`.
     Returns: notes for the log, one line each: which tables were cut.
     Raises: UserError: if anything is missing or of another shape, naming it; then nothing was assigned.
     """

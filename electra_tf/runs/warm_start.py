@@ -24,6 +24,7 @@ from electra_tf.convert.stored_weights import (
     require_none_missing,
 )
 from electra_tf.convert.tf1 import TF1_STATE
+from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.runs.checkpoints import Checkpoints, damage, newest_whole
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.files import exists, read_bytes, read_json, write_atomically
@@ -101,6 +102,7 @@ def initialize_from(
     if fresh_generator:
         fresh = [name for name in [*(weight.name for weight in source.weights), *missing] if _is_generators(name)]
         missing = [name for name in missing if not _is_generators(name)]
+        _require_separable(task, fresh)
     require_none_missing(source.name, missing)
     weights = [weight for weight in source.weights if weight.name not in fresh]
     notes = assign_strictly(source.name, source.reader, weights)
@@ -160,18 +162,30 @@ def _hugging_face(task: Task, path: str, vocab_file: str | None) -> _Source:
     model, notes = read_hugging_face(path)
     model.require_fitting_vocabulary()
     content = None if vocab_file is None else read_bytes(vocab_file)
-    if content is not None and Vocabulary.from_bytes(content, vocab_file) != Vocabulary.from_bytes(
-        model.vocabulary_file, path
-    ):
+    if content is not None and _tokens(content, vocab_file) != _tokens(model.vocabulary_file, path):
         raise UserError(
-            f"--init_from={path} has another vocabulary than the data; build data with its vocabulary, which is in "
-            "that folder"
+            f"--init_from={path} has another vocabulary than the data; build the data with that of the folder"
         )
     found, expected = model.encoder.num_heads, task.encoder.config.num_heads
     if found != expected:
         raise UserError(f"--init_from={path} has {found} heads, this configuration {expected}; set encoder.num_heads")
     reader = ArrayReader(model.weights)
     return _Source(path, "Hugging Face's layout", reader, *_authors_weights(task, reader), TF1_STATE, notes)
+
+
+def _require_separable(task: Task, fresh: Sequence[str]) -> None:
+    """Raises: UserError: if a task has no generator to start afresh, or its discriminator depends on the generator."""
+    if not fresh:
+        raise UserError("--fresh_generator: this objective trains no generator; leave it out")
+    if isinstance(task.encoder.embeddings, DisentangledEmbeddings):
+        raise UserError(
+            "--fresh_generator: with objective.tying gradient_disentangled the discriminator's embeddings are "
+            "differences to the generator's; set objective.tying to embeddings or none"
+        )
+
+
+def _tokens(vocabulary_file: bytes, path: str) -> tuple[str, ...]:
+    return Vocabulary.from_bytes(vocabulary_file, path).tokens
 
 
 def _is_generators(name: str) -> bool:
