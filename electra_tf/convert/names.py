@@ -81,7 +81,9 @@ def finetuned_variables(task: FinetuningTask, task_name: str) -> NamedVariables:
 
 def _head_layers(task: FinetuningTask) -> dict[str, tf_keras.layers.Dense]:
     if not isinstance(task, QuestionAnsweringTask):
-        return {"dense": task.output_layer}
+        # `hidden` is of Hugging Face's head, which the authors' code does not have.
+        layers = {"hidden": getattr(task, "hidden_layer", None), "dense": task.output_layer}
+        return {name: layer for name, layer in layers.items() if layer is not None}
     layers = {"dense": task.start_layer, "qa_hidden": task.end_hidden_layer, "dense_1": task.end_layer}
     answerable = [task.answerable_hidden_layer, task.answerable_layer]  # numbered as they are created
     layers |= {f"dense_{number}": layer for number, layer in enumerate(filter(None, answerable), start=2)}

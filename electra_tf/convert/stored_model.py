@@ -25,7 +25,12 @@ class StoredModel:
         objective: the objective's name in a configuration; "" where the source does not say.
         step: of training; 0 where the source does not say.
         finetuned: the whole configuration of a fine-tuned model; None of any other.
-        facts: what else is known and goes into model cards and records, as JSON takes it.
+        facts: what else is known and goes into model cards and records, as JSON takes it; every key may be missing.
+            data: the identity of the data set of each input stage, a SHA-256 of its manifest.
+            init_from: where the weights came from before training.
+            flops: {"paper": ..., "hardware": ...}, of pre-training until `step`, in both conventions.
+            evaluation: by name, the last metrics on held-out text or, fine-tuned, on the dev set; and their `step`.
+            scores: of several seeds of fine-tuning, for each task {"task", "metric", "median", "sigma", "n"}.
     """
 
     source: str
