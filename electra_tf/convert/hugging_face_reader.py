@@ -105,7 +105,8 @@ def read_hugging_face(path: str, given: Given = AS_IT_SAYS) -> tuple[StoredModel
     else:
         notes = kept.notes
     has_discriminator = "discriminator_predictions/dense/kernel" in weights
-    if not has_discriminator and "generator_predictions/dense/kernel" in weights:
+    is_baseline = kept.ours.get("objective") == "bert_mlm"
+    if not has_discriminator and "generator_predictions/dense/kernel" in weights and not is_baseline:
         notes = [
             *notes,
             f"{kept.folder} is a masked language model alone, read as one that was trained so; if it is the generator "

@@ -97,21 +97,22 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
         notes.append("the authors' code has no head with a hidden layer on [CLS]: the encoder alone is written")
     else:
         tensors |= heads
-    tf.io.gfile.makedirs(output_dir)
     prefix = os.path.join(output_dir, f"model.ckpt-{model.step}")
     values = [tf.convert_to_tensor(value) for value in tensors.values()]
     names = [*tensors, "global_step"]
+    # By the file `checkpoint` their code, and TensorFlow, find the newest one of a directory.
+    state = tf.compat.v1.train.generate_checkpoint_state_proto(output_dir, os.path.basename(prefix))
     try:
+        tf.io.gfile.makedirs(output_dir)
         tf.raw_ops.SaveV2(
             prefix=prefix,
             tensor_names=names,
             shape_and_slices=[""] * len(names),
             tensors=[*values, tf.constant(model.step, tf.int64)],
         )
-        # By this file their code, and TensorFlow, find the newest checkpoint of a directory.
-        tf.compat.v1.train.update_checkpoint_state(output_dir, os.path.basename(prefix))
-        with tf.io.gfile.GFile(os.path.join(output_dir, "vocab.txt"), "wb") as stream:
-            stream.write(model.vocabulary_file)
+        for name, content in (("checkpoint", str(state).encode()), ("vocab.txt", model.vocabulary_file)):
+            with tf.io.gfile.GFile(os.path.join(output_dir, name), "wb") as stream:
+                stream.write(content)
     except tf.errors.OpError as error:
         raise UserError(f"{output_dir} cannot be written: {first_line(error)}; give another one") from None
     return [f"wrote {prefix}: {len(tensors)} variables", *notes, *_unsaid(model)]

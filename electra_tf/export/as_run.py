@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import absl.logging
 import tensorflow as tf
 import tf_keras
 
@@ -67,6 +68,7 @@ def _write(model: StoredModel, config, task: Task, run: RunDirectory) -> str:
     """Returns: the checkpoint's prefix."""
     run.create()
     run.adopt_tokenizer(model.vocabulary_file, model.lower_case, model.strip_accents, is_started=False)
+    absl.logging.set_verbosity(absl.logging.WARNING)  # it logs how long variables took to be assigned to files
     # Weights alone: who trains in this directory is told to begin a new run with --init_from.
     checkpoint = tf.train.Checkpoint(task=task)
     manager = tf.train.CheckpointManager(checkpoint, run.checkpoints, max_to_keep=None, checkpoint_name="step")
