@@ -1,0 +1,91 @@
+"""What a run's directory knows of its weights beside them: the `facts` of a `StoredModel`, for model cards."""
+
+import os
+import statistics
+from collections.abc import Iterator
+
+from electra_tf.config.errors import UserError
+from electra_tf.flops.budget import known_cost
+from electra_tf.reports.scores import score_file, scored_tasks
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.files import read_json
+from electra_tf.runs.reported_lines import reports_of
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.pretrain.config import PretrainingConfig
+
+_SUMMARY = "summary.json"  # of run_finetuning.py
+
+
+def pretraining_facts(run: RunDirectory, config: PretrainingConfig, step: int) -> dict:
+    """Data, initial weights, FLOPs, the last evaluation until a step, and scores after fine-tuning from it.
+
+    Raises: UserError: if one of the files is damaged.
+    """
+    cost = known_cost(config)
+    flops = {}
+    if cost is not None:
+        spent = cost.spent(step)
+        flops = {"paper": float(spent.paper), "hardware": float(spent.hardware.total)}
+    facts = {
+        "data": read_json(run.data_file).get("data"),
+        "init_from": read_json(run.warm_start_file).get("init_from"),
+        "flops": flops,
+        "evaluation": _evaluation(run, step),
+        "scores": list(_milestone_scores(run, step)),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def finetuning_facts(run: RunDirectory, config: FinetuningConfig, step: int) -> dict:
+    """The encoder that a seed of fine-tuning began with, its last evaluation until a step, and the scores of all seeds.
+
+    Args:
+        run: the directory of the seed.
+    Raises: UserError: if one of the files is damaged.
+    """
+    summary = read_json(os.path.join(os.path.dirname(run.path.rstrip("/")), _SUMMARY))
+    facts = {
+        "init_from": config.init_from,
+        "evaluation": _evaluation(run, step),
+        "scores": [score for score in _summary_scores(summary) if score["task"] == config.name],
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _evaluation(run: RunDirectory, step: int) -> dict[str, float]:
+    """Metrics without a value are left out."""
+    reports = [report for report in reports_of(run.metrics_file, "held_out") if report["step"] <= step]
+    last = reports[-1] if reports else {}
+    return {name: value for name, value in last.items() if name != "split" and value is not None}
+
+
+def _milestone_scores(run: RunDirectory, step: int) -> Iterator[dict]:
+    """Of every task on which `run_finetuning.py --milestones` has fine-tuned this step; of `glue` all tasks' own."""
+    for name in scored_tasks(run.path):
+        file = score_file(run.path, name)
+        content = read_json(file)
+        try:
+            summary = read_json(os.path.join(content["output_dir"], f"step_{step}", _SUMMARY))
+            rows = [row for row in content["results"] if row["step"] == step]
+            yield from list(_summary_scores(summary)) or (
+                _score(content["task"], content["metric"], row) for row in rows
+            )
+        except (KeyError, TypeError, AttributeError):
+            raise UserError(
+                f"{file} is not what run_finetuning.py --milestones writes; give that command again, it continues"
+            ) from None
+
+
+def _score(task: str, metric: str, row: dict) -> dict:
+    values = list(row["scores"].values())
+    has_sigma = len(values) > 1 and None not in values
+    sigma = statistics.stdev(values) if has_sigma else None
+    return {"task": task, "metric": metric, "median": row["median"], "sigma": sigma, "n": len(values)}
+
+
+def _summary_scores(summary: dict) -> Iterator[dict]:
+    """The primary metric of each task in a summary.json, of one task or of several."""
+    for task in summary.get("tasks", [summary] if summary else []):
+        values = task["statistics"][task["primary_metric"]]
+        numbers = {name: values[name] for name in ("median", "sigma", "n")}
+        yield {"task": task["task"], "metric": task["primary_metric"], **numbers}
