@@ -64,8 +64,9 @@ def _question_answering(task: QuestionAnsweringConfig, weights: Mapping[str, np.
         "qa_outputs.bias": np.concatenate(biases),
     }
     note = (
-        "The logits of the question, of its [SEP] and of padding mean nothing: training left them out, and inference "
-        "must; pipeline('question-answering') does. A question without an answer has its span at [CLS]."
+        "The logits of the question, of its [SEP] and of padding mean nothing: training left them out, and so must the "
+        "choice of an answer, as pipeline('question-answering') of transformers 4 does. The span of a question without "
+        "an answer is [CLS]."
     )
     return Head("ElectraForQuestionAnswering", {}, tensors, (note,))
 
