@@ -92,6 +92,7 @@ def _sentence(model: StoredModel, task: SentenceConfig, weights: Mapping[str, np
             layers = linear_as_pairs(kernel, bias, scale, offset)
         else:
             layers = linear_as_shift(kernel * scale, bias * scale + offset, _bound_of_output(model))
+            notes.append("With this many labels the weights need float32, and logits agree to about 1e-4.")
         tensors = {f"classifier.{name}": value for name, value in layers.items()}
         config["classifier_dropout"] = 0.0
         notes.append(

@@ -128,7 +128,8 @@ def _training(model: StoredModel, network: Network) -> Iterator[tuple[str, str]]
     for identity in facts.get("data", ()):
         yield "data set, SHA-256", f"`{identity}`"
     if facts.get("init_from"):
-        yield "weights came from", f"`{facts['init_from']}`"
+        place = "/".join(facts["init_from"].rstrip("/").split("/")[-2:])  # the rest is of one machine
+        yield "weights came from", f"`{place}`"
     yield "parameters", f"{network.num_parameters:,}"
     sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")
     for name in sizes:

@@ -4,52 +4,58 @@ import os
 import statistics
 from collections.abc import Iterator
 
+import yaml
+
 from electra_tf.config.errors import UserError
+from electra_tf.config.loader import validate
 from electra_tf.flops.budget import known_cost
 from electra_tf.reports.scores import score_file, scored_tasks
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import read_json
+from electra_tf.runs.directory import RunDirectory, run_in
+from electra_tf.runs.files import read_bytes, read_json
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.tasks.pretrain.config import PretrainingConfig
+from electra_tf.tasks.pretrain.config import load_config
 
 _SUMMARY = "summary.json"  # of run_finetuning.py
 
 
-def pretraining_facts(run: RunDirectory, config: PretrainingConfig, step: int) -> dict:
-    """Data, initial weights, FLOPs, the last evaluation until a step, and scores after fine-tuning from it.
+def run_facts(model_dir: str | os.PathLike, step: int) -> dict:
+    """What is known of a checkpoint of a pre-training run, or of a seed of fine-tuning; keys as in `StoredModel`.
 
-    Raises: UserError: if one of the files is damaged.
+    Of pre-training: data, initial weights, FLOPs, the last evaluation until the step, and scores of models that were
+    fine-tuned from it. Of fine-tuning: the encoder it began with, the last evaluation, and the scores of all seeds.
+
+    Raises: UserError: if there is no run, or one of its files is damaged.
     """
-    cost = known_cost(config)
+    run = run_in(model_dir)
+    is_finetuning = "task" in (yaml.safe_load(read_bytes(run.config_file)) or {})
+    facts = (_finetuning_facts if is_finetuning else _pretraining_facts)(run, step)
+    return {name: value for name, value in facts.items() if value}
+
+
+def _pretraining_facts(run: RunDirectory, step: int) -> dict:
+    cost = known_cost(load_config(run.config_file))
     flops = {}
     if cost is not None:
         spent = cost.spent(step)
         flops = {"paper": float(spent.paper), "hardware": float(spent.hardware.total)}
-    facts = {
+    return {
         "data": read_json(run.data_file).get("data"),
         "init_from": read_json(run.warm_start_file).get("init_from"),
         "flops": flops,
         "evaluation": _evaluation(run, step),
         "scores": list(_milestone_scores(run, step)),
     }
-    return {name: value for name, value in facts.items() if value}
 
 
-def finetuning_facts(run: RunDirectory, config: FinetuningConfig, step: int) -> dict:
-    """The encoder that a seed of fine-tuning began with, its last evaluation until a step, and the scores of all seeds.
-
-    Args:
-        run: the directory of the seed.
-    Raises: UserError: if one of the files is damaged.
-    """
+def _finetuning_facts(run: RunDirectory, step: int) -> dict:
+    config = validate(yaml.safe_load(read_bytes(run.config_file)), FinetuningConfig, run.config_file)
     summary = read_json(os.path.join(os.path.dirname(run.path.rstrip("/")), _SUMMARY))
-    facts = {
+    return {
         "init_from": config.init_from,
         "evaluation": _evaluation(run, step),
         "scores": [score for score in _summary_scores(summary) if score["task"] == config.name],
     }
-    return {name: value for name, value in facts.items() if value}
 
 
 def _evaluation(run: RunDirectory, step: int) -> dict[str, float]:
