@@ -5,19 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
-import yaml
 
 from benchmarks.common import PROJECT
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.convert.names import encoder_variables, finetuned_variables, tf1_variables
+from electra_tf.convert.names import finetuned_variables, tf1_variables
 from electra_tf.convert.stored_model import StoredModel
 from electra_tf.data.batch import Batch
 from electra_tf.export.finetuned import load_finetuned
-from electra_tf.export.load import load_run, load_tokenizer
+from electra_tf.export.load import load_run
+from electra_tf.export.stored import read_stored_model
 from electra_tf.models.context import INFERENCE
 from electra_tf.models.generators import TransformerGenerator
-from electra_tf.runs.directory import run_in
-from electra_tf.runs.files import read_bytes
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.task import FinetuningTask
@@ -76,70 +74,64 @@ def built_cases(size: str) -> Iterator[Case]:
         overrides += [f"encoder.{name}={value}" for name, value in _TINY.items()]
         overrides += [f"objective.generator.{name}={value}" for name, value in _TINY_GENERATOR.items()]
     config = load_config(PROJECT / "configs" / "pretrain" / "small.yaml", overrides)
-    tokenizer, content = BertTokenizer(vocabulary), VOCAB_FILE.read_bytes()
     for seed, (name, changes) in enumerate(_objectives(config).items()):
         objective = build_objective(parse_config({**config.model_dump(mode="json"), **changes}, name))
-        randomize(tf1_variables(objective), seed)
-        yield pretrained_case(f"{size}, {name}", objective, tokenizer, content)
-    for seed, (name, task) in enumerate(_heads(config.encoder).items()):
-        task = build_finetuning_task(_finetuning_config(config.encoder, task))
-        randomize(finetuned_variables(task, task.config.name), seed)
-        yield finetuned_case(f"{size}, {name}", task, tokenizer, content)
+        weights = randomize(tf1_variables(objective), seed)
+        settings = objective.config.objective
+        generator = settings.generator_encoder(objective.config) if isinstance(objective, Electra) else None
+        model = StoredModel(
+            name, objective.config.encoder, generator, weights, VOCAB_FILE.read_bytes(), objective=settings.name
+        )
+        yield Case(f"{size}, {name}", model, _pretrained_outputs(objective))
+    for seed, (name, settings) in enumerate(_heads(config.encoder).items()):
+        task = build_finetuning_task(_finetuning_config(config.encoder, settings))
+        weights = randomize(finetuned_variables(task, task.config.name), seed)
+        model = StoredModel(name, config.encoder, None, weights, VOCAB_FILE.read_bytes(), finetuned=task.config)
+        yield Case(f"{size}, {name}", model, _finetuned_outputs(task))
 
 
 def case_of_run(model_dir: str) -> Case:
     """A pre-training run, or a seed's directory of fine-tuning. Raises: UserError: if it cannot be read."""
-    run = run_in(model_dir)
-    content = read_bytes(run.vocab_file)
-    if "task" in yaml.safe_load(read_bytes(run.config_file)):
-        found = load_finetuned(model_dir)
-        return finetuned_case(model_dir, found.task, found.tokenizer, content)
-    return pretrained_case(model_dir, load_run(model_dir), load_tokenizer(model_dir), content)
+    model = read_stored_model(model_dir)
+    if model.finetuned:
+        return Case(model_dir, model, _finetuned_outputs(load_finetuned(model_dir).task))
+    return Case(model_dir, model, _pretrained_outputs(load_run(model_dir)))
 
 
-def pretrained_case(name: str, objective: Objective, tokenizer: BertTokenizer, vocabulary_file: bytes) -> Case:
-    """The networks of a pre-training objective."""
-    config, outputs, generator = objective.config, {}, None
+def _pretrained_outputs(objective: Objective) -> dict[str, Callable[[Batch], Outputs]]:
+    outputs = {"encoder": lambda batch: {"last_hidden_state": objective(batch).sequence_output.numpy()}}
     if isinstance(objective, Electra):
-        named = tf1_variables(objective)
         outputs["discriminator"] = lambda batch: {"logits": objective.detection_logits(batch).numpy()}
-        if isinstance(objective.generator, TransformerGenerator):
-            generator = config.objective.generator_encoder(config)
-            outputs["generator"] = lambda batch: _masked_lm_logits(objective.generator, batch)
+        outputs["generator"] = lambda batch: _masked_lm_logits(objective.generator, batch)
     elif isinstance(objective, BertMlm):
-        named = tf1_variables(objective)
         outputs |= dict.fromkeys(("electra", "bert"), lambda batch: _masked_lm_logits(objective.masked_lm, batch))
-    else:
-        named = encoder_variables(objective.encoder)
-        outputs["encoder"] = lambda batch: {"last_hidden_state": objective(batch).sequence_output.numpy()}
-    model = _stored(name, named, config.encoder, tokenizer, vocabulary_file, generator, config.objective.name)
-    return Case(name, model, outputs)
+    return outputs
 
 
-def finetuned_case(name: str, task: FinetuningTask, tokenizer: BertTokenizer, vocabulary_file: bytes) -> Case:
-    """A fine-tuned model, as its head or as the encoder alone."""
-    config = task.config
-    named = finetuned_variables(task, config.name)
-    model = _stored(name, named, config.encoder, tokenizer, vocabulary_file, finetuned=config)
+def _finetuned_outputs(task: FinetuningTask) -> dict[str, Callable[[Batch], Outputs]]:
+    settings = task.config.task
 
     def head(batch: Batch) -> Outputs:
         forward = task(batch)
-        if config.task.kind == "question_answering":
+        if settings.kind == "question_answering":
             found = task.predictions(batch, forward)
             return {name: found[name].numpy() for name in ("start_logits", "end_logits")}
         logits = forward.numpy()
-        if config.task.kind == "regression":
-            logits = config.task.min_value + logits * (config.task.max_value - config.task.min_value)
+        if settings.kind == "regression":
+            logits = settings.min_value + logits * (settings.max_value - settings.min_value)
         return {"logits": logits}
 
     def encoder(batch: Batch) -> Outputs:
         return {"last_hidden_state": task.encode(batch, INFERENCE).sequence_output.numpy()}
 
-    return Case(name, model, {"finetuned": head, "encoder": encoder})
+    return {"finetuned": head, "encoder": encoder}
 
 
-def randomize(named: Mapping[str, tf.Variable], seed: int) -> None:
-    """Draws weights as large as those of trained networks, so that a swapped axis or a lost bias shows."""
+def randomize(named: Mapping[str, tf.Variable], seed: int) -> dict[str, np.ndarray]:
+    """Draws weights as large as those of trained networks, so that a swapped axis or a lost bias shows.
+
+    Returns: the new values.
+    """
     generator = np.random.default_rng(seed)
     for name, variable in named.items():
         mean, deviation = 0.0, 0.1
@@ -148,6 +140,7 @@ def randomize(named: Mapping[str, tf.Variable], seed: int) -> None:
         elif name.endswith("gamma"):
             mean, deviation = 1.0, 0.15
         variable.assign(generator.normal(mean, deviation, variable.shape))
+    return {name: variable.numpy() for name, variable in named.items()}
 
 
 def batch_of(texts: Sequence[Sequence[str]], tokenizer: BertTokenizer) -> Batch:
@@ -198,26 +191,3 @@ def _masked_lm_logits(generator: TransformerGenerator, batch: Batch) -> Outputs:
     positions = tf.tile(tf.range(length)[tf.newaxis], [rows, 1])
     tensors = [batch[name] for name in ("input_ids", "input_mask", "segment_ids")]
     return {"logits": generator(*tensors, positions).logits.numpy()}
-
-
-def _stored(
-    source: str,
-    named: Mapping[str, tf.Variable],
-    encoder: EncoderConfig,
-    tokenizer: BertTokenizer,
-    vocabulary_file: bytes,
-    generator: EncoderConfig | None = None,
-    objective: str = "",
-    finetuned: FinetuningConfig | None = None,
-) -> StoredModel:
-    return StoredModel(
-        source=source,
-        encoder=encoder,
-        generator=generator,
-        weights={name: variable.numpy() for name, variable in named.items()},
-        vocabulary_file=vocabulary_file,
-        lower_case=tokenizer.lower_case,
-        strip_accents=tokenizer.strip_accents,
-        objective=objective,
-        finetuned=finetuned,
-    )

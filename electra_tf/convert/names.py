@@ -5,6 +5,7 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.convert.stored_weights import list_briefly
+from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.models.encoder import Encoder, TransformerLayer
 from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead
@@ -51,10 +52,10 @@ def _generator(objective: Electra) -> NamedVariables:
     """The generator's part; nothing where it has no weights. Raises: UserError: the authors tie it in no such way."""
     if not isinstance(objective.generator, TransformerGenerator):
         return {}
-    tying = objective.config.objective.tying
-    if tying == "gradient_disentangled":
-        raise UserError(f"the authors' code has no objective.tying {tying!r}; expected none, embeddings or all")
     encoder, discriminator = objective.generator.encoder, objective.discriminator
+    if isinstance(discriminator.embeddings, DisentangledEmbeddings):
+        tying = objective.config.objective.tying
+        raise UserError(f"the authors' code has no objective.tying {tying!r}; expected none, embeddings or all")
     named = _encoder(encoder, "generator") if encoder is not discriminator else {}
     if encoder.embeddings is discriminator.embeddings:
         named = {name: variable for name, variable in named.items() if not name.startswith("generator/embeddings/")}

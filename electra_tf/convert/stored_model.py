@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,12 @@ class StoredModel:
     def part(self, scope: str) -> dict[str, np.ndarray]:
         """The weights whose names begin with a scope, such as `electra/`."""
         return {name: value for name, value in self.weights.items() if name.startswith(scope)}
+
+    def require_fitting_vocabulary(self) -> None:
+        """Raises: UserError: if the vocabulary is empty or otherwise none, or not of the encoder's size."""
+        size = Vocabulary.from_bytes(self.vocabulary_file, f"of {self.source}").size
+        if size != self.encoder.vocab_size:
+            raise UserError(
+                f"the vocabulary has {size} tokens, the encoder of {self.source} has {self.encoder.vocab_size}; give "
+                "the vocabulary it was trained with (--vocab_file)"
+            )

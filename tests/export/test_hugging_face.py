@@ -98,6 +98,6 @@ def test_nothing_is_overwritten(written, model):
 
 def test_a_vocabulary_of_another_size_is_refused(model, tmp_path):
     other = dataclasses.replace(model, vocabulary_file=model.vocabulary_file + b"w47\n")
-    with pytest.raises(UserError, match="a run has embeddings of 47 tokens, its vocabulary 48"):
+    with pytest.raises(UserError, match="the vocabulary has 48 tokens, the encoder of a run has 47"):
         write_hugging_face(other, str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
