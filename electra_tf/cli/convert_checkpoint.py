@@ -11,6 +11,7 @@ generator/. Weights are kept to the bit. See docs/interop.md.
 """
 
 import argparse
+import dataclasses
 import sys
 
 from electra_tf.cli.configuration import add_objective_module_flag, load_module
@@ -72,7 +73,10 @@ def _write(model, arguments: argparse.Namespace) -> list[str]:
     """Returns: lines for the terminal."""
     if arguments.to == "hugging_face":
         from electra_tf.export.hugging_face import write_hugging_face
+        from electra_tf.reports.facts import run_facts
 
+        if run := model.facts.get("run"):
+            model = dataclasses.replace(model, facts={**model.facts, **run_facts(run, model.step)})
         return write_hugging_face(model, arguments.output_dir)
     if arguments.to == "tf1":
         from electra_tf.convert.tf1 import write_tf1

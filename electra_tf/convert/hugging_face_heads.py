@@ -64,8 +64,9 @@ def _question_answering(task: QuestionAnsweringConfig, weights: Mapping[str, np.
         "qa_outputs.bias": np.concatenate(biases),
     }
     note = (
-        "The logits of the question, of its [SEP] and of padding mean nothing: training left them out, and inference "
-        "must; pipeline('question-answering') does. A question without an answer has its span at [CLS]."
+        "The logits of the question, of its [SEP] and of padding mean nothing: training left them out, and so must the "
+        "choice of an answer, as pipeline('question-answering') of transformers 4 does. The span of a question without "
+        "an answer is [CLS]."
     )
     return Head("ElectraForQuestionAnswering", {}, tensors, (note,))
 
@@ -91,6 +92,7 @@ def _sentence(model: StoredModel, task: SentenceConfig, weights: Mapping[str, np
             layers = linear_as_pairs(kernel, bias, scale, offset)
         else:
             layers = linear_as_shift(kernel * scale, bias * scale + offset, _bound_of_output(model))
+            notes.append("With this many labels the weights need float32, and logits agree to about 1e-4.")
         tensors = {f"classifier.{name}": value for name, value in layers.items()}
         config["classifier_dropout"] = 0.0
         notes.append(

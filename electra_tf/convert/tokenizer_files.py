@@ -64,6 +64,3 @@ def fast_tokenizer(vocabulary: Vocabulary, lower_case: bool, strip_accents: bool
 
 def _json(content: dict) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-DIFFERENCES = "TODO"

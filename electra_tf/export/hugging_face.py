@@ -25,19 +25,14 @@ def write_hugging_face(model: StoredModel, output_dir: str) -> list[str]:
     Raises: UserError: if a folder is not empty or cannot be written, or the model does not fit its vocabulary.
     """
     networks = hugging_face_networks(model)
-    vocabulary = Vocabulary.from_bytes(model.vocabulary_file, f"of {model.source}")
-    if vocabulary.size != model.encoder.vocab_size:
-        raise UserError(
-            f"{model.source} has embeddings of {model.encoder.vocab_size} tokens, its vocabulary {vocabulary.size} "
-            "tokens; give the vocabulary it was trained with"
-        )
+    model.require_fitting_vocabulary()
     folders = {os.path.join(output_dir, each.name) if len(networks) > 1 else output_dir: each for each in networks}
     for folder in folders:
         if names_in(folder):
             raise UserError(f"{folder} is not empty; give a new directory")
     lines = []
     for folder, network in folders.items():
-        _write_folder(folder, model, network, vocabulary)
+        _write_folder(folder, model, network)
         lines.append(
             f"{folder}: {network.architecture}, {len(network.tensors)} tensors, {network.num_parameters:,} parameters"
         )
@@ -45,7 +40,8 @@ def write_hugging_face(model: StoredModel, output_dir: str) -> list[str]:
     return lines
 
 
-def _write_folder(folder: str, model: StoredModel, network: Network, vocabulary: Vocabulary) -> None:
+def _write_folder(folder: str, model: StoredModel, network: Network) -> None:
+    vocabulary = Vocabulary.from_bytes(model.vocabulary_file, model.source)
     max_length = network.config["max_position_embeddings"]
     files = {
         **tokenizer_files(vocabulary, model.vocabulary_file, model.lower_case, model.strip_accents, max_length),

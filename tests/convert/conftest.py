@@ -1,5 +1,6 @@
-"""What the tests of conversions share: a stored ELECTRA of random weights, and the same as Hugging Face's folders."""
+"""What the tests of conversions share: stored models of random weights, and the same as Hugging Face's folders."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,16 @@ import safetensors.numpy
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.convert.hugging_face_names import hugging_face_tensor
+from electra_tf.convert.names import encoder_variables, finetuned_variables, tf1_variables
 from electra_tf.convert.sizes import encoder_shapes, masked_lm_shapes, replaced_token_shapes
 from electra_tf.convert.stored_model import StoredModel
+from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.pretrain.electra import Electra
 
 VOCABULARY = "".join(f"{token}\n" for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "der", "##s", "Wald"))
+TINY_VOCABULARY = VOCABULARY.replace("der\n##s\nWald\n", "".join(f"w{index}\n" for index in range(5, 47))).encode()
 SIZES = EncoderConfig(
     vocab_size=8,
     embedding_size=6,
@@ -94,6 +101,64 @@ def folder(networks, tmp_path) -> Callable[..., Path]:
         return place
 
     return write
+
+
+@pytest.fixture(scope="session")
+def stored(tiny_config) -> Callable[..., StoredModel]:
+    """`stored(objective={...}, encoder={...})`: a pre-trained model of the tiny configuration with random weights."""
+
+    models: dict[str, StoredModel] = {}
+
+    def build(facts: dict | None = None, **changes) -> StoredModel:
+        key = json.dumps(changes, sort_keys=True)
+        if key not in models:
+            models[key] = built(changes)
+        return dataclasses.replace(models[key], facts=facts or {})
+
+    def built(changes: dict) -> StoredModel:
+        config = tiny_config(**changes)
+        objective = build_objective(config)
+        has_names = isinstance(objective, Electra) or config.objective.name == "bert_mlm"
+        named = tf1_variables(objective) if has_names else encoder_variables(objective.encoder)
+        has_generator = isinstance(objective, Electra) and config.objective.has_generator_network
+        return StoredModel(
+            source="a test",
+            encoder=config.encoder,
+            generator=config.objective.generator_encoder(config) if has_generator else None,
+            weights=_random(named),
+            vocabulary_file=TINY_VOCABULARY,
+            objective=config.objective.name,
+            step=3,
+        )
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def stored_finetuned(tiny_config) -> Callable[..., StoredModel]:
+    """`stored_finetuned({"kind": "tagging", ...})`: a fine-tuned model with random weights."""
+
+    def build(task: dict, name: str = "made_up", facts: dict | None = None) -> StoredModel:
+        encoder = tiny_config().encoder
+        sizes = {"num_epochs": 2, "max_seq_length": 13, "num_rows": 9}
+        config = resolve({}, "a test", name=name, task=task, encoder=encoder, init_from="runs/tiny", **sizes)
+        return StoredModel(
+            source="a test",
+            encoder=encoder,
+            generator=None,
+            weights=_random(finetuned_variables(build_finetuning_task(config), name)),
+            vocabulary_file=TINY_VOCABULARY,
+            finetuned=config,
+            step=4,
+            facts=facts or {},
+        )
+
+    return build
+
+
+def _random(named) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(7)
+    return {name: random.normal(size=variable.shape).astype(np.float32) for name, variable in named.items()}
 
 
 def _given(values: dict) -> dict:
