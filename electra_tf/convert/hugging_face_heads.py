@@ -18,11 +18,13 @@ _EXACT_GELU_FROM = 6.0  # GELU(x) is x in float32 for all larger x: 1 - erf(6 / 
 
 @dataclass(frozen=True)
 class Head:
-    """Attributes:
-    architecture: transformers' class; None if it has none with such a head.
-    config: entries of config.json.
-    tensors: by transformers' names.
-    notes: what a user of the class has to know, whole sentences.
+    """The head of a fine-tuned model as transformers has it.
+
+    Attributes:
+        architecture: transformers' class; None if it has none with such a head.
+        config: entries of config.json.
+        tensors: by transformers' names.
+        notes: what a user of the class has to know, whole sentences.
     """
 
     architecture: str | None
@@ -76,8 +78,8 @@ def _sentence(model: StoredModel, task: SentenceConfig, weights: Mapping[str, np
     labels, scale, offset, notes = task.labels, 1.0, 0.0, []
     if task.kind == "regression":
         labels, scale, offset = (model.finetuned.name,), task.max_value - task.min_value, task.min_value
-        notes.append(f"The one logit is the number that is predicted, in the unit of the data; "
-                     f"{task.min_value:g} to {task.max_value:g} in training.")  # fmt: skip
+        trained = f"{task.min_value:g} to {task.max_value:g}"
+        notes.append(f"The one logit is the predicted number in the unit of the data, {trained} in training.")
     if task.kind == "multi_label":
         notes.append("A label is predicted where its logit is above 0.")
     config = {**_labels(labels), "problem_type": _PROBLEM_TYPES[task.kind], "classifier_dropout": task.dropout}
@@ -107,7 +109,7 @@ def linear_as_pairs(kernel: np.ndarray, bias: np.ndarray, scale: float, offset: 
     """One product as two with GELU between: scale * z + offset with z = x kernel + bias.
 
     The first product gives z and -z of each label, for GELU(z) - GELU(-z) = z; the other hidden units stay 0. The
-    error is three roundings of z, whatever x is, in any precision.
+    error is a few roundings of z, whatever x is.
 
     Args:
         kernel: [H, C] with 2 C <= H.        bias: [C].

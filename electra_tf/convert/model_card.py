@@ -47,8 +47,11 @@ def model_card(model: StoredModel, network: Network) -> str:
         _usage(network),
         _section("Notes", "\n".join(f"- {note}" for note in network.notes)),
         _section("Training", _table(("", ""), _training(model, network))),
-        _section("Evaluation", _table(("metric", "value"), _evaluation(model))),
-        _section("Fine-tuned on", _table(("task", "metric", "median", "sigma", "seeds"), _scores(model))),
+        _section(_evaluated(model), _table(("metric", "value"), _evaluation(model))),
+        _section(
+            "Scores on the dev sets of several seeds of fine-tuning",
+            _table(("task", "metric", "median", "sigma", "seeds"), _scores(model)),
+        ),
         _section("Tokenizer", _TOKENIZER),
     ]
     return f"---\n{_metadata(model, network).to_yaml()}\n---\n\n" + "\n\n".join(filter(None, sections)) + "\n"
@@ -100,7 +103,8 @@ def _task_type(model: StoredModel, task: str) -> str:
 
 def _title(model: StoredModel, network: Network) -> str:
     trained = model.finetuned.name if model.finetuned else model.objective
-    return " ".join(filter(None, ["electra_tf", trained, network.name]))
+    role = network.name if network.name in ("discriminator", "generator") else ""
+    return " ".join(filter(None, ["electra_tf", trained, role]))
 
 
 def _usage(network: Network) -> str:
@@ -139,13 +143,15 @@ def _training(model: StoredModel, network: Network) -> Iterator[tuple[str, str]]
     yield "trained with", "electra_tf, TensorFlow; weights converted by `convert_checkpoint.py`"
 
 
+def _evaluated(model: StoredModel) -> str:
+    step = (model.facts.get("evaluation") or {}).get("step", model.step)
+    return f"Evaluation {'on the dev set' if model.finetuned else 'on held-out text'}, step {step:,}"
+
+
 def _evaluation(model: StoredModel) -> Iterator[tuple[str, str]]:
-    evaluation = dict(model.facts.get("evaluation") or {})
-    where = "on the dev set" if model.finetuned else "on held-out text"
-    if evaluation:
-        yield f"({where}, step)", f"{evaluation.pop('step', model.step):,}"
-    for name, value in evaluation.items():
-        yield name, _number(value)
+    for name, value in (model.facts.get("evaluation") or {}).items():
+        if name != "step":
+            yield name, _number(value)
 
 
 def _scores(model: StoredModel) -> Iterator[tuple[str, ...]]:

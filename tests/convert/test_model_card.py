@@ -39,7 +39,9 @@ def test_metadata_name_the_library_the_pipeline_and_the_scores_with_their_seeds(
         "| FLOPs of pre-training, as the paper counts | 1.4e+18 |",
         "| FLOPs of pre-training, of the hardware | 1.6e+18 |",
         "| data set, SHA-256 | `a1b2` |",
+        "## Evaluation on held-out text, step 2",
         "| masked_lm_accuracy | 0.25 |",
+        "## Scores on the dev sets of several seeds of fine-tuning",
         "| cola | matthews_correlation | 0.5612 | 0.0123 | 5 |",
         "| glue | mean | 0.8 | - | 1 |",
         "| a capital sigma at the end of a word, which the training lowers to a final sigma | 12 | 11 | 0 |",
@@ -52,7 +54,7 @@ def test_the_text_has_what_is_known(stored, row):
 
 def test_what_is_not_known_is_left_out(stored):
     text, data = cards(stored())[0]
-    assert "FLOPs" not in text and "## Evaluation" not in text and "## Fine-tuned on" not in text
+    assert "FLOPs" not in text and "## Evaluation" not in text and "## Scores" not in text
     assert (data.eval_results, data.datasets, data.metrics) == (None, None, None)
 
 
@@ -61,5 +63,6 @@ def test_a_fine_tuned_model_names_its_data_and_how_to_load_it(stored_finetuned):
     text, data = cards(stored_finetuned({"kind": "classification", "labels": ["0", "1"]}, "mrpc", facts))[0]
     assert (data.pipeline_tag, data.datasets) == ("text-classification", ["nyu-mll/glue"])
     assert "from transformers import AutoTokenizer, ElectraForSequenceClassification" in text
+    assert text.splitlines().count("# electra_tf mrpc") == 1
     assert "| accuracy | 0.75 |" in text and "- The head was trained as one product." in text
     assert "| weights came from | `runs/tiny` |" in text
