@@ -11,6 +11,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.convert.hugging_face_files import Tensors, read_json_object, read_tensors
 from electra_tf.convert.hugging_face_names import hugging_face_tensor
+from electra_tf.convert.hugging_face_task import finetuned_task
 from electra_tf.convert.hugging_face_tokenizer_files import TokenizerFiles, read_tokenizer_files
 from electra_tf.convert.sizes import (
     HEAD_SIZE,
@@ -24,6 +25,7 @@ from electra_tf.convert.sizes import (
 )
 from electra_tf.convert.stored_model import StoredModel
 from electra_tf.convert.stored_weights import list_briefly
+from electra_tf.tasks.finetune.config import FinetuningConfig
 
 _CONFIG = "config.json"
 _SIZES = {
@@ -70,6 +72,7 @@ class _Network:
 
     Attributes:
         weights: by the authors' names, the encoder's in the scope `electra`.
+        finetuned: its task, if it has been fine-tuned for one that this program has.
         ours: what this program has noted in config.json; empty for other folders.
         notes: lines for the log.
     """
@@ -77,6 +80,7 @@ class _Network:
     folder: str
     sizes: EncoderConfig
     weights: dict[str, np.ndarray]
+    finetuned: FinetuningConfig | None
     ours: dict
     notes: list[str]
 
@@ -87,8 +91,9 @@ def is_hugging_face(path: str) -> bool:
 
 
 def read_hugging_face(path: str, given: Given = AS_IT_SAYS) -> tuple[StoredModel, list[str]]:
-    """Reads an ElectraForPreTraining, ElectraForMaskedLM or ElectraModel, the encoder of a fine-tuned model, or a pair.
+    """Reads an ElectraForPreTraining, ElectraForMaskedLM or ElectraModel, a fine-tuned model, or a pair.
 
+    Of heads those of ElectraForSequenceClassification and ElectraForTokenClassification are read.
     Embeddings, or whole encoders, that are equal to the bit in `discriminator/` and `generator/` are the shared ones.
 
     Returns: the model, and lines for the log.
@@ -123,6 +128,7 @@ def read_hugging_face(path: str, given: Given = AS_IT_SAYS) -> tuple[StoredModel
         strip_accents=tokenizer.strip_accents,
         objective=_objective(weights, kept.ours),
         step=step if isinstance(step := kept.ours.get("step"), int) else 0,
+        finetuned=kept.finetuned,
         facts={"data": kept.ours["data"]} if isinstance(kept.ours.get("data"), list) else {},
     )
     return model, notes
@@ -169,11 +175,15 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
     for name, tensor in stored.items():
         value = tensors[tensor.name]
         weights[name] = np.ascontiguousarray(value.T if tensor.transposed else value)
-    ours = config.get("electra_tf")
-    notes = [f"{file} is a fine-tuned model; its encoder alone is read, not {list_briefly(left)}"] if left else []
+    ours, notes = config.get("electra_tf"), []
+    task = finetuned_task(config, left, sizes, config_file) if left else None
+    if task is not None:
+        weights |= task.weights
+    elif left:
+        notes = [f"{file} is a fine-tuned model; its encoder alone is read, not {list_briefly(sorted(left))}"]
     if not isinstance(ours, dict):
         ours, notes = {}, [*notes, *_doubts(config_file, sizes, num_heads)]
-    return _Network(folder, sizes, weights, ours, notes)
+    return _Network(folder, sizes, weights, task and task.config, ours, notes)
 
 
 def _require_known(config: dict, path: str) -> None:
@@ -187,14 +197,14 @@ def _require_known(config: dict, path: str) -> None:
             raise UserError(f"{path}: {key} is {config[key]!r}, expected {expected!r}: {meaning}; give another folder")
 
 
-def _of_electra(tensors: Tensors, source: str) -> tuple[Tensors, list[str]]:
-    """The tensors under the names they have below a head, and the names of a fine-tuned head's, which are left out.
+def _of_electra(tensors: Tensors, source: str) -> tuple[Tensors, Tensors]:
+    """The tensors under the names they have below a head, and those of a fine-tuned model's head.
 
     The tied table of a masked-LM head is left out too. Raises: UserError: if it is not tied.
     """
     if _TABLE not in tensors and _TABLE.removeprefix("electra.") in tensors:  # an ElectraModel
         tensors = {f"electra.{name}": tensor for name, tensor in tensors.items()}
-    left = sorted(name for name in tensors if name.startswith(_TASK_HEADS))
+    left = {name: tensor for name, tensor in tensors.items() if name.startswith(_TASK_HEADS)}
     kept = {name: tensor for name, tensor in tensors.items() if name not in left}
     table = kept.pop(_TIED, None)
     if table is not None and not np.array_equal(table, kept.get(_TABLE)):

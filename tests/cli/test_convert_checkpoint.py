@@ -1,12 +1,15 @@
 """convert_checkpoint.py: what a user sees of a conversion, and one line for what cannot be converted."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
+import run_pretraining
 from electra_tf.cli import convert_checkpoint
+from electra_tf.config.loader import config_to_yaml
 from electra_tf.export.stored import read_stored_model
 
 
@@ -128,3 +131,26 @@ def test_a_checkpoint_of_another_model_is_one_line(refused, tmp_path):
     tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["bert/x"], shape_and_slices=[""], tensors=[tf.ones([2])])
     message = refused("--from={here}/bert.ckpt --to=run --output_dir={here}/out --vocab_file={run}/vocab.txt")
     assert "bert.ckpt holds no variable electra/embeddings/word_embeddings, " in message
+
+
+def test_training_goes_on_from_a_discriminator_alone_with_a_fresh_generator(
+    formats, write_data, tiny_config, tmp_path, capsys
+):
+    data = write_data(tmp_path / "data")
+    (tmp_path / "tiny.yaml").write_text(config_to_yaml(tiny_config(train={"num_steps": 1})))
+    flags = [f"--config={tmp_path}/tiny.yaml", f"--data_dir={data}", f"--model_dir={tmp_path}/run"]
+    flags += [f"--init_from={formats}/hugging_face/discriminator"]
+    assert run_pretraining.main(flags) == 2
+    assert "or start a random one with --fresh_generator" in capsys.readouterr().err
+    assert run_pretraining.main([*flags, "--fresh_generator"]) == 0
+    report = json.loads((tmp_path / "run/warm_start.json").read_text())["report"]
+    assert report[1] == "electra/embeddings/position_embeddings: the first 13 of 20 positions"
+    assert report[2].startswith("a fresh generator: 23 variables stay random")
+    started, source = (
+        read_stored_model(tmp_path / "run/checkpoints/step-0"),
+        read_stored_model(formats / "hugging_face"),
+    )
+    name = "electra/embeddings/word_embeddings"
+    assert started.weights[name].tobytes() == source.weights[name].tobytes()
+    assert run_pretraining.main([*flags[:3], "--fresh_generator"]) == 2
+    assert "--fresh_generator says what is not taken from --init_from; give both" in capsys.readouterr().err

@@ -90,12 +90,75 @@ def test_an_encoder_alone_with_and_without_the_prefix(folder, networks, stored_e
     assert found.objective == ""
 
 
-def test_of_a_fine_tuned_model_the_encoder_is_read(folder, networks, stored_electra):
-    heads = {name: None for name in networks["discriminator"] if name.startswith("discriminator_predictions")}
-    heads |= {"classifier.out_proj.bias": np.ones(2, np.float32)}
-    found, notes = read_hugging_face(str(folder("discriminator", OURS, heads)))
+@pytest.fixture
+def finetuned(folder, networks):
+    """`finetuned({"classifier.bias": ...}, {...})`: the folder of an encoder with these tensors and settings more."""
+
+    def write(head: dict, config: dict | None = None):
+        gone = {name: None for name in networks["discriminator"] if name.startswith("discriminator_predictions")}
+        return folder("discriminator", OURS | (config or {}), gone | head)
+
+    return write
+
+
+SENTENCE_HEAD = {
+    "classifier.dense.weight": np.arange(144, dtype=np.float32).reshape(12, 12),
+    "classifier.dense.bias": np.ones(12, np.float32),
+    "classifier.out_proj.weight": np.arange(36, dtype=np.float32).reshape(3, 12),
+    "classifier.out_proj.bias": np.arange(3, dtype=np.float32),
+}
+TAGGING_HEAD = {"classifier.weight": np.ones([3, 12], np.float32), "classifier.bias": np.arange(3, dtype=np.float32)}
+LABELS = {"id2label": {"0": "O", "1": "B-X", "2": "I-X"}}
+
+
+def test_of_a_fine_tuned_model_with_another_head_the_encoder_is_read(finetuned, stored_electra):
+    found, notes = read_hugging_face(str(finetuned({"qa_outputs.bias": np.ones(2, np.float32)})))
     assert_same_weights(found.weights, stored_electra(("generator", "discriminator")).weights)
-    assert notes[0].endswith("is a fine-tuned model; its encoder alone is read, not classifier.out_proj.bias")
+    assert notes[0].endswith("is a fine-tuned model; its encoder alone is read, not qa_outputs.bias")
+    assert found.finetuned is None
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "labels"),
+    [
+        ({}, "classification", ("LABEL_0", "LABEL_1", "LABEL_2")),
+        (LABELS | {"problem_type": "multi_label_classification"}, "multi_label", ("O", "B-X", "I-X")),
+    ],
+)
+def test_a_classifier_is_a_task_with_hugging_faces_head(finetuned, config, kind, labels):
+    found, notes = read_hugging_face(str(finetuned(SENTENCE_HEAD, config)))
+    task = found.finetuned.task
+    assert (task.kind, task.labels, task.head, notes) == (kind, labels, "huggingface", [])
+    scope = f"task_specific/{kind}"
+    np.testing.assert_array_equal(found.weights[f"{scope}/hidden/kernel"], SENTENCE_HEAD["classifier.dense.weight"].T)
+    np.testing.assert_array_equal(found.weights[f"{scope}/dense/kernel"], SENTENCE_HEAD["classifier.out_proj.weight"].T)
+    assert found.weights[f"{scope}/dense/bias"].tolist() == [0, 1, 2]
+
+
+def test_one_output_is_a_number_in_the_unit_of_the_data(finetuned):
+    head = SENTENCE_HEAD | {name: SENTENCE_HEAD[name][:1] for name in SENTENCE_HEAD if "out_proj" in name}
+    task = read_hugging_face(str(finetuned(head)))[0].finetuned.task
+    assert (task.kind, task.labels, task.min_value, task.max_value) == ("regression", (), 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "scheme"), [("O B-X I-X", "iob2"), ("S-X B-X I-X", "bioes"), ("NOUN VERB X", "plain")]
+)
+def test_a_classifier_of_tokens_is_tagging(finetuned, labels, scheme):
+    config = {"id2label": dict(zip("012", labels.split(), strict=True)), "classifier_dropout": 0.3}
+    task = read_hugging_face(str(finetuned(TAGGING_HEAD, config)))[0].finetuned.task
+    assert (task.kind, task.labels, task.scheme, task.dropout) == ("tagging", tuple(labels.split()), scheme, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"id2label": {"0": "a", "1": "b"}}, "id2label has 2 labels, the classifier 3; name 0 to 2"),
+        ({"problem_type": "ranking"}, "problem_type is 'ranking', expected one of single_label_classification, "),
+    ],
+)
+def test_a_classifier_that_its_configuration_contradicts_is_refused(finetuned, config, message):
+    assert message in refusal(finetuned(SENTENCE_HEAD, config))
 
 
 def test_a_stored_tied_table_is_left_out_and_another_one_refused(folder, networks):

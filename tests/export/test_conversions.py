@@ -9,10 +9,11 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.convert.hugging_face_reader import AS_IT_SAYS, Given
-from electra_tf.convert.names import encoder_variables
+from electra_tf.convert.names import encoder_variables, finetuned_variables
 from electra_tf.convert.stored_model import StoredModel
 from electra_tf.convert.tf1 import write_tf1
 from electra_tf.export.as_run import write_run
+from electra_tf.export.finetuned import load_finetuned
 from electra_tf.export.hugging_face import write_hugging_face
 from electra_tf.export.load import load_run
 from electra_tf.export.stored import read_stored_model
@@ -20,6 +21,8 @@ from electra_tf.finetuning.pretrained import load_pretrained
 from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.warm_start import initialize_from
+from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.step import compile_task
 
@@ -240,3 +243,61 @@ def test_a_folder_of_another_vocabulary_than_the_data_is_refused(model, tiny_con
     objective = build_objective(tiny_config())
     with pytest.raises(UserError, match="has another vocabulary than the data; build the data with that of the folder"):
         initialize_from(objective, tmp_path / "pair", vocab_file=str(vocab_file))
+
+
+@pytest.fixture(scope="module")
+def finetuned(model) -> Callable[..., StoredModel]:
+    """`finetuned(kind="classification", ...)`: a fine-tuned model at step 4, every weight with values of its own."""
+
+    def build(**task) -> StoredModel:
+        settings = {"num_epochs": 2, "max_seq_length": 12, "num_rows": 9, "init_from": None}
+        config = resolve({}, "test", name=task["kind"], task=task, encoder=model.encoder, **settings)
+        named = finetuned_variables(build_finetuning_task(config), config.name)
+        weights = {
+            name: tf.random.stateless_normal(variable.shape, [6, index]).numpy()
+            for index, (name, variable) in enumerate(named.items())
+        }
+        return StoredModel("there", model.encoder, None, weights, model.vocabulary_file, finetuned=config, step=4)
+
+    return build
+
+
+def logits_of(path) -> np.ndarray:
+    """[1, 3]: of a fine-tuned model, for one text."""
+    text = {"input_ids": [[2, 9, 7, 3]], "input_mask": [[1, 1, 1, 1]], "segment_ids": [[0, 0, 0, 0]]}
+    return load_finetuned(path).task({name: tf.constant(values) for name, values in text.items()}).numpy()
+
+
+LABELS = {"labels": ["a", "b", "c"]}
+
+
+@pytest.mark.parametrize(
+    "task",
+    [{"kind": "classification", "head": "huggingface", **LABELS}, {"kind": "tagging", "scheme": "plain", **LABELS}],
+)
+def test_a_fine_tuned_model_by_way_of_hugging_face_is_the_same(finetuned, tmp_path, task):
+    expected = finetuned(**task, **LABELS)
+    write_hugging_face(expected, str(tmp_path / "folder"))
+    write_run(read_stored_model(tmp_path / "folder"), str(tmp_path / "seed_0"))
+    found = read_stored_model(tmp_path / "seed_0")
+    assert_same_weights(found.weights, expected.weights)
+    assert (found.finetuned.task.kind, found.finetuned.task.labels, found.step) == (task["kind"], ("a", "b", "c"), 4)
+
+
+def test_a_linear_head_by_way_of_hugging_face_gives_the_same_logits(finetuned, tmp_path):
+    expected = finetuned(kind="classification", **LABELS)
+    write_run(expected, str(tmp_path / "first"))
+    write_hugging_face(read_stored_model(tmp_path / "first"), str(tmp_path / "folder"))
+    write_run(read_stored_model(tmp_path / "folder"), str(tmp_path / "second"))
+    first, second = logits_of(tmp_path / "first"), logits_of(tmp_path / "second")
+    # Each logit z becomes GELU(z) - GELU(-z): three roundings of 2 ** -24, and as many in the encoder's last digits.
+    np.testing.assert_allclose(second, first, rtol=0, atol=8 * 2**-24 * np.abs(first).max())
+
+
+def test_a_fine_tuned_model_goes_to_the_authors_under_the_name_of_its_task(finetuned, tmp_path):
+    expected = finetuned(kind="classification", **LABELS)
+    write_tf1(expected, str(tmp_path))
+    found = tf.train.load_checkpoint(str(tmp_path))
+    kernel = expected.weights["task_specific/classification/dense/kernel"]
+    assert found.get_tensor("task_specific/classification/dense/kernel").tobytes() == kernel.tobytes()
+    assert_same_weights(read_stored_model(tmp_path, HEADS).weights, expected.part("electra/"))
