@@ -133,6 +133,7 @@ def test_a_checkpoint_of_another_model_is_one_line(refused, tmp_path):
     assert "bert.ckpt holds no variable electra/embeddings/word_embeddings, " in message
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_a_discriminator_alone_with_a_fresh_generator(
     formats, write_data, tiny_config, tmp_path, capsys
 ):
