@@ -52,7 +52,9 @@ def _flags() -> argparse.ArgumentParser:
         metavar="NAME",
         help="a GLUE task, glue, squad_v1, squad_v2, or one of your own: see docs/finetuning.md",
     )
-    parser.add_argument("--init_from", metavar="PATH", help="run, checkpoint or milestone to take the encoder from")
+    parser.add_argument(
+        "--init_from", metavar="PATH", help="run, checkpoint, milestone or Hugging Face folder to take the encoder from"
+    )
     parser.add_argument(
         "--milestones",
         action="store_true",

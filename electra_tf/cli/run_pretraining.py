@@ -41,7 +41,13 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--init_from",
         metavar="PATH",
-        help="start a new run with the weights of another run's directory, of a checkpoint, or of one of the authors'",
+        help="start a new run with the weights of another run's directory, of a checkpoint, of one of the authors', or "
+        "of one of Hugging Face's folders",
+    )
+    parser.add_argument(
+        "--fresh_generator",
+        action="store_true",
+        help="with --init_from: the generator starts random, as it must where the source is a discriminator alone",
     )
     add_strategy_flags(parser)
     parser.add_argument(
@@ -71,6 +77,8 @@ def _run(arguments, interruption: Interruption) -> None:
             raise UserError(f"--{flag}={number}: expected 1 or more")
     if arguments.as_masked_lm and not arguments.evaluate:
         raise UserError("--as_masked_lm says what --evaluate measures; give both")
+    if arguments.fresh_generator and arguments.init_from is None:
+        raise UserError("--fresh_generator says what is not taken from --init_from; give both, or neither")
     require_packages(arguments)
     config = config_of(arguments)
 
@@ -97,6 +105,7 @@ def _run(arguments, interruption: Interruption) -> None:
             lambda: open_stages(config, arguments.data_dirs),
             stop_at_step=arguments.stop_at_step,
             init_from=arguments.init_from,
+            fresh_generator=arguments.fresh_generator,
             interruption=interruption,
         )
 

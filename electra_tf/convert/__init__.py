@@ -1,1 +1,1 @@
-"""Names and weights of other code's checkpoints: the authors' TensorFlow 1 checkpoints."""
+"""Names and weights of other code's checkpoints: the authors' and Hugging Face's."""

@@ -5,6 +5,7 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.convert.stored_weights import list_briefly
+from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.models.encoder import Encoder, TransformerLayer
 from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead
@@ -51,10 +52,10 @@ def _generator(objective: Electra) -> NamedVariables:
     """The generator's part; nothing where it has no weights. Raises: UserError: the authors tie it in no such way."""
     if not isinstance(objective.generator, TransformerGenerator):
         return {}
-    tying = objective.config.objective.tying
-    if tying == "gradient_disentangled":
-        raise UserError(f"the authors' code has no objective.tying {tying!r}; expected none, embeddings or all")
     encoder, discriminator = objective.generator.encoder, objective.discriminator
+    if isinstance(discriminator.embeddings, DisentangledEmbeddings):
+        tying = objective.config.objective.tying
+        raise UserError(f"the authors' code has no objective.tying {tying!r}; expected none, embeddings or all")
     named = _encoder(encoder, "generator") if encoder is not discriminator else {}
     if encoder.embeddings is discriminator.embeddings:
         named = {name: variable for name, variable in named.items() if not name.startswith("generator/embeddings/")}
@@ -80,7 +81,9 @@ def finetuned_variables(task: FinetuningTask, task_name: str) -> NamedVariables:
 
 def _head_layers(task: FinetuningTask) -> dict[str, tf_keras.layers.Dense]:
     if not isinstance(task, QuestionAnsweringTask):
-        return {"dense": task.output_layer}
+        # `hidden` is of Hugging Face's head, which the authors' code does not have.
+        layers = {"hidden": getattr(task, "hidden_layer", None), "dense": task.output_layer}
+        return {name: layer for name, layer in layers.items() if layer is not None}
     layers = {"dense": task.start_layer, "qa_hidden": task.end_hidden_layer, "dense_1": task.end_layer}
     answerable = [task.answerable_hidden_layer, task.answerable_layer]  # numbered as they are created
     layers |= {f"dense_{number}": layer for number, layer in enumerate(filter(None, answerable), start=2)}

@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,12 @@ class StoredModel:
         objective: the objective's name in a configuration; "" where the source does not say.
         step: of training; 0 where the source does not say.
         finetuned: the whole configuration of a fine-tuned model; None of any other.
-        facts: what else is known and goes into model cards and records, as JSON takes it.
+        facts: what else is known and goes into model cards and records, as JSON takes it; every key may be missing.
+            data: the identity of the data set of each input stage, a SHA-256 of its manifest.
+            init_from: where the weights came from before training.
+            flops: {"paper": ..., "hardware": ...}, of pre-training until `step`, in both conventions.
+            evaluation: by name, the last metrics on held-out text or, fine-tuned, on the dev set; and their `step`.
+            scores: of several seeds of fine-tuning, for each task {"task", "metric", "median", "sigma", "n"}.
     """
 
     source: str
@@ -49,3 +56,12 @@ class StoredModel:
     def part(self, scope: str) -> dict[str, np.ndarray]:
         """The weights whose names begin with a scope, such as `electra/`."""
         return {name: value for name, value in self.weights.items() if name.startswith(scope)}
+
+    def require_fitting_vocabulary(self) -> None:
+        """Raises: UserError: if the vocabulary is empty or otherwise none, or not of the encoder's size."""
+        size = Vocabulary.from_bytes(self.vocabulary_file, f"of {self.source}").size
+        if size != self.encoder.vocab_size:
+            raise UserError(
+                f"the vocabulary has {size} tokens, the encoder of {self.source} has {self.encoder.vocab_size}; give "
+                "the vocabulary it was trained with (--vocab_file)"
+            )

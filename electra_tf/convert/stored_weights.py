@@ -1,8 +1,9 @@
 """Copies stored weights into variables, strictly: every one of them, each of its shape, or none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
@@ -22,11 +23,25 @@ class StoredWeight(NamedTuple):
     variable: tf.Variable
 
 
+class ArrayReader:
+    """Arrays by name, read as a checkpoint is."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]):
+        self._arrays = arrays
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        return {name: list(array.shape) for name, array in self._arrays.items()}
+
+    def get_tensor(self, name: str) -> np.ndarray:
+        return self._arrays[name]
+
+
 def assign_strictly(source: str, reader, weights: Sequence[StoredWeight]) -> list[str]:
     """Assigns every variable its stored value. Of a position table that is longer there, the first rows are taken.
 
     Args:
-        source: what messages call the store.        reader: of a checkpoint, by `tf.train.load_checkpoint`.
+        source: what messages call the store.
+        reader: of a checkpoint, by `tf.train.load_checkpoint`, or an `ArrayReader`.
     Returns: notes for the log, one line each: which tables were cut.
     Raises: UserError: if anything is missing or of another shape, naming it; then nothing was assigned.
     """
@@ -53,7 +68,8 @@ def require_none_missing(source: str, missing: Sequence[str]) -> None:
     if all(name.startswith("generator") for name in missing):
         hint = (
             "a discriminator alone cannot go on with ELECTRA's training: give a checkpoint of the pre-training, which "
-            "has the generator too and of the same size, or set the sizes of objective.generator to its own"
+            "has the generator too and of the same size, set the sizes of objective.generator to its own, or start a "
+            "random one with --fresh_generator"
         )
     raise UserError(f"{source} holds no variable {list_briefly(missing)}; {hint}")
 

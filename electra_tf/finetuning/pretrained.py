@@ -4,23 +4,15 @@ import os
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
-import yaml
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.convert.names import encoder_variables
 from electra_tf.convert.stored_weights import list_briefly, require_none_missing
-from electra_tf.export.finetuned import load_finetuned
-from electra_tf.export.load import load_run, load_tokenizer
+from electra_tf.export.stored import given_of, read_stored_model
 from electra_tf.models.encoder import Encoder
-from electra_tf.runs.checkpoints import damage, newest_whole, step_of
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import exists, read_bytes
 from electra_tf.text.tokenizer import BertTokenizer
-from electra_tf.text.vocabulary import Vocabulary, read_vocabulary_file
-
-_HEAD_SIZE = 64  # of all of the authors' models
+from electra_tf.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -66,83 +58,13 @@ def load_pretrained(
     """Reads an encoder.
 
     Args:
-        path: the directory of a run (of pre-training or fine-tuning), for its newest whole checkpoint; one of its
-            checkpoints or milestones; or a checkpoint of the authors' code. Of a checkpoint its prefix, or its
-            directory for the newest in it.
-        vocab_file, lower_case, num_heads: of one of the authors' checkpoints, which does not say. None for the last:
-            one head for 64 hidden units, as in all of their models.
-    Raises: UserError: if there is no such checkpoint, it is damaged or not whole, or the vocabulary does not fit.
+        path: see `electra_tf.export.stored.read_stored_model`.
+        vocab_file, lower_case, num_heads: of one of the authors' checkpoints, which does not say, or against what a
+            folder of Hugging Face's says. None for the last: as the source says, or one head for 64 hidden units.
+    Raises: UserError: if there is no such model, it is damaged or not whole, or the vocabulary does not fit.
     """
-    path = os.fspath(path).removesuffix(".index").rstrip("/")
-    if exists(RunDirectory(path).config_file):
-        encoder = _of_run(path, None)
-    else:
-        prefix = path if exists(f"{path}.index") else tf.train.latest_checkpoint(path)
-        if prefix is None:
-            raise UserError(f"--init_from={path}: there is neither a run nor a checkpoint; expected one of the two")
-        inside, folder = os.path.split(os.path.dirname(prefix))
-        is_of_run = folder in ("checkpoints", "milestones", "best") and exists(RunDirectory(inside).config_file)
-        encoder = _of_run(inside, prefix) if is_of_run else _of_authors(prefix, vocab_file, lower_case, num_heads)
-    if encoder.tokenizer.vocabulary.size != encoder.config.vocab_size:
-        raise UserError(
-            f"the vocabulary has {encoder.tokenizer.vocabulary.size} tokens, the encoder of {encoder.source} has "
-            f"{encoder.config.vocab_size}; give the vocabulary it was trained with (--vocab_file)"
-        )
-    return encoder
-
-
-def _of_run(model_dir: str, prefix: str | None) -> PretrainedEncoder:
-    run = RunDirectory(model_dir)
-    if "task" in (yaml.safe_load(read_bytes(run.config_file)) or {}):
-        tuned = load_finetuned(model_dir, prefix)
-        encoder, config, source = tuned.task.encoder, tuned.config.encoder, tuned.source
-    else:
-        if prefix is None and (prefix := newest_whole(run.checkpoints)) is None:
-            raise UserError(f"--init_from={model_dir} is a run without a checkpoint yet; train it first")
-        step = step_of(prefix)
-        objective = load_run(model_dir, step)
-        encoder, config, source = objective.encoder, objective.config.encoder, f"step {step} of {model_dir}"
-    weights = {name: variable.numpy() for name, variable in encoder_variables(encoder).items()}
-    return PretrainedEncoder(config, weights, load_tokenizer(model_dir), read_bytes(run.vocab_file), source)
-
-
-def _of_authors(prefix: str, vocab_file: str | None, lower_case: bool, num_heads: int | None) -> PretrainedEncoder:
-    if reason := damage(prefix):
-        raise UserError(f"--init_from={prefix} is no readable TensorFlow checkpoint: {reason}; give another one")
-    if vocab_file is None:
-        raise UserError(
-            f"--init_from={prefix} has no vocabulary with it; give the one it was trained with as --vocab_file"
-        )
-    reader = tf.train.load_checkpoint(prefix)
-    weights = {
-        name: reader.get_tensor(name)
-        for name in reader.get_variable_to_shape_map()
-        if name.startswith("electra/") and not name.endswith(("/adam_m", "/adam_v"))
-    }
-    config = _sizes_of(prefix, weights, num_heads)
-    content = read_vocabulary_file(vocab_file)
-    tokenizer = BertTokenizer(Vocabulary.from_bytes(content, vocab_file), lower_case, lower_case)
-    return PretrainedEncoder(config, weights, tokenizer, content, prefix)
-
-
-def _sizes_of(prefix: str, weights: dict[str, np.ndarray], num_heads: int | None) -> EncoderConfig:
-    """The sizes of an encoder, from the shapes of its weights."""
-    names = ("word_embeddings", "position_embeddings", "token_type_embeddings")
-    tables, first_layer = (
-        [f"electra/embeddings/{name}" for name in names],
-        "electra/encoder/layer_0/intermediate/dense/kernel",
-    )
-    if missing := [name for name in (*tables, first_layer) if name not in weights]:
-        raise UserError(f"{prefix} holds no variable {list_briefly(missing)}; give a checkpoint of ELECTRA")
-    (vocab_size, embedding_size), (positions, _), (types, _) = (weights[name].shape for name in tables)
-    hidden_size, intermediate_size = weights[first_layer].shape
-    return EncoderConfig(
-        vocab_size=vocab_size,
-        embedding_size=embedding_size,
-        hidden_size=hidden_size,
-        num_layers=len({name.split("/")[2] for name in weights if name.startswith("electra/encoder/layer_")}),
-        num_heads=num_heads or max(1, hidden_size // _HEAD_SIZE),
-        intermediate_size=intermediate_size,
-        max_position_embeddings=positions,
-        type_vocab_size=types,
-    )
+    given = given_of(vocab_file, cased=not lower_case, num_heads=num_heads)
+    model = read_stored_model(path, given, scopes=("electra/",), flag="--init_from")
+    vocabulary = Vocabulary.from_bytes(model.vocabulary_file, f"of {model.source}")
+    tokenizer = BertTokenizer(vocabulary, model.lower_case, model.strip_accents)
+    return PretrainedEncoder(model.encoder, model.part("electra/"), tokenizer, model.vocabulary_file, model.source)

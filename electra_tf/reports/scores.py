@@ -11,12 +11,19 @@ from collections.abc import Mapping, Sequence
 
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import RunCost
-from electra_tf.runs.files import read_bytes
+from electra_tf.runs.files import names_in, read_bytes
 
 
 def score_file(model_dir: str | os.PathLike, task: str) -> str:
     """The file with the scores of a task in a pre-training run's directory."""
     return os.path.join(model_dir, f"finetuning_{task}.json")
+
+
+def scored_tasks(model_dir: str | os.PathLike) -> list[str]:
+    """The tasks of which a pre-training run's directory holds scores."""
+    begin, end = os.path.basename(score_file("", "*")).split("*")
+    names = (name for name in sorted(names_in(model_dir)) if name.startswith(begin) and name.endswith(end))
+    return [name.removeprefix(begin).removesuffix(end) for name in names]
 
 
 def milestone_scores(scores: Mapping[int, Mapping[int, float]], cost: RunCost | None) -> list[dict]:

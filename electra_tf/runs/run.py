@@ -85,6 +85,7 @@ def train(
     *,
     stop_at_step: int | None = None,
     init_from: str | os.PathLike | None = None,
+    fresh_generator: bool = False,
     interruption: Interruption | None = None,
 ) -> dict[str, float]:
     """Trains from the newest checkpoint of the run, or from the start, and evaluates at the end.
@@ -92,7 +93,8 @@ def train(
     Args:
         stages: opens the input.
         stop_at_step: ends this call early; the schedule stays that of `train.num_steps`.
-        init_from: the checkpoint or run that a new run takes its initial weights from.
+        init_from: the checkpoint, run or folder that a new run takes its initial weights from.
+        fresh_generator: those of the generator are random all the same.
         interruption: listens for signals; None: nothing ends the call early.
     Returns: the metrics of the last evaluation; empty where the data has no held-out split.
     Raises: UserError: if the data or an earlier run in the directory does not fit, or another process trains there.
@@ -116,7 +118,7 @@ def train(
         restored_step = checkpoints.restore_latest()
         if is_started and restored_step is None:
             raise UserError(f"{directory.checkpoints} held checkpoints a moment ago and holds none now; start again")
-        start_weights(task, directory, checkpoints, is_started, init_from, run.is_chief)
+        start_weights(task, directory, checkpoints, is_started, init_from, run.is_chief, fresh_generator)
         first_step, num_steps = restored_step or 0, run.config.train.num_steps
         last_step = min(num_steps, stop_at_step or num_steps)
         _announce(run, task, span_after(opened, first_step), first_step, last_step)

@@ -5,27 +5,39 @@ import logging
 import os
 import re
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import is_remote
+from electra_tf.convert.hugging_face_reader import is_hugging_face, read_hugging_face
 from electra_tf.convert.names import tf1_variables
-from electra_tf.convert.stored_weights import StoredWeight, assign_strictly, list_briefly, require_none_missing
+from electra_tf.convert.stored_weights import (
+    ArrayReader,
+    StoredWeight,
+    assign_strictly,
+    list_briefly,
+    require_none_missing,
+)
+from electra_tf.convert.tf1 import TF1_STATE
+from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.runs.checkpoints import Checkpoints, damage, newest_whole
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import exists, read_json, write_atomically
+from electra_tf.runs.files import exists, read_bytes, read_json, write_atomically
 from electra_tf.tasks.base import Task
+from electra_tf.text.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
 # The entry in which TensorFlow stores how the objects of a checkpoint refer to each other.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-# Entries beside the weights: in our checkpoints, and in those of the authors' code and other TensorFlow 1 optimizers.
+# Entries beside the weights in our checkpoints.
 _OUR_STATE = re.compile(r"(?!task/)|task/optimizer/")
-_TF1_STATE = re.compile(r"global_step$|.*/(adam_[mv]|lamb_[mv]|Adam(_1)?)$")
 
 
 def start_weights(
@@ -35,6 +47,7 @@ def start_weights(
     is_started: bool,
     init_from: str | os.PathLike | None,
     chief: bool,
+    fresh_generator: bool = False,
 ) -> None:
     """Gives a run without a checkpoint its initial weights from elsewhere, and saves them as its checkpoint of step 0.
 
@@ -42,7 +55,8 @@ def start_weights(
 
     Args:
         is_started: whether the run had a checkpoint before.
-        init_from: None for random weights, or for a run that was started from somewhere and continues.
+        init_from, fresh_generator: see `initialize_from`; the first None for random weights, or for a run that was
+            started from somewhere and continues.
         chief: whether this process writes the record.
     Raises: UserError: if the run was started from elsewhere, or the source does not fit.
     """
@@ -57,7 +71,7 @@ def start_weights(
         )
     if is_started or source is None:
         return
-    lines = initialize_from(task, source)
+    lines = initialize_from(task, source, fresh_generator, directory.vocab_file)
     logger.info("\n".join(lines))
     if chief:
         content = json.dumps({"init_from": source, "report": lines}, indent=1)
@@ -65,7 +79,9 @@ def start_weights(
     checkpoints.save(0)
 
 
-def initialize_from(task: Task, path: str | os.PathLike) -> list[str]:
+def initialize_from(
+    task: Task, path: str | os.PathLike, fresh_generator: bool = False, vocab_file: str | None = None
+) -> list[str]:
     """Gives a task the weights of a checkpoint; the optimizer, and with it the step, stay as they are.
 
     Every trainable variable must be there with its shape. Of a longer position table the first rows are taken.
@@ -74,33 +90,113 @@ def initialize_from(task: Task, path: str | os.PathLike) -> list[str]:
     Args:
         task: built, compiled or not.
         path: a run's directory, whose newest whole checkpoint is taken; the prefix of one of its checkpoints or
-            milestones; or a checkpoint of the authors' code, its prefix or its directory.
+            milestones; a checkpoint of the authors' code, its prefix or its directory; or one of Hugging Face's
+            folders.
+        fresh_generator: what is the generator's alone keeps its initial values.
+        vocab_file: of the task's data; compared with that of a folder of Hugging Face's.
     Returns: what was loaded and what was ignored, lines for the log.
     Raises: UserError: if there is no such checkpoint, or it is damaged, or a variable is missing or of another shape.
     """
-    prefix = _prefix_of(os.fspath(path).removesuffix(".index"))  # as a shell completes it
+    source = _open(task, os.fspath(path).removesuffix(".index"), vocab_file)  # as a shell completes it
+    missing, fresh = source.missing, []
+    if fresh_generator:
+        fresh = [name for name in [*(weight.name for weight in source.weights), *missing] if _is_generators(name)]
+        missing = [name for name in missing if not _is_generators(name)]
+        _require_separable(task, fresh)
+    require_none_missing(source.name, missing)
+    weights = [weight for weight in source.weights if weight.name not in fresh]
+    notes = assign_strictly(source.name, source.reader, weights)
+    unused = set(source.reader.get_variable_to_shape_map()) - {weight.stored_name for weight in weights}
+    unused -= {_OBJECT_GRAPH}
+    ignored = sorted(name for name in unused if not source.state.match(name))
+    lines = [
+        f"weights from {source.name}, of {source.kind}: {len(weights)} variables; the optimizer starts anew, "
+        f"{len(unused) - len(ignored)} entries of its state and the run's are ignored",
+        *source.notes,
+        *notes,
+    ]
+    if fresh:
+        lines.append(
+            f"a fresh generator: {len(fresh)} variables stay random (--fresh_generator). Until it has learnt, its "
+            "samples are easy to detect, so the first steps teach the discriminator little; see docs/interop.md"
+        )
+    if ignored:
+        lines.append(f"ignored: {len(ignored)} variables, {list_briefly(map(_plain, ignored))}")
+    return lines
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where weights come from.
+
+    Attributes:
+        name, kind: for messages.        state: of a name beside the weights, that is ignored without a word.
+        weights: of the task, that are there.        missing: of the task, that are not.
+        notes: lines for the log.
+    """
+
+    name: str
+    kind: str
+    reader: Any
+    weights: list[StoredWeight]
+    missing: list[str]
+    state: re.Pattern
+    notes: Sequence[str] = ()
+
+
+def _open(task: Task, path: str, vocab_file: str | None) -> _Source:
+    if not exists(RunDirectory(path).config_file) and is_hugging_face(path):
+        return _hugging_face(task, path, vocab_file)
+    prefix = _prefix_of(path)
     reason = damage(prefix)
     if reason is not None:
         raise UserError(f"--init_from={path} is no readable TensorFlow checkpoint: {reason}; give another one")
     reader = tf.compat.v1.train.NewCheckpointReader(prefix)
-    stored = set(reader.get_variable_to_shape_map())
-    if _OBJECT_GRAPH in stored:
-        weights, state, kind = _our_weights(task, reader, prefix), _OUR_STATE, "a run of this program"
-    else:
-        named = tf1_variables(task)
-        weights = [StoredWeight(name, name, variable) for name, variable in named.items()]
-        state, kind = _TF1_STATE, "the authors' code"
-    notes = assign_strictly(prefix, reader, weights)
-    unused = stored - {weight.stored_name for weight in weights} - {_OBJECT_GRAPH}
-    ignored = sorted(name for name in unused if not state.match(name))
-    lines = [
-        f"weights from {prefix}, of {kind}: {len(weights)} variables; the optimizer starts anew, "
-        f"{len(unused) - len(ignored)} entries of its state and the run's are ignored",
-        *notes,
-    ]
-    if ignored:
-        lines.append(f"ignored: {len(ignored)} variables, {list_briefly(map(_plain, ignored))}")
-    return lines
+    if reader.has_tensor(_OBJECT_GRAPH):
+        return _Source(prefix, "a run of this program", reader, *_our_weights(task, reader), _OUR_STATE)
+    return _Source(prefix, "the authors' code", reader, *_authors_weights(task, reader), TF1_STATE)
+
+
+def _hugging_face(task: Task, path: str, vocab_file: str | None) -> _Source:
+    """Raises: UserError: if its heads or its vocabulary are not the task's: then nothing else would tell."""
+    model, notes = read_hugging_face(path)
+    model.require_fitting_vocabulary()
+    content = None if vocab_file is None else read_bytes(vocab_file)
+    if content is not None and _tokens(content, vocab_file) != _tokens(model.vocabulary_file, path):
+        raise UserError(
+            f"--init_from={path} has another vocabulary than the data; build the data with that of the folder"
+        )
+    found, expected = model.encoder.num_heads, task.encoder.config.num_heads
+    if found != expected:
+        raise UserError(f"--init_from={path} has {found} heads, this configuration {expected}; set encoder.num_heads")
+    reader = ArrayReader(model.weights)
+    return _Source(path, "Hugging Face's layout", reader, *_authors_weights(task, reader), TF1_STATE, notes)
+
+
+def _require_separable(task: Task, fresh: Sequence[str]) -> None:
+    """Raises: UserError: if a task has no generator to start afresh, or its discriminator depends on the generator."""
+    if not fresh:
+        raise UserError("--fresh_generator: this objective trains no generator; leave it out")
+    if isinstance(task.encoder.embeddings, DisentangledEmbeddings):
+        raise UserError(
+            "--fresh_generator: with objective.tying gradient_disentangled the discriminator's embeddings are "
+            "differences to the generator's; set objective.tying to embeddings or none"
+        )
+
+
+def _tokens(vocabulary_file: bytes, path: str) -> tuple[str, ...]:
+    return Vocabulary.from_bytes(vocabulary_file, path).tokens
+
+
+def _is_generators(name: str) -> bool:
+    return name.startswith("generator")
+
+
+def _authors_weights(task: Task, reader) -> tuple[list[StoredWeight], list[str]]:
+    """The task's variables by the authors' names: those that are stored, and the names of the others."""
+    stored, named = reader.get_variable_to_shape_map(), tf1_variables(task)
+    weights = [StoredWeight(name, name, variable) for name, variable in named.items() if name in stored]
+    return weights, [name for name in named if name not in stored]
 
 
 def _prefix_of(path: str) -> str:
@@ -121,12 +217,12 @@ def _prefix_of(path: str) -> str:
     raise UserError(f"--init_from={path}: {found} the path of a checkpoint's files without their endings")
 
 
-def _our_weights(task: Task, reader, prefix: str) -> list[StoredWeight]:
-    """The task's variables as the checkpoint names them. Raises: UserError: if some are not there."""
+def _our_weights(task: Task, reader) -> tuple[list[StoredWeight], list[str]]:
+    """The task's variables as the checkpoint names them, and the names of those that are not there."""
     names = {id(variable): name for name, variable in _stored_variables(reader, tf.train.Checkpoint(task=task))}
     wanted = task.trainable_variables
-    require_none_missing(prefix, [v.name.removesuffix(":0") for v in wanted if id(v) not in names])
-    return [StoredWeight(_plain(names[id(v)]), names[id(v)], v) for v in wanted]
+    weights = [StoredWeight(_plain(names[id(v)]), names[id(v)], v) for v in wanted if id(v) in names]
+    return weights, [v.name.removesuffix(":0") for v in wanted if id(v) not in names]
 
 
 def _stored_variables(reader, root) -> list[tuple[str, tf.Variable]]:

@@ -1,0 +1,193 @@
+"""The models that `benchmarks.interop` compares: each as a StoredModel, with the outputs of our own code."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.common import PROJECT
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.convert.names import finetuned_variables, tf1_variables
+from electra_tf.convert.stored_model import StoredModel
+from electra_tf.data.batch import Batch
+from electra_tf.export.finetuned import load_finetuned
+from electra_tf.export.load import load_run
+from electra_tf.export.stored import read_stored_model
+from electra_tf.models.context import INFERENCE
+from electra_tf.models.generators import TransformerGenerator
+from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
+from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.tasks.pretrain import Objective, build_objective
+from electra_tf.tasks.pretrain.bert_mlm import BertMlm
+from electra_tf.tasks.pretrain.config import load_config, parse_config
+from electra_tf.tasks.pretrain.electra import Electra
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import Vocabulary
+
+Outputs = dict[str, np.ndarray]
+VOCAB_FILE = PROJECT / "sample" / "vocab.txt"
+
+_TINY = {
+    "embedding_size": 12,
+    "hidden_size": 16,
+    "num_layers": 2,
+    "num_heads": 2,
+    "intermediate_size": 20,
+    "max_position_embeddings": 131,
+}
+_TINY_GENERATOR = {"size_fraction": 0.375, "num_heads": 3, "intermediate_size": 14}
+_LABELS = ("entailment", "neutral", "contradiction")
+_PLAIN_ANSWERS = {"joint_prediction": False, "answerable_classifier": False}
+HEADS: dict[str, dict] = {
+    "classification": {"kind": "classification", "labels": _LABELS},
+    "classification, Hugging Face's head": {"kind": "classification", "labels": _LABELS, "head": "huggingface"},
+    "regression": {"kind": "regression", "min_value": 1.0, "max_value": 5.0},
+    "regression, Hugging Face's head": {"kind": "regression", "max_value": 5.0, "head": "huggingface"},
+    "multi_label": {"kind": "multi_label", "labels": ("a", "b", "c", "d")},
+    "tagging": {"kind": "tagging", "labels": ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")},
+    "question_answering": {"kind": "question_answering", "version_2": True, **_PLAIN_ANSWERS},
+    "question_answering, joint": {"kind": "question_answering", "version_2": True},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and what our code gives for it.
+
+    Attributes:
+        outputs: by the name of a network (`electra_tf.convert.hugging_face.Network`): from a batch to arrays by the
+            names of transformers' outputs, [B, ...].
+    """
+
+    name: str
+    model: StoredModel
+    outputs: Mapping[str, Callable[[Batch], Outputs]]
+
+
+def built_cases(size: str) -> Iterator[Case]:
+    """Models with random weights, `tiny` or `small`: of each objective that transformers knows, and of each head."""
+    vocabulary = Vocabulary.load(VOCAB_FILE)
+    overrides = [f"encoder.vocab_size={vocabulary.size}"]
+    if size == "tiny":
+        overrides += [f"encoder.{name}={value}" for name, value in _TINY.items()]
+        overrides += [f"objective.generator.{name}={value}" for name, value in _TINY_GENERATOR.items()]
+    config = load_config(PROJECT / "configs" / "pretrain" / "small.yaml", overrides)
+    for seed, (name, changes) in enumerate(_objectives(config).items()):
+        objective = build_objective(parse_config({**config.model_dump(mode="json"), **changes}, name))
+        weights = randomize(tf1_variables(objective), seed)
+        settings = objective.config.objective
+        generator = settings.generator_encoder(objective.config) if isinstance(objective, Electra) else None
+        model = StoredModel(
+            name, objective.config.encoder, generator, weights, VOCAB_FILE.read_bytes(), objective=settings.name
+        )
+        yield Case(f"{size}, {name}", model, _pretrained_outputs(objective))
+    for seed, (name, settings) in enumerate(_heads(config.encoder).items()):
+        task = build_finetuning_task(_finetuning_config(config.encoder, settings))
+        weights = randomize(finetuned_variables(task, task.config.name), seed)
+        model = StoredModel(name, config.encoder, None, weights, VOCAB_FILE.read_bytes(), finetuned=task.config)
+        yield Case(f"{size}, {name}", model, _finetuned_outputs(task))
+
+
+def case_of_run(model_dir: str) -> Case:
+    """A pre-training run, or a seed's directory of fine-tuning. Raises: UserError: if it cannot be read."""
+    model = read_stored_model(model_dir)
+    if model.finetuned:
+        return Case(model_dir, model, _finetuned_outputs(load_finetuned(model_dir).task))
+    return Case(model_dir, model, _pretrained_outputs(load_run(model_dir)))
+
+
+def _pretrained_outputs(objective: Objective) -> dict[str, Callable[[Batch], Outputs]]:
+    outputs = {"encoder": lambda batch: {"last_hidden_state": objective(batch).sequence_output.numpy()}}
+    if isinstance(objective, Electra):
+        outputs["discriminator"] = lambda batch: {"logits": objective.detection_logits(batch).numpy()}
+        outputs["generator"] = lambda batch: _masked_lm_logits(objective.generator, batch)
+    elif isinstance(objective, BertMlm):
+        outputs |= dict.fromkeys(("electra", "bert"), lambda batch: _masked_lm_logits(objective.masked_lm, batch))
+    return outputs
+
+
+def _finetuned_outputs(task: FinetuningTask) -> dict[str, Callable[[Batch], Outputs]]:
+    settings = task.config.task
+
+    def head(batch: Batch) -> Outputs:
+        forward = task(batch)
+        if settings.kind == "question_answering":
+            found = task.predictions(batch, forward)
+            return {name: found[name].numpy() for name in ("start_logits", "end_logits")}
+        logits = forward.numpy()
+        if settings.kind == "regression":
+            logits = settings.min_value + logits * (settings.max_value - settings.min_value)
+        return {"logits": logits}
+
+    def encoder(batch: Batch) -> Outputs:
+        return {"last_hidden_state": task.encode(batch, INFERENCE).sequence_output.numpy()}
+
+    return {"finetuned": head, "encoder": encoder}
+
+
+def randomize(named: Mapping[str, tf.Variable], seed: int) -> dict[str, np.ndarray]:
+    """Draws weights as large as those of trained networks, so that a swapped axis or a lost bias shows.
+
+    Returns: the new values.
+    """
+    generator = np.random.default_rng(seed)
+    for name, variable in named.items():
+        mean, deviation = 0.0, 0.1
+        if name.endswith("kernel"):
+            deviation = variable.shape[0] ** -0.5
+        elif name.endswith("gamma"):
+            mean, deviation = 1.0, 0.15
+        variable.assign(generator.normal(mean, deviation, variable.shape))
+    return {name: variable.numpy() for name, variable in named.items()}
+
+
+def batch_of(texts: Sequence[Sequence[str]], tokenizer: BertTokenizer) -> Batch:
+    """One text or two a row, with [CLS] and [SEP], padded to the longest. `[MASK]` in a text is that token."""
+    vocabulary, rows = tokenizer.vocabulary, []
+    for row in texts:
+        ids, segments = [vocabulary.cls_id], [0]
+        for segment, text in enumerate(row):
+            parts = tokenizer.tokenize(tf.constant(text.split("[MASK]"))).to_list()
+            pieces = [piece for part in parts for piece in (vocabulary.mask_id, *part)][1:] + [vocabulary.sep_id]
+            ids, segments = ids + pieces, segments + [segment] * len(pieces)
+        rows.append((ids, [1] * len(ids), segments))
+    longest = max(len(ids) for ids, _, _ in rows)
+    columns = zip(*rows, strict=True)
+    names = ("input_ids", "input_mask", "segment_ids")
+    return {
+        name: tf.constant([values + [0] * (longest - len(values)) for values in column], tf.int32)
+        for name, column in zip(names, columns, strict=True)
+    }
+
+
+def _objectives(config) -> dict[str, dict]:
+    """By name, the groups of the configuration that another objective changes."""
+    electra = config.objective.model_dump(mode="json")
+    equal = {**electra["generator"], "size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
+    wide = {**config.encoder.model_dump(mode="json"), "embedding_size": config.encoder.hidden_size}
+    return {
+        "electra": {},
+        "electra, tying none": {"objective": {**electra, "tying": "none"}},
+        "electra, tying all": {"objective": {**electra, "tying": "all", "generator": equal}},
+        "bert_mlm": {"objective": {"name": "bert_mlm"}},
+        "bert_mlm, equal sizes": {"objective": {"name": "bert_mlm"}, "encoder": wide},
+    }
+
+
+def _heads(encoder: EncoderConfig) -> dict[str, dict]:
+    many = tuple(f"label {index}" for index in range(encoder.hidden_size // 2 + 1))
+    return {**HEADS, "multi_label, very many": {"kind": "multi_label", "labels": many}}
+
+
+def _finetuning_config(encoder: EncoderConfig, task: dict) -> FinetuningConfig:
+    sizes = {"num_epochs": 1, "max_seq_length": encoder.max_position_embeddings, "num_rows": 1}
+    return resolve({}, "interop", name=task["kind"], task=task, encoder=encoder, init_from=None, **sizes)
+
+
+def _masked_lm_logits(generator: TransformerGenerator, batch: Batch) -> Outputs:
+    rows, length = batch["input_ids"].shape
+    positions = tf.tile(tf.range(length)[tf.newaxis], [rows, 1])
+    tensors = [batch[name] for name in ("input_ids", "input_mask", "segment_ids")]
+    return {"logits": generator(*tensors, positions).logits.numpy()}

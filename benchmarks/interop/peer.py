@@ -1,0 +1,69 @@
+"""transformers' side of `benchmarks.interop`, run by the Python of an environment of requirements-peers.txt.
+
+    python benchmarks/interop/peer.py REQUEST.json ANSWER.npz
+
+The request has `texts`, each a list of one text or two, and `folders`: names with the folders to load. The answer holds
+the ids that each folder's tokenizer gives, and the outputs of the class that its config.json names. Prints one line of
+JSON: what each folder lacked or had too much, and what its pipeline answers.
+"""
+
+import json
+import os
+import sys
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import numpy as np
+import torch
+import transformers
+
+_OUTPUTS = ("logits", "start_logits", "end_logits", "last_hidden_state")
+_LOADING = ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
+_PIPELINES = {
+    "ElectraForMaskedLM": "fill-mask",
+    "BertForMaskedLM": "fill-mask",
+    "ElectraForSequenceClassification": "text-classification",
+    "ElectraForTokenClassification": "token-classification",
+}
+
+
+def main(request_file: str, answer_file: str) -> None:
+    with open(request_file, encoding="utf-8") as stream:
+        request = json.load(stream)
+    arrays, report = {}, {"versions": {"transformers": transformers.__version__, "torch": torch.__version__}}
+    for name, folder in request["folders"].items():
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        architecture = transformers.AutoConfig.from_pretrained(folder).architectures[0]
+        model, loading = getattr(transformers, architecture).from_pretrained(folder, output_loading_info=True)
+        inputs = _inputs(tokenizer, request["texts"])
+        with torch.inference_mode():
+            outputs = model.eval()(**inputs)
+        arrays |= {f"{name}|{key}": value.numpy() for key, value in inputs.items()}
+        arrays |= {f"{name}|{key}": outputs[key].numpy() for key in _OUTPUTS if key in outputs}
+        problems = {key: sorted(map(str, loading[key])) for key in _LOADING if loading.get(key)}
+        report[name] = {"class": architecture, "problems": problems, "pipeline": None}
+        if architecture in _PIPELINES:
+            report[name]["pipeline"] = _pipeline(_PIPELINES[architecture], model, tokenizer, request["texts"])
+    np.savez(answer_file, **arrays)
+    print(json.dumps(report))
+
+
+def _inputs(tokenizer, texts: list[list[str]]) -> dict:
+    """Rows of one text and of two in one batch, padded to the longest."""
+    rows = [tokenizer(*row) for row in texts]
+    return dict(tokenizer.pad(rows, padding=True, return_tensors="pt"))
+
+
+def _pipeline(kind: str, model, tokenizer, texts: list[list[str]]) -> dict:
+    """The first answer for the last text with [MASK], or for the first text."""
+    text = texts[0][0]
+    if kind == "fill-mask":
+        text = next(row[0] for row in texts if "[MASK]" in row[0])
+    answer = transformers.pipeline(kind, model=model, tokenizer=tokenizer, device="cpu")(text)
+    first = answer[0] if answer else {}
+    return {"kind": kind, **{key: first[key] for key in ("token", "label", "entity", "word") if key in first},
+            "score": float(first.get("score", "nan"))}  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,91 @@
+"""Converts a model between runs of this program, the authors' TensorFlow 1 checkpoints and Hugging Face's folders.
+
+    python convert_checkpoint.py --from=RUN --to=hugging_face --output_dir=DIR
+    python convert_checkpoint.py --from=RUN/milestones/step-500 --to=tf1 --output_dir=DIR
+    python convert_checkpoint.py --from=AUTHORS/electra_small --to=hugging_face --output_dir=DIR --vocab_file=vocab.txt
+    python convert_checkpoint.py --from=FOLDER --to=run --output_dir=RUN
+
+What is read is found out: a run's directory, one of its checkpoints or milestones, a fine-tuned seed's directory, a
+checkpoint of the authors' code, or a folder with model.safetensors or tf_model.h5, or with discriminator/ and
+generator/. Weights are kept to the bit. See docs/interop.md.
+"""
+
+import argparse
+import dataclasses
+import sys
+
+from electra_tf.cli.configuration import add_objective_module_flag, load_module
+from electra_tf.cli.flags import add_set_flag, flag_parser, import_tensorflow, run_command
+from electra_tf.cli.tpu_installation import require_importable_tensorflow
+from electra_tf.config.errors import UserError
+
+FORMATS = ("hugging_face", "tf1", "run")
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = _flags().parse_args(argv)
+    return run_command(lambda: _convert(arguments))
+
+
+def _flags() -> argparse.ArgumentParser:
+    parser = flag_parser(__doc__)
+    parser.add_argument("--from", required=True, dest="source", metavar="PATH", help="the model to convert")
+    parser.add_argument("--to", required=True, choices=FORMATS, help="what to write")
+    parser.add_argument("--output_dir", required=True, metavar="DIR", help="a directory that is empty or new")
+    parser.add_argument(
+        "--vocab_file", metavar="FILE", help="of a source that has none: an authors' checkpoint without its vocab.txt"
+    )
+    parser.add_argument("--cased", action="store_true", help="the text of an authors' checkpoint was not lower-cased")
+    parser.add_argument("--num_heads", type=int, metavar="N", help="of a source that does not say; else hidden size/64")
+    parser.add_argument("--generator_num_heads", type=int, metavar="N", help="likewise of its generator")
+    parser.add_argument(
+        "--fresh_generator", action="store_true", help="--to=run of a discriminator alone: with a random generator"
+    )
+    add_set_flag(parser)
+    add_objective_module_flag(parser)
+    return parser
+
+
+def _convert(arguments: argparse.Namespace) -> None:
+    for flag in ("num_heads", "generator_num_heads"):
+        number = getattr(arguments, flag)
+        if number is not None and number < 1:
+            raise UserError(f"--{flag}={number}: expected 1 or more")
+    if arguments.to != "run" and (arguments.fresh_generator or arguments.overrides):
+        raise UserError("--fresh_generator and --set are for --to=run; leave them out")
+    require_importable_tensorflow()
+    import_tensorflow()
+    if arguments.objective_module:
+        load_module(arguments.objective_module)
+
+    from electra_tf.export.stored import given_of, read_stored_model
+    from electra_tf.runs.files import names_in
+
+    if names_in(arguments.output_dir):
+        raise UserError(f"--output_dir={arguments.output_dir} is not empty; give a new directory")
+    given = given_of(arguments.vocab_file, arguments.cased, arguments.num_heads, arguments.generator_num_heads)
+    model = read_stored_model(arguments.source, given)
+    print(f"read {model.source}: {len(model.weights)} variables")
+    print("\n".join(_write(model, arguments)))
+
+
+def _write(model, arguments: argparse.Namespace) -> list[str]:
+    """Returns: lines for the terminal."""
+    if arguments.to == "hugging_face":
+        from electra_tf.export.hugging_face import write_hugging_face
+        from electra_tf.reports.facts import run_facts
+
+        if run := model.facts.get("run"):
+            model = dataclasses.replace(model, facts={**model.facts, **run_facts(run, model.step)})
+        return write_hugging_face(model, arguments.output_dir)
+    if arguments.to == "tf1":
+        from electra_tf.convert.tf1 import write_tf1
+
+        return write_tf1(model, arguments.output_dir)
+    from electra_tf.export.as_run import write_run
+
+    return write_run(model, arguments.output_dir, arguments.fresh_generator, arguments.overrides)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

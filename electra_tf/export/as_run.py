@@ -1,0 +1,125 @@
+"""Writes a stored model as a run of this program: what `--init_from`, the export and the converter read as any run."""
+
+from collections.abc import Sequence
+
+import absl.logging
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import merge, read_values
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.convert.names import finetuned_variables, tf1_variables
+from electra_tf.convert.stored_model import StoredModel
+from electra_tf.convert.stored_weights import ArrayReader, StoredWeight, assign_strictly, list_briefly
+from electra_tf.runs.checkpoints import checkpoint_prefix
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.tasks.base import Task
+from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
+
+# Objectives whose networks are those of the authors' code.
+_KNOWN_OBJECTIVES = ("electra", "electra_15", "bert_mlm")
+_GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
+# By the hidden size of the discriminator: the generator's share of it, and the learning rate (paper, table 5).
+_PAPER = {256: (0.25, 5e-4), 768: (1 / 3, 2e-4), 1024: (0.25, 2e-4)}
+_OTHERWISE = (0.25, 5e-4)
+
+
+def write_run(
+    model: StoredModel, output_dir: str, fresh_generator: bool = False, overrides: Sequence[str] = ()
+) -> list[str]:
+    """Writes a run's directory with a checkpoint at the model's step, without the state of an optimizer.
+
+    Args:
+        output_dir: a directory, empty or new.
+        fresh_generator: what a discriminator alone lacks to be trained further is random, from `train.seed`.
+        overrides: `a.b=value` settings of the run. Those that the source does not tell are the paper's.
+    Returns: lines for the log.
+    Raises: UserError: if the model is only a part of what a run trains, or settings do not fit it.
+    """
+    if model.finetuned is not None:
+        if overrides or fresh_generator:
+            raise UserError("--set and --fresh_generator are for runs of pre-training; the source is fine-tuned")
+        config, task = model.finetuned, build_finetuning_task(model.finetuned)
+        named = finetuned_variables(task, config.name)
+    else:
+        config = _configuration(model, fresh_generator, overrides)
+        tf_keras.utils.set_random_seed(config.train.seed)
+        task = build_objective(config)
+        named = tf1_variables(task)
+    fresh = sorted(set(named) - set(model.weights))
+    if unknown := sorted(set(model.weights) - set(named)):
+        raise UserError(f"{model.source} holds {list_briefly(unknown)}, for which these settings have no place")
+    weights = [StoredWeight(name, name, variable) for name, variable in named.items() if name not in fresh]
+    notes = assign_strictly(model.source, ArrayReader(model.weights), weights)
+    prefix = _write(model, config, task, RunDirectory(output_dir, flag="--output_dir"))
+    lines = [f"wrote {prefix}: {len(weights)} variables, no state of an optimizer", *notes]
+    if fresh:
+        lines.append(
+            f"random, from seed {config.train.seed} (--fresh_generator): {len(fresh)} variables, {list_briefly(fresh)}"
+            "; until the generator has learnt, its samples are easy to detect: see docs/interop.md"
+        )
+    return lines
+
+
+def _write(model: StoredModel, config, task: Task, run: RunDirectory) -> str:
+    """Returns: the checkpoint's prefix."""
+    run.create()
+    run.adopt_tokenizer(model.vocabulary_file, model.lower_case, model.strip_accents, is_started=False)
+    absl.logging.set_verbosity(absl.logging.WARNING)  # it logs how long variables took to be assigned to files
+    # Weights alone: who trains in this directory is told to begin a new run with --init_from.
+    checkpoint = tf.train.Checkpoint(task=task)
+    manager = tf.train.CheckpointManager(checkpoint, run.checkpoints, max_to_keep=None, checkpoint_name="step")
+    manager.save(model.step)
+    run.adopt_config(config, is_started=False)  # last, as by this file it is a run
+    return checkpoint_prefix(run.checkpoints, model.step)
+
+
+def _configuration(model: StoredModel, fresh_generator: bool, overrides: Sequence[str]) -> PretrainingConfig:
+    """That of the run it comes from, if it does; else what follows from the model, and the paper's settings."""
+    changes, _ = read_values(None, overrides)
+    encoder = model.encoder
+    fraction, learning_rate = _PAPER.get(encoder.hidden_size, _OTHERWISE)
+    values = model.facts.get("configuration") or {
+        "data": {"max_seq_length": min(512, encoder.max_position_embeddings)},
+        "optimizer": {"learning_rate": learning_rate},
+        "train": {"num_steps": max(1, model.step), "batch_size": 128},
+    }
+    objective = _objective(model, fresh_generator, fraction, values.get("objective", {}))
+    values = {**values, "encoder": encoder.model_dump(mode="json"), "objective": objective}
+    return parse_config(merge_settings(values, changes), f"of {model.source}")
+
+
+def _objective(model: StoredModel, fresh_generator: bool, fraction: float, settings: dict) -> dict:
+    """The settings of the objective that trains these networks."""
+    name = settings.get("name", model.objective)
+    settings = settings if name in _KNOWN_OBJECTIVES else {"name": "electra"}
+    settings = settings or {"name": name}
+    if model.has_masked_lm_head and not model.has_discriminator_head:
+        return {**settings, "name": "bert_mlm"}
+    if model.has_discriminator_head and model.has_masked_lm_head:
+        return merge(settings, {"tying": _tying(model), "generator": _sizes(model.generator, model.encoder)})
+    if settings.get("generator", {}).get("kind", "transformer") != "transformer" and not fresh_generator:
+        return settings  # its generator has no weights
+    if not fresh_generator:
+        part = "a discriminator alone" if model.has_discriminator_head else "an encoder alone"
+        raise UserError(
+            f"{model.source} is {part}: ELECTRA's training goes on from a discriminator and its generator. Fine-tuning "
+            "takes it as --init_from as it is; for a run give --fresh_generator: what is missing is then random"
+        )
+    kept = {key: value for key, value in settings.items() if key not in ("generator", "tying")}
+    return {**kept, "generator": settings.get("generator") or {"size_fraction": fraction}}
+
+
+def _sizes(generator: EncoderConfig, encoder: EncoderConfig) -> dict:
+    sizes = {name: getattr(generator, name) for name in _GENERATOR_SIZES}
+    return {"kind": "transformer", "size_fraction": generator.hidden_size / encoder.hidden_size, **sizes}
+
+
+def _tying(model: StoredModel) -> str:
+    """How the two networks share weights."""
+    if not model.part("generator/"):
+        return "all"
+    return "none" if model.part("generator/embeddings/") else "embeddings"

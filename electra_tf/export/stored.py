@@ -1,0 +1,149 @@
+"""Any checkpoint as a `StoredModel`: runs of ours, of pre-training or fine-tuning, the authors' and Hugging Face's."""
+
+import logging
+import os
+
+import tensorflow as tf
+import yaml
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.convert.hugging_face_reader import AS_IT_SAYS, Given, is_hugging_face, read_hugging_face
+from electra_tf.convert.names import encoder_variables, finetuned_variables, tf1_variables
+from electra_tf.convert.stored_model import StoredModel
+from electra_tf.convert.tf1 import read_tf1
+from electra_tf.export.finetuned import load_finetuned
+from electra_tf.export.load import load_run, load_tokenizer
+from electra_tf.models.tying import stand_alone
+from electra_tf.runs.checkpoints import damage, newest_whole, step_of
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.files import exists, read_bytes, read_json
+from electra_tf.tasks.pretrain import Objective
+from electra_tf.text.vocabulary import read_vocabulary_file
+
+logger = logging.getLogger(__name__)
+
+
+def read_stored_model(
+    path: str | os.PathLike, given: Given = AS_IT_SAYS, scopes: tuple[str, ...] = (), flag: str = "--from"
+) -> StoredModel:
+    """Reads a model and its tokenizer, and logs what is left out.
+
+    Args:
+        path: the directory of a run (of pre-training or fine-tuning), for its newest whole checkpoint; one of its
+            checkpoints or milestones; one of Hugging Face's folders; or a checkpoint of the authors' code. Of a
+            checkpoint its prefix, or its directory for the newest in it.
+        given: what the user says of the source. A run says all of it itself.
+        scopes: with what names begin that are read; empty: all.        flag: by which the user gives the path.
+    Raises: UserError: if there is no such model, it is damaged or not whole, or the vocabulary does not fit.
+    """
+    path = os.fspath(path).removesuffix(".index").rstrip("/")
+    if exists(RunDirectory(path).config_file):
+        model, notes = _of_run(path, None, flag), []
+    elif is_hugging_face(path):
+        model, notes = read_hugging_face(path, given)
+    else:
+        prefix = path if exists(f"{path}.index") else tf.train.latest_checkpoint(path)
+        if prefix is None:
+            raise UserError(
+                f"{flag}={path}: there is neither a run nor a checkpoint; expected one of the two, or a folder of "
+                "Hugging Face's"
+            )
+        inside, folder = os.path.split(os.path.dirname(prefix))
+        if folder in ("checkpoints", "milestones", "best") and exists(RunDirectory(inside).config_file):
+            model, notes = _of_run(inside, prefix, flag), []
+        else:
+            model, notes = _of_authors(prefix, given, scopes, flag)
+    for note in notes:
+        logger.warning(note)
+    model.require_fitting_vocabulary()
+    return model
+
+
+def _of_run(model_dir: str, prefix: str | None, flag: str) -> StoredModel:
+    run = RunDirectory(model_dir)
+    tokenizer = load_tokenizer(model_dir)
+    text = {
+        "vocabulary_file": read_bytes(run.vocab_file),
+        "lower_case": tokenizer.lower_case,
+        "strip_accents": tokenizer.strip_accents,
+    }
+    if "task" in (yaml.safe_load(read_bytes(run.config_file)) or {}):
+        tuned = load_finetuned(model_dir, prefix)
+        return StoredModel(
+            source=tuned.source,
+            encoder=tuned.config.encoder,
+            generator=None,
+            weights=_values(finetuned_variables(tuned.task, tuned.config.name)),
+            step=step_of(tuned.source),
+            finetuned=tuned.config,
+            facts={"run": model_dir, "init_from": tuned.config.init_from},
+            **text,
+        )
+    if prefix is None and (prefix := newest_whole(run.checkpoints)) is None:
+        raise UserError(f"{flag}={model_dir} is a run without a checkpoint yet; train it first")
+    step = step_of(prefix)
+    objective = load_run(model_dir, step)
+    configuration, data = objective.config.model_dump(mode="json"), read_json(run.data_file).get("data", [])
+    named = _named(objective)
+    return StoredModel(
+        source=f"step {step} of {model_dir}",
+        encoder=objective.config.encoder,
+        generator=_generator_sizes(objective) if "generator_predictions/output_bias" in named else None,
+        weights=_values(named),
+        objective=objective.config.objective.name,
+        step=step,
+        facts={"run": model_dir, "data": data, "configuration": configuration},
+        **text,
+    )
+
+
+def _named(objective: Objective) -> dict[str, tf.Variable]:
+    """An objective's variables by the authors' names; the encoder's alone where they have no such objective."""
+    stand_alone(objective.encoder)
+    try:
+        return tf1_variables(objective)
+    except UserError as error:
+        logger.warning("%s; its encoder alone is read", error)
+        return encoder_variables(objective.encoder)
+
+
+def _generator_sizes(objective: Objective) -> EncoderConfig | None:
+    """Of ELECTRA's generator; None for the masked-LM baseline."""
+    settings = objective.config.objective
+    return settings.generator_encoder(objective.config) if hasattr(settings, "generator") else None
+
+
+def _values(named: dict[str, tf.Variable]) -> dict:
+    return {name: variable.numpy() for name, variable in named.items()}
+
+
+def _of_authors(prefix: str, given: Given, scopes: tuple[str, ...], flag: str) -> tuple[StoredModel, list[str]]:
+    if reason := damage(prefix):
+        raise UserError(f"{flag}={prefix} is no readable TensorFlow checkpoint: {reason}; give another one")
+    content, beside = given.vocabulary, os.path.join(os.path.dirname(prefix), "vocab.txt")
+    if content is None and (found := read_bytes(beside)) is not None:
+        content = found, beside
+    if content is None:
+        raise UserError(f"{flag}={prefix} has no vocabulary with it; give the one it was trained with as --vocab_file")
+    lower_case = given.lower_case is not False
+    return read_tf1(
+        prefix,
+        content[0],
+        lower_case,
+        lower_case if given.strip_accents is None else given.strip_accents,
+        given.num_heads,
+        given.generator_num_heads,
+        scopes,
+    )
+
+
+def given_of(
+    vocab_file: str | None = None,
+    cased: bool = False,
+    num_heads: int | None = None,
+    generator_num_heads: int | None = None,
+) -> Given:
+    """What the flags of a command say of a source. Raises: UserError: if the vocabulary cannot be read."""
+    vocabulary = None if vocab_file is None else (read_vocabulary_file(vocab_file), vocab_file)
+    return Given(vocabulary, False if cased else None, None, num_heads, generator_num_heads)

@@ -1,0 +1,174 @@
+"""Files of Hugging Face's folders: three formats of tensors give the same, damaged ones give one line."""
+
+import json
+import sys
+
+import h5py
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.convert.hugging_face_files import read_tensors
+
+TENSORS = {
+    "electra.embeddings.word_embeddings.weight": np.arange(6, dtype=np.float32).reshape(3, 2),
+    "electra.encoder.layer.1.output.dense.weight": np.arange(8, dtype=np.float32).reshape(2, 4),
+    "electra.encoder.layer.1.output.LayerNorm.weight": np.ones(2, np.float32),
+    "generator_lm_head.bias": np.zeros(3, np.float32),
+}
+# The same as transformers 4 wrote them with TensorFlow: below a group for each layer.
+IN_H5 = {
+    "electra/tf_electra_for_masked_lm/electra/embeddings/word_embeddings/weight:0": [[0, 1], [2, 3], [4, 5]],
+    "electra/tf_electra_for_masked_lm/electra/encoder/layer_._1/output/dense/kernel:0": [
+        [0, 4],
+        [1, 5],
+        [2, 6],
+        [3, 7],
+    ],
+    "electra/tf_electra_for_masked_lm/electra/encoder/layer_._1/output/LayerNorm/gamma:0": [1, 1],
+    "generator_lm_head/tf_electra_for_masked_lm/generator_lm_head/bias:0": [0, 0, 0],
+    # The head's layer lists the table that it is tied to.
+    "generator_lm_head/tf_electra_for_masked_lm/electra/embeddings/word_embeddings/weight:0": [[0, 1], [2, 3], [4, 5]],
+}
+
+
+def shards(folder, tensors=TENSORS) -> None:
+    """Writes every tensor to a file of its own, and the listing."""
+    where = {name: f"model-{number}.safetensors" for number, name in enumerate(tensors)}
+    for name, file in where.items():
+        safetensors.numpy.save_file({name: tensors[name]}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+
+
+def assert_same(found: dict) -> None:
+    assert found.keys() == TENSORS.keys()
+    for name, tensor in TENSORS.items():
+        np.testing.assert_array_equal(found[name], tensor)
+        assert found[name].dtype == np.float32
+
+
+def refusal(folder) -> str:
+    with pytest.raises(UserError) as caught:
+        read_tensors(str(folder))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_one_file(tmp_path):
+    safetensors.numpy.save_file(TENSORS, tmp_path / "model.safetensors")
+    file, found = read_tensors(str(tmp_path))
+    assert file == f"{tmp_path}/model.safetensors"
+    assert_same(found)
+
+
+def test_shards(tmp_path):
+    shards(tmp_path)
+    file, found = read_tensors(str(tmp_path))
+    assert file == f"{tmp_path}/model.safetensors.index.json"
+    assert_same(found)
+
+
+def test_an_old_file_of_tensorflow(tmp_path):
+    with h5py.File(tmp_path / "tf_model.h5", "w") as file:
+        for name, values in IN_H5.items():
+            file[name] = np.array(values, np.float32)
+    assert_same(read_tensors(str(tmp_path))[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("embeddings/token_type_embeddings/embeddings:0", "embeddings.token_type_embeddings.weight"),
+        ("embeddings/position_embeddings/embeddings:0", "embeddings.position_embeddings.weight"),
+        ("embeddings/LayerNorm/beta:0", "embeddings.LayerNorm.bias"),
+        ("encoder/layer_._0/attention/self/query/bias:0", "encoder.layer.0.attention.self.query.bias"),
+        ("embeddings_project/bias:0", "embeddings_project.bias"),
+    ],
+)
+def test_names_of_an_old_file_of_tensorflow(tmp_path, name, expected):
+    with h5py.File(tmp_path / "tf_model.h5", "w") as file:
+        file[f"electra/tf_electra_model_1/electra/{name}"] = np.ones([3], np.float32)
+    assert list(read_tensors(str(tmp_path))[1]) == [f"electra.{expected}"]
+
+
+def test_old_names_are_made_new_and_numbers_of_positions_are_no_weights(tmp_path):
+    stored = {
+        "electra.embeddings.LayerNorm.gamma": np.ones(2, np.float32),
+        "electra.embeddings.LayerNorm.beta": np.zeros(2, np.float32),
+        "electra.embeddings.position_ids": np.arange(3)[None],
+    }
+    safetensors.numpy.save_file(stored, tmp_path / "model.safetensors")
+    found = read_tensors(str(tmp_path))[1]
+    assert {name: value.tolist() for name, value in found.items()} == {
+        "electra.embeddings.LayerNorm.weight": [1, 1],
+        "electra.embeddings.LayerNorm.bias": [0, 0],
+    }
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_becomes_float32(tmp_path, dtype):
+    values = np.array([1.5, -2.0], tf.as_dtype(dtype).as_numpy_dtype)
+    tensor = safetensors.TensorSpec(dtype=dtype, shape=[2], data_ptr=values.ctypes.data, data_len=values.nbytes)
+    (tmp_path / "model.safetensors").write_bytes(safetensors.serialize({"generator_lm_head.bias": tensor}))
+    found = read_tensors(str(tmp_path))[1]["generator_lm_head.bias"]
+    assert (found.tolist(), found.dtype) == ([1.5, -2.0], np.float32)
+
+
+@pytest.mark.parametrize("length", [0, 5, 60, -1])
+def test_a_file_that_is_cut_off_is_one_line(tmp_path, length):
+    content = safetensors.numpy.save(TENSORS)[:length]
+    (tmp_path / "model.safetensors").write_bytes(content)
+    assert f"model.safetensors is damaged or cut off ({len(content)} bytes): " in refusal(tmp_path)
+
+
+def test_a_damaged_old_file_is_one_line(tmp_path):
+    (tmp_path / "tf_model.h5").write_bytes(b"no such format")
+    assert "tf_model.h5 is damaged or cut off: " in refusal(tmp_path)
+
+
+def test_a_shard_that_is_missing_is_named(tmp_path):
+    shards(tmp_path)
+    (tmp_path / "model-2.safetensors").unlink()
+    assert "names the shard model-2.safetensors, and " in refusal(tmp_path)
+
+
+def test_a_tensor_that_no_shard_holds_is_named(tmp_path):
+    shards(tmp_path)
+    listing = tmp_path / "model.safetensors.index.json"
+    listing.write_text(listing.read_text().replace("model-3.safe", "model-2.safe"))
+    assert "names generator_lm_head.bias, which no shard holds; copy the folder again" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"weight_map": {"a": 1}}'])
+def test_a_listing_that_is_damaged_is_refused(tmp_path, content):
+    (tmp_path / "model.safetensors.index.json").write_text(content)
+    assert "model.safetensors.index.json is damaged: expected a" in refusal(tmp_path)
+
+
+def test_a_listing_does_not_lead_out_of_its_folder(tmp_path):
+    safetensors.numpy.save_file(TENSORS, tmp_path / "elsewhere.safetensors")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    where = dict.fromkeys(TENSORS, "../elsewhere.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    assert "names the shard ../elsewhere.safetensors, and " in refusal(folder)
+
+
+def test_quantized_tensors_are_refused(tmp_path):
+    safetensors.numpy.save_file({"electra.x.weight": np.ones(2, np.int8)}, tmp_path / "model.safetensors")
+    assert "electra.x.weight is of type I8, expected one of F64, F32, F16, BF16; " in refusal(tmp_path)
+
+
+def test_a_pickle_is_refused_and_never_opened(tmp_path):
+    (tmp_path / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
+    message = refusal(tmp_path)
+    assert "pytorch_model.bin, a pickle, which may run code when it is read; convert it with transformers: " in message
+    assert f"t.AutoModelForPreTraining.from_pretrained('{tmp_path}').save_pretrained('NEW')" in message
+    assert "torch" not in sys.modules
+
+
+def test_a_folder_without_tensors_is_refused(tmp_path):
+    assert "holds no model.safetensors, model.safetensors.index.json or tf_model.h5; give" in refusal(tmp_path)

@@ -1,0 +1,303 @@
+"""Runs to other formats and back: every weight to the bit, and the step, the vocabulary and the sizes with them."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.config.errors import UserError
+from electra_tf.convert.hugging_face_reader import AS_IT_SAYS, Given
+from electra_tf.convert.names import encoder_variables, finetuned_variables
+from electra_tf.convert.stored_model import StoredModel
+from electra_tf.convert.tf1 import write_tf1
+from electra_tf.export.as_run import write_run
+from electra_tf.export.finetuned import load_finetuned
+from electra_tf.export.hugging_face import write_hugging_face
+from electra_tf.export.load import load_run
+from electra_tf.export.stored import read_stored_model
+from electra_tf.finetuning.pretrained import load_pretrained
+from electra_tf.runs.checkpoints import Checkpoints
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.warm_start import initialize_from
+from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.train.step import compile_task
+
+HEADS = Given(num_heads=2, generator_num_heads=3)  # of the tiny configuration
+EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
+
+
+@pytest.fixture(scope="module")
+def model(tiny_pretrained) -> StoredModel:
+    return read_stored_model(tiny_pretrained)
+
+
+@pytest.fixture
+def run_of(tiny_config, tmp_path) -> Callable[..., str]:
+    """`run_of(objective={...})`: the directory of a run at step 5 whose every variable has values of its own."""
+    vocabulary = "".join(f"w{index}\n" for index in range(47))
+    for index, token in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")):
+        vocabulary = vocabulary.replace(f"w{index}\n", f"{token}\n", 1)
+
+    def build(**changes) -> str:
+        config = tiny_config(**changes)
+        objective = compile_task(build_objective(config))
+        for index, variable in enumerate(objective.trainable_variables):
+            variable.assign(tf.random.stateless_uniform(variable.shape, [4, index]))
+        run = RunDirectory(tmp_path / "source")
+        run.create()
+        run.adopt_config(config, is_started=False)
+        run.adopt_tokenizer(vocabulary.encode(), True, False, is_started=False)
+        Checkpoints(objective, run, chief=True, keep=1).save(5)
+        return run.path
+
+    return build
+
+
+def assert_same_weights(found: dict, expected: dict) -> None:
+    assert found.keys() == expected.keys()
+    assert [name for name, value in expected.items() if value.tobytes() != found[name].tobytes()] == []
+
+
+def assert_same(found: StoredModel, expected: StoredModel) -> None:
+    assert_same_weights(found.weights, expected.weights)
+    for name in ("vocabulary_file", "lower_case", "strip_accents", "step", "objective", "encoder", "generator"):
+        assert getattr(found, name) == getattr(expected, name), name
+
+
+WAYS = {"tf1": (write_tf1, HEADS), "hugging_face": (write_hugging_face, AS_IT_SAYS)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_by_way_of_another_format_is_the_same_run(model, tmp_path, way):
+    write, given = WAYS[way]
+    write(model, str(tmp_path / way))
+    between = read_stored_model(tmp_path / way, given)
+    assert_same(between, model)
+    lines = write_run(between, str(tmp_path / "run"))
+    assert lines == [f"wrote {tmp_path}/run/checkpoints/step-3: 50 variables, no state of an optimizer"]
+    assert_same(read_stored_model(tmp_path / "run"), model)
+
+
+def test_an_authors_checkpoint_by_way_of_hugging_face_is_the_same(model, tmp_path):
+    write_tf1(model, str(tmp_path / "first"))
+    write_hugging_face(read_stored_model(tmp_path / "first", HEADS), str(tmp_path / "folder"))
+    write_tf1(read_stored_model(tmp_path / "folder"), str(tmp_path / "second"))
+    first, second = (tf.train.load_checkpoint(str(tmp_path / name)) for name in ("first", "second"))
+    assert first.get_variable_to_shape_map() == second.get_variable_to_shape_map()
+    for name in first.get_variable_to_shape_map():
+        assert first.get_tensor(name).tobytes() == second.get_tensor(name).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("objective", "num_weights"),
+    [
+        ({"tying": "none"}, 55),
+        ({"tying": "all", "generator": EQUAL_SIZES}, 32),
+        ({"name": "bert_mlm"}, 28),
+        ({"name": "electra_15"}, 50),
+    ],
+)
+def test_every_way_of_tying_and_the_baseline_come_back(run_of, tmp_path, objective, num_weights):
+    model = read_stored_model(run_of(objective=objective))
+    assert len(model.weights) == num_weights
+    heads = HEADS._replace(generator_num_heads=None) if objective.get("tying") == "all" else HEADS
+    between = {}
+    for way, (write, given) in WAYS.items():
+        write(model, str(tmp_path / way))
+        between[way] = read_stored_model(tmp_path / way, heads if way == "tf1" else given)
+        assert_same_weights(between[way].weights, model.weights)
+    # An authors' checkpoint has no name of the objective.
+    assert (between["hugging_face"].objective, between["tf1"].objective) == (
+        model.objective,
+        "electra" if model.objective == "electra_15" else model.objective,
+    )
+    write_run(between["tf1"], str(tmp_path / "run"))
+    assert_same_weights(read_stored_model(tmp_path / "run").weights, model.weights)
+
+
+def test_embeddings_that_lean_on_the_generators_are_merged(run_of, tmp_path):
+    path = run_of(objective={"tying": "gradient_disentangled"})
+    objective = load_run(path)
+    model = read_stored_model(path)
+    summed = {name: variable.numpy() for name, variable in encoder_variables(objective.encoder).items()}
+    assert_same_weights(model.part("electra/"), summed)
+    table = objective.generator.encoder.embeddings.word_embeddings.numpy()
+    np.testing.assert_array_equal(model.weights["generator/embeddings/word_embeddings"], table)
+    write_run(model, str(tmp_path / "run"))
+    assert load_run(tmp_path / "run").config.objective.tying == "none"
+    assert_same_weights(read_stored_model(tmp_path / "run").weights, model.weights)
+
+
+def test_of_an_objective_that_the_authors_do_not_have_the_encoder_is_read(run_of, caplog):
+    path = run_of(objective={"name": "contrastive"})
+    model = read_stored_model(path)
+    assert "it knows no variable corrupted_input_predictions/kernel, " in caplog.text
+    assert "; its encoder alone is read" in caplog.text
+    assert model.weights.keys() == encoder_variables(load_run(path).encoder).keys() and model.generator is None
+
+
+def test_a_run_keeps_its_settings_and_others_get_the_papers(model, tmp_path):
+    write_run(model, str(tmp_path / "same"))
+    assert load_run(tmp_path / "same").config.optimizer.learning_rate == 1e-2
+    write_tf1(model, str(tmp_path / "tf1"))
+    changes = ["train.batch_size=64", "data.max_seq_length=12"]
+    write_run(read_stored_model(tmp_path / "tf1", HEADS), str(tmp_path / "new"), overrides=changes)
+    config = load_run(tmp_path / "new").config
+    assert (config.optimizer.learning_rate, config.train.batch_size, config.data.max_seq_length) == (5e-4, 64, 12)
+
+
+def test_the_run_that_is_written_is_one_for_every_other_command(model, tiny_config, tmp_path):
+    write_run(model, str(tmp_path / "run"))
+    assert load_pretrained(tmp_path / "run").source == f"step 3 of {tmp_path}/run"
+    objective = build_objective(tiny_config())
+    lines = initialize_from(objective, tmp_path / "run")
+    assert lines[0].startswith(
+        f"weights from {tmp_path}/run/checkpoints/step-3, of a run of this program: 50 variables"
+    )
+    task = compile_task(build_objective(load_run(tmp_path / "run").config))
+    with pytest.raises(
+        UserError, match="it has no metrics and no optimizer; .* a new run from its weights with --init_"
+    ):
+        run = RunDirectory(tmp_path / "run")
+        Checkpoints(task, run, chief=True, keep=1, metrics=tf.Module()).restore_latest()
+
+
+@pytest.mark.parametrize("left", ["discriminator", "encoder"])
+def test_a_part_becomes_a_run_with_a_fresh_generator_alone(model, tmp_path, left):
+    scopes = ("electra/", "discriminator_predictions/") if left == "discriminator" else ("electra/",)
+    weights = {name: value for name, value in model.weights.items() if name.startswith(scopes)}
+    part = StoredModel("there", model.encoder, None, weights, model.vocabulary_file, objective="electra", step=3)
+    with pytest.raises(
+        UserError, match=f"there is an? {left} alone: .* give --fresh_generator: what is missing is then"
+    ):
+        write_run(part, str(tmp_path / "refused"))
+    assert not (tmp_path / "refused").exists()
+    lines = [write_run(part, str(tmp_path / name), fresh_generator=True)[1] for name in ("one", "two")]
+    assert lines[0].startswith("random, from seed 0 (--fresh_generator): ") and "see docs/interop.md" in lines[0]
+    one, two = (read_stored_model(tmp_path / name) for name in ("one", "two"))
+    assert_same_weights(one.weights, two.weights)  # the seed decides
+    assert_same_weights({name: one.weights[name] for name in weights}, weights)
+    assert one.generator.hidden_size == 4 and one.has_discriminator_head  # a quarter of the discriminator's 16
+    write_run(part, str(tmp_path / "three"), fresh_generator=True, overrides=["train.seed=1"])
+    bias = "generator_predictions/dense/kernel"
+    assert not np.array_equal(read_stored_model(tmp_path / "three").weights[bias], one.weights[bias])
+
+
+def test_a_fresh_generator_for_training_that_goes_on_from_a_folder(model, tiny_config, tmp_path):
+    write_hugging_face(model, str(tmp_path / "pair"))
+    config = tiny_config(encoder={"max_position_embeddings": 20})
+    tf_keras.utils.set_random_seed(8)
+    whole, alone = build_objective(config), build_objective(config)
+    lines = initialize_from(whole, tmp_path / "pair")
+    assert lines[0].startswith(f"weights from {tmp_path}/pair, of Hugging Face's layout: 50 variables; ")
+    named = {name: variable.numpy() for name, variable in encoder_variables(whole.encoder).items()}
+    assert_same_weights(named, model.part("electra/"))
+    before = alone.generator.head.transform.kernel.numpy()
+    with pytest.raises(
+        UserError, match="a discriminator alone cannot go on .*, or start a random one with --fresh_gen"
+    ):
+        initialize_from(alone, tmp_path / "pair/discriminator")
+    lines = initialize_from(alone, tmp_path / "pair/discriminator", fresh_generator=True)
+    assert lines[1].startswith("a fresh generator: 23 variables stay random (--fresh_generator). Until it has")
+    np.testing.assert_array_equal(alone.generator.head.transform.kernel, before)
+    score = alone.replaced_token_head.score.kernel.numpy()
+    assert score.tobytes() == model.weights["discriminator_predictions/dense_1/kernel"].tobytes()
+
+
+def test_a_folder_gives_fine_tuning_its_encoder(model, tiny_pretrained, tmp_path):
+    write_hugging_face(model, str(tmp_path / "pair"))
+    for place in ("pair", "pair/discriminator"):
+        found = load_pretrained(tmp_path / place)
+        assert_same_weights(found.weights, model.part("electra/"))
+        assert found.config == load_pretrained(tiny_pretrained).config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"encoder": {"max_position_embeddings": 20, "num_heads": 4}},
+            "has 2 heads, this configuration 4; set",
+        ),
+        ({"encoder": {"max_position_embeddings": 20, "hidden_size": 24}}, "embeddings_project/kernel has shape"),
+        (
+            {"encoder": {"max_position_embeddings": 20}, "objective": {"generator": {"kind": "uniform"}}},
+            "trains no ",
+        ),
+    ],
+)
+def test_a_folder_that_does_not_fit_a_configuration_is_refused(model, tiny_config, tmp_path, change, message):
+    write_hugging_face(model, str(tmp_path / "pair"))
+    with pytest.raises(UserError, match=message):
+        initialize_from(build_objective(tiny_config(**change)), tmp_path / "pair", fresh_generator="trains" in message)
+
+
+def test_a_folder_of_another_vocabulary_than_the_data_is_refused(model, tiny_config, tmp_path):
+    write_hugging_face(model, str(tmp_path / "pair"))
+    vocab_file = tmp_path / "vocab.txt"
+    vocab_file.write_bytes(model.vocabulary_file.replace(b"w30\n", b"other\n"))
+    objective = build_objective(tiny_config())
+    with pytest.raises(UserError, match="has another vocabulary than the data; build the data with that of the folder"):
+        initialize_from(objective, tmp_path / "pair", vocab_file=str(vocab_file))
+
+
+@pytest.fixture(scope="module")
+def finetuned(model) -> Callable[..., StoredModel]:
+    """`finetuned(kind="classification", ...)`: a fine-tuned model at step 4, every weight with values of its own."""
+
+    def build(**task) -> StoredModel:
+        settings = {"num_epochs": 2, "max_seq_length": 12, "num_rows": 9, "init_from": None}
+        config = resolve({}, "test", name=task["kind"], task=task, encoder=model.encoder, **settings)
+        named = finetuned_variables(build_finetuning_task(config), config.name)
+        weights = {
+            name: tf.random.stateless_normal(variable.shape, [6, index]).numpy()
+            for index, (name, variable) in enumerate(named.items())
+        }
+        return StoredModel("there", model.encoder, None, weights, model.vocabulary_file, finetuned=config, step=4)
+
+    return build
+
+
+def logits_of(path) -> np.ndarray:
+    """[1, 3]: of a fine-tuned model, for one text."""
+    text = {"input_ids": [[2, 9, 7, 3]], "input_mask": [[1, 1, 1, 1]], "segment_ids": [[0, 0, 0, 0]]}
+    return load_finetuned(path).task({name: tf.constant(values) for name, values in text.items()}).numpy()
+
+
+LABELS = {"labels": ["a", "b", "c"]}
+
+
+@pytest.mark.parametrize(
+    "task",
+    [{"kind": "classification", "head": "huggingface", **LABELS}, {"kind": "tagging", "scheme": "plain", **LABELS}],
+)
+def test_a_fine_tuned_model_by_way_of_hugging_face_is_the_same(finetuned, tmp_path, task):
+    expected = finetuned(**task, **LABELS)
+    write_hugging_face(expected, str(tmp_path / "folder"))
+    write_run(read_stored_model(tmp_path / "folder"), str(tmp_path / "seed_0"))
+    found = read_stored_model(tmp_path / "seed_0")
+    assert_same_weights(found.weights, expected.weights)
+    assert (found.finetuned.task.kind, found.finetuned.task.labels, found.step) == (task["kind"], ("a", "b", "c"), 4)
+
+
+def test_a_linear_head_by_way_of_hugging_face_gives_the_same_logits(finetuned, tmp_path):
+    expected = finetuned(kind="classification", **LABELS)
+    write_run(expected, str(tmp_path / "first"))
+    write_hugging_face(read_stored_model(tmp_path / "first"), str(tmp_path / "folder"))
+    write_run(read_stored_model(tmp_path / "folder"), str(tmp_path / "second"))
+    first, second = logits_of(tmp_path / "first"), logits_of(tmp_path / "second")
+    # Each logit z becomes GELU(z) - GELU(-z): three roundings of 2 ** -24, and as many in the encoder's last digits.
+    np.testing.assert_allclose(second, first, rtol=0, atol=8 * 2**-24 * np.abs(first).max())
+
+
+def test_a_fine_tuned_model_goes_to_the_authors_under_the_name_of_its_task(finetuned, tmp_path):
+    expected = finetuned(kind="classification", **LABELS)
+    write_tf1(expected, str(tmp_path))
+    found = tf.train.load_checkpoint(str(tmp_path))
+    kernel = expected.weights["task_specific/classification/dense/kernel"]
+    assert found.get_tensor("task_specific/classification/dense/kernel").tobytes() == kernel.tobytes()
+    assert_same_weights(read_stored_model(tmp_path, HEADS).weights, expected.part("electra/"))
