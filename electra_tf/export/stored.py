@@ -39,7 +39,7 @@ def read_stored_model(
     """
     path = os.fspath(path).removesuffix(".index").rstrip("/")
     if exists(RunDirectory(path).config_file):
-        model, notes = _of_run(path, None, flag), []
+        model, notes = _of_run(path, None, flag, scopes), []
     elif is_hugging_face(path):
         model, notes = read_hugging_face(path, given)
     else:
@@ -51,7 +51,7 @@ def read_stored_model(
             )
         inside, folder = os.path.split(os.path.dirname(prefix))
         if folder in ("checkpoints", "milestones", "best") and exists(RunDirectory(inside).config_file):
-            model, notes = _of_run(inside, prefix, flag), []
+            model, notes = _of_run(inside, prefix, flag, scopes), []
         else:
             model, notes = _of_authors(prefix, given, scopes, flag)
     for note in notes:
@@ -60,7 +60,7 @@ def read_stored_model(
     return model
 
 
-def _of_run(model_dir: str, prefix: str | None, flag: str) -> StoredModel:
+def _of_run(model_dir: str, prefix: str | None, flag: str, scopes: tuple[str, ...]) -> StoredModel:
     run = RunDirectory(model_dir)
     tokenizer = load_tokenizer(model_dir)
     text = {
@@ -85,7 +85,7 @@ def _of_run(model_dir: str, prefix: str | None, flag: str) -> StoredModel:
     step = step_of(prefix)
     objective = load_run(model_dir, step)
     configuration, data = objective.config.model_dump(mode="json"), read_json(run.data_file).get("data", [])
-    named = _named(objective)
+    named = _named(objective, encoder_alone=scopes == ("electra/",))
     return StoredModel(
         source=f"step {step} of {model_dir}",
         encoder=objective.config.encoder,
@@ -98,9 +98,11 @@ def _of_run(model_dir: str, prefix: str | None, flag: str) -> StoredModel:
     )
 
 
-def _named(objective: Objective) -> dict[str, tf.Variable]:
+def _named(objective: Objective, encoder_alone: bool) -> dict[str, tf.Variable]:
     """An objective's variables by the authors' names; the encoder's alone where they have no such objective."""
     stand_alone(objective.encoder)
+    if encoder_alone:
+        return encoder_variables(objective.encoder)
     try:
         return tf1_variables(objective)
     except UserError as error:

@@ -4,11 +4,13 @@ import os
 from dataclasses import dataclass
 
 import numpy as np
+import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.files import is_remote
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.convert.names import encoder_variables
-from electra_tf.convert.stored_weights import list_briefly, require_none_missing
+from electra_tf.convert.stored_weights import list_briefly
 from electra_tf.export.stored import given_of, read_stored_model
 from electra_tf.models.encoder import Encoder
 from electra_tf.text.tokenizer import BertTokenizer
@@ -34,22 +36,22 @@ class PretrainedEncoder:
     def assign_to(self, encoder: Encoder) -> str:
         """Gives an encoder of the same sizes these weights. Returns: a line for the log."""
         variables = encoder_variables(encoder)
-        require_none_missing(self.source, sorted(set(variables) - set(self.weights)))
-        if left := sorted(set(self.weights) - set(variables)):
-            raise UserError(
-                f"{self.source} holds {list_briefly(left)}, which the encoder has not; leave out --set encoder.*, "
-                "sizes follow from the checkpoint"
-            )
-        for name, variable in variables.items():
-            found, expected = list(self.weights[name].shape), variable.shape.as_list()
-            if found != expected:
-                raise UserError(
-                    f"{self.source}: {name} has shape {found}, the encoder's is {expected}; leave out --set encoder.*, "
-                    "sizes follow from the checkpoint"
-                )
+        if problem := self._problem(variables):
+            raise UserError(f"{self.source} {problem}; leave out --set encoder.*, sizes follow from the checkpoint")
         for name, variable in variables.items():
             variable.assign(self.weights[name])
         return f"loaded {len(variables)} of {len(variables)} encoder variables from {self.source}"
+
+    def _problem(self, variables: dict[str, tf.Variable]) -> str | None:
+        if missing := sorted(set(variables) - set(self.weights)):
+            return f"holds no variable {list_briefly(missing)}"
+        if left := sorted(set(self.weights) - set(variables)):
+            return f"holds {list_briefly(left)}, which the encoder has not"
+        for name, variable in variables.items():
+            found, expected = list(self.weights[name].shape), variable.shape.as_list()
+            if found != expected:
+                return f"has {name} of shape {found}, the encoder's is {expected}"
+        return None
 
 
 def load_pretrained(
@@ -63,6 +65,9 @@ def load_pretrained(
             folder of Hugging Face's says. None for the last: as the source says, or one head for 64 hidden units.
     Raises: UserError: if there is no such model, it is damaged or not whole, or the vocabulary does not fit.
     """
+    path = os.fspath(path)
+    if not is_remote(path):  # the record names it wherever the command is called from
+        path = os.path.abspath(path)
     given = given_of(vocab_file, cased=not lower_case, num_heads=num_heads)
     model = read_stored_model(path, given, scopes=("electra/",), flag="--init_from")
     vocabulary = Vocabulary.from_bytes(model.vocabulary_file, f"of {model.source}")

@@ -177,7 +177,7 @@ def test_a_task_or_data_that_do_not_fit(refused, flags, message):
         ),
         (
             "--init_from={pretrained} --set encoder.hidden_size=24",
-            "step 3 of RUN: electra/embeddings_project/kernel has shape [12, 16], the encoder's is [12, 24]; leave out",
+            "step 3 of RUN has electra/embeddings_project/kernel of shape [12, 16], the encoder's is [12, 24]; leave",
         ),
         (
             "--init_from={pretrained} --set encoder.num_layers=2",

@@ -71,7 +71,7 @@ def test_an_authors_checkpoint_gives_sizes_and_weights(
         ({"num_layers": 0}, "holds electra/encoder/layer_0/.*, which the encoder has not; leave out"),
         (
             {"intermediate_size": 24},
-            r"layer_0/intermediate/dense/kernel has shape \[16, 20\], the encoder's is \[16, 24\]; leave",
+            r"layer_0/intermediate/dense/kernel of shape \[16, 20\], the encoder's is \[16, 24\]; leave",
         ),
     ],
 )
