@@ -1,0 +1,92 @@
+"""Classification and regression as they are served: one text or a pair of them -> labels with probabilities, a number.
+
+With the stride that the model was fine-tuned with, a long text becomes windows whose logits are averaged; without one
+it is cut. Both as `run_finetuning.py --predict` does.
+"""
+
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.export.packing import Rows, cut, cut_pair, tokenize, windows
+from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes, in_blocks
+from electra_tf.tasks.finetune.config import SentenceConfig
+from electra_tf.tasks.finetune.sentence import SentenceTask
+from electra_tf.text.tokenizer import BertTokenizer
+
+
+class SentenceModel(ServedModel):
+    """`classify`, of models of one label and of several alike, or `regress`; and `embed`."""
+
+    def __init__(self, task: SentenceTask, tokenizer: BertTokenizer, shapes: ServingShapes):
+        self._config: SentenceConfig = task.config.task
+        self._is_pair = len(self._config.text_columns) == 2
+        self.default = "regress" if self._config.kind == "regression" else "classify"
+        stride, longest = self._config.stride, shapes.max_seq_length - 2
+        if stride is not None and stride > longest:
+            raise UserError(
+                f"--max_seq_length={shapes.max_seq_length} leaves {longest} tokens between [CLS] and [SEP], expected "
+                f"{stride} or more: the stride with which the model was fine-tuned"
+            )
+        super().__init__(task, task.layers, tokenizer, shapes)
+
+    @property
+    def least_length(self) -> int:
+        return 5 if self._is_pair else 3
+
+    def served(self) -> dict[str, Served]:
+        texts = self.texts("text", "text_pair") if self._is_pair else self.texts("text")
+        functions = {self.default: (self._predict, texts), f"{self.default}_ids": (self._predict_ids, self.ids())}
+        return {**functions, **super().served()}
+
+    def _predict(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> Outputs:
+        """What the model predicts of texts.
+
+        Args:
+            text: [N] string, UTF-8.        text_pair: alike, the second text of each pair.
+        Returns: those of `_predict_ids`; `truncated` [N] bool, whether tokens were cut away.
+        """
+        room = self.shapes.max_seq_length - (2 if text_pair is None else 3)
+        whole = [tokenize(self.tokenizer, each) for each in (text, text_pair) if each is not None]
+        if self._config.stride is not None and text_pair is None:
+            parts, example = windows(whole[0], room, self._config.stride)
+            logits = in_blocks(self._logits, self.pack([parts]), {"logits": ([self._num_outputs], tf.float32)})
+            of_windows = tf.cast(logits["logits"], tf.float64)
+            sums = tf.math.unsorted_segment_sum(of_windows, example, tf.size(text))
+            counts = tf.math.unsorted_segment_sum(tf.ones_like(example, tf.float64), example, tf.size(text))
+            logits = tf.cast(sums / counts[:, tf.newaxis], tf.float32)
+            return {**self._predictions(logits), "truncated": tf.zeros_like(text, tf.bool)}
+        parts = [cut(whole[0], room)] if text_pair is None else cut_pair(*whole, room)
+        lost = [part.length < each.length for part, each in zip(parts, whole, strict=True)]
+        logits = self._logits(self.pack(parts))["logits"]
+        return {**self._predictions(logits), "truncated": tf.reduce_any(lost, axis=0)}
+
+    def _predict_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
+        """What the model predicts of token ids.
+
+        Args:
+            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
+        Returns: of classification `label` [N] string, the likeliest; `labels` [N, C] string, all of them in the order
+            of `probabilities` [N, C] float32, which sum to 1. Of several labels `predicted` [N, C] bool instead of
+            `label`, and each probability for itself. Of regression `value` [N] float32, in the unit of the training
+            file.
+        """
+        return self._predictions(self._logits(self.given(input_ids, input_mask, segment_ids))["logits"])
+
+    @property
+    def _num_outputs(self) -> int:
+        return self._config.num_outputs
+
+    def _logits(self, rows: Rows) -> Outputs:
+        return {"logits": self.get_task()(rows._asdict())}
+
+    def _predictions(self, logits: tf.Tensor) -> Outputs:
+        config = self._config
+        if config.kind == "regression":
+            value = config.min_value + tf.cast(logits[:, 0], tf.float64) * (config.max_value - config.min_value)
+            return {"value": tf.cast(value, tf.float32)}
+        names = tf.constant(config.labels)
+        labels = tf.tile(names[tf.newaxis], [tf.shape(logits)[0], 1])
+        if config.kind == "multi_label":
+            return {"predicted": logits > 0, "labels": labels, "probabilities": tf.sigmoid(logits)}
+        label = tf.gather(names, tf.argmax(logits, axis=1))
+        return {"label": label, "labels": labels, "probabilities": tf.nn.softmax(logits)}
