@@ -10,6 +10,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.batch import TEXT_TENSORS
 from electra_tf.export.packing import Rows, Tokens, cut, pack, tokenize
 from electra_tf.models.encoder import Encoder
+from electra_tf.models.inference import prepare_for_inference
 from electra_tf.models.tying import stand_alone
 from electra_tf.tasks.base import Task
 from electra_tf.text.tokenizer import BertTokenizer
@@ -63,6 +64,7 @@ class ServedModel(tf.Module):
     ):
         super().__init__(name="electra")
         stand_alone(task.encoder)
+        prepare_for_inference(task.encoder)
         longest = task.config.encoder.max_position_embeddings
         if not self.least_length <= shapes.max_seq_length <= longest:
             raise UserError(
