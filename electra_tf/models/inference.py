@@ -16,8 +16,10 @@ from electra_tf.ops.reference import float32, gelu, masked_scores
 
 
 def prepare_for_inference(encoder: Encoder) -> None:
-    """Replaces the encoder's layers for good: it computes what it did, and cannot be trained further."""
-    encoder.transformer_layers = [InferenceLayer(layer) for layer in encoder.transformer_layers]
+    """Replaces the encoder's layers for good: it computes what it did, and cannot be trained further. Idempotent."""
+    encoder.transformer_layers = [
+        layer if isinstance(layer, InferenceLayer) else InferenceLayer(layer) for layer in encoder.transformer_layers
+    ]
 
 
 class InferenceLayer(tf_keras.layers.Layer):

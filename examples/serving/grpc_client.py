@@ -8,12 +8,13 @@ electra_tf. TensorFlow must be installed, as tensorflow-serving-api takes messag
 """
 
 import argparse
+import functools
 import importlib.util
 import sys
 import types
 from collections.abc import Mapping, Sequence
 
-# A vector a token: 64 texts of 128 tokens at 256 numbers each are 8 MB. Clients of gRPC refuse more than 4 MB by default.
+# 64 texts of 128 tokens with a vector of 256 numbers each are 8 MB; clients of gRPC refuse more than 4 MB by default.
 MAX_MESSAGE_BYTES = 1 << 30
 
 
@@ -37,6 +38,7 @@ def read_flags(argv: list[str] | None) -> argparse.Namespace:
     return flags
 
 
+@functools.cache
 def import_messages():
     """The messages and stubs of tensorflow-serving-api.
 
@@ -59,8 +61,16 @@ def import_messages():
     return tensor_pb2, types_pb2, predict_pb2, prediction_service_pb2_grpc
 
 
+def open_channel(server: str):
+    """A connection that takes large messages; a program that asks often keeps one."""
+    import grpc
+
+    names = ("grpc.max_send_message_length", "grpc.max_receive_message_length")
+    return grpc.insecure_channel(server, [(name, MAX_MESSAGE_BYTES) for name in names])
+
+
 def predict(
-    server: str, model_name: str, signature: str, inputs: Mapping[str, Sequence[str | bytes]], timeout: float
+    channel, model_name: str, signature: str, inputs: Mapping[str, Sequence[str | bytes]], timeout: float
 ) -> dict:
     """The outputs of a signature, arrays by name.
 
@@ -69,8 +79,6 @@ def predict(
         timeout: seconds.
     Raises: grpc.RpcError: with the server's `code()` and `details()`.
     """
-    import grpc
-
     tensor_pb2, types_pb2, predict_pb2, prediction_service_pb2_grpc = import_messages()
     request = predict_pb2.PredictRequest(model_spec={"name": model_name, "signature_name": signature})
     for name, rows in inputs.items():
@@ -78,13 +86,7 @@ def predict(
         shape = {"dim": [{"size": len(rows)}]}
         tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, tensor_shape=shape, string_val=rows)
         request.inputs[name].CopyFrom(tensor)
-    options = [
-        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ]
-    with grpc.insecure_channel(server, options) as channel:  # a program that asks often keeps one channel
-        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        response = stub.Predict(request, timeout=timeout, wait_for_ready=False)
+    response = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request, timeout=timeout)
     return {name: as_array(tensor, types_pb2) for name, tensor in response.outputs.items()}
 
 
@@ -116,7 +118,8 @@ def main(argv: list[str] | None = None) -> int:
     import grpc
 
     try:
-        outputs = predict(flags.server, flags.model_name, flags.signature, flags.inputs, flags.timeout)
+        with open_channel(flags.server) as channel:
+            outputs = predict(channel, flags.model_name, flags.signature, flags.inputs, flags.timeout)
     except grpc.RpcError as error:
         print(f"error: {flags.server}: {error.code().name}: {error.details()}", file=sys.stderr)
         return 1

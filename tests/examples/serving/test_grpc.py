@@ -40,8 +40,8 @@ def status_of(call, *arguments) -> tuple[str, str]:
 
 
 def test_the_client_gives_arrays_of_every_dtype(server):
-    address = f"127.0.0.1:{server.port}"
-    outputs = grpc_client.predict(address, "toy", "", {"text": ["two words", "ünd drei Wörter"]}, timeout=20)
+    with grpc_client.open_channel(f"127.0.0.1:{server.port}") as channel:
+        outputs = grpc_client.predict(channel, "toy", "", {"text": ["two words", "ünd drei Wörter"]}, timeout=20)
     assert outputs["words"].tolist() == [[b"two", b"words", b""], ["ünd".encode(), b"drei", "Wörter".encode()]]
     assert outputs["num_words"].tolist() == [2, 3]
 
@@ -59,7 +59,8 @@ def test_the_client_prints_outputs_and_errors_in_lines(server, capsys):
 def test_the_client_starts_no_tensorflow(server):
     program = """
 import sys, grpc_client
-outputs = grpc_client.predict(sys.argv[1], "toy", "", {"text": ["a b"]}, 20)
+with grpc_client.open_channel(sys.argv[1]) as channel:
+    outputs = grpc_client.predict(channel, "toy", "", {"text": ["a b"]}, 20)
 assert outputs["num_words"].tolist() == [2]
 assert "tensorflow" not in sys.modules and "tensorflow.python" not in sys.modules
 """
