@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf.export.best_spans import best_spans
 from electra_tf.export.context_windows import ContextWindows, context_windows, is_max_context
-from electra_tf.export.packing import Rows, cut, tokenize, tokens_of
+from electra_tf.export.packing import Rows, cut, halves, tokens_of
 from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes, in_blocks
 from electra_tf.tasks.finetune.config import QuestionAnsweringConfig
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask
@@ -54,10 +54,10 @@ class AnsweringModel(ServedModel):
             K = `n_best_size` whatever the null score is: see `best_spans`. `truncated` [N] bool, whether the question
             was cut.
         """
-        whole = tokenize(self.tokenizer, question)
+        # Tokenized together, as one set of operations is enough.
+        ids, starts, ends = self.tokenizer.tokenize_with_offsets(tf.concat([question, context], axis=0))
+        whole, tokens = halves(tokens_of(ids))
         query = cut(whole, self._config.max_query_length)
-        ids, starts, ends = self.tokenizer.tokenize_with_offsets(context)
-        tokens = tokens_of(ids)
         windows = context_windows(query, tokens, self.shapes.max_seq_length, self._config.doc_stride)
         rows = self.pack(windows.parts(query, tokens), least_width=self._beam)
         outputs = in_blocks(self._best_of_windows, rows, self._shapes_of_best())

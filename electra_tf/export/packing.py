@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary
 
 
@@ -42,9 +41,13 @@ def tokens_of(ids: tf.RaggedTensor) -> Tokens:
     return Tokens(ids.values, ids.row_starts(), ids.row_lengths())
 
 
-def tokenize(tokenizer: BertTokenizer, texts: tf.Tensor) -> Tokens:
-    """The tokens of [R] texts."""
-    return tokens_of(tokenizer.tokenize(texts))
+def halves(tokens: Tokens) -> tuple[Tokens, Tokens]:
+    """The tokens of the first R / 2 texts, and of the others."""
+    middle = tf.size(tokens.start) // 2
+    first, second = (
+        Tokens(tokens.ids, tokens.start[part], tokens.length[part]) for part in (slice(middle), slice(middle, None))
+    )
+    return first, second
 
 
 def cut(tokens: Tokens, room: int) -> Tokens:

@@ -7,7 +7,7 @@ it is cut. Both as `run_finetuning.py --predict` does.
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.export.packing import Rows, cut, cut_pair, tokenize, windows
+from electra_tf.export.packing import Rows, cut_pair, halves, tokens_of, windows
 from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes, in_blocks
 from electra_tf.tasks.finetune.config import SentenceConfig
 from electra_tf.tasks.finetune.sentence import SentenceTask
@@ -45,20 +45,16 @@ class SentenceModel(ServedModel):
             text: [N] string, UTF-8.        text_pair: alike, the second text of each pair.
         Returns: those of `_predict_ids`; `truncated` [N] bool, whether tokens were cut away.
         """
-        room = self.shapes.max_seq_length - (2 if text_pair is None else 3)
-        whole = [tokenize(self.tokenizer, each) for each in (text, text_pair) if each is not None]
-        if self._config.stride is not None and text_pair is None:
-            parts, example = windows(whole[0], room, self._config.stride)
-            logits = in_blocks(self._logits, self.pack([parts]), {"logits": ([self._num_outputs], tf.float32)})
-            of_windows = tf.cast(logits["logits"], tf.float64)
-            sums = tf.math.unsorted_segment_sum(of_windows, example, tf.size(text))
-            counts = tf.math.unsorted_segment_sum(tf.ones_like(example, tf.float64), example, tf.size(text))
-            logits = tf.cast(sums / counts[:, tf.newaxis], tf.float32)
-            return {**self._predictions(logits), "truncated": tf.zeros_like(text, tf.bool)}
-        parts = [cut(whole[0], room)] if text_pair is None else cut_pair(*whole, room)
-        lost = [part.length < each.length for part, each in zip(parts, whole, strict=True)]
-        logits = self._logits(self.pack(parts))["logits"]
-        return {**self._predictions(logits), "truncated": tf.reduce_any(lost, axis=0)}
+        if text_pair is not None:
+            # Tokenized together, as one set of operations is enough.
+            whole = halves(tokens_of(self.tokenizer.tokenize(tf.concat([text, text_pair], axis=0))))
+            parts = cut_pair(*whole, self.shapes.max_seq_length - 3)
+            lost = [part.length < each.length for part, each in zip(parts, whole, strict=True)]
+            return {**self._predicted(self.pack(parts)), "truncated": tf.reduce_any(lost, axis=0)}
+        if self._config.stride is not None:
+            return {**self._predictions(self._mean_logits(text)), "truncated": tf.zeros_like(text, tf.bool)}
+        rows, truncated = self.rows(text)
+        return {**self._predicted(rows), "truncated": truncated}
 
     def _predict_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
         """What the model predicts of token ids.
@@ -70,14 +66,23 @@ class SentenceModel(ServedModel):
             `label`, and each probability for itself. Of regression `value` [N] float32, in the unit of the training
             file.
         """
-        return self._predictions(self._logits(self.given(input_ids, input_mask, segment_ids))["logits"])
+        return self._predicted(self.given(input_ids, input_mask, segment_ids))
 
-    @property
-    def _num_outputs(self) -> int:
-        return self._config.num_outputs
+    def _mean_logits(self, text: tf.Tensor) -> tf.Tensor:
+        """[N, C] float32: the mean over the windows of each text."""
+        tokens = tokens_of(self.tokenizer.tokenize(text))
+        parts, of_text = windows(tokens, self.shapes.max_seq_length - 2, self._config.stride)
+        shapes = {"logits": ([self._config.num_outputs], tf.float32)}
+        logits = in_blocks(lambda rows: {"logits": self._logits(rows)}, self.pack([parts]), shapes)["logits"]
+        sums = tf.math.unsorted_segment_sum(tf.cast(logits, tf.float64), of_text, tf.size(text))
+        counts = tf.math.unsorted_segment_sum(tf.ones_like(of_text, tf.float64), of_text, tf.size(text))
+        return tf.cast(sums / counts[:, tf.newaxis], tf.float32)
 
-    def _logits(self, rows: Rows) -> Outputs:
-        return {"logits": self.get_task()(rows._asdict())}
+    def _predicted(self, rows: Rows) -> Outputs:
+        return self._predictions(self._logits(rows))
+
+    def _logits(self, rows: Rows) -> tf.Tensor:
+        return self.get_task()(rows._asdict())
 
     def _predictions(self, logits: tf.Tensor) -> Outputs:
         config = self._config

@@ -8,7 +8,7 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import TEXT_TENSORS
-from electra_tf.export.packing import Rows, Tokens, cut, pack, tokenize
+from electra_tf.export.packing import Rows, Tokens, cut, pack, tokens_of
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.inference import prepare_for_inference
 from electra_tf.models.tying import stand_alone
@@ -80,7 +80,7 @@ class ServedModel(tf.Module):
         self.names = tuple(self.served())
         for name, (function, inputs) in self.served().items():
             # Saving traces every function that stands here, called or not.
-            setattr(self, name, tf.function(function, input_signature=inputs))
+            setattr(self, name, tf.function(function, input_signature=inputs, autograph=False))
 
     @property
     def least_length(self) -> int:
@@ -107,7 +107,7 @@ class ServedModel(tf.Module):
 
     def rows(self, text: tf.Tensor) -> tuple[Rows, tf.Tensor]:
         """[CLS] text [SEP] of each text, cut where it is too long, and which were: [N] bool."""
-        whole = tokenize(self.tokenizer, text)
+        whole = tokens_of(self.tokenizer.tokenize(text))
         part = cut(whole, self.shapes.max_seq_length - 2)
         return self.pack([part]), part.length < whole.length
 

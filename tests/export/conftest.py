@@ -1,7 +1,7 @@
 """What the tests of exports share: a small model of each kind with random weights, and texts that are hard to take.
 
-The head's weights are drawn wide, so that labels and spans differ between texts. V 34, E 6, H 8, A 2, F 12, L 2, 40
-positions, C 3 or 2.
+The weights are drawn wide, and a head's outputs are centred, so that labels and spans differ between texts.
+V 32, E 6, H 8, A 2, F 12, L 2, 40 positions, C 3 or 2.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.export.text_encoder import TextEncoder
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -49,6 +50,7 @@ TASKS = {
     "independent": {**_QUESTIONS, "joint_prediction": False, "answerable_classifier": False},
 }
 MAX_SEQ_LENGTH = 16
+SHAPES = ServingShapes(MAX_SEQ_LENGTH)
 
 
 @pytest.fixture(scope="session")
@@ -66,14 +68,22 @@ def finetuned(word_tokenizer) -> Callable[[str], Finetuned]:
             config = config_of(TASKS[name], len(word_tokenizer.vocabulary.tokens))
             tf_keras.utils.set_random_seed(3)
             task = build_finetuning_task(config)
-            draw = np.random.default_rng(11)
-            for variable in task.trainable_variables:
-                scale = 0.3 if variable.name.startswith("electra/") else 1.5
-                variable.assign_add(draw.normal(size=variable.shape, scale=scale).astype(np.float32))
+            _draw_weights(task, np.random.default_rng(11))
             built[name] = Finetuned(config, task, word_tokenizer, source="a test")
         return built[name]
 
     return build
+
+
+def _draw_weights(task: FinetuningTask, draw: np.random.Generator) -> None:
+    for variable in task.trainable_variables:
+        scale = 0.3 if variable.name.startswith("electra/") else 1.5
+        variable.assign_add(draw.normal(size=variable.shape, scale=scale).astype(np.float32))
+    if hasattr(task, "output_layer"):
+        ids = draw.integers(5, task.config.encoder.vocab_size, size=[64, 9]).astype(np.int32)
+        ids[:, 0] = 2
+        logits = task({"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)})
+        task.output_layer.bias.assign_sub(np.mean(logits, axis=tuple(range(logits.shape.rank - 1))))
 
 
 def config_of(task: dict, vocab_size: int):
@@ -95,7 +105,7 @@ def served(finetuned, tiny_config) -> Callable[..., ServedModel]:
     """`served("pairs")`: the served model of a task of `TASKS`, or of "pretraining", built once for each shape."""
     built = {}
 
-    def build(name: str, shapes: ServingShapes = ServingShapes(MAX_SEQ_LENGTH)) -> ServedModel:
+    def build(name: str, shapes: ServingShapes = SHAPES) -> ServedModel:
         if (name, shapes) not in built:
             built[name, shapes] = _served(name, shapes)
         return built[name, shapes]
