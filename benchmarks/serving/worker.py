@@ -23,7 +23,8 @@ def start_ours(options: dict) -> Embed:
 
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(options["num_threads"])
-    tf.config.threading.set_inter_op_parallelism_threads(options["num_threads"])
+    # The graph is a chain: a second thread for whole operations only hands them to and fro.
+    tf.config.threading.set_inter_op_parallelism_threads(1)
     signature = tf.saved_model.load(options["settings"]["export"]).signatures["embed"]
     return lambda texts: signature(text=tf.constant(texts))["sequence_output"].numpy().shape
 
