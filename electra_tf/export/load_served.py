@@ -33,7 +33,8 @@ def load_served_model(
         raise UserError(f"--batch_size={batch_size}: expected 1 or more, or no such flag for any number of texts")
     model = load_finetuned(model_dir, precision=precision) if is_finetuned(model_dir) else None
     task = model.task if model else load_run(model_dir, precision=precision)
-    shapes = ServingShapes(max_seq_length or task.config.data.max_seq_length, batch_size, pad_to_max_length)
+    longest = task.config.data.max_seq_length if max_seq_length is None else max_seq_length
+    shapes = ServingShapes(longest, batch_size, pad_to_max_length)
     if model is None:
         return TextEncoder(task, load_tokenizer(model_dir), shapes)
     return _finetuned(model, shapes, model_dir)

@@ -34,27 +34,35 @@ class SentenceModel(ServedModel):
         return 5 if self._is_pair else 3
 
     def served(self) -> dict[str, Served]:
-        texts = self.texts("text", "text_pair") if self._is_pair else self.texts("text")
-        functions = {self.default: (self._predict, texts), f"{self.default}_ids": (self._predict_ids, self.ids())}
-        return {**functions, **super().served()}
+        predict = (self._predict, self.texts("text"))
+        if self._is_pair:
+            predict = (self._predict_pairs, self.texts("text", "text_pair"))
+        return {self.default: predict, f"{self.default}_ids": (self._predict_ids, self.ids()), **super().served()}
 
-    def _predict(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> Outputs:
+    def _predict(self, text: tf.Tensor) -> Outputs:
         """What the model predicts of texts.
 
         Args:
-            text: [N] string, UTF-8.        text_pair: alike, the second text of each pair.
-        Returns: those of `_predict_ids`; `truncated` [N] bool, whether tokens were cut away.
+            text: [N] string, UTF-8.
+        Returns: those of `_predict_ids`; `truncated` [N] bool, whether the text was cut.
         """
-        if text_pair is not None:
-            # Tokenized together, as one set of operations is enough.
-            whole = halves(tokens_of(self.tokenizer.tokenize(tf.concat([text, text_pair], axis=0))))
-            parts = cut_pair(*whole, self.shapes.max_seq_length - 3)
-            lost = [part.length < each.length for part, each in zip(parts, whole, strict=True)]
-            return {**self._predicted(self.pack(parts)), "truncated": tf.reduce_any(lost, axis=0)}
         if self._config.stride is not None:
             return {**self._predictions(self._mean_logits(text)), "truncated": tf.zeros_like(text, tf.bool)}
         rows, truncated = self.rows(text)
         return {**self._predicted(rows), "truncated": truncated}
+
+    def _predict_pairs(self, text: tf.Tensor, text_pair: tf.Tensor) -> Outputs:
+        """What the model predicts of pairs of texts.
+
+        Args:
+            text, text_pair: [N] string, UTF-8: the first and the second text of each pair.
+        Returns: those of `_predict_ids`; `truncated` [N] bool, whether one of the texts was cut.
+        """
+        # Tokenized together, as one set of operations is enough.
+        whole = halves(tokens_of(self.tokenizer.tokenize(tf.concat([text, text_pair], axis=0))))
+        parts = cut_pair(*whole, self.shapes.max_seq_length - 3)
+        lost = [part.length < each.length for part, each in zip(parts, whole, strict=True)]
+        return {**self._predicted(self.pack(parts)), "truncated": tf.reduce_any(lost, axis=0)}
 
     def _predict_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
         """What the model predicts of token ids.
