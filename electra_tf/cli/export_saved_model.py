@@ -1,24 +1,45 @@
-"""Exports a run of run_pretraining.py as a SavedModel that takes raw text, in TensorFlow Serving's layout.
+"""Exports a trained model as a SavedModel that takes raw text, in TensorFlow Serving's layout.
 
     python export_saved_model.py --model_dir=RUN --output_dir=EXPORT
+    python export_saved_model.py --model_dir=FINETUNED/seed_0 --output_dir=EXPORT --serving_config
 
-Signatures: embed (also the default): text -> pooled and token vectors; detect: text -> each token's probability of
-having been replaced. A program that loads EXPORT/1 needs tensorflow and tensorflow_text, but not this project.
+Signatures of a run of run_pretraining.py: embed, text -> vectors; detect, text -> each token's probability of having
+been replaced. Of a seed's directory of run_finetuning.py: classify, regress, tag or answer, which give what --predict
+gives, and embed. Each has a second one with _ids at its end, for people with a tokenizer of their own.
+A program that loads EXPORT/1 needs tensorflow and tensorflow_text, but not this project. See docs/serving.md.
 """
 
 import sys
 
 from electra_tf.cli.configuration import add_objective_module_flag, load_module
 from electra_tf.cli.flags import flag_parser, run_command
-from electra_tf.config.errors import UserError
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("--model_dir", required=True, metavar="DIR", help="directory of the run")
+    parser.add_argument("--model_dir", required=True, metavar="DIR", help="a run's directory, or a seed's")
     parser.add_argument("--output_dir", required=True, metavar="DIR", help="the SavedModel is written to DIR/1")
     parser.add_argument(
-        "--max_seq_length", type=int, metavar="N", help="tokens at which texts are cut; None: the run's own length"
+        "--max_seq_length",
+        type=int,
+        metavar="N",
+        help="tokens at which texts are cut or become windows; None: the run's own length",
+    )
+    parser.add_argument(
+        "--pad_to_max_length",
+        action="store_true",
+        help="pad every text to --max_seq_length tokens, not to the longest text of the call: shapes are static",
+    )
+    parser.add_argument("--batch_size", type=int, metavar="N", help="texts of every call; None: any number")
+    parser.add_argument(
+        "--precision",
+        choices=["float32", "bfloat16"],
+        help="of products and activations; None: that of the training",
+    )
+    parser.add_argument(
+        "--serving_config",
+        action="store_true",
+        help="write models.config, batching.config and monitoring.config of TF Serving beside the SavedModel",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace a DIR/1 that is there")
     add_objective_module_flag(parser)
@@ -27,21 +48,24 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _export(arguments) -> None:
-    from electra_tf.export.load import load_run, load_tokenizer
-    from electra_tf.export.saved_model import TextEncoder, export_saved_model
+    from electra_tf.export.load_served import load_served_model
+    from electra_tf.export.saved_model import export_saved_model
+    from electra_tf.export.server_files import server_files
 
     if arguments.objective_module:
         load_module(arguments.objective_module)
-    objective = load_run(arguments.model_dir)
-    longest = objective.config.encoder.max_position_embeddings
-    max_seq_length = arguments.max_seq_length
-    if max_seq_length is None:
-        max_seq_length = objective.config.data.max_seq_length
-    if not 3 <= max_seq_length <= longest:
-        raise UserError(f"--max_seq_length={max_seq_length}: expected 3 to {longest}, the model's number of positions")
-    text_encoder = TextEncoder(objective, load_tokenizer(arguments.model_dir), max_seq_length)
-    version_dir = export_saved_model(text_encoder, arguments.output_dir, arguments.overwrite)
-    print(f"wrote {version_dir}: signatures {', '.join(sorted(text_encoder.signatures()))}")
+    model = load_served_model(
+        arguments.model_dir,
+        max_seq_length=arguments.max_seq_length,
+        batch_size=arguments.batch_size,
+        pad_to_max_length=arguments.pad_to_max_length,
+        precision=arguments.precision,
+    )
+    files = server_files(model.shapes) if arguments.serving_config else {}
+    version_dir = export_saved_model(model, arguments.output_dir, arguments.overwrite, files)
+    print(f"wrote {version_dir}: signatures {', '.join(sorted(model.signatures()))}")
+    for name in files:
+        print(f"wrote {arguments.output_dir}/{name}")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ import yaml
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import validate
-from electra_tf.export.load import load_tokenizer
+from electra_tf.export.load import in_precision, load_tokenizer
 from electra_tf.runs.checkpoints import damage, newest_whole, restore_strictly
 from electra_tf.runs.directory import RunDirectory, run_in
-from electra_tf.runs.files import read_bytes
+from electra_tf.runs.files import read_bytes, read_json
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.task import FinetuningTask
@@ -32,15 +32,16 @@ class Finetuned:
     source: str
 
 
-def load_finetuned(model_dir: str | os.PathLike, prefix: str | None = None) -> Finetuned:
+def load_finetuned(model_dir: str | os.PathLike, prefix: str | None = None, precision: str | None = None) -> Finetuned:
     """The model of a seed's directory.
 
     Args:
         prefix: of one of its checkpoints; None for that of the best evaluation where one was kept, else the newest.
+        precision: as of `in_precision`.
     Raises: UserError: if there is no such directory, no checkpoint in it, or a damaged one.
     """
     run = run_in(model_dir)
-    config = config_in(run)
+    config = in_precision(config_in(run), precision)
     if prefix is None:
         prefix = _kept(run)
     elif reason := damage(prefix):
@@ -52,10 +53,25 @@ def load_finetuned(model_dir: str | os.PathLike, prefix: str | None = None) -> F
 
 def config_in(run: RunDirectory) -> FinetuningConfig:
     """The configuration of a seed's directory. Raises: UserError: if it is not one of fine-tuning."""
-    values = yaml.safe_load(read_bytes(run.config_file) or b"") or {}
+    values = _values_in(run)
     if "task" not in values:
         raise UserError(f"{run.config_file} has no group `task`: it is not of fine-tuning; give OUTPUT/seed_0, say")
     return validate(values, FinetuningConfig, run.config_file)
+
+
+def is_finetuned(model_dir: str | os.PathLike) -> bool:
+    """Whether a directory is a seed's of fine-tuning, not a pre-training run's. Raises: UserError: if it is no run."""
+    return "task" in _values_in(run_in(model_dir))
+
+
+def null_threshold(model_dir: str | os.PathLike, config: FinetuningConfig) -> float | None:
+    """The null odds above which a question is left unanswered: chosen on the dev set, else set; None: none is."""
+    chosen = read_json(os.path.join(model_dir, "null_threshold.json")).get("null_threshold")
+    return config.task.null_threshold if chosen is None else chosen
+
+
+def _values_in(run: RunDirectory) -> dict:
+    return yaml.safe_load(read_bytes(run.config_file) or b"") or {}
 
 
 def _kept(run: RunDirectory) -> str:

@@ -1,10 +1,12 @@
 """Reading a run back, finished or not: its model and its tokenizer."""
 
 import os
+from typing import TypeVar
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.schema import RunConfig
 from electra_tf.runs.checkpoints import checkpoint_prefix, damage, newest_whole, restore_strictly, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory, run_in
 from electra_tf.runs.files import read_bytes, read_json
@@ -14,24 +16,37 @@ from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.train.timeline import phases_of, span_at
 
+Config = TypeVar("Config", bound=RunConfig)
 
-def load_run(model_dir: str | os.PathLike, step: int | None = None) -> Objective:
+
+def load_run(model_dir: str | os.PathLike, step: int | None = None, precision: str | None = None) -> Objective:
     """The objective of a pre-training run with its weights; before its last phase, the objective of its own phase.
 
     Args:
         step: of a checkpoint or a milestone of the run; None: the newest whole checkpoint. Newer damaged ones are
             warned of.
+        precision: as of `in_precision`.
     Raises: UserError: if `model_dir` holds no run, or no checkpoint yet, or no whole one.
     """
     run = run_in(model_dir)
     prefix = newest_whole(run.checkpoints) if step is None else _checkpoint_of(run, step)
     if prefix is None:
         raise UserError(f"{run.checkpoints} holds no checkpoint yet; train first with run_pretraining.py")
-    objective = build_objective(load_config(run.config_file))
+    objective = build_objective(in_precision(load_config(run.config_file), precision))
     restore_strictly(tf.train.Checkpoint(task=objective), prefix)
     phases = phases_of(objective)
     phase = span_at(phases, step_of(prefix))
     return objective if phase is phases[-1] else phase.task
+
+
+def in_precision(config: Config, precision: str | None) -> Config:
+    """A configuration whose model computes in a precision of `train.precision`; None for its own.
+
+    Weights stay float32: a checkpoint of either fits.
+    """
+    if precision is None:
+        return config
+    return config.model_copy(update={"train": config.train.model_copy(update={"precision": precision})})
 
 
 def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:

@@ -1,7 +1,6 @@
 """Predictions of a fine-tuned model for new text."""
 
 import logging
-import os
 
 import numpy as np
 import tensorflow as tf
@@ -10,8 +9,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.squad import read_questions
 from electra_tf.data.tables import TextExamples, read_examples
 from electra_tf.data.tagged import read_words
-from electra_tf.export.finetuned import Finetuned, load_finetuned
-from electra_tf.runs.files import exists, read_json, write_atomically
+from electra_tf.export.finetuned import Finetuned, load_finetuned, null_threshold
+from electra_tf.runs.files import exists, write_atomically
 from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
 from electra_tf.tasks.finetune.question_data import QuestionData
 from electra_tf.tasks.finetune.sentence_data import SentenceData
@@ -66,7 +65,7 @@ def outputs_of(model: Finetuned, data: TaskData, strategy: tf.distribute.Strateg
 def _data_of(model: Finetuned, model_dir: str, path: str, text_columns: tuple[str, ...] | None) -> TaskData:
     config, tokenizer, kind = model.config, model.tokenizer, model.config.task.kind
     if kind == "question_answering":
-        threshold = read_json(os.path.join(model_dir, "null_threshold.json")).get("null_threshold")
+        threshold = null_threshold(model_dir, config)
         return QuestionData(config, tokenizer, None, read_questions(path), path, null_threshold=threshold)
     if kind == "tagging":
         return TaggingData(config, tokenizer, None, read_words(path))

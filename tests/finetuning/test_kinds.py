@@ -1,9 +1,11 @@
-"""Each kind of task by its command, from a file of a user's own to predictions for new text."""
+"""Each kind of task by its command, from a file of a user's own to predictions for new text, and to a SavedModel."""
 
 import json
 
 import pytest
+import tensorflow as tf
 
+import export_saved_model
 import run_finetuning
 
 pytestmark = pytest.mark.slow
@@ -66,6 +68,41 @@ KINDS = {
 }
 
 
+def predicted(kind: str, lines: list[str]) -> list:
+    """What a file of --predict says of each example: its label, labels, number, tags or answer."""
+    if kind in ("squad_v1", "squad_v2", "independent"):
+        return [json.loads(line)["text"] for line in lines]
+    if kind == "tagging":
+        return [[line.split("\t")[1] for line in lines if line]]
+    cells = [line.split("\t")[1] for line in lines[1:]]
+    if kind == "regression":
+        return [pytest.approx(float(cell), rel=1e-5) for cell in cells]
+    return [json.loads(cell.strip('"').replace('""', '"')) for cell in cells] if kind == "multi_label" else cells
+
+
+def served(saved_model: str, kind: str, examples: list[dict]) -> list:
+    """The same, by the export's own signature."""
+    columns = {"pairs": ("first", "second"), "tagging": ("words",)}.get(kind, ("question", "context"))
+    names = {"pairs": ("text", "text_pair"), "tagging": ("text",)}.get(kind, columns)
+    if "text" in examples[0]:
+        columns = names = ("text",)
+    texts = {
+        name: [" ".join(each[column]) if kind == "tagging" else each[column] for each in examples]
+        for name, column in zip(names, columns, strict=True)
+    }
+    model = tf.saved_model.load(saved_model)
+    outputs = model.signatures["serving_default"](**{name: tf.constant(values) for name, values in texts.items()})
+    outputs = {name: value.numpy() for name, value in outputs.items()}
+    if kind == "multi_label":
+        rows = zip(outputs["labels"], outputs["predicted"], strict=True)
+        return [[label.decode() for label in labels[chosen]] for labels, chosen in rows]
+    if kind == "tagging":
+        return [[tag.decode() for tag in tags] for tags in outputs["tags"]]
+    if kind == "regression":
+        return outputs["value"].tolist()
+    return [text.decode() for text in outputs["label" if "label" in outputs else "text"]]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_of_task_is_trained_and_predicts(kind, tiny_pretrained, tmp_path, capsys):
     flags, ending, content, new = KINDS[kind]
@@ -80,6 +117,8 @@ def test_a_kind_of_task_is_trained_and_predicts(kind, tiny_pretrained, tmp_path,
     predict = ["--predict", f"--model_dir={out}/seed_0", f"--input_file={asked}", f"--output_file={tmp_path}/predicted"]
     assert run_finetuning.main(predict) == 0
     lines = (tmp_path / "predicted").read_text().splitlines()
+    assert export_saved_model.main([f"--model_dir={out}/seed_0", f"--output_dir={tmp_path}/export"]) == 0
+    assert served(f"{tmp_path}/export/1", kind, list(map(json.loads, new.splitlines()))) == predicted(kind, lines)
     if ending == ".json":
         answers = list(map(json.loads, lines))
         assert [answer["id"] for answer in answers] == ["a", "1"]

@@ -1,0 +1,105 @@
+"""Classification and regression as they are served: one text or a pair of them -> labels with probabilities, a number.
+
+With the stride that the model was fine-tuned with, a long text becomes windows whose logits are averaged; without one
+it is cut. Both as `run_finetuning.py --predict` does.
+"""
+
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.export.packing import Rows, cut_pair, halves, tokens_of, windows
+from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes, in_blocks
+from electra_tf.tasks.finetune.config import SentenceConfig
+from electra_tf.tasks.finetune.sentence import SentenceTask
+from electra_tf.text.tokenizer import BertTokenizer
+
+
+class SentenceModel(ServedModel):
+    """`classify`, of models of one label and of several alike, or `regress`; and `embed`."""
+
+    def __init__(self, task: SentenceTask, tokenizer: BertTokenizer, shapes: ServingShapes):
+        self._config: SentenceConfig = task.config.task
+        self._is_pair = len(self._config.text_columns) == 2
+        self.default = "regress" if self._config.kind == "regression" else "classify"
+        stride, longest = self._config.stride, shapes.max_seq_length - 2
+        if stride is not None and stride > longest:
+            raise UserError(
+                f"--max_seq_length={shapes.max_seq_length} leaves {longest} tokens between [CLS] and [SEP], expected "
+                f"{stride} or more: the stride with which the model was fine-tuned"
+            )
+        super().__init__(task, task.layers, tokenizer, shapes)
+
+    @property
+    def least_length(self) -> int:
+        return 5 if self._is_pair else 3
+
+    def served(self) -> dict[str, Served]:
+        predict = (self._predict, self.texts("text"))
+        if self._is_pair:
+            predict = (self._predict_pairs, self.texts("text", "text_pair"))
+        return {self.default: predict, f"{self.default}_ids": (self._predict_ids, self.ids()), **super().served()}
+
+    def _predict(self, text: tf.Tensor) -> Outputs:
+        """What the model predicts of texts.
+
+        Args:
+            text: [N] string, UTF-8.
+        Returns: those of `_predict_ids`; `truncated` [N] bool, whether the text was cut.
+        """
+        if self._config.stride is not None:
+            return {**self._predictions(self._mean_logits(text)), "truncated": tf.zeros_like(text, tf.bool)}
+        rows, truncated = self.rows(text)
+        return {**self._predicted(rows), "truncated": truncated}
+
+    def _predict_pairs(self, text: tf.Tensor, text_pair: tf.Tensor) -> Outputs:
+        """What the model predicts of pairs of texts.
+
+        Args:
+            text, text_pair: [N] string, UTF-8: the first and the second text of each pair.
+        Returns: those of `_predict_ids`; `truncated` [N] bool, whether one of the texts was cut.
+        """
+        # Tokenized together, as one set of operations is enough.
+        whole = halves(tokens_of(self.tokenizer.tokenize(tf.concat([text, text_pair], axis=0))))
+        parts = cut_pair(*whole, self.shapes.max_seq_length - 3)
+        lost = [part.length < each.length for part, each in zip(parts, whole, strict=True)]
+        return {**self._predicted(self.pack(parts)), "truncated": tf.reduce_any(lost, axis=0)}
+
+    def _predict_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
+        """What the model predicts of token ids.
+
+        Args:
+            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
+        Returns: of classification `label` [N] string, the likeliest; `labels` [N, C] string, all of them in the order
+            of `probabilities` [N, C] float32, which sum to 1. Of several labels `predicted` [N, C] bool instead of
+            `label`, and each probability for itself. Of regression `value` [N] float32, in the unit of the training
+            file.
+        """
+        return self._predicted(self.given(input_ids, input_mask, segment_ids))
+
+    def _mean_logits(self, text: tf.Tensor) -> tf.Tensor:
+        """[N, C] float32: the mean over the windows of each text."""
+        tokens = tokens_of(self.tokenizer.tokenize(text))
+        parts, of_text = windows(tokens, self.shapes.max_seq_length - 2, self._config.stride)
+        shapes = {"logits": ([self._config.num_outputs], tf.float32)}
+        logits = in_blocks(lambda rows: {"logits": self._logits(rows)}, self.pack([parts]), shapes)["logits"]
+        sums = tf.math.unsorted_segment_sum(tf.cast(logits, tf.float64), of_text, tf.size(text))
+        counts = tf.math.unsorted_segment_sum(tf.ones_like(of_text, tf.float64), of_text, tf.size(text))
+        return tf.cast(sums / counts[:, tf.newaxis], tf.float32)
+
+    def _predicted(self, rows: Rows) -> Outputs:
+        return self._predictions(self._logits(rows))
+
+    def _logits(self, rows: Rows) -> tf.Tensor:
+        return self.get_task()(rows._asdict())
+
+    def _predictions(self, logits: tf.Tensor) -> Outputs:
+        config = self._config
+        if config.kind == "regression":
+            value = config.min_value + tf.cast(logits[:, 0], tf.float64) * (config.max_value - config.min_value)
+            return {"value": tf.cast(value, tf.float32)}
+        names = tf.constant(config.labels)
+        labels = tf.tile(names[tf.newaxis], [tf.shape(logits)[0], 1])
+        if config.kind == "multi_label":
+            return {"predicted": logits > 0, "labels": labels, "probabilities": tf.sigmoid(logits)}
+        label = tf.gather(names, tf.argmax(logits, axis=1))
+        return {"label": label, "labels": labels, "probabilities": tf.nn.softmax(logits)}

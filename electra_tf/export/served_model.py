@@ -1,0 +1,180 @@
+"""The base of what is exported: a trained model whose served functions take raw text or token ids, each one graph."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.config.errors import UserError
+from electra_tf.data.batch import TEXT_TENSORS
+from electra_tf.export.packing import Rows, Tokens, cut, pack, tokens_of
+from electra_tf.models.encoder import Encoder
+from electra_tf.models.inference import prepare_for_inference
+from electra_tf.models.tying import stand_alone
+from electra_tf.tasks.base import Task
+from electra_tf.text.tokenizer import BertTokenizer
+
+# Rows that the model computes at once where a text has become many windows: so a long one costs time, not memory.
+_ROWS_AT_ONCE = 32
+
+Outputs = dict[str, tf.Tensor]
+Served = tuple[Callable[..., Outputs], list[tf.TensorSpec]]
+
+
+@dataclass(frozen=True)
+class ServingShapes:
+    """The shapes of the served functions' inputs.
+
+    Attributes:
+        max_seq_length: tokens of the longest row, special ones included; longer texts are cut or become windows.
+        batch_size: texts of every call; None: any number.
+        pad_to_max_length: rows have `max_seq_length` tokens; False: as many as the longest of the call.
+    """
+
+    max_seq_length: int
+    batch_size: int | None = None
+    pad_to_max_length: bool = False
+
+    @property
+    def width(self) -> int | None:
+        """T where it is the same for all calls."""
+        return self.max_seq_length if self.pad_to_max_length else None
+
+
+class ServedModel(tf.Module):
+    """What a SavedModel holds: `embed`, and in a subclass what else the model was trained for.
+
+    A subclass extends `served`, which names the functions with their inputs. Each is an attribute: `model.embed(text)`.
+    Where a function takes text, invalid bytes of UTF-8 are dropped.
+
+    Args:
+        task: trained; not to be trained further, as its encoder is made to stand alone.
+        layers: those that the served functions use.
+        tokenizer: of the vocabulary it was trained with.
+
+    Attributes:
+        default: the name of the function that is served where a request names none.
+    """
+
+    default = "embed"
+
+    def __init__(
+        self, task: Task, layers: Sequence[tf_keras.layers.Layer], tokenizer: BertTokenizer, shapes: ServingShapes
+    ):
+        super().__init__(name="electra")
+        stand_alone(task.encoder)
+        prepare_for_inference(task.encoder)
+        longest = task.config.encoder.max_position_embeddings
+        if not self.least_length <= shapes.max_seq_length <= longest:
+            raise UserError(
+                f"--max_seq_length={shapes.max_seq_length}: expected {self.least_length} to {longest}, the model's "
+                "number of positions"
+            )
+        # Behind a function, so that only the graphs below are saved: TensorFlow would save the Keras layers' own calls
+        # too, and the generator's weights. What the graphs read must then be named here.
+        self.get_task = lambda: task
+        self._weights = [variable for layer in layers for variable in layer.variables]
+        self.tokenizer = tokenizer
+        self.shapes = shapes
+        self.names = tuple(self.served())
+        for name, (function, inputs) in self.served().items():
+            # Saving traces every function that stands here, called or not.
+            setattr(self, name, tf.function(function, input_signature=inputs, autograph=False))
+
+    @property
+    def least_length(self) -> int:
+        """The smallest `max_seq_length`: [CLS], a token, [SEP]."""
+        return 3
+
+    def served(self) -> dict[str, Served]:
+        """The served functions by name, each with its inputs."""
+        return {"embed": (self._embed, self.texts("text")), "embed_ids": (self._embed_ids, self.ids())}
+
+    def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
+        """The served functions by name, the default one under TF Serving's name for it too."""
+        served = {name: getattr(self, name).get_concrete_function() for name in self.names}
+        return {tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: served[self.default], **served}
+
+    def texts(self, *names: str) -> list[tf.TensorSpec]:
+        """Inputs that are texts, [N] string each."""
+        return [tf.TensorSpec([self.shapes.batch_size], tf.string, name=name) for name in names]
+
+    def ids(self) -> list[tf.TensorSpec]:
+        """The inputs of those who have a tokenizer of their own, [N, T] int32 each."""
+        shape = [self.shapes.batch_size, self.shapes.width]
+        return [tf.TensorSpec(shape, tf.int32, name=name) for name in TEXT_TENSORS]
+
+    def rows(self, text: tf.Tensor) -> tuple[Rows, tf.Tensor]:
+        """[CLS] text [SEP] of each text, cut where it is too long, and which were: [N] bool."""
+        whole = tokens_of(self.tokenizer.tokenize(text))
+        part = cut(whole, self.shapes.max_seq_length - 2)
+        return self.pack([part]), part.length < whole.length
+
+    def pack(self, parts: Sequence[Tokens], least_width: int = 2) -> Rows:
+        """The rows of parts that fit."""
+        return pack(parts, self.tokenizer.vocabulary, self.shapes.width, least_width)
+
+    def given(self, *tensors: tf.Tensor) -> Rows:
+        """The rows of a call with ids."""
+        longest = self.get_task().config.encoder.max_position_embeddings
+        message = f"input_ids has rows of more than {longest} tokens, which is what the model has positions for"
+        with tf.control_dependencies([tf.debugging.assert_less_equal(tf.shape(tensors[0])[1], longest, message)]):
+            return Rows(*map(tf.identity, tensors))
+
+    def tokens(self, rows: Rows) -> tf.Tensor:
+        """[N, T] string, "" in padding."""
+        return tf.where(rows.input_mask > 0, self.tokenizer.tokens_of(rows.input_ids), "")
+
+    def _embed(self, text: tf.Tensor) -> Outputs:
+        """Vectors of texts. T is the length of the longest text of the call.
+
+        Args:
+            text: [N] string, UTF-8.
+        Returns: those of `_embed_ids`; `tokens` [N, T] string, "" in padding; `num_tokens` [N] int32, [CLS] and [SEP]
+            included; `truncated` [N] bool, whether the text was cut.
+        """
+        rows, truncated = self.rows(text)
+        vectors = self._vectors(rows)
+        return {**vectors, "tokens": self.tokens(rows), "num_tokens": rows.num_tokens, "truncated": truncated}
+
+    def _embed_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
+        """Vectors of token ids.
+
+        Args:
+            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
+        Returns: `pooled_output` [N, H] float32, the vector of [CLS]; `sequence_output` [N, T, H] float32, a vector a
+            token, 0 in padding.
+        """
+        return self._vectors(self.given(input_ids, input_mask, segment_ids))
+
+    def _vectors(self, rows: Rows) -> Outputs:
+        encoder: Encoder = self.get_task().encoder
+        output = encoder(**rows._asdict())
+        real = tf.cast(rows.input_mask, tf.float32)[:, :, tf.newaxis]
+        return {
+            "pooled_output": tf.cast(output.pooled_output, tf.float32),
+            "sequence_output": tf.cast(output.sequence_output, tf.float32) * real,
+        }
+
+
+def in_blocks(function: Callable[[Rows], Outputs], rows: Rows, shapes: dict[str, tuple[list, tf.DType]]) -> Outputs:
+    """`function(rows)`, computed for a few rows after another.
+
+    Args:
+        function: gives tensors with a row for each row.        shapes: of each, without that axis; and its type.
+    """
+    num_rows = tf.shape(rows.input_ids)[0]
+    num_blocks = -(-num_rows // _ROWS_AT_ONCE)
+    arrays = {
+        name: tf.TensorArray(dtype, num_blocks, infer_shape=False, element_shape=[None, *shape])
+        for name, (shape, dtype) in shapes.items()
+    }
+
+    def body(block: tf.Tensor, arrays: dict[str, tf.TensorArray]):
+        begin = block * _ROWS_AT_ONCE
+        outputs = function(Rows(*(values[begin : begin + _ROWS_AT_ONCE] for values in rows)))
+        return block + 1, {name: array.write(block, outputs[name]) for name, array in arrays.items()}
+
+    _, arrays = tf.while_loop(lambda block, _: block < num_blocks, body, (0, arrays), parallel_iterations=1)
+    return {name: array.concat() for name, array in arrays.items()}

@@ -1,0 +1,125 @@
+"""Tagging as it is served: a tag for each word of a text, and where the word stands."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from electra_tf.export.packing import Rows, cut, tokens_of
+from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes
+from electra_tf.tasks.finetune.tagging import TaggingTask
+from electra_tf.text.tokenizer import BertTokenizer
+
+_SPACES = (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20)  # as a file of tagged words has them; others may stand in a word
+
+
+class Words(NamedTuple):
+    """The words of N texts, one text after the other.
+
+    Attributes:
+        texts: [words] string.        row: [words] int64, the text of each.
+        start, end: [words] int32, the first character (code point) in the text and the end (exclusive).
+    """
+
+    texts: tf.Tensor
+    row: tf.Tensor
+    start: tf.Tensor
+    end: tf.Tensor
+
+
+class TaggingModel(ServedModel):
+    """`tag` and `embed`."""
+
+    default = "tag"
+
+    def __init__(self, task: TaggingTask, tokenizer: BertTokenizer, shapes: ServingShapes):
+        self._labels = task.config.task.labels
+        super().__init__(task, task.layers, tokenizer, shapes)
+
+    def served(self) -> dict[str, Served]:
+        tag = {"tag": (self._tag, self.texts("text")), "tag_ids": (self._tag_ids, self.ids())}
+        return {**tag, **super().served()}
+
+    def _tag(self, text: tf.Tensor) -> Outputs:
+        """A tag for each word that fits; words are what spaces, tabs and line breaks separate, as in a training file.
+
+        Each word is tokenized for itself, as in training: one that the tokenizer leaves nothing of is [UNK].
+
+        Args:
+            text: [N] string, UTF-8; each invalid byte counts as a character.
+        Returns: with W, the largest number of words that fit, `tokens` [N, W] string, the words; `tags` [N, W] string,
+            "" in padding; `probability` [N, W] float32, of that tag; `start` and `end` (exclusive) [N, W] int32, in
+            characters (code points); `num_tokens` [N] int32, the number of words; `truncated` [N] bool, whether tokens
+            were cut away.
+        """
+        words = words_of(text)
+        nrows = tf.size(text, tf.int64)
+        pieces = self._pieces(words.texts)  # [words, (pieces)]
+        by_text = tf.RaggedTensor.from_value_rowids(pieces, words.row, nrows=nrows, validate=False)
+        whole = tokens_of(by_text.merge_dims(1, 2))
+        part = cut(whole, self.shapes.max_seq_length - 2)
+        first_piece = pieces.row_starts() - tf.gather(whole.start, words.row)
+        fits = first_piece < tf.gather(part.length, words.row)
+        row = tf.boolean_mask(words.row, fits)
+
+        def of_texts(values: tf.Tensor) -> tf.Tensor:  # [words] -> [N, W]
+            kept = tf.boolean_mask(values, fits)
+            return tf.RaggedTensor.from_value_rowids(kept, row, nrows=nrows, validate=False).to_tensor()
+
+        tagged = self._tagged(self.pack([part]))
+        position = of_texts(1 + first_piece)  # after [CLS]; in padding 0
+        real = position > 0
+        return {
+            "tokens": of_texts(words.texts),
+            "tags": tf.where(real, tf.gather(tagged["tags"], position, batch_dims=1), ""),
+            "probability": tf.where(real, tf.gather(tagged["probability"], position, batch_dims=1), 0.0),
+            "start": of_texts(words.start),
+            "end": of_texts(words.end),
+            "num_tokens": tf.reduce_sum(tf.cast(real, tf.int32), axis=1),
+            "truncated": part.length < whole.length,
+        }
+
+    def _tag_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
+        """A tag for each token; of a word that of its first piece counts.
+
+        Args:
+            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
+        Returns: `tags` [N, T] string, the likeliest, "" in padding; `probability` [N, T] float32, of that tag, 0 in
+            padding; `labels` [N, C] string, all tags; `probabilities` [N, T, C] float32, in their order.
+        """
+        rows = self.given(input_ids, input_mask, segment_ids)
+        labels = tf.tile(tf.constant(self._labels)[tf.newaxis], [tf.shape(input_ids)[0], 1])
+        return {**self._tagged(rows), "labels": labels}
+
+    def _tagged(self, rows: Rows) -> Outputs:
+        logits = self.get_task()(rows._asdict())  # [N, T, C]
+        probabilities, real = tf.nn.softmax(logits), rows.input_mask > 0
+        tags = tf.gather(tf.constant(self._labels), tf.argmax(logits, axis=-1))
+        return {
+            "tags": tf.where(real, tags, ""),
+            "probability": tf.where(real, tf.reduce_max(probabilities, axis=-1), 0.0),
+            "probabilities": probabilities,
+        }
+
+    def _pieces(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """The pieces of words, one a word or more: [words, (pieces)] int32."""
+        pieces = self.tokenizer.tokenize(words)
+        nothing = tf.cast(pieces.row_lengths() == 0, tf.int64)
+        unknown = tf.fill([tf.reduce_sum(nothing)], self.tokenizer.vocabulary.unk_id)
+        return tf.concat([pieces, tf.RaggedTensor.from_row_lengths(unknown, nothing, validate=False)], axis=1)
+
+
+def words_of(text: tf.Tensor) -> Words:
+    """The words of [N] texts, which spaces, tabs and line breaks separate. An invalid byte becomes U+FFFD."""
+    characters = tf.strings.unicode_decode(text, "UTF-8")  # [N, (characters)]
+    rows = characters.value_rowids()
+    is_space = tf.reduce_any(characters.values[:, tf.newaxis] == tf.constant(_SPACES), axis=1)
+    continues = tf.concat([[False], ~is_space[:-1] & (rows[1:] == rows[:-1])], axis=0)[: tf.size(rows)]
+    first = tf.where(~is_space & ~continues)[:, 0]  # of each word, among the characters of all texts
+    kept = tf.where(~is_space)[:, 0]
+    word_of = tf.searchsorted(first, kept, side="right", out_type=tf.int64) - 1
+    words = tf.RaggedTensor.from_value_rowids(
+        tf.gather(characters.values, kept), word_of, nrows=tf.size(first, tf.int64), validate=False
+    )  # [words, (characters)]
+    row = tf.gather(rows, first)
+    start = tf.cast(first - tf.gather(characters.row_starts(), row), tf.int32)
+    return Words(tf.strings.unicode_encode(words, "UTF-8"), row, start, start + tf.cast(words.row_lengths(), tf.int32))

@@ -1,0 +1,60 @@
+"""The serving benchmark: ratios of rounds, answers that are compared, and the whole at toy size without the peers."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.serving import __main__ as benchmark
+from benchmarks.serving.__main__ import EAGER, OURS, Measured
+from benchmarks.serving.clients import difference
+from electra_tf.config.loader import config_to_yaml
+
+pytestmark = pytest.mark.slow
+VOCAB_FILE = Path(__file__).resolve().parents[2] / "sample" / "vocab.txt"
+
+
+def test_a_limit_is_of_the_median_ratio_within_rounds():
+    # The second round was disturbed for the peer, the third for ours.
+    results = {
+        (1, 8): {OURS: Measured([[1, 2, 3], [2], [30]]), EAGER: Measured([[3, 3, 9], [90], [3]])},
+        (4, 8): {OURS: Measured([[1]]), EAGER: Measured([[1.25]])},
+    }
+    latency, throughput = benchmark.judge(results, batch_size=4)
+    assert (latency.value, latency.holds) == (1.5, True)
+    assert (throughput.value, throughput.holds) == (1.25, False)
+
+
+def test_percentiles_are_of_the_calls_of_all_rounds():
+    measured = Measured([list(range(100, 150)), list(range(50, 100)), list(range(150, 250))])
+    assert (measured.percentile(50), measured.percentile(99)) == (149, 247)
+
+
+def answer(vectors: list[list[float]], tokens: list[bytes], num_tokens: int) -> dict[str, np.ndarray]:
+    vectors = np.array([vectors], np.float32)
+    return {
+        "pooled_output": vectors[:, 0],
+        "sequence_output": vectors,
+        "tokens": np.array([tokens], object),
+        "num_tokens": np.array([num_tokens], np.int32),
+    }
+
+
+def test_answers_are_compared_up_to_their_number_of_tokens():
+    alone = answer([[1.0, 2.0], [3.0, 4.0]], [b"a", b"b"], 2)
+    merged = answer([[1.0, 2.0], [3.0, 4.5], [9.0, 9.0]], [b"a", b"b", b""], 2)
+    assert difference(merged, alone) == 0.5
+    assert difference(answer([[1.0, 2.0], [3.0, 4.0]], [b"a", b"c"], 2), alone) == math.inf
+    assert difference(answer([[1.0, 2.0], [3.0, 4.0]], [b"a", b""], 1), alone) == math.inf
+
+
+def test_the_benchmark_runs_at_toy_size_and_leaves_out_peers_that_are_absent(tmp_path, tiny_config, capfd):
+    config_file = tmp_path / "tiny.yaml"
+    config_file.write_text(config_to_yaml(tiny_config()), encoding="utf-8")
+    flags = [f"--config={config_file}", f"--vocab_file={VOCAB_FILE}", f"--peers_python={tmp_path}/none", "--patience=0"]
+    flags += ["--tokens=4,9", "--batch_size=3", "--rounds=2", "--calls=2", "--batches=2", "--requests=12"]
+    assert benchmark.main([*flags, "--clients=1,5"]) == 0
+    printed = capfd.readouterr().out
+    assert f"without eager: {tmp_path}/none: No such file or directory" in printed
+    assert "PASS  5 clients, requests without an answer: 0, at most 0" in printed

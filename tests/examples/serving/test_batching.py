@@ -1,0 +1,86 @@
+"""Calls of many threads, merged and split; what is refused."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import numpy as np
+import pytest
+from batching import BatchedModel, ServingError
+
+
+def texts(*values: str) -> dict[str, np.ndarray]:
+    return {"text": np.array([value.encode() for value in values], object)}
+
+
+def weights(ids: list[list[int]]) -> dict[str, np.ndarray]:
+    return {"text": np.array([b"ab"] * len(ids), object), "ids": np.array(ids, np.int32)}
+
+
+@pytest.fixture
+def slow_to_run(toy_export) -> BatchedModel:
+    """Waits long enough that calls of this test are sure to meet, but returns as soon as a batch of 6 is full."""
+    return BatchedModel("toy", toy_export, max_batch_size=6, batch_timeout=5.0)
+
+
+def test_concurrent_calls_share_a_batch_and_each_gets_its_own_rows(slow_to_run):
+    calls = [texts("one", "two two"), texts("a b c"), texts("x", "y", "z")]
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda call: slow_to_run.call("serving_default", call), calls))
+    assert [result["rows_of_batch"].tolist() for result in results] == [[6, 6], [6], [6, 6, 6]]
+    assert results[0]["words"].tolist() == [[b"one", b"", b""], [b"two", b"two", b""]]  # as wide as the other's
+    assert results[0]["num_words"].tolist() == [1, 2]
+    assert results[1]["words"].tolist() == [[b"a", b"b", b"c"]]
+    assert results[2]["whole_bytes"].tolist() == [b"x", b"y", b"z"]
+
+
+def test_a_call_that_does_not_fit_goes_into_the_next_batch_in_order(toy_export):
+    model = BatchedModel("toy", toy_export, max_batch_size=3, batch_timeout=0.5)
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda call: model.call("serving_default", call), [texts("a", "b"), texts("c", "d")]))
+    assert [result["rows_of_batch"].tolist() for result in results] == [[2, 2], [2, 2]]
+    assert [result["whole_bytes"].tolist() for result in results] == [[b"a", b"b"], [b"c", b"d"]]
+
+
+def test_rows_of_unlike_widths_are_not_merged(toy_export):
+    model = BatchedModel("toy", toy_export, max_batch_size=4, batch_timeout=0.2)
+    with ThreadPoolExecutor(2) as pool:
+        results = pool.map(lambda call: model.call("weigh", call), [weights([[1, 2]]), weights([[1, 2, 3]])])
+    assert [result["weight"].tolist() for result in results] == [[5.0], [8.0]]
+
+
+def test_a_call_of_no_rows_gives_no_rows(toy):
+    assert toy.call("serving_default", {"text": np.array([], object)})["num_words"].tolist() == []
+
+
+REFUSED = [
+    ({}, "Missing but required: {ids,text}"),
+    ({**weights([[1]]), "mask": np.zeros(1)}, r"3!=2. Sent extra: {mask}. Missing but required: {}"),
+    ({**weights([[1]]), "ids": np.zeros([1, 1], np.int64)}, "input ids is to be int32 but int64 is provided"),
+    ({**weights([[1]]), "text": np.zeros(1, np.int32)}, "input text is to be string but int32 is provided"),
+    ({**weights([[1]]), "ids": np.zeros(1, np.int32)}, r"of shape \(None, None\) but \[1\] is provided"),
+    ({**weights([[1]]), "ids": np.zeros([2, 1], np.int32)}, "equal 0th-dimension size"),
+    (weights([[1]] * 7), "Task size 7 is larger than maximum input batch size 6"),
+    (weights([[-1]]), "ids below 0"),  # by the model
+]
+
+
+@pytest.mark.parametrize("inputs, message", REFUSED)
+def test_inputs_that_are_not_the_signatures_are_refused_and_the_next_call_is_served(toy, inputs, message):
+    with pytest.raises(ServingError, match=message) as caught:
+        toy.call("weigh", inputs)
+    assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
+    assert toy.call("weigh", weights([[4]]))["weight"].tolist() == [6.0]
+
+
+def test_an_output_without_rows_cannot_be_batched(toy):
+    with pytest.raises(ServingError, match="Batched output number has shape") as caught:
+        toy.call("bad", texts("a"))
+    assert caught.value.code == grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_a_directory_without_a_version_or_without_its_model_is_named(tmp_path, toy_export):
+    with pytest.raises(ServingError, match="holds no version"):
+        BatchedModel("toy", str(tmp_path), 4, 0.0)
+    (tmp_path / "2").mkdir()
+    with pytest.raises(ServingError, match="2: No such file or directory, saved_model.pb"):
+        BatchedModel("toy", str(tmp_path), 4, 0.0)

@@ -1,0 +1,118 @@
+"""gRPC: the client's outputs, statuses of errors, metadata."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import grpc
+import grpc_client
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+
+
+@pytest.fixture(scope="module")
+def channel(server):
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def stub(channel):
+    return prediction_service_pb2_grpc.PredictionServiceStub(channel)
+
+
+def request(name="toy", signature="", **inputs) -> predict_pb2.PredictRequest:
+    tensors = {key: tf.make_tensor_proto(value) for key, value in inputs.items()}
+    return predict_pb2.PredictRequest(model_spec={"name": name, "signature_name": signature}, inputs=tensors)
+
+
+def status_of(call, *arguments) -> tuple[str, str]:
+    with pytest.raises(grpc.RpcError) as caught:
+        call(*arguments, timeout=20)
+    return caught.value.code().name, caught.value.details()
+
+
+def test_the_client_gives_arrays_of_every_dtype(server):
+    with grpc_client.open_channel(f"127.0.0.1:{server.port}") as channel:
+        outputs = grpc_client.predict(channel, "toy", "", {"text": ["two words", "ünd drei Wörter"]}, timeout=20)
+    assert outputs["words"].tolist() == [[b"two", b"words", b""], ["ünd".encode(), b"drei", "Wörter".encode()]]
+    assert outputs["num_words"].tolist() == [2, 3]
+
+
+def test_the_client_prints_outputs_and_errors_in_lines(server, capsys):
+    flags = [f"--server=127.0.0.1:{server.port}", "--model_name=toy", "--timeout=20"]
+    assert grpc_client.main([*flags, "--signature=serving_default", "a bc"]) == 0
+    assert "num_words [1]: [2]\n" in (printed := capsys.readouterr().out)
+    assert "words [1, 2]: [['a' 'bc']]" in printed
+    assert grpc_client.main([*flags, "--signature=none", "a"]) == 1
+    printed = capsys.readouterr().err
+    assert printed.endswith('FAILED_PRECONDITION: Serving signature key "none" not found.\n')
+
+
+def test_the_client_starts_no_tensorflow(server):
+    program = """
+import sys, grpc_client
+with grpc_client.open_channel(sys.argv[1]) as channel:
+    outputs = grpc_client.predict(channel, "toy", "", {"text": ["a b"]}, 20)
+assert outputs["num_words"].tolist() == [2]
+assert "tensorflow" not in sys.modules and "tensorflow.python" not in sys.modules
+"""
+    folder = Path(grpc_client.__file__).parent
+    command = [sys.executable, "-c", program, f"127.0.0.1:{server.port}"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+ERRORS = [
+    (request(name="other", text=["a"]), "NOT_FOUND", "Servable not found for request: Latest(other)"),
+    (request(signature="none", text=["a"]), "FAILED_PRECONDITION", 'Serving signature key "none" not found.'),
+    (request(texts=["a"]), "INVALID_ARGUMENT", "Sent extra: {texts}. Missing but required: {text}."),
+    (request(text=[1]), "INVALID_ARGUMENT", "input text is to be string but int32 is provided"),
+    (request(text="a"), "INVALID_ARGUMENT", "input text is a scalar"),
+    (request(signature="weigh", text=["a"], ids=[[1], [2]]), "INVALID_ARGUMENT", "equal 0th-dimension size"),
+]
+
+
+@pytest.mark.parametrize("sent, code, details", ERRORS)
+def test_a_wrong_request_is_answered_with_a_status(stub, sent, code, details):
+    found_code, found_details = status_of(stub.Predict, sent)
+    assert found_code == code
+    assert details in found_details
+
+
+def test_another_version_and_content_that_fills_no_shape_are_answered_with_a_status(stub):
+    sent = request(text=["a"])
+    sent.model_spec.version.value = 2
+    assert status_of(stub.Predict, sent) == ("NOT_FOUND", "Servable not found for request: Specific(toy, 2)")
+    sent = request(signature="weigh", text=["a"], ids=[[1, 2]])
+    sent.inputs["ids"].tensor_content = b"\x01\x02\x03"
+    assert status_of(stub.Predict, sent)[0] == "INVALID_ARGUMENT"
+
+
+def test_only_the_outputs_that_are_asked_for_come(stub):
+    sent = request(text=["a b"])
+    sent.output_filter.append("num_words")
+    answer = stub.Predict(sent, timeout=20)
+    assert list(answer.outputs) == ["num_words"]
+    assert (answer.model_spec.name, answer.model_spec.version.value) == ("toy", 3)
+    sent.output_filter.append("none")
+    assert status_of(stub.Predict, sent) == ("INVALID_ARGUMENT", "output tensor alias not found in signature: none")
+
+
+def test_metadata_and_status_name_signatures_and_version(stub, channel):
+    asked = get_model_metadata_pb2.GetModelMetadataRequest(model_spec={"name": "toy"}, metadata_field=["signature_def"])
+    answer = stub.GetModelMetadata(asked, timeout=20)
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    assert answer.metadata["signature_def"].Unpack(signatures)
+    assert set(signatures.signature_def) == {"serving_default", "weigh", "bad"}
+    assert signatures.signature_def["weigh"].inputs["ids"].dtype == tf.int32.as_datatype_enum
+    models = model_service_pb2_grpc.ModelServiceStub(channel)
+    state = models.GetModelStatus(get_model_status_pb2.GetModelStatusRequest(model_spec={"name": "toy"}), timeout=20)
+    assert [(each.version, each.state) for each in state.model_version_status] == [(3, 30)]  # AVAILABLE

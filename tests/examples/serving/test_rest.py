@@ -1,0 +1,132 @@
+"""REST: rows and columns in and out, errors as objects, metadata and status; the program as a whole."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+import rest_client
+import serve_locally
+
+
+@pytest.fixture(scope="module")
+def address(server) -> str:
+    return f"http://127.0.0.1:{server.rest_api_port}"
+
+
+def ask(url: str, body: dict | bytes | None = None) -> tuple[int, dict]:
+    content = json.dumps(body).encode() if isinstance(body, dict) else body
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, content), timeout=20) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def predict(address: str, body: dict | bytes) -> tuple[int, dict]:
+    return ask(f"{address}/v1/models/toy:predict", body)
+
+
+def test_rows_come_back_as_an_object_each_and_bytes_as_base64(address):
+    status, answer = predict(address, {"instances": ["a bc", {"b64": "ZA=="}]})
+    assert status == 200
+    rows = answer["predictions"]
+    assert [row["words"] for row in rows] == [["a", "bc"], ["d", ""]]
+    assert [row["num_words"] for row in rows] == [2, 1]
+    assert rows[1]["whole_bytes"] == {"b64": "ZA=="}
+
+
+def test_columns_come_back_as_columns(address):
+    assert predict(address, {"inputs": ["a b", "c"]})[1]["outputs"]["num_words"] == [2, 1]
+    body = {"signature_name": "weigh", "inputs": {"text": ["ab", "c"], "ids": [[3, 4], [5, 6]]}}
+    assert predict(address, body) == (200, {"outputs": [9.0, 12.0]})
+
+
+def test_one_output_of_rows_comes_as_bare_values(address):
+    body = {"signature_name": "weigh", "instances": [{"text": "ab", "ids": [3]}, {"text": "c", "ids": [5]}]}
+    assert predict(address, body) == (200, {"predictions": [5.0, 6.0]})
+
+
+WEIGH = {"signature_name": "weigh"}
+ERRORS = [
+    (b"{", "JSON Parse error"),
+    (b"[" * 100_000, "JSON Parse error"),
+    ({"signature_name": "none", "instances": ["a"]}, 'Serving signature name: "none" not found in signature def'),
+    ({"signature_name": 3, "instances": ["a"]}, "not found in signature def"),
+    ({"rows": ["a"]}, 'either "instances" (rows) or "inputs" (columns)'),
+    ({"instances": []}, "at least one row"),
+    ({"instances": [1]}, "JSON Value: 1 of input text is not of expected type: string"),
+    ({"instances": ["a", ["b"]]}, "differ in shape"),
+    ({"instances": [{"b64": "?"}]}, "input text"),
+    ({"instances": [{"texts": "a"}]}, "Sent extra: {texts}. Missing but required: {text}."),
+    ({"inputs": "a"}, "input text is to be a list"),
+    ({**WEIGH, "instances": [{"text": "a"}, {"ids": [1]}]}, "the same inputs"),
+    ({**WEIGH, "instances": ["a"]}, "is to be an object with ids, text"),
+    ({**WEIGH, "inputs": {"text": ["a"], "ids": [[1], [2]]}}, "equal 0th-dimension size"),
+    ({**WEIGH, "inputs": {"text": ["a"], "ids": [[True]]}}, "JSON Value: true of input ids"),
+    ({**WEIGH, "inputs": {"text": ["a"], "ids": [[1 << 40]]}}, "input ids"),
+]
+
+
+@pytest.mark.parametrize("body, message", ERRORS)
+def test_a_wrong_request_is_answered_with_an_error_object(address, body, message):
+    status, answer = predict(address, body)
+    assert status == 400
+    assert message in answer["error"]
+    assert set(answer) == {"error"}
+
+
+@pytest.mark.parametrize("path", ["/v1/models/other", "/v1/models/toy/versions/2", "/v1/models/other/metadata"])
+def test_another_model_or_version_is_not_found(address, path):
+    status, answer = ask(address + path)
+    assert status == 404
+    assert answer["error"].startswith("Servable not found for request: ")
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/models/toy:classify", "/v1/models/toy/versions/x"])
+def test_another_path_is_malformed(address, path):
+    assert ask(address + path)[0] == 400
+
+
+def test_status_and_metadata(address):
+    states = ask(f"{address}/v1/models/toy/versions/3")[1]["model_version_status"]
+    assert [(state["version"], state["state"]) for state in states] == [("3", "AVAILABLE")]
+    signatures = ask(f"{address}/v1/models/toy/metadata")[1]["metadata"]["signature_def"]["signature_def"]
+    assert signatures["weigh"]["inputs"]["ids"]["dtype"] == "DT_INT32"
+
+
+def test_the_client_prints_a_row_a_line_and_errors_in_one(address, capsys):
+    flags = [f"--server={address}", "--model_name=toy", "--timeout=20"]
+    assert rest_client.main([*flags, "--signature=serving_default", "a bc", "d"]) == 0
+    assert [json.loads(line)["num_words"] for line in capsys.readouterr().out.splitlines()] == [2, 1]
+    assert rest_client.main([*flags, "--signature=none", "a"]) == 1
+    error = f'error: {address}: 400: Serving signature name: "none" not found in signature def\n'
+    assert capsys.readouterr().err == error
+
+
+def test_the_client_says_in_a_line_that_nobody_answers(capsys):
+    assert rest_client.main(["--server=http://127.0.0.1:9", "a"]) == 1
+    assert capsys.readouterr().err.startswith("error: http://127.0.0.1:9: ")
+
+
+def test_a_directory_without_an_export_is_named_in_one_line(tmp_path, capsys):
+    assert serve_locally.main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path} holds no version such as {tmp_path}/1\n"
+
+
+@pytest.mark.slow
+def test_the_program_serves_until_it_is_told_to_stop(toy_export):
+    program = Path(serve_locally.__file__)
+    command = [sys.executable, str(program), toy_export, "--model_name=toy", "--port=0", "--rest_api_port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": ""}) as process:
+        assert process.stdout.readline() == "toy version 3: signatures bad, serving_default, weigh\n"
+        address = re.search(r"REST on (http://\S+?)/v1", process.stdout.readline())[1]
+        assert predict(address, {"inputs": ["a b"]})[1]["outputs"]["num_words"] == [2]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0

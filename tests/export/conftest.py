@@ -1,0 +1,160 @@
+"""What the tests of exports share: a small model of each kind with random weights, and texts that are hard to take.
+
+The weights are drawn wide, and a head's outputs are centred, so that labels and spans differ between texts.
+V 32, E 6, H 8, A 2, F 12, L 2, 40 positions, C 3 or 2.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.export.answering_model import AnsweringModel
+from electra_tf.export.finetuned import Finetuned
+from electra_tf.export.saved_model import export_saved_model
+from electra_tf.export.sentence_model import SentenceModel
+from electra_tf.export.served_model import ServedModel, ServingShapes
+from electra_tf.export.tagging_model import TaggingModel
+from electra_tf.export.text_encoder import TextEncoder
+from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+WORDS = (*"abcdefghi?().,", "##a", "##b", "who", "sea", "##side", "old", "##s", "σ", "ς", "東", "京", "é", "-", "!")
+
+_QUESTIONS = {
+    "kind": "question_answering",
+    "version_2": True,
+    "head_size": 6,
+    "beam_size": 4,
+    "doc_stride": 5,
+    "max_query_length": 5,
+    "max_answer_length": 4,
+    "n_best_size": 6,
+}
+TASKS = {
+    "classification": {"kind": "classification", "labels": ("no", "maybe", "ja"), "text_columns": ("text",)},
+    "pairs": {"kind": "classification", "labels": ("no", "yes"), "text_columns": ("first", "second")},
+    "windows": {"kind": "classification", "labels": ("no", "maybe", "yes"), "stride": 4},
+    "multi_label": {"kind": "multi_label", "labels": ("x", "y", "z"), "head": "huggingface"},
+    "regression": {"kind": "regression", "min_value": 1.0, "max_value": 5.0},
+    "tagging": {"kind": "tagging", "labels": ("B-X", "I-X", "O")},
+    "squad_v1": {**_QUESTIONS, "version_2": False, "answerable_classifier": False},
+    "squad_v2": _QUESTIONS,
+    "independent": {**_QUESTIONS, "joint_prediction": False, "answerable_classifier": False},
+}
+MAX_SEQ_LENGTH = 16
+SHAPES = ServingShapes(MAX_SEQ_LENGTH)
+
+
+@pytest.fixture(scope="session")
+def word_tokenizer() -> BertTokenizer:
+    return BertTokenizer(Vocabulary((*SPECIAL_TOKENS, *WORDS), sha256=""))
+
+
+@pytest.fixture(scope="session")
+def finetuned(word_tokenizer) -> Callable[[str], Finetuned]:
+    """`finetuned("pairs")`: the model of a task of `TASKS`, built once."""
+    built = {}
+
+    def build(name: str) -> Finetuned:
+        if name not in built:
+            config = config_of(TASKS[name], len(word_tokenizer.vocabulary.tokens))
+            tf_keras.utils.set_random_seed(3)
+            task = build_finetuning_task(config)
+            _draw_weights(task, np.random.default_rng(11))
+            built[name] = Finetuned(config, task, word_tokenizer, source="a test")
+        return built[name]
+
+    return build
+
+
+def _draw_weights(task: FinetuningTask, draw: np.random.Generator) -> None:
+    for variable in task.trainable_variables:
+        scale = 0.3 if variable.name.startswith("electra/") else 1.5
+        variable.assign_add(draw.normal(size=variable.shape, scale=scale).astype(np.float32))
+    if hasattr(task, "output_layer"):
+        ids = draw.integers(5, task.config.encoder.vocab_size, size=[64, 9]).astype(np.int32)
+        ids[:, 0] = 2
+        logits = task({"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)})
+        task.output_layer.bias.assign_sub(np.mean(logits, axis=tuple(range(logits.shape.rank - 1))))
+
+
+def config_of(task: dict, vocab_size: int):
+    encoder = EncoderConfig(
+        vocab_size=vocab_size,
+        embedding_size=6,
+        hidden_size=8,
+        num_layers=2,
+        num_heads=2,
+        intermediate_size=12,
+        max_position_embeddings=40,
+    )
+    sizes = {"num_epochs": 2, "max_seq_length": MAX_SEQ_LENGTH, "num_rows": 8}
+    return resolve({}, "a test", name="made_up", task=task, encoder=encoder, init_from=None, **sizes)
+
+
+@pytest.fixture(scope="session")
+def served(finetuned, tiny_config) -> Callable[..., ServedModel]:
+    """`served("pairs")`: the served model of a task of `TASKS`, or of "pretraining", built once for each shape."""
+    built = {}
+
+    def build(name: str, shapes: ServingShapes = SHAPES) -> ServedModel:
+        if (name, shapes) not in built:
+            built[name, shapes] = _served(name, shapes)
+        return built[name, shapes]
+
+    def _served(name: str, shapes: ServingShapes) -> ServedModel:
+        if name == "pretraining":
+            tokenizer = finetuned("regression").tokenizer
+            sizes = {"vocab_size": len(tokenizer.vocabulary.tokens), "max_position_embeddings": 20}
+            tf_keras.utils.set_random_seed(4)
+            return TextEncoder(build_objective(tiny_config(encoder=sizes)), tokenizer, shapes)
+        model = finetuned(name)
+        if name == "tagging":
+            return TaggingModel(model.task, model.tokenizer, shapes)
+        if "head_size" in TASKS[name]:
+            return AnsweringModel(model.task, model.tokenizer, shapes, null_threshold=None)
+        return SentenceModel(model.task, model.tokenizer, shapes)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def exported(served, tmp_path_factory) -> Callable[[str], str]:
+    """`exported("pairs")`: the version directory of its export, written once."""
+    written = {}
+
+    def export(name: str) -> str:
+        if name not in written:
+            written[name] = export_saved_model(served(name), tmp_path_factory.mktemp(name) / "model")
+        return written[name]
+
+    return export
+
+
+# Mixed scripts, empty and blank texts, invalid UTF-8, control characters, a long word and a long text.
+HARD_TEXTS = [
+    "The old seaside (sea) who?",
+    "ΣΙΣ σ é E\u0301 東京 d. İ",
+    "",
+    " \t\n ",
+    b"a \xff\xfe b\x80",
+    b"\xff",
+    "a\u0000b \u200b c\u00a0d",
+    "old " + "x" * 300 + " sea",
+    "sea? d. " * 30,
+]
+LONG_TEXTS = ["sea, " * 20_000, "x" * 100_000]
+
+
+def call(model: ServedModel, name: str, *texts: list) -> dict[str, np.ndarray]:
+    """The outputs of a served function for lists of texts."""
+    outputs = getattr(model, name)(*(tf.constant(each, tf.string) for each in texts))
+    return {key: value.numpy() for key, value in outputs.items()}

@@ -1,0 +1,88 @@
+"""Served answers are those of --predict, and the n-best list by hand."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.data.squad import Question
+from electra_tf.export.answering_model import AnsweringModel
+from electra_tf.export.best_spans import best_spans
+from electra_tf.export.served_model import ServingShapes
+from electra_tf.finetuning.prediction import outputs_of
+from electra_tf.tasks.finetune.question_data import QuestionData
+from tests.export.conftest import MAX_SEQ_LENGTH, call
+
+CONTEXTS = [
+    "The old seaside (sea), who? " + "a b c d e f g h i, " * 5,
+    "d é\u0301 Σ 東京e",
+    "",
+    " ",
+    "sea sea sea sea old old old sea sea (a) sea - b sea a! sea a sea",
+    "x" * 300 + " a",
+    "a b c d e f g h i a b",
+]
+QUESTIONS = ["who?", "a b c d e f g h", "", "sea", "a", "b", "x?"]
+
+
+@pytest.mark.parametrize("name", ["squad_v2", "squad_v1", "independent"])
+def test_answers_are_those_of_predict(name, served, finetuned):
+    outputs = call(served(name), "answer", QUESTIONS, CONTEXTS)
+    questions = [
+        Question(str(i), "", question, context, (), False)
+        for i, (question, context) in enumerate(zip(QUESTIONS, CONTEXTS, strict=True))
+    ]
+    model = finetuned(name)
+    data = QuestionData(model.config, model.tokenizer, None, questions, "a test")
+    answers = data.answers(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0")))
+    assert [len(answer.spans) for answer in answers] == outputs["num_answers"].tolist()
+    assert max(outputs["num_answers"]) == 6 and min(outputs["num_answers"]) == 0
+    for row, answer in enumerate(answers):
+        number = len(answer.spans)
+        texts = [text.decode() for text in outputs["nbest_text"][row]]
+        assert texts == [span.text for span in answer.spans] + [""] * (6 - number)
+        places = zip(outputs["nbest_start"][row].tolist(), outputs["nbest_end"][row].tolist(), strict=True)
+        assert list(places)[:number] == [(span.start, span.end) for span in answer.spans]
+        scores = [span.start_score + span.end_score for span in answer.spans]
+        np.testing.assert_allclose(outputs["nbest_score"][row, :number], scores, rtol=1e-5)
+        probabilities = [span.probability for span in answer.spans]
+        np.testing.assert_allclose(outputs["nbest_probability"][row, :number], probabilities, atol=1e-5)
+        assert (outputs["text"][row].decode(), outputs["start"][row]) == (texts[0], outputs["nbest_start"][row, 0])
+    if name == "squad_v1":
+        assert "null_score" not in outputs
+    else:
+        np.testing.assert_allclose(outputs["null_score"], [answer.null_odds for answer in answers], rtol=1e-5)
+
+
+def test_an_answer_is_empty_where_the_null_score_is_above_the_threshold(finetuned, served):
+    model = finetuned("squad_v2")
+    free = call(served("squad_v2"), "answer", QUESTIONS, CONTEXTS)
+    threshold = float(np.sort(free["null_score"])[2])  # four are above; of the other three one has no span
+    model = AnsweringModel(model.task, model.tokenizer, ServingShapes(MAX_SEQ_LENGTH), threshold)
+    bound = call(model, "answer", QUESTIONS, CONTEXTS)
+    above = free["null_score"] > threshold
+    assert above.sum() == 4
+    np.testing.assert_array_equal(bound["text"], np.where(above, b"", free["text"]))
+    np.testing.assert_array_equal(bound["end"], np.where(above, 0, free["end"]))
+    np.testing.assert_array_equal(bound["nbest_text"], free["nbest_text"])
+
+
+def test_only_a_question_is_cut(served):
+    outputs = call(served("squad_v2"), "answer", QUESTIONS, CONTEXTS)
+    assert outputs["truncated"].tolist() == [False, True, False, False, False, False, False]
+
+
+def test_of_spans_with_one_text_the_best_counts_in_its_own_context_only():
+    low = -float("inf")
+    spans = best_spans(
+        tf.constant(["ab ab é", "ab"]),
+        score=tf.constant([[-3.0, -1.0, -2.0, low], [-5.0, low, low, low]]),
+        start=tf.constant([[0, 3, 6, 1], [0, 0, 0, 0]], tf.int64),
+        end=tf.constant([[2, 5, 7, 2], [2, 0, 0, 0]], tf.int64),
+        n_best_size=3,
+    )
+    assert spans["nbest_text"].numpy().tolist() == [[b"ab", "é".encode(), b""], [b"ab", b"", b""]]
+    assert spans["nbest_start"].numpy().tolist() == [[3, 6, 0], [0, 0, 0]]
+    assert spans["num_answers"].numpy().tolist() == [2, 1]
+    assert spans["nbest_score"].numpy().tolist() == [[-1.0, -2.0, low], [-5.0, low, low]]
+    share = 1 / (1 + np.exp(-1.0))
+    np.testing.assert_allclose(spans["nbest_probability"], [[share, 1 - share, 0], [1, 0, 0]], atol=1e-7)

@@ -1,0 +1,192 @@
+"""What holds for each signature of each kind of model: operations, warm-up requests, hard texts, another runtime."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_text
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import prediction_log_pb2
+
+from electra_tf.export.warmup import WARMUP_FILE
+from tests.export.conftest import HARD_TEXTS, LONG_TEXTS
+
+SIGNATURES = {
+    "pretraining": ("embed", "detect"),
+    "classification": ("classify", "embed"),
+    "pairs": ("classify", "embed"),
+    "windows": ("classify", "embed"),
+    "multi_label": ("classify", "embed"),
+    "regression": ("regress", "embed"),
+    "tagging": ("tag", "embed"),
+    "squad_v1": ("answer", "embed"),
+    "squad_v2": ("answer", "embed"),
+    "independent": ("answer", "embed"),
+}
+QUICK = ("pretraining", "tagging")
+KINDS = [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in SIGNATURES]
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+# Those of TensorFlow Text that a stock server has from 2.12 on, and that text needs here.
+OF_TENSORFLOW_TEXT = {"FastBertNormalize", "FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"}
+
+
+@pytest.fixture(scope="module")
+def loaded(exported):
+    """`loaded("pairs")`: the signatures of its export, loaded once."""
+    models = {}  # they must outlive their signatures
+
+    def load(kind: str):
+        if kind not in models:
+            models[kind] = tf.saved_model.load(exported(kind))
+        return models[kind].signatures
+
+    return load
+
+
+@every_kind
+def test_the_signatures_are_those_of_the_kind_and_the_default_is_its_own(kind, loaded):
+    own, embed = SIGNATURES[kind]
+    assert set(loaded(kind)) == {"serving_default", own, f"{own}_ids", embed, f"{embed}_ids"}
+    default = "embed" if kind == "pretraining" else own
+    same, outputs = (loaded(kind)[name] for name in (default, "serving_default"))
+    assert set(outputs.structured_outputs) == set(same.structured_outputs)
+    assert outputs.structured_input_signature == same.structured_input_signature
+
+
+@every_kind
+def test_a_graph_needs_no_operation_beyond_core_but_three_that_a_stock_server_has(kind, exported):
+    """tf.raw_ops has the operations that TensorFlow was built with: importing a library adds none to it."""
+    saved_model = saved_model_pb2.SavedModel.FromString(Path(exported(kind), "saved_model.pb").read_bytes())
+    graph = saved_model.meta_graphs[0].graph_def
+    functions = {function.signature.name for function in graph.library.function}
+    operations = {node.op for function in graph.library.function for node in function.node_def}
+    operations = (operations | {node.op for node in graph.node}) - functions
+    assert len(operations) > 50
+    beyond = {operation for operation in operations if not hasattr(tf.raw_ops, operation)}
+    assert beyond <= OF_TENSORFLOW_TEXT | {"_Arg", "_Retval"}
+    assert "FastWordpieceTokenizeWithOffsets" in beyond
+
+
+@every_kind
+def test_every_warmup_request_runs(kind, exported, loaded):
+    records = tf.data.TFRecordDataset(os.path.join(exported(kind), WARMUP_FILE)).as_numpy_iterator()
+    requests = [prediction_log_pb2.PredictionLog.FromString(record).predict_log.request for record in records]
+    assert {request.model_spec.signature_name for request in requests} == set(loaded(kind))
+    for request in requests:
+        inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
+        outputs = loaded(kind)[request.model_spec.signature_name](**inputs)
+        assert {len(value) for value in outputs.values()} == {len(value) for value in inputs.values()}
+
+
+def _inputs(function, texts: list, turn: int = 0) -> dict[str, tf.Tensor]:
+    """The texts for each input of a signature that takes texts, turned round so that those of a row differ."""
+    names = sorted(spec.name for spec in tf.nest.flatten(function.structured_input_signature))
+    turned = {name: texts[at * turn :] + texts[: at * turn] for at, name in enumerate(names)}
+    return {name: tf.constant(values, tf.string) for name, values in turned.items()}
+
+
+@every_kind
+@pytest.mark.parametrize("texts", [HARD_TEXTS, LONG_TEXTS, []], ids=["hard", "long", "none"])
+def test_a_signature_answers_any_texts(kind, texts, loaded):
+    for name in SIGNATURES[kind]:
+        function = loaded(kind)[name]
+        for turn in (0, 1):
+            outputs = function(**_inputs(function, texts, turn))
+            assert {len(value) for value in outputs.values()} == {len(texts)}
+            for output, value in outputs.items():
+                if value.dtype == tf.string:
+                    assert all(text.decode() is not None for text in value.numpy().reshape(-1))
+                elif "score" not in output:  # -inf where there is no span
+                    assert np.isfinite(value).all()
+            if "num_tokens" in outputs:
+                width = outputs["tokens"].shape[1]
+                assert width == max(outputs["num_tokens"].numpy(), default=width)
+
+
+@pytest.mark.parametrize("kind", ["pretraining"])
+def test_rows_longer_than_the_model_has_positions_for_are_refused_by_name(kind, loaded):
+    rows = tf.ones([1, 21], tf.int32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more than 20 tokens, which is what the model has"):
+        loaded(kind)["embed_ids"](input_ids=rows, input_mask=rows, segment_ids=rows)
+
+
+# The C++ runtime.
+
+
+def _run_in_c_runtime(request: dict, libraries: list[str]) -> dict:
+    command = [sys.executable, "-I", str(Path(__file__).with_name("c_runtime.py")), tf.sysconfig.get_lib(), *libraries]
+    finished = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    return json.loads(finished.stdout)
+
+
+def _text_libraries() -> list[str]:
+    folder = Path(tensorflow_text.__file__).parent / "python" / "ops"
+    names = ("_fast_bert_normalizer.so", "_fast_wordpiece_tokenizer.so", "_normalize_ops.so")
+    return [str(folder / name) for name in names]
+
+
+def _tensor(value: tf.Tensor) -> dict:
+    values = value.numpy().reshape(-1).tolist()
+    if value.dtype == tf.string:
+        values = [base64.b64encode(text).decode() for text in values]
+    return {"dtype": value.dtype.as_datatype_enum, "shape": list(value.shape), "values": values}
+
+
+def _array(dtype: int, shape: list[int], values: list) -> np.ndarray:
+    if dtype == tf.string.as_datatype_enum:
+        values = [base64.b64decode(text) for text in values]
+        return np.array(values, object).reshape(shape)
+    return np.array(values).reshape(shape)
+
+
+def _ids(width: int) -> dict[str, tf.Tensor]:
+    ids = tf.constant([[2, *range(6, 6 + width - 4), 3, 7, 3], [2, 9, 3, *[8] * (width - 4), 3]])
+    mask = tf.constant([[1] * width, [1] * 4 + [0] * (width - 4)])
+    return {"input_ids": ids, "input_mask": mask, "segment_ids": tf.constant([[0] * (width - 2) + [1, 1]] * 2)}
+
+
+def _call_of(saved_model: str, name: str, inputs: dict[str, tf.Tensor]) -> dict:
+    """A call of a signature, by the names of its tensors; its outputs in the order of their names."""
+    graph = saved_model_pb2.SavedModel.FromString(Path(saved_model, "saved_model.pb").read_bytes()).meta_graphs[0]
+    signature = graph.signature_def[name]
+    return {
+        "inputs": {signature.inputs[key].name: _tensor(value) for key, value in inputs.items()},
+        "outputs": [signature.outputs[key].name for key in sorted(signature.outputs)],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SIGNATURES)
+def test_the_c_runtime_without_python_gives_what_python_gives(kind, exported, loaded):
+    calls, expected = [], []
+    for name, function in sorted(loaded(kind).items()):
+        inputs = _ids(9) if name.endswith("_ids") else _inputs(function, HARD_TEXTS, turn=1)
+        calls.append(_call_of(exported(kind), name, inputs))
+        outputs = function(**inputs)
+        expected.append([outputs[key].numpy() for key in sorted(outputs)])
+    reply = _run_in_c_runtime({"saved_model": exported(kind), "calls": calls}, _text_libraries())
+    assert len(reply["outputs"]) == 5, reply
+    for of_signature, of_python in zip(reply["outputs"], expected, strict=True):
+        for tensor, wanted in zip(of_signature, of_python, strict=True):
+            given = _array(**tensor)
+            assert given.shape == wanted.shape
+            if np.issubdtype(wanted.dtype, np.floating):
+                np.testing.assert_allclose(given, wanted, rtol=0, atol=1e-6)
+            else:
+                assert given.tolist() == wanted.tolist()
+
+
+@pytest.mark.slow
+def test_a_runtime_without_the_text_operations_says_which_one_it_lacks(exported):
+    """As a server before 2.12 does. It loads the model: the functions are looked into when they are called."""
+    call = _call_of(exported("pretraining"), "embed", {"text": tf.constant(["sea"])})
+    reply = _run_in_c_runtime({"saved_model": exported("pretraining"), "calls": [call]}, [])
+    assert "Op type not registered 'FastBertNormalize'" in reply["error"]

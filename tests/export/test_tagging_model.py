@@ -1,0 +1,61 @@
+"""Served tags are those of --predict for the same words, with their places in the text."""
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.data.tagged import TaggedExamples
+from electra_tf.export.tagging_model import words_of
+from electra_tf.finetuning.prediction import outputs_of
+from electra_tf.tasks.finetune.tagging_data import TaggingData
+from tests.export.conftest import call
+
+SENTENCES = [
+    ["The", "old", "seaside", "(sea)", "who?"],
+    ["\u200b", "ΣΙΣ", "é", "a\u00a0b", "東京"],  # the first is [UNK], the fourth is one word
+    ["seaside"] * 9,  # two pieces each, of which 14 fit
+    ["sea", *"abcdefghi", "d.e", "sea", "d", "e"],  # 16 pieces; of "d.e" all are in
+    ["x" * 300, "d"],
+]
+
+
+def test_tags_are_those_of_predict(served, finetuned):
+    texts = ["\t".join(SENTENCES[0]), *(" ".join(words) for words in SENTENCES[1:])]
+    outputs = call(served("tagging"), "tag", texts)
+    model = finetuned("tagging")
+    examples = TaggedExamples(SENTENCES, None, list("abcde"), "a test", [[0] * len(words) for words in SENTENCES])
+    data = TaggingData(model.config, model.tokenizer, None, examples)
+    table = data.prediction_files(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0")))
+    sentences = table["predictions_validation.tsv"].decode().split("\n\n")[:-1]
+    assert outputs["num_tokens"].tolist() == [5, 5, 7, 12, 2]
+    for row, sentence in enumerate(sentences):
+        number = outputs["num_tokens"][row]
+        lines = [line.split("\t") for line in sentence.split("\n")][:number]
+        assert [token.decode() for token in outputs["tokens"][row, :number]] == [line[0] for line in lines]
+        assert [tag.decode() for tag in outputs["tags"][row, :number]] == [line[1] for line in lines]
+        np.testing.assert_allclose(outputs["probability"][row, :number], [float(line[2]) for line in lines], atol=2e-6)
+        spans = zip(outputs["start"][row, :number], outputs["end"][row, :number], strict=True)
+        assert [texts[row][start:end] for start, end in spans] == SENTENCES[row][:number]
+        assert set(outputs["tags"][row, number:].tolist()) <= {b""}
+    assert len(set(outputs["tags"].reshape(-1).tolist())) == 4  # all three, and none in padding
+    assert outputs["truncated"].tolist() == [False, False, True, True, False]
+
+
+def test_words_are_what_white_space_separates_and_an_invalid_byte_is_a_character():
+    words = words_of(tf.constant([b" a\xff  b\r\n", b"", b"\t", "é c\u3000d".encode()]))
+    assert words.texts.numpy().tolist() == ["a\ufffd".encode(), b"b", "é".encode(), "c\u3000d".encode()]
+    assert words.row.numpy().tolist() == [0, 0, 3, 3]
+    assert words.start.numpy().tolist() == [1, 5, 0, 2]
+    assert words.end.numpy().tolist() == [3, 6, 1, 5]
+
+
+def test_ids_give_a_tag_for_each_token(served):
+    model = served("tagging")
+    of_text = call(model, "tag", ["old seaside"])
+    vocabulary = model.tokenizer.vocabulary
+    ids = [vocabulary.tokens.index(token) for token in ("[CLS]", "old", "sea", "##side", "[SEP]", "[PAD]")]
+    mask = tf.constant([[1] * 5 + [0]])
+    of_ids = {name: value.numpy() for name, value in model.tag_ids([ids], mask, tf.zeros_like(mask)).items()}
+    assert of_ids["tags"].shape == (1, 6) and of_ids["tags"][0, 5] == b""
+    assert of_ids["tags"][0, 1:3].tolist() == of_text["tags"][0].tolist()
+    assert of_ids["labels"].tolist() == [[b"B-X", b"I-X", b"O"]]
+    np.testing.assert_allclose(of_ids["probabilities"].max(axis=2)[0, 1:3], of_text["probability"][0], atol=1e-6)

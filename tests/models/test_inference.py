@@ -1,0 +1,66 @@
+"""Layers prepared for inference compute what the trained ones did."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from electra_tf.config.networks import EncoderConfig
+from electra_tf.models.embeddings import Embeddings
+from electra_tf.models.encoder import Encoder
+from electra_tf.models.inference import prepare_for_inference
+
+# D 7, so that the scale of the queries is not a power of two.
+CONFIG = EncoderConfig(
+    vocab_size=19,
+    embedding_size=6,
+    hidden_size=21,
+    num_layers=2,
+    num_heads=3,
+    intermediate_size=11,
+    max_position_embeddings=9,
+)
+INPUTS = {
+    "input_ids": tf.constant([[2, 7, 11, 3, 0], [2, 5, 13, 17, 3]]),
+    "input_mask": tf.constant([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]),
+    "segment_ids": tf.constant([[0, 0, 1, 1, 0], [0, 1, 1, 1, 1]]),
+}
+
+
+def encoder_with_drawn_weights(dtype="float32", attention_mask="bidirectional") -> Encoder:
+    embeddings = Embeddings(CONFIG, name="embeddings", dtype=dtype)
+    encoder = Encoder(CONFIG, embeddings, attention_mask, name="electra", dtype=dtype)
+    encoder(**INPUTS)
+    draw = np.random.default_rng(5)
+    for variable in encoder.variables:
+        variable.assign_add(draw.normal(size=variable.shape, scale=0.3))
+    return encoder
+
+
+@pytest.mark.parametrize("attention_mask", ["bidirectional", "left_to_right"])
+def test_outputs_and_attention_stay_the_same(attention_mask):
+    encoder = encoder_with_drawn_weights(attention_mask=attention_mask)
+    before = encoder(**INPUTS)
+    prepare_for_inference(encoder)
+    after = encoder(**INPUTS)
+    # Sums of some 20 float32 numbers of size 1 in other orders, in two layers.
+    np.testing.assert_allclose(after.sequence_output, before.sequence_output, atol=5e-6)
+    np.testing.assert_allclose(after.attention_probs[1], before.attention_probs[1], atol=5e-6)
+    assert np.abs(before.sequence_output).max() > 1.0
+
+
+def test_bfloat16_stays_as_near_to_float32_as_it_was():
+    exact = encoder_with_drawn_weights()(**INPUTS).sequence_output.numpy()
+    encoder = encoder_with_drawn_weights("mixed_bfloat16")
+    before = np.abs(tf.cast(encoder(**INPUTS).sequence_output, tf.float32) - exact).max()
+    prepare_for_inference(encoder)
+    output = encoder(**INPUTS).sequence_output
+    assert output.dtype == tf.bfloat16
+    assert np.abs(tf.cast(output, tf.float32) - exact).max() < 2 * before
+
+
+def test_the_encoder_keeps_its_number_of_weights_and_trains_no_layer():
+    encoder = encoder_with_drawn_weights()
+    num_weights = sum(np.prod(variable.shape) for variable in encoder.variables)
+    prepare_for_inference(encoder)
+    assert sum(np.prod(variable.shape) for variable in encoder.variables) == num_weights
+    assert not [variable.name for variable in encoder.trainable_variables if "layer_" in variable.name]
