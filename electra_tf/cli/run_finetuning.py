@@ -86,7 +86,7 @@ def _flags() -> argparse.ArgumentParser:
 def _add_data_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data_dir", metavar="DIR", help="GLUE's folders (TSV or parquet), or SQuAD's files")
     parser.add_argument(
-        "--train_file", metavar="FILE", help=".csv, .tsv, .jsonl, .parquet; of tagging also CoNLL columns"
+        "--train_file", metavar="FILE", help=".csv, .tsv, .jsonl, .parquet; of tagging .jsonl or CoNLL columns"
     )
     parser.add_argument("--validation_file", metavar="FILE", help="the dev set, as --train_file")
     parser.add_argument("--text_columns", nargs="+", metavar="NAME", help="one or two columns; without the flag: text")
@@ -102,7 +102,9 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input_file", metavar="FILE", help="--predict: texts or questions, as the training file")
     parser.add_argument("--output_file", metavar="FILE", help="--predict: gets the predictions")
     parser.add_argument("--data_file", metavar="FILE", help="--score: a SQuAD file with answers")
-    parser.add_argument("--predictions", metavar="FILE", help="--score: a JSON object, answers by id")
+    parser.add_argument(
+        "--predictions", metavar="FILE", help="--score: a JSON object, answers by id, or the output of --predict"
+    )
     parser.add_argument("--null_odds", metavar="FILE", help="--score: a JSON object, the odds of no answer by id")
 
 
@@ -115,8 +117,9 @@ def _run(arguments, interruption: Interruption) -> None:
     if arguments.predict:
         return _predict(arguments)
     _require(arguments, "fine-tuning", "task", "init_from", "output_dir")
-    if len(set(arguments.seeds)) < len(arguments.seeds) or min(arguments.seeds) < 0:
-        raise UserError(f"--seeds {' '.join(map(str, arguments.seeds))}: expected different numbers, 0 or more")
+    seeds = arguments.seeds
+    if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) >= 2**31:
+        raise UserError(f"--seeds {' '.join(map(str, seeds))}: expected different numbers from 0 to {2**31 - 1}")
     stride = [] if arguments.stride is None else [f"task.stride={arguments.stride}"]
     values, source = read_values(arguments.config, [*stride, *arguments.overrides])
     refuse_misspelt(values, source, settings_of(FinetuningConfig))
@@ -142,7 +145,7 @@ def _run(arguments, interruption: Interruption) -> None:
     )
     options = Options(
         output_dir=arguments.output_dir,
-        seeds=tuple(arguments.seeds),
+        seeds=tuple(seeds),
         values=values,
         values_source=source,
         keep=arguments.keep or ("none" if arguments.milestones else "last"),

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -225,22 +225,44 @@ def _parquet_files(task: GlueTask, split: str) -> list[str]:
     return [f"{name}-00000-of-00001.parquet" for name in names]
 
 
+def read_glue_texts(task: GlueTask, path: str, text_columns: Sequence[str] | None) -> TextExamples:
+    """Reads the texts of a TSV file, which has quotes like GLUE's own, for the model of a task to predict.
+
+    Args:
+        text_columns: None for those of the task's TSV files or, where the file lacks these, of its parquet files.
+    Raises: UserError: as `read_glue`; a column that is not there.
+    """
+    text = read_text(path)
+    first = text.partition("\n")[0].split("\t")
+    has_no_header = task.name == "cola" and len(first) == len(_COLA_HEADER) and task.text_columns[0] not in first
+    table = _tsv_table(path, text, _COLA_HEADER if has_no_header else None, keeps_all=True)
+    its_own = task.parquet_texts if set(task.parquet_texts) <= set(table.columns) else task.text_columns
+    return examples_of(table, text_columns or its_own, None, task.problem)
+
+
 def _read_tsv(task: GlueTask, path: str, split: str) -> TextExamples:
-    # Not by csv: a quote is a character like any other here, and csv would join the rows between two of them.
-    lines = (line.removesuffix("\r") for line in read_text(path).split("\n"))
-    rows = [(number, line.split("\t")) for number, line in enumerate(lines, start=1) if line]
     is_test = split.startswith("test")
-    header = _COLA_HEADER if task.name == "cola" and not is_test else rows.pop(0)[1] if rows else ()
-    if not rows:
-        raise UserError(f"{path} has no examples; expected at least one row")
-    rows = _rows_of_width(rows, len(header), path, is_test)
-    columns = dict(zip(header, map(list, zip(*(row for _, row in rows), strict=True)), strict=True))
-    table = Table(path, columns, [line for line, _ in rows])
+    header = _COLA_HEADER if task.name == "cola" and not is_test else None
+    table = _tsv_table(path, read_text(path), header, keeps_all=is_test)
     return examples_of(table, task.text_columns, None if is_test else task.label_column, task.problem)
 
 
-def _rows_of_width(rows: list, width: int, path: str, is_test: bool) -> list:
-    """The rows of a width, and of a test set also the others: the leaderboard wants a prediction for each."""
+def _tsv_table(path: str, text: str, header: Sequence[str] | None, keeps_all: bool) -> Table:
+    """The columns of a file with this text; without a `header` its first line is one."""
+    # Not by csv: a quote is a character like any other here, and csv would join the rows between two of them.
+    lines = (line.removesuffix("\r") for line in text.split("\n"))
+    rows = [(number, line.split("\t")) for number, line in enumerate(lines, start=1) if line]
+    if header is None:
+        header = rows.pop(0)[1] if rows else ()
+    if not rows:
+        raise UserError(f"{path} has no examples; expected at least one row")
+    rows = _rows_of_width(rows, len(header), path, keeps_all)
+    columns = dict(zip(header, map(list, zip(*(row for _, row in rows), strict=True)), strict=True))
+    return Table(path, columns, [line for line, _ in rows])
+
+
+def _rows_of_width(rows: list, width: int, path: str, keeps_all: bool) -> list:
+    """The rows of a width, or with `keeps_all` the others too: the leaderboard wants a prediction for each."""
     wrong = [line for line, row in rows if len(row) != width]
     if not wrong:
         return rows
@@ -248,7 +270,7 @@ def _rows_of_width(rows: list, width: int, path: str, is_test: bool) -> list:
     found = f"{path}: {len(wrong)} of {len(rows)} rows have not the {width} columns of the header, lines {shown}"
     if len(wrong) > MAX_WRONG_ROWS or len(wrong) == len(rows):
         raise UserError(f"{found}; expected {MAX_WRONG_ROWS} such rows at most; fetch the file again")
-    if is_test:
+    if keeps_all:
         logger.warning("%s; texts that they lack are empty", found)
         return [(line, [*row, *[""] * width][:width]) for line, row in rows]
     logger.warning("%s; they are left out", found)

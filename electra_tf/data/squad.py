@@ -141,8 +141,16 @@ def _read_parquet(path: str | Path) -> list[Question]:
     contexts: dict[str, str] = {}
     has_answers = "answers" in table.column_names
     questions = []
-    for row in table.to_pylist():
-        answers = tuple(map(Answer, row["answers"]["text"], row["answers"]["answer_start"])) if has_answers else ()
+    for number, row in enumerate(table.to_pylist(), start=1):
+        where = f"row {number}"
+        for key in ("id", "question", "context"):
+            _get(row, key, str, path, where)
+        answers = ()
+        if has_answers:
+            texts, starts = (
+                _get(row["answers"], key, list, path, f"'answers' of {where}") for key in ("text", "answer_start")
+            )
+            answers = tuple(map(Answer, texts, starts))
         context = contexts.setdefault(row["context"], row["context"])
         # The layout has no flag of its own: an impossible question is one without an answer.
         impossible = has_answers and not answers

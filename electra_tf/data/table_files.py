@@ -121,6 +121,11 @@ def _read_separated(path: str, delimiter: str, delimiter_name: str) -> Table:
                 pass  # an empty line
             elif not header:
                 header = row
+                if len(row) == 1 and ";" in row[0]:
+                    raise UserError(
+                        f"{path} seems to be separated by ';', its first line is {row[0][:80]!r}; expected a "
+                        f"{delimiter_name} between columns"
+                    )
             elif len(row) != len(header):
                 raise UserError(
                     f"{path}:{begin} has {len(row)} fields, expected {len(header)} ({listed(header)}); quote a field "

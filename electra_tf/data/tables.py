@@ -76,6 +76,12 @@ def _class_texts(table: Table, name: str) -> list:
     names = table.class_names.get(name)
     if names is None:
         return table.column(name)
+    for row, value in enumerate(table.column(name)):
+        if value is not None and (not isinstance(value, int) or value >= len(names)):
+            raise UserError(
+                f"{table.where(row)} has {value!r} as {name!r}, expected the number of one of the file's {len(names)} "
+                f"classes, {listed(names)}; correct it"
+            )
     return [names[value] if value is not None and value >= 0 else None for value in table.column(name)]
 
 
@@ -98,9 +104,12 @@ def _ids(table: Table, used: Sequence[str]) -> list[str]:
 def _class_label(value: Any, where: str, column: str) -> str:
     if isinstance(value, list):
         raise UserError(f"{where} has several labels as {column!r}; --task=multi_label takes such files")
-    if value is None or value == "":
+    if value is None or value == "" or value != value:  # NaN, by which pandas means none
         raise UserError(f"{where} has no {column!r}, expected a label")
-    return str(value)
+    if not isinstance(value, str | int | float):
+        raise UserError(f"{where} has {str(value)[:40]!r} as {column!r}, expected a text or a number")
+    # pandas makes numbers with a gap among them floats.
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _label_tuple(value: Any, where: str, column: str) -> tuple[str, ...]:
@@ -114,7 +123,7 @@ def _label_tuple(value: Any, where: str, column: str) -> tuple[str, ...]:
             value = [label for label in map(str.strip, value.split(",")) if label]
     if not isinstance(value, list):
         raise UserError(f"{where} has {value!r} as {column!r}, expected a list of labels")
-    return tuple(dict.fromkeys(map(str, value)))
+    return tuple(dict.fromkeys(_class_label(label, where, column) for label in value))
 
 
 def _number(value: Any, where: str, column: str) -> float:
@@ -156,12 +165,18 @@ def label_set(examples: TextExamples, given: Sequence[str] | None = None) -> tup
         examples: of the training split, with labels of classification or `multi_label`.
         given: the labels in an order of the user's; None takes those of the examples in sorted order, as numbers if
             all of them are numbers.
-    Raises: UserError: a label given twice, no label, or one class only.
+    Raises: UserError: a label given twice or not given, no label, or one class only.
     """
-    flat = [name for label in examples.labels for name in ([label] if isinstance(label, str) else label)]
+    names = [[label] if isinstance(label, str) else label for label in examples.labels]
+    flat = [name for each in names for name in each]
     labels = tuple(given) if given is not None else tuple(sorted(set(flat), key=_sort_key(set(flat))))
     if len(set(labels)) < len(labels):
         raise UserError(f"the labels {listed(labels)} hold one twice; give each once")
+    known = set(labels)
+    for index, each in enumerate(names):
+        if unknown := [name for name in each if name not in known]:
+            message = f"has the label {unknown[0]!r}, expected one of --labels: {listed(labels)}; add it there"
+            raise UserError(f"{examples.where(index)} {message}")
     if not labels:
         raise UserError(f"{examples.source} has no labels; training needs at least one")
     if isinstance(examples.labels[0], str) and len(set(flat)) < 2:

@@ -51,7 +51,7 @@ def read_tagged(path: str | os.PathLike) -> TaggedExamples:
         path: `.jsonl` or `.json`: one object a line, with `words` or `tokens` and `tags` or `labels`. Any other ending:
             CoNLL columns, one word a line, the word first and its tag last, and an empty line after each sentence.
     Raises: UserError: unreadable or empty file, a line with too few columns, broken JSON, as many tags as there are no
-        words; each names the line.
+        words, a word with a tab or a line break; each names the line. A file of another format.
     """
     path = os.fspath(path)
     return _read_json_lines(path, ("tags", "labels")) if _is_json(path) else _read_columns(path, has_tags=True)
@@ -64,7 +64,13 @@ def read_words(path: str | os.PathLike) -> TaggedExamples:
 
 
 def _is_json(path: str) -> bool:
-    return path.lower().endswith((".jsonl", ".json"))
+    ending = os.path.splitext(path)[1].lower()
+    if ending in (".csv", ".parquet"):
+        raise UserError(
+            f"{path} ends in {ending!r}; tagging reads .jsonl with words and tags, or CoNLL columns under any other "
+            "ending: convert it"
+        )
+    return ending in (".jsonl", ".json")
 
 
 def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
@@ -86,6 +92,7 @@ def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
             for column in (words, tags, lines):
                 column.append([])
             at_beginning = False
+        _refuse_breaks(fields, f"{path}:{line}")
         words[-1].append(fields[0])
         tags[-1].append(fields[-1])
         lines[-1].append(line)
@@ -119,22 +126,27 @@ def _texts(value: dict[str, Any], names: Sequence[str], where: str) -> list[str]
     texts = value[name]
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise UserError(f"{where} has {name!r} that are no list of texts; expected one text a word")
+    _refuse_breaks(texts, where)
     return texts
 
 
-def scheme_of(sentences: Sequence[Sequence[str]]) -> Scheme:
+def _refuse_breaks(texts: Sequence[str], where: str) -> None:
+    """Predictions are written in columns."""
+    for text in texts:
+        if re.search("[\t\r\n]", text):
+            raise UserError(f"{where} has {text!r}, expected a word or tag without tabs and line breaks; remove them")
+
+
+def scheme_of(examples: TaggedExamples) -> Scheme:
     """The scheme that the tags of a file are written in.
 
     Raises: UserError: some tags are of spans and others are not.
     """
-    tags = {tag for sentence in sentences for tag in sentence} - {"O"}
+    tags = {tag for sentence in examples.tags for tag in sentence} - {"O"}
     others = {tag for tag in tags if not _SPAN_TAG.fullmatch(tag)}
     spans = {tag for tag in tags - others if "-" in tag}
     if others and spans:
-        raise UserError(
-            f"the tags {min(spans)!r} and {min(others)!r} stand in one file, expected spans (O, and B- or I- before a "
-            "type) or tags of another kind; correct the file"
-        )
+        _require_tags_of_spans(examples, f"as {min(spans)!r} is one of a span")
     if others or not tags:
         return "plain"
     prefixes = {tag[0] for tag in tags}
@@ -144,10 +156,20 @@ def scheme_of(sentences: Sequence[Sequence[str]]) -> Scheme:
         return "bioes"
     begins_a_span = any(
         tag[0] == "I" and before[1:] != tag[1:]
-        for sentence in sentences
+        for sentence in examples.tags
         for before, tag in zip(["O", *sentence], sentence, strict=False)
     )
     return "iob1" if begins_a_span else "iob2"
+
+
+def _require_tags_of_spans(examples: TaggedExamples, reason: str) -> None:
+    for sentence, tags in enumerate(examples.tags):
+        for word, tag in enumerate(tags):
+            if tag != "O" and not _SPAN_TAG.fullmatch(tag):
+                raise UserError(
+                    f"{examples.where(sentence, word)} has the tag {tag!r}, expected O, or one of B, I, E, S, L, U "
+                    f"alone or before -TYPE, {reason}; correct it"
+                )
 
 
 def spans_of(tags: Sequence[str]) -> list[Span]:
@@ -198,7 +220,12 @@ def tag_labels(examples: TaggedExamples, scheme: Scheme) -> tuple[str, ...]:
 
 
 def tag_targets(examples: TaggedExamples, scheme: Scheme, labels: Sequence[str]) -> list[list[int]]:
-    """The number of each word's tag, written in a scheme. Raises: UserError: a tag that is not among `labels`."""
+    """The number of each word's tag, written in a scheme.
+
+    Raises: UserError: a tag that is not among `labels`, or is no tag of a span in a scheme of spans.
+    """
+    if scheme != "plain":
+        _require_tags_of_spans(examples, "as in the training file")
     number_of = {label: number for number, label in enumerate(labels)}
     targets = []
     for sentence, tags in enumerate(examples.tags):

@@ -166,7 +166,7 @@ class TaggingSource(Source):
 
     def settings(self, chosen: dict) -> dict:
         # Spans are learnt in one scheme, whichever the file is written in.
-        plain = scheme_of(self._train.tags) == "plain"
+        plain = scheme_of(self._train) == "plain"
         scheme = "plain" if plain else str(chosen.get("scheme", "iob2"))
         return {"kind": "tagging", "scheme": scheme, "labels": list(tag_labels(self._train, scheme))}
 
@@ -190,7 +190,7 @@ class SquadSource(Source):
                 raise UserError(f"--task={self.name} needs --data_dir, or --train_file and --validation_file")
             found = (squad_file(self.files.data_dir, self.name, split) for split in ("train", "validation"))
             paths = tuple(given or there for given, there in zip(paths, found, strict=True))
-        self._source = str(paths[0])
+        self._paths = paths
         self._train, self._validation = map(read_squad, paths)
         for path, questions in zip(paths, (self._train, self._validation), strict=True):
             _require_answers(questions, path, version_2=self.name == "squad_v2")
@@ -199,7 +199,13 @@ class SquadSource(Source):
         return {"kind": "question_answering", "version_2": self.name == "squad_v2"}
 
     def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> QuestionData:
-        return QuestionData(config, tokenizer, self._train, self._validation, self._source)
+        train_file, validation_file = self._paths
+        data = QuestionData(config, tokenizer, self._train, self._validation, train_file)
+        if not data.train.num_rows:
+            raise UserError(f"no question of {train_file} can be trained on: no answer stands in its context; mend it")
+        if not data.evaluation.num_rows:
+            raise UserError(f"no question of {validation_file} has a context with a word in it; mend the file")
+        return data
 
 
 def _require_answers(questions: Sequence[Question], path, version_2: bool) -> None:

@@ -49,6 +49,8 @@ def place(tmp_path_factory, tiny_pretrained) -> Path:
         (directory / name).write_text(text)
     for name, wrong in (("squad.json", 0), ("wrong.json", 5)):
         (directory / name).write_text(squad(20, wrong))
+    (directory / "lost.json").write_text(squad(1, 1))
+    (directory / "blank.json").write_text(squad(20, 0).replace("w5 w6 w7 w8", ""))
     rows = ["index\tsentence1\tsentence2\tlabel"]
     rows += [f"{n}\tw5 w{6 + n}\tw7\t{('' if n % 2 else 'not_') + 'entailment'}" for n in range(6)]
     (directory / "glue/RTE").mkdir(parents=True)
@@ -111,7 +113,8 @@ def test_flags_that_are_missing_or_name_nothing(refused, flags, message):
     ("flags", "message"),
     [
         ("--task=mrcp", "--task=mrcp is not known; did you mean mrpc?"),
-        ("--task=rte --seeds 1 2 1", "--seeds 1 2 1: expected different numbers, 0 or more"),
+        ("--task=rte --seeds 1 2 1", "--seeds 1 2 1: expected different numbers from 0 to 2147483647"),
+        ("--task=rte --seeds 0 2147483648", "--seeds 0 2147483648: expected different numbers from 0 to 2147483647"),
         ("--task=rte --seeds -1", "--seeds -1: expected different numbers"),
         ("--task=rte", "--task=rte needs --data_dir"),
         ("--task=rte --data_dir={place}", "has no train split of rte; looked for RTE/train.tsv, "),
@@ -130,7 +133,7 @@ def test_flags_that_are_missing_or_name_nothing(refused, flags, message):
             "class weights name the label 'maybe', expected one of no, ",
         ),
         (TRAIN + "multi_label --class_weights balanced", "--class_weights=balanced is for one label an example"),
-        (TRAIN + "classification --labels yes", "train.csv:3 has the label 'no', expected one of"),
+        (TRAIN + "classification --labels yes", "train.csv:3 has the label 'no', expected one of --labels"),
         (TRAIN + "classification --submission", "--submission is for GLUE's tasks"),
         (TRAIN + "classification --stride=100", "the stride is 100 tokens, expected 1 to "),
         (TRAIN + "classification --stride=4 --text_columns text score", "task: stride 4 with two texts; leave it out"),
@@ -150,6 +153,17 @@ def test_flags_that_are_missing_or_name_nothing(refused, flags, message):
             "narrow.conll:2 has 1 columns, expected 2 as on",
         ),
         (TRAIN.replace("{train}", "{place}/broken.json") + "squad_v2", "broken.json:2 is broken JSON at column 11"),
+        (
+            "--task=squad_v1 --train_file={place}/lost.json --validation_file={place}/squad.json",
+            "no question of lost.json can be trained on",
+        ),
+        (
+            "--task=squad_v1 --train_file={place}/squad.json --validation_file={place}/blank.json",
+            "no question of blank.json has a context with a word in it",
+        ),
+        (TRAIN + "classification --set task.kind=regression", "task.kind is 'regression', but 'classification' follow"),
+        (TRAIN + "classification --set name=mine", "config --set: name is 'mine', but 'classification' follows from"),
+        (TRAIN + "classification --set init_from=x", "init_from is 'x', but 'step 3 of RUN' follows from --init_from"),
         (
             "--task=squad_v1 --train_file={place}/wrong.json --validation_file={place}/squad.json",
             "5 of 20 questions in wrong.json have an answer that is not in their context (q0, q1, q2, ...), ",
@@ -212,6 +226,14 @@ def test_a_slip_of_the_pen_is_refused_without_tensorflow(setting):
     answer = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT)
     assert (answer.stdout, len(answer.stderr.splitlines())) == ("2 False\n", 1)
     assert "did you mean" in answer.stderr
+
+
+@pytest.mark.parametrize("command", ["run_finetuning", "report", "build_vocab", "build_pretraining_dataset"])
+def test_a_python_without_the_packages_is_told_in_one_line(command):
+    answer = subprocess.run([sys.executable, "-S", f"{command}.py"], capture_output=True, text=True, cwd=PROJECT)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith(f"error: tensorflow is not installed in this Python ({sys.executable}); run ")
+    assert len(answer.stderr.splitlines()) == 1
 
 
 def test_a_task_is_trained_summarised_and_predicts_and_another_one_is_refused_in_its_place(

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.glue import GLUE_TASKS, PAPER_TASKS, read_glue
+from electra_tf.data.glue import GLUE_TASKS, PAPER_TASKS, read_glue, read_glue_texts
 from electra_tf.data.tables import class_targets
 
 STSB_HEADER = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
@@ -161,6 +161,21 @@ def test_more_than_a_handful_of_rows_of_the_wrong_width_are_refused(tmp_path):
 @pytest.mark.parametrize("content", ["", "sentence\tlabel\n"])
 def test_a_file_without_examples_is_refused(tmp_path, content):
     assert "no examples" in refusal("sst2", written(tmp_path, "SST-2/train.tsv", content), "train")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "texts"),
+    [
+        ("cola", 'a\t1\t\t"b c\nd\t0\t*\te"\n', None, (['"b c', 'e"'],)),
+        ("cola", "index\tsentence\n0\tb\n", None, (["b"],)),
+        ("mrpc", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t2\t3\ta\tb\n", None, (["a"], ["b"])),
+        ("mrpc", "sentence1\tsentence2\na\tb\n", None, (["a"], ["b"])),
+        ("qqp", 'left\tright\n"a\tb"\nc\n', ["left", "right"], (['"a', "c"], ['b"', ""])),
+    ],
+)
+def test_texts_to_predict_are_read_from_a_file_of_their_own(tmp_path, name, content, columns, texts):
+    (tmp_path / "new.tsv").write_text(content)
+    assert read_glue_texts(GLUE_TASKS[name], str(tmp_path / "new.tsv"), columns).texts == texts
 
 
 def test_a_missing_file_is_told_with_all_that_was_looked_for(tmp_path):

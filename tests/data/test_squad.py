@@ -93,6 +93,25 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path):
         read_squad(tmp_path / "dev.parquet")
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"answers": None}, "'answers' of row 2 lacks the key 'text'"),
+        ({"answers": {"text": None, "answer_start": [4]}}, "'text' of 'answers' of row 2 is 'None', expected a list"),
+        ({"question": None}, "'question' of row 2 is 'None', expected a string"),
+        ({"context": None}, "'context' of row 2 is 'None', expected a string"),
+    ],
+)
+def test_a_broken_row_of_parquet_is_named(tmp_path, changed, message):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    row = {"id": "q1", "context": CONTEXT, "question": "Who ran?", "answers": {"text": ["fox"], "answer_start": [8]}}
+    parquet.write_table(pyarrow.Table.from_pylist([row, {**row, "id": "q2"} | changed]), tmp_path / "dev.parquet")
+    with pytest.raises(UserError, match=rf"dev\.parquet: {message}"):
+        read_squad(tmp_path / "dev.parquet")
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"cannot read .*nothing\.json"):
         read_squad(tmp_path / "nothing.json")

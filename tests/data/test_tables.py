@@ -84,6 +84,21 @@ def test_classes_that_parquet_stores_as_numbers_get_their_names(tmp_path):
     assert read_examples(path, ["text"], "label", "classification").labels == ["yes", "no"]
 
 
+@pytest.mark.parametrize("numbers", [[0, 2], [0.0, 1.5], ["no", "yes"]])
+def test_a_number_that_no_class_of_parquet_has_is_refused(tmp_path, numbers):
+    columns = {"text": ["a", "b"], "label": numbers}
+    path = write_parquet(tmp_path / "a.parquet", columns, {"label": {"names": ["no", "yes"], "_type": "ClassLabel"}})
+    message = refusal(read_examples, path, ["text"], "label", "classification")
+    assert "one of the file's 2 classes, no, yes" in message
+
+
+def test_numbers_are_classes_however_they_are_written(write):
+    path = write(
+        "a.jsonl", "".join(f'{{"text": "a", "label": {label}}}\n' for label in ("1", "1.0", '"1"', "2.5", "true"))
+    )
+    assert read_examples(path, ["text"], "label", "classification").labels == ["1", "1", "1", "2.5", "True"]
+
+
 def test_a_line_separator_inside_a_json_string_does_not_end_the_line(write):
     path = write("a.jsonl", '{"text": "a\u2028b"}\n')
     assert read_examples(path, ["text"], None, "classification").texts == (["a\u2028b"],)
@@ -125,6 +140,10 @@ def test_labels_of_a_regression_are_numbers(write):
         ("a.jsonl", '{"text": "a", "label": ["x"]}\n', "classification", ["a.jsonl:1", "multi_label"]),
         ("a.jsonl", '{"text": "a", "label": 3}\n', "multi_label", ["a.jsonl:1", "expected a list"]),
         ("a.csv", 'text,label\na,"[x"\n', "multi_label", ["a.csv:2", "no JSON list"]),
+        ("a.jsonl", '{"text": "a", "label": NaN}\n', "classification", ["a.jsonl:1", "no 'label'"]),
+        ("a.jsonl", '{"text": "a", "label": {"x": 1}}\n', "classification", ["a.jsonl:1", "{'x': 1}", "or a number"]),
+        ("a.jsonl", '{"text": "a", "label": ["x", null]}\n', "multi_label", ["a.jsonl:1", "no 'label'"]),
+        ("a.csv", "text;label\na, b;x\n", "classification", ["by ';'", "'text;label'", "expected a comma"]),
         ("a.parquet", b"PAR", "classification", ["no parquet file"]),
         ("a.xls", b"", "classification", ["'.xls'", ".csv"]),
     ],
@@ -153,6 +172,9 @@ def test_labels_are_sorted_and_numbers_by_their_value():
 def test_labels_given_keep_their_order():
     assert label_set(labelled("a", "b"), given=["b", "c", "a"]) == ("b", "c", "a")
     assert "twice" in refusal(label_set, labelled("a", "b"), ["a", "a"])
+    assert "train.csv:3 has the label 'b', expected one of --labels: a, c" in refusal(
+        label_set, labelled("a", "b"), ["a", "c"]
+    )
 
 
 def test_one_class_only_cannot_be_learnt():

@@ -73,6 +73,11 @@ def test_json_lines_have_words_and_tags(write, names):
         ("a.jsonl", '{"words": ["a"]}\n', ["a.jsonl:1", "'tags'", "'labels'"]),
         ("a.jsonl", '{"words": ["a"], "tags": [3]}\n', ["a.jsonl:1", "no list of texts"]),
         ("a.jsonl", '{"words": [], "tags": []}\n', ["a.jsonl:1", "no words"]),
+        ("a.jsonl", '{"words": ["b", "a\\tc"], "tags": ["O", "O"]}\n', ["a.jsonl:1", r"'a\tc'", "without tabs"]),
+        ("a.jsonl", '{"words": ["b"], "tags": ["O\\n"]}\n', ["a.jsonl:1", r"'O\n'", "line breaks"]),
+        ("a.txt", "Old O\na\rc O\n", ["a.txt:2", r"'a\rc'"]),
+        ("a.csv", "words,tags\na,O\n", ["a.csv", "'.csv'", ".jsonl", "CoNLL"]),
+        ("a.parquet", "PAR", ["a.parquet", "'.parquet'", "CoNLL"]),
     ],
 )
 def test_a_mistake_in_a_file_is_named_in_one_line(write, name, content, parts):
@@ -95,11 +100,20 @@ def test_a_mistake_in_a_file_is_named_in_one_line(write, name, content, parts):
     ],
 )
 def test_the_scheme_is_recognised(tags, scheme):
-    assert scheme_of([tags.split()]) == scheme
+    assert scheme_of(tagged(tags)) == scheme
 
 
 def test_tags_of_spans_and_others_in_one_file_are_refused():
-    assert "'B-A' and 'NP'" in refusal(scheme_of, [["B-A", "NP"]])
+    message = refusal(scheme_of, tagged("B-A", "O NP"))
+    assert (
+        "dev.txt:11 has the tag 'NP', expected O, or one of B, I, " in message and "'B-A' is one of a span" in message
+    )
+
+
+@pytest.mark.parametrize("tag", ["X-A", "b-A", "id1", "B-", "BA"])
+def test_a_tag_that_is_none_of_a_span_is_named_with_its_line(tag):
+    message = refusal(tag_targets, tagged("O", f"O {tag}"), "iob2", ("B-A", "I-A", "O"))
+    assert f"dev.txt:11 has the tag {tag!r}, expected O, or one of B, I, E, S, L, U alone or before -TYPE" in message
 
 
 # One sentence in all schemes; in it a span follows another of its type, and types have hyphens.

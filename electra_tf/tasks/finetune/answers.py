@@ -205,12 +205,14 @@ def _characters(windows: SquadWindows, candidates: _Candidates) -> tuple[np.ndar
 
 def _null_scores(windows: SquadWindows, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     """[questions] float32: the smallest score, over the windows of a question, of there being no answer."""
+    scores = np.full(len(windows.questions), _ODDS_WITHOUT_WINDOW, np.float32)
+    if not windows.features.num_rows:
+        return scores
     if "answerable_logits" in outputs:
         of_window = outputs["answerable_logits"]
     elif "start_logits" in outputs:
         of_window = outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0]
     else:
         raise ValueError("null odds of the joint head need answerable_classifier: true")
-    scores = np.full(len(windows.questions), _ODDS_WITHOUT_WINDOW, np.float32)
     np.minimum.at(scores, windows.features.example_index, of_window)
     return scores

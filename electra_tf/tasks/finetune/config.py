@@ -174,6 +174,7 @@ def resolve(
         "optimizer": {"learning_rate": learning_rate, "layerwise_decay": decay},
         "train": {"num_epochs": num_epochs, "num_steps": 1},
     }
+    _refuse_what_follows(values, source, defaults)
     settings = merge(defaults, values, {})
     first = validate(settings, FinetuningConfig, source)  # so that the numbers below are numbers
     steps_per_epoch = -(-num_rows // first.train.batch_size)
@@ -181,3 +182,16 @@ def resolve(
     train = {"num_steps": max(1, int(steps_per_epoch * first.train.num_epochs)), "save_every_steps": steps_per_epoch}
     lengths = {"train": train, "evaluation": {"every_steps": steps_per_epoch}}
     return validate(merge(merge(defaults, lengths, {}), values, {}), FinetuningConfig, source)
+
+
+def _refuse_what_follows(values: dict, source: str, defaults: dict) -> None:
+    """A seed's config.yaml names them too, so only another value is refused."""
+    task = values.get("task")
+    for setting, flag, group, fact in (
+        ("name", "--task", values, defaults["name"]),
+        ("init_from", "--init_from", values, defaults["init_from"]),
+        ("task.kind", "--task", task if isinstance(task, dict) else {}, defaults["task"]["kind"]),
+    ):
+        value = group.get(setting.rpartition(".")[2], fact)
+        if value != fact:
+            raise UserError(f"config {source}: {setting} is {value!r}, but {fact!r} follows from {flag}; leave it out")

@@ -31,6 +31,7 @@ class TaskData(ABC):
         evaluation: all evaluated splits as one, one after another.
         primary_metric: by which seeds are compared: what the paper reports of the task.
         source: where the data came from, for messages.
+        num_evaluated: how many examples the evaluated splits have.
         num_truncated: how many examples lost tokens as they were too long, in training and in evaluation.
     """
 
@@ -38,6 +39,7 @@ class TaskData(ABC):
     evaluation: Features
     primary_metric: str
     source: str
+    num_evaluated: int
     num_truncated: tuple[int, int] = (0, 0)
 
     @abstractmethod

@@ -41,7 +41,7 @@ class QuestionData(TaskData):
     ):
         self._task: QuestionAnsweringConfig = config.task
         self._threshold = config.task.null_threshold if null_threshold is None else null_threshold
-        self.source = source
+        self.source, self.num_evaluated = source, len(evaluated)
         lengths = {
             "max_seq_length": config.data.max_seq_length,
             "doc_stride": config.task.doc_stride,

@@ -46,6 +46,7 @@ class SentenceData(TaskData):
         self._task: SentenceConfig = config.task
         self._splits, self._score, self.primary_metric = dict(splits), score, primary_metric
         self.source = (train or next(iter(splits.values()))).source
+        self.num_evaluated = sum(map(len, splits.values()))
         if train is not None and config.task.double_unordered and len(train.texts) == 2:
             train = with_swapped_pairs(train)
         length, stride = config.data.max_seq_length, config.task.stride
@@ -143,7 +144,7 @@ class SentenceData(TaskData):
     def _labels_of(self, logits: np.ndarray) -> list[str]:
         labels, predictions = self._task.labels, self._predictions(logits)
         if self._task.kind == "regression":
-            return [f"{value:.6g}" for value in predictions]
+            return list(map(str, predictions.tolist()))  # all digits
         if self._task.kind == "multi_label":
             return [_shown(tuple(labels[i] for i in np.flatnonzero(row))) for row in predictions]
         return [labels[i] for i in predictions]

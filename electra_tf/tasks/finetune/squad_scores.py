@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.squad import Question, read_json, read_squad
+from electra_tf.data.table_files import json_objects
 
 OFFICIAL_NULL_THRESHOLD = 1.0  # the script's default, meant for probabilities: by it none is emptied
 
@@ -33,7 +34,8 @@ def score_files(
     Args:
         task: "squad_v1" or "squad_v2".
         data_file: see `read_squad`.
-        predictions_file: JSON, the answer's text by question id, "" for no answer.
+        predictions_file: JSON, the answer's text by question id, "" for no answer; or the JSON lines that `--predict`
+            writes.
         null_odds_file: JSON, a number by question id, larger for "no answer" being likelier. Only for squad_v2.
         null_threshold: an answer is emptied if its null odds are above. Only with null odds.
     Returns: percentages, counts, and with null odds thresholds.
@@ -41,7 +43,7 @@ def score_files(
         squad_v1.
     """
     questions = read_squad(data_file)
-    predictions = _read_by_id(predictions_file, str, "predictions", "a string")
+    predictions = _read_predictions(predictions_file)
     if task == "squad_v1":
         if null_odds_file is not None:
             raise UserError("null odds were given for squad_v1, which has no impossible questions; leave them out")
@@ -210,6 +212,16 @@ def _check_all_there(questions: Sequence[Question], by_id: Mapping[str, object],
         raise UserError(
             f"{len(missing)} of {len(questions)} questions have no {what}, the first is {missing[0]}; {advice}"
         )
+
+
+def _read_predictions(path: str | Path) -> dict[str, str]:
+    try:
+        lines = [value for _, value in json_objects(str(path))]
+    except UserError:  # an object of several lines, or nothing: what is wrong with it is said below
+        lines = []
+    if lines and all({"id", "text", "null_odds"} <= set(value) for value in lines):
+        return {value["id"]: value["text"] for value in lines}
+    return _read_by_id(path, str, "predictions", "a string")
 
 
 def _read_by_id(path: str | Path, kind: type | tuple[type, ...], what: str, kind_name: str) -> dict:

@@ -31,7 +31,7 @@ class TaggingData(TaskData):
         self._task: TaggingConfig = config.task
         self._evaluated = evaluated
         self.primary_metric = (PLAIN_TAGGING_METRICS if self._task.scheme == "plain" else TAGGING_METRICS)[0]
-        self.source = (train or evaluated).source
+        self.source, self.num_evaluated = (train or evaluated).source, len(evaluated)
 
         def features_of(examples: TaggedExamples) -> TextFeatures:
             targets = None

@@ -123,6 +123,13 @@ def test_files_are_scored(tmp_path, data_file):
     assert (scores["f1"], scores["best_f1_thresh"]) == (100.0, -1.5)
 
 
+@pytest.mark.parametrize("num_lines", [1, 2])
+def test_the_lines_that_predict_writes_are_scored(tmp_path, data_file, num_lines):
+    lines = [{"id": key, "text": "A fox", "null_odds": None, "best_text": "A fox"} for key in ("fox", "other")]
+    (tmp_path / "answers").write_text("".join(json.dumps(line) + "\n" for line in lines[:num_lines]))
+    assert score_files("squad_v1", data_file, tmp_path / "answers") == {"exact_match": 100.0, "f1": 100.0}
+
+
 def test_predictions_that_are_no_text_are_refused(tmp_path, data_file):
     (tmp_path / "predictions.json").write_text('{"fox": null}')
     with pytest.raises(UserError, match="predictions of question fox is 'None', expected a string"):
