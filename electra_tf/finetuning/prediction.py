@@ -1,6 +1,7 @@
 """Predictions of a fine-tuned model for new text."""
 
 import logging
+import os
 
 import numpy as np
 import tensorflow as tf
