@@ -15,6 +15,7 @@ from electra_tf.convert.hugging_face_task import finetuned_task
 from electra_tf.convert.hugging_face_tokenizer_files import TokenizerFiles, read_tokenizer_files
 from electra_tf.convert.sizes import (
     HEAD_SIZE,
+    Shape,
     Shapes,
     default_num_heads,
     encoder_shapes,
@@ -150,13 +151,31 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
     config_file = os.path.join(folder, _CONFIG)
     config = read_json_object(config_file) or {}
     _require_known(config, config_file)
-    file, tensors = read_tensors(folder)
-    tensors, left = _of_electra(tensors, file)
-    shapes: Shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    file, stored = read_tensors(folder)
+    tensors, head = _of_electra(stored, file)
+    sizes = _sizes(config, config_file, tensors, file, num_heads)
+    expected = encoder_shapes(sizes, "electra")
+    for root, shapes_of in (("discriminator_predictions.", replaced_token_shapes), ("generator_", masked_lm_shapes)):
+        if any(name.startswith(root) for name in tensors):
+            expected |= shapes_of(sizes)
+    weights = _weights(expected, tensors, file)
+    ours, notes = config.get("electra_tf"), []
+    task = finetuned_task(config, head, sizes, config_file) if head else None
+    if task is not None:
+        weights |= task.weights
+    elif head:
+        notes = [f"{file} is a fine-tuned model; its encoder alone is read, not {list_briefly(sorted(head))}"]
+    if not isinstance(ours, dict):
+        ours, notes = {}, [*notes, *_doubts(config_file, sizes, num_heads)]
+    return _Network(folder, sizes, weights, task and task.config, ours, notes)
 
-    def shape_of(name: str):
+
+def _sizes(config: dict, config_file: str, tensors: Tensors, file: str, num_heads: int | None) -> EncoderConfig:
+    """By the tensors' shapes; heads and rates by config.json. Raises: UserError: if the two disagree."""
+
+    def shape_of(name: str) -> Shape | None:
         found = hugging_face_tensor(name)
-        shape = shapes.get(found.name)
+        shape = tensors[found.name].shape if found.name in tensors else None
         return shape[::-1] if shape is not None and found.transposed else shape
 
     settings = {ours: config[theirs] for theirs, ours in _SETTINGS.items() if theirs in config}
@@ -164,26 +183,25 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
     if not isinstance(heads, int) or heads < 1:
         raise UserError(f"{config_file}: num_attention_heads is {heads!r}, expected a whole number; correct it")
     sizes = encoder_sizes(file, shape_of, num_heads=heads, **settings)
-    _require_same_sizes(config, config_file, sizes)
-    expected = encoder_shapes(sizes, "electra")
-    for root, head in (("discriminator_predictions.", replaced_token_shapes), ("generator_", masked_lm_shapes)):
-        if any(name.startswith(root) for name in tensors):
-            expected |= head(sizes)
+    wrong = [
+        f"{theirs} is {config[theirs]}, the tensors have {getattr(sizes, ours)}"
+        for theirs, ours in _SIZES.items()
+        if theirs in config and config[theirs] != getattr(sizes, ours)
+    ]
+    if wrong:
+        raise UserError(f"{config_file}: {'; '.join(wrong)}; correct config.json: a generator has sizes of its own")
+    return sizes
+
+
+def _weights(expected: Shapes, tensors: Tensors, file: str) -> dict[str, np.ndarray]:
+    """The tensors by the authors' names. Raises: UserError: if one is missing, unknown or of another shape."""
     stored = {name: hugging_face_tensor(name) for name in expected}
-    require_shapes(file, {stored[n].name: s[::-1] if stored[n].transposed else s for n, s in expected.items()}, shapes)
-    weights = {}
-    for name, tensor in stored.items():
-        value = tensors[tensor.name]
-        weights[name] = np.ascontiguousarray(value.T if tensor.transposed else value)
-    ours, notes = config.get("electra_tf"), []
-    task = finetuned_task(config, left, sizes, config_file) if left else None
-    if task is not None:
-        weights |= task.weights
-    elif left:
-        notes = [f"{file} is a fine-tuned model; its encoder alone is read, not {list_briefly(sorted(left))}"]
-    if not isinstance(ours, dict):
-        ours, notes = {}, [*notes, *_doubts(config_file, sizes, num_heads)]
-    return _Network(folder, sizes, weights, task and task.config, ours, notes)
+    shapes = {stored[n].name: shape[::-1] if stored[n].transposed else shape for n, shape in expected.items()}
+    require_shapes(file, shapes, {name: tensor.shape for name, tensor in tensors.items()})
+    return {
+        name: np.ascontiguousarray(tensors[tensor.name].T if tensor.transposed else tensors[tensor.name])
+        for name, tensor in stored.items()
+    }
 
 
 def _require_known(config: dict, path: str) -> None:
@@ -210,16 +228,6 @@ def _of_electra(tensors: Tensors, source: str) -> tuple[Tensors, Tensors]:
     if table is not None and not np.array_equal(table, kept.get(_TABLE)):
         raise UserError(f"{source}: {_TIED} is not the word table, to which ELECTRA ties it; tie them and save again")
     return kept, left
-
-
-def _require_same_sizes(config: dict, path: str, sizes: EncoderConfig) -> None:
-    wrong = [
-        f"{theirs} is {config[theirs]}, the tensors have {getattr(sizes, ours)}"
-        for theirs, ours in _SIZES.items()
-        if theirs in config and config[theirs] != getattr(sizes, ours)
-    ]
-    if wrong:
-        raise UserError(f"{path}: {'; '.join(wrong)}; correct config.json: a generator has sizes of its own")
 
 
 def _doubts(path: str, sizes: EncoderConfig, num_heads: int | None) -> list[str]:

@@ -69,9 +69,7 @@ def _labels(config: dict, number: int, path: str) -> list[str]:
     """In the order of their ids; without names those that transformers gives."""
     names = config.get("id2label") or {str(index): f"LABEL_{index}" for index in range(number)}
     if sorted(names) != sorted(str(index) for index in range(number)):
-        raise UserError(
-            f"{path}: id2label has {len(names)} labels, the classifier {number}; name ids 0 to {number - 1}"
-        )
+        raise UserError(f"{path}: id2label has {len(names)} labels, the classifier {number}; name 0 to {number - 1}")
     return [str(names[str(index)]) for index in range(number)]
 
 

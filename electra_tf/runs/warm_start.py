@@ -25,6 +25,7 @@ from electra_tf.convert.stored_weights import (
 )
 from electra_tf.convert.tf1 import TF1_STATE
 from electra_tf.models.embeddings import DisentangledEmbeddings
+from electra_tf.models.generators import TransformerGenerator
 from electra_tf.runs.checkpoints import Checkpoints, damage, newest_whole
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.files import exists, read_bytes, read_json, write_atomically
@@ -97,7 +98,8 @@ def initialize_from(
     Returns: what was loaded and what was ignored, lines for the log.
     Raises: UserError: if there is no such checkpoint, or it is damaged, or a variable is missing or of another shape.
     """
-    source = _open(task, os.fspath(path).removesuffix(".index"), vocab_file)  # as a shell completes it
+    path = os.fspath(path).removesuffix(".index")  # as a shell completes it
+    source = _open(task, path, fresh_generator, vocab_file)
     missing, fresh = source.missing, []
     if fresh_generator:
         fresh = [name for name in [*(weight.name for weight in source.weights), *missing] if _is_generators(name)]
@@ -144,9 +146,9 @@ class _Source:
     notes: Sequence[str] = ()
 
 
-def _open(task: Task, path: str, vocab_file: str | None) -> _Source:
+def _open(task: Task, path: str, fresh_generator: bool, vocab_file: str | None) -> _Source:
     if not exists(RunDirectory(path).config_file) and is_hugging_face(path):
-        return _hugging_face(task, path, vocab_file)
+        return _hugging_face(task, path, fresh_generator, vocab_file)
     prefix = _prefix_of(path)
     reason = damage(prefix)
     if reason is not None:
@@ -157,7 +159,7 @@ def _open(task: Task, path: str, vocab_file: str | None) -> _Source:
     return _Source(prefix, "the authors' code", reader, *_authors_weights(task, reader), TF1_STATE)
 
 
-def _hugging_face(task: Task, path: str, vocab_file: str | None) -> _Source:
+def _hugging_face(task: Task, path: str, fresh_generator: bool, vocab_file: str | None) -> _Source:
     """Raises: UserError: if its heads or its vocabulary are not the task's: then nothing else would tell."""
     model, notes = read_hugging_face(path)
     model.require_fitting_vocabulary()
@@ -166,9 +168,16 @@ def _hugging_face(task: Task, path: str, vocab_file: str | None) -> _Source:
         raise UserError(
             f"--init_from={path} has another vocabulary than the data; build the data with that of the folder"
         )
-    found, expected = model.encoder.num_heads, task.encoder.config.num_heads
-    if found != expected:
-        raise UserError(f"--init_from={path} has {found} heads, this configuration {expected}; set encoder.num_heads")
+    networks = {"encoder": (model.encoder, task.encoder)}
+    generator = getattr(task, "generator", None)
+    if model.generator is not None and isinstance(generator, TransformerGenerator) and not fresh_generator:
+        networks["objective.generator"] = (model.generator, generator.encoder)
+    for group, (stored, ours) in networks.items():
+        if stored.num_heads != ours.config.num_heads:
+            raise UserError(
+                f"--init_from={path}: {stored.num_heads} heads, {group}.num_heads is {ours.config.num_heads}; set it "
+                f"to {stored.num_heads}"
+            )
     reader = ArrayReader(model.weights)
     return _Source(path, "Hugging Face's layout", reader, *_authors_weights(task, reader), TF1_STATE, notes)
 
