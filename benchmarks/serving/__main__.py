@@ -5,13 +5,15 @@
 
 Both map raw text to a vector a token with ELECTRA-Small of random weights: ours is the `embed` signature of an export,
 called as a program that knows TensorFlow alone calls it; the peer is ElectraModel in inference mode with its fast
-tokenizer, as it is (`eager`) and with torch.compile (`compile`; it needs a C++ compiler). Texts are of 8, 32 and 128
-tokens, [CLS] and [SEP] included. Latency is of one text, throughput of 32 at once. Each contender runs in its own
-process. They take turns, round by round, so that other load on the machine affects all; each ratio is the median of
-the ratios within rounds.
+tokenizer, as it is (`eager`) and with torch.compile (`compile`; it needs a C++ compiler). With one text, waking a
+second thread may cost more than it gives, so there are contenders whose operations use one thread. Texts are of 8, 32
+and 128 tokens, [CLS] and [SEP] included. Latency is of one text, throughput of 32 at once. Each contender runs in its
+own process. They take turns, round by round, so that other load on the machine affects all; each ratio is the median
+of the ratios within rounds.
 
 Then 1, 4 and 16 clients ask examples/serving/serve_locally.py for one text at a time over gRPC, and it merges what
-they ask at the same time. Their answers must be those to single requests.
+they ask at the same time. Their answers must be those to single requests; `padded` counts those that came back wider,
+as a longer text was in the same batch.
 
 The machine must be quiet, see `benchmarks.train_step`; each round waits up to --patience seconds for other programs to
 end. Prints tables and PASS or FAIL for each limit; exits 1 if one fails.
@@ -24,7 +26,7 @@ import statistics
 import sys
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from benchmarks.common import PROJECT, Verdict, run_check
@@ -33,7 +35,15 @@ from benchmarks.train_step.contenders import Contender, NotAvailable, Process, w
 from electra_tf.cli.flags import add_set_flag, flag_parser
 from electra_tf.config.errors import UserError
 
-OURS, EAGER, COMPILED = "ours", "eager", "compile"
+OURS, EAGER = "ours", "eager"
+# Kind, whether it is compiled, and the threads that an operation may use: one, or None for all of --threads.
+CONTENDERS = {
+    OURS: ("ours", False, None),
+    f"{OURS}_1_thread": ("ours", False, 1),
+    EAGER: ("pytorch", False, None),
+    f"{EAGER}_1_thread": ("pytorch", False, 1),
+    "compile": ("pytorch", True, None),
+}
 LATENCY, THROUGHPUT = 1.0, 1.3  # the eager peer's seconds over ours, for one text and for a batch
 _WARM_UP_CALLS = 3
 
@@ -43,13 +53,15 @@ class ServingContender(Contender):
     """Ours or the peer, as a process of `benchmarks.serving.worker`.
 
     Attributes:
-        export: the version directory of ours.
+        num_threads: that one operation may use.        export: the version directory of ours.
     """
 
+    num_threads: int = 1
     export: str = ""
 
     def settings(self) -> dict[str, object]:
-        return {"export": self.export} if self.kind == "ours" else {"compiled": self.compiled}
+        own = {"export": self.export} if self.kind == "ours" else {"compiled": self.compiled}
+        return {"num_threads": self.num_threads, **own}
 
     def worker_module(self) -> str:
         return "benchmarks.serving.worker"
@@ -86,6 +98,7 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     small = PROJECT / "configs" / "pretrain" / "small.yaml"
     parser.add_argument("--config", type=Path, default=small, metavar="FILE", help="YAML file with the encoder's sizes")
     add_set_flag(parser)
+    parser.add_argument("--contenders", default=",".join(CONTENDERS), metavar="A,B", help="who takes part")
     parser.add_argument("--tokens", default="8,32,128", metavar="A,B", help="tokens of a text")
     parser.add_argument("--batch_size", type=int, default=32, help="texts of a batch")
     parser.add_argument("--threads", type=int, default=2, help="cores that each may use")
@@ -103,6 +116,11 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     flags.tokens, flags.clients = (
         [int(number) for number in text.split(",")] for text in (flags.tokens, flags.clients)
     )
+    flags.contenders = flags.contenders.split(",")
+    if unknown := set(flags.contenders) - set(CONTENDERS):
+        parser.error(f"--contenders: {min(unknown)} is none of {', '.join(CONTENDERS)}")
+    if OURS not in flags.contenders:
+        parser.error(f"--contenders must name {OURS}")
     if min(flags.tokens) < 3 or flags.clients[0] != 1:
         parser.error("--tokens must be at least 3, and the first of --clients 1")
     return flags
@@ -118,9 +136,10 @@ def measure(flags: argparse.Namespace) -> bool:
         print_table(results)
         mixed = [text for row in zip(*texts.values(), strict=True) for text in row]
         runs = measure_clients(export, mixed, flags.clients, flags.requests)
-    print(f"{'clients':>8}  {'requests/s':>10}  {'largest difference':>18}")
+    print(f"{'clients':>8}  {'requests/s':>10}  {'padded':>6}  {'largest difference':>18}")
     for run in runs:
-        print(f"{run.num_clients:8d}  {run.requests_per_second:10.1f}  {run.largest_difference:18.1e}")
+        counts = f"{run.num_clients:8d}  {run.requests_per_second:10.1f}  {run.num_merged:6d}"
+        print(f"{counts}  {run.largest_difference:18.1e}")
         verdicts.append(Verdict(f"{run.num_clients} clients, largest difference", run.largest_difference, 1e-5, True))
         verdicts.append(Verdict(f"{run.num_clients} clients, requests without an answer", run.num_lost, 0, True))
     print("", *verdicts, sep="\n")
@@ -128,7 +147,7 @@ def measure(flags: argparse.Namespace) -> bool:
         times = {f"{batch} x {tokens}": {name: each.rounds for name, each in by_name.items()}
                  for (batch, tokens), by_name in results.items()}  # fmt: skip
         report = {"flags": {name: str(value) for name, value in vars(flags).items()}, "seconds": times}
-        report["clients"] = [vars(run) for run in runs]
+        report["clients"] = [asdict(run) for run in runs]
         Path(flags.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return all(verdict.holds for verdict in verdicts)
 
@@ -165,11 +184,11 @@ def measure_calls(
 ) -> Results:
     """The times of all contenders in turns."""
     texts_file.write_text(json.dumps(texts), encoding="utf-8")
-    contenders = {
-        OURS: ServingContender("ours", "float32", False, export=export),
-        EAGER: ServingContender("pytorch", "float32", False),
-        COMPILED: ServingContender("pytorch", "float32", True),
-    }
+    contenders = {}
+    for name in flags.contenders:
+        kind, compiled, num_threads = CONTENDERS[name]
+        threads = num_threads or flags.threads
+        contenders[name] = ServingContender(kind, "float32", compiled, num_threads=threads, export=export)
     options = {"num_threads": flags.threads, "vocab_file": str(flags.vocab_file.resolve()), "encoder": encoder}
     cases = [(size, tokens) for size in (1, flags.batch_size) for tokens in flags.tokens]
     results: Results = {case: {} for case in cases}
@@ -202,28 +221,34 @@ def check_shape(name: str, answer: dict, batch_size: int, num_tokens: int) -> No
 
 
 def judge(results: Results, batch_size: int) -> list[Verdict]:
-    """The limits."""
+    """The limits: the fastest of ours, by its number of threads, against the fastest eager peer."""
     verdicts = []
     for (size, tokens), by_name in results.items():
-        if EAGER in by_name:
+        ours, eager = (fastest(by_name, prefix) for prefix in (OURS, EAGER))
+        if eager:
             what = "latency of 1 text" if size == 1 else f"throughput of {batch_size} texts"
-            ratio = by_name[EAGER].over(by_name[OURS])
             limit = LATENCY if size == 1 else THROUGHPUT
-            verdicts.append(Verdict(f"{what} of {tokens} tokens, {EAGER}'s time over ours", ratio, limit))
+            ratio = by_name[eager].over(by_name[ours])
+            verdicts.append(Verdict(f"{what} of {tokens} tokens, {eager}'s time over {ours}'s", ratio, limit))
     return verdicts
+
+
+def fastest(by_name: dict[str, Measured], prefix: str) -> str | None:
+    """The name of the one with the smallest median."""
+    names = [name for name in by_name if name.startswith(prefix)]
+    return min(names, key=lambda name: by_name[name].percentile(50), default=None)
 
 
 def print_table(results: Results) -> None:
     """Prints a row for each contender in each case."""
-    print(
-        f"{'texts':>6}  {'tokens':>6}  {'':>8}  {'p50, ms':>9}  {'p99, ms':>9}  {'texts/s':>9}  {'its time / ours':>15}"
-    )
+    times = f"{'p50, ms':>9}  {'p99, ms':>9}  {'texts/s':>9}  {'its time / ours':>15}"
+    print(f"{'texts':>6}  {'tokens':>6}  {'':>14}  {times}")
     for (size, tokens), by_name in results.items():
         for name, measured in by_name.items():
             p50, p99 = measured.percentile(50), measured.percentile(99)
             ratio = measured.over(by_name[OURS])
             times = f"{1e3 * p50:9.2f}  {1e3 * p99:9.2f}  {size / p50:9.1f}  {ratio:15.2f}"
-            print(f"{size:6d}  {tokens:6d}  {name:>8}  {times}")
+            print(f"{size:6d}  {tokens:6d}  {name:>14}  {times}")
     print(flush=True)
 
 

@@ -27,12 +27,14 @@ class ClientsRun:
     """What some clients got together.
 
     Attributes:
+        num_merged: answers that are wider than their text, as a longer one was in the same batch.
         num_lost: requests without an answer.
         largest_difference: of a number in an answer from that of the same text asked for alone.
     """
 
     num_clients: int
     requests_per_second: float
+    num_merged: int
     num_lost: int
     largest_difference: float
 
@@ -56,8 +58,9 @@ def measure_clients(
             single = single or answers
             found = [(mine, alone) for mine, alone in zip(answers, single, strict=True) if mine and alone]
             differences = [difference(mine, alone) for mine, alone in found]
-            largest = max(differences, default=float("inf"))
-            runs.append(ClientsRun(num_clients, num_requests / seconds, num_requests - len(found), largest))
+            largest, num_lost = max(differences, default=float("inf")), num_requests - len(found)
+            num_merged = sum(mine["tokens"].shape[1] > int(mine["num_tokens"][0]) for mine, _ in found)
+            runs.append(ClientsRun(num_clients, num_requests / seconds, num_merged, num_lost, largest))
     return runs
 
 

@@ -9,7 +9,7 @@ from benchmarks.train_step.pytorch import encoder_config
 
 
 def embedder(
-    num_threads: int, vocab_file: str, encoder: dict, compiled: bool
+    vocab_file: str, encoder: dict, num_threads: int, compiled: bool
 ) -> Callable[[list[str]], tuple[int, ...]]:
     """What maps texts to the shape of their vectors, as transformers' documentation does it: [N, T, H]."""
     torch.set_num_threads(num_threads)

@@ -22,7 +22,7 @@ def start_ours(options: dict) -> Embed:
     import tensorflow_text  # noqa: F401  (registers the tokenizer's operations)
 
     tf.config.set_visible_devices([], "GPU")
-    tf.config.threading.set_intra_op_parallelism_threads(options["num_threads"])
+    tf.config.threading.set_intra_op_parallelism_threads(options["settings"]["num_threads"])
     # The graph is a chain: a second thread for whole operations only hands them to and fro.
     tf.config.threading.set_inter_op_parallelism_threads(1)
     signature = tf.saved_model.load(options["settings"]["export"]).signatures["embed"]
@@ -32,7 +32,7 @@ def start_ours(options: dict) -> Embed:
 def start_pytorch(options: dict) -> Embed:
     from benchmarks.serving.pytorch import embedder
 
-    return embedder(options["num_threads"], options["vocab_file"], options["encoder"], **options["settings"])
+    return embedder(options["vocab_file"], options["encoder"], **options["settings"])
 
 
 KINDS = {"ours": start_ours, "pytorch": start_pytorch}

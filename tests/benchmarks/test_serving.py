@@ -21,6 +21,7 @@ def test_a_limit_is_of_the_median_ratio_within_rounds():
         (1, 8): {OURS: Measured([[1, 2, 3], [2], [30]]), EAGER: Measured([[3, 3, 9], [90], [3]])},
         (4, 8): {OURS: Measured([[1]]), EAGER: Measured([[1.25]])},
     }
+    results[1, 8]["ours_1_thread"] = Measured([[5], [5], [5]])
     latency, throughput = benchmark.judge(results, batch_size=4)
     assert (latency.value, latency.holds) == (1.5, True)
     assert (throughput.value, throughput.holds) == (1.25, False)
