@@ -7,9 +7,9 @@ Both map raw text to a vector a token with ELECTRA-Small of random weights: ours
 called as a program that knows TensorFlow alone calls it; the peer is ElectraModel in inference mode with its fast
 tokenizer, as it is (`eager`) and with torch.compile (`compile`; it needs a C++ compiler). With one text, waking a
 second thread may cost more than it gives, so there are contenders whose operations use one thread. Texts are of 8, 32
-and 128 tokens, [CLS] and [SEP] included. Latency is of one text, throughput of 32 at once. Each contender runs in its own
-process. They take turns, round by round, so that other load on the machine affects all; each ratio is the median of
-the ratios within rounds.
+and 128 tokens, [CLS] and [SEP] included. Latency is of one text, throughput of 32 at once. Each contender runs in its
+own process. They take turns, round by round, so that other load on the machine affects all; each ratio is the median
+of the ratios within rounds.
 
 Then 1, 4 and 16 clients ask examples/serving/serve_locally.py for one text at a time over gRPC, and it merges what
 they ask at the same time. Their answers must be those to single requests; `padded` counts those that came back wider,
