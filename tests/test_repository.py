@@ -20,6 +20,7 @@ MAX_MODULE_LINES = 350
 HELP_SECONDS = 1.0
 # Where a library is imported under another name than it is installed by.
 DISTRIBUTIONS = {
+    "grpc": "grpcio",
     "absl": "absl-py",
     "google": "protobuf",
     "official": "tf-models-official",
@@ -119,7 +120,9 @@ def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders
     required = {canonicalize_name(requirement.name) for name in files for requirement in _requirements(name)}
     # `packaging` comes with pytest, whose own version checks use it.
     ours = {"electra_tf", "data_prep", "benchmarks", "examples", "tests"}
-    known = ours | {"packaging"} | {Path(name).stem for name in PROGRAMS}
+    # Scripts of one folder import each other by name.
+    beside = {path.stem for path in tracked_modules if path.is_relative_to(PROJECT / "examples")}
+    known = ours | beside | {"packaging"} | {Path(name).stem for name in PROGRAMS}
     missing = set()
     for path in tracked_modules:
         folder = path.relative_to(PROJECT).parts[0] if path.parent != PROJECT else "."
