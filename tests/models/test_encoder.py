@@ -86,6 +86,18 @@ def test_order_and_segment_matter(electra, batch):
     assert np.abs(encode(electra, batch, segment_ids=1 - batch["segment_ids"]).pooled_output - before).max() > 1e-3
 
 
+def test_joined_projections_compute_what_the_three_did_with_as_many_weights(tiny_config, batch):
+    objective = build_objective(tiny_config())
+    before, weights = encode(objective, batch).sequence_output, objective.encoder.count_params()
+    for _ in range(2):
+        objective.encoder.join_projections()
+        np.testing.assert_array_equal(encode(objective, batch).sequence_output, before)
+    assert objective.encoder.count_params() == weights
+    names = [variable.name for variable in objective.encoder.trainable_variables]
+    assert not any("query" in name for name in names)
+    assert sum("joined_kernel" in name for name in names) == 1
+
+
 def test_vectors_are_gathered_at_their_positions():
     hidden = tf.reshape(tf.range(2 * 4 * 3), [2, 4, 3])
     gathered = gather_positions(hidden, tf.constant([[3, 0], [1, 1]]))
