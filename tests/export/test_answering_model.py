@@ -83,6 +83,7 @@ def test_of_spans_with_one_text_the_best_counts_in_its_own_context_only():
     assert spans["nbest_text"].numpy().tolist() == [[b"ab", "é".encode(), b""], [b"ab", b"", b""]]
     assert spans["nbest_start"].numpy().tolist() == [[3, 6, 0], [0, 0, 0]]
     assert spans["num_answers"].numpy().tolist() == [2, 1]
-    assert spans["nbest_score"].numpy().tolist() == [[-1.0, -2.0, low], [-5.0, low, low]]
+    lowest = tf.float32.min
+    assert spans["nbest_score"].numpy().tolist() == [[-1.0, -2.0, lowest], [-5.0, lowest, lowest]]
     share = 1 / (1 + np.exp(-1.0))
     np.testing.assert_allclose(spans["nbest_probability"], [[share, 1 - share, 0], [1, 0, 0]], atol=1e-7)
