@@ -48,11 +48,11 @@ class AnsweringModel(ServedModel):
         Args:
             question, context: [N] string, UTF-8; each invalid byte counts as a character.
         Returns: `text` [N] string, with its `start` and `end` (exclusive) [N] int32 in characters (code points) of the
-            context; "", 0 and 0 where there is no answer. `score` [N] float32 of the best span, -inf if there is none:
-            the sum of the log-probabilities (of the independent head: of the logits) of its start and its end. Of
-            version 2 `null_score` [N] float32: where it is above the threshold, there is no answer. The n-best list, of
-            K = `n_best_size` whatever the null score is: see `best_spans`. `truncated` [N] bool, whether the question
-            was cut.
+            context; "", 0 and 0 where there is no answer. `score` [N] float32, of the best span: the sum of the
+            log-probabilities (of the independent head: of the logits) of its start and its end; the lowest number there
+            is without a span. Of version 2 `null_score` [N] float32: where it is above the threshold, there is no
+            answer. The n-best list, of K = `n_best_size` whatever the null score is: see `best_spans`. `truncated` [N]
+            bool, whether the question was cut.
         """
         # Tokenized together, as one set of operations is enough.
         ids, starts, ends = self.tokenizer.tokenize_with_offsets(tf.concat([question, context], axis=0))
@@ -72,7 +72,7 @@ class AnsweringModel(ServedModel):
         spans = best_spans(context, *by_question, self._config.n_best_size)
         best = {name: spans[f"nbest_{name}"][:, 0] for name in ("text", "start", "end", "score")}
         if self._config.version_2:
-            null_score = self._null_score(windows, outputs, tokens.length, best["score"])
+            null_score = self._null_score(windows, outputs, tokens.length, spans)
             best["null_score"] = null_score
             if self._null_threshold is not None:
                 answered = tf.cast(null_score, tf.float64) <= self._null_threshold
@@ -166,14 +166,14 @@ class AnsweringModel(ServedModel):
         return tf.reshape(dense, [num_questions, tf.shape(dense)[1] * self._beam**2])
 
     def _null_score(
-        self, windows: ContextWindows, best: Outputs, context_length: tf.Tensor, best_score: tf.Tensor
+        self, windows: ContextWindows, best: Outputs, context_length: tf.Tensor, spans: Outputs
     ) -> tf.Tensor:
         """[N] float32: the smallest over the windows of a question."""
         scores = tf.math.unsorted_segment_min(best["null_score"], windows.question, tf.size(context_length))
         scores = tf.where(context_length > 0, scores, _ODDS_WITHOUT_TOKENS)
         if self._config.answerable_classifier:
             return scores
-        return tf.where(tf.math.is_finite(best_score), scores - best_score, scores)
+        return tf.where(spans["num_answers"] > 0, scores - spans["nbest_score"][:, 0], scores)
 
 
 _NO_ANSWER = {"text": "", "start": 0, "end": 0}

@@ -16,8 +16,8 @@ def best_spans(
         score: [N, M] float32, -inf for what is no span; of equal ones the first counts.
         start, end: [N, M] int64, characters of the context; the end is exclusive.
     Returns: with K, `n_best_size`: `nbest_text` [N, K] string, `nbest_start`, `nbest_end` [N, K] int32, `nbest_score`
-        [N, K] float32 (-inf beyond), `nbest_probability` [N, K] float32, the softmax of the scores, and `num_answers`
-        [N] int32, how many there are.
+        [N, K] float32, `nbest_probability` [N, K] float32, the softmax of the scores, and `num_answers` [N] int32, how
+        many there are. Beyond these a score is the lowest number there is.
     """
     characters = tf.strings.unicode_decode(context, "UTF-8")
     num_candidates = tf.shape(score)[1]
@@ -32,7 +32,7 @@ def best_spans(
     # One column more, so that there is one to gather where there is no candidate at all.
     start, end, score = (
         tf.where(real, tf.gather(tf.pad(values, [[0, 0], [0, 1]]), columns, batch_dims=1), nothing)
-        for values, nothing in ((start, 0), (end, 0), (score, -float("inf")))
+        for values, nothing in ((start, 0), (end, 0), (score, score.dtype.min))  # JSON has no infinity
     )
     weights = tf.where(real, tf.exp(tf.cast(score - score[:, :1], tf.float64)), 0.0)
     total = tf.reduce_sum(weights, axis=1, keepdims=True)

@@ -77,6 +77,10 @@ class ServedModel(tf.Module):
         self._weights = [variable for layer in layers for variable in layer.variables]
         self.tokenizer = tokenizer
         self.shapes = shapes
+        # One graph that the functions share. Behind a function, as it is none that is served.
+        texts = [tf.TensorSpec([None], tf.string)]
+        tokenize = tf.function(lambda text: tokens_of(tokenizer.tokenize(text)), input_signature=texts, autograph=False)
+        self._get_tokenize = lambda: tokenize
         self.names = tuple(self.served())
         for name, (function, inputs) in self.served().items():
             # Saving traces every function that stands here, called or not.
@@ -105,9 +109,13 @@ class ServedModel(tf.Module):
         shape = [self.shapes.batch_size, self.shapes.width]
         return [tf.TensorSpec(shape, tf.int32, name=name) for name in TEXT_TENSORS]
 
+    def tokenize(self, text: tf.Tensor) -> Tokens:
+        """The tokens of [N] texts."""
+        return self._get_tokenize()(text)
+
     def rows(self, text: tf.Tensor) -> tuple[Rows, tf.Tensor]:
         """[CLS] text [SEP] of each text, cut where it is too long, and which were: [N] bool."""
-        whole = tokens_of(self.tokenizer.tokenize(text))
+        whole = self.tokenize(text)
         part = cut(whole, self.shapes.max_seq_length - 2)
         return self.pack([part]), part.length < whole.length
 

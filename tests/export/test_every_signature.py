@@ -29,7 +29,7 @@ SIGNATURES = {
     "squad_v2": ("answer", "embed"),
     "independent": ("answer", "embed"),
 }
-QUICK = ("pretraining", "tagging")
+QUICK = ("tagging",)  # the others take five seconds and more
 KINDS = [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in SIGNATURES]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -100,20 +100,20 @@ def test_a_signature_answers_any_texts(kind, texts, loaded):
         for turn in (0, 1):
             outputs = function(**_inputs(function, texts, turn))
             assert {len(value) for value in outputs.values()} == {len(texts)}
-            for output, value in outputs.items():
+            for value in outputs.values():
                 if value.dtype == tf.string:
                     assert all(text.decode() is not None for text in value.numpy().reshape(-1))
-                elif "score" not in output:  # -inf where there is no span
-                    assert np.isfinite(value).all()
+                else:
+                    assert np.isfinite(value).all()  # JSON has nothing else
             if "num_tokens" in outputs:
                 width = outputs["tokens"].shape[1]
                 assert width == max(outputs["num_tokens"].numpy(), default=width)
 
 
-@pytest.mark.parametrize("kind", ["pretraining"])
+@pytest.mark.parametrize("kind", ["tagging"])
 def test_rows_longer_than_the_model_has_positions_for_are_refused_by_name(kind, loaded):
-    rows = tf.ones([1, 21], tf.int32)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="more than 20 tokens, which is what the model has"):
+    rows = tf.ones([1, 41], tf.int32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more than 40 tokens, which is what the model has"):
         loaded(kind)["embed_ids"](input_ids=rows, input_mask=rows, segment_ids=rows)
 
 
@@ -171,15 +171,17 @@ def test_the_c_runtime_without_python_gives_what_python_gives(kind, exported, lo
         inputs = _ids(9) if name.endswith("_ids") else _inputs(function, HARD_TEXTS, turn=1)
         calls.append(_call_of(exported(kind), name, inputs))
         outputs = function(**inputs)
-        expected.append([outputs[key].numpy() for key in sorted(outputs)])
+        expected.append({key: outputs[key].numpy() for key in sorted(outputs)})
     reply = _run_in_c_runtime({"saved_model": exported(kind), "calls": calls}, _text_libraries())
     assert len(reply["outputs"]) == 5, reply
     for of_signature, of_python in zip(reply["outputs"], expected, strict=True):
-        for tensor, wanted in zip(of_signature, of_python, strict=True):
+        for tensor, (key, wanted) in zip(of_signature, of_python.items(), strict=True):
             given = _array(**tensor)
             assert given.shape == wanted.shape
             if np.issubdtype(wanted.dtype, np.floating):
-                np.testing.assert_allclose(given, wanted, rtol=0, atol=1e-6)
+                # Logits here are up to 30, and the products' order of summation differs: some units of 2e-6 each.
+                tolerance = 1e-5 if "log" in key or "score" in key else 1e-6
+                np.testing.assert_allclose(given, wanted, rtol=1e-6, atol=tolerance, err_msg=key)
             else:
                 assert given.tolist() == wanted.tolist()
 
