@@ -78,6 +78,13 @@ def test_every_module_of_the_packages_is_short(tracked_modules):
     assert {name: length for name, length in lengths.items() if length >= MAX_MODULE_LINES} == {}
 
 
+def test_an_installation_has_every_program_as_a_command():
+    text = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
+    commands = re.findall(r'^electra-tf-([a-z-]+) = "\w+\.cli\.(\w+):main"$', text, re.MULTILINE)
+    assert sorted(f"{module}.py" for _, module in commands) == PROGRAMS
+    assert [name.replace("-", "_") for name, _ in commands] == [module for _, module in commands]
+
+
 @pytest.mark.parametrize("program", [*PROGRAMS, "benchmarks.kills", "benchmarks.replication"])
 def test_help_answers_at_once_and_without_tensorflow(program):
     # Its own processor time: what it takes on a machine that is not busy.
