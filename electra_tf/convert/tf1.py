@@ -100,8 +100,8 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     prefix = os.path.join(output_dir, f"model.ckpt-{model.step}")
     values = [tf.convert_to_tensor(value) for value in tensors.values()]
     names = [*tensors, "global_step"]
-    # By the file `checkpoint` their code, and TensorFlow, find the newest one of a directory.
-    state = tf.compat.v1.train.generate_checkpoint_state_proto(output_dir, os.path.basename(prefix))
+    # By the file `checkpoint` their code, and TensorFlow, find the newest one of a directory, wherever that is moved.
+    state = f'model_checkpoint_path: "{os.path.basename(prefix)}"\n'
     try:
         tf.io.gfile.makedirs(output_dir)
         tf.raw_ops.SaveV2(
@@ -110,7 +110,7 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
             shape_and_slices=[""] * len(names),
             tensors=[*values, tf.constant(model.step, tf.int64)],
         )
-        for name, content in (("checkpoint", str(state).encode()), ("vocab.txt", model.vocabulary_file)):
+        for name, content in (("checkpoint", state.encode()), ("vocab.txt", model.vocabulary_file)):
             with tf.io.gfile.GFile(os.path.join(output_dir, name), "wb") as stream:
                 stream.write(content)
     except tf.errors.OpError as error:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf.export.best_spans import best_spans
 from electra_tf.export.context_windows import ContextWindows, context_windows, is_max_context
-from electra_tf.export.packing import Rows, cut, halves, tokens_of
+from electra_tf.export.packing import Rows, cut, halves, joined_pairs, tokens_of
 from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes, in_blocks
 from electra_tf.tasks.finetune.config import QuestionAnsweringConfig
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask
@@ -55,7 +55,7 @@ class AnsweringModel(ServedModel):
             bool, whether the question was cut.
         """
         # Tokenized together, as one set of operations is enough.
-        ids, starts, ends = self.tokenizer.tokenize_with_offsets(tf.concat([question, context], axis=0))
+        ids, starts, ends = self.tokenizer.tokenize_with_offsets(joined_pairs(question, context))
         whole, tokens = halves(tokens_of(ids))
         query = cut(whole, self._config.max_query_length)
         windows = context_windows(query, tokens, self.shapes.max_seq_length, self._config.doc_stride)

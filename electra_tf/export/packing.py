@@ -41,6 +41,13 @@ def tokens_of(ids: tf.RaggedTensor) -> Tokens:
     return Tokens(ids.values, ids.row_starts(), ids.row_lengths())
 
 
+def joined_pairs(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    """[N] and [N] string as one [2 N], to be tokenized by one set of operations; `halves` parts the tokens again."""
+    message = "expected as many texts in the second input as in the first"
+    with tf.control_dependencies([tf.debugging.assert_equal(tf.size(first), tf.size(second), message)]):
+        return tf.concat([first, second], axis=0)
+
+
 def halves(tokens: Tokens) -> tuple[Tokens, Tokens]:
     """The tokens of the first R / 2 texts, and of the others."""
     middle = tf.size(tokens.start) // 2

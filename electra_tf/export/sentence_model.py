@@ -7,7 +7,7 @@ it is cut. Both as `run_finetuning.py --predict` does.
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.export.packing import Rows, cut_pair, halves, windows
+from electra_tf.export.packing import Rows, cut_pair, halves, joined_pairs, windows
 from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes, in_blocks
 from electra_tf.tasks.finetune.config import SentenceConfig
 from electra_tf.tasks.finetune.sentence import SentenceTask
@@ -59,7 +59,7 @@ class SentenceModel(ServedModel):
         Returns: those of `_predict_ids`; `truncated` [N] bool, whether one of the texts was cut.
         """
         # Tokenized together, as one set of operations is enough.
-        whole = halves(self.tokenize(tf.concat([text, text_pair], axis=0)))
+        whole = halves(self.tokenize(joined_pairs(text, text_pair)))
         parts = cut_pair(*whole, self.shapes.max_seq_length - 3)
         lost = [part.length < each.length for part, each in zip(parts, whole, strict=True)]
         return {**self._predicted(self.pack(parts)), "truncated": tf.reduce_any(lost, axis=0)}

@@ -52,6 +52,14 @@ def test_the_step_is_stored_as_the_authors_code_stores_it(stored_electra, tmp_pa
     assert (step, step.dtype) == (7, np.int64)
 
 
+def test_a_checkpoint_in_a_relative_directory_is_found_there_and_after_a_move(stored_electra, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_tf1(stored_electra(), "out")
+    assert tf.train.latest_checkpoint("out") == "out/model.ckpt-7"
+    (tmp_path / "out").rename(tmp_path / "moved")
+    assert tf.train.latest_checkpoint("moved") == "moved/model.ckpt-7"
+
+
 def test_one_encoder_in_both_roles_has_two_heads(stored_electra, tmp_path):
     model = stored_electra(("generator/",))
     head = {name: value for name, value in model.weights.items() if name.startswith("generator_predictions/dense/")}

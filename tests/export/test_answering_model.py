@@ -56,6 +56,11 @@ def test_answers_are_those_of_predict(name, served, finetuned):
         np.testing.assert_allclose(outputs["null_score"], [answer.null_odds for answer in answers], rtol=1e-5)
 
 
+def test_unlike_numbers_of_questions_and_contexts_are_refused(served):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many texts in the second input"):
+        call(served("squad_v2"), "answer", ["a", "b", "c"], ["d"])
+
+
 @pytest.mark.slow
 def test_an_answer_is_empty_where_the_null_score_is_above_the_threshold(finetuned, served):
     model = finetuned("squad_v2")
