@@ -25,6 +25,9 @@ from electra_tf.convert.stored_weights import list_briefly
 # Entries beside the weights: of the authors' code and of other optimizers of TensorFlow 1.
 TF1_STATE = re.compile(r"global_step$|.*/(adam_[mv]|lamb_[mv]|Adam(_1)?)$")
 _TASK_HEADS = "task_specific/"
+# What their code calls tasks that have another name here, and the order of labels where theirs is another one.
+_AUTHORS_TASKS = {"sst2": "sst", "stsb": "sts", "squad_v1": "squadv1", "squad_v2": "squad"}
+_AUTHORS_LABELS = {"mnli": ("contradiction", "entailment", "neutral")}
 
 
 def read_tf1(
@@ -92,7 +95,7 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     """
     tensors = {name: value for name, value in model.weights.items() if not name.startswith(_TASK_HEADS)}
     notes = []
-    heads = model.part(_TASK_HEADS)
+    heads = _heads_of_authors(model)
     if any("/hidden/" in name for name in heads):
         notes.append("the authors' code has no head with a hidden layer on [CLS]: the encoder alone is written")
     else:
@@ -132,6 +135,20 @@ def _weights_in(prefix: str, scopes: tuple[str, ...]) -> tuple[dict[str, np.ndar
             f"{prefix} is no readable TensorFlow checkpoint: {first_line(error)}; give another one"
         ) from None
     return weights, heads, step
+
+
+def _heads_of_authors(model: StoredModel) -> dict[str, np.ndarray]:
+    """The head of a fine-tuned model under their task's name, its columns in their order of labels.
+
+    Source: finetune/classification/classification_tasks.py and finetune/qa/qa_tasks.py of the authors' code.
+    """
+    heads = {}
+    for name, value in model.part(_TASK_HEADS).items():
+        scope, task, layer = name.split("/", 2)
+        if task in _AUTHORS_LABELS:
+            value = value[..., [model.finetuned.task.labels.index(label) for label in _AUTHORS_LABELS[task]]]
+        heads[f"{scope}/{_AUTHORS_TASKS.get(task, task)}/{layer}"] = value
+    return heads
 
 
 def _width(shapes: Shapes) -> int | None:

@@ -60,6 +60,25 @@ def test_a_checkpoint_in_a_relative_directory_is_found_there_and_after_a_move(st
     assert tf.train.latest_checkpoint("moved") == "moved/model.ckpt-7"
 
 
+@pytest.mark.parametrize(("name", "theirs"), [("sst2", "sst"), ("stsb", "sts"), ("mrpc", "mrpc")])
+def test_a_head_stands_under_the_name_of_the_authors_task(stored_finetuned, tmp_path, name, theirs):
+    kind = {"kind": "regression"} if name == "stsb" else {"kind": "classification", "labels": ["0", "1"]}
+    write_tf1(stored_finetuned(kind, name=name), str(tmp_path))
+    names = {each for each, _ in tf.train.list_variables(str(tmp_path)) if each.startswith("task_specific/")}
+    assert names == {f"task_specific/{theirs}/dense/kernel", f"task_specific/{theirs}/dense/bias"}
+
+
+def test_labels_of_mnli_are_in_the_authors_order(stored_finetuned, tmp_path):
+    labels = ["entailment", "neutral", "contradiction"]
+    model = stored_finetuned({"kind": "classification", "labels": labels}, name="mnli")
+    write_tf1(model, str(tmp_path))
+    reader = tf.train.load_checkpoint(str(tmp_path))
+    for part in ("kernel", "bias"):
+        entailment, neutral, contradiction = np.moveaxis(model.weights[f"task_specific/mnli/dense/{part}"], -1, 0)
+        found = np.moveaxis(reader.get_tensor(f"task_specific/mnli/dense/{part}"), -1, 0)
+        np.testing.assert_array_equal(found, [contradiction, entailment, neutral])
+
+
 def test_one_encoder_in_both_roles_has_two_heads(stored_electra, tmp_path):
     model = stored_electra(("generator/",))
     head = {name: value for name, value in model.weights.items() if name.startswith("generator_predictions/dense/")}
