@@ -161,10 +161,11 @@ def _run(arguments, interruption: Interruption) -> None:
 
 def _refuse_idle_flags(arguments) -> None:
     """Raises: UserError: for a flag that the mode does not read."""
+    parser = _flags()
     mode = "predict" if arguments.predict else "score" if arguments.score else ""
     for name, value in vars(arguments).items():
         is_read = name in _OF_EVERY_MODE | _OF_MODE[mode] if mode else name not in _OF_PREDICT_AND_SCORE
-        if not is_read and name != mode and value != _flags().get_default(name):
+        if not is_read and name != mode and value != parser.get_default(name):
             flag = "--set" if name == "overrides" else f"--{name}"
             raise UserError(f"{flag} says nothing to {f'--{mode}' if mode else 'fine-tuning'}; leave it out")
 

@@ -71,6 +71,7 @@ def batches(
         batch up; `row_index` [B] int32, -1 there. S is None unless `lengths` is a single one.
     """
     context = context or tf.distribute.InputContext()
+    assert order.shape[1] % context.num_replicas_in_sync == 0, "some rows would be in no replica's batch"
     replica_size = order.shape[1] // context.num_replicas_in_sync
     share = order.shape[1] // context.num_input_pipelines
     mine = order[:, context.input_pipeline_id * share :][:, :share].reshape(-1, replica_size)

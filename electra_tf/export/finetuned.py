@@ -53,25 +53,15 @@ def load_finetuned(model_dir: str | os.PathLike, prefix: str | None = None, prec
 
 def config_in(run: RunDirectory) -> FinetuningConfig:
     """The configuration of a seed's directory. Raises: UserError: if it is not one of fine-tuning."""
-    values = _values_in(run)
-    if "task" not in values:
+    if not run.is_finetuned:
         raise UserError(f"{run.config_file} has no group `task`: it is not of fine-tuning; give OUTPUT/seed_0, say")
-    return validate(values, FinetuningConfig, run.config_file)
-
-
-def is_finetuned(model_dir: str | os.PathLike) -> bool:
-    """Whether a directory is a seed's of fine-tuning, not a pre-training run's. Raises: UserError: if it is no run."""
-    return "task" in _values_in(run_in(model_dir))
+    return validate(yaml.safe_load(read_bytes(run.config_file)), FinetuningConfig, run.config_file)
 
 
 def null_threshold(model_dir: str | os.PathLike, config: FinetuningConfig) -> float | None:
     """The null odds above which a question is left unanswered: chosen on the dev set, else set; None: none is."""
     chosen = read_json(os.path.join(model_dir, "null_threshold.json")).get("null_threshold")
     return config.task.null_threshold if chosen is None else chosen
-
-
-def _values_in(run: RunDirectory) -> dict:
-    return yaml.safe_load(read_bytes(run.config_file) or b"") or {}
 
 
 def _kept(run: RunDirectory) -> str:

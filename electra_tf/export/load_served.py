@@ -5,12 +5,13 @@ from typing import Literal
 
 from electra_tf.config.errors import UserError
 from electra_tf.export.answering_model import AnsweringModel
-from electra_tf.export.finetuned import Finetuned, is_finetuned, load_finetuned, null_threshold
+from electra_tf.export.finetuned import Finetuned, load_finetuned, null_threshold
 from electra_tf.export.load import load_run, load_tokenizer
 from electra_tf.export.sentence_model import SentenceModel
 from electra_tf.export.served_model import ServedModel, ServingShapes
 from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.export.text_encoder import TextEncoder
+from electra_tf.runs.directory import run_in
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -31,7 +32,7 @@ def load_served_model(
     """
     if batch_size is not None and batch_size < 1:
         raise UserError(f"--batch_size={batch_size}: expected 1 or more, or no such flag for any number of texts")
-    model = load_finetuned(model_dir, precision=precision) if is_finetuned(model_dir) else None
+    model = load_finetuned(model_dir, precision=precision) if run_in(model_dir).is_finetuned else None
     task = model.task if model else load_run(model_dir, precision=precision)
     longest = task.config.data.max_seq_length if max_seq_length is None else max_seq_length
     shapes = ServingShapes(longest, batch_size, pad_to_max_length)

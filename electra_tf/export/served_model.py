@@ -81,8 +81,9 @@ class ServedModel(tf.Module):
         texts = [tf.TensorSpec([None], tf.string)]
         tokenize = tf.function(lambda text: tokens_of(tokenizer.tokenize(text)), input_signature=texts, autograph=False)
         self._get_tokenize = lambda: tokenize
-        self.names = tuple(self.served())
-        for name, (function, inputs) in self.served().items():
+        functions = self.served()
+        self.names = tuple(functions)
+        for name, (function, inputs) in functions.items():
             # Saving traces every function that stands here, called or not.
             setattr(self, name, tf.function(function, input_signature=inputs, autograph=False))
 
@@ -130,9 +131,11 @@ class ServedModel(tf.Module):
         with tf.control_dependencies([tf.debugging.assert_less_equal(tf.shape(tensors[0])[1], longest, message)]):
             return Rows(*map(tf.identity, tensors))
 
-    def tokens(self, rows: Rows) -> tf.Tensor:
-        """[N, T] string, "" in padding."""
-        return tf.where(rows.input_mask > 0, self.tokenizer.tokens_of(rows.input_ids), "")
+    def of_tokens(self, compute: Callable[[Rows], Outputs], text: tf.Tensor) -> Outputs:
+        """What is computed for the tokens of texts, with `tokens`, `num_tokens` and `truncated`."""
+        rows, truncated = self.rows(text)
+        tokens = tf.where(rows.input_mask > 0, self.tokenizer.tokens_of(rows.input_ids), "")  # [N, T]
+        return {**compute(rows), "tokens": tokens, "num_tokens": rows.num_tokens, "truncated": truncated}
 
     def _embed(self, text: tf.Tensor) -> Outputs:
         """Vectors of texts. T is the length of the longest text of the call.
@@ -142,9 +145,7 @@ class ServedModel(tf.Module):
         Returns: those of `_embed_ids`; `tokens` [N, T] string, "" in padding; `num_tokens` [N] int32, [CLS] and [SEP]
             included; `truncated` [N] bool, whether the text was cut.
         """
-        rows, truncated = self.rows(text)
-        vectors = self._vectors(rows)
-        return {**vectors, "tokens": self.tokens(rows), "num_tokens": rows.num_tokens, "truncated": truncated}
+        return self.of_tokens(self._vectors, text)
 
     def _embed_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
         """Vectors of token ids.

@@ -4,7 +4,6 @@ import logging
 import os
 
 import tensorflow as tf
-import yaml
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
@@ -68,7 +67,7 @@ def _of_run(model_dir: str, prefix: str | None, flag: str, scopes: tuple[str, ..
         "lower_case": tokenizer.lower_case,
         "strip_accents": tokenizer.strip_accents,
     }
-    if "task" in (yaml.safe_load(read_bytes(run.config_file)) or {}):
+    if run.is_finetuned:
         tuned = load_finetuned(model_dir, prefix)
         return StoredModel(
             source=tuned.source,

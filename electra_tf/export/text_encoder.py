@@ -29,9 +29,7 @@ class TextEncoder(ServedModel):
         Returns: that of `_detect_ids`; `tokens` [N, T] string, "" in padding; `num_tokens` [N] int32, [CLS] and [SEP]
             included; `truncated` [N] bool, whether the text was cut.
         """
-        rows, truncated = self.rows(text)
-        detected = self._detected(rows)
-        return {**detected, "tokens": self.tokens(rows), "num_tokens": rows.num_tokens, "truncated": truncated}
+        return self.of_tokens(self._detected, text)
 
     def _detect_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
         """Which of the tokens were replaced.

@@ -9,7 +9,6 @@ import statistics
 from collections.abc import Iterator, Mapping
 
 import tensorflow as tf
-import yaml
 
 from electra_tf.config.errors import UserError
 from electra_tf.finetuning.protocol import Options, finetune
@@ -19,7 +18,7 @@ from electra_tf.flops.budget import known_cost
 from electra_tf.reports.scores import milestone_scores, score_file
 from electra_tf.runs.checkpoints import checkpoint_prefix, newest_whole, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import exists, read_bytes, read_json, write_atomically
+from electra_tf.runs.files import exists, read_json, write_atomically
 from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.distribution import is_chief
@@ -89,7 +88,7 @@ def seed_scores(summary: Mapping) -> dict[int, float]:
 
 def _pretraining_run(init_from: str) -> RunDirectory:
     run = RunDirectory(init_from.rstrip("/"))
-    if not exists(run.config_file) or "task" in (yaml.safe_load(read_bytes(run.config_file)) or {}):
+    if not exists(run.config_file) or run.is_finetuned:
         raise UserError(f"--milestones needs the directory of a pre-training run as --init_from, not {init_from}")
     if not steps_in(run.milestones) and not steps_in(run.checkpoints):
         raise UserError(f"--init_from={init_from} is a run without a checkpoint yet; train it first")

@@ -28,8 +28,7 @@ def run_facts(model_dir: str | os.PathLike, step: int) -> dict:
     Raises: UserError: if there is no run, or one of its files is damaged.
     """
     run = run_in(model_dir)
-    is_finetuning = "task" in (yaml.safe_load(read_bytes(run.config_file)) or {})
-    facts = (_finetuning_facts if is_finetuning else _pretraining_facts)(run, step)
+    facts = (_finetuning_facts if run.is_finetuned else _pretraining_facts)(run, step)
     return {name: value for name, value in facts.items() if value}
 
 

@@ -127,6 +127,11 @@ class RunDirectory:
                     f"or a new {self.flag}"
                 )
 
+    @property
+    def is_finetuned(self) -> bool:
+        """Whether the run there, if there is one, is a seed's of fine-tuning and not one of pre-training."""
+        return "task" in (yaml.safe_load(read_bytes(self.config_file) or b"") or {})
+
     def require_same_run(self, config: RunConfig) -> None:
         """Raises: UserError: if a setting that affects the weights is not the run's, naming both values."""
         stored = self._stored_config()
