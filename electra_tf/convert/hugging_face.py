@@ -9,6 +9,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.convert.hugging_face_heads import finetuned_head
 from electra_tf.convert.hugging_face_names import hugging_face_tensor
+from electra_tf.convert.hugging_face_task import noted_task
 from electra_tf.convert.stored_model import StoredModel
 
 # The names of BertForMaskedLM, from the begin of ElectraForMaskedLM's. Its output bias stands under two names that are
@@ -131,6 +132,8 @@ def _config(model: StoredModel, architecture: str, sizes: EncoderConfig) -> dict
     Source: transformers 5, models/electra/configuration_electra.py, which refuses 4.0 where it wants 4.
     """
     ours = {"objective": model.objective, "step": model.step, "data": model.facts.get("data", [])}
+    if model.finetuned is not None:
+        ours["finetuned"] = noted_task(model.finetuned)
     return {
         "architectures": [architecture],
         "model_type": "electra",

@@ -135,7 +135,7 @@ def _h5(path: str, content: bytes) -> Tensors:
     try:
         with h5py.File(io.BytesIO(content), "r") as file:
             file.visititems(collect)
-    except OSError as error:
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # h5py passes on what HDF5 meets
         raise UserError(f"{path} is damaged or cut off: {first_line(error)}; copy the file again") from None
     return tensors
 

@@ -27,6 +27,7 @@ from electra_tf.convert.sizes import (
 from electra_tf.convert.stored_model import StoredModel
 from electra_tf.convert.stored_weights import list_briefly
 from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.text.vocabulary import Vocabulary
 
 _CONFIG = "config.json"
 _SIZES = {
@@ -104,6 +105,7 @@ def read_hugging_face(path: str, given: Given = AS_IT_SAYS) -> tuple[StoredModel
     kept = _read_network(folders[0], given.num_heads)
     weights, generator = kept.weights, None
     if len(folders) > 1:
+        _require_one_vocabulary(folders)
         other = _read_network(folders[1], given.generator_num_heads)
         generator = other.sizes
         weights = {**weights, **_generator_weights(kept, other)}
@@ -132,7 +134,7 @@ def read_hugging_face(path: str, given: Given = AS_IT_SAYS) -> tuple[StoredModel
         finetuned=kept.finetuned,
         facts={"data": kept.ours["data"]} if isinstance(kept.ours.get("data"), list) else {},
     )
-    return model, notes
+    return model, [*notes, *tokenizer.notes]
 
 
 def _folders(path: str) -> list[str]:
@@ -266,6 +268,19 @@ def _generator_weights(kept: _Network, generator: _Network) -> dict[str, np.ndar
         if generator.sizes == kept.sizes and all(np.array_equal(encoder[n], kept.weights[n]) for n in encoder):
             encoder = {}  # one network in both roles
     return {**{name.replace("electra/", "generator/", 1): value for name, value in encoder.items()}, **own}
+
+
+def _require_one_vocabulary(folders: list[str]) -> None:
+    """Raises: UserError: if two networks take different tokens, or different letters, for the same id."""
+    found = {
+        (Vocabulary.from_bytes(files.vocabulary_file, files.path).tokens, files.lower_case, files.strip_accents)
+        for files in map(read_tokenizer_files, folders)
+        if files.vocabulary_file is not None
+    }
+    if len(found) > 1:
+        raise UserError(
+            f"{folders[0]} and {folders[1]} have different vocabularies or casing; give the two networks of one model"
+        )
 
 
 def _objective(weights: dict[str, np.ndarray], ours: dict) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.convert.hugging_face_files import Tensors
+from electra_tf.convert.sizes import require_shapes
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 
 # By the tensors of a head, the layers of ours that it is.
@@ -18,6 +19,8 @@ _KINDS = {
     "regression": "regression",
 }
 _MAX_SEQ_LENGTH = 512
+# Settings of a task of texts that transformers' config.json has no names for.
+_NOTED = ("text_columns", "stride")
 
 
 class Finetuned(NamedTuple):
@@ -27,8 +30,17 @@ class Finetuned(NamedTuple):
     weights: dict[str, np.ndarray]
 
 
+def noted_task(config: FinetuningConfig) -> dict:
+    """What config.json notes of a fine-tuned model for `finetuned_task`, beside what transformers knows."""
+    settings = config.task.model_dump(mode="json")
+    noted = {name: settings[name] for name in _NOTED if name in settings}
+    return {"name": config.name, "max_seq_length": config.data.max_seq_length, **noted}
+
+
 def finetuned_task(config: dict, tensors: Tensors, encoder: EncoderConfig, path: str) -> Finetuned | None:
     """The task of an ElectraForSequenceClassification or ElectraForTokenClassification.
+
+    A folder that is not of this program does not say whether its model takes one text or two; it is taken for one.
 
     Args:
         config: the content of config.json, at `path`.        tensors: those of the head.
@@ -38,27 +50,50 @@ def finetuned_task(config: dict, tensors: Tensors, encoder: EncoderConfig, path:
     layers = next((each for each in (_SENTENCE, _TAGGING) if tensors.keys() == _tensors_of(each)), None)
     if layers is None:
         return None
-    bias = tensors["classifier.out_proj.bias" if layers is _SENTENCE else "classifier.bias"]
-    labels = _labels(config, len(bias), path)
+    num_outputs = _num_outputs(layers, tensors, encoder, path)
+    labels, noted = _labels(config, num_outputs, path), _noted(config)
     rate = config.get("classifier_dropout")
     task = {"dropout": encoder.hidden_dropout if rate is None else rate}
     if layers is _TAGGING:
         task |= {"kind": "tagging", "labels": labels, "scheme": _scheme(labels)}
     else:
-        kind = _kind(config, len(bias), path)
+        kind = _kind(config, num_outputs, path)
         # A number is predicted in the unit of the data: the range of the scaled target is as it is by default.
         task |= {"kind": kind, "head": "huggingface", "text_columns": ["text"]}
+        task |= {setting: noted[setting] for setting in _NOTED if setting in noted}
         task["labels"] = [] if kind == "regression" else labels
-    name = task["kind"]
+    name = noted.get("name", task["kind"])
     resolved = resolve(
-        {}, path, name=name, task=task, encoder=encoder, init_from=None, num_epochs=3, max_seq_length=_MAX_SEQ_LENGTH,
-        num_rows=1,
+        {}, path, name=name, task=task, encoder=encoder, init_from=None, num_epochs=3,
+        max_seq_length=noted.get("max_seq_length", _MAX_SEQ_LENGTH), num_rows=1,
     )  # fmt: skip
     weights = {}
     for theirs, ours in layers.items():
         weights[f"task_specific/{name}/{ours}/kernel"] = np.ascontiguousarray(tensors[f"{theirs}.weight"].T)
         weights[f"task_specific/{name}/{ours}/bias"] = tensors[f"{theirs}.bias"]
     return Finetuned(resolved, weights)
+
+
+def _noted(config: dict) -> dict:
+    """What `noted_task` has written; empty for a folder of others, or where it has been changed to something else."""
+    ours = config.get("electra_tf")
+    noted = ours.get("finetuned") if isinstance(ours, dict) else None
+    if not isinstance(noted, dict):
+        return {}
+    fits = {"name": str, "max_seq_length": int, "text_columns": list, "stride": int | None}
+    return {key: value for key, value in noted.items() if key in fits and isinstance(value, fits[key])}
+
+
+def _num_outputs(layers: dict[str, str], tensors: Tensors, encoder: EncoderConfig, path: str) -> int:
+    """Of the last layer of a head. Raises: UserError: if the layers are no products on the encoder's vectors."""
+    found, hidden = {name: tensor.shape for name, tensor in tensors.items()}, encoder.hidden_size
+    *others, last = layers
+    outputs = (found[f"{last}.weight"] or (0,))[0]
+    expected = {}
+    for layer, units in [*((layer, hidden) for layer in others), (last, outputs)]:
+        expected |= {f"{layer}.weight": (units, hidden), f"{layer}.bias": (units,)}
+    require_shapes(path, expected, found)
+    return outputs
 
 
 def _tensors_of(layers: dict[str, str]) -> set[str]:
@@ -68,16 +103,21 @@ def _tensors_of(layers: dict[str, str]) -> set[str]:
 def _labels(config: dict, number: int, path: str) -> list[str]:
     """In the order of their ids; without names those that transformers gives."""
     names = config.get("id2label") or {str(index): f"LABEL_{index}" for index in range(number)}
-    if sorted(names) != sorted(str(index) for index in range(number)):
-        raise UserError(f"{path}: id2label has {len(names)} labels, the classifier {number}; name 0 to {number - 1}")
-    return [str(names[str(index)]) for index in range(number)]
+    if not isinstance(names, dict) or sorted(names) != sorted(str(index) for index in range(number)):
+        raise UserError(
+            f"{path}: id2label is {names!r:.80}, the classifier has {number} labels; name 0 to {number - 1}"
+        )
+    labels = [str(names[str(index)]) for index in range(number)]
+    if twice := [label for index, label in enumerate(labels) if label in labels[:index]]:
+        raise UserError(f"{path}: id2label names {twice[0]!r} twice; give each label a name of its own")
+    return labels
 
 
 def _kind(config: dict, num_labels: int, path: str) -> str:
     """Where config.json does not say, one output is a number and several are one label, as transformers takes them."""
     default = "regression" if num_labels == 1 else "single_label_classification"
     stated = config.get("problem_type") or default
-    if stated not in _KINDS:
+    if not isinstance(stated, str) or stated not in _KINDS:
         raise UserError(f"{path}: problem_type is {stated!r}, expected one of {', '.join(_KINDS)}; correct it")
     return _KINDS[stated]
 

@@ -5,6 +5,14 @@ from typing import NamedTuple
 
 from electra_tf.config.errors import UserError
 from electra_tf.convert.hugging_face_files import read_file, read_json_object
+from electra_tf.text.vocabulary import CONTINUATION_PREFIX, UNK
+
+# The classes that tokenize as BERT does; PreTrainedTokenizerFast is what tokenizer.json says.
+_CLASSES = ("ElectraTokenizer", "BertTokenizer", "DistilBertTokenizer", "PreTrainedTokenizer", "TokenizersBackend")
+# What the settings of BERT's tokenization are in the two files.
+_AS_BERT = {"tokenize_chinese_chars": True, "do_basic_tokenize": True, "do_word_tokenize": True}
+_NORMALIZER = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
+_WORD_PIECES = {"type": "WordPiece", "unk_token": UNK, "continuing_subword_prefix": CONTINUATION_PREFIX}
 
 
 class TokenizerFiles(NamedTuple):
@@ -13,12 +21,14 @@ class TokenizerFiles(NamedTuple):
     Attributes:
         vocabulary_file: the content of vocab.txt, or of one that holds the same; None if there is no vocabulary.
         path: of the file that it comes from, for messages.
+        notes: lines for the log: where the model's text was not tokenized as BERT's, which is all this program does.
     """
 
     vocabulary_file: bytes | None
     path: str
     lower_case: bool
     strip_accents: bool
+    notes: tuple[str, ...] = ()
 
 
 def read_tokenizer_files(folder: str) -> TokenizerFiles:
@@ -26,28 +36,60 @@ def read_tokenizer_files(folder: str) -> TokenizerFiles:
 
     Raises: UserError: if one of them is damaged.
     """
-    config = read_json_object(os.path.join(folder, "tokenizer_config.json")) or {}
-    fast_file = os.path.join(folder, "tokenizer.json")
-    fast = read_json_object(fast_file) or {}
-    normalizer = fast.get("normalizer") or {}
+    config_file, fast_file = (os.path.join(folder, name) for name in ("tokenizer_config.json", "tokenizer.json"))
+    config, fast = read_json_object(config_file) or {}, read_json_object(fast_file) or {}
+    normalizer = _part(fast, "normalizer", fast_file)
     lower_case = _first_of(config.get("do_lower_case"), normalizer.get("lowercase"), True)
     strip_accents = _first_of(config.get("strip_accents"), normalizer.get("strip_accents"), lower_case)
     path = os.path.join(folder, "vocab.txt")
     vocabulary = read_file(path)
     if vocabulary is None and fast:
         path, vocabulary = fast_file, _listed(fast, fast_file)
+    foreign = [f"{config_file} says {each}" for each in _foreign_settings(config)]
+    foreign += [f"{fast_file} says {each}" for each in _foreign_parts(fast, fast_file)]
+    notes = [f"warning: {each}; here text is tokenized as BERT's, so the model may get other ids" for each in foreign]
     # As in BERT, accents are stripped only where letters are lowered.
-    return TokenizerFiles(vocabulary, path, bool(lower_case), bool(strip_accents and lower_case))
+    return TokenizerFiles(vocabulary, path, bool(lower_case), bool(strip_accents and lower_case), tuple(notes))
+
+
+def _foreign_settings(config: dict) -> list[str]:
+    """Of tokenizer_config.json."""
+    found = _different(config, _AS_BERT)
+    name = config.get("tokenizer_class")
+    if name is not None and str(name).removesuffix("Fast") not in _CLASSES:
+        found.append(f"tokenizer_class {name}")
+    return found
+
+
+def _foreign_parts(fast: dict, path: str) -> list[str]:
+    """Of tokenizer.json; one that is not there, or a part without a type, says nothing."""
+    expected = {"normalizer": _NORMALIZER, "pre_tokenizer": {"type": "BertPreTokenizer"}, "model": _WORD_PIECES}
+    parts = {name: _part(fast, name, path) for name in expected}
+    found = [f"{name}.{each}" for name, values in expected.items() for each in _different(parts[name], values)]
+    return found + [f"no {name}" for name in expected if name in fast and fast[name] is None]
+
+
+def _different(found: dict, expected: dict) -> list[str]:
+    return [f"{key} {found[key]!r:.40}" for key, value in expected.items() if key in found and found[key] != value]
+
+
+def _part(fast: dict, name: str, path: str) -> dict:
+    part = fast.get(name) or {}
+    if not isinstance(part, dict):
+        raise UserError(f"{path} is damaged: {name} is {part!r:.40}, expected an object; copy the file again")
+    return part
 
 
 def _listed(fast: dict, path: str) -> bytes:
     """The tokens of a tokenizer.json, in the order of their ids, as lines."""
-    model = fast.get("model") or {}
+    model = _part(fast, "model", path)
     if model.get("type", "WordPiece") != "WordPiece" or not isinstance(model.get("vocab"), dict):
         raise UserError(f"{path} is no WordPiece tokenizer, as ELECTRA has; give the vocabulary as --vocab_file")
-    ids = dict(model["vocab"])
-    ids |= {token["content"]: token["id"] for token in fast.get("added_tokens") or []}
-    tokens = sorted(ids, key=ids.__getitem__)
+    try:
+        ids = model["vocab"] | {token["content"]: token["id"] for token in fast.get("added_tokens") or []}
+        tokens = sorted(ids, key=ids.__getitem__)
+    except (KeyError, TypeError):
+        raise UserError(f"{path}: tokens and their ids cannot be read; give the vocabulary as --vocab_file") from None
     if [ids[token] for token in tokens] != list(range(len(tokens))):
         raise UserError(f"{path}: ids are not 0 to {len(tokens) - 1}, each once; give the vocabulary as --vocab_file")
     return "".join(f"{token}\n" for token in tokens).encode()

@@ -58,21 +58,7 @@ def model_card(model: StoredModel, network: Network) -> str:
 
 
 def _metadata(model: StoredModel, network: Network) -> ModelCardData:
-    scores = model.facts.get("scores", ())
-    results = [
-        EvalResult(
-            task_type=_task_type(model, score["task"]),
-            dataset_type=_dataset(score["task"]),
-            dataset_name=score["task"],
-            dataset_config=score["task"] if score["task"] in GLUE_TASKS else None,
-            dataset_split="validation",
-            metric_type=score["metric"],
-            metric_name=f"{score['metric']}, median of {score['n']} seeds of fine-tuning",
-            metric_value=score["median"],
-        )
-        for score in scores
-        if _dataset(score["task"]) and score["median"] is not None
-    ]
+    results = list(_results(model))
     datasets = sorted({result.dataset_type for result in results} | _datasets_of(model))
     tags = ["electra"] if network.config["model_type"] == "electra" else ["bert"]
     if model.has_discriminator_head:
@@ -86,6 +72,27 @@ def _metadata(model: StoredModel, network: Network) -> ModelCardData:
         model_name=_title(model, network),
         eval_results=results or None,
     )
+
+
+def _results(model: StoredModel) -> Iterator[EvalResult]:
+    """Of a fine-tuned model its own; of an encoder the medians of the models that were fine-tuned from it."""
+    own = model.facts.get("evaluation") or {}
+    for score in model.facts.get("scores", ()):
+        task, metric = score["task"], score["metric"]
+        name, value = f"{metric}, median of {score['n']} seeds of fine-tuning", score["median"]
+        if model.finetuned:
+            name, value = metric, own.get(metric)
+        if _dataset(task) and value is not None:
+            yield EvalResult(
+                task_type=_task_type(model, task),
+                dataset_type=_dataset(task),
+                dataset_name=task,
+                dataset_config=task if task in GLUE_TASKS else None,
+                dataset_split="validation",
+                metric_type=metric,
+                metric_name=name,
+                metric_value=value,
+            )
 
 
 def _datasets_of(model: StoredModel) -> set[str]:

@@ -125,10 +125,19 @@ class ServedModel(tf.Module):
         return pack(parts, self.tokenizer.vocabulary, self.shapes.width, least_width)
 
     def given(self, *tensors: tf.Tensor) -> Rows:
-        """The rows of a call with ids."""
-        longest = self.get_task().config.encoder.max_position_embeddings
+        """The rows of a call with ids, of one shape, in the ranges that the model has."""
+        sizes, rows = self.get_task().config.encoder, Rows(*tensors)
+        longest, shape = sizes.max_position_embeddings, tf.shape(rows.input_ids)
         message = f"input_ids has rows of more than {longest} tokens, which is what the model has positions for"
-        with tf.control_dependencies([tf.debugging.assert_less_equal(tf.shape(tensors[0])[1], longest, message)]):
+        checks = [tf.debugging.assert_less_equal(shape[1], longest, message)]
+        for name, below in (("input_ids", sizes.vocab_size), ("input_mask", 2), ("segment_ids", sizes.type_vocab_size)):
+            values = getattr(rows, name)
+            checks += [
+                tf.debugging.assert_equal(tf.shape(values), shape, f"{name} has another shape than input_ids"),
+                tf.debugging.assert_non_negative(values, f"{name} has a number below 0"),
+                tf.debugging.assert_less(values, below, f"{name} has a number that is not below {below}"),
+            ]
+        with tf.control_dependencies(checks):
             return Rows(*map(tf.identity, tensors))
 
     def of_tokens(self, compute: Callable[[Rows], Outputs], text: tf.Tensor) -> Outputs:

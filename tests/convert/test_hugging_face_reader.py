@@ -153,12 +153,44 @@ def test_a_classifier_of_tokens_is_tagging(finetuned, labels, scheme):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"id2label": {"0": "a", "1": "b"}}, "id2label has 2 labels, the classifier 3; name 0 to 2"),
+        ({"id2label": {"0": "a", "1": "b"}}, "id2label is {'0': 'a', '1': 'b'}, the classifier has 3 labels; name 0"),
+        ({"id2label": 5}, "id2label is 5, the classifier has 3 labels; name 0 to 2"),
+        ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "id2label names 'a' twice; give each label a name of its own"),
+        ({"problem_type": ["x"]}, "problem_type is ['x'], expected one of"),
         ({"problem_type": "ranking"}, "problem_type is 'ranking', expected one of single_label_classification, "),
     ],
 )
 def test_a_classifier_that_its_configuration_contradicts_is_refused(finetuned, config, message):
     assert message in refusal(finetuned(SENTENCE_HEAD, config))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "expected"),
+    [
+        ("classifier.out_proj.bias", [], "classifier.out_proj.bias has shape [], expected [3]"),
+        ("classifier.out_proj.weight", [], "classifier.out_proj.weight has shape [], expected [0, 12]"),
+        ("classifier.dense.weight", [12, 7], "classifier.dense.weight has shape [12, 7], expected [12, 12]"),
+    ],
+)
+def test_a_head_whose_tensors_do_not_fit_is_refused(finetuned, name, shape, expected):
+    assert expected in refusal(finetuned(SENTENCE_HEAD | {name: np.ones(shape, np.float32)}))
+
+
+NOTED = {"name": "mnli", "max_seq_length": 9, "text_columns": ["premise", "hypothesis"], "stride": None}
+
+
+def test_what_transformers_does_not_know_of_a_task_is_noted_and_read(finetuned):
+    ours = {"electra_tf": OURS["electra_tf"] | {"finetuned": NOTED}}
+    found = read_hugging_face(str(finetuned(SENTENCE_HEAD, ours)))[0].finetuned
+    assert (found.name, found.task.text_columns, found.task.stride) == ("mnli", ("premise", "hypothesis"), None)
+    assert found.data.max_seq_length == 9
+
+
+@pytest.mark.parametrize("noted", [5, {"name": 5, "max_seq_length": "9", "text_columns": "body", "stride": 2.5}])
+def test_a_note_that_is_none_is_left_out(finetuned, noted):
+    ours = {"electra_tf": OURS["electra_tf"] | {"finetuned": noted}}
+    found = read_hugging_face(str(finetuned(SENTENCE_HEAD, ours)))[0].finetuned
+    assert (found.name, found.task.text_columns, found.task.stride) == ("classification", ("text",), None)
 
 
 def test_a_stored_tied_table_is_left_out_and_another_one_refused(folder, networks):
@@ -229,6 +261,20 @@ def test_folders_that_are_no_pair_are_refused(folder, tmp_path, wrong):
     assert f"{tmp_path}/{wrong} is no {network}: it has no such head" in refusal(tmp_path)
 
 
+def test_networks_with_different_tokens_are_refused(pair):
+    place = pair()
+    changed = (place / "generator" / "vocab.txt").read_text().split()
+    changed[-1], changed[-2] = changed[-2:]
+    (place / "generator" / "vocab.txt").write_text("".join(f"{token}\n" for token in changed))
+    assert "have different vocabularies or casing; give the two networks of one model" in refusal(place)
+
+
+def test_networks_of_different_casing_are_refused(pair):
+    place = pair()
+    (place / "generator" / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert "have different vocabularies or casing; give the two networks of one model" in refusal(place)
+
+
 def test_a_folder_is_known_by_its_configuration(folder, tmp_path):
     assert not is_hugging_face(str(tmp_path))
     assert is_hugging_face(str(folder("generator"))) and is_hugging_face(str(tmp_path))
@@ -257,6 +303,53 @@ def test_how_text_is_tokenized(folder, files, expected):
         (place / name).write_text(json.dumps(content))
     found, _ = read_hugging_face(str(place))
     assert (found.lower_case, found.strip_accents) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        (
+            "tokenizer_config.json",
+            {"tokenizer_class": "BertJapaneseTokenizer"},
+            "tokenizer_class BertJapaneseTokenizer",
+        ),
+        ("tokenizer_config.json", {"tokenize_chinese_chars": False}, "tokenize_chinese_chars False"),
+        ("tokenizer.json", {"normalizer": {"type": "NFKC"}}, "normalizer.type 'NFKC'"),
+        ("tokenizer.json", {"normalizer": None, "model": {}}, "no normalizer"),
+        ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer.type 'Whitespace'"),
+        ("tokenizer.json", {"model": {"unk_token": "<unk>"}}, "model.unk_token '<unk>'"),
+    ],
+)
+def test_a_tokenizer_that_is_not_berts_is_doubted(folder, file, content, said):
+    place = folder("discriminator", OURS)
+    (place / file).write_text(json.dumps(content))
+    _, notes = read_hugging_face(str(place))
+    assert notes == [
+        f"warning: {place / file} says {said}; here text is tokenized as BERT's, so the model may get other ids"
+    ]
+
+
+def test_the_tokenizers_that_transformers_saves_for_electra_are_not_doubted(folder):
+    place = folder("discriminator", OURS)
+    config = {"tokenizer_class": "ElectraTokenizerFast", "tokenize_chinese_chars": True}
+    (place / "tokenizer_config.json").write_text(json.dumps(config))
+    assert read_hugging_face(str(place))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"normalizer": "NFKC"}, "tokenizer.json is damaged: normalizer is 'NFKC', expected an object"),
+        ({"model": ["a"]}, "tokenizer.json is damaged: model is ['a'], expected an object"),
+        ({"model": {"vocab": {"a": 0}}, "added_tokens": [5]}, "tokenizer.json: tokens and their ids cannot be read"),
+        ({"model": {"vocab": {"a": 0, "b": "c"}}}, "tokenizer.json: tokens and their ids cannot be read"),
+    ],
+)
+def test_a_damaged_tokenizer_json_is_one_line(folder, content, message):
+    place = folder("discriminator", OURS)
+    (place / "vocab.txt").unlink()
+    (place / "tokenizer.json").write_text(json.dumps(content))
+    assert message in refusal(place)
 
 
 def test_without_vocab_txt_the_vocabulary_is_that_of_tokenizer_json(folder, stored_electra):

@@ -66,3 +66,12 @@ def test_a_fine_tuned_model_names_its_data_and_how_to_load_it(stored_finetuned):
     assert text.splitlines().count("# electra_tf mrpc") == 1
     assert "| accuracy | 0.75 |" in text and "- The head was trained as one product." in text
     assert "| weights came from | `runs/tiny` |" in text
+
+
+def test_a_fine_tuned_models_result_is_its_own(stored_finetuned):
+    """And not the median of several seeds, which stands in the text."""
+    score = {"task": "mrpc", "metric": "accuracy", "median": 0.5, "sigma": 0.25, "n": 3}
+    facts = {"evaluation": {"step": 4, "accuracy": 0.75}, "scores": [score]}
+    text, data = cards(stored_finetuned({"kind": "classification", "labels": ["0", "1"]}, "mrpc", facts))[0]
+    assert [(result.metric_name, result.metric_value) for result in data.eval_results] == [("accuracy", 0.75)]
+    assert "| mrpc | accuracy | 0.5 | 0.25 | 3 |" in text

@@ -276,6 +276,12 @@ def test_a_fine_tuned_model_by_way_of_hugging_face_is_the_same(finetuned, tmp_pa
     assert (found.finetuned.task.kind, found.finetuned.task.labels, found.step) == (task["kind"], ("a", "b", "c"), 4)
 
 
+def test_a_model_of_pairs_by_way_of_hugging_face_takes_pairs(finetuned, tmp_path):
+    write_hugging_face(finetuned(kind="classification", text_columns=["title", "body"], **LABELS), str(tmp_path))
+    config = read_stored_model(tmp_path).finetuned
+    assert (config.task.text_columns, config.data.max_seq_length) == (("title", "body"), 12)
+
+
 def test_a_linear_head_by_way_of_hugging_face_gives_the_same_logits(finetuned, tmp_path):
     expected = finetuned(kind="classification", **LABELS)
     write_run(expected, str(tmp_path / "first"))

@@ -117,6 +117,24 @@ def test_rows_longer_than_the_model_has_positions_for_are_refused_by_name(kind, 
         loaded(kind)["embed_ids"](input_ids=rows, input_mask=rows, segment_ids=rows)
 
 
+@pytest.mark.parametrize("kind", ["tagging"])
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("input_mask", [[1, 1, 1]], "input_mask has another shape than input_ids"),
+        ("input_mask", [[1, 2, 1], [1, 1, 1]], "input_mask has a number that is not below 2"),
+        ("segment_ids", [[0], [1]], "segment_ids has another shape than input_ids"),
+        ("segment_ids", [[0, 0, -1], [0, 0, 0]], "segment_ids has a number below 0"),
+        ("input_ids", [[2, 99, 3], [2, 5, 3]], "input_ids has a number that is not below 3"),
+    ],
+)
+def test_ids_that_the_model_has_no_rows_for_are_refused_by_name(kind, loaded, name, values, message):
+    inputs = {"input_ids": [[2, 9, 3], [2, 5, 3]], "input_mask": [[1, 1, 1]] * 2, "segment_ids": [[0, 0, 0]] * 2}
+    inputs[name] = values
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        loaded(kind)["embed_ids"](**{each: tf.constant(rows, tf.int32) for each, rows in inputs.items()})
+
+
 # The C++ runtime.
 
 
