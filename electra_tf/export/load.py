@@ -19,17 +19,21 @@ from electra_tf.train.timeline import phases_of, span_at
 Config = TypeVar("Config", bound=RunConfig)
 
 
-def load_run(model_dir: str | os.PathLike, step: int | None = None, precision: str | None = None) -> Objective:
+def load_run(
+    model_dir: str | os.PathLike, step: int | None = None, precision: str | None = None, prefix: str | None = None
+) -> Objective:
     """The objective of a pre-training run with its weights; before its last phase, the objective of its own phase.
 
     Args:
         step: of a checkpoint or a milestone of the run; None: the newest whole checkpoint. Newer damaged ones are
             warned of.
         precision: as of `in_precision`.
+        prefix: of a whole checkpoint of the run, in place of a step.
     Raises: UserError: if `model_dir` holds no run, or no checkpoint yet, or no whole one.
     """
     run = run_in(model_dir)
-    prefix = newest_whole(run.checkpoints) if step is None else _checkpoint_of(run, step)
+    if prefix is None:
+        prefix = newest_whole(run.checkpoints) if step is None else _checkpoint_of(run, step)
     if prefix is None:
         raise UserError(f"{run.checkpoints} holds no checkpoint yet; train first with run_pretraining.py")
     objective = build_objective(in_precision(load_config(run.config_file), precision))

@@ -7,16 +7,17 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.convert.hugging_face_reader import AS_IT_SAYS, Given, is_hugging_face, read_hugging_face
+from electra_tf.convert.hugging_face_reader import AS_IT_SAYS, Given, read_hugging_face
 from electra_tf.convert.names import encoder_variables, finetuned_variables, tf1_variables
 from electra_tf.convert.stored_model import StoredModel
 from electra_tf.convert.tf1 import read_tf1
 from electra_tf.export.finetuned import load_finetuned
 from electra_tf.export.load import load_run, load_tokenizer
 from electra_tf.models.tying import stand_alone
-from electra_tf.runs.checkpoints import damage, newest_whole, step_of
+from electra_tf.runs.checkpoints import step_of
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import exists, read_bytes, read_json
+from electra_tf.runs.files import read_bytes, read_json
+from electra_tf.runs.source import find_source
 from electra_tf.tasks.pretrain import Objective
 from electra_tf.text.vocabulary import read_vocabulary_file
 
@@ -29,46 +30,33 @@ def read_stored_model(
     """Reads a model and its tokenizer, and logs what is left out.
 
     Args:
-        path: the directory of a run (of pre-training or fine-tuning), for its newest whole checkpoint; one of its
-            checkpoints or milestones; one of Hugging Face's folders; or a checkpoint of the authors' code. Of a
-            checkpoint its prefix, or its directory for the newest in it.
+        path: see `electra_tf.runs.source.find_source`.
         given: what the user says of the source. A run says all of it itself.
         scopes: with what names begin that are read; empty: all.        flag: by which the user gives the path.
     Raises: UserError: if there is no such model, it is damaged or not whole, or the vocabulary does not fit.
     """
-    path = os.fspath(path).removesuffix(".index").rstrip("/")
-    if exists(RunDirectory(path).config_file):
-        model, notes = _of_run(path, None, flag, scopes), []
-    elif is_hugging_face(path):
-        model, notes = read_hugging_face(path, given)
+    source = find_source(path, flag)
+    if source.run is not None:
+        model, notes = _of_run(source.run, source.prefix, scopes), []
+    elif source.prefix is not None:
+        model, notes = _of_authors(source.prefix, given, scopes, flag)
     else:
-        prefix = path if exists(f"{path}.index") else tf.train.latest_checkpoint(path)
-        if prefix is None:
-            raise UserError(
-                f"{flag}={path}: there is neither a run nor a checkpoint; expected one of the two, or a folder of "
-                "Hugging Face's"
-            )
-        inside, folder = os.path.split(os.path.dirname(prefix))
-        if folder in ("checkpoints", "milestones", "best") and exists(RunDirectory(inside).config_file):
-            model, notes = _of_run(inside, prefix, flag, scopes), []
-        else:
-            model, notes = _of_authors(prefix, given, scopes, flag)
+        model, notes = read_hugging_face(source.path, given)
     for note in notes:
         logger.warning(note)
     model.require_fitting_vocabulary()
     return model
 
 
-def _of_run(model_dir: str, prefix: str | None, flag: str, scopes: tuple[str, ...]) -> StoredModel:
-    run = RunDirectory(model_dir)
-    tokenizer = load_tokenizer(model_dir)
+def _of_run(run: RunDirectory, prefix: str, scopes: tuple[str, ...]) -> StoredModel:
+    tokenizer = load_tokenizer(run.path)
     text = {
         "vocabulary_file": read_bytes(run.vocab_file),
         "lower_case": tokenizer.lower_case,
         "strip_accents": tokenizer.strip_accents,
     }
     if run.is_finetuned:
-        tuned = load_finetuned(model_dir, prefix)
+        tuned = load_finetuned(run.path, prefix)
         return StoredModel(
             source=tuned.source,
             encoder=tuned.config.encoder,
@@ -76,23 +64,21 @@ def _of_run(model_dir: str, prefix: str | None, flag: str, scopes: tuple[str, ..
             weights=_values(finetuned_variables(tuned.task, tuned.config.name)),
             step=step_of(tuned.source),
             finetuned=tuned.config,
-            facts={"run": model_dir, "init_from": tuned.config.init_from},
+            facts={"run": run.path, "init_from": tuned.config.init_from},
             **text,
         )
-    if prefix is None and (prefix := newest_whole(run.checkpoints)) is None:
-        raise UserError(f"{flag}={model_dir} is a run without a checkpoint yet; train it first")
     step = step_of(prefix)
-    objective = load_run(model_dir, step)
+    objective = load_run(run.path, prefix=prefix)
     configuration, data = objective.config.model_dump(mode="json"), read_json(run.data_file).get("data", [])
     named = _named(objective, encoder_alone=scopes == ("electra/",))
     return StoredModel(
-        source=f"step {step} of {model_dir}",
+        source=f"step {step} of {run.path}",
         encoder=objective.config.encoder,
         generator=_generator_sizes(objective) if "generator_predictions/output_bias" in named else None,
         weights=_values(named),
         objective=objective.config.objective.name,
         step=step,
-        facts={"run": model_dir, "data": data, "configuration": configuration},
+        facts={"run": run.path, "data": data, "configuration": configuration},
         **text,
     )
 
@@ -120,8 +106,6 @@ def _values(named: dict[str, tf.Variable]) -> dict:
 
 
 def _of_authors(prefix: str, given: Given, scopes: tuple[str, ...], flag: str) -> tuple[StoredModel, list[str]]:
-    if reason := damage(prefix):
-        raise UserError(f"{flag}={prefix} is no readable TensorFlow checkpoint: {reason}; give another one")
     content, beside = given.vocabulary, os.path.join(os.path.dirname(prefix), "vocab.txt")
     if content is None and (found := read_bytes(beside)) is not None:
         content = found, beside

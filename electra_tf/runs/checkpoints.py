@@ -26,7 +26,8 @@ from electra_tf.tasks.base import Task
 logger = logging.getLogger(__name__)
 
 _NAME = "step"
-_FILE = re.compile(rf"{_NAME}-(\d+)\.(index|data-.*)")
+_PREFIX = re.compile(rf"{_NAME}-(\d{{1,18}})")  # TensorFlow counts steps in 64 bits
+_FILE = re.compile(rf"{_PREFIX.pattern}\.(index|data-.*)")
 _UNFINISHED = re.compile(rf"{_NAME}-(\d+)(_temp|\.part).*")  # the second on s3://, which cannot rename a directory
 
 
@@ -129,8 +130,11 @@ def steps_in(directory: str) -> list[int]:
 
 
 def step_of(prefix: str) -> int:
-    """The step in the name of one of our checkpoints."""
-    return int(os.path.basename(prefix).rpartition("-")[2])
+    """The step in the name of one of our checkpoints. Raises: UserError: if it is not named as they are."""
+    match = _PREFIX.fullmatch(os.path.basename(prefix))
+    if match is None:
+        raise UserError(f"{prefix} is not named as the checkpoint of a run: expected {_NAME}-N; rename its files")
+    return int(match[1])
 
 
 def newest_whole(directory: str) -> str | None:

@@ -130,7 +130,7 @@ class RunDirectory:
     @property
     def is_finetuned(self) -> bool:
         """Whether the run there, if there is one, is a seed's of fine-tuning and not one of pre-training."""
-        return "task" in (yaml.safe_load(read_bytes(self.config_file) or b"") or {})
+        return "task" in (self._config_values() or {})
 
     def require_same_run(self, config: RunConfig) -> None:
         """Raises: UserError: if a setting that affects the weights is not the run's, naming both values."""
@@ -158,18 +158,25 @@ class RunDirectory:
 
     def _stored_config(self) -> dict:
         """The settings in config.yaml; empty without one. Raises: UserError: if it cannot be read or is damaged."""
-        content = read_bytes(self.config_file)
-        if content is None:
+        if (values := self._config_values()) is None:
             return {}
-        try:
-            values = yaml.safe_load(content)
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise UserError(f"{self.config_file} is not readable as YAML: {' '.join(str(error).split())}") from None
-        if not isinstance(values, dict) or not all(isinstance(values.get(group), dict) for group in _MAY_CHANGE):
+        if not all(isinstance(values.get(group), dict) for group in _MAY_CHANGE):
             raise UserError(
                 f"{self.config_file} is empty or damaged: expected the groups {', '.join(_MAY_CHANGE)}; put the "
                 "configuration of the run there"
             )
+        return values
+
+    def _config_values(self) -> dict | None:
+        """What config.yaml holds; None without one."""
+        if (content := read_bytes(self.config_file)) is None:
+            return None
+        try:
+            values = yaml.safe_load(content) or {}
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise UserError(f"{self.config_file} is not readable as YAML: {' '.join(str(error).split())}") from None
+        if not isinstance(values, dict):
+            raise UserError(f"{self.config_file} is damaged: expected groups of settings; put the run's own there")
         return values
 
     def _tokenizer_files(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> dict[str, bytes]:

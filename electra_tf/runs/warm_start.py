@@ -14,7 +14,7 @@ from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectG
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import is_remote
-from electra_tf.convert.hugging_face_reader import is_hugging_face, read_hugging_face
+from electra_tf.convert.hugging_face_reader import read_hugging_face
 from electra_tf.convert.names import tf1_variables
 from electra_tf.convert.stored_weights import (
     ArrayReader,
@@ -26,9 +26,10 @@ from electra_tf.convert.stored_weights import (
 from electra_tf.convert.tf1 import TF1_STATE
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.models.generators import TransformerGenerator
-from electra_tf.runs.checkpoints import Checkpoints, damage, newest_whole
+from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import exists, read_bytes, read_json, write_atomically
+from electra_tf.runs.files import read_bytes, read_json, write_atomically
+from electra_tf.runs.source import find_source
 from electra_tf.tasks.base import Task
 from electra_tf.text.vocabulary import Vocabulary
 
@@ -90,15 +91,12 @@ def initialize_from(
 
     Args:
         task: built, compiled or not.
-        path: a run's directory, whose newest whole checkpoint is taken; the prefix of one of its checkpoints or
-            milestones; a checkpoint of the authors' code, its prefix or its directory; or one of Hugging Face's
-            folders.
+        path: see `electra_tf.runs.source.find_source`.
         fresh_generator: what is the generator's alone keeps its initial values.
         vocab_file: of the task's data; compared with that of a folder of Hugging Face's.
     Returns: what was loaded and what was ignored, lines for the log.
     Raises: UserError: if there is no such checkpoint, or it is damaged, or a variable is missing or of another shape.
     """
-    path = os.fspath(path).removesuffix(".index")  # as a shell completes it
     source = _open(task, path, fresh_generator, vocab_file)
     missing, fresh = source.missing, []
     if fresh_generator:
@@ -146,13 +144,10 @@ class _Source:
     notes: Sequence[str] = ()
 
 
-def _open(task: Task, path: str, fresh_generator: bool, vocab_file: str | None) -> _Source:
-    if not exists(RunDirectory(path).config_file) and is_hugging_face(path):
-        return _hugging_face(task, path, fresh_generator, vocab_file)
-    prefix = _prefix_of(path)
-    reason = damage(prefix)
-    if reason is not None:
-        raise UserError(f"--init_from={path} is no readable TensorFlow checkpoint: {reason}; give another one")
+def _open(task: Task, path: str | os.PathLike, fresh_generator: bool, vocab_file: str | None) -> _Source:
+    found = find_source(path, "--init_from")
+    if (prefix := found.prefix) is None:
+        return _hugging_face(task, found.path, fresh_generator, vocab_file)
     reader = tf.compat.v1.train.NewCheckpointReader(prefix)
     if reader.has_tensor(_OBJECT_GRAPH):
         return _Source(prefix, "a run of this program", reader, *_our_weights(task, reader), _OUR_STATE)
@@ -206,24 +201,6 @@ def _authors_weights(task: Task, reader) -> tuple[list[StoredWeight], list[str]]
     stored, named = reader.get_variable_to_shape_map(), tf1_variables(task)
     weights = [StoredWeight(name, name, variable) for name, variable in named.items() if name in stored]
     return weights, [name for name in named if name not in stored]
-
-
-def _prefix_of(path: str) -> str:
-    """The checkpoint that a path means."""
-    run = RunDirectory(path)
-    if exists(run.config_file):
-        if (prefix := newest_whole(run.checkpoints)) is None:
-            raise UserError(f"--init_from={path} is a run without a checkpoint yet; train it first or give another one")
-        return prefix
-    if exists(f"{path}.index"):
-        return path
-    if not exists(path):
-        found = "there is neither a run nor a checkpoint; expected a run's directory or"
-    elif (newest := tf.train.latest_checkpoint(path)) is not None:
-        return newest
-    else:
-        found = "it holds neither a run (config.yaml) nor TensorFlow's file `checkpoint`; give"
-    raise UserError(f"--init_from={path}: {found} the path of a checkpoint's files without their endings")
 
 
 def _our_weights(task: Task, reader) -> tuple[list[StoredWeight], list[str]]:
