@@ -13,6 +13,8 @@ from electra_tf.export.served_model import ServedModel
 from electra_tf.export.warmup import write_warmup_requests
 
 _VERSION = "1"
+# What a kill may leave: a version that is not written to its end, and the one that it was to replace.
+_UNFINISHED, _REPLACED = ".unfinished", ".replaced"
 
 
 def export_saved_model(
@@ -23,7 +25,8 @@ def export_saved_model(
 ) -> str:
     """Writes `output_dir/1/`, the layout of TF Serving, with warm-up requests for every signature.
 
-    On a local disk the directory appears whole, or not at all. `output_dir` may be on any filesystem that TensorFlow
+    On a local disk the directory appears whole, or not at all. One that is replaced stays until the new one is written.
+    `output_dir` may be on any filesystem that TensorFlow
     writes.
 
     Args:
@@ -34,11 +37,9 @@ def export_saved_model(
     """
     output_dir, server_files = os.fspath(output_dir), server_files or {}
     version_dir = os.path.join(output_dir, _VERSION)
-    # A remote store cannot rename a directory.
-    temporary = version_dir if is_remote(output_dir) else os.path.join(output_dir, ".unfinished")
     try:
         tf.io.gfile.makedirs(output_dir)
-        names = {name.rstrip("/") for name in tf.io.gfile.listdir(output_dir)} - {".unfinished"}
+        names = {name.rstrip("/") for name in tf.io.gfile.listdir(output_dir)} - {_UNFINISHED, _REPLACED}
     except tf.errors.OpError as error:
         raise UserError(
             f"--output_dir={output_dir} is no usable directory: {first_line(error)}; give another one"
@@ -49,23 +50,55 @@ def export_saved_model(
             f"--output_dir={output_dir} already holds {min(others or names)}; give a new directory, or --overwrite to "
             f"replace {', '.join([_VERSION, *server_files])}"
         )
+    is_direct = is_remote(output_dir) and _VERSION not in names  # a remote store cannot rename a directory
+    temporary = version_dir if is_direct else os.path.join(output_dir, _UNFINISHED)
     # At every save TensorFlow warns of renamed inner names, which nobody sees, and names the temporary directory.
     absl.logging.set_verbosity(absl.logging.ERROR)
     tf.get_logger().setLevel("ERROR")
     try:
-        if tf.io.gfile.exists(temporary):  # of an export that was killed, or to be replaced
-            with contextlib.suppress(tf.errors.NotFoundError):  # ram:// removes all, then misses the directory
-                tf.io.gfile.rmtree(temporary)
+        _remove(temporary)
         signatures = model.signatures()
         tf.saved_model.save(model, temporary, signatures=signatures)
         write_warmup_requests(temporary, signatures)
-        if temporary != version_dir:
-            if _VERSION in names:
-                tf.io.gfile.rmtree(version_dir)
-            tf.io.gfile.rename(temporary, version_dir)
+        if not is_direct:
+            (_copy_over if is_remote(output_dir) else _swap)(temporary, version_dir)
         for name, content in server_files.items():
             with tf.io.gfile.GFile(os.path.join(output_dir, name), "w") as stream:
                 stream.write(content)
     except tf.errors.OpError as error:
         raise UserError(f"{version_dir} cannot be written: {first_line(error)}; make room there") from None
     return version_dir
+
+
+def _swap(new: str, version_dir: str) -> None:
+    """Puts a directory in the place of a version that may be there, by two renames: both are done or none."""
+    replaced = os.path.join(os.path.dirname(version_dir), _REPLACED)
+    is_there = tf.io.gfile.exists(version_dir)
+    if is_there:
+        _remove(replaced)
+        tf.io.gfile.rename(version_dir, replaced)
+    try:
+        tf.io.gfile.rename(new, version_dir)
+    except tf.errors.OpError:
+        if is_there:
+            tf.io.gfile.rename(replaced, version_dir)
+        raise
+    _remove(replaced)
+
+
+def _copy_over(new: str, version_dir: str) -> None:
+    """Puts a directory in the place of a version on a store that copies files alone; what servers look for last."""
+    _remove(version_dir)
+    paths = [os.path.join(directory, name) for directory, _, names in tf.io.gfile.walk(new) for name in names]
+    for path in sorted(paths, key=lambda path: path.endswith("saved_model.pb")):
+        target = os.path.join(version_dir, path.removeprefix(new).lstrip("/"))
+        tf.io.gfile.makedirs(os.path.dirname(target))
+        tf.io.gfile.copy(path, target)
+    _remove(new)
+
+
+def _remove(directory: str) -> None:
+    """Removes a directory, if it is there, with what it holds."""
+    if tf.io.gfile.exists(directory):
+        with contextlib.suppress(tf.errors.NotFoundError):  # ram:// removes all, then misses the directory
+            tf.io.gfile.rmtree(directory)

@@ -153,6 +153,65 @@ def test_an_export_that_is_there_is_replaced_only_on_request_and_other_files_nev
         export_saved_model(text_encoder, output_dir, overwrite=True)
 
 
+class Nothing(tf.Module):
+    """A model that is written in a moment, as it serves nothing."""
+
+    def signatures(self) -> dict:
+        return {}
+
+
+def _store(version_dir, model, content: str) -> None:
+    tf.io.gfile.makedirs(f"{version_dir}/variables")
+    for name in ("saved_model.pb", "variables/variables.index"):
+        with tf.io.gfile.GFile(f"{version_dir}/{name}", "w") as stream:
+            stream.write(content)
+
+
+@pytest.fixture(params=["ram://export_beside", "local"])
+def replaceable(request, tmp_path, monkeypatch) -> str:
+    """A directory with a version 1 whose file says `old`; a new one is written that says `new`."""
+    monkeypatch.setattr("electra_tf.export.saved_model.write_warmup_requests", lambda *_: None)
+    output_dir = str(tmp_path) if request.param == "local" else request.param
+    _store(f"{output_dir}/1", None, "old")
+    monkeypatch.setattr(tf.saved_model, "save", lambda model, path, **_: _store(path, model, "new"))
+    return output_dir
+
+
+def _version(output_dir) -> str:
+    with tf.io.gfile.GFile(f"{output_dir}/1/variables/variables.index") as stream:
+        return stream.read()
+
+
+def test_the_version_that_is_replaced_stays_until_the_new_one_is_written(replaceable, monkeypatch):
+    def fail(model, path, **_):
+        assert _version(replaceable) == "old"
+        raise tf.errors.ResourceExhaustedError(None, None, "no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tf.saved_model, "save", fail)
+        with pytest.raises(UserError, match="cannot be written: no space; make room there"):
+            export_saved_model(Nothing(), replaceable, overwrite=True)
+    assert _version(replaceable) == "old"
+    export_saved_model(Nothing(), replaceable, overwrite=True)
+    assert _version(replaceable) == "new"
+    assert [name.rstrip("/") for name in tf.io.gfile.listdir(replaceable)] == ["1"]
+
+
+@pytest.mark.parametrize("replaceable", ["local"], indirect=True)
+def test_a_version_that_cannot_be_put_in_place_leaves_the_one_before(replaceable, monkeypatch):
+    rename = tf.io.gfile.rename
+
+    def fail(source, target, **options):
+        if source.endswith(".unfinished"):
+            raise tf.errors.PermissionDeniedError(None, None, "not yours")
+        rename(source, target, **options)
+
+    monkeypatch.setattr(tf.io.gfile, "rename", fail)
+    with pytest.raises(UserError, match="cannot be written: not yours"):
+        export_saved_model(Nothing(), replaceable, overwrite=True)
+    assert _version(replaceable) == "old"
+
+
 def test_embeddings_that_lean_on_the_generators_are_exported_as_tables_of_their_own(tiny_config, tokenizer, tmp_path):
     """One word table, the sum; what is computed is what was computed with the two."""
     config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"tying": "gradient_disentangled"})
