@@ -128,9 +128,10 @@ def _weights_in(prefix: str, scopes: tuple[str, ...]) -> tuple[dict[str, np.ndar
         stored = sorted(reader.get_variable_to_shape_map())
         names = [name for name in stored if not TF1_STATE.match(name) and name.startswith(scopes or "")]
         heads = [name for name in names if name.startswith(_TASK_HEADS)]
-        weights = {name: reader.get_tensor(name) for name in names if name not in heads}
+        weights = {name: np.asarray(reader.get_tensor(name)) for name in names if name not in heads}
         step = int(reader.get_tensor("global_step")) if reader.has_tensor("global_step") else 0
-    except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:  # the reader has no class of its own
+    except (tf.errors.OpError, ValueError, IndexError, RuntimeError, TypeError, OverflowError) as error:
+        # The reader has no class of its own; the last two are of a step that is none.
         raise UserError(
             f"{prefix} is no readable TensorFlow checkpoint: {first_line(error)}; give another one"
         ) from None
@@ -153,7 +154,7 @@ def _heads_of_authors(model: StoredModel) -> dict[str, np.ndarray]:
 
 def _width(shapes: Shapes) -> int | None:
     """The hidden size of the generator."""
-    return shapes.get("generator/encoder/layer_0/intermediate/dense/kernel", (None,))[0]
+    return (shapes.get("generator/encoder/layer_0/intermediate/dense/kernel") or (None,))[0]
 
 
 def _objective(has_discriminator: bool, has_masked_lm: bool) -> str:

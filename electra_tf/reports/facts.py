@@ -49,11 +49,17 @@ def _pretraining_facts(run: RunDirectory, step: int) -> dict:
 
 def _finetuning_facts(run: RunDirectory, step: int) -> dict:
     config = validate(yaml.safe_load(read_bytes(run.config_file)), FinetuningConfig, run.config_file)
-    summary = read_json(os.path.join(os.path.dirname(run.path.rstrip("/")), _SUMMARY))
+    file = os.path.join(os.path.dirname(run.path.rstrip("/")), _SUMMARY)
+    try:
+        scores = list(_summary_scores(read_json(file)))
+    except (KeyError, TypeError, AttributeError):
+        raise UserError(f"{file} is not what run_finetuning.py writes; move it away, or give that command again") from (
+            None
+        )
     return {
         "init_from": config.init_from,
         "evaluation": _evaluation(run, step),
-        "scores": [score for score in _summary_scores(summary) if score["task"] == config.name],
+        "scores": [score for score in scores if score["task"] == config.name],
     }
 
 

@@ -120,12 +120,20 @@ def test_of_a_fine_tuned_checkpoint_the_encoder_is_read(stored_electra, tmp_path
         ),
         ({"electra/embeddings/word_embeddings": None}, "no variable electra/embeddings/word_embeddings; give a checkp"),
         ({"electra/embeddings/word_embeddings": np.ones([3])}, "embeddings/word_embeddings is no matrix; give a check"),
+        ({"discriminator_predictions/dense/bias": np.array("x")}, r"dense/bias has shape \[\], expected \[12\]; give"),
+        ({"global_step": np.array([3, 4])}, "is no readable TensorFlow checkpoint: "),
     ],
 )
 def test_what_does_not_fit_is_named(stored_electra, tmp_path, change, message):
     tensors = {name: value for name, value in (stored_electra().weights | change).items() if value is not None}
     with pytest.raises(UserError, match=message):
         read_tf1(checkpoint_of(tmp_path, tensors), b"", **HEADS)
+
+
+def test_a_generators_kernel_that_is_one_number_is_named(stored_electra, tmp_path):
+    kernel = {"generator/encoder/layer_0/intermediate/dense/kernel": np.float32(1)}
+    with pytest.raises(UserError, match="generator/.*/kernel is no matrix; give a checkpoint"):
+        read_tf1(checkpoint_of(tmp_path, stored_electra().weights | kernel), b"", num_heads=3)
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):

@@ -74,3 +74,16 @@ def test_a_seed_of_fine_tuning_knows_where_it_began_and_what_all_seeds_score(tmp
         "evaluation": {"step": 2, "accuracy": 0.5},
         "scores": [{"task": "rte", "metric": "accuracy", "median": 0.6, "sigma": 0.05, "n": 3}],
     }
+
+
+@pytest.mark.parametrize(
+    "content", ['{"tasks": 5}', '{"total": 3}', '{"tasks": [7]}', '{"task": "a", "statistics": []}']
+)
+def test_a_summary_of_another_program_beside_a_seed_is_named(tmp_path, tiny_config, content):
+    sizes = {"num_epochs": 2, "max_seq_length": 13, "num_rows": 9, "init_from": None, "encoder": tiny_config().encoder}
+    config = resolve({}, "a test", name="rte", task={"kind": "tagging", "labels": ["a", "b"]}, **sizes)
+    (tmp_path / "seed_0").mkdir()
+    (tmp_path / "seed_0/config.yaml").write_text(config_to_yaml(config))
+    (tmp_path / "summary.json").write_text(content)
+    with pytest.raises(UserError, match=r"summary\.json is not what run_finetuning\.py writes; move it away, or give"):
+        run_facts(tmp_path / "seed_0", 2)
