@@ -57,6 +57,12 @@ class StoredModel:
         """The weights whose names begin with a scope, such as `electra/`."""
         return {name: value for name, value in self.weights.items() if name.startswith(scope)}
 
+    def require_sound(self) -> None:
+        """Raises: UserError: if the vocabulary does not fit, or the step is none."""
+        self.require_fitting_vocabulary()
+        if not 0 <= self.step < 2**31:
+            raise UserError(f"{self.source} says that it is of step {self.step}; expected one from 0 to 2^31 - 1")
+
     def require_fitting_vocabulary(self) -> None:
         """Raises: UserError: if the vocabulary is empty or otherwise none, or not of the encoder's size."""
         size = Vocabulary.from_bytes(self.vocabulary_file, f"of {self.source}").size

@@ -43,21 +43,40 @@ def assign_strictly(source: str, reader, weights: Sequence[StoredWeight]) -> lis
         source: what messages call the store.
         reader: of a checkpoint, by `tf.train.load_checkpoint`, or an `ArrayReader`.
     Returns: notes for the log, one line each: which tables were cut.
-    Raises: UserError: if anything is missing or of another shape, naming it; then nothing was assigned.
+    Raises: UserError: if anything is missing, of another shape or no finite number, naming it; then nothing was
+        assigned.
     """
     shapes = reader.get_variable_to_shape_map()
     require_none_missing(source, [weight.name for weight in weights if weight.stored_name not in shapes])
     if problems := list(filter(None, (_mismatch(weight, list(shapes[weight.stored_name])) for weight in weights))):
         raise UserError(f"{source}: {list_briefly(problems, separator='; ')}")
+    values = sound_values(source, {weight.name: reader.get_tensor(weight.stored_name) for weight in weights})
     notes = []
     for weight in weights:
         rows, stored_rows = weight.variable.shape[:1], shapes[weight.stored_name][:1]
-        value = reader.get_tensor(weight.stored_name)
+        value = values[weight.name]
         if rows != stored_rows:
             value = value[: rows[0]]
             notes.append(f"{weight.name}: the first {rows[0]} of {stored_rows[0]} positions")
         weight.variable.assign(value)
     return notes
+
+
+def sound_values(source: str, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Weights by name as float32, whatever their precision.
+
+    Raises: UserError: if one is of no floating-point type or holds NaN or infinity, naming it.
+    """
+    if odd := [name for name, value in values.items() if not tf.as_dtype(np.asarray(value).dtype).is_floating]:
+        raise UserError(f"{source}: {list_briefly(odd)} holds no floating-point numbers; give a model's own weights")
+    with np.errstate(over="ignore"):  # becomes infinity, which is refused
+        sound = {name: np.asarray(value, np.float32) for name, value in values.items()}
+    if broken := [name for name, value in sound.items() if not np.isfinite(value).all()]:
+        raise UserError(
+            f"{source}: {list_briefly(broken)} holds NaN or infinity, its training has failed; give an earlier "
+            "checkpoint, or copy the file again"
+        )
+    return sound
 
 
 def require_none_missing(source: str, missing: Sequence[str]) -> None:

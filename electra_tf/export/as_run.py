@@ -22,6 +22,9 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, 
 # Objectives whose networks are those of the authors' code.
 _KNOWN_OBJECTIVES = ("electra", "electra_15", "bert_mlm")
 _GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
+# What a run has once for both networks; the first do not change what is computed without training.
+_SHARED_RATES = ("hidden_dropout", "attention_dropout", "initializer_range")
+_SHARED = ("max_position_embeddings", "type_vocab_size", "layer_norm_epsilon")
 # By the hidden size of the discriminator: the generator's share of it, and the learning rate (paper, table 5).
 _PAPER = {256: (0.25, 5e-4), 768: (1 / 3, 2e-4), 1024: (0.25, 2e-4)}
 _OTHERWISE = (0.25, 5e-4)
@@ -42,9 +45,10 @@ def write_run(
     if model.finetuned is not None:
         if overrides or fresh_generator:
             raise UserError("--set and --fresh_generator are for runs of pre-training; the source is fine-tuned")
-        config, task = model.finetuned, build_finetuning_task(model.finetuned)
+        notes, config, task = [], model.finetuned, build_finetuning_task(model.finetuned)
         named = finetuned_variables(task, config.name)
     else:
+        notes = _shared_settings(model)
         config = _configuration(model, fresh_generator, overrides)
         tf_keras.utils.set_random_seed(config.train.seed)
         task = build_objective(config)
@@ -53,7 +57,7 @@ def write_run(
     if unknown := sorted(set(model.weights) - set(named)):
         raise UserError(f"{model.source} holds {list_briefly(unknown)}, for which these settings have no place")
     weights = [StoredWeight(name, name, variable) for name, variable in named.items() if name not in fresh]
-    notes = assign_strictly(model.source, ArrayReader(model.weights), weights)
+    notes = [*notes, *assign_strictly(model.source, ArrayReader(model.weights), weights)]
     prefix = _write(model, config, task, RunDirectory(output_dir, flag="--output_dir"))
     lines = [f"wrote {prefix}: {len(weights)} variables, no state of an optimizer", *notes]
     if fresh:
@@ -68,6 +72,8 @@ def _write(model: StoredModel, config, task: Task, run: RunDirectory) -> str:
     """Returns: the checkpoint's prefix."""
     run.create()
     run.adopt_tokenizer(model.vocabulary_file, model.lower_case, model.strip_accents, is_started=False)
+    if data := model.facts.get("data"):
+        run.adopt_data(data, is_started=False)
     absl.logging.set_verbosity(absl.logging.WARNING)  # it logs how long variables took to be assigned to files
     # Weights alone: who trains in this directory is told to begin a new run with --init_from.
     checkpoint = tf.train.Checkpoint(task=task)
@@ -75,6 +81,27 @@ def _write(model: StoredModel, config, task: Task, run: RunDirectory) -> str:
     manager.save(model.step)
     run.adopt_config(config, is_started=False)  # last, as by this file it is a run
     return checkpoint_prefix(run.checkpoints, model.step)
+
+
+def _shared_settings(model: StoredModel) -> list[str]:
+    """Compares what a run has once for both of its networks.
+
+    Returns: lines for the log. Raises: UserError: if the two networks compute with different settings.
+    """
+    if model.generator is None:
+        return []
+    differing = {
+        name: f"{name} {getattr(model.generator, name):g} (discriminator {getattr(model.encoder, name):g})"
+        for name in (*_SHARED, *_SHARED_RATES)
+        if getattr(model.generator, name) != getattr(model.encoder, name)
+    }
+    if refused := [text for name, text in differing.items() if name in _SHARED]:
+        raise UserError(
+            f"{model.source}: the generator has {', '.join(refused)}, a run has one for both; give the two networks of "
+            "one model"
+        )
+    texts = ", ".join(differing.values())
+    return [f"the generator had {texts}: in this run both have the discriminator's"] if differing else []
 
 
 def _configuration(model: StoredModel, fresh_generator: bool, overrides: Sequence[str]) -> PretrainingConfig:

@@ -1,5 +1,6 @@
 """Any checkpoint as a `StoredModel`: runs of ours, of pre-training or fine-tuning, the authors' and Hugging Face's."""
 
+import dataclasses
 import logging
 import os
 
@@ -10,6 +11,7 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.convert.hugging_face_reader import AS_IT_SAYS, Given, read_hugging_face
 from electra_tf.convert.names import encoder_variables, finetuned_variables, tf1_variables
 from electra_tf.convert.stored_model import StoredModel
+from electra_tf.convert.stored_weights import sound_values
 from electra_tf.convert.tf1 import read_tf1
 from electra_tf.export.finetuned import load_finetuned
 from electra_tf.export.load import load_run, load_tokenizer
@@ -23,6 +25,14 @@ from electra_tf.text.vocabulary import read_vocabulary_file
 
 logger = logging.getLogger(__name__)
 
+_GIVEN_BY = {
+    "vocabulary": "--vocab_file",
+    "lower_case": "--cased",
+    "strip_accents": "strip_accents",
+    "num_heads": "the number of heads (--num_heads, encoder.num_heads)",
+    "generator_num_heads": "--generator_num_heads",
+}
+
 
 def read_stored_model(
     path: str | os.PathLike, given: Given = AS_IT_SAYS, scopes: tuple[str, ...] = (), flag: str = "--from"
@@ -31,12 +41,14 @@ def read_stored_model(
 
     Args:
         path: see `electra_tf.runs.source.find_source`.
-        given: what the user says of the source. A run says all of it itself.
+        given: what the user says of the source; nothing of a run, which says all of it itself.
         scopes: with what names begin that are read; empty: all.        flag: by which the user gives the path.
+    Returns: the model; its weights are float32 and finite.
     Raises: UserError: if there is no such model, it is damaged or not whole, or the vocabulary does not fit.
     """
     source = find_source(path, flag)
     if source.run is not None:
+        _require_nothing_given(given, f"{flag}={os.fspath(path)}")
         model, notes = _of_run(source.run, source.prefix, scopes), []
     elif source.prefix is not None:
         model, notes = _of_authors(source.prefix, given, scopes, flag)
@@ -44,8 +56,13 @@ def read_stored_model(
         model, notes = read_hugging_face(source.path, given)
     for note in notes:
         logger.warning(note)
-    model.require_fitting_vocabulary()
-    return model
+    model.require_sound()
+    return dataclasses.replace(model, weights=sound_values(model.source, model.weights))
+
+
+def _require_nothing_given(given: Given, place: str) -> None:
+    if names := [_GIVEN_BY[name] for name, value in given._asdict().items() if value is not None]:
+        raise UserError(f"{place} is of a run, which says this itself: leave out {', '.join(names)}")
 
 
 def _of_run(run: RunDirectory, prefix: str, scopes: tuple[str, ...]) -> StoredModel:

@@ -26,7 +26,7 @@ from electra_tf.tasks.base import Task
 logger = logging.getLogger(__name__)
 
 _NAME = "step"
-_PREFIX = re.compile(rf"{_NAME}-(\d{{1,18}})")  # TensorFlow counts steps in 64 bits
+_PREFIX = re.compile(rf"{_NAME}-(\d{{1,10}})")  # steps are numbers of 32 bits
 _FILE = re.compile(rf"{_PREFIX.pattern}\.(index|data-.*)")
 _UNFINISHED = re.compile(rf"{_NAME}-(\d+)(_temp|\.part).*")  # the second on s3://, which cannot rename a directory
 

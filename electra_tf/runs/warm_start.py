@@ -25,13 +25,12 @@ from electra_tf.convert.stored_weights import (
 )
 from electra_tf.convert.tf1 import TF1_STATE
 from electra_tf.models.embeddings import DisentangledEmbeddings
-from electra_tf.models.generators import TransformerGenerator
+from electra_tf.runs.agreement import Known, known_of_folder, known_of_run, known_of_task, require_agreement
 from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import read_bytes, read_json, write_atomically
+from electra_tf.runs.files import read_json, write_atomically
 from electra_tf.runs.source import find_source
 from electra_tf.tasks.base import Task
-from electra_tf.text.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +72,8 @@ def start_weights(
         )
     if is_started or source is None:
         return
-    lines = initialize_from(task, source, fresh_generator, directory.vocab_file)
+    lower_case = read_json(directory.tokenizer_file).get("lower_case")
+    lines = initialize_from(task, source, fresh_generator, directory.vocab_file, lower_case)
     logger.info("\n".join(lines))
     if chief:
         content = json.dumps({"init_from": source, "report": lines}, indent=1)
@@ -82,7 +82,11 @@ def start_weights(
 
 
 def initialize_from(
-    task: Task, path: str | os.PathLike, fresh_generator: bool = False, vocab_file: str | None = None
+    task: Task,
+    path: str | os.PathLike,
+    fresh_generator: bool = False,
+    vocab_file: str | None = None,
+    lower_case: bool | None = None,
 ) -> list[str]:
     """Gives a task the weights of a checkpoint; the optimizer, and with it the step, stay as they are.
 
@@ -93,11 +97,14 @@ def initialize_from(
         task: built, compiled or not.
         path: see `electra_tf.runs.source.find_source`.
         fresh_generator: what is the generator's alone keeps its initial values.
-        vocab_file: of the task's data; compared with that of a folder of Hugging Face's.
+        vocab_file, lower_case: of the task's data; compared with the source's, where they are known. So are numbers of
+            heads and `layer_norm_epsilon`.
     Returns: what was loaded and what was ignored, lines for the log.
     Raises: UserError: if there is no such checkpoint, or it is damaged, or a variable is missing or of another shape.
     """
-    source = _open(task, path, fresh_generator, vocab_file)
+    source = _open(task, path)
+    ours = known_of_task(task, vocab_file, lower_case, fresh_generator)
+    require_agreement(f"--init_from={os.fspath(path)}", source.known, ours)
     missing, fresh = source.missing, []
     if fresh_generator:
         fresh = [name for name in [*(weight.name for weight in source.weights), *missing] if _is_generators(name)]
@@ -132,7 +139,7 @@ class _Source:
     Attributes:
         name, kind: for messages.        state: of a name beside the weights, that is ignored without a word.
         weights: of the task, that are there.        missing: of the task, that are not.
-        notes: lines for the log.
+        known: beside the weights.        notes: lines for the log.
     """
 
     name: str
@@ -141,40 +148,26 @@ class _Source:
     weights: list[StoredWeight]
     missing: list[str]
     state: re.Pattern
+    known: Known
     notes: Sequence[str] = ()
 
 
-def _open(task: Task, path: str | os.PathLike, fresh_generator: bool, vocab_file: str | None) -> _Source:
+def _open(task: Task, path: str | os.PathLike) -> _Source:
     found = find_source(path, "--init_from")
     if (prefix := found.prefix) is None:
-        return _hugging_face(task, found.path, fresh_generator, vocab_file)
+        return _hugging_face(task, found.path)
+    known = Known({}) if found.run is None else known_of_run(found.run)
     reader = tf.compat.v1.train.NewCheckpointReader(prefix)
     if reader.has_tensor(_OBJECT_GRAPH):
-        return _Source(prefix, "a run of this program", reader, *_our_weights(task, reader), _OUR_STATE)
-    return _Source(prefix, "the authors' code", reader, *_authors_weights(task, reader), TF1_STATE)
+        return _Source(prefix, "a run of this program", reader, *_our_weights(task, reader), _OUR_STATE, known)
+    return _Source(prefix, "the authors' code", reader, *_authors_weights(task, reader), TF1_STATE, known)
 
 
-def _hugging_face(task: Task, path: str, fresh_generator: bool, vocab_file: str | None) -> _Source:
-    """Raises: UserError: if its heads or its vocabulary are not the task's: then nothing else would tell."""
+def _hugging_face(task: Task, path: str) -> _Source:
     model, notes = read_hugging_face(path)
-    model.require_fitting_vocabulary()
-    content = None if vocab_file is None else read_bytes(vocab_file)
-    if content is not None and _tokens(content, vocab_file) != _tokens(model.vocabulary_file, path):
-        raise UserError(
-            f"--init_from={path} has another vocabulary than the data; build the data with that of the folder"
-        )
-    networks = {"encoder": (model.encoder, task.encoder)}
-    generator = getattr(task, "generator", None)
-    if model.generator is not None and isinstance(generator, TransformerGenerator) and not fresh_generator:
-        networks["objective.generator"] = (model.generator, generator.encoder)
-    for group, (stored, ours) in networks.items():
-        if stored.num_heads != ours.config.num_heads:
-            raise UserError(
-                f"--init_from={path}: {stored.num_heads} heads, {group}.num_heads is {ours.config.num_heads}; set it "
-                f"to {stored.num_heads}"
-            )
-    reader = ArrayReader(model.weights)
-    return _Source(path, "Hugging Face's layout", reader, *_authors_weights(task, reader), TF1_STATE, notes)
+    model.require_sound()
+    reader, known = ArrayReader(model.weights), known_of_folder(model)
+    return _Source(path, "Hugging Face's layout", reader, *_authors_weights(task, reader), TF1_STATE, known, notes)
 
 
 def _require_separable(task: Task, fresh: Sequence[str]) -> None:
@@ -186,10 +179,6 @@ def _require_separable(task: Task, fresh: Sequence[str]) -> None:
             "--fresh_generator: with objective.tying gradient_disentangled the discriminator's embeddings are "
             "differences to the generator's; set objective.tying to embeddings or none"
         )
-
-
-def _tokens(vocabulary_file: bytes, path: str) -> tuple[str, ...]:
-    return Vocabulary.from_bytes(vocabulary_file, path).tokens
 
 
 def _is_generators(name: str) -> bool:

@@ -1,5 +1,6 @@
 """Runs to other formats and back: every weight to the bit, and the step, the vocabulary and the sizes with them."""
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -140,6 +141,57 @@ def test_of_an_objective_that_the_authors_do_not_have_the_encoder_is_read(run_of
     assert model.weights.keys() == encoder_variables(load_run(path).encoder).keys() and model.generator is None
 
 
+def test_the_identity_of_the_data_is_kept_by_way_of_hugging_face(model, tmp_path):
+    write_hugging_face(dataclasses.replace(model, facts={"data": ["abc", "def"]}), str(tmp_path / "folder"))
+    write_run(read_stored_model(tmp_path / "folder"), str(tmp_path / "run"))
+    assert read_stored_model(tmp_path / "run").facts["data"] == ["abc", "def"]
+
+
+@pytest.mark.parametrize(
+    ("given", "flag"),
+    [
+        (Given(vocabulary=(b"x", "vocab.txt")), "--vocab_file"),
+        (Given(lower_case=False), "--cased"),
+        (Given(num_heads=2), "the number of heads (--num_heads, encoder.num_heads)"),
+        (Given(generator_num_heads=3), "--generator_num_heads"),
+    ],
+)
+def test_what_is_said_beside_a_run_is_refused(tiny_pretrained, given, flag):
+    with pytest.raises(UserError) as caught:
+        read_stored_model(tiny_pretrained, given)
+    assert str(caught.value) == f"--from={tiny_pretrained} is of a run, which says this itself: leave out {flag}"
+
+
+def test_weights_that_are_not_finite_are_refused(model, tmp_path):
+    bias = "discriminator_predictions/dense/bias"
+    weights = {**model.weights, bias: np.full([16], np.nan, np.float32)}
+    write_tf1(dataclasses.replace(model, weights=weights), str(tmp_path))
+    with pytest.raises(UserError, match=f"model.ckpt-3: {bias} holds NaN or infinity"):
+        read_stored_model(tmp_path, HEADS)
+
+
+def test_half_precision_of_an_authors_checkpoint_becomes_float32(model, tmp_path):
+    halves = {name: value.astype(np.float16) for name, value in model.weights.items()}
+    write_tf1(dataclasses.replace(model, weights=halves), str(tmp_path))
+    found = read_stored_model(tmp_path, HEADS).weights
+    assert_same_weights(found, {name: value.astype(np.float32) for name, value in halves.items()})
+
+
+@pytest.mark.parametrize(("setting", "value"), [("layer_norm_epsilon", 1e-6), ("max_position_embeddings", 21)])
+def test_a_generator_that_computes_otherwise_than_the_discriminator_is_refused(model, tmp_path, setting, value):
+    generator = model.generator.model_copy(update={setting: value})
+    with pytest.raises(UserError, match=f"the generator has {setting} {value:g} .discriminator .*a run has one for b"):
+        write_run(dataclasses.replace(model, generator=generator), str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_generator_that_drops_out_otherwise_is_mentioned(model, tmp_path):
+    generator = model.generator.model_copy(update={"hidden_dropout": 0.25})
+    lines = write_run(dataclasses.replace(model, generator=generator), str(tmp_path / "run"))
+    note = "the generator had hidden_dropout 0.25 (discriminator 0.1): in this run both have the discriminator's"
+    assert lines[1:] == [note]
+
+
 def test_a_run_keeps_its_settings_and_others_get_the_papers(model, tmp_path):
     write_run(model, str(tmp_path / "same"))
     assert load_run(tmp_path / "same").config.optimizer.learning_rate == 1e-2
@@ -222,6 +274,7 @@ def test_a_folder_gives_fine_tuning_its_encoder(model, tiny_pretrained, tmp_path
         ({"encoder": {"num_heads": 4}}, ": 2 heads, encoder.num_heads is 4; set it to 2"),
         ({"objective": {"generator": {"num_heads": 1}}}, ": 3 heads, objective.generator.num_heads is 1; set it to 3"),
         ({"encoder": {"hidden_size": 24}}, "embeddings_project/kernel has shape"),
+        ({"encoder": {"layer_norm_epsilon": 1e-6}}, ": layer_norm_epsilon of its encoder is 1e-12, encoder.layer_"),
         ({"objective": {"generator": {"kind": "uniform"}}}, "trains no "),
     ],
 )
@@ -236,8 +289,10 @@ def test_a_folder_of_another_vocabulary_than_the_data_is_refused(model, tiny_con
     vocab_file = tmp_path / "vocab.txt"
     vocab_file.write_bytes(model.vocabulary_file.replace(b"w30\n", b"other\n"))
     objective = build_objective(tiny_config())
-    with pytest.raises(UserError, match="has another vocabulary than the data; build the data with that of the folder"):
+    with pytest.raises(UserError, match="has another vocabulary than the data; build the data with that of the source"):
         initialize_from(objective, tmp_path / "pair", vocab_file=str(vocab_file))
+    with pytest.raises(UserError, match="pair was trained on lower-cased text, the data is cased; build the data as"):
+        initialize_from(objective, tmp_path / "pair", lower_case=False)
 
 
 @pytest.fixture(scope="module")

@@ -172,6 +172,18 @@ def test_a_run_of_other_sizes_is_refused_naming_what_differs(source_run, target,
     assert message in refusal(target(**changes), source_run.path)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoder": {"num_heads": 4}}, ": 2 heads, encoder.num_heads is 4; set it to 2"),
+        ({"objective": {"generator": {"num_heads": 1}}}, ": 3 heads, objective.generator.num_heads is 1; set it to 3"),
+        ({"encoder": {"layer_norm_epsilon": 1e-6}}, ": layer_norm_epsilon of its encoder is 1e-12, encoder.layer_norm"),
+    ],
+)
+def test_a_run_that_computes_otherwise_is_refused(source_run, target, changes, message):
+    assert message in refusal(target(**changes), source_run.path)
+
+
 @pytest.mark.parametrize("kind", ["ours", "authors"])
 def test_the_first_rows_of_a_longer_position_table_are_taken(source, source_run, target, tmp_path, kind):
     objective = target(encoder={"max_position_embeddings": 11})
