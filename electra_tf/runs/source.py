@@ -54,7 +54,10 @@ def find_source(path: str | os.PathLike, flag: str) -> Source:
     with store_errors(place, "cannot be reached", "mend that or give another path"):
         is_there, is_directory = tf.io.gfile.exists(path), tf.io.gfile.isdir(path)
     if not is_there:
-        raise UserError(f"{place}: there is neither a run nor a checkpoint; expected a run's directory or {_PREFIX}")
+        raise UserError(
+            f"{place}: there is neither a run nor a checkpoint; expected a run's directory, a folder of Hugging Face's "
+            f"or {_PREFIX}"
+        )
     if not is_directory:
         raise UserError(f"{place} is a file; give the folder that holds it, or {_PREFIX}")
     run = RunDirectory(path)

@@ -178,7 +178,7 @@ def test_a_task_or_data_that_do_not_fit(refused, flags, message):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--init_from={place}/nowhere", "nowhere: there is neither a run nor a checkpoint; expected one of the two"),
+        ("--init_from={place}/nowhere", "nowhere: there is neither a run nor a checkpoint; expected a run"),
         ("--init_from={place}/untrained", "untrained is a run without a checkpoint yet; train it first"),
         ("--init_from={place}/part.ckpt", "part.ckpt has no vocabulary with it; give the one it was trained with as"),
         (
