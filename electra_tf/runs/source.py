@@ -9,11 +9,9 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import is_remote
 from electra_tf.convert.hugging_face_reader import is_hugging_face
-from electra_tf.convert.hugging_face_tokenizer_files import read_tokenizer_files
 from electra_tf.runs.checkpoints import damage, newest_whole, step_of
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.files import exists, store_errors
-from electra_tf.text.vocabulary import Vocabulary
 
 # The files of a checkpoint, by one of which a shell completes its name.
 _ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
@@ -67,7 +65,6 @@ def find_source(path: str | os.PathLike, flag: str) -> Source:
     if (run := _run_of(os.path.join(path, ""))) is not None:
         return Source(path, _newest((path,), place), run)
     if is_hugging_face(path):
-        _require_one_vocabulary(path, place)
         return Source(path)
     return _checkpoint(path, _registered(path, place), place)
 
@@ -110,14 +107,3 @@ def _registered(directory: str, place: str) -> str:
             f"is there, and is no folder of Hugging Face's (config.json); give {_PREFIX}"
         )
     return prefix
-
-
-def _require_one_vocabulary(path: str, place: str) -> None:
-    """Raises: UserError: if a discriminator and the generator beside it have different vocabularies."""
-    folders = [os.path.join(path, name) for name in ("discriminator", "electra", "generator")]
-    found = {folder: read_tokenizer_files(folder).vocabulary_file for folder in folders if exists(folder)}
-    tokens = {folder: Vocabulary.from_bytes(content, folder).tokens for folder, content in found.items() if content}
-    first, *others = tokens or [None]
-    for other in others:
-        if tokens[other] != tokens[first]:
-            raise UserError(f"{place}: {first} and {other} have different vocabularies; give the two of one model")

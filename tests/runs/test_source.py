@@ -1,6 +1,5 @@
 """What a path means that a user gives: which checkpoint of which run, or which other format."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,6 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.runs.source import find_source
-
-TOKENS = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 
 
 def write_checkpoint(prefix: Path) -> str:
@@ -37,7 +34,6 @@ def folder(tmp_path) -> Path:
     for name in ("discriminator", "generator"):
         (tmp_path / "pair" / name).mkdir(parents=True)
         (tmp_path / "pair" / name / "config.json").write_text("{}")
-        (tmp_path / "pair" / name / "vocab.txt").write_text(TOKENS + "a\n")
     return tmp_path / "pair"
 
 
@@ -97,17 +93,6 @@ def test_other_checkpoints_belong_to_no_run(tmp_path, name):
 def test_a_folder_of_hugging_faces_is_one(folder):
     assert (find_source(folder, "--from").path, find_source(folder, "--from").prefix) == (str(folder), None)
     assert find_source(folder / "generator/", "--from").path == f"{folder}/generator"
-
-
-def test_two_networks_with_different_vocabularies_are_refused(folder):
-    (folder / "generator/vocab.txt").write_text(TOKENS + "b\n")
-    assert "generator have different vocabularies; give the two of one model" in refusal(folder)
-
-
-def test_the_vocabulary_of_one_of_two_networks_is_enough(folder):
-    (folder / "generator/vocab.txt").unlink()
-    (folder / "generator/tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
-    assert find_source(folder, "--from").path == str(folder)
 
 
 def test_a_file_of_a_folder_is_refused_naming_what_to_give(folder):
