@@ -13,6 +13,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 RANKS = {
     "electra_tf": 0,
     "electra_tf.config": 0,
+    "electra_tf.files": 1,
     "electra_tf.ops": 1,
     "electra_tf.text": 1,
     "electra_tf.models": 2,

@@ -59,7 +59,7 @@ def _convert(arguments: argparse.Namespace) -> None:
         load_module(arguments.objective_module)
 
     from electra_tf.export.stored import given_of, read_stored_model
-    from electra_tf.runs.files import names_in
+    from electra_tf.files import names_in
 
     if names_in(arguments.output_dir):
         raise UserError(f"--output_dir={arguments.output_dir} is not empty; give a new directory")

@@ -55,10 +55,10 @@ def _report(arguments: Namespace) -> None:
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
+    from electra_tf.files import write_atomically
     from electra_tf.reports.pictures import png_picture
     from electra_tf.reports.runs import group_runs, read_runs, read_scored_runs, score_metric
     from electra_tf.reports.tables import chosen_metrics, markdown_table, points_data, points_table
-    from electra_tf.runs.files import write_atomically
 
     if arguments.score:
         groups = group_runs(read_scored_runs(arguments.model_dirs, arguments.score))

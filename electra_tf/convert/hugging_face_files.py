@@ -4,7 +4,6 @@ Pickled files (pytorch_model.bin) are refused: reading one runs what code it hol
 """
 
 import io
-import json
 import os
 import re
 
@@ -13,6 +12,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.convert.stored_weights import list_briefly
+from electra_tf.files import exists, read_bytes, read_json
 
 _SAFETENSORS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -34,30 +34,6 @@ _ROOTS = (
 Tensors = dict[str, np.ndarray]
 
 
-def read_file(path: str) -> bytes | None:
-    """The content of a file on any filesystem that TensorFlow reads; None if there is none. Raises: UserError."""
-    try:
-        with tf.io.gfile.GFile(path, "rb") as stream:
-            return stream.read()
-    except tf.errors.NotFoundError:
-        return None
-    except tf.errors.OpError as error:
-        raise UserError(f"{path} cannot be read: {first_line(error)}; a readable file belongs there") from None
-
-
-def read_json_object(path: str) -> dict | None:
-    """The JSON object in a file; None if there is no file. Raises: UserError: if it holds anything else."""
-    if (content := read_file(path)) is None:
-        return None
-    try:
-        values = json.loads(content)
-    except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        raise UserError(f"{path} is damaged: expected a JSON object; copy the file again")
-    return values
-
-
 def read_tensors(folder: str) -> tuple[str, Tensors]:
     """The tensors of a model, by the names and in the layout of transformers' classes in PyTorch.
 
@@ -68,14 +44,14 @@ def read_tensors(folder: str) -> tuple[str, Tensors]:
     Raises: UserError: if there is no such file, or it is damaged.
     """
     whole, index, h5 = (os.path.join(folder, name) for name in (_SAFETENSORS, _INDEX, _H5))
-    if (content := read_file(whole)) is not None:
+    if (content := read_bytes(whole)) is not None:
         return whole, _safetensors(whole, content)
-    if (listing := read_json_object(index)) is not None:
-        return index, _shards(folder, index, listing)
-    if (content := read_file(h5)) is not None:
+    if exists(index):
+        return index, _shards(folder, index, read_json(index))
+    if (content := read_bytes(h5)) is not None:
         return h5, _h5(h5, content)
     for name in _PICKLED:
-        if tf.io.gfile.exists(os.path.join(folder, name)):
+        if exists(os.path.join(folder, name)):
             raise UserError(
                 f"{folder} holds {name}, a pickle, which may run code when it is read; convert it with transformers: "
                 f"python -c \"import transformers as t; t.AutoModelForPreTraining.from_pretrained('{folder}')"
@@ -91,7 +67,7 @@ def _shards(folder: str, index: str, listing: dict) -> Tensors:
     tensors: Tensors = {}
     for file in sorted(set(where.values())):
         path = os.path.join(folder, os.path.basename(file))  # the listing may not lead out of the folder
-        if (content := read_file(path)) is None:
+        if (content := read_bytes(path)) is None:
             raise UserError(f"{index} names the shard {file}, and {folder} has none; copy the missing file there")
         tensors |= _safetensors(path, content)
     if lost := sorted({_plain_name(name) for name in where} - tensors.keys() - {None}):

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.convert.hugging_face_files import Tensors, read_json_object, read_tensors
+from electra_tf.convert.hugging_face_files import Tensors, read_tensors
 from electra_tf.convert.hugging_face_names import hugging_face_tensor
 from electra_tf.convert.hugging_face_task import finetuned_task
 from electra_tf.convert.hugging_face_tokenizer_files import TokenizerFiles, read_tokenizer_files
@@ -26,6 +25,7 @@ from electra_tf.convert.sizes import (
 )
 from electra_tf.convert.stored_model import StoredModel
 from electra_tf.convert.stored_weights import list_briefly
+from electra_tf.files import exists, read_json
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.vocabulary import Vocabulary
 
@@ -139,19 +139,15 @@ def read_hugging_face(path: str, given: Given = AS_IT_SAYS) -> tuple[StoredModel
 
 def _folders(path: str) -> list[str]:
     """The folder of the network that is kept, and that of a generator if there is one; none if it is something else."""
-    if _exists(os.path.join(path, _CONFIG)):
+    if exists(os.path.join(path, _CONFIG)):
         return [path]
     found = [os.path.join(path, name) for name in ("discriminator", "electra", "generator")]
-    return [folder for folder in found if _exists(os.path.join(folder, _CONFIG))][:2]
-
-
-def _exists(path: str) -> bool:
-    return tf.io.gfile.exists(path)
+    return [folder for folder in found if exists(os.path.join(folder, _CONFIG))][:2]
 
 
 def _read_network(folder: str, num_heads: int | None) -> _Network:
     config_file = os.path.join(folder, _CONFIG)
-    config = read_json_object(config_file) or {}
+    config = read_json(config_file)
     _require_known(config, config_file)
     file, stored = read_tensors(folder)
     tensors, head = _of_electra(stored, file)

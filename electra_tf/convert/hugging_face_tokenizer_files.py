@@ -4,7 +4,7 @@ import os
 from typing import NamedTuple
 
 from electra_tf.config.errors import UserError
-from electra_tf.convert.hugging_face_files import read_file, read_json_object
+from electra_tf.files import read_bytes, read_json
 from electra_tf.text.vocabulary import CONTINUATION_PREFIX, UNK
 
 # The classes that tokenize as BERT does; PreTrainedTokenizerFast is what tokenizer.json says.
@@ -37,12 +37,12 @@ def read_tokenizer_files(folder: str) -> TokenizerFiles:
     Raises: UserError: if one of them is damaged.
     """
     config_file, fast_file = (os.path.join(folder, name) for name in ("tokenizer_config.json", "tokenizer.json"))
-    config, fast = read_json_object(config_file) or {}, read_json_object(fast_file) or {}
+    config, fast = read_json(config_file), read_json(fast_file)
     normalizer = _part(fast, "normalizer", fast_file)
     lower_case = _first_of(config.get("do_lower_case"), normalizer.get("lowercase"), True)
     strip_accents = _first_of(config.get("strip_accents"), normalizer.get("strip_accents"), lower_case)
     path = os.path.join(folder, "vocab.txt")
-    vocabulary = read_file(path)
+    vocabulary = read_bytes(path)
     if vocabulary is None and fast:
         path, vocabulary = fast_file, _listed(fast, fast_file)
     foreign = [f"{config_file} says {each}" for each in _foreign_settings(config)]

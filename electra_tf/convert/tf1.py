@@ -21,6 +21,7 @@ from electra_tf.convert.sizes import (
 )
 from electra_tf.convert.stored_model import StoredModel
 from electra_tf.convert.stored_weights import list_briefly
+from electra_tf.files import store_errors, write_atomically
 
 # Entries beside the weights: of the authors' code and of other optimizers of TensorFlow 1.
 TF1_STATE = re.compile(r"global_step$|.*/(adam_[mv]|lamb_[mv]|Adam(_1)?)$")
@@ -105,7 +106,7 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     names = [*tensors, "global_step"]
     # By the file `checkpoint` their code, and TensorFlow, find the newest one of a directory, wherever that is moved.
     state = f'model_checkpoint_path: "{os.path.basename(prefix)}"\n'
-    try:
+    with store_errors(output_dir, "cannot be written", "give another one"):
         tf.io.gfile.makedirs(output_dir)
         tf.raw_ops.SaveV2(
             prefix=prefix,
@@ -113,11 +114,8 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
             shape_and_slices=[""] * len(names),
             tensors=[*values, tf.constant(model.step, tf.int64)],
         )
-        for name, content in (("checkpoint", state.encode()), ("vocab.txt", model.vocabulary_file)):
-            with tf.io.gfile.GFile(os.path.join(output_dir, name), "wb") as stream:
-                stream.write(content)
-    except tf.errors.OpError as error:
-        raise UserError(f"{output_dir} cannot be written: {first_line(error)}; give another one") from None
+    for name, content in (("checkpoint", state.encode()), ("vocab.txt", model.vocabulary_file)):
+        write_atomically(os.path.join(output_dir, name), content)
     return [f"wrote {prefix}: {len(tensors)} variables", *notes, *_unsaid(model)]
 
 

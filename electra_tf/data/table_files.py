@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import tensorflow as tf
-
+from electra_tf import files
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.loader import close_name
 
@@ -61,11 +60,9 @@ def read_table(path: str | os.PathLike) -> Table:
 
 def read_bytes(path: str) -> bytes:
     """The content of a file or of a URL that TensorFlow reads. Raises: UserError: it cannot be read."""
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            return file.read()
-    except tf.errors.OpError as error:
-        raise UserError(f"cannot read {path}: {first_line(error)}; give a file that exists") from None
+    if (content := files.read_bytes(path)) is None:
+        raise UserError(f"cannot read {path}: there is no such file; give a file that exists")
+    return content
 
 
 def read_text(path: str) -> str:

@@ -9,9 +9,9 @@ import yaml
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import validate
 from electra_tf.export.load import in_precision, load_tokenizer
+from electra_tf.files import read_bytes, read_json
 from electra_tf.runs.checkpoints import damage, newest_whole, restore_strictly
 from electra_tf.runs.directory import RunDirectory, run_in
-from electra_tf.runs.files import read_bytes, read_json
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.task import FinetuningTask

@@ -11,7 +11,7 @@ from electra_tf.convert.hugging_face import Network, hugging_face_networks
 from electra_tf.convert.model_card import model_card
 from electra_tf.convert.stored_model import StoredModel
 from electra_tf.convert.tokenizer_files import tokenizer_files
-from electra_tf.runs.files import names_in, store_errors, write_atomically
+from electra_tf.files import names_in, store_errors, write_atomically
 from electra_tf.text.vocabulary import Vocabulary
 
 

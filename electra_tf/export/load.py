@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
+from electra_tf.files import read_bytes, read_json
 from electra_tf.runs.checkpoints import checkpoint_prefix, damage, newest_whole, restore_strictly, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory, run_in
-from electra_tf.runs.files import read_bytes, read_json
 from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.text.tokenizer import BertTokenizer

@@ -11,6 +11,7 @@ from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.files import is_remote
 from electra_tf.export.served_model import ServedModel
 from electra_tf.export.warmup import write_warmup_requests
+from electra_tf.files import write_atomically
 
 _VERSION = "1"
 # What a kill may leave: a version that is not written to its end, and the one that it was to replace.
@@ -63,8 +64,7 @@ def export_saved_model(
         if not is_direct:
             (_copy_over if is_remote(output_dir) else _swap)(temporary, version_dir)
         for name, content in server_files.items():
-            with tf.io.gfile.GFile(os.path.join(output_dir, name), "w") as stream:
-                stream.write(content)
+            write_atomically(os.path.join(output_dir, name), content.encode())
     except tf.errors.OpError as error:
         raise UserError(f"{version_dir} cannot be written: {first_line(error)}; make room there") from None
     return version_dir

@@ -15,10 +15,10 @@ from electra_tf.convert.stored_weights import sound_values
 from electra_tf.convert.tf1 import read_tf1
 from electra_tf.export.finetuned import load_finetuned
 from electra_tf.export.load import load_run, load_tokenizer
+from electra_tf.files import read_bytes, read_json
 from electra_tf.models.tying import stand_alone
 from electra_tf.runs.checkpoints import step_of
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import read_bytes, read_json
 from electra_tf.runs.source import find_source
 from electra_tf.tasks.pretrain import Objective
 from electra_tf.text.vocabulary import read_vocabulary_file

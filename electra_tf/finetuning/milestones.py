@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.files import exists, read_json, write_atomically
 from electra_tf.finetuning.protocol import Options, finetune
 from electra_tf.finetuning.sources import Files
 from electra_tf.finetuning.summary import SUMMARY
@@ -18,7 +19,6 @@ from electra_tf.flops.budget import known_cost
 from electra_tf.reports.scores import milestone_scores, score_file
 from electra_tf.runs.checkpoints import checkpoint_prefix, newest_whole, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import exists, read_json, write_atomically
 from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.distribution import is_chief

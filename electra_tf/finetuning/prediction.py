@@ -12,7 +12,7 @@ from electra_tf.data.squad import read_questions
 from electra_tf.data.tables import TextExamples, read_examples
 from electra_tf.data.tagged import read_words
 from electra_tf.export.finetuned import Finetuned, load_finetuned, null_threshold
-from electra_tf.runs.files import exists, store_errors, write_atomically
+from electra_tf.files import exists, store_errors, write_atomically
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
 from electra_tf.tasks.finetune.question_data import QuestionData

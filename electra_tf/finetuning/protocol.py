@@ -9,12 +9,12 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.glue import GLUE_TASKS, PAPER_TASKS
+from electra_tf.files import read_json
 from electra_tf.finetuning.pretrained import PretrainedEncoder, load_pretrained
 from electra_tf.finetuning.seeds import Job, results_of, run_seeds
 from electra_tf.finetuning.sources import Files, Source, open_source
 from electra_tf.finetuning.submit import TestSets, read_test_sets, submit
 from electra_tf.finetuning.summary import SUMMARY, glue_summary, summarize, table, write_summary
-from electra_tf.runs.files import read_json
 from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.data import TaskData

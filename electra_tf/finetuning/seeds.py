@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.files import exists, names_in, read_json, write_atomically
 from electra_tf.finetuning.pretrained import PretrainedEncoder
 from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import exists, names_in, read_json, write_atomically
 from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.run import Run, train
 from electra_tf.tasks.finetune import build_finetuning_task

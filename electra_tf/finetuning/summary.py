@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from electra_tf.data.glue import PAPER_TASKS
-from electra_tf.runs.files import write_atomically
+from electra_tf.files import write_atomically
 
 SUMMARY = "summary.json"
 

@@ -8,10 +8,10 @@ import yaml
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import validate
+from electra_tf.files import read_bytes, read_json
 from electra_tf.flops.budget import known_cost
 from electra_tf.reports.scores import score_file, scored_tasks
 from electra_tf.runs.directory import RunDirectory, run_in
-from electra_tf.runs.files import read_bytes, read_json
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.pretrain.config import load_config

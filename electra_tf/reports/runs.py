@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from electra_tf.config.errors import UserError
+from electra_tf.files import read_bytes, read_json
 from electra_tf.flops.budget import RunCost, known_cost
 from electra_tf.reports.scores import read_scores
 from electra_tf.runs.directory import lasting_settings, run_in
-from electra_tf.runs.files import read_bytes, read_json
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 

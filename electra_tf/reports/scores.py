@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from electra_tf.config.errors import UserError
+from electra_tf.files import names_in, read_bytes
 from electra_tf.flops.budget import RunCost
-from electra_tf.runs.files import names_in, read_bytes
 
 
 def score_file(model_dir: str | os.PathLike, task: str) -> str:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.convert.stored_model import StoredModel
+from electra_tf.files import read_bytes, read_json
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import read_bytes, read_json
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 

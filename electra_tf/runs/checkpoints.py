@@ -18,8 +18,8 @@ import absl.logging
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
+from electra_tf.files import names_in, write_atomically
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import names_in, write_atomically
 from electra_tf.runs.lock import require_held
 from electra_tf.tasks.base import Task
 

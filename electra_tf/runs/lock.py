@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import is_remote
+from electra_tf.files import read_bytes, write_atomically
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import read_bytes, write_atomically
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import json
 import os
 
 from electra_tf.config.errors import UserError
-from electra_tf.runs.files import read_bytes
+from electra_tf.files import read_bytes
 
 _SHOWN_BYTES = 60  # of a line that cannot be read
 

@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.config.files import is_remote
+from electra_tf.files import read_bytes, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.runs.directory import RATES, RunDirectory
-from electra_tf.runs.files import read_bytes, write_atomically
 from electra_tf.runs.lock import require_held
 from electra_tf.runs.reported_lines import lines_until
 from electra_tf.train.device_peak import Peak

@@ -9,9 +9,9 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import is_remote
 from electra_tf.convert.hugging_face_reader import is_hugging_face
+from electra_tf.files import exists, store_errors
 from electra_tf.runs.checkpoints import damage, newest_whole, step_of
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import exists, store_errors
 
 # The files of a checkpoint, by one of which a shell completes its name.
 _ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")

@@ -24,11 +24,11 @@ from electra_tf.convert.stored_weights import (
     require_none_missing,
 )
 from electra_tf.convert.tf1 import TF1_STATE
+from electra_tf.files import read_json, write_atomically
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.runs.agreement import Known, known_of_folder, known_of_run, known_of_task, require_agreement
 from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import read_json, write_atomically
 from electra_tf.runs.source import find_source
 from electra_tf.tasks.base import Task
 

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.files import read_bytes, write_atomically
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import read_bytes, write_atomically
 from electra_tf.runs.lock import locked
 from tests.toy import toy_config
 

@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped, UserError
+from electra_tf.files import read_bytes, write_atomically
 from electra_tf.runs.checkpoints import Checkpoints, steps_in
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.files import read_bytes, write_atomically
 from electra_tf.runs.interruption import Interrupted, Interruption
 from electra_tf.runs.reporting import Reporter
 from electra_tf.runs.run import describe, evaluate, train

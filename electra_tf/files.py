@@ -1,4 +1,4 @@
-"""Files of a run, on any filesystem that TensorFlow reads; what such a filesystem answers becomes a UserError."""
+"""Files on any filesystem that TensorFlow reads; what such a filesystem answers becomes a UserError."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ def exists(path: str) -> bool:
     with store_errors(path, "cannot be reached", "mend that or give another path"):
         try:
             tf.io.gfile.stat(path)  # `gfile.exists` takes every error for a no on some filesystems
-        except tf.errors.NotFoundError:
+        except (tf.errors.NotFoundError, tf.errors.FailedPreconditionError):  # the second below what is a file
             return False
     return True
 
@@ -72,12 +72,12 @@ def write_atomically(path: str, content: bytes) -> None:
 
 
 def read_json(path: str) -> dict:
-    """The JSON object in a file of a run; empty if there is no file. Raises: UserError: if it holds anything else."""
+    """The JSON object in a file; empty if there is no file. Raises: UserError: if it holds anything else."""
     content = read_bytes(path)
     try:
         values = {} if content is None else json.loads(content)
     except ValueError:
         values = None
     if not isinstance(values, dict):
-        raise UserError(f"{path} is damaged: expected a JSON object; copy it from a backup, or give another run")
+        raise UserError(f"{path} is damaged: expected a JSON object; copy the file again, or from a backup")
     return values
