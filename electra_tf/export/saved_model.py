@@ -26,9 +26,8 @@ def export_saved_model(
 ) -> str:
     """Writes `output_dir/1/`, the layout of TF Serving, with warm-up requests for every signature.
 
-    On a local disk the directory appears whole, or not at all. One that is replaced stays until the new one is written.
-    `output_dir` may be on any filesystem that TensorFlow
-    writes.
+    On a local disk the directory appears whole, or not at all; one that is replaced stays until the new one is written.
+    `output_dir` may be on any filesystem that TensorFlow writes.
 
     Args:
         overwrite: replace a version 1 that is there, and those of `server_files`.

@@ -7,6 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.errors import UserError
+from electra_tf.convert.stored_weights import sound_values
 from electra_tf.data.batch import TEXT_TENSORS
 from electra_tf.export.packing import Rows, Tokens, cut, pack, tokens_of
 from electra_tf.models.encoder import Encoder
@@ -55,6 +56,8 @@ class ServedModel(tf.Module):
 
     Attributes:
         default: the name of the function that is served where a request names none.
+
+    Raises: UserError: if a weight is NaN or infinite, or the shapes are none that the model allows.
     """
 
     default = "embed"
@@ -75,6 +78,7 @@ class ServedModel(tf.Module):
         # too, and the generator's weights. What the graphs read must then be named here.
         self.get_task = lambda: task
         self._weights = [variable for layer in layers for variable in layer.variables]
+        sound_values("the model", {variable.name: variable.numpy() for variable in self._weights})
         self.tokenizer = tokenizer
         self.shapes = shapes
         # One graph that the functions share. Behind a function, as it is none that is served.

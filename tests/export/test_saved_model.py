@@ -46,6 +46,14 @@ def signatures(version_dir):
     return tf.saved_model.load(version_dir).signatures
 
 
+def test_weights_that_are_no_numbers_are_not_exported(tiny_config, tokenizer):
+    objective = build_objective(tiny_config(encoder={"vocab_size": len(TOKENS)}))
+    gamma = objective.encoder.trainable_variables[-1]
+    gamma.assign(tf.fill(gamma.shape, float("nan")))
+    with pytest.raises(UserError, match="the model: .* holds NaN or infinity, its training has failed"):
+        TextEncoder(objective, tokenizer, SHAPES)
+
+
 def _run_without_the_project(version_dir, tmp_path, signature: str) -> dict:
     """The outputs of a signature for SHORT and LONG, from a process whose path does not lead here."""
     program = """
