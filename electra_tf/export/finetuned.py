@@ -10,8 +10,9 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import validate
 from electra_tf.export.load import in_precision, load_tokenizer
 from electra_tf.files import read_bytes, read_json
-from electra_tf.runs.checkpoints import damage, newest_whole, restore_strictly
+from electra_tf.runs.checkpoints import restore_strictly
 from electra_tf.runs.directory import RunDirectory, run_in
+from electra_tf.runs.source import find_source
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.task import FinetuningTask
@@ -42,10 +43,7 @@ def load_finetuned(model_dir: str | os.PathLike, prefix: str | None = None, prec
     """
     run = run_in(model_dir)
     config = in_precision(config_in(run), precision)
-    if prefix is None:
-        prefix = _kept(run)
-    elif reason := damage(prefix):
-        raise UserError(f"{prefix} is damaged: {reason}; give another checkpoint")
+    prefix = find_source(model_dir if prefix is None else prefix, "--model_dir").prefix
     task = build_finetuning_task(config)
     restore_strictly(tf.train.Checkpoint(task=task), prefix)
     return Finetuned(config, task, load_tokenizer(model_dir), prefix)
@@ -62,10 +60,3 @@ def null_threshold(model_dir: str | os.PathLike, config: FinetuningConfig) -> fl
     """The null odds above which a question is left unanswered: chosen on the dev set, else set; None: none is."""
     chosen = read_json(os.path.join(model_dir, "null_threshold.json")).get("null_threshold")
     return config.task.null_threshold if chosen is None else chosen
-
-
-def _kept(run: RunDirectory) -> str:
-    prefix = newest_whole(run.best) or newest_whole(run.checkpoints)
-    if prefix is None:
-        raise UserError(f"{run.path} keeps no checkpoint (--keep=none?); fine-tune with --keep=last or best")
-    return prefix
