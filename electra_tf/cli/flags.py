@@ -26,13 +26,40 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescrip
     """Keeps the description's line breaks and appends each flag's default."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """Refuses values that can be no path or name: of a shell variable that was never set, or bytes that are no UTF-8."""
+
+    def parse_known_args(self, args=None, namespace=None):
+        namespace, rest = super().parse_known_args(args, namespace)
+        for action in self._actions:
+            given = getattr(namespace, action.dest, None)
+            name = (action.option_strings or [action.dest])[-1]
+            for value in given if isinstance(given, list) else [given]:
+                if value == "":
+                    self.error(f"{name} is empty; give a value, or leave the flag out")
+                if isinstance(value, str) and not _is_utf8(value):
+                    self.error(f"{name} is {value!r}, which is no UTF-8; rename the file")
+        return namespace, rest
+
+
+def _is_utf8(argument: str) -> bool:
+    """Python keeps other bytes of an argument as surrogates."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def flag_parser(description: str) -> argparse.ArgumentParser:
     """A parser that refuses abbreviated flags, so that adding a flag never changes what an old command means.
+
+    An empty value of a flag is refused too.
 
     Args:
         description: the script's docstring; its line breaks are kept.
     """
-    return argparse.ArgumentParser(description=description, formatter_class=_HelpFormatter, allow_abbrev=False)
+    return _Parser(description=description, formatter_class=_HelpFormatter, allow_abbrev=False)
 
 
 def add_set_flag(parser: argparse.ArgumentParser) -> None:

@@ -44,11 +44,12 @@ def export_saved_model(
         raise UserError(
             f"--output_dir={output_dir} is no usable directory: {first_line(error)}; give another one"
         ) from None
-    others = names - {_VERSION, *server_files}
-    if others or (names and not overwrite):
+    if others := names - {_VERSION, *server_files}:
+        raise UserError(f"--output_dir={output_dir} also holds {', '.join(sorted(others))}; give a new directory")
+    if names and not overwrite:
         raise UserError(
-            f"--output_dir={output_dir} already holds {min(others or names)}; give a new directory, or --overwrite to "
-            f"replace {', '.join([_VERSION, *server_files])}"
+            f"--output_dir={output_dir} already holds {', '.join(sorted(names))}; give a new directory, or --overwrite "
+            "to replace it"
         )
     is_direct = is_remote(output_dir) and _VERSION not in names  # a remote store cannot rename a directory
     temporary = version_dir if is_direct else os.path.join(output_dir, _UNFINISHED)
@@ -70,7 +71,7 @@ def export_saved_model(
 
 
 def _swap(new: str, version_dir: str) -> None:
-    """Puts a directory in the place of a version that may be there, by two renames: both are done or none."""
+    """Puts a directory in the place of a version that may be there, by two renames; a failed one is undone."""
     replaced = os.path.join(os.path.dirname(version_dir), _REPLACED)
     is_there = tf.io.gfile.exists(version_dir)
     if is_there:
@@ -97,7 +98,9 @@ def _copy_over(new: str, version_dir: str) -> None:
 
 
 def _remove(directory: str) -> None:
-    """Removes a directory, if it is there, with what it holds."""
-    if tf.io.gfile.exists(directory):
+    """Removes a directory, if it is there, with what it holds; of a link the link alone."""
+    if os.path.islink(directory):
+        os.remove(directory)
+    elif tf.io.gfile.exists(directory):
         with contextlib.suppress(tf.errors.NotFoundError):  # ram:// removes all, then misses the directory
             tf.io.gfile.rmtree(directory)

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from electra_tf.cli.flags import run_command
+from electra_tf.cli.flags import flag_parser, run_command
 from electra_tf.config.errors import TrainingStopped, UserError
 
 
@@ -49,3 +49,22 @@ def test_another_pipe_that_breaks_keeps_its_stack_trace():
 def test_what_only_a_programmer_can_mend_keeps_its_stack_trace():
     with pytest.raises(ZeroDivisionError):
         run_command(raising(ZeroDivisionError()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--output_dir="], "--output_dir is empty; give a value, or leave the flag out"),
+        (["--seeds", "1", ""], "--seeds is empty; give a value, or leave the flag out"),
+        (["--output_dir=a\udcff"], r"--output_dir is 'a\udcff', which is no UTF-8; rename the file"),
+    ],
+)
+def test_a_value_that_is_none_is_refused(capsys, arguments, line):
+    """An empty path would be the current directory."""
+    parser = flag_parser("what it does")
+    parser.add_argument("--output_dir")
+    parser.add_argument("--seeds", nargs="*")
+    with pytest.raises(SystemExit) as caught:
+        parser.parse_args(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"error: {line}")

@@ -157,7 +157,7 @@ def test_an_export_that_is_there_is_replaced_only_on_request_and_other_files_nev
     assert [path.name for path in output_dir.iterdir()] == ["1"]
     assert ".unfinished" not in caplog.text  # the directory that TensorFlow writes to first
     (output_dir / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="already holds notes.txt"):
+    with pytest.raises(UserError, match="also holds notes.txt; give a new directory"):
         export_saved_model(text_encoder, output_dir, overwrite=True)
 
 
@@ -203,6 +203,15 @@ def test_the_version_that_is_replaced_stays_until_the_new_one_is_written(replace
     export_saved_model(Nothing(), replaceable, overwrite=True)
     assert _version(replaceable) == "new"
     assert [name.rstrip("/") for name in tf.io.gfile.listdir(replaceable)] == ["1"]
+
+
+@pytest.mark.parametrize("replaceable", ["local"], indirect=True)
+def test_of_a_version_that_is_a_link_the_link_is_replaced(replaceable, tmp_path):
+    os.rename(tmp_path / "1", tmp_path.parent / "elsewhere")
+    os.symlink(tmp_path.parent / "elsewhere", tmp_path / "1")
+    export_saved_model(Nothing(), replaceable, overwrite=True)
+    assert _version(replaceable) == "new" and os.listdir(tmp_path) == ["1"]
+    assert (tmp_path.parent / "elsewhere/variables/variables.index").read_text() == "old"
 
 
 @pytest.mark.parametrize("replaceable", ["local"], indirect=True)

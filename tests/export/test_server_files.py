@@ -73,7 +73,7 @@ def test_they_are_written_beside_the_version_and_replaced_only_on_request(served
     files = server_files(ServingShapes(16))
     export_saved_model(served("tagging"), tmp_path, server_files=files)
     assert {path.name for path in tmp_path.iterdir()} == {"1", *files}
-    with pytest.raises(UserError, match="already holds 1; .* --overwrite to replace 1, models.config"):
+    with pytest.raises(UserError, match="already holds 1, .*monitoring.config; give a new directory, or --overwrite"):
         export_saved_model(served("tagging"), tmp_path, server_files=files)
     (tmp_path / "models.config").write_text("mine")
     export_saved_model(served("tagging"), tmp_path, overwrite=True, server_files=files)

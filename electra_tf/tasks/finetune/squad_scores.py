@@ -120,7 +120,8 @@ def choose_null_threshold(
     Args:
         predictions: answers before any is emptied.
         null_odds: any numbers, probabilities or logits.
-    Returns: the null odds of the last question that is answered. 1 below the lowest odds if none is to be answered.
+    Returns: midway between the odds of the last question that is answered and the next one, so that roundings on
+        another device move none across; 1 below the lowest odds if none is to be answered, 1 above the highest if all.
     Raises: UserError: a question without a prediction or without null odds.
     """
     _check_all_there(questions, predictions, "prediction", "give one for each question")
@@ -134,7 +135,8 @@ def choose_null_threshold(
         total += f1[key] - (not has_answer[key])
         # Equal odds cannot be told apart: no threshold lies between them.
         if total > best and (following is None or null_odds[following] > null_odds[key]):
-            best, threshold = total, null_odds[key]
+            best = total
+            threshold = null_odds[key] + 1.0 if following is None else (null_odds[key] + null_odds[following]) / 2
     return NullThreshold(float(threshold), 100.0 * best / len(keys))
 
 

@@ -84,8 +84,13 @@ def test_the_chosen_threshold_separates_answers_by_their_odds():
     predictions = {"fox": "fox", "dog": "dog", "nothing": "fox"}
     odds = {"fox": -4.0, "dog": -2.5, "nothing": -2.0}
     chosen = choose_null_threshold([FOX, DOG, NOTHING], predictions, odds)
-    assert chosen == (-2.5, 100.0)
+    assert chosen == (-2.25, 100.0)
     assert squad_v2_scores([FOX, DOG, NOTHING], predictions, odds, chosen.threshold)["f1"] == 100.0
+
+
+def test_where_all_are_to_be_answered_the_chosen_threshold_is_above_all_odds():
+    odds = {"fox": -4.0, "dog": -2.5}
+    assert choose_null_threshold([FOX, DOG], {"fox": "fox", "dog": "dog"}, odds) == (-1.5, 100.0)
 
 
 def test_equal_odds_are_not_separated():
