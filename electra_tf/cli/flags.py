@@ -27,7 +27,7 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescrip
 
 
 class _Parser(argparse.ArgumentParser):
-    """Refuses values that can be no path or name: of a shell variable that was never set, or bytes that are no UTF-8."""
+    """Refuses values that can be no path: those of a shell variable that was never set, and bytes that are no UTF-8."""
 
     def parse_known_args(self, args=None, namespace=None):
         namespace, rest = super().parse_known_args(args, namespace)
