@@ -202,6 +202,54 @@ def test_a_run_keeps_its_settings_and_others_get_the_papers(model, tmp_path):
     assert (config.optimizer.learning_rate, config.train.batch_size, config.data.max_seq_length) == (5e-4, 64, 12)
 
 
+@pytest.mark.parametrize("way", ["run", "hugging_face"])
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("encoder.num_heads=4", "encoder.num_heads would be 4, that of .* is 2: its weights would compute something"),
+        ("encoder.layer_norm_epsilon=0.1", "encoder.layer_norm_epsilon would be 0.1, that of .* is 1e-12: its weights"),
+        ("encoder.num_layers=2", "encoder.num_layers would be 2, that of .* is 1: its weights"),
+        ("objective.generator.num_heads=1", "objective.generator.num_heads would be 1, that of .* is 3: its weights"),
+        (
+            "objective.tying=none",
+            "does not hold generator/embeddings/.* which these settings need; leave out the --set",
+        ),
+    ],
+)
+def test_a_setting_that_changes_what_is_computed_is_refused(model, tmp_path, way, setting, message):
+    found = model
+    if way == "hugging_face":
+        write_hugging_face(model, str(tmp_path / "pair"))
+        found = read_stored_model(tmp_path / "pair")
+    with pytest.raises(UserError, match=message):
+        write_run(found, str(tmp_path / "run"), overrides=[setting])
+    assert not (tmp_path / "run").exists()
+
+
+def test_dropout_may_be_set(model, tmp_path):
+    write_run(model, str(tmp_path / "run"), overrides=["encoder.hidden_dropout=0.3"])
+    assert load_run(tmp_path / "run").config.encoder.hidden_dropout == 0.3
+
+
+@pytest.mark.parametrize("objective", [{}, {"tying": "none"}, {"tying": "all", "generator": EQUAL_SIZES}])
+def test_a_fresh_generator_takes_nothing_of_the_one_there_is(run_of, tmp_path, objective):
+    model = read_stored_model(run_of(objective=objective))
+    lines = write_run(model, str(tmp_path / "run"), fresh_generator=True)
+    assert lines[1].startswith("random, from seed 0 (--fresh_generator): ")
+    found = read_stored_model(tmp_path / "run").weights
+    same = {
+        name for name, value in found.items() if name in model.weights and np.array_equal(value, model.weights[name])
+    }
+    assert same == {name for name in model.weights if not name.startswith("generator")}
+
+
+@pytest.mark.parametrize("objective", [{"name": "bert_mlm"}, {"generator": {"kind": "uniform"}}])
+def test_a_fresh_generator_of_an_objective_without_one_is_refused(run_of, tmp_path, objective):
+    model = read_stored_model(run_of(objective=objective))
+    with pytest.raises(UserError, match="--fresh_generator: this objective trains no generator; leave it out"):
+        write_run(model, str(tmp_path / "run"), fresh_generator=True)
+
+
 def test_the_run_that_is_written_is_one_for_every_other_command(model, tiny_config, tmp_path):
     write_run(model, str(tmp_path / "run"))
     assert load_pretrained(tmp_path / "run").source == f"step 3 of {tmp_path}/run"
