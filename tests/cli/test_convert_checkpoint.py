@@ -52,7 +52,8 @@ def test_a_conversion_says_what_it_has_read_and_written(formats, tmp_path, capsy
 
 def test_what_the_authors_format_does_not_say_is_said(tiny_pretrained, tmp_path, capsys):
     assert convert_checkpoint.main([f"--from={tiny_pretrained}", "--to=tf1", f"--output_dir={tmp_path / 'out'}"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].endswith("read it with --num_heads=2 --generator_num_heads=3")
+    note = capsys.readouterr().out.splitlines()[-1]
+    assert "reads it with --num_heads=2 --generator_num_heads=3, training with --set encoder.num_heads=2 --set " in note
 
 
 @pytest.mark.parametrize(

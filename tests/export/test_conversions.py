@@ -319,8 +319,11 @@ def test_a_folder_gives_fine_tuning_its_encoder(model, tiny_pretrained, tmp_path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"encoder": {"num_heads": 4}}, ": 2 heads, encoder.num_heads is 4; set it to 2"),
-        ({"objective": {"generator": {"num_heads": 1}}}, ": 3 heads, objective.generator.num_heads is 1; set it to 3"),
+        ({"encoder": {"num_heads": 4}}, ": num_heads of its encoder is 2, encoder.num_heads is 4; set it to 2"),
+        (
+            {"objective": {"generator": {"num_heads": 1}}},
+            ": num_heads of its generator is 3, objective.generator.num_heads is 1; set it to 3",
+        ),
         ({"encoder": {"hidden_size": 24}}, "embeddings_project/kernel has shape"),
         ({"encoder": {"layer_norm_epsilon": 1e-6}}, ": layer_norm_epsilon of its encoder is 1e-12, encoder.layer_"),
         ({"objective": {"generator": {"kind": "uniform"}}}, "trains no "),
@@ -332,6 +335,14 @@ def test_a_folder_that_does_not_fit_a_configuration_is_refused(model, tiny_confi
         initialize_from(build_objective(tiny_config(**change)), tmp_path / "pair", fresh_generator="trains" in message)
 
 
+def test_a_generator_alone_is_no_source_of_both_networks(model, tiny_config, tmp_path):
+    write_hugging_face(model, str(tmp_path / "pair"))
+    with pytest.raises(
+        UserError, match="pair/generator is a masked language model alone, such as .* with discriminator/"
+    ):
+        initialize_from(build_objective(tiny_config()), tmp_path / "pair/generator")
+
+
 def test_a_folder_of_another_vocabulary_than_the_data_is_refused(model, tiny_config, tmp_path):
     write_hugging_face(model, str(tmp_path / "pair"))
     vocab_file = tmp_path / "vocab.txt"
@@ -340,7 +351,13 @@ def test_a_folder_of_another_vocabulary_than_the_data_is_refused(model, tiny_con
     with pytest.raises(UserError, match="has another vocabulary than the data; build the data with that of the source"):
         initialize_from(objective, tmp_path / "pair", vocab_file=str(vocab_file))
     with pytest.raises(UserError, match="pair was trained on lower-cased text, the data is cased; build the data as"):
-        initialize_from(objective, tmp_path / "pair", lower_case=False)
+        initialize_from(objective, tmp_path / "pair", text={"lower_case": False})
+    with pytest.raises(
+        UserError, match="pair was trained on text with its accents, the data is without accents; build"
+    ):
+        initialize_from(
+            objective, tmp_path / "pair", text={"lower_case": True, "strip_accents": not model.strip_accents}
+        )
 
 
 @pytest.fixture(scope="module")
