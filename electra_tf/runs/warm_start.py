@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
@@ -165,11 +165,7 @@ def _open(task: Task, path: str | os.PathLike) -> _Source:
     if (prefix := found.prefix) is None:
         return _hugging_face(task, found.path)
     if found.run is not None and found.run.is_finetuned:
-        origin = read_values(found.run.config_file)[0].get("init_from")
-        remedy = f"what it was fine-tuned from, {origin}" if origin else "a pre-trained one"
-        raise UserError(
-            f"--init_from={os.fspath(path)} is a fine-tuned model, without pre-training's heads; give {remedy}"
-        )
+        _refuse_finetuned(path, read_values(found.run.config_file)[0].get("init_from"))
     known = known_beside(prefix) if found.run is None else known_of_run(found.run)
     reader = tf.compat.v1.train.NewCheckpointReader(prefix)
     if reader.has_tensor(_OBJECT_GRAPH):
@@ -177,8 +173,15 @@ def _open(task: Task, path: str | os.PathLike) -> _Source:
     return _Source(prefix, "the authors' code", reader, *_authors_weights(task, reader), TF1_STATE, known)
 
 
+def _refuse_finetuned(path: str | os.PathLike, origin: str | None) -> NoReturn:
+    remedy = f"what it was fine-tuned from, {origin}" if origin else "a pre-trained one"
+    raise UserError(f"--init_from={os.fspath(path)} is a fine-tuned model, without pre-training's heads; give {remedy}")
+
+
 def _hugging_face(task: Task, path: str) -> _Source:
     model, notes = read_hugging_face(path)
+    if model.finetuned is not None:
+        _refuse_finetuned(path, None)
     model.require_sound()
     reader, known = ArrayReader(model.weights), known_of_folder(model)
     weights, missing = _authors_weights(task, reader)

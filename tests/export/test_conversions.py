@@ -353,7 +353,7 @@ def test_a_folder_of_another_vocabulary_than_the_data_is_refused(model, tiny_con
     with pytest.raises(UserError, match="pair was trained on lower-cased text, the data is cased; build the data as"):
         initialize_from(objective, tmp_path / "pair", text={"lower_case": False})
     with pytest.raises(
-        UserError, match="pair was trained on text with its accents, the data is without accents; build"
+        UserError, match="pair was trained on text without accents, the data is with its accents; build"
     ):
         initialize_from(
             objective, tmp_path / "pair", text={"lower_case": True, "strip_accents": not model.strip_accents}
@@ -394,6 +394,12 @@ def test_a_fine_tuned_model_by_way_of_hugging_face_is_the_same(finetuned, tmp_pa
     found = read_stored_model(tmp_path / "seed_0")
     assert_same_weights(found.weights, expected.weights)
     assert (found.finetuned.task.kind, found.finetuned.task.labels, found.step) == (task["kind"], ("a", "b", "c"), 4)
+
+
+def test_a_fine_tuned_folder_is_no_start_of_pre_training(finetuned, tiny_config, tmp_path):
+    write_hugging_face(finetuned(kind="tagging", **LABELS), str(tmp_path))
+    with pytest.raises(UserError, match="is a fine-tuned model, without pre-training's heads; give a pre-trained one$"):
+        initialize_from(build_objective(tiny_config()), tmp_path)
 
 
 def test_a_model_of_pairs_by_way_of_hugging_face_takes_pairs(finetuned, tmp_path):
