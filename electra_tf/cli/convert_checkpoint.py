@@ -39,7 +39,7 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument("--num_heads", type=int, metavar="N", help="of a source that does not say; else hidden size/64")
     parser.add_argument("--generator_num_heads", type=int, metavar="N", help="likewise of its generator")
     parser.add_argument(
-        "--fresh_generator", action="store_true", help="--to=run of a discriminator alone: with a random generator"
+        "--fresh_generator", action="store_true", help="--to=run with a random generator, also where there is one"
     )
     add_set_flag(parser)
     add_objective_module_flag(parser)
@@ -65,6 +65,11 @@ def _convert(arguments: argparse.Namespace) -> None:
         raise UserError(f"--output_dir={arguments.output_dir} is not empty; give a new directory")
     given = given_of(arguments.vocab_file, arguments.cased, arguments.num_heads, arguments.generator_num_heads)
     model = read_stored_model(arguments.source, given)
+    if arguments.generator_num_heads is not None and model.generator is None:
+        raise UserError(
+            f"--generator_num_heads={arguments.generator_num_heads}: {model.source} has no generator beside a "
+            "discriminator; leave it out (--num_heads is of the one encoder there is)"
+        )
     print(f"read {model.source}: {len(model.weights)} variables")
     print("\n".join(_write(model, arguments)))
 

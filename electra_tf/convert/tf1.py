@@ -124,6 +124,11 @@ def _weights_in(prefix: str, scopes: tuple[str, ...]) -> tuple[dict[str, np.ndar
     try:
         reader = tf.train.load_checkpoint(prefix)
         stored = sorted(reader.get_variable_to_shape_map())
+        if any(name.startswith("task/") for name in stored):
+            raise UserError(
+                f"{prefix} is a checkpoint of this program without its run; put it back into checkpoints/ beside the "
+                "run's config.yaml"
+            )
         names = [name for name in stored if not TF1_STATE.match(name) and name.startswith(scopes or "")]
         heads = [name for name in names if name.startswith(_TASK_HEADS)]
         weights = {name: np.asarray(reader.get_tensor(name)) for name in names if name not in heads}
@@ -171,9 +176,25 @@ def _unsaid(model: StoredModel) -> Sequence[str]:
     notes = []
     if unusual:
         flags = " ".join(f"--{flag}={number}" for flag, number in unusual.items())
-        notes.append(f"it has not one head for {HEAD_SIZE} units, which no checkpoint says: read it with {flags}")
+        groups = {"num_heads": "encoder.num_heads", "generator_num_heads": "objective.generator.num_heads"}
+        settings = " ".join(f"--set {groups[flag]}={number}" for flag, number in unusual.items())
+        notes.append(
+            f"it has not one head for {HEAD_SIZE} units, which no checkpoint says: convert_checkpoint reads it with "
+            f"{flags}, training with {settings} (of these run_finetuning takes encoder.num_heads)"
+        )
+    epsilon = model.encoder.layer_norm_epsilon
+    if epsilon != EncoderConfig.model_fields["layer_norm_epsilon"].default:
+        notes.append(
+            f"its layer_norm_epsilon is {epsilon}, which no checkpoint says and the authors' code has not: train from "
+            f"it with --set encoder.layer_norm_epsilon={epsilon}; the converter does not get it back"
+        )
     if not model.lower_case:
         notes.append("its text is cased, which no checkpoint says: read it with --cased")
+    elif not model.strip_accents:
+        notes.append(
+            "its text keeps accents, which no checkpoint says and the authors' code has not: it is read as one that "
+            "strips them; keep the run, or convert it to hugging_face"
+        )
     return notes
 
 

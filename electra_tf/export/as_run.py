@@ -1,5 +1,6 @@
 """Writes a stored model as a run of this program: what `--init_from`, the export and the converter read as any run."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import absl.logging
@@ -25,6 +26,10 @@ _GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size
 # What a run has once for both networks; the first do not change what is computed without training.
 _SHARED_RATES = ("hidden_dropout", "attention_dropout", "initializer_range")
 _SHARED = ("max_position_embeddings", "type_vocab_size", "layer_norm_epsilon")
+# What --set may change: of a shorter position table the first rows are taken, with a line that says so.
+_FREE = {*_SHARED_RATES, "max_position_embeddings"}
+# What --fresh_generator leaves random: the generator, and the discriminator's head where there is an encoder alone.
+_MAY_BE_FRESH = ("generator/", "generator_predictions/", "discriminator_predictions/")
 # By the hidden size of the discriminator: the generator's share of it, and the learning rate (paper, table 5).
 _PAPER = {256: (0.25, 5e-4), 768: (1 / 3, 2e-4), 1024: (0.25, 2e-4)}
 _OTHERWISE = (0.25, 5e-4)
@@ -37,10 +42,11 @@ def write_run(
 
     Args:
         output_dir: a directory, empty or new.
-        fresh_generator: what a discriminator alone lacks to be trained further is random, from `train.seed`.
+        fresh_generator: the generator is random, from `train.seed`, and nothing of one is taken from the model.
         overrides: `a.b=value` settings of the run. Those that the source does not tell are the paper's.
     Returns: lines for the log.
-    Raises: UserError: if the model is only a part of what a run trains, or settings do not fit it.
+    Raises: UserError: if the model is only a part of what a run trains, or settings do not fit it or would compute
+        something else with its weights.
     """
     if model.finetuned is not None:
         if overrides or fresh_generator:
@@ -48,14 +54,24 @@ def write_run(
         notes, config, task = [], model.finetuned, build_finetuning_task(model.finetuned)
         named = finetuned_variables(task, config.name)
     else:
+        if fresh_generator and model.has_discriminator_head:
+            model = _without_generator(model)
         notes = _shared_settings(model)
         config = _configuration(model, fresh_generator, overrides)
+        _require_same_networks(model, config)
         tf_keras.utils.set_random_seed(config.train.seed)
         task = build_objective(config)
         named = tf1_variables(task)
     fresh = sorted(set(named) - set(model.weights))
     if unknown := sorted(set(model.weights) - set(named)):
         raise UserError(f"{model.source} holds {list_briefly(unknown)}, for which these settings have no place")
+    if lacking := [name for name in fresh if not (fresh_generator and name.startswith(_MAY_BE_FRESH))]:
+        raise UserError(
+            f"{model.source} does not hold {list_briefly(lacking)}, which these settings need; leave out the --set "
+            "that asks for them"
+        )
+    if fresh_generator and not fresh:
+        raise UserError("--fresh_generator: this objective trains no generator; leave it out")
     weights = [StoredWeight(name, name, variable) for name, variable in named.items() if name not in fresh]
     notes = [*notes, *assign_strictly(model.source, ArrayReader(model.weights), weights)]
     prefix = _write(model, config, task, RunDirectory(output_dir, flag="--output_dir"))
@@ -66,6 +82,25 @@ def write_run(
             "; until the generator has learnt, its samples are easy to detect: see docs/interop.md"
         )
     return lines
+
+
+def _without_generator(model: StoredModel) -> StoredModel:
+    weights = {name: value for name, value in model.weights.items() if not name.startswith("generator")}
+    return dataclasses.replace(model, generator=None, weights=weights)
+
+
+def _require_same_networks(model: StoredModel, config: PretrainingConfig) -> None:
+    """Raises: UserError: if settings say that the networks compute otherwise than the model's."""
+    pairs = [("encoder", model.encoder, config.encoder)]
+    if model.generator is not None and getattr(config.objective, "has_generator_network", False):
+        pairs.append(("objective.generator", model.generator, config.objective.generator_encoder(config)))
+    for group, found, wanted in pairs:
+        for name, value in found:
+            if name not in _FREE and getattr(wanted, name) != value:
+                raise UserError(
+                    f"--set: {group}.{name} would be {getattr(wanted, name)}, that of {model.source} is {value}: "
+                    "its weights would compute something else; leave the setting out"
+                )
 
 
 def _write(model: StoredModel, config, task: Task, run: RunDirectory) -> str:

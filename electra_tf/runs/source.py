@@ -9,7 +9,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import is_remote
 from electra_tf.convert.hugging_face_reader import is_hugging_face
-from electra_tf.files import exists, store_errors
+from electra_tf.files import exists, names_in, store_errors
 from electra_tf.runs.checkpoints import damage, newest_whole, step_of
 from electra_tf.runs.directory import RunDirectory
 
@@ -46,11 +46,12 @@ def find_source(path: str | os.PathLike, flag: str) -> Source:
     """
     path = os.fspath(path)
     place = f"{flag}={path}"
-    path = _ENDING.sub("", path.rstrip("/") if is_remote(path) else os.path.abspath(path))
-    if exists(f"{path}.index"):
-        return _checkpoint(path, path, place)
+    path = path.rstrip("/") if is_remote(path) else os.path.abspath(path)
     with store_errors(place, "cannot be reached", "mend that or give another path"):
         is_there, is_directory = tf.io.gfile.exists(path), tf.io.gfile.isdir(path)
+    prefix = path if is_directory else _ENDING.sub("", path)  # a directory may be named like a file of a checkpoint
+    if exists(f"{prefix}.index") and not tf.io.gfile.isdir(f"{prefix}.index"):
+        return _checkpoint(prefix, prefix, place)
     if not is_there:
         raise UserError(
             f"{place}: there is neither a run nor a checkpoint; expected a run's directory, a folder of Hugging Face's "
@@ -79,10 +80,14 @@ def _checkpoint(path: str, prefix: str, place: str) -> Source:
 
 
 def _run_of(prefix: str) -> RunDirectory | None:
-    """The run in one of whose folders a checkpoint lies."""
-    directory, folder = os.path.split(os.path.dirname(prefix))
-    run = RunDirectory(directory)
-    return run if folder in ("checkpoints", "milestones", "best") and exists(run.config_file) else None
+    """The run in one of whose folders a checkpoint lies, also where links of this machine lead there."""
+    place = os.path.dirname(prefix)
+    for each in (place,) if is_remote(place) else (place, os.path.realpath(place)):
+        directory, folder = os.path.split(each)
+        run = RunDirectory(directory)
+        if folder in ("checkpoints", "milestones", "best") and exists(run.config_file):
+            return run
+    return None
 
 
 def _newest(folders: tuple[str, ...], place: str) -> str:
@@ -102,6 +107,8 @@ def _registered(directory: str, place: str) -> str:
     except UnicodeDecodeError:
         raise UserError(f"{place}: its file `checkpoint` is damaged, it is not UTF-8; give {_PREFIX}") from None
     if prefix is None:
+        if seeds := sorted(name for name in names_in(directory) if name.startswith("seed_")):
+            raise UserError(f"{place} holds seeds of a fine-tuning; give one of them: {directory}/{seeds[0]}")
         raise UserError(
             f"{place}: it holds neither a run (config.yaml) nor TensorFlow's file `checkpoint` with a checkpoint that "
             f"is there, and is no folder of Hugging Face's (config.json); give {_PREFIX}"

@@ -5,15 +5,17 @@ import logging
 import os
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NoReturn
 
 import tensorflow as tf
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import is_remote
+from electra_tf.config.loader import read_values
 from electra_tf.convert.hugging_face_reader import read_hugging_face
 from electra_tf.convert.names import tf1_variables
 from electra_tf.convert.stored_weights import (
@@ -26,7 +28,14 @@ from electra_tf.convert.stored_weights import (
 from electra_tf.convert.tf1 import TF1_STATE
 from electra_tf.files import read_json, write_atomically
 from electra_tf.models.embeddings import DisentangledEmbeddings
-from electra_tf.runs.agreement import Known, known_of_folder, known_of_run, known_of_task, require_agreement
+from electra_tf.runs.agreement import (
+    Known,
+    known_beside,
+    known_of_folder,
+    known_of_run,
+    known_of_task,
+    require_agreement,
+)
 from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.source import find_source
@@ -72,8 +81,7 @@ def start_weights(
         )
     if is_started or source is None:
         return
-    lower_case = read_json(directory.tokenizer_file).get("lower_case")
-    lines = initialize_from(task, source, fresh_generator, directory.vocab_file, lower_case)
+    lines = initialize_from(task, source, fresh_generator, directory.vocab_file, read_json(directory.tokenizer_file))
     logger.info("\n".join(lines))
     if chief:
         content = json.dumps({"init_from": source, "report": lines}, indent=1)
@@ -86,7 +94,7 @@ def initialize_from(
     path: str | os.PathLike,
     fresh_generator: bool = False,
     vocab_file: str | None = None,
-    lower_case: bool | None = None,
+    text: Mapping[str, bool] = MappingProxyType({}),
 ) -> list[str]:
     """Gives a task the weights of a checkpoint; the optimizer, and with it the step, stay as they are.
 
@@ -97,13 +105,13 @@ def initialize_from(
         task: built, compiled or not.
         path: see `electra_tf.runs.source.find_source`.
         fresh_generator: what is the generator's alone keeps its initial values.
-        vocab_file, lower_case: of the task's data; compared with the source's, where they are known. So are numbers of
-            heads and `layer_norm_epsilon`.
+        vocab_file, text: of the task's data, the second its `lower_case` and `strip_accents`; compared with the
+            source's, where they are known. So are numbers of heads and `layer_norm_epsilon`.
     Returns: what was loaded and what was ignored, lines for the log.
     Raises: UserError: if there is no such checkpoint, or it is damaged, or a variable is missing or of another shape.
     """
     source = _open(task, path)
-    ours = known_of_task(task, vocab_file, lower_case, fresh_generator)
+    ours = known_of_task(task, vocab_file, text, fresh_generator)
     require_agreement(f"--init_from={os.fspath(path)}", source.known, ours)
     missing, fresh = source.missing, []
     if fresh_generator:
@@ -156,18 +164,33 @@ def _open(task: Task, path: str | os.PathLike) -> _Source:
     found = find_source(path, "--init_from")
     if (prefix := found.prefix) is None:
         return _hugging_face(task, found.path)
-    known = Known({}) if found.run is None else known_of_run(found.run)
+    if found.run is not None and found.run.is_finetuned:
+        _refuse_finetuned(path, read_values(found.run.config_file)[0].get("init_from"))
+    known = known_beside(prefix) if found.run is None else known_of_run(found.run)
     reader = tf.compat.v1.train.NewCheckpointReader(prefix)
     if reader.has_tensor(_OBJECT_GRAPH):
         return _Source(prefix, "a run of this program", reader, *_our_weights(task, reader), _OUR_STATE, known)
     return _Source(prefix, "the authors' code", reader, *_authors_weights(task, reader), TF1_STATE, known)
 
 
+def _refuse_finetuned(path: str | os.PathLike, origin: str | None) -> NoReturn:
+    remedy = f"what it was fine-tuned from, {origin}" if origin else "a pre-trained one"
+    raise UserError(f"--init_from={os.fspath(path)} is a fine-tuned model, without pre-training's heads; give {remedy}")
+
+
 def _hugging_face(task: Task, path: str) -> _Source:
     model, notes = read_hugging_face(path)
+    if model.finetuned is not None:
+        _refuse_finetuned(path, None)
     model.require_sound()
     reader, known = ArrayReader(model.weights), known_of_folder(model)
-    return _Source(path, "Hugging Face's layout", reader, *_authors_weights(task, reader), TF1_STATE, known, notes)
+    weights, missing = _authors_weights(task, reader)
+    if model.has_masked_lm_head and any(name.startswith("discriminator_predictions/") for name in missing):
+        raise UserError(
+            f"--init_from={path} is a masked language model alone, such as ELECTRA's generator, and this objective "
+            "trains a discriminator; give a directory with discriminator/ and generator/"
+        )
+    return _Source(path, "Hugging Face's layout", reader, weights, missing, TF1_STATE, known, notes)
 
 
 def _require_separable(task: Task, fresh: Sequence[str]) -> None:

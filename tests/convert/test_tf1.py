@@ -1,5 +1,8 @@
 """The authors' checkpoints: what is written reads back to the bit, and what does not fit is named."""
 
+import dataclasses
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -33,10 +36,12 @@ def assert_same_weights(found: dict, expected: dict) -> None:
 def test_what_is_written_reads_back_to_the_bit(stored_electra, tmp_path, without, objective):
     model = stored_electra(without, generator=None) if without else stored_electra()
     lines = write_tf1(model, str(tmp_path / "out"))
-    heads = "--num_heads=3 --generator_num_heads=2" if not without else "--num_heads=3"
+    flags, settings = "--num_heads=3", "--set encoder.num_heads=3"
+    if not without:
+        flags, settings = f"{flags} --generator_num_heads=2", f"{settings} --set objective.generator.num_heads=2"
     count = len(model.weights)
     assert lines[0] == f"wrote {tmp_path}/out/model.ckpt-7: {count} variables"
-    assert lines[1].endswith(f"read it with {heads}") and len(lines) == 2
+    assert f"convert_checkpoint reads it with {flags}, training with {settings} (of" in lines[1] and len(lines) == 2
     prefix = tf.train.latest_checkpoint(str(tmp_path / "out"))
     found, notes = read_tf1(prefix, model.vocabulary_file, **HEADS)
     assert_same_weights(found.weights, model.weights)
@@ -140,6 +145,30 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     tensors = {"bert/embeddings/word_embeddings": np.ones([8, 6], np.float32)}
     with pytest.raises(UserError, match="word_embeddings, .*; give a checkpoint of ELECTRA"):
         read_tf1(checkpoint_of(tmp_path, tensors), b"")
+
+
+def test_a_checkpoint_of_ours_without_its_run_is_refused_saying_where_it_belongs(tmp_path):
+    tensors = {"task/encoder/x/.ATTRIBUTES/VARIABLE_VALUE": np.ones([3])}
+    with pytest.raises(UserError, match="checkpoint of this program without its run; put it back into checkpoints/"):
+        read_tf1(checkpoint_of(tmp_path, tensors), b"")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text", "note"),
+    [
+        (
+            1e-6,
+            {},
+            "its layer_norm_epsilon is 1e-06, which no checkpoint says .* --set encoder.layer_norm_epsilon=1e-06",
+        ),
+        (1e-12, {"strip_accents": False}, "its text keeps accents, which no checkpoint says"),
+    ],
+)
+def test_what_the_format_cannot_keep_is_named(stored_electra, tmp_path, epsilon, text, note):
+    model = stored_electra(**text)
+    model = dataclasses.replace(model, encoder=model.encoder.model_copy(update={"layer_norm_epsilon": epsilon}))
+    lines = write_tf1(model, str(tmp_path))
+    assert len(lines) == 3 and re.match(note, lines[2])
 
 
 def test_heads_that_do_not_divide_the_width_are_refused(stored_electra, tmp_path):

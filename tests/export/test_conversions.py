@@ -202,6 +202,54 @@ def test_a_run_keeps_its_settings_and_others_get_the_papers(model, tmp_path):
     assert (config.optimizer.learning_rate, config.train.batch_size, config.data.max_seq_length) == (5e-4, 64, 12)
 
 
+@pytest.mark.parametrize("way", ["run", "hugging_face"])
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("encoder.num_heads=4", "encoder.num_heads would be 4, that of .* is 2: its weights would compute something"),
+        ("encoder.layer_norm_epsilon=0.1", "encoder.layer_norm_epsilon would be 0.1, that of .* is 1e-12: its weights"),
+        ("encoder.num_layers=2", "encoder.num_layers would be 2, that of .* is 1: its weights"),
+        ("objective.generator.num_heads=1", "objective.generator.num_heads would be 1, that of .* is 3: its weights"),
+        (
+            "objective.tying=none",
+            "does not hold generator/embeddings/.* which these settings need; leave out the --set",
+        ),
+    ],
+)
+def test_a_setting_that_changes_what_is_computed_is_refused(model, tmp_path, way, setting, message):
+    found = model
+    if way == "hugging_face":
+        write_hugging_face(model, str(tmp_path / "pair"))
+        found = read_stored_model(tmp_path / "pair")
+    with pytest.raises(UserError, match=message):
+        write_run(found, str(tmp_path / "run"), overrides=[setting])
+    assert not (tmp_path / "run").exists()
+
+
+def test_dropout_may_be_set(model, tmp_path):
+    write_run(model, str(tmp_path / "run"), overrides=["encoder.hidden_dropout=0.3"])
+    assert load_run(tmp_path / "run").config.encoder.hidden_dropout == 0.3
+
+
+@pytest.mark.parametrize("objective", [{}, {"tying": "none"}, {"tying": "all", "generator": EQUAL_SIZES}])
+def test_a_fresh_generator_takes_nothing_of_the_one_there_is(run_of, tmp_path, objective):
+    model = read_stored_model(run_of(objective=objective))
+    lines = write_run(model, str(tmp_path / "run"), fresh_generator=True)
+    assert lines[1].startswith("random, from seed 0 (--fresh_generator): ")
+    found = read_stored_model(tmp_path / "run").weights
+    same = {
+        name for name, value in found.items() if name in model.weights and np.array_equal(value, model.weights[name])
+    }
+    assert same == {name for name in model.weights if not name.startswith("generator")}
+
+
+@pytest.mark.parametrize("objective", [{"name": "bert_mlm"}, {"generator": {"kind": "uniform"}}])
+def test_a_fresh_generator_of_an_objective_without_one_is_refused(run_of, tmp_path, objective):
+    model = read_stored_model(run_of(objective=objective))
+    with pytest.raises(UserError, match="--fresh_generator: this objective trains no generator; leave it out"):
+        write_run(model, str(tmp_path / "run"), fresh_generator=True)
+
+
 def test_the_run_that_is_written_is_one_for_every_other_command(model, tiny_config, tmp_path):
     write_run(model, str(tmp_path / "run"))
     assert load_pretrained(tmp_path / "run").source == f"step 3 of {tmp_path}/run"
@@ -271,8 +319,11 @@ def test_a_folder_gives_fine_tuning_its_encoder(model, tiny_pretrained, tmp_path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"encoder": {"num_heads": 4}}, ": 2 heads, encoder.num_heads is 4; set it to 2"),
-        ({"objective": {"generator": {"num_heads": 1}}}, ": 3 heads, objective.generator.num_heads is 1; set it to 3"),
+        ({"encoder": {"num_heads": 4}}, ": num_heads of its encoder is 2, encoder.num_heads is 4; set it to 2"),
+        (
+            {"objective": {"generator": {"num_heads": 1}}},
+            ": num_heads of its generator is 3, objective.generator.num_heads is 1; set it to 3",
+        ),
         ({"encoder": {"hidden_size": 24}}, "embeddings_project/kernel has shape"),
         ({"encoder": {"layer_norm_epsilon": 1e-6}}, ": layer_norm_epsilon of its encoder is 1e-12, encoder.layer_"),
         ({"objective": {"generator": {"kind": "uniform"}}}, "trains no "),
@@ -284,6 +335,14 @@ def test_a_folder_that_does_not_fit_a_configuration_is_refused(model, tiny_confi
         initialize_from(build_objective(tiny_config(**change)), tmp_path / "pair", fresh_generator="trains" in message)
 
 
+def test_a_generator_alone_is_no_source_of_both_networks(model, tiny_config, tmp_path):
+    write_hugging_face(model, str(tmp_path / "pair"))
+    with pytest.raises(
+        UserError, match="pair/generator is a masked language model alone, such as .* with discriminator/"
+    ):
+        initialize_from(build_objective(tiny_config()), tmp_path / "pair/generator")
+
+
 def test_a_folder_of_another_vocabulary_than_the_data_is_refused(model, tiny_config, tmp_path):
     write_hugging_face(model, str(tmp_path / "pair"))
     vocab_file = tmp_path / "vocab.txt"
@@ -292,7 +351,13 @@ def test_a_folder_of_another_vocabulary_than_the_data_is_refused(model, tiny_con
     with pytest.raises(UserError, match="has another vocabulary than the data; build the data with that of the source"):
         initialize_from(objective, tmp_path / "pair", vocab_file=str(vocab_file))
     with pytest.raises(UserError, match="pair was trained on lower-cased text, the data is cased; build the data as"):
-        initialize_from(objective, tmp_path / "pair", lower_case=False)
+        initialize_from(objective, tmp_path / "pair", text={"lower_case": False})
+    with pytest.raises(
+        UserError, match="pair was trained on text without accents, the data is with its accents; build"
+    ):
+        initialize_from(
+            objective, tmp_path / "pair", text={"lower_case": True, "strip_accents": not model.strip_accents}
+        )
 
 
 @pytest.fixture(scope="module")
@@ -329,6 +394,12 @@ def test_a_fine_tuned_model_by_way_of_hugging_face_is_the_same(finetuned, tmp_pa
     found = read_stored_model(tmp_path / "seed_0")
     assert_same_weights(found.weights, expected.weights)
     assert (found.finetuned.task.kind, found.finetuned.task.labels, found.step) == (task["kind"], ("a", "b", "c"), 4)
+
+
+def test_a_fine_tuned_folder_is_no_start_of_pre_training(finetuned, tiny_config, tmp_path):
+    write_hugging_face(finetuned(kind="tagging", **LABELS), str(tmp_path))
+    with pytest.raises(UserError, match="is a fine-tuned model, without pre-training's heads; give a pre-trained one$"):
+        initialize_from(build_objective(tiny_config()), tmp_path)
 
 
 def test_a_model_of_pairs_by_way_of_hugging_face_takes_pairs(finetuned, tmp_path):

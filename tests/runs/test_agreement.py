@@ -22,10 +22,13 @@ def changed(sizes: EncoderConfig, **changes) -> EncoderConfig:
 @pytest.mark.parametrize(
     ("theirs", "message"),
     [
-        ({"encoder": changed(SIZES, num_heads=4)}, "4 heads, encoder.num_heads is 3; set it to 4"),
+        (
+            {"encoder": changed(SIZES, num_heads=4)},
+            "num_heads of its encoder is 4, encoder.num_heads is 3; set it to 4",
+        ),
         (
             {"objective.generator": changed(GENERATOR, num_heads=1)},
-            "1 heads, objective.generator.num_heads is 2; set it to 1",
+            "num_heads of its generator is 1, objective.generator.num_heads is 2; set it to 1",
         ),
         (
             {"encoder": changed(SIZES, layer_norm_epsilon=1e-6)},
@@ -55,6 +58,13 @@ def test_casing_must_be_the_same(theirs, text):
         require_agreement("there", Known({}, None, theirs), Known({}, None, not theirs))
 
 
+@pytest.mark.parametrize("theirs", [True, False])
+def test_accents_must_be_treated_the_same_in_lower_cased_text(theirs):
+    with pytest.raises(UserError, match="^there was trained on text with.* accents, the data is with"):
+        require_agreement("there", Known({}, None, True, theirs), Known({}, None, True, not theirs))
+    require_agreement("there", Known({}, None, False, theirs), Known({}, None, False, not theirs))
+
+
 @pytest.mark.parametrize("known", [Known({}), Known(BOTH), Known({}, (b"a",)), Known({}, None, True)])
 def test_what_one_side_does_not_know_is_not_compared(known):
     require_agreement("there", known, Known({}))
@@ -68,7 +78,7 @@ def test_a_run_knows_its_networks_and_its_text(tiny_config, tmp_path):
     run.adopt_tokenizer(b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\r\nw\n", False, False, is_started=False)
     known = known_of_run(run)
     assert (known.networks["encoder"], known.networks["objective.generator"].num_heads) == (config.encoder, 3)
-    assert (known.tokens[-1], known.lower_case) == (b"w", False)
+    assert (known.tokens[-1], known.lower_case, known.strip_accents) == (b"w", False, False)
 
 
 def test_of_an_objective_that_is_not_loaded_the_text_is_known_alone(tiny_config, tmp_path, caplog):
@@ -76,5 +86,5 @@ def test_of_an_objective_that_is_not_loaded_the_text_is_known_alone(tiny_config,
     text = config_to_yaml(tiny_config()).replace("name: electra\n", "name: of_a_module\n")
     (tmp_path / "config.yaml").write_text(text)
     (tmp_path / "tokenizer_settings.json").write_text(json.dumps({"lower_case": True, "strip_accents": True}))
-    assert known_of_run(run) == Known({}, None, True)
+    assert known_of_run(run) == Known({}, None, True, True)
     assert "are not compared: " in caplog.text

@@ -1,5 +1,6 @@
 """What a path means that a user gives: which checkpoint of which run, or which other format."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,33 @@ def test_other_checkpoints_belong_to_no_run(tmp_path, name):
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-9"\n')
     source = find_source(tmp_path / name, "--from")
     assert (source.prefix, source.run) == (prefix, None)
+
+
+@pytest.mark.parametrize("name", ["run.meta", "run.index", "run.data-00000-of-00001"])
+def test_a_run_that_is_named_like_a_file_of_a_checkpoint_is_itself(run, name):
+    other = run.with_name(name)
+    write_checkpoint(other / "checkpoints/step-4")
+    (other / "config.yaml").write_text("train: {}\n")
+    assert find_source(other, "--from").prefix == f"{other}/checkpoints/step-4"
+    assert find_source(run, "--from").prefix == f"{run}/checkpoints/step-7"
+    shutil.rmtree(run)
+    assert find_source(other, "--from").prefix == f"{other}/checkpoints/step-4"
+
+
+@pytest.mark.parametrize("path", ["", "/step-3", "/step-3.index"])
+def test_a_checkpoint_that_a_link_leads_to_is_of_its_run(run, tmp_path, path):
+    (tmp_path / "link").symlink_to(run / "checkpoints")
+    assert find_source(f"{tmp_path}/link{path}", "--from").run.path == str(run)
+
+
+def test_a_protocol_that_is_not_there_is_said_of_the_path_that_was_given():
+    assert refusal("https://host/model.index").startswith("--from=https://host/model.index: TensorFlow has no file sys")
+
+
+def test_the_directory_of_several_seeds_is_refused_naming_one(run, tmp_path):
+    (tmp_path / "out").mkdir()
+    run.rename(tmp_path / "out/seed_3")
+    assert refusal(tmp_path / "out").endswith(f"holds seeds of a fine-tuning; give one of them: {tmp_path}/out/seed_3")
 
 
 def test_a_folder_of_hugging_faces_is_one(folder):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -175,8 +176,11 @@ def test_a_run_of_other_sizes_is_refused_naming_what_differs(source_run, target,
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"encoder": {"num_heads": 4}}, ": 2 heads, encoder.num_heads is 4; set it to 2"),
-        ({"objective": {"generator": {"num_heads": 1}}}, ": 3 heads, objective.generator.num_heads is 1; set it to 3"),
+        ({"encoder": {"num_heads": 4}}, ": num_heads of its encoder is 2, encoder.num_heads is 4; set it to 2"),
+        (
+            {"objective": {"generator": {"num_heads": 1}}},
+            ": num_heads of its generator is 3, objective.generator.num_heads is 1; set it to 3",
+        ),
         ({"encoder": {"layer_norm_epsilon": 1e-6}}, ": layer_norm_epsilon of its encoder is 1e-12, encoder.layer_norm"),
     ],
 )
@@ -192,6 +196,27 @@ def test_the_first_rows_of_a_longer_position_table_are_taken(source, source_run,
     expected = named_values(source)
     assert_same_weights(objective, {**expected, TABLE: expected[TABLE][:11]})
     assert lines[1].endswith("embeddings/position_embeddings: the first 11 of 13 positions")
+
+
+def test_the_vocabulary_beside_an_authors_checkpoint_is_compared(source, target, tmp_path):
+    prefix = authors_checkpoint(tmp_path, named_values(source))
+    (tmp_path / "vocab.txt").write_bytes(b"a\nb\n")
+    (tmp_path / "same.txt").write_bytes(b"a\r\nb")
+    (tmp_path / "other.txt").write_bytes(b"a\nc\n")
+    initialize_from(target(), prefix, vocab_file=str(tmp_path / "same.txt"))
+    with pytest.raises(UserError, match="model.ckpt has another vocabulary than the data"):
+        initialize_from(target(), prefix, vocab_file=str(tmp_path / "other.txt"))
+
+
+@pytest.mark.parametrize("place", ["", "best/step-7"])
+def test_a_fine_tuned_seed_is_refused_naming_what_it_came_from(source, target, tmp_path, place):
+    run = run_of(source, tmp_path)
+    shutil.copytree(run.checkpoints, run.best)
+    Path(run.config_file).write_text("task: {kind: classification}\ninit_from: runs/small\n")
+    message = refusal(target(), tmp_path / place)
+    assert message.endswith(
+        " is a fine-tuned model, without pre-training's heads; give what it was fine-tuned from, runs/small"
+    )
 
 
 def test_what_is_no_checkpoint_is_said_so(source, target, tmp_path):
