@@ -156,6 +156,8 @@ def test_a_classifier_of_tokens_is_tagging(finetuned, labels, scheme):
         ({"id2label": {"0": "a", "1": "b"}}, "id2label is {'0': 'a', '1': 'b'}, the classifier has 3 labels; name 0"),
         ({"id2label": 5}, "id2label is 5, the classifier has 3 labels; name 0 to 2"),
         ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "id2label names 'a' twice; give each label a name of its own"),
+        ({"id2label": {"0": "a", "1": None, "2": "c"}}, "id2label has None, expected a text; correct it"),
+        ({"id2label": {"0": "a", "1": "\ud800", "2": "c"}}, "config.json is damaged: expected a JSON object of valid"),
         ({"problem_type": ["x"]}, "problem_type is ['x'], expected one of"),
         ({"problem_type": "ranking"}, "problem_type is 'ranking', expected one of single_label_classification, "),
     ],
@@ -176,11 +178,12 @@ def test_a_head_whose_tensors_do_not_fit_is_refused(finetuned, name, shape, expe
     assert expected in refusal(finetuned(SENTENCE_HEAD | {name: np.ones(shape, np.float32)}))
 
 
+MNLI_LABELS = {"id2label": {"0": "entailment", "1": "neutral", "2": "contradiction"}}
 NOTED = {"name": "mnli", "max_seq_length": 9, "text_columns": ["premise", "hypothesis"], "stride": None}
 
 
 def test_what_transformers_does_not_know_of_a_task_is_noted_and_read(finetuned):
-    ours = {"electra_tf": OURS["electra_tf"] | {"finetuned": NOTED}}
+    ours = {"electra_tf": OURS["electra_tf"] | {"finetuned": NOTED}} | MNLI_LABELS
     found = read_hugging_face(str(finetuned(SENTENCE_HEAD, ours)))[0].finetuned
     assert (found.name, found.task.text_columns, found.task.stride) == ("mnli", ("premise", "hypothesis"), None)
     assert found.data.max_seq_length == 9
@@ -191,6 +194,13 @@ def test_a_note_that_is_none_is_left_out(finetuned, noted):
     ours = {"electra_tf": OURS["electra_tf"] | {"finetuned": noted}}
     found = read_hugging_face(str(finetuned(SENTENCE_HEAD, ours)))[0].finetuned
     assert (found.name, found.task.text_columns, found.task.stride) == ("classification", ("text",), None)
+
+
+@pytest.mark.parametrize("name", ["mnli", "sst2", "stsb", "squad_v2", "a/b", "", ".."])
+def test_a_noted_name_that_is_not_the_tasks_is_left_out(finetuned, name):
+    """By the name of a GLUE task its labels are put in the authors' order."""
+    ours = {"electra_tf": OURS["electra_tf"] | {"finetuned": NOTED | {"name": name}}} | LABELS
+    assert read_hugging_face(str(finetuned(SENTENCE_HEAD, ours)))[0].finetuned.name == "classification"
 
 
 def test_a_stored_tied_table_is_left_out_and_another_one_refused(folder, networks):
@@ -340,6 +350,7 @@ def test_the_tokenizers_that_transformers_saves_for_electra_are_not_doubted(fold
     ("content", "message"),
     [
         ({"normalizer": "NFKC"}, "tokenizer.json is damaged: normalizer is 'NFKC', expected an object"),
+        ({"model": {"vocab": {"\ud800": 0}}}, "tokenizer.json is damaged: expected a JSON object of valid Unicode"),
         ({"model": ["a"]}, "tokenizer.json is damaged: model is ['a'], expected an object"),
         ({"model": {"vocab": {"a": 0}}, "added_tokens": [5]}, "tokenizer.json: tokens and their ids cannot be read"),
         ({"model": {"vocab": {"a": 0, "b": "c"}}}, "tokenizer.json: tokens and their ids cannot be read"),
