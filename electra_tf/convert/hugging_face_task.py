@@ -54,7 +54,7 @@ def finetuned_task(config: dict, tensors: Tensors, encoder: EncoderConfig, path:
     if layers is None:
         return None
     num_outputs = _num_outputs(layers, tensors, encoder, path)
-    labels, noted = _labels(config, num_outputs, path), _noted(config)
+    labels, noted = _labels(config, num_outputs, path), _noted(config, encoder)
     rate = config.get("classifier_dropout")
     task = {"dropout": encoder.hidden_dropout if rate is None else rate}
     if layers is _TAGGING:
@@ -79,14 +79,22 @@ def finetuned_task(config: dict, tensors: Tensors, encoder: EncoderConfig, path:
     return Finetuned(resolved, weights)
 
 
-def _noted(config: dict) -> dict:
+def _noted(config: dict, encoder: EncoderConfig) -> dict:
     """What `noted_task` has written; empty for a folder of others, or where it has been changed to something else."""
     ours = config.get("electra_tf")
     noted = ours.get("finetuned") if isinstance(ours, dict) else None
     if not isinstance(noted, dict):
         return {}
     fits = {"name": str, "max_seq_length": int, "text_columns": list, "stride": int | None}
-    return {key: value for key, value in noted.items() if key in fits and isinstance(value, fits[key])}
+    noted = {key: value for key, value in noted.items() if key in fits and isinstance(value, fits[key])}
+    noted = {key: value for key, value in noted.items() if not isinstance(value, bool)}
+    columns, stride = noted.get("text_columns", []), noted.get("stride")
+    length = min(noted.get("max_seq_length", _MAX_SEQ_LENGTH), encoder.max_position_embeddings)
+    if len(columns) not in (1, 2) or not all(isinstance(column, str) for column in columns):
+        noted.pop("text_columns", None)
+    if stride is not None and not 1 <= stride <= length - 2:  # of what fits between [CLS] and [SEP]
+        del noted["stride"]
+    return noted
 
 
 def _is_name_of(name: str, task: dict) -> bool:
