@@ -72,12 +72,19 @@ def write_atomically(path: str, content: bytes) -> None:
 
 
 def read_json(path: str) -> dict:
-    """The JSON object in a file; empty if there is no file. Raises: UserError: if it holds anything else."""
+    """The JSON object in a file; empty if there is no file.
+
+    Raises: UserError: if it holds anything else, half a surrogate pair (which no file of ours can hold), or is nested
+        too deep to be read.
+    """
     content = read_bytes(path)
     try:
         values = {} if content is None else json.loads(content)
-    except ValueError:
+        json.dumps(values, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
-        raise UserError(f"{path} is damaged: expected a JSON object; copy the file again, or from a backup")
+        raise UserError(
+            f"{path} is damaged: expected a JSON object of valid Unicode; copy the file again, or from a backup"
+        )
     return values

@@ -7,6 +7,7 @@ import argparse
 import os
 import statistics
 import sys
+import warnings
 
 # One word of a plain sentence was swapped: "forest" stands where "time" should.
 DEFAULT_TEXT = "We waited by the lake for a long forest, and then the professor came back to the camp."
@@ -25,6 +26,8 @@ def read_flags(argv: list[str] | None) -> argparse.Namespace:
 def detect(saved_model: str, text: str) -> list[tuple[str, float]]:
     """The tokens of `text`, each with the model's probability that it is not the original one."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's start-up notes would bury the answer
+    # A client library warns of the Python's age at every start.
+    warnings.filterwarnings("ignore", message="You are using a", category=FutureWarning)
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (registers the tokenizer's ops, which the SavedModel uses)
 

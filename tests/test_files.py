@@ -17,10 +17,12 @@ def test_a_store_that_does_not_answer_is_no_missing_file():
         exists("nothing://there")
 
 
-@pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b""])
+@pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b"", b'{"a": ' + b"[" * 10**5, b'{"a": "\\ud800"}'])
 def test_what_is_no_json_object_is_damaged(tmp_path, content):
     (tmp_path / "file").write_bytes(content)
-    with pytest.raises(UserError, match="file is damaged: expected a JSON object; copy the file again"):
+    with pytest.raises(
+        UserError, match="file is damaged: expected a JSON object of valid Unicode; copy the file again"
+    ):
         read_json(str(tmp_path / "file"))
 
 

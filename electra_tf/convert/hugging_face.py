@@ -131,7 +131,12 @@ def _config(model: StoredModel, architecture: str, sizes: EncoderConfig) -> dict
 
     Source: transformers 5, models/electra/configuration_electra.py, which refuses 4.0 where it wants 4.
     """
-    ours = {"objective": model.objective, "step": model.step, "data": model.facts.get("data", [])}
+    ours = {
+        "objective": model.objective,
+        "step": model.step,
+        "data": model.facts.get("data", []),
+        "num_heads": sizes.num_heads,  # said twice, so that one of them edited is told
+    }
     if model.finetuned is not None:
         ours["finetuned"] = noted_task(model.finetuned)
     return {

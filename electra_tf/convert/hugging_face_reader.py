@@ -27,6 +27,7 @@ from electra_tf.convert.stored_model import StoredModel
 from electra_tf.convert.stored_weights import list_briefly
 from electra_tf.files import exists, read_json
 from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.pretrain import OBJECTIVES
 from electra_tf.text.vocabulary import Vocabulary
 
 _CONFIG = "config.json"
@@ -130,9 +131,9 @@ def read_hugging_face(path: str, given: Given = AS_IT_SAYS) -> tuple[StoredModel
         lower_case=tokenizer.lower_case,
         strip_accents=tokenizer.strip_accents,
         objective=_objective(weights, kept.ours),
-        step=step if isinstance(step := kept.ours.get("step"), int) else 0,
+        step=kept.ours.get("step", 0),
         finetuned=kept.finetuned,
-        facts={"data": kept.ours["data"]} if isinstance(kept.ours.get("data"), list) else {},
+        facts={"data": kept.ours["data"]} if kept.ours.get("data") else {},
     )
     return model, [*notes, *tokenizer.notes]
 
@@ -157,15 +158,16 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
         if any(name.startswith(root) for name in tensors):
             expected |= shapes_of(sizes)
     weights = _weights(expected, tensors, file)
-    ours, notes = config.get("electra_tf"), []
+    ours, notes = _ours(config, config_file), []
     task = finetuned_task(config, head, sizes, config_file) if head else None
     if task is not None:
         weights |= task.weights
     elif head:
         notes = [f"{file} is a fine-tuned model; its encoder alone is read, not {list_briefly(sorted(head))}"]
-    if not isinstance(ours, dict):
-        ours, notes = {}, [*notes, *_doubts(config_file, sizes, num_heads)]
-    return _Network(folder, sizes, weights, task and task.config, ours, notes)
+    known_heads = num_heads or ours.get("num_heads")
+    return _Network(
+        folder, sizes, weights, task and task.config, ours, notes + _doubts(config_file, sizes, known_heads)
+    )
 
 
 def _sizes(config: dict, config_file: str, tensors: Tensors, file: str, num_heads: int | None) -> EncoderConfig:
@@ -182,7 +184,7 @@ def _sizes(config: dict, config_file: str, tensors: Tensors, file: str, num_head
         raise UserError(f"{config_file}: num_attention_heads is {heads!r}, expected a whole number; correct it")
     sizes = encoder_sizes(file, shape_of, num_heads=heads, **settings)
     wrong = [
-        f"{theirs} is {config[theirs]}, the tensors have {getattr(sizes, ours)}"
+        f"{theirs} is {config[theirs]!r:.40}, the tensors have {getattr(sizes, ours)}"
         for theirs, ours in _SIZES.items()
         if theirs in config and config[theirs] != getattr(sizes, ours)
     ]
@@ -208,9 +210,12 @@ def _require_known(config: dict, path: str) -> None:
         ("model_type", "electra", "models of ELECTRA are read"),
         ("hidden_act", "gelu", "GELU in its exact form is what ELECTRA computes"),
         ("position_embedding_type", "absolute", "ELECTRA has a table of positions"),
+        ("is_decoder", False, "ELECTRA sees the tokens on both sides"),
+        ("pruned_heads", {}, "ELECTRA has all heads in each layer"),
     ):
-        if config.get(key, expected) != expected:
-            raise UserError(f"{path}: {key} is {config[key]!r}, expected {expected!r}: {meaning}; give another folder")
+        found = config.get(key, expected)
+        if found != expected and (found or expected):  # [] and null are no pruned heads either
+            raise UserError(f"{path}: {key} is {found!r:.80}, expected {expected!r}: {meaning}; give another folder")
 
 
 def _of_electra(tensors: Tensors, source: str) -> tuple[Tensors, Tensors]:
@@ -228,10 +233,31 @@ def _of_electra(tensors: Tensors, source: str) -> tuple[Tensors, Tensors]:
     return kept, left
 
 
-def _doubts(path: str, sizes: EncoderConfig, num_heads: int | None) -> list[str]:
-    """A warning of a number of heads that loads and is perhaps wrong; no shape tells it."""
+def _ours(config: dict, path: str) -> dict:
+    """What this program has noted; empty for a folder of others. Raises: UserError: for a step or data that are none.
+
+    The name of an objective that is not known here, such as a user's own, is left out.
+    """
+    ours = config.get("electra_tf")
+    if not isinstance(ours, dict):
+        return {}
+    step, data, objective = ours.get("step", 0), ours.get("data", []), ours.get("objective")
+    if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+        raise UserError(f"{path}: step of electra_tf is {step!r:.40}, expected a whole number from 0; correct it")
+    if not isinstance(data, list) or not all(isinstance(identity, str) for identity in data):
+        raise UserError(f"{path}: data of electra_tf is {data!r:.40}, expected a list of texts; correct it")
+    known = isinstance(objective, str) and objective in OBJECTIVES
+    return ours | {"step": step, "data": data, "objective": objective if known else ""}
+
+
+def _doubts(path: str, sizes: EncoderConfig, known_heads: object) -> list[str]:
+    """A warning of a number of heads that loads and is perhaps wrong; no shape tells it.
+
+    Args:
+        known_heads: what the user, or this program when it wrote the folder, says of it.
+    """
     usual = default_num_heads(sizes.hidden_size)
-    if num_heads is not None or sizes.num_heads == usual:
+    if sizes.num_heads in (usual, known_heads):
         return []
     return [
         f"warning: {path} says num_attention_heads {sizes.num_heads} for hidden_size {sizes.hidden_size}; published "
@@ -281,15 +307,13 @@ def _require_one_vocabulary(folders: list[str]) -> None:
 
 def _objective(weights: dict[str, np.ndarray], ours: dict) -> str:
     if "discriminator_predictions/dense/kernel" in weights:
-        return str(ours.get("objective") or "electra")
+        return ours.get("objective") or "electra"
     return "bert_mlm" if "generator_predictions/dense/kernel" in weights else ""
 
 
 def _tokenizer_of(folder: str, given: Given) -> TokenizerFiles:
     """What the folder says, changed by what the user says."""
-    found = read_tokenizer_files(folder)
-    if given.vocabulary is not None:
-        found = found._replace(vocabulary_file=given.vocabulary[0], path=given.vocabulary[1])
+    found = read_tokenizer_files(folder, given.vocabulary)
     if found.vocabulary_file is None:
         raise UserError(f"{folder} holds neither vocab.txt nor tokenizer.json; give its vocabulary as --vocab_file")
     if given.lower_case is not None:

@@ -1,5 +1,6 @@
 """The head of one of Hugging Face's fine-tuned models as a fine-tuning task of this program."""
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +9,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.convert.hugging_face_files import Tensors
 from electra_tf.convert.sizes import require_shapes
+from electra_tf.data.glue import GLUE_TASKS
+from electra_tf.data.squad import SQUAD_TASKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 
 # By the tensors of a head, the layers of ours that it is.
@@ -51,7 +54,7 @@ def finetuned_task(config: dict, tensors: Tensors, encoder: EncoderConfig, path:
     if layers is None:
         return None
     num_outputs = _num_outputs(layers, tensors, encoder, path)
-    labels, noted = _labels(config, num_outputs, path), _noted(config)
+    labels, noted = _labels(config, num_outputs, path), _noted(config, encoder)
     rate = config.get("classifier_dropout")
     task = {"dropout": encoder.hidden_dropout if rate is None else rate}
     if layers is _TAGGING:
@@ -62,7 +65,9 @@ def finetuned_task(config: dict, tensors: Tensors, encoder: EncoderConfig, path:
         task |= {"kind": kind, "head": "huggingface", "text_columns": ["text"]}
         task |= {setting: noted[setting] for setting in _NOTED if setting in noted}
         task["labels"] = [] if kind == "regression" else labels
-    name = noted.get("name", task["kind"])
+    name = noted.get("name", "")
+    if not _is_name_of(name, task):
+        name = task["kind"]
     resolved = resolve(
         {}, path, name=name, task=task, encoder=encoder, init_from=None, num_epochs=3,
         max_seq_length=noted.get("max_seq_length", _MAX_SEQ_LENGTH), num_rows=1,
@@ -74,14 +79,30 @@ def finetuned_task(config: dict, tensors: Tensors, encoder: EncoderConfig, path:
     return Finetuned(resolved, weights)
 
 
-def _noted(config: dict) -> dict:
+def _noted(config: dict, encoder: EncoderConfig) -> dict:
     """What `noted_task` has written; empty for a folder of others, or where it has been changed to something else."""
     ours = config.get("electra_tf")
     noted = ours.get("finetuned") if isinstance(ours, dict) else None
     if not isinstance(noted, dict):
         return {}
     fits = {"name": str, "max_seq_length": int, "text_columns": list, "stride": int | None}
-    return {key: value for key, value in noted.items() if key in fits and isinstance(value, fits[key])}
+    noted = {key: value for key, value in noted.items() if key in fits and isinstance(value, fits[key])}
+    noted = {key: value for key, value in noted.items() if not isinstance(value, bool)}
+    columns, stride = noted.get("text_columns", []), noted.get("stride")
+    length = min(noted.get("max_seq_length", _MAX_SEQ_LENGTH), encoder.max_position_embeddings)
+    if len(columns) not in (1, 2) or not all(isinstance(column, str) for column in columns):
+        noted.pop("text_columns", None)
+    if stride is not None and not 1 <= stride <= length - 2:  # of what fits between [CLS] and [SEP]
+        del noted["stride"]
+    return noted
+
+
+def _is_name_of(name: str, task: dict) -> bool:
+    """Whether a noted name is one, and not that of a task with other labels, which other files go by."""
+    if name in GLUE_TASKS:
+        known = GLUE_TASKS[name]
+        return (known.problem, list(known.labels)) == (task["kind"], task["labels"])
+    return re.fullmatch(r"\w[\w.-]*", name) is not None and name not in SQUAD_TASKS
 
 
 def _num_outputs(layers: dict[str, str], tensors: Tensors, encoder: EncoderConfig, path: str) -> int:
@@ -107,7 +128,10 @@ def _labels(config: dict, number: int, path: str) -> list[str]:
         raise UserError(
             f"{path}: id2label is {names!r:.80}, the classifier has {number} labels; name 0 to {number - 1}"
         )
-    labels = [str(names[str(index)]) for index in range(number)]
+    labels = [names[str(index)] for index in range(number)]
+    if wrong := [label for label in labels if not isinstance(label, str | int | float)]:
+        raise UserError(f"{path}: id2label has {wrong[0]!r:.40}, expected a text; correct it")
+    labels = [str(label) for label in labels]
     if twice := [label for index, label in enumerate(labels) if label in labels[:index]]:
         raise UserError(f"{path}: id2label names {twice[0]!r} twice; give each label a name of its own")
     return labels

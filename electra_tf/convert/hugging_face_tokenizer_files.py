@@ -1,11 +1,12 @@
 """The vocabulary of one of Hugging Face's folders, and how its text is tokenized."""
 
+import itertools
 import os
 from typing import NamedTuple
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes, read_json
-from electra_tf.text.vocabulary import CONTINUATION_PREFIX, UNK
+from electra_tf.text.vocabulary import CONTINUATION_PREFIX, UNK, Vocabulary
 
 # The classes that tokenize as BERT does; PreTrainedTokenizerFast is what tokenizer.json says.
 _CLASSES = ("ElectraTokenizer", "BertTokenizer", "DistilBertTokenizer", "PreTrainedTokenizer", "TokenizersBackend")
@@ -31,25 +32,56 @@ class TokenizerFiles(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def read_tokenizer_files(folder: str) -> TokenizerFiles:
+def read_tokenizer_files(folder: str, given: tuple[bytes, str] | None = None) -> TokenizerFiles:
     """Reads vocab.txt, else tokenizer.json; tokenizer_config.json, else tokenizer.json, else transformers' defaults.
 
-    Raises: UserError: if one of them is damaged.
+    Args:
+        given: the content of another vocabulary and its path; that of the folder is not looked at then.
+    Raises: UserError: if one of them is damaged, or two of them say different things: which one transformers goes by
+        depends on its version and on the tokenizer's class.
     """
     config_file, fast_file = (os.path.join(folder, name) for name in ("tokenizer_config.json", "tokenizer.json"))
     config, fast = read_json(config_file), read_json(fast_file)
     normalizer = _part(fast, "normalizer", fast_file)
-    lower_case = _first_of(config.get("do_lower_case"), normalizer.get("lowercase"), True)
-    strip_accents = _first_of(config.get("strip_accents"), normalizer.get("strip_accents"), lower_case)
+    said = {f"{config_file}: {key}": config.get(key) for key in ("do_lower_case", "strip_accents")}
+    said |= {f"{fast_file}: normalizer.{key}": normalizer.get(key) for key in ("lowercase", "strip_accents")}
+    cased, accents, fast_cased, fast_accents = said
+    lower_case = _agreed(said, cased, fast_cased, default=True)
+    strip_accents = _agreed(said, accents, fast_accents, default=lower_case)
     path = os.path.join(folder, "vocab.txt")
     vocabulary = read_bytes(path)
-    if vocabulary is None and fast:
+    if given is not None:
+        vocabulary, path = given
+    elif vocabulary is None and fast:
         path, vocabulary = fast_file, _listed(fast, fast_file)
+    elif _is_word_pieces(_part(fast, "model", fast_file)):
+        _require_same_tokens(path, vocabulary, fast_file, _listed(fast, fast_file))
     foreign = [f"{config_file} says {each}" for each in _foreign_settings(config)]
     foreign += [f"{fast_file} says {each}" for each in _foreign_parts(fast, fast_file)]
     notes = [f"warning: {each}; here text is tokenized as BERT's, so the model may get other ids" for each in foreign]
     # As in BERT, accents are stripped only where letters are lowered.
-    return TokenizerFiles(vocabulary, path, bool(lower_case), bool(strip_accents and lower_case), tuple(notes))
+    return TokenizerFiles(vocabulary, path, lower_case, strip_accents and lower_case, tuple(notes))
+
+
+def _agreed(said: dict, first: str, second: str, default: bool) -> bool:
+    """What two settings of `said` say; None says nothing. Raises: UserError: if they differ or are not of type bool."""
+    for place in (first, second):
+        if not isinstance(said[place], bool | None):
+            raise UserError(f"{place} is {said[place]!r:.40}, expected true, false or null; correct it")
+    stated = {said[first], said[second]} - {None}
+    if len(stated) > 1:
+        raise UserError(f"{first} is {said[first]}, but {second} is {said[second]}; correct the wrong one")
+    return stated.pop() if stated else default
+
+
+def _require_same_tokens(path: str, vocabulary: bytes, fast_file: str, listed: bytes) -> None:
+    found = (Vocabulary.from_bytes(content, name).tokens for name, content in ((path, vocabulary), (fast_file, listed)))
+    for index, (token, other) in enumerate(itertools.zip_longest(*found)):
+        if token != other:
+            raise UserError(
+                f"{path} and {fast_file} differ: id {index} is {token!r} in the first, {other!r} in the second; take "
+                "away the wrong one"
+            )
 
 
 def _foreign_settings(config: dict) -> list[str]:
@@ -83,7 +115,7 @@ def _part(fast: dict, name: str, path: str) -> dict:
 def _listed(fast: dict, path: str) -> bytes:
     """The tokens of a tokenizer.json, in the order of their ids, as lines."""
     model = _part(fast, "model", path)
-    if model.get("type", "WordPiece") != "WordPiece" or not isinstance(model.get("vocab"), dict):
+    if not _is_word_pieces(model):
         raise UserError(f"{path} is no WordPiece tokenizer, as ELECTRA has; give the vocabulary as --vocab_file")
     try:
         ids = model["vocab"] | {token["content"]: token["id"] for token in fast.get("added_tokens") or []}
@@ -95,5 +127,5 @@ def _listed(fast: dict, path: str) -> bytes:
     return "".join(f"{token}\n" for token in tokens).encode()
 
 
-def _first_of(*values):
-    return next(value for value in values if value is not None)
+def _is_word_pieces(model: dict) -> bool:
+    return model.get("type", "WordPiece") == "WordPiece" and isinstance(model.get("vocab"), dict)

@@ -9,12 +9,13 @@ from electra_tf.convert.stored_model import StoredModel
 from electra_tf.data.glue import GLUE_TASKS
 
 _SQUAD = {"squad_v1": "rajpurkar/squad", "squad_v2": "rajpurkar/squad_v2"}
+_ONE_OR_TWO = "one text or a pair of texts"
 _DESCRIPTIONS = {
     "ElectraForPreTraining": "An ELECTRA discriminator: it tells for each token whether it was replaced.",
     "ElectraForMaskedLM": "A masked language model in ELECTRA's classes: it predicts the tokens behind [MASK].",
     "BertForMaskedLM": "A masked language model in BERT's classes: it predicts the tokens behind [MASK].",
     "ElectraModel": "An ELECTRA encoder without a head: a vector for each token.",
-    "ElectraForSequenceClassification": "An ELECTRA encoder, fine-tuned to label one text or a pair of texts.",
+    "ElectraForSequenceClassification": f"An ELECTRA encoder, fine-tuned to label {_ONE_OR_TWO}.",
     "ElectraForTokenClassification": "An ELECTRA encoder, fine-tuned to label each word.",
     "ElectraForQuestionAnswering": "An ELECTRA encoder, fine-tuned to find the answer to a question in a text.",
 }
@@ -43,7 +44,7 @@ some have:
 def model_card(model: StoredModel, network: Network) -> str:
     """The card of one network: metadata for the hub, then how to load it, how it was trained and what it reaches."""
     sections = [
-        f"# {_title(model, network)}\n\n{_DESCRIPTIONS[network.architecture]}",
+        f"# {_title(model, network)}\n\n{_description(model, network)}",
         _usage(network),
         _section("Notes", "\n".join(f"- {note}" for note in network.notes)),
         _section("Training", _table(("", ""), _training(model, network))),
@@ -55,6 +56,12 @@ def model_card(model: StoredModel, network: Network) -> str:
         _section("Tokenizer", _TOKENIZER),
     ]
     return f"---\n{_metadata(model, network).to_yaml()}\n---\n\n" + "\n\n".join(filter(None, sections)) + "\n"
+
+
+def _description(model: StoredModel, network: Network) -> str:
+    columns = getattr(model.finetuned.task, "text_columns", ()) if model.finetuned else ()
+    texts = {1: "one text", 2: "a pair of texts"}.get(len(columns), _ONE_OR_TWO)
+    return _DESCRIPTIONS[network.architecture].replace(_ONE_OR_TWO, texts)
 
 
 def _metadata(model: StoredModel, network: Network) -> ModelCardData:

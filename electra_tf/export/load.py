@@ -56,13 +56,20 @@ def in_precision(config: Config, precision: str | None) -> Config:
 def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:
     """The tokenizer of the text that a run was trained on.
 
-    Raises: UserError: if `model_dir` holds no run or has not read data yet.
+    Raises: UserError: if `model_dir` holds no run or has not read data yet, or the settings are damaged.
     """
     run = run_in(model_dir)
     settings, vocabulary = read_json(run.tokenizer_file), read_bytes(run.vocab_file)
     if not settings or vocabulary is None:
         missing = run.vocab_file if settings else run.tokenizer_file
         raise UserError(f"{missing} is missing; if the run has not read any data yet, train first, else bring it back")
+    if not settings.keys() <= {"lower_case", "strip_accents"} or not all(
+        isinstance(v, bool) for v in settings.values()
+    ):
+        raise UserError(
+            f"{run.tokenizer_file} is damaged: it holds {settings!r:.80}, expected lower_case and strip_accents, each "
+            "true or false; copy the file again, or from a backup"
+        )
     return BertTokenizer(Vocabulary.from_bytes(vocabulary, run.vocab_file), **settings)
 
 

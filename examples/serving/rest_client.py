@@ -32,6 +32,9 @@ def read_flags(argv: list[str] | None) -> argparse.Namespace:
         flags.inputs.setdefault(name, []).append(text)
     if not flags.inputs:
         parser.error("give a text, or --input NAME=TEXT for a signature with other inputs")
+    if len(set(map(len, flags.inputs.values()))) > 1:
+        found = ", ".join(f"{name} has {len(rows)}" for name, rows in flags.inputs.items())
+        parser.error(f"each input needs the same number of rows: {found}")
     return flags
 
 
@@ -58,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     except urllib.error.HTTPError as error:
         print(f"error: {flags.server}: {error.code}: {_reason(error)}", file=sys.stderr)
         return 1
-    except (OSError, ValueError) as error:  # nobody answers, too late, or no JSON; inputs of unlike numbers of rows
+    except (OSError, ValueError) as error:  # nobody answers, too late, or no JSON
         print(f"error: {flags.server}: {error}", file=sys.stderr)
         return 1
     for row in rows:

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's start-up notes would bury the addresses
@@ -71,6 +72,8 @@ class Server:
 
 def main(argv: list[str] | None = None) -> int:
     flags = read_flags(argv)
+    # A client library warns of the Python's age at every start.
+    warnings.filterwarnings("ignore", message="You are using a", category=FutureWarning)
     from batching import BatchedModel, ServingError
 
     try:

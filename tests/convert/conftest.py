@@ -95,6 +95,8 @@ def folder(networks, tmp_path) -> Callable[..., Path]:
         place.mkdir()
         sizes = SIZES if network == "discriminator" else GENERATOR
         values = {theirs: getattr(sizes, ours) for theirs, ours in NAMES_IN_CONFIG.items()} | (config or {})
+        if "electra_tf" in values:
+            values["electra_tf"] = {"num_heads": values["num_attention_heads"]} | values["electra_tf"]
         (place / "config.json").write_text(json.dumps({"model_type": "electra"} | _given(values)))
         (place / "vocab.txt").write_text(VOCABULARY)
         safetensors.numpy.save_file(_given(networks[network] | (tensors or {})), place / "model.safetensors")

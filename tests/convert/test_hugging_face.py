@@ -73,7 +73,7 @@ def test_config_holds_each_networks_own_sizes_as_whole_numbers(stored):
     for name, expected in sizes.items():
         found = discriminator[name], generator[name]
         assert found == expected and all(type(value) is int for value in found)
-    assert discriminator["electra_tf"] == {"objective": "electra", "step": 3, "data": ["abc"]}
+    assert discriminator["electra_tf"] == {"objective": "electra", "step": 3, "data": ["abc"], "num_heads": 2}
 
 
 def test_a_kernel_is_stored_as_its_transpose_in_memory(stored):

@@ -156,6 +156,8 @@ def test_a_classifier_of_tokens_is_tagging(finetuned, labels, scheme):
         ({"id2label": {"0": "a", "1": "b"}}, "id2label is {'0': 'a', '1': 'b'}, the classifier has 3 labels; name 0"),
         ({"id2label": 5}, "id2label is 5, the classifier has 3 labels; name 0 to 2"),
         ({"id2label": {"0": "a", "1": "b", "2": "a"}}, "id2label names 'a' twice; give each label a name of its own"),
+        ({"id2label": {"0": "a", "1": None, "2": "c"}}, "id2label has None, expected a text; correct it"),
+        ({"id2label": {"0": "a", "1": "\ud800", "2": "c"}}, "config.json is damaged: expected a JSON object of valid"),
         ({"problem_type": ["x"]}, "problem_type is ['x'], expected one of"),
         ({"problem_type": "ranking"}, "problem_type is 'ranking', expected one of single_label_classification, "),
     ],
@@ -176,21 +178,38 @@ def test_a_head_whose_tensors_do_not_fit_is_refused(finetuned, name, shape, expe
     assert expected in refusal(finetuned(SENTENCE_HEAD | {name: np.ones(shape, np.float32)}))
 
 
+MNLI_LABELS = {"id2label": {"0": "entailment", "1": "neutral", "2": "contradiction"}}
 NOTED = {"name": "mnli", "max_seq_length": 9, "text_columns": ["premise", "hypothesis"], "stride": None}
 
 
 def test_what_transformers_does_not_know_of_a_task_is_noted_and_read(finetuned):
-    ours = {"electra_tf": OURS["electra_tf"] | {"finetuned": NOTED}}
+    ours = {"electra_tf": OURS["electra_tf"] | {"finetuned": NOTED}} | MNLI_LABELS
     found = read_hugging_face(str(finetuned(SENTENCE_HEAD, ours)))[0].finetuned
     assert (found.name, found.task.text_columns, found.task.stride) == ("mnli", ("premise", "hypothesis"), None)
     assert found.data.max_seq_length == 9
 
 
-@pytest.mark.parametrize("noted", [5, {"name": 5, "max_seq_length": "9", "text_columns": "body", "stride": 2.5}])
+@pytest.mark.parametrize(
+    "noted",
+    [
+        5,
+        {"name": 5, "max_seq_length": "9", "text_columns": "body", "stride": 2.5},
+        {"max_seq_length": True, "text_columns": [], "stride": 8},  # 9 tokens, of which 7 are text
+        {"text_columns": ["a", "b", "c"], "stride": 0},
+        {"text_columns": ["a", 5], "stride": True},
+    ],
+)
 def test_a_note_that_is_none_is_left_out(finetuned, noted):
     ours = {"electra_tf": OURS["electra_tf"] | {"finetuned": noted}}
     found = read_hugging_face(str(finetuned(SENTENCE_HEAD, ours)))[0].finetuned
     assert (found.name, found.task.text_columns, found.task.stride) == ("classification", ("text",), None)
+
+
+@pytest.mark.parametrize("name", ["mnli", "sst2", "stsb", "squad_v2", "a/b", "", ".."])
+def test_a_noted_name_that_is_not_the_tasks_is_left_out(finetuned, name):
+    """By the name of a GLUE task its labels are put in the authors' order."""
+    ours = {"electra_tf": OURS["electra_tf"] | {"finetuned": NOTED | {"name": name}}} | LABELS
+    assert read_hugging_face(str(finetuned(SENTENCE_HEAD, ours)))[0].finetuned.name == "classification"
 
 
 def test_a_stored_tied_table_is_left_out_and_another_one_refused(folder, networks):
@@ -214,6 +233,14 @@ def test_a_stored_tied_table_is_left_out_and_another_one_refused(folder, network
         ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new', expected 'gelu': "),
         ({"model_type": "bert"}, "model_type is 'bert', expected 'electra': "),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key', expected 'absolute'"),
+        ({"is_decoder": True}, "is_decoder is True, expected False: ELECTRA sees the tokens on both sides"),
+        ({"pruned_heads": {"0": [1]}}, "pruned_heads is {'0': [1]}, expected {}: ELECTRA has all heads"),
+        ({"hidden_size": "4"}, "hidden_size is '4', the tensors have 4"),
+        ({"electra_tf": {"step": True}}, "step of electra_tf is True, expected a whole number from 0"),
+        ({"electra_tf": {"step": 1.5}}, "step of electra_tf is 1.5, expected a whole number from 0"),
+        ({"electra_tf": {"step": -1}}, "step of electra_tf is -1, expected a whole number from 0"),
+        ({"electra_tf": {"data": ["a", 5]}}, "data of electra_tf is ['a', 5], expected a list of texts"),
+        ({"electra_tf": {"data": "a"}}, "data of electra_tf is 'a', expected a list of texts"),
         ({"hidden_dropout_prob": "much"}, "hidden_dropout is 'much'"),
     ],
 )
@@ -249,6 +276,24 @@ def test_an_unusual_number_of_heads_is_doubted_unless_it_is_known(folder):
     assert "says num_attention_heads 2 for hidden_size 4; published ELECTRA models have one head for 64" in notes[0]
     found, notes = read_hugging_face(str(place), Given(num_heads=1))
     assert found.encoder.num_heads == 1 and not any("num_attention_heads" in note for note in notes)
+
+
+@pytest.mark.parametrize(("noted", "doubted"), [({}, False), ({"num_heads": 1}, True), ({"num_heads": None}, True)])
+def test_an_unusual_number_of_heads_is_known_where_this_program_has_noted_the_same(folder, noted, doubted):
+    _, notes = read_hugging_face(str(folder("generator", {"electra_tf": noted})))
+    assert any("says num_attention_heads 2 for hidden_size 4" in note for note in notes) == doubted
+
+
+def test_what_says_that_nothing_is_pruned_and_no_decoder_is_read(folder):
+    """As older transformers wrote it."""
+    config = {"is_decoder": False, "pruned_heads": {}}
+    assert read_hugging_face(str(folder("discriminator", OURS | config)))[1] == []
+
+
+@pytest.mark.parametrize("objective", ["mine", 5, ["electra"], {}])
+def test_an_objective_that_is_not_known_is_left_out(folder, objective):
+    ours = {"electra_tf": {"objective": objective}}
+    assert read_hugging_face(str(folder("discriminator", ours)))[0].objective == "electra"
 
 
 @pytest.mark.parametrize("wrong", ["discriminator", "generator"])
@@ -289,11 +334,18 @@ def test_a_folder_is_known_by_its_configuration(folder, tmp_path):
         ({"tokenizer_config.json": {"do_lower_case": True, "strip_accents": False}}, (True, False)),
         ({"tokenizer.json": {"normalizer": {"lowercase": False, "strip_accents": None}}}, (False, False)),
         (
-            {
-                "tokenizer_config.json": {"do_lower_case": True, "strip_accents": None},
-                "tokenizer.json": {"normalizer": {"lowercase": False}},
+            {  # as in the folders of published uncased models
+                "tokenizer_config.json": {"do_lower_case": True},
+                "tokenizer.json": {"normalizer": {"lowercase": True, "strip_accents": None}},
             },
             (True, True),
+        ),
+        (
+            {
+                "tokenizer_config.json": {"do_lower_case": True, "strip_accents": None},
+                "tokenizer.json": {"normalizer": {"lowercase": None, "strip_accents": False}},
+            },
+            (True, False),
         ),
     ],
 )
@@ -303,6 +355,37 @@ def test_how_text_is_tokenized(folder, files, expected):
         (place / name).write_text(json.dumps(content))
     found, _ = read_hugging_face(str(place))
     assert (found.lower_case, found.strip_accents) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "normalizer", "message"),
+    [
+        ({"do_lower_case": "false"}, {}, "tokenizer_config.json: do_lower_case is 'false', expected true, false or"),
+        ({"strip_accents": 0}, {}, "tokenizer_config.json: strip_accents is 0, expected true, false or null"),
+        ({}, {"lowercase": "no"}, "tokenizer.json: normalizer.lowercase is 'no', expected true, false or null"),
+        ({}, {"strip_accents": []}, "tokenizer.json: normalizer.strip_accents is [], expected true, false or null"),
+        ({"do_lower_case": True}, {"lowercase": False}, "do_lower_case is True, but "),
+        ({"strip_accents": False}, {"strip_accents": True}, "normalizer.strip_accents is True; correct the wrong one"),
+    ],
+)
+def test_casing_that_is_none_or_said_in_two_ways_is_refused(folder, config, normalizer, message):
+    place = folder("discriminator", OURS)
+    (place / "tokenizer_config.json").write_text(json.dumps(config))
+    (place / "tokenizer.json").write_text(json.dumps({"normalizer": normalizer}))
+    assert message in refusal(place)
+
+
+def test_two_vocabularies_that_differ_are_refused_unless_one_is_given(folder, stored_electra):
+    place = folder("discriminator", OURS)
+    tokens = (place / "vocab.txt").read_text().split()
+    vocabulary = {token: index for index, token in enumerate(tokens)}
+    (place / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
+    assert read_hugging_face(str(place))[0].vocabulary_file == stored_electra().vocabulary_file
+    vocabulary |= {"der": 7, "Wald": 5}
+    (place / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}))
+    assert "differ: id 5 is 'der' in the first, 'Wald' in the second; take away the wrong one" in refusal(place)
+    found, _ = read_hugging_face(str(place), Given(vocabulary=(b"another", "x")))
+    assert found.vocabulary_file == b"another"
 
 
 @pytest.mark.parametrize(
@@ -340,6 +423,7 @@ def test_the_tokenizers_that_transformers_saves_for_electra_are_not_doubted(fold
     ("content", "message"),
     [
         ({"normalizer": "NFKC"}, "tokenizer.json is damaged: normalizer is 'NFKC', expected an object"),
+        ({"model": {"vocab": {"\ud800": 0}}}, "tokenizer.json is damaged: expected a JSON object of valid Unicode"),
         ({"model": ["a"]}, "tokenizer.json is damaged: model is ['a'], expected an object"),
         ({"model": {"vocab": {"a": 0}}, "added_tokens": [5]}, "tokenizer.json: tokens and their ids cannot be read"),
         ({"model": {"vocab": {"a": 0, "b": "c"}}}, "tokenizer.json: tokens and their ids cannot be read"),

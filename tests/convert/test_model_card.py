@@ -68,6 +68,14 @@ def test_a_fine_tuned_model_names_its_data_and_how_to_load_it(stored_finetuned):
     assert "| weights came from | `runs/tiny` |" in text
 
 
+@pytest.mark.parametrize(
+    ("columns", "texts"), [(["a"], "one text."), (["a", "b"], "a pair of texts."), ([], "one text or a pair of texts.")]
+)
+def test_a_fine_tuned_model_says_how_many_texts_it_takes(stored_finetuned, columns, texts):
+    task = {"kind": "classification", "labels": ["0", "1"], "text_columns": columns}
+    assert f"An ELECTRA encoder, fine-tuned to label {texts}" in cards(stored_finetuned(task))[0][0].splitlines()
+
+
 def test_a_fine_tuned_models_result_is_its_own(stored_finetuned):
     """And not the median of several seeds, which stands in the text."""
     score = {"task": "mrpc", "metric": "accuracy", "median": 0.5, "sigma": 0.25, "n": 3}

@@ -1,6 +1,7 @@
 """Runs to other formats and back: every weight to the bit, and the step, the vocabulary and the sizes with them."""
 
 import dataclasses
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -16,7 +17,7 @@ from electra_tf.convert.tf1 import write_tf1
 from electra_tf.export.as_run import write_run
 from electra_tf.export.finetuned import load_finetuned
 from electra_tf.export.hugging_face import write_hugging_face
-from electra_tf.export.load import load_run
+from electra_tf.export.load import load_run, load_tokenizer
 from electra_tf.export.stored import read_stored_model
 from electra_tf.finetuning.pretrained import load_pretrained
 from electra_tf.runs.checkpoints import Checkpoints
@@ -425,3 +426,14 @@ def test_a_fine_tuned_model_goes_to_the_authors_under_the_name_of_its_task(finet
     kernel = expected.weights["task_specific/classification/dense/kernel"]
     assert found.get_tensor("task_specific/classification/dense/kernel").tobytes() == kernel.tobytes()
     assert_same_weights(read_stored_model(tmp_path, HEADS).weights, expected.part("electra/"))
+
+
+@pytest.mark.parametrize("changes", [{"lower_case": "false"}, {"strip_accents": None}, {"more": True}])
+def test_damaged_settings_of_a_runs_tokenizer_are_one_line(tmp_path, changes):
+    run = RunDirectory(tmp_path)
+    (tmp_path / "config.yaml").write_text("")
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")
+    settings = {"lower_case": True, "strip_accents": False} | changes
+    (tmp_path / "tokenizer_settings.json").write_text(json.dumps(settings))
+    with pytest.raises(UserError, match="tokenizer_settings.json is damaged: .*expected lower_case and strip_accents"):
+        load_tokenizer(run.path)

@@ -115,6 +115,14 @@ def test_the_client_says_in_a_line_that_nobody_answers(capsys):
     assert capsys.readouterr().err.startswith("error: http://127.0.0.1:9: ")
 
 
+def test_the_client_wants_as_many_rows_of_each_input(capsys):
+    with pytest.raises(SystemExit) as ended:
+        rest_client.main(["--input=question=Who?", "--input=context=It was Ann.", "--input=context=Or Bob."])
+    assert ended.value.code == 2
+    error = "error: each input needs the same number of rows: question has 1, context has 2\n"
+    assert capsys.readouterr().err.endswith(error)
+
+
 def test_a_directory_without_an_export_is_named_in_one_line(tmp_path, capsys):
     assert serve_locally.main([str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"error: {tmp_path} holds no version such as {tmp_path}/1\n"
