@@ -91,6 +91,7 @@ if has_other_python; then rm -rf "$VENV"; fi
 if is_installed "$stamp" "${requirement_files[@]}"; then exit 0; fi
 
 if ! is_installed "$VENV/installed-requirements" requirements.txt; then
+  if [ -L "$VENV" ]; then fail "$VENV is a link to an environment of other requirements, which would be emptied; remove it"; fi
   # Half an install looks whole to pip, so nothing without its stamp is built upon.
   python=$(choose_python)
   echo "Making $VENV with $("$python" --version) ..."
