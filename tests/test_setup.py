@@ -82,6 +82,16 @@ def test_an_interrupted_set_up_is_redone_from_scratch(installed):
     assert not (installed / ".venv" / "left-over").exists()
 
 
+def test_an_environment_behind_a_link_is_not_emptied(installed, tmp_path):
+    (installed / "requirements.txt").write_text("# something else\n")
+    (installed / ".venv").rename(tmp_path / "of another project")
+    (installed / ".venv").symlink_to(tmp_path / "of another project")
+    refused = set_up(installed)
+    assert refused.returncode == 2
+    assert "error: .venv is a link to an environment of other requirements" in refused.stderr
+    assert (tmp_path / "of another project" / "bin" / "python").exists()
+
+
 def test_a_failed_install_leaves_no_stamp_and_says_what_to_do(installed):
     (installed / "requirements.txt").write_text("./no-such-directory\n")
     failed = set_up(installed)
