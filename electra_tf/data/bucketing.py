@@ -86,6 +86,7 @@ def batches(
     )
     options = tf.data.Options()
     options.deterministic = True
+    options.autotune.enabled = False  # a tuned iterator may take a second or more to end: see `Evaluator`
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return prepared.prefetch(tf.data.AUTOTUNE).with_options(options)
 

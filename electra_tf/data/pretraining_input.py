@@ -74,7 +74,10 @@ def evaluation_batches(
     padding = tf.data.Dataset.from_tensors((corpus.padding, no_shard)).repeat(-corpus.total_examples % batch_size)
     records = tf.data.Dataset.range(len(corpus.files)).map(reader.records).unbatch().concatenate(padding)
     batches = records.batch(batch_size, drop_remainder=True).take(max_batches).enumerate()
-    return _prepared(batches, reader, mask, batch_size, input_context)
+    # A tuned iterator may take a second or more to end, see `Evaluator`; training ends one, evaluation many.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return _prepared(batches, reader, mask, batch_size, input_context).with_options(options)
 
 
 def num_evaluation_batches(data: PretrainingData, batch_size: int, max_batches: int) -> int:

@@ -88,6 +88,10 @@ def test_one_length_makes_static_shapes(features):
     assert batches(features, np.array([[0, 1]]), (16, 40)).element_spec["input_ids"].shape.as_list() == [2, None]
 
 
+def test_batches_are_not_tuned_as_a_tuned_iterator_ends_late(features):
+    assert batches(features, np.array([[0, 1]]), (40,)).options().autotune.enabled is False
+
+
 def test_the_share_of_padding(features):
     # 5 + 16 tokens in 2 x 16 places, 17 in 2 x 24
     assert padding_share(features, np.array([[2, 5], [1, -1]]), (16, 24)) == pytest.approx(1 - 38 / 80)

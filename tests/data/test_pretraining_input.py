@@ -140,3 +140,8 @@ def test_step_one_hundred_thousand_is_reached_at_once(data):
     (batch,) = train(data, 100_000, 1)
     records = records_of(data, 12, first=33_333 * 12)[4:8]  # 400,000 examples are 33,333 epochs and four
     assert batch["input_ids"].tolist() == data.train.parse(tf.constant(records))["input_ids"].numpy().tolist()
+
+
+def test_an_evaluation_is_not_tuned_as_a_tuned_iterator_ends_late(data):
+    batches = evaluation_batches(data, MASKING, seed=3, batch_size=4, max_batches=9, input_context=None)
+    assert batches.options().autotune.enabled is False
