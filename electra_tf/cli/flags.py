@@ -35,7 +35,7 @@ class _Parser(argparse.ArgumentParser):
             given = getattr(namespace, action.dest, None)
             name = (action.option_strings or [action.dest])[-1]
             for value in given if isinstance(given, list) else [given]:
-                if value == "":
+                if value == "" and given != action.default:
                     self.error(f"{name} is empty; give a value, or leave the flag out")
                 if isinstance(value, str) and not _is_utf8(value):
                     self.error(f"{name} is {value!r}, which is no UTF-8; rename the file")

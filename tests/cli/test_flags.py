@@ -68,3 +68,9 @@ def test_a_value_that_is_none_is_refused(capsys, arguments, line):
         parser.parse_args(arguments)
     assert caught.value.code == 2
     assert capsys.readouterr().err.splitlines()[-1].endswith(f"error: {line}")
+
+
+def test_a_default_may_be_empty():
+    parser = flag_parser("what it does")
+    parser.add_argument("--work_dir", default="")
+    assert parser.parse_args([]).work_dir == ""

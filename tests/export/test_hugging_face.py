@@ -83,7 +83,7 @@ def test_transformers_reads_configuration_and_tokenizer(written):
     config = transformers.AutoConfig.from_pretrained(generator)
     assert isinstance(config, transformers.ElectraConfig)
     assert (config.hidden_size, config.num_attention_heads, config.intermediate_size) == (6, 3, 14)
-    assert config.electra_tf == {"objective": "electra", "step": 3, "data": []}
+    assert config.electra_tf == {"objective": "electra", "step": 3, "data": [], "num_heads": 3}
     tokenizer = transformers.AutoTokenizer.from_pretrained(generator)
     assert tokenizer("w5 [MASK] w7")["input_ids"] == [2, 5, 4, 7, 3]
 
