@@ -77,7 +77,8 @@ def tiny_config() -> Callable[..., PretrainingConfig]:
 
 @pytest.fixture(scope="session")
 def masking_vocabulary() -> MaskingVocabulary:
-    return MaskingVocabulary(cls_id=CLS, sep_id=SEP, mask_id=MASK, vocab_size=VOCAB_SIZE)
+    losses = np.linspace(1.25, 6.75, VOCAB_SIZE, dtype=np.float32)
+    return MaskingVocabulary(cls_id=CLS, sep_id=SEP, mask_id=MASK, vocab_size=VOCAB_SIZE, unigram_losses=losses)
 
 
 @pytest.fixture(scope="session")

@@ -133,7 +133,7 @@ class GoldenSet:
             "optimizer": {
                 "learning_rate": settings["learning_rate"],
                 "layerwise_decay": decay if decay > 0 else 1.0,
-                "warmup_proportion": settings["warmup_proportion"],
+                "warmup_fraction": settings["warmup_proportion"],
                 "weight_decay_rate": settings["weight_decay_rate"],
                 "clip_norm": settings["clip_global_norm"],
                 **{name: optimizer[name] for name in ("beta_1", "beta_2", "epsilon")},

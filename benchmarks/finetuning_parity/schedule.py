@@ -25,7 +25,7 @@ def rate_differences(golden: Path) -> dict[str, float]:
         optimizer = {
             "learning_rate": case["learning_rate"],
             "layerwise_decay": decay if decay > 0 else 1.0,
-            "warmup_proportion": case["warmup_proportion"],
+            "warmup_fraction": case["warmup_proportion"],
         }
         config = _config(case["n_layers"], {"optimizer": optimizer, "train": {"num_steps": case["num_train_steps"]}})
         schedule = build_optimizer(config.optimizer, config.train.num_steps)
@@ -82,7 +82,7 @@ def step_differences(golden: Path) -> dict[str, float]:
         else:
             continue
         config = _config(1, {})
-        settings = (*ours, config.train.batch_size, config.optimizer.warmup_proportion)
+        settings = (*ours, config.train.batch_size, config.optimizer.warmup_fraction)
         names = ("num_train_epochs", "max_seq_length", "train_batch_size", "warmup_proportion")
         found["epochs_and_lengths"] += settings != tuple(row[name] for name in names)
     return found

@@ -107,7 +107,10 @@ def load_arrays(path: Path) -> Arrays:
 
 
 def _batch(batches: Arrays, step: int) -> dict[str, tf.Tensor]:
-    return {name: tf.constant(values[step]) for name, values in batches.items()}
+    batch = {name: tf.constant(values[step]) for name, values in batches.items()}
+    # Theirs do not say which tokens are shown as [MASK]: the metrics over these count nothing.
+    nothing = tf.zeros_like(batch["masked_lm_weights"])
+    return {**batch, "mask_token_weights": nothing, "unigram_losses": nothing}
 
 
 def forward_differences(objective: Objective, batches: Arrays, directory: Path) -> dict[str, float]:

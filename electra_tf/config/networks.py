@@ -3,9 +3,11 @@
 Settings that go with a size have no default: a run takes them from one preset as a whole.
 """
 
+import contextlib
+import math
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from electra_tf.config.settings import Count, DropoutRate, Positive, Settings
 
@@ -23,8 +25,26 @@ class EncoderConfig(Settings):
     type_vocab_size: Count = 2
     hidden_dropout: DropoutRate = 0.1
     attention_dropout: DropoutRate = 0.1
-    initializer_range: Positive = 0.02  # of a normal cut at two standard deviations
+    # The standard deviation of a normal that is cut at two of them. width_scaled: 0.02 at width 768, and in proportion
+    # to 1 / sqrt(hidden_size), so that attention logits vary as much at the start in networks of every width.
+    initializer_range: float | Literal["width_scaled"] = 0.02
     layer_norm_epsilon: Positive = 1e-12
+
+    @field_validator("initializer_range", mode="plain")
+    @classmethod
+    def _is_a_number_or_follows_from_the_width(cls, value: Any) -> float | str:
+        if value == "width_scaled":
+            return value
+        with contextlib.suppress(TypeError, ValueError):
+            if not isinstance(value, bool) and 0.0 < float(value) < math.inf:
+                return float(value)
+        raise ValueError(f"found {value!r}; expected a number above 0, or width_scaled")
+
+    @property
+    def initializer_stddev(self) -> float:
+        """What `initializer_range` comes to at this width."""
+        scaled = self.initializer_range == "width_scaled"
+        return 0.02 * math.sqrt(768 / self.hidden_size) if scaled else self.initializer_range
 
     @model_validator(mode="after")
     def _heads_divide_the_hidden_size(self) -> "EncoderConfig":

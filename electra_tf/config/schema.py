@@ -76,6 +76,7 @@ class OptimizerConfig(Settings):
     name: Literal["adamw", "lamb"] = "adamw"  # adamw: no bias correction, as the authors' code; lamb: the paper's text
     learning_rate: Positive  # peak of the two factors above if they were 1
     warmup_steps: CountOrZero = 10_000
+    warmup_fraction: Fraction = 0.0  # of the steps of the schedule, not rounded; 0: `warmup_steps` counts
     decay_power: NonNegative = 1.0
     weight_decay_rate: NonNegative = 0.01
     beta_1: DropoutRate = 0.9
@@ -86,7 +87,7 @@ class OptimizerConfig(Settings):
 
     def warmup(self, num_steps: int) -> float:
         """The length of the warm-up of a schedule of `num_steps`, in steps; not always a whole number."""
-        return self.warmup_steps
+        return self.warmup_fraction * num_steps or self.warmup_steps
 
     @field_validator("exclude_from_weight_decay")
     @classmethod
@@ -121,7 +122,8 @@ class TrainConfig(Settings):
     # A loss or gradient that is not finite: the run stops before that update, or leaves up to so many of them out.
     on_nonfinite: Literal["stop", "skip"] = "stop"
     max_nonfinite_steps: CountOrZero = 10
-    # Steps in which nothing may be learnt (see electra_tf/train/health.py) before the run says so; 0: never.
+    # Steps in which nothing may be learnt before the run says so, or half of a shorter run (see
+    # electra_tf/train/health.py); 0: never.
     alarm_after_steps: CountOrZero = 5000
     # FLOP/s of one device, of which model_flops_utilization is a share; null: published for a device known by its name,
     # or what a product of large matrices reaches on it when the run starts: too little if the machine is busy then.

@@ -153,7 +153,7 @@ def _config(model: StoredModel, architecture: str, sizes: EncoderConfig) -> dict
         "attention_probs_dropout_prob": sizes.attention_dropout,
         "max_position_embeddings": sizes.max_position_embeddings,
         "type_vocab_size": sizes.type_vocab_size,
-        "initializer_range": sizes.initializer_range,
+        "initializer_range": sizes.initializer_stddev,
         "layer_norm_eps": sizes.layer_norm_epsilon,
         "pad_token_id": 0,
         "tie_word_embeddings": True,

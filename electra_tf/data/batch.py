@@ -47,6 +47,8 @@ PRETRAINING_BATCH = BatchSchema(
         "masked_lm_positions": ("M", tf.int32),
         "masked_lm_ids": ("M", tf.int32),  # the original tokens there
         "masked_lm_weights": ("M", tf.float32),  # 1 for a slot in use, 0 for the rest
+        "mask_token_weights": ("M", tf.float32),  # 1 for a slot in use whose token is shown as [MASK]
+        "unigram_losses": ("M", tf.float32),  # -log of the original's share of the training text, in nats
     }
 )
 

@@ -86,7 +86,13 @@ class PretrainingData:
             vocabulary.size,
             is_continuation=np.array([token.startswith(CONTINUATION_PREFIX) for token in vocabulary.tokens]),
             token_counts=self.token_counts,
+            unigram_losses=None if self.token_counts is None else self._unigram_losses(),
         )
+
+    def _unigram_losses(self) -> np.ndarray:
+        """[V] float32, nats. What the text does not have counts as if it had been seen once, so that all are finite."""
+        counts = self.text_token_counts("").astype(np.float64)
+        return (np.log(counts.sum()) - np.log(np.maximum(counts, 1.0))).astype(np.float32)
 
     def text_token_counts(self, purpose: str) -> np.ndarray:
         """How often each vocabulary entry occurs in the text of the training split: [V] int64.

@@ -27,6 +27,7 @@ class MaskingVocabulary:
     Attributes:
         is_continuation: [V] bool, true for pieces that continue a word; None unless the scheme needs it.
         token_counts: [V] int64, how often each entry occurs in the training split; None if unknown.
+        unigram_losses: [V] float32, -log of each entry's share of the text of the training split; None if unknown.
     """
 
     cls_id: int
@@ -35,6 +36,7 @@ class MaskingVocabulary:
     vocab_size: int
     is_continuation: np.ndarray | None = field(default=None, compare=False, repr=False)
     token_counts: np.ndarray | None = field(default=None, compare=False, repr=False)
+    unigram_losses: np.ndarray | None = field(default=None, compare=False, repr=False)
 
 
 class Selection(NamedTuple):
@@ -57,7 +59,8 @@ def mask_batch(batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabular
     Args:
         batch: the tensors of `TEXT_TENSORS`; S static.
         random: the stream of these examples. When an example is read again, it comes with another stream.
-    Returns: a batch of `PRETRAINING_BATCH`. Unused slots hold position 0, id 0, weight 0.
+    Returns: a batch of `PRETRAINING_BATCH`. Unused slots hold zeros. The unigram losses of the others are NaN where the
+        vocabulary does not have them.
     """
     ids = batch["input_ids"]
     num_rows, num_slots = tf.shape(ids)[0], config.max_predictions(ids.shape[1])
@@ -72,15 +75,20 @@ def mask_batch(batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabular
         choice = tf.gather(choice, selection.unit, batch_dims=1)
     uniform = random.scope("random_tokens").uniform(num_rows, (num_slots,))
     random_ids = tf.minimum(tf.cast(uniform * vocabulary.vocab_size, tf.int32), vocabulary.vocab_size - 1)
+    is_mask = choice < config.mask_token_fraction
     is_random = choice < config.mask_token_fraction + config.random_token_fraction
-    shown = tf.where(is_random, random_ids, original)
-    shown = tf.where(choice < config.mask_token_fraction, vocabulary.mask_id, shown)
+    shown = tf.where(is_mask, vocabulary.mask_id, tf.where(is_random, random_ids, original))
+    unigram_losses = tf.fill(tf.shape(original), math.nan)
+    if vocabulary.unigram_losses is not None:
+        unigram_losses = tf.gather(tf.constant(vocabulary.unigram_losses), original)
     return {
         **batch,
         "masked_input_ids": put_by_scatter(ids, shown, positions, weights),
         "masked_lm_positions": positions,
         "masked_lm_ids": original,
         "masked_lm_weights": weights,
+        "mask_token_weights": weights * tf.cast(is_mask, tf.float32),
+        "unigram_losses": tf.where(weights > 0.0, unigram_losses, 0.0),
     }
 
 

@@ -31,7 +31,7 @@ class Embeddings(tf_keras.layers.Layer):
 
     def build(self, input_shape):
         for name, rows in self._table_rows().items():
-            initializer = truncated_normal(self.config.initializer_range)  # one each: unseeded, it repeats its values
+            initializer = truncated_normal(self.config.initializer_stddev)  # one each: unseeded, it repeats its values
             setattr(self, name, self._table(name, rows, initializer))
         super().build(input_shape)
 

@@ -42,7 +42,7 @@ class _EncoderPart(tf_keras.layers.Layer):
     def dense(self, units: int, name: str) -> tf_keras.layers.Dense:
         return tf_keras.layers.Dense(
             units,
-            kernel_initializer=truncated_normal(self.config.initializer_range),
+            kernel_initializer=truncated_normal(self.config.initializer_stddev),
             dtype=self.dtype_policy,
             name=name,
         )

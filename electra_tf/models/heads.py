@@ -43,7 +43,7 @@ class MaskedLmHead(tf_keras.layers.Layer):
         self.embeddings = embeddings
         self.transform = DenseGelu(
             embeddings.config.embedding_size,
-            kernel_initializer=truncated_normal(config.initializer_range),
+            kernel_initializer=truncated_normal(config.initializer_stddev),
             dtype=dtype,
             name="dense",
         )
@@ -75,7 +75,7 @@ class ReplacedTokenHead(tf_keras.layers.Layer):
         super().__init__(**layer_options)
         self.transform = DenseGelu(
             config.hidden_size,
-            kernel_initializer=truncated_normal(config.initializer_range),
+            kernel_initializer=truncated_normal(config.initializer_stddev),
             dtype=self.dtype_policy,
             name="dense",
         )

@@ -6,12 +6,12 @@ import tf_keras
 from electra_tf.models.context import INFERENCE, ForwardContext
 
 
-def truncated_normal(initializer_range: float) -> tf_keras.initializers.Initializer:
+def truncated_normal(stddev: float) -> tf_keras.initializers.Initializer:
     """The authors' for tables and kernels: a normal of this standard deviation, cut at two of them.
 
     (The standard deviation of the result is 0.88 of it.)
     """
-    return tf_keras.initializers.TruncatedNormal(stddev=initializer_range)
+    return tf_keras.initializers.TruncatedNormal(stddev=stddev)
 
 
 def glorot_uniform() -> tf_keras.initializers.Initializer:

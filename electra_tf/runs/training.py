@@ -14,7 +14,7 @@ from electra_tf.runs.reporting import Reporter
 from electra_tf.tasks.base import InputStage
 from electra_tf.train.best_score import BestScore
 from electra_tf.train.device_peak import peak_of_run
-from electra_tf.train.health import HealthMonitor, explain_nonfinite
+from electra_tf.train.health import HealthMonitor, alarm_after, explain_nonfinite
 from electra_tf.train.metrics import metric_names
 from electra_tf.train.timeline import StepTriggers, TrainingPhase, phases_of, span_after, span_at
 from electra_tf.train.trainer import Loops, MeanMetrics
@@ -53,7 +53,7 @@ class Training:
             peak = peak_of_run(self._train, self.loops.strategy)
         if peak is not None:
             logger.info("utilisation is relative to %.4g FLOP/s, %s", *peak)
-        self._health = HealthMonitor(self._train.alarm_after_steps, self.task.health_checks)
+        self._health = HealthMonitor(alarm_after(self._train), self.task.health_checks)
         for report in reports_of(self.directory.metrics_file, "train"):
             if report["step"] <= self._first_step:
                 self._health.observe(report["step"], report)
@@ -83,6 +83,8 @@ class Training:
                 while self._step() < self.triggers.last_step and not self._best.has_stalled():
                     step = self._step()
                     self._train_span(span_after(self.stages, step), span_after(self._phases, step))
+                if verdict := self._evaluation and self.task.verdict(self._evaluation):
+                    logger.info(verdict)
                 return self._evaluation
             finally:
                 try:

@@ -133,6 +133,10 @@ class Task(tf_keras.Model, Evaluated):
         """New checks that a run still learns, one for each loss that can tell."""
         return ()
 
+    def verdict(self, metrics: dict[str, float]) -> str | None:
+        """One line on what the metrics of a run's last evaluation say of it; None for nothing."""
+        return None
+
     def begin(self) -> None:
         """Prepares a phase, for example by copying weights. Must be idempotent: a resumed run repeats it."""
 

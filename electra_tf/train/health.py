@@ -6,10 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from electra_tf.config.schema import TrainConfig
 from electra_tf.tasks.base import HealthCheck, Task
 from electra_tf.train.step import summed_gradients
 
 _NUM_NAMED = 5
+_FEWEST_STEPS = 500
+
+
+def alarm_after(train: TrainConfig) -> int:
+    """The steps after which a check that fails is an alarm: half of a short run, but not its first few hundred."""
+    return min(train.alarm_after_steps, max(_FEWEST_STEPS, train.num_steps // 2))
 
 
 class HealthMonitor:

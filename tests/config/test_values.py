@@ -38,6 +38,16 @@ NUMBERS = [*COUNTS, "encoder.hidden_dropout", "masking.masked_fraction", "object
         ("objective.temperature", float("nan"), "objective.temperature is nan; input should be a finite number"),
         ("optimizer.weight_decay_rate", "inf", "optimizer.weight_decay_rate is 'inf'; input should be a finite number"),
         ("encoder.vocab_size", 5, "encoder.vocab_size is 5; input should be greater than or equal to 6"),
+        (
+            "encoder.initializer_range",
+            0,
+            "encoder.initializer_range: found 0; expected a number above 0, or width_scaled",
+        ),
+        (
+            "encoder.initializer_range",
+            "width",
+            "encoder.initializer_range: found 'width'; expected a number above 0, or",
+        ),
         ("data.max_seq_length", 7, "data.max_seq_length is 7; input should be greater than or equal to 8"),
         ("optimizer.exclude_from_weight_decay", ["bias", "[("], "the pattern '[(' is not a regular expression"),
         ("train.gradient_accumulation_steps", 3, "train.batch_size 4 does not divide into train.gradient_accumulation"),

@@ -13,12 +13,12 @@ from electra_tf.data.masking import mask_batch
 from electra_tf.ops.random import RandomStream
 
 
-def test_the_schema_of_pre_training_is_these_seven_tensors(tiny_config):
+def test_the_schema_of_pre_training_is_these_nine_tensors(tiny_config):
     specs = batch_specs(tiny_config(), batch_size=4)
     assert {name: (spec.dtype.name, spec.shape.as_list()) for name, spec in specs.items()} == {
         **{name: ("int32", [4, 10]) for name in ("input_ids", "input_mask", "segment_ids", "masked_input_ids")},
         **{name: ("int32", [4, 3]) for name in ("masked_lm_positions", "masked_lm_ids")},
-        "masked_lm_weights": ("float32", [4, 3]),
+        **{name: ("float32", [4, 3]) for name in ("masked_lm_weights", "mask_token_weights", "unigram_losses")},
     }
 
 

@@ -1,3 +1,5 @@
+import dataclasses
+import math
 import re
 import shutil
 from pathlib import Path
@@ -67,6 +69,16 @@ def test_a_data_set_gives_its_splits_and_its_vocabulary(directory, tiny_config):
     vocabulary = data.masking_vocabulary
     assert (vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id, vocabulary.vocab_size) == (2, 3, 4, 47)
     assert not vocabulary.is_continuation.any()
+
+
+def test_the_unigram_losses_are_those_of_the_text_of_a_known_manifest(directory, tiny_config):
+    data = open_data(directory, tiny_config())
+    assert dataclasses.replace(data, token_counts=None).masking_vocabulary.unigram_losses is None
+    counts = np.zeros(47, np.int64)
+    # [CLS] and [SEP] belong to the examples; of the text a quarter is token 7, three quarters are token 9.
+    counts[[2, 3, 7, 9]] = 50, 60, 100, 300
+    losses = dataclasses.replace(data, token_counts=counts).masking_vocabulary.unigram_losses
+    assert losses[[7, 9, 8]] == pytest.approx([math.log(4), math.log(4 / 3), math.log(400)])  # 8: as if seen once
 
 
 def test_empty_shards_and_splits_are_left_out(tmp_path, write_data, tiny_config):

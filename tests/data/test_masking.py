@@ -14,7 +14,12 @@ FIRST_PIECE = 20  # ids from here on continue a word
 COMMON, RARE, UNSEEN = 7, 8, 9
 COUNTS = np.zeros(V, np.int64)
 COUNTS[[COMMON, RARE]] = 1600, 100
-VOCABULARY = MaskingVocabulary(CLS, SEP, MASK, V, is_continuation=np.arange(V) >= FIRST_PIECE, token_counts=COUNTS)
+VOCABULARY = MaskingVocabulary(
+    *(CLS, SEP, MASK, V),
+    is_continuation=np.arange(V) >= FIRST_PIECE,
+    token_counts=COUNTS,
+    unigram_losses=np.linspace(0.5, 7.75, V, dtype=np.float32),
+)
 
 WITH_REPLACEMENT = {"selection": "with_replacement"}
 DISTINCT = [{"scheme": scheme} for scheme in ("uniform", "rare_tokens", "span", "whole_word")]
@@ -106,6 +111,16 @@ def test_slots_hold_the_original_tokens_and_unused_ones_nothing(scheme):
     hidden = np.zeros(batch["input_ids"].shape, bool)
     hidden[np.nonzero(used)[0], positions[used]] = True
     assert np.array_equal(found["masked_input_ids"], np.where(hidden, MASK, batch["input_ids"]))
+
+
+def test_slots_tell_which_tokens_are_shown_as_mask_and_what_their_frequency_predicts():
+    found = masked(rows([CLS, *range(5, 22), SEP], length=19), masked_fraction=0.4, mask_token_fraction=0.5)
+    shown = np.take_along_axis(found["masked_input_ids"], found["masked_lm_positions"], axis=1)
+    used = found["masked_lm_weights"] > 0
+    assert 0 < (shown == MASK).sum() < used.sum()
+    assert np.array_equal(found["mask_token_weights"], used & (shown == MASK))
+    # 0.25 for each id after 0.5.
+    assert np.array_equal(found["unigram_losses"], np.where(used, 0.5 + 0.25 * found["masked_lm_ids"], 0.0))
 
 
 @every_scheme

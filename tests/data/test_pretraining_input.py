@@ -38,7 +38,7 @@ def evaluation(data, *, batch_size=4, max_batches=9, context=None) -> list[dict[
 
 def same(first: list[dict], second: list[dict]) -> bool:
     return len(first) == len(second) and all(
-        a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+        a.keys() == b.keys() and all(np.array_equal(a[name], b[name], equal_nan=True) for name in a)
         for a, b in zip(first, second, strict=True)
     )
 
@@ -129,9 +129,9 @@ def test_the_evaluation_batches_of_two_workers_are_the_slices_of_the_whole(data)
 
 def test_the_first_batches_are_these(data):
     """What a run reads must never change under it: these are the batches of every version so far."""
-    digest = hashlib.sha256()
+    digest, only_reported = hashlib.sha256(), {"mask_token_weights", "unigram_losses"}
     for batch in train(data, 0, 20, batch_size=5):
-        for name in sorted(batch):
+        for name in sorted(batch.keys() - only_reported):
             digest.update(batch[name].tobytes())
     assert digest.hexdigest() == "9bd171144ca7191d51dabf91a7f87ad63df026f471cf87a91c8d6390054b5d8a"
 

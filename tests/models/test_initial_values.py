@@ -117,3 +117,12 @@ def test_a_seed_gives_a_layer_the_initial_values_it_always_gave():
     kernels = layer.attention.query.kernel, layer.intermediate.kernel, layer.feed_forward_output.projection.kernel
     found = [float(kernel[0, 0]) for kernel in kernels]
     assert found == pytest.approx([-0.0032042363, -0.0150106875, -0.012557207], rel=1e-6)
+
+
+def test_width_scaled_initial_values_spread_attention_logits_alike_at_every_width():
+    """H sigma^2 is 768 x 0.02^2 at every width."""
+    sizes = {"vocab_size": 47, "embedding_size": 8, "num_layers": 1, "num_heads": 2, "intermediate_size": 16}
+    for hidden_size, stddev in ((768, 0.02), (192, 0.04), (48, 0.08)):
+        encoder = EncoderConfig(hidden_size=hidden_size, initializer_range="width_scaled", **sizes)
+        assert encoder.initializer_stddev == pytest.approx(stddev)
+    assert EncoderConfig(hidden_size=48, initializer_range=0.3, **sizes).initializer_stddev == 0.3

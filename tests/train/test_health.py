@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.train.health import HealthMonitor, explain_nonfinite
+from electra_tf.train.health import HealthMonitor, alarm_after, explain_nonfinite
 from electra_tf.train.step import compile_task
 from tests.toy import Regression, ToyStage, toy_config
 
@@ -38,6 +38,17 @@ def alarms(reports: list[dict], after: int = 30, checks=(check,)) -> list[tuple[
 )
 def test_an_alarm_is_raised_once_for_each_time_a_check_fails_for_long_enough(reports, found):
     assert alarms(reports) == found
+
+
+@pytest.mark.parametrize(
+    ("alarm_after_steps", "num_steps", "after"),
+    [(5000, 10**6, 5000), (5000, 1600, 800), (5000, 150, 500), (300, 1600, 300), (0, 1600, 0)],
+)
+def test_a_short_run_is_warned_after_half_of_its_steps_but_not_in_the_first_hundreds(
+    alarm_after_steps, num_steps, after
+):
+    train = toy_config(train={"alarm_after_steps": alarm_after_steps, "num_steps": num_steps}).train
+    assert alarm_after(train) == after
 
 
 def test_zero_steps_is_never_and_each_check_counts_for_itself():

@@ -79,6 +79,13 @@ def test_a_warm_up_that_outlasts_a_part_of_the_training_is_worth_a_warning():
     assert "warmup_steps is 10, of a schedule of 10 steps" in missed_peak(10, [12, 10])
 
 
+def test_a_warm_up_may_be_a_share_of_the_steps():
+    rates = build_optimizer(OptimizerConfig(learning_rate=0.5, warmup_fraction=0.25), 40)
+    # 3 of 10 steps of warm-up, 37 of 40 left; then 20 of 40 left.
+    assert float(learning_rate_at(rates, tf.constant(3, tf.int64))) == pytest.approx(0.5 * 0.3 * 37 / 40)
+    assert float(learning_rate_at(rates, tf.constant(20, tf.int64))) == pytest.approx(0.5 * 20 / 40)
+
+
 SETTINGS = OptimizerConfig(learning_rate=0.02, warmup_steps=5)
 SHAPES = {"dense/kernel": (4, 3), "dense/bias": (3,), "LayerNorm/gamma": (5,), "word_embeddings": (7, 2)}
 DECAYED = {"dense/kernel", "word_embeddings"}

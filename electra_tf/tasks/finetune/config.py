@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge, validate
@@ -97,15 +97,13 @@ class FinetuningOptimizerConfig(OptimizerConfig):
     """As in pre-training, with a warm-up in proportion and a learning rate that falls with the depth."""
 
     warmup_steps: CountOrZero = 0
-    warmup_proportion: Fraction = 0.1  # of the training, not rounded; 0: `warmup_steps` counts
+    # The second name is the authors', and stands in the configurations of older runs.
+    warmup_fraction: Fraction = Field(0.1, validation_alias=AliasChoices("warmup_fraction", "warmup_proportion"))
     weight_decay_rate: NonNegative = 0.0  # the paper's; the authors' code has 0.01
     # The learning rate of a layer is that of the layer above times this; 1: the same everywhere.
     layerwise_decay: Annotated[Positive, Field(le=1.0)]
     # authors: their code leaves out a power, so the top layer has decay ** 2. even: it has decay ** 1.
     layerwise_decay_top: Literal["authors", "even"] = "authors"
-
-    def warmup(self, num_steps: int) -> float:
-        return self.warmup_proportion * num_steps if self.warmup_proportion else self.warmup_steps
 
 
 class FinetuningTrainConfig(TrainConfig):

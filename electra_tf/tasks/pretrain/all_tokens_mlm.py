@@ -16,8 +16,8 @@ from electra_tf.tasks.pretrain.generator_objective import (
     CorruptedInput,
     GeneratorObjective,
     GeneratorObjectiveSettings,
+    generator_metrics,
     masked_tokens,
-    sample_totals,
 )
 from electra_tf.tasks.pretrain.losses import (
     at_masked_positions,
@@ -108,7 +108,7 @@ class AllTokensMlm(GeneratorObjective):
     def extra_metrics(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
         """The metrics of the samples, and whether the encoder copies replaced tokens too."""
         totals = {
-            **sample_totals(batch, forward.corrupted),
+            **generator_metrics(batch, forward.generated, forward.corrupted),
             "encoder_masked_lm_accuracy": over_masked_tokens(at_masked_positions(forward.is_correct, batch), batch),
         }
         if forward.copy_probability is not None:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.batch import Batch
+from electra_tf.data.batch import PRETRAINING_BATCH, Batch
 from electra_tf.models.context import ForwardContext
 from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.base import Evaluated
@@ -53,7 +53,7 @@ def one_masked_token_each(batch: Batch, tokens_per_example: int) -> dict[str, tf
     Returns: a batch of B * T rows with one slot each; slots that an example does not have get weight 0.
     """
     num_tokens = min(tokens_per_example, batch["masked_lm_ids"].shape[1])
-    slots = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+    slots = [name for name, (axes, _) in PRETRAINING_BATCH.tensors.items() if axes == "M"]
     asked = {name: tf.reshape(batch[name][:, :num_tokens], [-1, 1]) for name in slots}
     whole = {name: tf.repeat(values, num_tokens, axis=0) for name, values in batch.items() if name not in slots}
     shown = tf.gather(whole["masked_input_ids"], asked["masked_lm_positions"], batch_dims=1)

@@ -66,6 +66,10 @@ class ObjectiveSettings(Settings):
         """True if a term `replaced_token` is minimised and `replaced_fraction` reported, for the health check."""
         return self.loss_weights.get("replaced_token", 0.0) > 0
 
+    def specials_fraction(self, run: "PretrainingConfig") -> float:
+        """The least share of [CLS] and [SEP], which are never replaced, among the tokens `replaced_token` is over."""
+        return 2.0 / run.data.max_seq_length
+
 
 ObjectiveT = TypeVar("ObjectiveT", bound=ObjectiveSettings)
 

@@ -17,7 +17,7 @@ from electra_tf.tasks.pretrain.generator_objective import (
     CorruptedInput,
     GeneratorObjective,
     GeneratorObjectiveSettings,
-    sampled_accuracy,
+    generator_metrics,
 )
 from electra_tf.tasks.pretrain.losses import (
     masked_lm_accuracy,
@@ -86,10 +86,10 @@ class Electra(GeneratorObjective):
         }
 
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """What the health checks compare with the losses."""
+        """What the health checks compare with the losses and with each other."""
         return {
+            **generator_metrics(batch, forward.generated, forward.corrupted),
             "replaced_fraction": weighted_total(forward.corrupted.is_replaced, forward.counted, "counted_tokens"),
-            "sampled_masked_lm_accuracy": sampled_accuracy(batch, forward.corrupted),
         }
 
     def held_out_metrics(self, batch: Batch, forward: ElectraForward, context: ForwardContext) -> dict[str, Term]:

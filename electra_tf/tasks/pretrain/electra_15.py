@@ -36,6 +36,9 @@ class Electra15Config(ElectraConfig):
                 "counts only these, so there is one class to learn; set it to false"
             )
 
+    def specials_fraction(self, run: PretrainingConfig) -> float:
+        return 0.0
+
     @property
     def learns_replaced_tokens(self) -> bool:
         return super().learns_replaced_tokens and self.loss_positions != "random_unmasked"

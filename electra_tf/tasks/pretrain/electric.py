@@ -151,3 +151,8 @@ class Electric(Electra):
         """The generator's loss over all tokens except [CLS] and [SEP]; the other as in ELECTRA."""
         masked_lm = weighted_total(forward.token_losses, word_tokens(batch), "words")
         return {**super().loss_totals(batch, forward), "masked_lm": masked_lm}
+
+    def extra_metrics(self, batch: Batch, forward: ElectricForward) -> dict[str, Total]:
+        """As in ELECTRA, without those of tokens shown as [MASK]: the towers read none."""
+        totals = super().extra_metrics(batch, forward)
+        return {name: totals[name] for name in ("replaced_fraction", "sampled_masked_lm_accuracy")}

@@ -24,7 +24,7 @@ from electra_tf.models.tying import TYINGS, build_discriminator
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
-from electra_tf.tasks.pretrain.losses import over_masked_tokens
+from electra_tf.tasks.pretrain.losses import mask_token_metrics, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.tasks.terms import Total, weighted_total
 
@@ -229,14 +229,10 @@ def masked_tokens(batch: Batch) -> tf.Tensor:
     return put_at_positions(tf.zeros_like(batch["input_ids"]), tf.ones_like(positions), positions, weights)
 
 
-def sampled_accuracy(batch: Batch, corrupted: CorruptedInput) -> Total:
-    """The fraction of samples equal to the original token."""
-    return over_masked_tokens(corrupted.sampled_ids == batch["masked_lm_ids"], batch)
-
-
-def sample_totals(batch: Batch, corrupted: CorruptedInput) -> dict[str, Total]:
-    """`replaced_fraction`, over the real tokens, and `sampled_masked_lm_accuracy`."""
+def generator_metrics(batch: Batch, generated: GeneratorOutput, corrupted: CorruptedInput) -> dict[str, Total]:
+    """`replaced_fraction`, over the real tokens, `sampled_masked_lm_accuracy`, and `mask_token_metrics`."""
     return {
         "replaced_fraction": weighted_total(corrupted.is_replaced, batch["input_mask"], "tokens"),
-        "sampled_masked_lm_accuracy": sampled_accuracy(batch, corrupted),
+        "sampled_masked_lm_accuracy": over_masked_tokens(corrupted.sampled_ids == batch["masked_lm_ids"], batch),
+        **mask_token_metrics(generated.scores, batch),
     }

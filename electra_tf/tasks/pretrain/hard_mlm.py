@@ -16,7 +16,12 @@ from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.positions import put_at_positions, select_weighted
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm, BertMlmConfig
 from electra_tf.tasks.pretrain.config import PretrainingConfig
-from electra_tf.tasks.pretrain.losses import at_masked_positions, masked_lm_accuracy, over_masked_tokens
+from electra_tf.tasks.pretrain.losses import (
+    at_masked_positions,
+    mask_token_metrics,
+    masked_lm_accuracy,
+    over_masked_tokens,
+)
 from electra_tf.tasks.pretrain.objective import register_objective
 from electra_tf.tasks.terms import Term, Total, count_of, weighted_sum, weighted_total
 
@@ -122,6 +127,8 @@ class HardMlm(BertMlm):
         return {
             "hard_masked_lm_loss": weighted_sum(losses, hard["masked_lm_weights"]),
             "masked_lm_accuracy": masked_lm_accuracy(forward.scores.logits, batch),
+            # Not in training, where the masks are others than those that the batch has the unigram losses of.
+            **self.as_ratios(batch, mask_token_metrics(forward.scores, batch)),
         }
 
     def predict_losses(self, batch: Batch, context: ForwardContext) -> tf.Tensor:

@@ -32,6 +32,26 @@ def masked_lm_loss(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -
     return over_masked_tokens(logits.losses(batch["masked_lm_ids"]), batch)
 
 
+def mask_token_metrics(scores: VocabularyLogits | ContextFreeLogits, batch: Batch) -> dict[str, Total]:
+    """How well the masked tokens are predicted that are shown as [MASK], and how well their frequencies predict them.
+
+    The masked-LM loss and accuracy are over all selected tokens, and some of these are shown as they are: who copies
+    them, and answers by frequency elsewhere, has an accuracy of 0.19 and has learnt nothing of the context.
+
+    Args:
+        scores: for the B x M masked positions.
+    Returns: `mask_token_loss` and `unigram_loss`, in nats, and `mask_token_accuracy`. The second is what the tokens'
+        shares of the training text give; NaN where they are not known.
+    """
+    ids, weights = batch["masked_lm_ids"], batch["mask_token_weights"]
+    values = {
+        "mask_token_loss": tf.stop_gradient(scores.losses(ids)),
+        "mask_token_accuracy": scores.is_top1(ids),
+        "unigram_loss": batch["unigram_losses"],
+    }
+    return {name: weighted_total(value, weights, "mask_tokens") for name, value in values.items()}
+
+
 def at_masked_positions(values: tf.Tensor, batch: Batch) -> tf.Tensor:
     """Of [B, S, ...] values the [B, M, ...] at the masked positions."""
     return gather_positions(values, batch["masked_lm_positions"])

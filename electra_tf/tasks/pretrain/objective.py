@@ -10,7 +10,7 @@ from electra_tf.flops.budget import RunCost, known_cost
 from electra_tf.models.context import ForwardContext
 from electra_tf.tasks.base import HealthCheck, Task
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, ObjectiveSettings, PretrainingConfig
-from electra_tf.tasks.pretrain.health import pretraining_health_checks
+from electra_tf.tasks.pretrain.health import plateau_verdict, pretraining_health_checks
 from electra_tf.tasks.terms import Term, Total, count_of
 
 OBJECTIVES: "dict[str, type[Objective]]" = {}
@@ -36,9 +36,10 @@ class Objective(Task):
         return self.config.objective.loss_weights
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """`masked_tokens`, the number of slots in use, and `tokens`, that of real tokens."""
+        """The number of slots in use, `masked_tokens`, of those with a [MASK], `mask_tokens`, and of real `tokens`."""
         return {
             "masked_tokens": count_of(batch["masked_lm_weights"]),
+            "mask_tokens": count_of(batch["mask_token_weights"]),
             "tokens": count_of(batch["input_mask"]),
         }
 
@@ -85,6 +86,9 @@ class Objective(Task):
     @property
     def health_checks(self) -> Sequence[HealthCheck]:
         return pretraining_health_checks(self.config)
+
+    def verdict(self, metrics: dict[str, float]) -> str | None:
+        return plateau_verdict(self.config, metrics)
 
 
 def register_objective(settings: type[ObjectiveSettings]) -> Callable[[type[Objective]], type[Objective]]:

@@ -14,7 +14,7 @@ from electra_tf.tasks.pretrain.generator_objective import (
     CorruptedInput,
     GeneratorObjective,
     GeneratorObjectiveSettings,
-    sample_totals,
+    generator_metrics,
 )
 from electra_tf.tasks.pretrain.losses import at_masked_positions, masked_lm_accuracy, masked_lm_loss, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
@@ -66,7 +66,7 @@ class ReplaceMlm(GeneratorObjective):
 
     def extra_metrics(self, batch: Batch, forward: ReplaceMlmForward) -> dict[str, Total]:
         return {
-            **sample_totals(batch, forward.corrupted),
+            **generator_metrics(batch, forward.generated, forward.corrupted),
             "encoder_masked_lm_accuracy": over_masked_tokens(forward.logits.is_top1(batch["masked_lm_ids"]), batch),
         }
 

@@ -15,7 +15,7 @@ from electra_tf.models.encoder import Encoder
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
-from electra_tf.tasks.pretrain.losses import masked_lm_accuracy, masked_lm_loss
+from electra_tf.tasks.pretrain.losses import mask_token_metrics, masked_lm_accuracy, masked_lm_loss
 from electra_tf.tasks.pretrain.objective import Objective, register_objective
 from electra_tf.tasks.terms import Term, Total
 
@@ -137,6 +137,9 @@ class GeneratorPhase(_Phase):
 
     def loss_totals(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
         return {"masked_lm": masked_lm_loss(forward.scores, batch)}
+
+    def extra_metrics(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
+        return mask_token_metrics(forward.scores, batch)
 
     def held_out_metrics(self, batch: Batch, forward: GeneratorOutput, context: ForwardContext) -> dict[str, Term]:
         return {"masked_lm_accuracy": masked_lm_accuracy(forward.logits, batch)}

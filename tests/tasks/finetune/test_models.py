@@ -279,9 +279,9 @@ def test_without_decay_all_layers_learn_alike():
 
 @pytest.mark.parametrize(
     ("settings", "warmup"),
-    [({}, 2.3), ({"warmup_proportion": 0.25}, 5.75), ({"warmup_proportion": 0, "warmup_steps": 4}, 4)],
+    [({}, 2.3), ({"warmup_fraction": 0.25}, 5.75), ({"warmup_proportion": 0, "warmup_steps": 4}, 4)],
 )
-def test_the_warm_up_is_a_share_of_the_steps_and_not_rounded(settings, warmup):
+def test_the_warm_up_is_a_share_of_the_steps_and_not_rounded_by_its_old_name_too(settings, warmup):
     config = config_of(CLASSES, optimizer=settings)
     assert config.optimizer.warmup(23) == pytest.approx(warmup)
 
@@ -322,7 +322,7 @@ def text_batch(length: int = 9) -> dict[str, tf.Tensor]:
 
 def build(strategy: tf.distribute.Strategy | None = None, task: dict = CLASSES, **values):
     values = {
-        "optimizer": {"learning_rate": 1e-2, "warmup_proportion": 0},
+        "optimizer": {"learning_rate": 1e-2, "warmup_fraction": 0},
         **values,
         "train": {"batch_size": 4, "num_steps": 9, "fused_ops": False, **values.get("train", {})},
     }

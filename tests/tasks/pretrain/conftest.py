@@ -28,7 +28,8 @@ _ROWS = {
 @pytest.fixture(scope="session")
 def batch() -> dict[str, tf.Tensor]:
     tensors = {name: tf.constant(rows) for name, rows in _ROWS.items()}
-    return {**tensors, "masked_lm_weights": tf.constant([[1.0, 1.0], [1.0, 0.0]])}
+    weights, losses = tf.constant([[1.0, 1.0], [1.0, 0.0]]), tf.constant([[2.5, 1.5], [4.25, 0.0]])
+    return {**tensors, "masked_lm_weights": weights, "mask_token_weights": weights, "unigram_losses": losses}
 
 
 @pytest.fixture(scope="session")

@@ -52,9 +52,12 @@ def terms(build, logits_of):
         generated = GeneratorOutput(logits_of(generator_logits), tf.constant(HIDDEN), None)
         forward = ElectraForward(generated, corrupted, is_replaced, None, tf.constant(DETECTION_LOGITS))
         batch = {
+            "input_mask": tf.ones_like(is_replaced),
             "masked_lm_positions": tf.constant(POSITIONS, tf.int32),
             "masked_lm_weights": tf.constant(WEIGHTS),
             "masked_lm_ids": tf.constant(at_positions(INPUT_IDS), tf.int32),
+            "mask_token_weights": tf.constant(WEIGHTS),
+            "unigram_losses": tf.zeros_like(WEIGHTS),
         }
         return objective.extra_metrics(batch, forward)
 

@@ -19,6 +19,8 @@ BATCH = {
     "masked_lm_positions": tf.constant([[2, 4, 1], [1, 0, 0]]),
     "masked_lm_ids": tf.constant([[12, 14, 11], [21, 0, 0]]),
     "masked_lm_weights": tf.constant([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]]),
+    "mask_token_weights": tf.constant([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]),
+    "unigram_losses": tf.constant([[2.5, 1.5, 3.5], [4.0, 0.0, 0.0]]),
 }
 WORDS = np.array([[0, 1, 1, 1, 1, 0, 0], [0, 1, 0, 1, 0, 0, 0]]) > 0
 
@@ -62,6 +64,7 @@ def test_training_draws_the_masks_again_and_evaluation_does_not(build, sampling,
     assert evaluated["difficulty_of_masked"] == pytest.approx(500 / 4)
     assert trained["difficulty_of_all"] == pytest.approx(1000 / 6)
     held_out = {name: term.value() for name, term in objective.evaluation_terms(BATCH, sampling).items()}
+    assert held_out["unigram_loss"] == 3.25 and "unigram_loss" not in trained  # of b and a
     assert held_out["masked_lm_loss"] == pytest.approx(evaluated["masked_lm"], rel=1e-6)
     assert held_out["hard_masked_lm_loss"] != held_out["masked_lm_loss"]
 

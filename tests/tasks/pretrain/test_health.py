@@ -1,28 +1,90 @@
 """What of a pre-training run's reports is a sign that it learns nothing."""
 
+import math
+
 import pytest
 
-from electra_tf.tasks.pretrain.health import MaskedLmCheck, check_discriminator, pretraining_health_checks
+from electra_tf.tasks.pretrain.health import (
+    MaskedLmCheck,
+    check_discriminator,
+    plateau_verdict,
+    pretraining_health_checks,
+)
 from electra_tf.train.health import HealthMonitor
 
 
-# At 10 % replaced tokens the entropy is 0.3251, and 2 % below it 0.3186.
+# Of eight tokens one is [CLS] and one [SEP]. One answer for the words gives 0.75 H(0.1 / 0.75) = 0.2945, and 2 % less is
+# 0.2886; one for all tokens H(0.1) = 0.3251 and 0.3186.
 @pytest.mark.parametrize(
-    ("loss", "fraction", "fails"),
-    [(0.34, 0.1, True), (0.3187, 0.1, True), (0.3185, 0.1, False), (0.28, 0.1, False), (0.28, 0.08, True)],
+    ("loss", "fraction", "specials", "fails"),
+    [
+        (0.3187, 0.1, 0.0, True),
+        (0.3185, 0.1, 0.0, False),
+        (0.2887, 0.1, 0.25, True),
+        (0.2885, 0.1, 0.25, False),
+        (0.28, 0.08, 0.0, True),
+    ],
 )
-def test_a_discriminator_within_two_percent_of_the_entropy_has_learnt_nothing(loss, fraction, fails):
-    problem = check_discriminator({"replaced_token": loss, "replaced_fraction": fraction})
+def test_a_discriminator_within_two_percent_of_one_answer_for_all_words_has_learnt_nothing(
+    loss, fraction, specials, fails
+):
+    problem = check_discriminator({"replaced_token": loss, "replaced_fraction": fraction}, specials)
     assert (problem is not None) == fails
-    assert check_discriminator({"replaced_token": loss}) is None
+    assert check_discriminator({"replaced_token": loss}, specials) is None
 
 
 def test_what_is_wrong_with_a_discriminator_is_said_with_what_to_do():
-    problem = check_discriminator({"replaced_token": 0.3251, "replaced_fraction": 0.1})
+    problem = check_discriminator({"replaced_token": 0.3251, "replaced_fraction": 0.1}, 0.0)
     assert problem.startswith("the discriminator has learnt nothing: its loss is 0.3251")
     assert "10.0% of the tokens" in problem and "\n" not in problem
     for setting in ("optimizer.learning_rate", "train.batch_size", "objective.generator.size_fraction"):
         assert setting in problem
+
+
+def test_a_masked_lm_within_two_percent_of_token_frequencies_has_learnt_nothing():
+    # 98 % of 3.0 is 2.94. Without the frequencies ln 47 = 3.85 counts, of which 2.95 is far enough.
+    check = MaskedLmCheck(vocab_size=47)
+    problem = check({"masked_lm": 2.5, "mask_token_loss": 2.95, "unigram_loss": 3.0})
+    assert "the loss on [MASK] is 2.950, and token frequencies alone give 3.000" in problem
+    assert check({"masked_lm": 2.5, "mask_token_loss": 2.93, "unigram_loss": 3.0}) is None
+    assert check({"masked_lm": 2.5, "mask_token_loss": 2.95}) is None
+
+
+# The constant's loss is H(0.1) = 0.3251, and of the tiny configuration's ten tokens two are [CLS] and [SEP].
+LEFT = {
+    "replaced_token_loss": 0.2601,
+    "replaced_fraction": 0.1,
+    "constant_predictor_loss": 0.3251,
+    "replaced_token_auc": 0.778,
+    "mask_token_loss": 5.5,
+    "unigram_loss": 6.6,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, "has left the plateau of token frequencies: held-out discriminator loss 20.0% below the constant "
+             "predictor, AUC 0.78; masked-LM loss 1.10 nat below unigram on [MASK]"),
+        ({"replaced_token_loss": 0.33}, "has left in part the plateau of token frequencies: held-out discriminator "
+             "loss 1.5% above the constant predictor, AUC 0.78; masked-LM loss 1.10 nat below unigram on [MASK]"),
+        ({"replaced_token_loss": 0.3251, "mask_token_loss": 6.62}, "is still on the plateau of token frequencies: "
+             "held-out discriminator loss 0.0% below the constant predictor, AUC 0.78; masked-LM loss 0.02 nat above "
+             "unigram on [MASK]"),
+        ({"unigram_loss": math.nan}, "has left the plateau of token frequencies: held-out discriminator loss 20.0% "
+             "below the constant predictor, AUC 0.78"),
+    ],
+)  # fmt: skip
+def test_the_end_of_a_run_says_whether_it_left_the_plateau(tiny_config, changes, verdict):
+    assert plateau_verdict(tiny_config(), {**LEFT, **changes}) == f"the run {verdict}"
+
+
+def test_the_end_of_a_run_says_nothing_without_metrics_that_tell(tiny_config):
+    of_bert = {name: LEFT[name] for name in ("mask_token_loss", "unigram_loss")}
+    assert plateau_verdict(tiny_config(objective={"name": "bert_mlm"}), of_bert).endswith(
+        "plateau of token frequencies: held-out masked-LM loss 1.10 nat below unigram on [MASK]"
+    )
+    assert plateau_verdict(tiny_config(), {"masked_lm_loss": 5.0}) is None
 
 
 # At a vocabulary of 47 the uniform loss is 3.850, and 95 % of it 3.658.

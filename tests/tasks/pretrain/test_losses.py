@@ -8,6 +8,7 @@ import tensorflow as tf
 from sklearn import metrics as reference
 
 from electra_tf.tasks.pretrain.losses import (
+    mask_token_metrics,
     masked_lm_accuracy,
     masked_lm_loss,
     replaced_token_loss,
@@ -41,6 +42,30 @@ def test_the_masked_lm_loss_is_the_sum_of_minus_log_p_over_the_slots_in_use(logi
 def test_masked_lm_accuracy_is_over_the_slots_in_use():
     accuracy = masked_lm_accuracy(tf.constant(MASKED_LM_LOGITS), MASKED)
     assert (float(accuracy.total), float(accuracy.weight)) == (1.0, 3.0)
+
+
+def test_copying_what_is_shown_gives_its_share_and_nothing_on_mask_tokens(logits_of):
+    """Of 20 selected tokens 3 are shown as they are: copying them and answering the most frequent token elsewhere."""
+    ids = tf.constant([[5, 3, 4, *[2] * 2, *range(6, 21)]])
+    shown_as_they_are = tf.range(20) < 3
+    answers = tf.where(shown_as_they_are, ids[0], 2)
+    logits = logits_of(9.0 * tf.one_hot(answers[tf.newaxis], 21))
+    weights = tf.where(shown_as_they_are, 0.0, 1.0)[tf.newaxis]
+    batch = {"masked_lm_ids": ids, "masked_lm_weights": tf.ones([1, 20]), "mask_token_weights": weights}
+    metrics = mask_token_metrics(logits, {**batch, "unigram_losses": tf.range(20.0)[tf.newaxis]})
+    accuracy = masked_lm_accuracy(logits.logits, batch)
+    assert float(accuracy.total / accuracy.weight) == pytest.approx(5 / 20)  # 0.15 copied, and 0.85 x 2 / 17
+    values = {name: float(total.value) / 17 for name, total in metrics.items()}
+    right, wrong = log_sum_exp(9, *[0] * 20) - 9, log_sum_exp(9, *[0] * 20)
+    assert values == pytest.approx(
+        {
+            "mask_token_loss": (2 * right + 15 * wrong) / 17,
+            "mask_token_accuracy": 2 / 17,
+            "unigram_loss": sum(range(3, 20)) / 17,
+        },
+        rel=1e-5,
+    )
+    assert {total.over for total in metrics.values()} == {"mask_tokens"}
 
 
 def test_the_replaced_token_loss_is_the_sum_of_cross_entropies_over_the_real_tokens():
