@@ -1,0 +1,288 @@
+"""The search: its grid, what it finds before the first run, what it skips, its table; and two real runs."""
+
+import json
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.search import __main__ as search
+from benchmarks.search.grid import SearchRun, name_of, values_of
+from benchmarks.search.results import own_loss, results_markdown
+from electra_tf.config.errors import UserError
+from electra_tf.config.loader import config_to_yaml
+from electra_tf.flops.budget import RunCost
+from electra_tf.text.manifest import Manifest
+
+RATES = "optimizer.learning_rate=1e-4,0.02"
+WEIGHTS = "objective.replaced_token_loss_weight=10,50"
+
+
+@pytest.fixture(scope="module")
+def toy(tiny_config, write_data, tmp_path_factory):
+    """A directory with tiny.yaml and data of length 10; `budget` pays for three and a half steps of tiny.yaml."""
+    directory = tmp_path_factory.mktemp("toy")
+    config = tiny_config(train={"log_every_steps": 1, "save_every_steps": 2})
+    (directory / "tiny.yaml").write_text(config_to_yaml(config), encoding="utf-8")
+    write_data(directory / "data")
+    return SimpleNamespace(directory=directory, budget=3.5 * float(RunCost(config).of_step(1).paper))
+
+
+@pytest.fixture
+def command(toy, tmp_path):
+    """`command("--vary=...")`: the flags of a search in `tmp_path`/runs."""
+
+    def build(*further: str) -> list[str]:
+        flags = [f"--config={toy.directory / 'tiny.yaml'}", f"--data_dir={toy.directory / 'data'}"]
+        return [*flags, f"--output_dir={tmp_path / 'runs'}", f"--flops_budget={toy.budget}", *further]
+
+    return build
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The names of the runs that were started; their processes only write results, and one at a rate of 9 fails."""
+    names = []
+
+    def start(run: SearchRun, cores) -> SimpleNamespace:
+        names.append(run.name)
+        run.log_file.parent.mkdir(parents=True, exist_ok=True)
+        if run.config.optimizer.learning_rate == 9.0:
+            run.log_file.write_text("step 2\ntraining stopped: step 3: the loss is not finite; lower the rate\n")
+            return SimpleNamespace(poll=lambda: 1, returncode=1)
+        write_run(run, replaced_token_loss=0.25, replaced_token_auc=0.75)
+        return SimpleNamespace(poll=lambda: 0, returncode=0)
+
+    monkeypatch.setattr(search, "_start", start)
+    monkeypatch.setattr(search, "_POLL_SECONDS", 0.0)
+    return names
+
+
+def write_run(run: SearchRun, tokens_per_second: float = 12_300.0, **metrics: float) -> None:
+    """The files of a finished run that a search reads."""
+    run.directory.mkdir(parents=True)
+    run.log_file.touch()
+    (run.directory / "config.yaml").write_text(config_to_yaml(run.config), encoding="utf-8")
+    reports = [
+        {"split": "train", "tokens_per_second": tokens_per_second},
+        {"split": "held_out", **metrics},
+    ]
+    lines = [json.dumps({"step": run.config.train.num_steps, **report}) + "\n" for report in reports]
+    (run.directory / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "values"),
+    [
+        ("a.b=1e-4, 5e-4", "a.b", ("1e-4", "5e-4")),
+        ("a=[1, 2],[3]", "a", ("[1, 2]", "[3]")),
+        ("a={b: 1, c: {d: 2}},null", "a", ("{b: 1, c: {d: 2}}", "null")),
+    ],
+)
+def test_values_are_parted_at_the_commas_outside_of_brackets(text, key, values):
+    assert values_of(text) == (key, values)
+
+
+@pytest.mark.parametrize("text", ["a.b", "a.b=", "=1,2", "a.b=[1,2"])
+def test_a_vary_without_a_setting_or_values_is_refused(text):
+    with pytest.raises(UserError, match="expected a.b=value,value"):
+        values_of(text)
+
+
+def test_names_have_the_last_part_of_a_path_unless_it_is_shared_or_says_too_little():
+    keys = (
+        "encoder.num_heads",
+        "objective.generator.num_heads",
+        "objective.name",
+        "optimizer.learning_rate",
+        "encoder",
+    )
+    name = name_of(keys, ("2", "1", "electra", "1e-4", "{hidden_size: 128, num_layers: 3}"))
+    assert name == (
+        "encoder.num_heads=2,objective.generator.num_heads=1,objective.name=electra,learning_rate=1e-4,"
+        "encoder=hidden_size_128_num_layers_3"
+    )
+
+
+def test_every_combination_is_a_run_of_as_many_steps_as_the_budget_pays_for(command, started, tmp_path, capsys):
+    vary = [f"--vary={RATES}", "--vary=train.batch_size=4,2"]
+    assert search.main(command(*vary, "--seeds", "3", "5")) == 0
+    assert started == [
+        f"learning_rate={rate},batch_size={size}-seed{seed}"
+        for seed in (3, 5)
+        for rate in ("1e-4", "0.02")
+        for size in (4, 2)
+    ]
+    rows = [row.split(" | ") for row in capsys.readouterr().out.splitlines()[2:6]]
+    steps = {"4": "3", "2": "7"}  # 3.5 steps of 4 examples
+    assert [row[:3] for row in rows] == [
+        [f"| learning_rate={rate},batch_size={size}", "3, 5", steps[size]] for rate in ("1e-4", "0.02") for size in "42"
+    ]
+
+
+def test_a_finished_run_is_skipped_and_an_unfinished_one_is_started_again(command, started, tmp_path):
+    flags = command(f"--vary={RATES}", f"--markdown={tmp_path / 'table.md'}")
+    assert search.main(flags) == 0
+    table = (tmp_path / "table.md").read_text()
+    assert len(started) == 2
+    assert search.main(flags) == 0
+    assert len(started) == 2
+    assert (tmp_path / "table.md").read_text() == table
+    for file in (tmp_path / "runs" / "learning_rate=1e-4-seed0").iterdir():
+        file.unlink()
+    (tmp_path / "runs" / "learning_rate=1e-4-seed0").rmdir()
+    assert search.main(flags) == 0
+    assert started[2:] == ["learning_rate=1e-4-seed0"]
+
+
+def test_a_failed_run_is_noted_and_the_others_go_on(command, started, capsys):
+    assert search.main(command("--vary=optimizer.learning_rate=9,1e-4")) == 1
+    assert started == ["learning_rate=9-seed0", "learning_rate=1e-4-seed0"]
+    captured = capsys.readouterr()
+    failure = "learning_rate=9-seed0 failed: status 1, training stopped: step 3: the loss is not finite\n"
+    assert captured.out.startswith("| run |") and captured.out.endswith(f"\n\n- {failure}")
+    assert captured.out.count("| learning_rate=") == 1
+    assert failure in captured.err
+    assert (
+        "learning_rate=1e-4-seed0: replaced_token_loss 0.25, replaced_token_auc 0.75, k tokens/s 12.3" in captured.err
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([f"--vary={RATES}", "--vary=optimizer.learningrate=1,2"], "optimizer.learningrate is not a setting"),
+        (["--vary=optimizer.learning_rate=1e-4,fast"], "optimizer.learning_rate is 'fast'"),
+        (["--vary=encoder.num_heads=2,3"], "hidden_size 16"),
+        (["--vary=data.max_seq_length=10,12"], "max_seq_length=12 needs data of max_seq_length 12 and vocab_size 47"),
+        (["--vary=optimizer.learning_rate=1e-4,0.0001"], "learning_rate=1e-4-seed0 and learning_rate=0.0001-seed0"),
+        ([f"--vary={RATES}", "--seeds", "1", "1"], "would be the same run"),
+        (["--vary=train.seed=0,1"], "give --seeds"),
+        ([f"--vary={RATES}", "--set=train.num_steps=5"], "give --flops_budget"),
+        ([f"--vary={RATES}", "--flops_budget=1"], "train.flops_budget 1 is too small"),
+        ([f"--vary={RATES}", "--jobs=0"], "--jobs=0: expected 1 to "),
+        ([f"--vary=optimizer.exclude_from_weight_decay=[{'a' * 240}],[b]"], "too long"),
+    ],
+)
+def test_a_mistake_is_found_before_the_first_run(command, started, capsys, flags, message):
+    assert search.main(command(*flags)) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert started == []
+
+
+def test_the_settings_of_a_finished_run_may_not_change(command, started, capsys):
+    assert search.main(command(f"--vary={RATES}")) == 0
+    assert search.main(command("--vary=optimizer.learning_rate=1e-3,0.02", "--set=optimizer.beta_1=0.5")) == 2
+    assert "optimizer.beta_1 0.9, this call has 0.5; give the flags of the search" in capsys.readouterr().err
+    assert len(started) == 2
+
+
+def test_a_search_needs_held_out_documents(command, started, write_data, tmp_path, capsys):
+    flags = [flag for flag in command(f"--vary={RATES}") if not flag.startswith("--data_dir")]
+    data = write_data(tmp_path / "data", held_out=())
+    assert search.main([*flags, f"--data_dir={data}"]) == 2
+    assert "has no held-out split" in capsys.readouterr().err
+
+
+def test_a_run_reads_the_data_that_was_built_for_its_length(command, started, monkeypatch, write_data, tmp_path):
+    runs = []
+    monkeypatch.setattr(search, "run_all", lambda unfinished, shares: runs.extend(unfinished) or ())
+    monkeypatch.setattr("benchmarks.search.results.results_markdown", lambda *_: "")
+    longer = write_data(tmp_path / "longer")
+    manifest = Manifest.load(longer).model_copy(update={"max_seq_length": 12})
+    (longer / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
+    assert search.main(command("--vary=data.max_seq_length=12,10", f"--data_dir={longer}")) == 0
+    assert [run.data_dirs[0].rpartition("/")[2] for run in runs] == ["longer", "data"]
+
+
+@pytest.fixture
+def searched(tiny_config, tmp_path):
+    """`searched("lr=1", 0, objective={...}, masked_lm_loss=5.0)`: a finished run of 8 steps, 4 x 10 tokens each."""
+
+    def build(combination: str, seed: int, objective: dict | None = None, speed: float = 2e3, **metrics) -> SearchRun:
+        train = {"seed": seed, "num_steps": None, "flops_budget": 1e6}
+        config = tiny_config(train=train, objective=objective or {})
+        run = SearchRun(combination, tmp_path / f"{combination}-seed{seed}", config, (), ())
+        write_run(run, speed, **metrics)
+        return run
+
+    return build
+
+
+def test_a_row_is_the_median_over_the_seeds_and_the_lowest_loss_is_first(searched):
+    runs = [
+        searched("a=1", 0, replaced_token_loss=0.4, replaced_token_auc=0.5, speed=4e3),
+        searched("a=2", 0, replaced_token_loss=0.2, replaced_token_auc=0.8, mask_token_loss=6.5),
+        searched("a=1", 3, replaced_token_loss=0.3, replaced_token_auc=0.6, speed=2e3),
+    ]
+    heading, _, first, second, _, note = results_markdown(runs, {}, None).splitlines()
+    assert heading.startswith("| run | seeds | steps | FLOPs | hardware | tokens | replaced-token loss |")
+    assert heading.endswith("| mask_token_loss | k tokens/s |")
+    assert first.startswith("| a=2 | 0 | ") and first.endswith(" | 0.200 | 0.800 | 6.500 | 2.000 |")
+    assert second.startswith("| a=1 | 0, 3 | ")
+    assert second.endswith(" | 0.350 (0.300 to 0.400) | 0.550 (0.500 to 0.600) |  | 3.000 (2.000 to 4.000) |")
+    assert note == "Each run may cost 1e+06 FLOPs (paper). Sorted by each objective's own held-out loss."
+
+
+def test_another_metric_than_a_loss_has_the_highest_first(searched):
+    runs = [
+        searched("a=1", 0, replaced_token_loss=0.2, replaced_token_auc=0.5),
+        searched("a=2", 0, replaced_token_loss=0.3, replaced_token_auc=0.8),
+        searched("a=3", 0, replaced_token_loss=0.1),
+    ]
+    lines = results_markdown(runs, {}, "replaced_token_auc").splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:5]] == ["| a=2", "| a=1", "| a=3"]
+    assert " | tokens | replaced-token AUC | replaced-token loss | " in lines[0]
+    with pytest.raises(UserError, match="no run has a metric 'auc'"):
+        results_markdown(runs, {}, "auc")
+
+
+def test_the_runs_of_an_objective_stand_together_sorted_by_its_own_loss(searched):
+    bert = {"name": "bert_mlm"}
+    runs = [
+        searched("a=1", 0, replaced_token_loss=0.4, masked_lm_loss=5.0),
+        searched("a=2", 0, objective=bert, masked_lm_loss=4.0),
+        searched("a=3", 0, replaced_token_loss=0.3, masked_lm_loss=6.0),
+        searched("a=4", 0, objective=bert, masked_lm_loss=3.0),
+    ]
+    rows = results_markdown(runs, {}, None).splitlines()[2:6]
+    assert [row.split(" | ")[0] for row in rows] == ["| a=3", "| a=1", "| a=4", "| a=2"]
+
+
+@pytest.mark.parametrize(
+    ("objective", "loss"),
+    [
+        ({"name": "electra"}, "replaced_token_loss"),
+        ({"name": "electra", "replaced_token_loss_weight": 0.0}, "masked_lm_loss"),
+        ({"name": "contrastive"}, "replaced_token_loss"),
+        ({"name": "bert_mlm"}, "masked_lm_loss"),
+        ({"name": "hard_mlm"}, "masked_lm_loss"),
+        ({"name": "replace_mlm"}, "encoder_masked_lm_loss"),
+        ({"name": "all_tokens_mlm"}, "all_tokens_lm_loss"),
+    ],
+)
+def test_the_own_loss_of_an_objective_is_its_encoders(tiny_config, objective, loss):
+    assert own_loss(tiny_config(objective=objective).objective) == loss
+
+
+@pytest.mark.parametrize(("jobs", "shares"), [(1, [None]), (2, [[1, 4], [6, 7]]), (3, [[1], [4], [6]])])
+def test_runs_at_once_have_equal_shares_of_the_cores(monkeypatch, jobs, shares):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {7, 1, 4, 6, 9} if jobs == 3 else {7, 1, 4, 6})
+    assert search.core_shares(jobs) == shares
+
+
+@pytest.mark.slow
+def test_two_real_runs_and_then_none(command, tmp_path, capsys, monkeypatch):
+    flags = command("--vary=optimizer.learning_rate=1e-3,0.02", "--jobs=1")
+    assert search.main(flags) == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith("2 runs, 0 of them finished before\n1/2 after ")
+    rows = captured.out.splitlines()[2:4]
+    assert {row.split(" | ")[0] for row in rows} == {"| learning_rate=1e-3", "| learning_rate=0.02"}
+    assert all(" | 0 | 3 | " in row for row in rows)
+    checkpoints = tmp_path / "runs" / "learning_rate=0.02-seed0" / "checkpoints"
+    assert [file.name for file in checkpoints.glob("*.index")] == ["step-3.index"]
+    monkeypatch.setattr(search, "_start", None)
+    assert search.main(flags) == 0
+    assert capsys.readouterr().out == captured.out
