@@ -3,7 +3,7 @@
     python -m benchmarks.truecasing --data_dir=DATA --input='wikiextractor:wiki/*/*' --input='book:novels/*.txt' \\
         --output_dir=PROBE
     python run_finetuning.py --task=tagging --train_file=PROBE/train.jsonl --validation_file=PROBE/dev.jsonl \\
-        --init_from=RUN --output_dir=ft/truecasing --set data.max_seq_length=64 --set train.num_epochs=5
+        --init_from=RUN --output_dir=ft/truecasing --set data.max_seq_length=64
 
 DATA is the data set that the encoders were trained on, --input what it was built from. The documents are read, cleaned,
 split into sentences and divided as its manifest says, so the probe has its held-out documents and no other. That the
@@ -168,9 +168,9 @@ def held_out_documents(manifest: Manifest, files: Sequence[SourceFile]) -> list[
     counts, documents, num_copies = Counts(), {}, 0
     for name, group in itertools.groupby(files, key=attrgetter("format")):
         for unit in plan_units(group, _UNIT_BYTES, manifest):
-            for document in filter(
-                None, (clean_document(d, manifest, counts) for d in read_unit(unit, manifest, counts))
-            ):
+            for text in read_unit(unit, manifest, counts):
+                if (document := clean_document(text, manifest, counts)) is None:
+                    continue
                 digest = document_hash(manifest.seed, document.lines)
                 if is_held_out(digest, manifest.held_out_fraction):
                     sentences = words_of(splitter.sentences(document), tokenizer)
@@ -192,9 +192,8 @@ def words_of(lines: Sequence[str], tokenizer) -> list[list[Word]]:
     """The words of each line that has any; `tokenizer` is a `BasicTokenizer` that lowers letters."""
     import tensorflow as tf
 
-    texts, lengths, rows, characters, _ = (
-        values.numpy() for values in tokenizer.words_with_offsets(tf.constant(lines))
-    )
+    words = tokenizer.words_with_offsets(tf.constant(lines))
+    texts, lengths, rows, characters, _ = (values.numpy() for values in words)
     sentences: list[list[Word]] = [[] for _ in lines]
     begins = characters[np.cumsum(lengths) - lengths]  # of each word in its line
     for text, row, begin in zip(texts, rows, begins, strict=True):
