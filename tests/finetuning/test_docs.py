@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def workplace(tmp_path, monkeypatch, tiny_pretrained) -> Path:
-    """The working directory of a reader: RUN, GLUE and files of their own."""
+    """The working directory of a reader: RUN, GLUE, PROBE and files of their own."""
     (tmp_path / "RUN").symlink_to(tiny_pretrained)
     (tmp_path / "GLUE" / "MRPC").mkdir(parents=True)
     for name in ("train.tsv", "dev.tsv"):
@@ -25,6 +25,10 @@ def workplace(tmp_path, monkeypatch, tiny_pretrained) -> Path:
     for name in ("train.csv", "dev.csv"):
         rows = "".join(f"w{5 + n},w6 w{7 + n},{'sport' if n % 3 else 'art'}\n" for n in range(9))
         (tmp_path / name).write_text(f"title,body,topic\n{rows}")
+    (tmp_path / "PROBE").mkdir()
+    for name in ("train.jsonl", "dev.jsonl"):
+        row = '{"words": ["w5", "w6", "w7"], "tags": ["O", "B-CAPITAL", "O"]}\n'
+        (tmp_path / "PROBE" / name).write_text(6 * row)
     (tmp_path / "new.jsonl").write_text('{"title": "w5", "body": "w6 w7"}\n{"title": "w8", "body": "w9"}\n')
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -40,7 +44,7 @@ def documented_commands() -> list[list[str]]:
 
 def test_the_pages_commands_fine_tune_and_predict(workplace):
     commands = documented_commands()
-    assert len(commands) == 3
+    assert len(commands) == 4
     for arguments in commands:
         settings = [] if "--predict" in arguments else [part for text in _SETTINGS for part in ("--set", text)]
         assert run_finetuning.main([*arguments, *settings]) == 0, arguments

@@ -1,0 +1,239 @@
+"""The truecasing probe: tags by hand, what is left out, and which documents of a small data set are in it."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+import tensorflow as tf
+
+from benchmarks import truecasing
+from benchmarks.truecasing import HeldOutDocument, Word, chosen, divided, is_usable, tags_of, words_of
+from data_prep.pipeline import build
+from data_prep.settings import BuildSettings
+from electra_tf.data.tagged import read_tagged, scheme_of, spans_of
+from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Manifest
+from electra_tf.text.normalization import BasicTokenizer
+from electra_tf.text.records import parse_examples
+
+NUM_DOCUMENTS = 40
+FIRST_NAME_ID = 5  # after the special tokens
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return BasicTokenizer(lower_case=True, strip_accents=True)
+
+
+def document(i: int) -> str:
+    """Three sentences and a heading, all with the name N<i>."""
+    return (
+        f"Memoirs of N{i} and N{i}\nIn town we met N{i} again.\nThen N{i} went home with N{i}.\nWe call her N{i} here."
+    )
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    """The documents in two files, document 3 in both; the vocabulary has their names alone."""
+    directory = tmp_path_factory.mktemp("source")
+    texts = [document(i) for i in range(NUM_DOCUMENTS)]
+    (directory / "a.txt").write_text("\n\n".join(texts[:25]))
+    (directory / "b.txt").write_text("\n\n".join([*texts[25:], *texts[:25]]))
+    names = [f"n{i}" for i in range(NUM_DOCUMENTS)]
+    (directory / "vocab").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *names]) + "\n")
+    return directory
+
+
+def built(source: Path, output_dir: Path, **changes) -> str:
+    """The directory of a data set in which about a quarter of the documents are held out."""
+    settings = {"max_seq_length": 16, "held_out_fraction": 0.25, "inputs": (f"text:{source}/*.txt",), **changes}
+    build(BuildSettings(vocab_file=f"{source}/vocab", output_dir=str(output_dir), **settings))
+    return str(output_dir)
+
+
+@pytest.fixture(scope="module")
+def data_dir(source, tmp_path_factory) -> str:
+    return built(source, tmp_path_factory.mktemp("built") / "data")
+
+
+def write_probe(data_dir: str, output_dir: Path, *inputs: str) -> int:
+    flags = [f"--data_dir={data_dir}", f"--output_dir={output_dir}", *(f"--input={text}" for text in inputs)]
+    return truecasing.main(flags)
+
+
+@pytest.fixture(scope="module")
+def probe(source, data_dir, tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("probe") / "truecasing"
+    assert write_probe(data_dir, directory, f"text:{source}/*.txt") == 0
+    return directory
+
+
+def names_in_shards(data_dir: str, split: str) -> set[str]:
+    """The names in a split of the data set, read from its records."""
+    files = [f"{data_dir}/{shard.file}" for shard in Manifest.load(data_dir).splits[split].shards]
+    records = tf.constant(list(tf.data.TFRecordDataset(files).as_numpy_iterator()))
+    ids = set(parse_examples(records, 16)["input_ids"].numpy().flatten().tolist())
+    return {f"n{token - FIRST_NAME_ID}" for token in ids if token >= FIRST_NAME_ID}
+
+
+def names_in_probe(directory: Path, split: str) -> list[set[str]]:
+    """The names in each sentence of a split of the probe."""
+    sentences = read_tagged(directory / f"{split}.jsonl").words
+    return [{word for word in words if word[0] == "n" and word[1:].isdigit()} for words in sentences]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Then Mr. Darcy went to Évian.", "then MR . DARCY went to EVIAN ."),
+        ("I think I saw O'Neil's iPhone", "i think I saw O ' NEIL ' s iphone"),
+        ('"Elizabeth met Jane," he said.', '" elizabeth met JANE , " he said .'),
+        ("“‘(Elizabeth met Jane", "“ ‘ ( elizabeth met JANE"),
+        ("1914 Berlin was calm", "1914 BERLIN was calm"),
+        ('he said: "Come in', 'he said : " COME in'),
+        ("...", ". . ."),
+    ],
+)
+def test_words_that_begin_with_a_capital_are_tagged_but_for_the_first_of_a_sentence(tokenizer, line, expected):
+    (words,) = words_of([line], tokenizer)
+    assert [word.text for word in words] == expected.lower().split()
+    assert tags_of(words) == ["B-CAPITAL" if word != word.lower() else "O" for word in expected.split()]
+
+
+def test_lines_without_a_word_are_no_sentences(tokenizer):
+    sentences = words_of(["\u0301", "to Kent", "\u200b", "or İzmir"], tokenizer)
+    assert sentences == [[("to", False), ("kent", True)], [("or", False), ("izmir", True)]]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("We went to Bath .", True),
+        ("We went to Bath", False),  # 4 words
+        ("we " * 40, True),
+        ("we " * 41, False),
+        ("The Tenant of Wildfell Hall", False),  # behind the first word, 3 of 4 have a capital
+        ("The roads Bath and Kent and York and Ely", False),  # 4 of 8
+        ("The roads of Bath and Kent and York and Ely", True),  # 4 of 9
+        ("LETTER FROM THE EDITOR .", False),
+        ("12 . 5 . 6", False),
+    ],
+)
+def test_sentences_of_unusual_length_and_headings_are_left_out(tokenizer, line, expected):
+    assert is_usable(words_of([line], tokenizer)[0]) is expected
+
+
+def test_the_probe_has_the_held_out_documents_and_no_other(data_dir, probe):
+    in_probe = set().union(*names_in_probe(probe, "train"), *names_in_probe(probe, "dev"))
+    assert in_probe == names_in_shards(data_dir, HELD_OUT_SPLIT)
+    assert len(in_probe) > 5 and not in_probe & names_in_shards(data_dir, TRAIN_SPLIT)
+
+
+def test_a_fifth_of_the_documents_are_dev_and_each_sentence_stands_once(probe):
+    train, dev = names_in_probe(probe, "train"), names_in_probe(probe, "dev")
+    num_train, num_dev = len(set().union(*train)), len(set().union(*dev))
+    assert not set().union(*train) & set().union(*dev)
+    assert 0 < num_dev == -(-(num_train + num_dev) // 5)
+    # All but the heading, though many documents stand in both files.
+    assert (len(train), len(dev)) == (3 * num_train, 3 * num_dev)
+
+
+def test_the_tagging_task_reads_the_files_as_spans(probe):
+    examples = read_tagged(probe / "train.jsonl")
+    assert scheme_of(examples) == "iob2"
+    sentence = next(i for i, words in enumerate(examples.words) if words[0] == "then")
+    assert spans_of(examples.tags[sentence]) == [("CAPITAL", 1, 1), ("CAPITAL", 5, 5)]
+
+
+def test_the_note_counts_documents_sentences_words_and_capitals(probe):
+    note = json.loads((probe / "truecasing.json").read_text())
+    num_documents = note["dev"].pop("num_documents")["text"]
+    assert note["dev"] == {
+        "num_sentences_read": 4 * num_documents,
+        "num_sentences_usable": 3 * num_documents,
+        "num_sentences": 3 * num_documents,
+        "num_words": 20 * num_documents,  # 7, 7 and 6 of the sentences that are no headings
+        "capital_fraction": 0.2,  # 1, 2 and 1 of them
+    }
+    assert (note["seed"], note["held_out_fraction"]) == (0, 0.25)
+
+
+def test_other_globs_of_the_same_files_give_the_same_bytes(source, data_dir, probe, tmp_path):
+    assert write_probe(data_dir, tmp_path / "new", f"text:{source}/b.txt", f"text:{source}/a.txt") == 0
+    contents = [
+        {path.name: path.read_bytes() for path in directory.iterdir()} for directory in (probe, tmp_path / "new")
+    ]
+    assert contents[0] == contents[1] and set(contents[0]) == {"train.jsonl", "dev.jsonl", "truecasing.json"}
+
+
+def test_copies_that_the_data_set_has_kept_stand_once_in_the_probe(source, probe, tmp_path):
+    data_dir = built(source, tmp_path / "data", drop_duplicates=False)
+    assert write_probe(data_dir, tmp_path / "new", f"text:{source}/*.txt") == 0
+    assert (tmp_path / "new" / "train.jsonl").read_bytes() == (probe / "train.jsonl").read_bytes()
+
+
+def test_a_long_document_gives_400_sentences_and_a_split_no_more_than_asked_for(monkeypatch):
+    def documents() -> list[HeldOutDocument]:
+        sentence = [Word("met", False)] * 6
+        return [
+            HeldOutDocument("book", Random(i), [[*sentence, Word(f"n{i}", True)]] * n) for i, n in ((1, 900), (2, 70))
+        ]
+
+    assert len(chosen(documents(), 1_000)) == 400 + 70
+    fifty = chosen(documents(), 50)
+    assert len(fifty) == 50 and {words[-1].text for words in fifty} == {"n1", "n2"}
+    assert chosen(documents()[::-1], 50) == fifty
+
+
+def test_the_split_of_a_document_does_not_depend_on_the_order_of_documents():
+    def dev(seeds) -> set[str]:
+        return {document.format for document in divided([HeldOutDocument(str(i), Random(i), []) for i in seeds])["dev"]}
+
+    assert dev(range(11)) == dev(reversed(range(11))) and len(dev(range(11))) == 3
+
+
+def refused(capsys, expected: str, *arguments) -> None:
+    assert write_probe(*arguments) == 2
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
+    assert expected in error
+
+
+def test_other_inputs_than_the_data_sets_are_refused(capsys, source, data_dir, tmp_path):
+    refused(capsys, "gives 1 files, ", data_dir, tmp_path / "new", f"text:{source}/a.txt")
+    refused(capsys, "text b.txt of ", data_dir, tmp_path / "new", f"text:{source}/a.txt")
+    refused(capsys, "is one of --input alone", data_dir, tmp_path / "new", f"book:{source}/*.txt")
+    assert not (tmp_path / "new").exists()
+
+
+def test_files_that_were_edited_without_a_change_of_size_are_refused(capsys, source, data_dir, tmp_path):
+    for name in ("a.txt", "b.txt"):
+        text = (source / name).read_text()
+        (tmp_path / name).write_text(text.replace("\n\nMemoirs", "\nOMemoirs", 1))
+    num_read = 2 * 25 + 15
+    expected = f"holds {num_read - 2} documents"
+    refused(capsys, expected, data_dir, tmp_path / "new", f"text:{tmp_path}/*.txt")
+
+
+def test_a_directory_that_is_not_empty_stays_as_it_is(capsys, source, data_dir, tmp_path):
+    (tmp_path / "train.jsonl").write_text("mine")
+    refused(capsys, "is not empty; give a new directory", data_dir, tmp_path, f"text:{source}/*.txt")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_directory_without_a_data_set_is_refused(capsys, source, tmp_path):
+    refused(capsys, "manifest.json does not exist", str(tmp_path), tmp_path / "new", f"text:{source}/*.txt")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [({"lower_case": False}, "keeps capitals"), ({"held_out_fraction": 0.0}, "holds no document out")],
+)
+def test_a_data_set_that_keeps_capitals_or_holds_nothing_out_is_refused(capsys, source, tmp_path, changes, expected):
+    data_dir = built(source, tmp_path / "data", **changes)
+    refused(capsys, expected, data_dir, tmp_path / "new", f"text:{source}/*.txt")
+
+
+def test_text_without_capitals_is_refused(capsys, source, tmp_path):
+    (tmp_path / "small.txt").write_text((source / "b.txt").read_text().lower())
+    data_dir = built(source, tmp_path / "data", inputs=(f"text:{tmp_path}/*.txt",))
+    refused(capsys, "no word in them has a capital", data_dir, tmp_path / "new", f"text:{tmp_path}/*.txt")
