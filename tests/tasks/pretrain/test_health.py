@@ -13,7 +13,7 @@ from electra_tf.tasks.pretrain.health import (
 from electra_tf.train.health import HealthMonitor
 
 
-# Of eight tokens one is [CLS] and one [SEP]. One answer for the words gives 0.75 H(0.1 / 0.75) = 0.2945, and 2 % less is
+# Of eight tokens one is [CLS] and one [SEP]. One answer for words gives 0.75 H(0.1 / 0.75) = 0.2945, and 2 % less is
 # 0.2886; one for all tokens H(0.1) = 0.3251 and 0.3186.
 @pytest.mark.parametrize(
     ("loss", "fraction", "specials", "fails"),
