@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from electra_tf.config.loader import config_to_yaml
+from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import load_config
 
@@ -32,6 +33,14 @@ def test_a_shipped_configuration_opens_with_what_it_is_and_its_command(path):
     assert any(path.name in line or "quickstart.sh" in line for line in comments)
 
 
+def cost_of(run):
+    return RunCost(run).spent(run.train.num_steps)
+
+
+PAIRS = [
+    *((size, f"bert_{size}") for size in ("small", "base", "large")),
+    *((f"ablations/hidden_size_{size}", f"ablations/bert_hidden_size_{size}") for size in (512, 256, 128)),
+]
 SIZES = ("vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads", "intermediate_size")
 
 
@@ -42,6 +51,10 @@ SIZES = ("vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads
         ("small", (30522, 128, 256, 12, 4, 1024), (30522, 128, 64, 12, 1, 256)),
         ("base", (30522, 768, 768, 12, 12, 3072), (30522, 768, 256, 12, 4, 1024)),
         ("large", (30522, 1024, 1024, 24, 16, 4096), (30522, 1024, 256, 24, 4, 1024)),
+        ("small_plus_plus", (30522, 128, 256, 12, 4, 1024), (30522, 128, 256, 12, 4, 1024)),
+        ("ablations/hidden_size_512", (30522, 512, 512, 12, 8, 2048), (30522, 512, 128, 12, 2, 512)),
+        ("ablations/hidden_size_256", (30522, 256, 256, 12, 4, 1024), (30522, 256, 64, 12, 1, 256)),
+        ("ablations/hidden_size_128", (30522, 128, 128, 12, 2, 512), (30522, 128, 32, 12, 1, 128)),
     ],
 )
 def test_sizes_of_the_networks(name, discriminator, generator):
@@ -60,6 +73,9 @@ def test_sizes_of_the_networks(name, discriminator, generator):
         ("base", (2e-4, 766_000, 256, 512, 0.15, 79)),
         ("large", (2e-4, 400_000, 2048, 512, 0.15, 79)),
         ("large_camera_ready", (2e-4, 400_000, 2048, 512, 0.25, 130)),
+        ("large_1750k", (2e-4, 1_750_000, 2048, 512, 0.25, 130)),
+        ("small_plus_plus", (5e-4, 4_000_000, 128, 512, 0.15, 79)),
+        ("ablations/hidden_size_512", (2e-4, 766_000, 256, 512, 0.15, 79)),
         ("bert_small", (5e-4, 1_450_000, 128, 128, 0.15, 19)),
         ("bert_base", (2e-4, 1_000_000, 256, 512, 0.15, 79)),
         ("bert_large", (2e-4, 464_000, 2048, 512, 0.15, 79)),
@@ -93,6 +109,19 @@ def test_what_the_paper_has_in_common_for_all_sizes(name):
     assert config.masking.selection == "distinct"
 
 
+def test_the_long_large_differs_from_the_camera_ready_in_its_steps_alone():
+    long, camera_ready = preset("large_1750k").model_dump(), preset("large_camera_ready").model_dump()
+    assert (long["train"].pop("num_steps"), camera_ready["train"].pop("num_steps")) == (1_750_000, 400_000)
+    assert long == camera_ready
+
+
+# Its steps are rounded to thousands.
+@pytest.mark.parametrize(("electra", "bert"), PAIRS[3:])
+def test_a_bert_of_another_width_costs_what_its_electra_costs_as_the_paper_counts(electra, bert):
+    one, other = (float(cost_of(preset(name)).paper) for name in (electra, bert))
+    assert other == pytest.approx(one, rel=500 / 1_013_000)
+
+
 def test_the_camera_ready_large_differs_from_the_submission_in_the_masked_fraction_alone():
     submission, camera_ready = preset("large").model_dump(), preset("large_camera_ready").model_dump()
     assert submission["masking"].pop("masked_fraction") == 0.15
@@ -100,9 +129,9 @@ def test_the_camera_ready_large_differs_from_the_submission_in_the_masked_fracti
     assert submission == camera_ready
 
 
-@pytest.mark.parametrize("size", ["small", "base", "large"])
-def test_a_bert_of_the_paper_is_the_electra_of_its_size_but_for_objective_masking_rule_and_steps(size):
-    electra, bert = preset(size).model_dump(), preset(f"bert_{size}").model_dump()
+@pytest.mark.parametrize(("electra", "bert"), PAIRS)
+def test_a_bert_of_the_paper_is_the_electra_of_its_size_but_for_objective_masking_rule_and_steps(electra, bert):
+    electra, bert = preset(electra).model_dump(), preset(bert).model_dump()
     assert (electra.pop("objective")["name"], bert.pop("objective")["name"]) == ("electra", "bert_mlm")
     rule = {"mask_token_fraction": 0.8, "random_token_fraction": 0.1}
     assert bert.pop("masking") == electra.pop("masking") | rule
@@ -111,12 +140,45 @@ def test_a_bert_of_the_paper_is_the_electra_of_its_size_but_for_objective_maskin
 
 
 # Large's agree to three digits, Base's to four; Small's do not: its generator has 64 hidden units.
-@pytest.mark.parametrize("size", ["small", "base", "large"])
-def test_the_costs_that_the_readme_names_are_those_of_the_presets(size):
-    shown = []
+@pytest.mark.parametrize(("electra", "bert"), PAIRS)
+def test_the_costs_that_the_readme_names_are_those_of_the_presets(electra, bert):
+    shown, steps = [], []
     for convention in ("paper", "hardware"):
-        runs = [preset(name) for name in (size, f"bert_{size}")]
-        costs = [float(RunCost(run).spent(run.train.num_steps).flops(convention)) for run in runs]
+        costs = [float(cost_of(preset(name)).flops(convention)) for name in (electra, bert)]
         shown.append(", ".join(f"{cost:.4g}".replace("e+", "e") for cost in costs))
-    row = f"| `{size}`, `bert_{size}` | {shown[0]} | {shown[1]} |"
+        budget = (f"train.flops_budget={costs[0]}", f"train.flops_convention={convention}")
+        at_equal_cost = load_config(CONFIGS / "pretrain" / f"{bert}.yaml", ("train.num_steps=null", *budget))
+        steps.append(f"{at_equal_cost.train.num_steps:,}")
+    row = f"| `{electra}`, `{bert}` | {shown[0]} | {shown[1]} | {', '.join(steps)} |"
     assert row in (CONFIGS / "README.md").read_text(encoding="utf-8")
+
+
+def embedding_parameters(sizes: EncoderConfig) -> int:
+    tables = sizes.vocab_size + sizes.max_position_embeddings + sizes.type_vocab_size
+    return (tables + 2) * sizes.embedding_size
+
+
+def layer_parameters(sizes: EncoderConfig) -> int:
+    hidden, inner, embedding = sizes.hidden_size, sizes.intermediate_size, sizes.embedding_size
+    projection = 0 if embedding == hidden else (embedding + 1) * hidden
+    layer = 4 * (hidden + 1) * hidden + (hidden + 1) * inner + (inner + 1) * hidden + 4 * hidden
+    return projection + sizes.num_layers * layer
+
+
+def masked_lm_head_parameters(sizes: EncoderConfig) -> int:
+    return (sizes.hidden_size + 1) * sizes.embedding_size + 2 * sizes.embedding_size + sizes.vocab_size
+
+
+# tests/models/test_initial_values.py counts the same in the models.
+@pytest.mark.parametrize(("size", "params"), [("small", "14M"), ("base", "110M"), ("large", "335M")])
+def test_the_parameters_that_the_readme_names_follow_from_the_sizes(size, params):
+    config = preset(size)
+    sizes, generator = config.encoder, config.objective.generator.encoder(config.encoder)
+    encoder = embedding_parameters(sizes) + layer_parameters(sizes)
+    discriminator = encoder + (sizes.hidden_size + 1) * sizes.hidden_size + sizes.hidden_size + 1
+    electra = discriminator + layer_parameters(generator) + masked_lm_head_parameters(generator)
+    bert = encoder + masked_lm_head_parameters(sizes)
+    assert f"{bert / 1e6:.0f}M" == params
+    readme = (CONFIGS / "README.md").read_text(encoding="utf-8")
+    assert f"| `pretrain/{size}.yaml` | {params} | {encoder:,} | {discriminator:,} | {electra:,} |" in readme
+    assert f"| `pretrain/bert_{size}.yaml` | {params} | {encoder:,} | {bert:,} | {bert:,} |" in readme

@@ -43,16 +43,31 @@ def initial_values(small) -> dict[str, np.ndarray]:
     return {name: variable.numpy() for name, variable in tf1_variables(small).items()}
 
 
+def num_parameters(layer: tf_keras.layers.Layer) -> int:
+    return sum(math.prod(variable.shape) for variable in layer.trainable_variables)
+
+
 def test_the_small_model_has_as_many_parameters_as_the_authors(small):
-    assert sum(math.prod(variable.shape) for variable in small.trainable_variables) == 14_196_219
-    assert sum(math.prod(variable.shape) for variable in small.encoder.trainable_variables) == 13_483_008
+    assert num_parameters(small) == 14_196_219
+    assert num_parameters(small.encoder) == 13_483_008
+    assert sum(map(num_parameters, small.detection_layers)) == 13_549_057
+
+
+def test_a_masked_lm_has_the_encoder_and_its_head():
+    objective = build_objective(load_config(CONFIGS / "bert_small.yaml"))
+    assert (num_parameters(objective.encoder), num_parameters(objective)) == (13_483_008, 13_546_682)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "parameters"), [("base", 119_386_427), ("large", 354_655_291)])
-def test_the_larger_models_have_as_many_parameters_as_the_authors(name, parameters):
+@pytest.mark.parametrize(
+    ("name", "encoder", "discriminator", "parameters"),
+    [("base", 108_891_648, 109_483_009, 119_386_427), ("large", 334_092_288, 335_142_913, 354_655_291)],
+)
+def test_the_larger_models_have_as_many_parameters_as_the_authors(name, encoder, discriminator, parameters):
     objective = build_objective(load_config(CONFIGS / f"{name}.yaml"))
-    assert sum(math.prod(variable.shape) for variable in objective.trainable_variables) == parameters
+    assert num_parameters(objective) == parameters
+    assert num_parameters(objective.encoder) == encoder
+    assert sum(map(num_parameters, objective.detection_layers)) == discriminator
 
 
 @pytest.mark.parametrize("name", sorted(AUTHORS_DRAW))
