@@ -2,6 +2,7 @@
 
     python -m benchmarks.replication --data_dir=DATA32 --data_dir=DATA128 --glue_dir=GLUE --probe_dir=PROBE \\
         --output_dir=RUNS --jobs=2
+    python -m benchmarks.replication --remake
 
 The runs are those of configs/pretrain/replication, one for each seed, in RUNS/ARM-seedN. The budget is the FLOPs of
 ELECTRA's steps as devices compute them (docs/flops.md), and each other arm gets the steps that it pays for;
@@ -10,8 +11,10 @@ two input stages, GLUE has the folders of its tasks, PROBE is the output of benc
 
 The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones (the
 same during training); and beside (the small tasks of GLUE). The same command continues what was interrupted and skips
-what is finished. What fails is noted, the rest goes on, and the exit status is 1. What the processes print is in
-RUNS/logs.
+what is finished. What fails is noted, the rest goes on, and the exit status is 1. RUNS/logs has what processes print.
+
+As each process ends, docs/replication/ARM-seedN.json gets what is known of its run. From these records alone, which
+report.py reads too, --remake writes the results in docs/replication.md and docs/replication.png.
 """
 
 import sys
@@ -19,7 +22,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from benchmarks.common import run_check
+from benchmarks.common import PROJECT, run_check
 from benchmarks.processes import core_shares, run_all
 from electra_tf.cli.flags import flag_parser
 from electra_tf.config.errors import UserError
@@ -40,14 +43,14 @@ def _flags() -> ArgumentParser:
     add(
         "--data_dir",
         action="append",
-        required=True,
+        default=[],
         dest="data_dirs",
         metavar="DIR",
         help="output of build_pretraining_dataset.py; given once for each input stage",
     )
-    add("--glue_dir", required=True, type=Path, metavar="DIR", help="directory with GLUE's folders")
-    add("--probe_dir", required=True, type=Path, metavar="DIR", help="output of benchmarks.truecasing")
-    add("--output_dir", required=True, type=Path, metavar="DIR", help="local directory of the runs")
+    add("--glue_dir", type=Path, metavar="DIR", help="directory with GLUE's folders")
+    add("--probe_dir", type=Path, metavar="DIR", help="output of benchmarks.truecasing")
+    add("--output_dir", type=Path, metavar="DIR", help="local directory of the runs")
     add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="one run each")
     add("--only", nargs="+", choices=_ARMS, default=_ARMS, metavar="ARM", help=f"of {', '.join(_ARMS)}; default: all")
     add("--stages", nargs="+", choices=_STAGES, default=_STAGES, metavar="STAGE", help="default: all, in their order")
@@ -58,23 +61,43 @@ def _flags() -> ArgumentParser:
         metavar="N",
         help="steps of ELECTRA, whose FLOPs are the budget; default: its file's",
     )
+    add("--record_dir", type=Path, default=PROJECT / "docs" / "replication", metavar="DIR", help="gets ARM-seedN.json")
+    add(
+        "--remake",
+        action="store_true",
+        help="only write the results into the page, DIR.md of --record_dir",
+    )
     return parser
 
 
 def _replicate(arguments: Namespace) -> bool:
     """Returns: whether everything that was asked for is done."""
+    if arguments.remake:
+        from benchmarks.replication.results import remake
+
+        remake(arguments.record_dir)
+        return True
+    needed = ("data_dir", "glue_dir", "probe_dir", "output_dir")
+    given = vars(arguments) | {"data_dir": arguments.data_dirs}
+    if missing := [f"--{flag}" for flag in needed if not given[flag]]:
+        raise UserError(f"{', '.join(missing)} missing; give {', '.join(f'--{flag}' for flag in needed)}, or --remake")
     if arguments.budget_steps is not None and arguments.budget_steps < _MIN_STEPS:
         raise UserError(f"--budget_steps={arguments.budget_steps}: expected {_MIN_STEPS} or more")
     shares = core_shares(arguments.jobs)
 
     from benchmarks.replication.plan import plan
+    from benchmarks.replication.record import write_run_record
 
-    processes = plan(arguments)
+    runs, processes = plan(arguments)
+    for run in filter(lambda run: run.is_trained(), runs):
+        write_run_record(run, arguments.record_dir)
     todo = [process for process in processes if not process.is_done()]
     _note(f"{len(processes)} processes, {len(processes) - len(todo)} of them finished before")
     started = time.monotonic()
     for number, (process, failure) in enumerate(run_all(todo, shares, lambda process: process.is_ready()), start=1):
         seconds = time.monotonic() - started
+        if not failure:
+            write_run_record(process.run, arguments.record_dir)
         ending = f"failed: {failure}" if failure else "done"
         _note(f"{number}/{len(todo)} after {seconds:,.0f} s: {process.run.name}, {process.name} {ending}")
     left = [process for process in todo if not process.is_done()]

@@ -2,7 +2,7 @@
 
 OUTPUT_DIR/ARM-seedN                        the run
 OUTPUT_DIR/ARM-seedN/as_masked_lm.json      its accuracy as a masked language model (paper, appendix G)
-OUTPUT_DIR/ARM-seedN/finetuned/TASK/step_N  the encoder of step N, fine-tuned
+OUTPUT_DIR/ARM-seedN/finetuned/TASK/step_N  the encoder of step N, fine-tuned; of step 0 one with random weights
 OUTPUT_DIR/logs/ARM-seedN.PROCESS.log       what its processes print
 """
 
@@ -26,7 +26,7 @@ from electra_tf.flops.budget import Convention, RunCost
 from electra_tf.runs.checkpoints import checkpoint_prefix
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.reported_lines import evaluation_at
-from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.tasks.pretrain.config import PretrainingConfig, StageConfig, load_config
 from electra_tf.train.timeline import milestone_steps
 
 CONFIGS = PROJECT / "configs" / "pretrain" / "replication"
@@ -41,6 +41,7 @@ MILESTONE_ARMS = ("electra", "bert_mlm")
 SCORE_TASKS = ("qnli", "stsb", "mnli", "qqp")
 PROBE = "truecasing"
 BESIDE_TASKS = ("mrpc", "rte", "sst2", "cola")
+_TASKS = {"score": (*SCORE_TASKS, PROBE), "beside": BESIDE_TASKS}  # at the end of training, by stage
 NUM_FINETUNING_SEEDS = 3
 _MILESTONES = (0.25, 0.5, 0.75, 1.0)
 _EVALUATIONS = 8
@@ -52,14 +53,14 @@ class Process:
     """One process of a run.
 
     Attributes:
-        name: among those of the run.        needs: the run that must be trained before; None: none.
+        name: among those of the run.        is_first: whether it is the training, which the others need.
     """
 
     run: "PlannedRun"
     name: str
     command: tuple[str, ...]
     is_done: Callable[[], bool]
-    needs: "PlannedRun | None" = None
+    is_first: bool = False
     output_file: Path | None = None
 
     @property
@@ -67,12 +68,12 @@ class Process:
         return self.run.directory.parent / "logs" / f"{self.run.name}.{self.name}.log"
 
     def is_ready(self) -> bool:
-        return self.needs is None or self.needs.is_trained()
+        return self.is_first or self.run.is_trained()
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One pre-training, and what is made of it; of the arm `untrained` the encoder that `electra` starts with.
+    """One pre-training, and what is made of it.
 
     Attributes:
         num_steps: what the budget allows.        arguments: the flags of the benchmark.
@@ -92,13 +93,8 @@ class PlannedRun:
         return self.arguments.output_dir / self.name
 
     @property
-    def pretrained(self) -> "PlannedRun":
-        """The run whose checkpoints are fine-tuned."""
-        return PlannedRun("electra", self.seed, self.num_steps, self.arguments) if self.arm == UNTRAINED else self
-
-    @property
-    def scored_step(self) -> int:
-        return 0 if self.arm == UNTRAINED else self.num_steps
+    def as_masked_lm_file(self) -> Path:
+        return self.directory / "as_masked_lm.json"
 
     @functools.cached_property
     def config(self) -> PretrainingConfig:
@@ -110,28 +106,38 @@ class PlannedRun:
 
     def require_same_run(self) -> None:
         """Raises: UserError: if the directory holds a run of other settings."""
-        if (directory := RunDirectory(self.directory)) and self.directory.exists() and self.arm != UNTRAINED:
-            directory.require_same_run(self.config)
+        if self.directory.exists():
+            RunDirectory(self.directory).require_same_run(self.config)
 
     def processes(self, stage: str) -> Iterator[Process]:
         """The processes of one of `STAGES`."""
-        if stage == "train" and self.arm != UNTRAINED:
-            yield Process(self, "train", self._pretraining_command(), self.is_trained)
+        if stage == "train":
+            yield Process(self, "train", self._pretraining_command(), self.is_trained, is_first=True)
         if stage == "score" and self.arm in AS_MASKED_LM_ARMS:
-            file = self.directory / "as_masked_lm.json"
-            command = (*self._pretraining_command(), "--evaluate", "--as_masked_lm")
-            yield Process(self, "as_masked_lm", command, functools.partial(is_json, file), self, file)
+            command, file = (*self._pretraining_command(), "--evaluate", "--as_masked_lm"), self.as_masked_lm_file
+            yield Process(self, "as_masked_lm", command, functools.partial(is_json, file), output_file=file)
         if stage == "milestones" and self.arm in MILESTONE_ARMS:
             *earlier, _ = milestone_steps(self.num_steps, _MILESTONES)
-            yield from (self._finetuning(task, step, 1) for step in earlier for task in (*SCORE_TASKS, PROBE))
-        elif tasks := {"score": (*SCORE_TASKS, PROBE), "beside": BESIDE_TASKS}.get(stage):
-            yield from (self._finetuning(task, self.scored_step, NUM_FINETUNING_SEEDS) for task in tasks)
+            yield from (self._finetuning(task, step, range(1)) for step in earlier for task in (*SCORE_TASKS, PROBE))
+        seeds = range(NUM_FINETUNING_SEEDS)
+        yield from (self._finetuning(task, self.num_steps, seeds) for task in _TASKS.get(stage, ()))
+
+    def untrained_processes(self, stage: str) -> Iterator[Process]:
+        """The fine-tuning of a stage for the encoder of this run with random weights."""
+        # The seeds of fine-tuning draw the weights: other ones for each seed of pre-training.
+        seeds = range(self.seed * NUM_FINETUNING_SEEDS, (self.seed + 1) * NUM_FINETUNING_SEEDS)
+        yield from (self._finetuning(task, 0, seeds) for task in _TASKS.get(stage, ()))
+
+    def finetuned_directory(self, task: str, step: int) -> Path:
+        return self.directory / "finetuned" / task / f"step_{step}"
 
     def _overrides(self) -> list[str]:
         """The settings that differ from the arm's file, as `--set` takes them."""
         evaluated = -(-self.num_steps // _EVALUATIONS)
+        stages = stages_of_length(load_config(_config_file(self.arm)), self.num_steps)
         return [
-            *length_overrides(self.arm, self.num_steps),
+            f"train.num_steps={self.num_steps}",
+            f"stages={json.dumps([stage.model_dump() for stage in stages])}",
             f"train.seed={self.seed}",
             f"train.milestone_fractions={list(_MILESTONES)}",
             f"train.save_every_steps={evaluated}",
@@ -143,41 +149,36 @@ class PlannedRun:
         flags += [f"--data_dir={data_dir}" for data_dir in self.arguments.data_dirs]
         return _command("run_pretraining.py", *flags, *(f"--set={override}" for override in self._overrides()))
 
-    def _finetuning(self, task: str, step: int, num_seeds: int) -> Process:
-        source, directory = self.pretrained, self.directory / "finetuned" / task / f"step_{step}"
-        init_from = checkpoint_prefix(RunDirectory(source.directory).milestones, step or source.num_steps)
-        seeds = range(num_seeds)
+    def _finetuning(self, task: str, step: int, seeds: range) -> Process:
+        """The fine-tuning of the milestone of a step; step 0: of random weights."""
+        prefix = checkpoint_prefix(RunDirectory(self.directory).milestones, step or self.num_steps)
+        directory = self.finetuned_directory(task, step)
         flags = [f"--data_dir={self.arguments.glue_dir}", f"--task={task}"]
         if task == PROBE:
-            files = {split: self.arguments.probe_dir / f"{split}.jsonl" for split in ("train", "dev")}
-            flags = ["--task=tagging", f"--train_file={files['train']}", f"--validation_file={files['dev']}"]
+            files = [self.arguments.probe_dir / f"{split}.jsonl" for split in ("train", "dev")]
+            flags = ["--task=tagging", f"--train_file={files[0]}", f"--validation_file={files[1]}"]
             flags += ["--set=data.max_seq_length=64"]
-        if self.arm == UNTRAINED:
-            # The seeds of fine-tuning draw the weights too: others for each seed.
-            seeds = range(self.seed * num_seeds, (self.seed + 1) * num_seeds)
-            flags += ["--untrained"]
-        flags += [f"--init_from={init_from}", f"--output_dir={directory}", "--keep=none", "--seeds", *map(str, seeds)]
-        command = _command("run_finetuning.py", *flags)
-        return Process(self, f"{task}.{step}", command, functools.partial(has_seeds, directory, seeds), source)
+        flags += [f"--init_from={prefix}"] if step else [f"--init_from={prefix}", "--untrained"]
+        command = _command(
+            "run_finetuning.py", *flags, f"--output_dir={directory}", "--keep=none", "--seeds", *map(str, seeds)
+        )
+        return Process(self, f"{task}.{step}", command, functools.partial(has_seeds, directory, seeds))
 
 
-def plan(arguments: Namespace) -> list[Process]:
-    """All processes in their order, stage by stage.
+def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[Process]]:
+    """All runs, and all their processes in their order, stage by stage.
 
     Raises: UserError: if a directory holds a run of other settings.
     """
-    steps = equal_flops_steps(arguments.budget_steps)
-    runs = [
-        PlannedRun(arm, seed, steps[arm], arguments)
-        for arms in ORDER
-        for seed in arguments.seeds
-        for arm in arms
-        if arm in arguments.only
-    ]
-    for run in runs:
-        run.require_same_run()
-    stages = [stage for stage in STAGES if stage in arguments.stages]
-    return [process for stage in stages for run in runs for process in run.processes(stage)]
+    steps, runs, processes = equal_flops_steps(arguments.budget_steps), {}, {stage: [] for stage in STAGES}
+    for arm, seed in ((arm, seed) for arms in ORDER for seed in arguments.seeds for arm in arms):
+        if arm in arguments.only:
+            trained = "electra" if arm == UNTRAINED else arm
+            run = runs.setdefault((trained, seed), PlannedRun(trained, seed, steps[trained], arguments))
+            run.require_same_run()
+            for stage in arguments.stages:
+                processes[stage] += (run.untrained_processes if arm == UNTRAINED else run.processes)(stage)
+    return list(runs.values()), [process for stage in STAGES for process in processes[stage]]
 
 
 def equal_flops_steps(budget_steps: int | None = None) -> dict[str, int]:
@@ -186,33 +187,32 @@ def equal_flops_steps(budget_steps: int | None = None) -> dict[str, int]:
     Args:
         budget_steps: of ELECTRA; None: those of its file.
     """
-    electra_steps = budget_steps or load_config(_config_file("electra")).train.num_steps
-    steps = dict.fromkeys(("electra", UNTRAINED), electra_steps)
+    electra = load_config(_config_file("electra"))
+    steps = {"electra": budget_steps or electra.train.num_steps}
     for arm in ARMS:
-        if arm not in steps:
+        if arm not in (*steps, UNTRAINED):
             convention: Convention = "paper" if arm == "bert_mlm_paper_flops" else "hardware"
-            budget = _flops("electra", convention, electra_steps)
-            lengths, cost = range(_MAX_RATIO * electra_steps), functools.partial(_flops, arm, convention)
+            cost = functools.partial(_flops, load_config(_config_file(arm)), convention)
+            budget, lengths = _flops(electra, convention, steps["electra"]), range(_MAX_RATIO * steps["electra"])
             steps[arm] = bisect.bisect_right(lengths, budget, lo=_EVALUATIONS, key=cost) - 1
     return steps
 
 
-def _flops(arm: str, convention: Convention, num_steps: int) -> Fraction:
-    config = load_config(_config_file(arm), length_overrides(arm, num_steps))
-    return RunCost(config).spent(num_steps).flops(convention)
+def stages_of_length(config: PretrainingConfig, num_steps: int) -> list[StageConfig]:
+    """The input stages of a run of so many steps: each keeps its share of them."""
+    ends = itertools.accumulate((stage.num_steps for stage in config.stages), initial=0)
+    pairs = itertools.pairwise(round(end * num_steps / config.train.num_steps) for end in ends)
+    lengths = [last - first for first, last in pairs]
+    return [
+        stage.model_copy(update={"num_steps": length}) for stage, length in zip(config.stages, lengths, strict=True)
+    ]
 
 
-def length_overrides(arm: str, num_steps: int) -> list[str]:
-    """The settings of the arm's run of so many steps: each input stage keeps its share of them."""
-    config = load_config(_config_file(arm))
-    overrides = [f"train.num_steps={num_steps}"]
-    if config.stages:
-        ends = itertools.accumulate((stage.num_steps for stage in config.stages), initial=0)
-        ends = [round(end * num_steps / config.train.num_steps) for end in ends]
-        changes = [{"num_steps": last - first} for first, last in itertools.pairwise(ends)]
-        stages = [stage.model_dump() | change for stage, change in zip(config.stages, changes, strict=True)]
-        overrides.append(f"stages={json.dumps(stages)}")
-    return overrides
+def _flops(config: PretrainingConfig, convention: Convention, num_steps: int) -> Fraction:
+    """What the run costs with so many steps."""
+    train, stages = config.train.model_copy(update={"num_steps": num_steps}), stages_of_length(config, num_steps)
+    run = config.model_copy(update={"train": train, "stages": tuple(stages)})
+    return RunCost(run).spent(num_steps).flops(convention)
 
 
 def has_seeds(directory: Path, seeds: Sequence[int]) -> bool:
@@ -230,8 +230,7 @@ def is_json(file: Path) -> bool:
 
 
 def _config_file(arm: str) -> Path:
-    arm = {UNTRAINED: "electra", "bert_mlm_paper_flops": "bert_mlm"}.get(arm, arm)
-    return CONFIGS / f"{arm}.yaml"
+    return CONFIGS / f"{arm.removesuffix('_paper_flops')}.yaml"
 
 
 def _command(program: str, *flags: str) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from benchmarks.search.grid import SearchRun
-from electra_tf.reports.runs import RunGroup, RunResults, read_run
+from electra_tf.reports.reading import read_run
+from electra_tf.reports.runs import RunGroup, RunResults
 from electra_tf.reports.tables import chosen_metrics, markdown_table
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.reported_lines import reports_of

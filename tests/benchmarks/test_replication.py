@@ -1,0 +1,197 @@
+"""The replication: its plan, what it skips, and the records of its runs. Its results: test_replication_results.py."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import processes
+from benchmarks.replication import __main__ as replication
+from benchmarks.replication import plan
+from electra_tf.config.loader import config_to_yaml
+from electra_tf.flops.budget import RunCost, Spent
+from electra_tf.reports.records import read_record
+from electra_tf.tasks.pretrain.config import load_config
+
+SEEDS = (3, 5)
+
+
+@pytest.fixture(scope="module")
+def arms(tiny_config, tmp_path_factory):
+    """A directory with the files of the arms: 8 steps, 6 of which are shorter."""
+    directory = tmp_path_factory.mktemp("arms")
+    stages = [
+        {"num_steps": 6, "max_seq_length": 8, "batch_size": 6},
+        {"num_steps": 2, "max_seq_length": 10, "batch_size": 4},
+    ]
+    electra = tiny_config(stages=stages, train={"log_every_steps": 1})
+    (directory / "electra.yaml").write_text(config_to_yaml(electra), encoding="utf-8")
+    for name in ("bert_mlm", "electra_15", "all_tokens_mlm"):
+        text = f"base: electra.yaml\nobjective: {{name: {name}}}\n"
+        (directory / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return directory
+
+
+@pytest.fixture
+def replicate(arms, monkeypatch, tmp_path):
+    """`replicate("--stages", "train")`: the names of the processes that ran; they only write results.
+
+    `replicate.failing` are names of processes that fail.
+    """
+    monkeypatch.setattr(plan, "CONFIGS", arms)
+    names, failing = [], set()
+
+    def start(process: plan.Process, cores) -> SimpleNamespace:
+        names.append(f"{process.run.name} {process.name}")
+        process.log_file.parent.mkdir(parents=True, exist_ok=True)
+        process.log_file.write_text("started\nthe loss is not finite; lower the rate\n")
+        if names[-1] in failing:
+            return SimpleNamespace(poll=lambda: 1, returncode=1)
+        if process.is_first:
+            write_run(process.run)
+        elif process.output_file:
+            process.output_file.write_text('{"step": 64, "masked_lm_accuracy": 0.25}')
+        else:
+            write_scores(process)
+        return SimpleNamespace(poll=lambda: 0, returncode=0)
+
+    def run(*flags: str) -> list[str]:
+        names.clear()
+        paths = ["--data_dir=a", "--data_dir=b", "--glue_dir=glue", "--probe_dir=probe", f"--output_dir={tmp_path}"]
+        run.status = replication.main(
+            [*paths, f"--record_dir={tmp_path / 'records'}", "--budget_steps=64", "--seeds", *map(str, SEEDS), *flags]
+        )
+        return list(names)
+
+    monkeypatch.setattr(processes, "start", start)
+    run.failing = failing
+    return run
+
+
+def write_run(run: plan.PlannedRun) -> None:
+    """The files of a run that is trained: 50 reports of half a second each, and an evaluation."""
+    run.directory.mkdir(parents=True)
+    (run.directory / "config.yaml").write_text(config_to_yaml(run.config), encoding="utf-8")
+    cost, reports = RunCost(run.config), []
+    for step in range(run.num_steps - 49, run.num_steps + 1):
+        examples = cost.spent(step).examples - (cost.spent(step - 1).examples if reports else 0)
+        reports.append({"step": step, "split": "train", "loss": 2.0, "examples_per_second": 2.0 * examples})
+    reports.append({"step": run.num_steps, "split": "held_out", "mask_token_loss": 1.0 / 3.0, "unigram_loss": 6.5})
+    (run.directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in reports))
+
+
+def write_scores(process: plan.Process) -> None:
+    """The summary of a fine-tuning: a seed's score is a tenth of it."""
+    flags = list(process.command)
+    seeds = flags[flags.index("--seeds") + 1 :]
+    directory = next(flag.removeprefix("--output_dir=") for flag in flags if flag.startswith("--output_dir="))
+    results = [{"seed": int(seed), "metrics": {"accuracy": int(seed) / 10.0}} for seed in seeds]
+    plan.Path(directory).mkdir(parents=True)
+    summary = {"task": "any", "primary_metric": "accuracy", "seeds": results}
+    (plan.Path(directory) / "summary.json").write_text(json.dumps(summary))
+
+
+def test_every_arm_gets_the_most_steps_that_electras_flops_pay_for(tmp_path):
+    steps = plan.equal_flops_steps(64)
+
+    def cost(arm: str, length: int) -> Spent:
+        arguments = SimpleNamespace(output_dir=tmp_path, data_dirs=[])
+        return RunCost(plan.PlannedRun(arm, 0, length, arguments).config).spent(length)
+
+    budget = cost("electra", steps.pop("electra"))
+    assert steps["bert_mlm_paper_flops"] > steps["bert_mlm"] > 64
+    for arm, length in steps.items():
+        convention = "paper" if arm == "bert_mlm_paper_flops" else "hardware"
+        spent = [cost(arm, length).flops(convention), cost(arm, length + 1).flops(convention)]
+        assert spent[0] <= budget.flops(convention) < spent[1]
+
+
+def test_the_input_stages_keep_their_shares_of_the_steps(arms):
+    stages = plan.stages_of_length(load_config(arms / "bert_mlm.yaml"), 101)
+    assert [(stage.num_steps, stage.max_seq_length) for stage in stages] == [(76, 8), (25, 10)]
+
+
+def test_the_first_comparison_is_trained_first_seed_by_seed(replicate):
+    names = [name.removesuffix(" train") for name in replicate("--stages", "train")]
+    first = ["electra-seed3", "bert_mlm-seed3", "electra-seed5", "bert_mlm-seed5"]
+    others = [f"{arm}-seed{seed}" for arm in ("bert_mlm_paper_flops", "electra_15", "all_tokens_mlm") for seed in SEEDS]
+    assert names == [*first, *others]
+
+
+def test_a_run_is_scored_after_all_training_and_its_milestones_after_all_scores(replicate):
+    names = replicate("--only", "electra", "--seeds", "3")
+    tasks = ["qnli", "stsb", "mnli", "qqp", "truecasing"]
+    expected = ["train", "as_masked_lm", *(f"{task}.64" for task in tasks)]
+    expected += [f"{task}.{step}" for step in (16, 32, 48) for task in tasks]
+    expected += [f"{task}.64" for task in ("mrpc", "rte", "sst2", "cola")]
+    assert names == [f"electra-seed3 {name}" for name in expected]
+    assert replicate.status == 0
+
+
+def test_untrained_encoders_are_fine_tuned_with_other_seeds_for_each_pre_training(replicate, tmp_path):
+    replicate("--stages", "train", "--only", "electra")
+    assert len(replicate("--stages", "score", "--only", "untrained")) == 2 * 5
+    assert read_record(tmp_path / "records" / "electra-seed5.json").scores["finetuned_qqp"] == {0: (1.5, 1.6, 1.7)}
+
+
+def test_what_is_done_is_skipped_and_the_rest_is_done(replicate, tmp_path):
+    flags = ["--only", "electra", "bert_mlm", "--stages", "train", "score"]
+    assert len(replicate(*flags)) == 2 * 2 * 7
+    assert replicate(*flags) == []
+    (tmp_path / "bert_mlm-seed5" / "as_masked_lm.json").write_text('{"step": 6')  # as of a process that was killed
+    (tmp_path / "electra-seed3" / "finetuned" / "mnli" / "step_64" / "summary.json").unlink()
+    (tmp_path / "electra-seed3" / "finetuned" / "mnli" / "step_64").rmdir()
+    assert replicate(*flags) == ["electra-seed3 mnli.64", "bert_mlm-seed5 as_masked_lm"]
+
+
+def test_a_run_that_fails_is_not_scored_and_the_others_are(replicate, capsys):
+    replicate.failing.add("electra-seed3 train")
+    names = replicate("--only", "electra", "bert_mlm", "--stages", "train", "score")
+    assert [name for name in names if name.startswith("electra-seed3")] == ["electra-seed3 train"]
+    assert len(names) == 1 + 3 * 7
+    assert replicate.status == 1
+    printed = capsys.readouterr().err
+    assert "electra-seed3, train failed: status 1, the loss is not finite\n" in printed
+    assert printed.endswith("7 processes failed or could not start, for the training that they need is missing\n")
+
+
+def test_a_directory_with_a_run_of_other_settings_is_refused(replicate, capsys):
+    replicate("--stages", "train", "--only", "electra")
+    assert replicate("--stages", "train", "--only", "electra", "--budget_steps=72") == []
+    assert replicate.status == 2
+    assert "has stages" in capsys.readouterr().err
+
+
+def test_a_record_has_all_that_is_known_of_a_run(replicate, tmp_path):
+    replicate("--only", "bert_mlm", "--stages", "train", "score", "milestones", "--seeds", "5")
+    file = tmp_path / "records" / "bert_mlm-seed5.json"
+    record, steps = read_record(file), plan.equal_flops_steps(64)["bert_mlm"]
+    assert (record.name, record.config.train.seed, record.config.train.num_steps) == ("bert_mlm-seed5", 5, steps)
+    assert record.metrics == {steps: {"mask_token_loss": 0.333333, "unigram_loss": 6.5}}
+    assert record.scores["finetuned_truecasing"][steps] == (0.0, 0.1, 0.2)
+    assert sorted(record.scores["finetuned_stsb"]) == [*(round(part * steps) for part in (0.25, 0.5, 0.75)), steps]
+    assert record.notes["as_masked_lm"]["masked_lm_accuracy"] == 0.25
+    assert record.notes["training_seconds"] == pytest.approx(0.5 * 49 + 0.5, abs=1e-6)
+    assert [report["step"] for report in record.notes["training"]] == list(range(steps - 48, steps + 1, 2))
+    assert str(tmp_path) not in file.read_text() and len(file.read_bytes()) < 60_000
+
+
+def test_records_that_were_lost_are_written_again(replicate, tmp_path):
+    flags = ["--stages", "train", "--only", "electra"]
+    replicate(*flags)
+    file = tmp_path / "records" / "electra-seed3.json"
+    content = file.read_bytes()
+    file.unlink()
+    assert replicate(*flags) == []
+    assert file.read_bytes() == content
+
+
+def test_a_budget_that_is_too_small_is_refused(replicate, capsys):
+    assert replicate("--budget_steps=63") == []
+    assert replicate.status == 2
+    assert "--budget_steps=63: expected 64 or more" in capsys.readouterr().err
+
+
+def test_flags_that_are_missing_are_named(capsys):
+    assert replication.main(["--data_dir=a", "--output_dir=b"]) == 2
+    assert "--glue_dir, --probe_dir missing; give --data_dir, --glue_dir" in capsys.readouterr().err
