@@ -1,80 +1,113 @@
-"""A small replication of the paper's table 4: five objectives at equal FLOPs, several seeds each, and a linear probe.
+"""The paper's central comparison in small: ELECTRA and masked language models at equal FLOPs, fine-tuned alike.
 
-    python -m benchmarks.replication --data_dir=DATA --glue_dir=GLUE --output_dir=RUNS --markdown=results.md
+    python -m benchmarks.replication --data_dir=DATA32 --data_dir=DATA128 --glue_dir=GLUE --probe_dir=PROBE \\
+        --output_dir=RUNS --jobs=2
+    python -m benchmarks.replication --remake
 
-DATA was built with a vocabulary of 8,192 and --max_seq_length=128. The runs are those of configs/pretrain/replication;
-the budget is the FLOPs of ELECTRA's runs, counted as devices compute them (docs/flops.md), and each objective gets the
-steps that it allows. Every run and probe is its own process, in RUNS/OBJECTIVE-seedN. The same command resumes where it
-was interrupted and skips what is finished. Prints the results as Markdown; --markdown also writes them to a file, with
-a picture beside it. docs/replication.md has the results of one call.
+The runs are those of configs/pretrain/replication, one for each seed, in RUNS/ARM-seedN. The budget is the FLOPs of
+ELECTRA's steps as devices compute them (docs/flops.md), and each other arm gets the steps that it pays for;
+bert_mlm_paper_flops is BERT again, with what the paper's count pays for. DATA32 and DATA128 are the data sets of the
+two input stages, GLUE has the folders of its tasks, PROBE is the output of benchmarks.truecasing.
+
+The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones (the
+same during training); and beside (the small tasks of GLUE). The same command continues what was interrupted and skips
+what is finished. What fails is noted, the rest goes on, and the exit status is 1. RUNS/logs has what processes print.
+
+As each process ends, docs/replication/ARM-seedN.json gets what is known of its run. From these records alone, which
+report.py reads too, --remake writes the results in docs/replication.md and docs/replication.png.
 """
 
-import subprocess
 import sys
+import time
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchmarks.common import PROJECT
-from electra_tf.cli.flags import flag_parser, run_command
+from benchmarks.common import PROJECT, run_check
+from benchmarks.processes import core_shares, run_all
+from electra_tf.cli.flags import flag_parser
 from electra_tf.config.errors import UserError
 
-if TYPE_CHECKING:
-    from benchmarks.replication.plan import PlannedRun
+_ARMS = ("electra", "bert_mlm", "bert_mlm_paper_flops", "electra_15", "all_tokens_mlm", "untrained")
+_STAGES = ("train", "score", "milestones", "beside")
+_MIN_STEPS = 64  # the other arms get less, and are evaluated eight times
 
 
 def main(argv: list[str] | None = None) -> int:
+    arguments = _flags().parse_args(argv)
+    return run_check(lambda: _replicate(arguments))
+
+
+def _flags() -> ArgumentParser:
     parser = flag_parser(__doc__)
-    parser.add_argument("--data_dir", required=True, metavar="DIR", help="output of build_pretraining_dataset.py")
-    parser.add_argument("--glue_dir", required=True, metavar="DIR", help="directory with CoLA and SST-2")
-    parser.add_argument("--output_dir", required=True, type=Path, metavar="DIR", help="directory of the runs")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="one run each")
-    parser.add_argument(
-        "--electra_steps", type=int, default=1_600, metavar="N", help="of ELECTRA's runs, whose FLOPs are the budget"
+    add = parser.add_argument
+    add(
+        "--data_dir",
+        action="append",
+        default=[],
+        dest="data_dirs",
+        metavar="DIR",
+        help="output of build_pretraining_dataset.py; given once for each input stage",
     )
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="file for the results; the picture is FILE.png")
-    arguments = parser.parse_args(argv)
-    return run_command(lambda: _replicate(arguments))
+    add("--glue_dir", type=Path, metavar="DIR", help="directory with GLUE's folders")
+    add("--probe_dir", type=Path, metavar="DIR", help="output of benchmarks.truecasing")
+    add("--output_dir", type=Path, metavar="DIR", help="local directory of the runs")
+    add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="one run each")
+    add("--only", nargs="+", choices=_ARMS, default=_ARMS, metavar="ARM", help=f"of {', '.join(_ARMS)}; default: all")
+    add("--stages", nargs="+", choices=_STAGES, default=_STAGES, metavar="STAGE", help="default: all, in their order")
+    add("--jobs", type=int, default=1, metavar="N", help="processes at once, each on its share of the cores")
+    add(
+        "--budget_steps",
+        type=int,
+        metavar="N",
+        help="steps of ELECTRA, whose FLOPs are the budget; default: its file's",
+    )
+    add("--record_dir", type=Path, default=PROJECT / "docs" / "replication", metavar="DIR", help="gets ARM-seedN.json")
+    add(
+        "--remake",
+        action="store_true",
+        help="only write the results into the page, DIR.md of --record_dir",
+    )
+    return parser
 
 
-def _replicate(arguments) -> None:
-    from benchmarks.replication.plan import EVALUATIONS, plan
-    from benchmarks.replication.results import picture, results_markdown
-    from electra_tf.reports.runs import group_runs, read_runs
+def _replicate(arguments: Namespace) -> bool:
+    """Returns: whether everything that was asked for is done."""
+    if arguments.remake:
+        from benchmarks.replication.results import remake
 
-    if arguments.electra_steps < EVALUATIONS:
-        raise UserError(f"--electra_steps={arguments.electra_steps}: expected {EVALUATIONS} or more")
-    runs = plan(arguments.output_dir, arguments.seeds, arguments.electra_steps)
-    for number, run in enumerate(runs, start=1):
-        print(f"{number}/{len(runs)}: {run.directory.name}, {run.num_steps} steps", file=sys.stderr, flush=True)
-        if not run.is_trained():
-            _call(_training_command(run, arguments.data_dir))
-        if not run.is_probed():
-            _call(_probe_command(run, arguments.glue_dir))
-    groups = group_runs(read_runs(run.directory for run in runs))
-    text = results_markdown(groups)
-    print(text, end="")
-    if arguments.markdown:
-        arguments.markdown.write_text(text, encoding="utf-8")
-        arguments.markdown.with_suffix(".png").write_bytes(picture(groups))
+        remake(arguments.record_dir)
+        return True
+    needed = ("data_dir", "glue_dir", "probe_dir", "output_dir")
+    given = vars(arguments) | {"data_dir": arguments.data_dirs}
+    if missing := [f"--{flag}" for flag in needed if not given[flag]]:
+        raise UserError(f"{', '.join(missing)} missing; give {', '.join(f'--{flag}' for flag in needed)}, or --remake")
+    if arguments.budget_steps is not None and arguments.budget_steps < _MIN_STEPS:
+        raise UserError(f"--budget_steps={arguments.budget_steps}: expected {_MIN_STEPS} or more")
+    shares = core_shares(arguments.jobs)
+
+    from benchmarks.replication.plan import plan
+    from benchmarks.replication.record import write_run_record
+
+    runs, processes = plan(arguments)
+    for run in filter(lambda run: run.is_trained(), runs):
+        write_run_record(run, arguments.record_dir)
+    todo = [process for process in processes if not process.is_done()]
+    _note(f"{len(processes)} processes, {len(processes) - len(todo)} of them finished before")
+    started = time.monotonic()
+    for number, (process, failure) in enumerate(run_all(todo, shares, lambda process: process.is_ready()), start=1):
+        seconds = time.monotonic() - started
+        if not failure:
+            write_run_record(process.run, arguments.record_dir)
+        ending = f"failed: {failure}" if failure else "done"
+        _note(f"{number}/{len(todo)} after {seconds:,.0f} s: {process.run.name}, {process.name} {ending}")
+    left = [process for process in todo if not process.is_done()]
+    if left:
+        _note(f"{len(left)} processes failed or could not start, for the training that they need is missing")
+    return not left
 
 
-def _training_command(run: "PlannedRun", data_dir: str) -> list[str]:
-    flags = [f"--config={run.config_file}", f"--data_dir={data_dir}", f"--model_dir={run.directory}"]
-    settings = [part for override in run.overrides() for part in ("--set", override)]
-    return [sys.executable, str(PROJECT / "run_pretraining.py"), *flags, *settings]
-
-
-def _probe_command(run: "PlannedRun", glue_dir: str) -> list[str]:
-    flags = [f"--model_dir={run.directory}", f"--glue_dir={glue_dir}", f"--output={run.probe_file}"]
-    steps = [f"--step={step}" for step in run.probed_steps()]
-    return [sys.executable, "-m", "benchmarks.linear_probe", *flags, *steps]
-
-
-def _call(command: list[str]) -> None:
-    """Raises: UserError: if the command fails; its own message is above."""
-    finished = subprocess.run(command, stdout=subprocess.DEVNULL)
-    if finished.returncode:
-        raise UserError(f"the command above ended with status {finished.returncode}; repair it and run this one again")
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

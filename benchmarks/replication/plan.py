@@ -1,86 +1,237 @@
-"""The runs of the replication: their configurations, the steps that the FLOPs budget allows, and what is done."""
+"""The runs of the replication, the steps that equal FLOPs allow them, and the processes of each: what is done, and how.
 
+OUTPUT_DIR/ARM-seedN                        the run
+OUTPUT_DIR/ARM-seedN/as_masked_lm.json      its accuracy as a masked language model (paper, appendix G)
+OUTPUT_DIR/ARM-seedN/finetuned/TASK/step_N  the encoder of step N, fine-tuned; of step 0 one with random weights
+OUTPUT_DIR/logs/ARM-seedN.PROCESS.log       what its processes print
+"""
+
+import bisect
+import functools
+import itertools
 import json
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from benchmarks.common import PROJECT
-from electra_tf.flops.budget import RunCost
-from electra_tf.reports.runs import PROBE_FILE
-from electra_tf.runs.checkpoints import steps_in
+from electra_tf.config.errors import UserError
+from electra_tf.files import read_json
+from electra_tf.finetuning.summary import SUMMARY
+from electra_tf.flops.budget import Convention, RunCost
+from electra_tf.runs.checkpoints import checkpoint_prefix
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.runs.reported_lines import evaluation_at
+from electra_tf.tasks.pretrain.config import PretrainingConfig, StageConfig, load_config
 from electra_tf.train.timeline import milestone_steps
 
 CONFIGS = PROJECT / "configs" / "pretrain" / "replication"
-# The GLUE scores of table 4, in its order.
-PAPER_SCORES = {"electra": 85.0, "all_tokens_mlm": 84.3, "replace_mlm": 82.4, "electra_15": 82.4, "bert_mlm": 82.2}
-CONVENTION = "hardware"  # how FLOPs are counted
-EVALUATIONS = 4  # of each run, evenly over its steps
+STAGES = ("train", "score", "milestones", "beside")
+UNTRAINED = "untrained"
+# Arms that are trained and scored seed by seed, the most important comparison first.
+ORDER = (("electra", "bert_mlm"), ("bert_mlm_paper_flops",), ("electra_15",), ("all_tokens_mlm",), (UNTRAINED,))
+ARMS = tuple(itertools.chain(*ORDER))
+AS_MASKED_LM_ARMS = ("electra", "bert_mlm", "bert_mlm_paper_flops")
+MILESTONE_ARMS = ("electra", "bert_mlm")
+
+SCORE_TASKS = ("qnli", "stsb", "mnli", "qqp")
+PROBE = "truecasing"
+BESIDE_TASKS = ("mrpc", "rte", "sst2", "cola")
+_TASKS = {"score": (*SCORE_TASKS, PROBE), "beside": BESIDE_TASKS}  # at the end of training, by stage
+NUM_FINETUNING_SEEDS = 3
+_MILESTONES = (0.25, 0.5, 0.75, 1.0)
+_EVALUATIONS = 8
+_MAX_RATIO = 1000  # no arm gets more steps than so many times ELECTRA's
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of a run.
+
+    Attributes:
+        name: among those of the run.        is_first: whether it is the training, which the others need.
+    """
+
+    run: "PlannedRun"
+    name: str
+    command: tuple[str, ...]
+    is_done: Callable[[], bool]
+    is_first: bool = False
+    output_file: Path | None = None
+
+    @property
+    def log_file(self) -> Path:
+        return self.run.directory.parent / "logs" / f"{self.run.name}.{self.name}.log"
+
+    def is_ready(self) -> bool:
+        return self.is_first or self.run.is_trained()
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of the replication.
+    """One pre-training, and what is made of it.
 
     Attributes:
-        directory: of the run.        num_steps: what the budget allows.
+        num_steps: what the budget allows.        arguments: the flags of the benchmark.
     """
 
-    objective: str
+    arm: str
     seed: int
     num_steps: int
-    directory: Path
+    arguments: Namespace
 
     @property
-    def config_file(self) -> Path:
-        return CONFIGS / f"{self.objective}.yaml"
+    def name(self) -> str:
+        return f"{self.arm}-seed{self.seed}"
 
     @property
-    def probe_file(self) -> Path:
-        return self.directory / PROBE_FILE
+    def directory(self) -> Path:
+        return self.arguments.output_dir / self.name
 
+    @property
+    def as_masked_lm_file(self) -> Path:
+        return self.directory / "as_masked_lm.json"
+
+    @functools.cached_property
     def config(self) -> PretrainingConfig:
-        return load_config(self.config_file, self.overrides())
-
-    def overrides(self) -> list[str]:
-        """The settings of this run that its file does not have, as `--set` takes them."""
-        return [
-            f"train.num_steps={self.num_steps}",
-            f"train.seed={self.seed}",
-            f"evaluation.every_steps={max(1, self.num_steps // EVALUATIONS)}",
-            f"train.save_every_steps={max(1, self.num_steps // 4)}",
-        ]
-
-    def probed_steps(self) -> list[int]:
-        """Step 0, the untrained encoder, and every milestone."""
-        return [0, *milestone_steps(self.num_steps, self.config().train.milestone_fractions)]
+        return load_config(_config_file(self.arm), self._overrides())
 
     def is_trained(self) -> bool:
-        return self.num_steps in steps_in(RunDirectory(self.directory).checkpoints)
+        """Whether the run has its last evaluation, which comes after its last checkpoint."""
+        return bool(evaluation_at(RunDirectory(self.directory).metrics_file, self.num_steps))
 
-    def is_probed(self) -> bool:
-        if not self.probe_file.exists():
-            return False
-        results = json.loads(self.probe_file.read_text(encoding="utf-8"))["results"]
-        return set(self.probed_steps()) <= {result["step"] for result in results}
+    def require_same_run(self) -> None:
+        """Raises: UserError: if the directory holds a run of other settings."""
+        if self.directory.exists():
+            RunDirectory(self.directory).require_same_run(self.config)
+
+    def processes(self, stage: str) -> Iterator[Process]:
+        """The processes of one of `STAGES`."""
+        if stage == "train":
+            yield Process(self, "train", self._pretraining_command(), self.is_trained, is_first=True)
+        if stage == "score" and self.arm in AS_MASKED_LM_ARMS:
+            command, file = (*self._pretraining_command(), "--evaluate", "--as_masked_lm"), self.as_masked_lm_file
+            yield Process(self, "as_masked_lm", command, functools.partial(is_json, file), output_file=file)
+        if stage == "milestones" and self.arm in MILESTONE_ARMS:
+            *earlier, _ = milestone_steps(self.num_steps, _MILESTONES)
+            yield from (self._finetuning(task, step, range(1)) for step in earlier for task in (*SCORE_TASKS, PROBE))
+        seeds = range(NUM_FINETUNING_SEEDS)
+        yield from (self._finetuning(task, self.num_steps, seeds) for task in _TASKS.get(stage, ()))
+
+    def untrained_processes(self, stage: str) -> Iterator[Process]:
+        """The fine-tuning of a stage for the encoder of this run with random weights."""
+        # The seeds of fine-tuning draw the weights: other ones for each seed of pre-training.
+        seeds = range(self.seed * NUM_FINETUNING_SEEDS, (self.seed + 1) * NUM_FINETUNING_SEEDS)
+        yield from (self._finetuning(task, 0, seeds) for task in _TASKS.get(stage, ()))
+
+    def finetuned_directory(self, task: str, step: int) -> Path:
+        return self.directory / "finetuned" / task / f"step_{step}"
+
+    def _overrides(self) -> list[str]:
+        """The settings that differ from the arm's file, as `--set` takes them."""
+        evaluated = -(-self.num_steps // _EVALUATIONS)
+        stages = stages_of_length(load_config(_config_file(self.arm)), self.num_steps)
+        return [
+            f"train.num_steps={self.num_steps}",
+            f"stages={json.dumps([stage.model_dump() for stage in stages])}",
+            f"train.seed={self.seed}",
+            f"train.milestone_fractions={list(_MILESTONES)}",
+            f"train.save_every_steps={evaluated}",
+            f"evaluation.every_steps={evaluated}",
+        ]
+
+    def _pretraining_command(self) -> tuple[str, ...]:
+        flags = [f"--config={_config_file(self.arm)}", f"--model_dir={self.directory}"]
+        flags += [f"--data_dir={data_dir}" for data_dir in self.arguments.data_dirs]
+        return _command("run_pretraining.py", *flags, *(f"--set={override}" for override in self._overrides()))
+
+    def _finetuning(self, task: str, step: int, seeds: range) -> Process:
+        """The fine-tuning of the milestone of a step; step 0: of random weights."""
+        prefix = checkpoint_prefix(RunDirectory(self.directory).milestones, step or self.num_steps)
+        directory = self.finetuned_directory(task, step)
+        flags = [f"--data_dir={self.arguments.glue_dir}", f"--task={task}"]
+        if task == PROBE:
+            files = [self.arguments.probe_dir / f"{split}.jsonl" for split in ("train", "dev")]
+            flags = ["--task=tagging", f"--train_file={files[0]}", f"--validation_file={files[1]}"]
+            flags += ["--set=data.max_seq_length=64"]
+        flags += [f"--init_from={prefix}"] if step else [f"--init_from={prefix}", "--untrained"]
+        command = _command(
+            "run_finetuning.py", *flags, f"--output_dir={directory}", "--keep=none", "--seeds", *map(str, seeds)
+        )
+        return Process(self, f"{task}.{step}", command, functools.partial(has_seeds, directory, seeds))
 
 
-def plan(output_dir: Path, seeds: list[int], electra_steps: int) -> list[PlannedRun]:
-    """All runs, seed by seed, so that the runs of one seed can be compared when the command ends early."""
-    steps = equal_flops_steps(electra_steps)
+def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[Process]]:
+    """All runs, and all their processes in their order, stage by stage.
+
+    Raises: UserError: if a directory holds a run of other settings.
+    """
+    steps, runs, processes = equal_flops_steps(arguments.budget_steps), {}, {stage: [] for stage in STAGES}
+    for arm, seed in ((arm, seed) for arms in ORDER for seed in arguments.seeds for arm in arms):
+        if arm in arguments.only:
+            trained = "electra" if arm == UNTRAINED else arm
+            run = runs.setdefault((trained, seed), PlannedRun(trained, seed, steps[trained], arguments))
+            run.require_same_run()
+            for stage in arguments.stages:
+                processes[stage] += (run.untrained_processes if arm == UNTRAINED else run.processes)(stage)
+    return list(runs.values()), [process for stage in STAGES for process in processes[stage]]
+
+
+def equal_flops_steps(budget_steps: int | None = None) -> dict[str, int]:
+    """The number of steps of each arm that cost what ELECTRA's steps cost, by the convention of the arm.
+
+    Args:
+        budget_steps: of ELECTRA; None: those of its file.
+    """
+    electra = load_config(_config_file("electra"))
+    steps = {"electra": budget_steps or electra.train.num_steps}
+    for arm in ARMS:
+        if arm not in (*steps, UNTRAINED):
+            convention: Convention = "paper" if arm == "bert_mlm_paper_flops" else "hardware"
+            cost = functools.partial(_flops, load_config(_config_file(arm)), convention)
+            budget, lengths = _flops(electra, convention, steps["electra"]), range(_MAX_RATIO * steps["electra"])
+            steps[arm] = bisect.bisect_right(lengths, budget, lo=_EVALUATIONS, key=cost) - 1
+    return steps
+
+
+def stages_of_length(config: PretrainingConfig, num_steps: int) -> list[StageConfig]:
+    """The input stages of a run of so many steps: each keeps its share of them."""
+    ends = itertools.accumulate((stage.num_steps for stage in config.stages), initial=0)
+    pairs = itertools.pairwise(round(end * num_steps / config.train.num_steps) for end in ends)
+    lengths = [last - first for first, last in pairs]
     return [
-        PlannedRun(objective, seed, steps[objective], output_dir / f"{objective}-seed{seed}")
-        for seed in seeds
-        for objective in PAPER_SCORES
+        stage.model_copy(update={"num_steps": length}) for stage, length in zip(config.stages, lengths, strict=True)
     ]
 
 
-def equal_flops_steps(electra_steps: int) -> dict[str, int]:
-    """The number of steps of each objective that cost as many FLOPs as `electra_steps` steps of ELECTRA."""
-    budget = float(RunCost(_config_of_length("electra", electra_steps)).spent(electra_steps).flops(CONVENTION))
-    return {name: RunCost(_config_of_length(name, 2**30)).steps_within(budget, CONVENTION) for name in PAPER_SCORES}
+def _flops(config: PretrainingConfig, convention: Convention, num_steps: int) -> Fraction:
+    """What the run costs with so many steps."""
+    train, stages = config.train.model_copy(update={"num_steps": num_steps}), stages_of_length(config, num_steps)
+    run = config.model_copy(update={"train": train, "stages": tuple(stages)})
+    return RunCost(run).spent(num_steps).flops(convention)
 
 
-def _config_of_length(objective: str, num_steps: int) -> PretrainingConfig:
-    return load_config(CONFIGS / f"{objective}.yaml", [f"train.num_steps={num_steps}"])
+def has_seeds(directory: Path, seeds: Sequence[int]) -> bool:
+    """Whether a directory holds the scores of all these seeds."""
+    summary: dict[str, Any] = read_json(directory / SUMMARY)
+    return set(seeds) <= {result["seed"] for result in summary.get("seeds", ())}
+
+
+def is_json(file: Path) -> bool:
+    """Whether a process has written its whole output."""
+    try:
+        return bool(read_json(file))
+    except UserError:
+        return False
+
+
+def _config_file(arm: str) -> Path:
+    return CONFIGS / f"{arm.removesuffix('_paper_flops')}.yaml"
+
+
+def _command(program: str, *flags: str) -> tuple[str, ...]:
+    return (sys.executable, str(PROJECT / program), *flags)

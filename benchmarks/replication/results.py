@@ -1,72 +1,179 @@
-"""The results of the replication as Markdown: the table of runs, and whether the order of table 4 shows."""
+"""The results of the replication from its records alone: Markdown between two markers of a page, and a picture."""
 
-import itertools
+import dataclasses
 import statistics
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from benchmarks.replication.plan import CONVENTION, PAPER_SCORES
+from benchmarks.replication.outcome import (
+    MEASURES,
+    MIN_AUC,
+    MIN_MARGIN,
+    MIN_NATS,
+    PAIRS,
+    SCORE,
+    arm_of,
+    arm_scores,
+    compare,
+    gate_of,
+    task_score,
+)
+from benchmarks.replication.plan import ARMS, BESIDE_TASKS, PROBE, SCORE_TASKS, UNTRAINED
+from electra_tf.config.errors import UserError
+from electra_tf.files import write_atomically
 from electra_tf.reports.pictures import png_picture
-from electra_tf.reports.runs import Point, RunGroup
-from electra_tf.reports.tables import chosen_metrics, markdown_table
+from electra_tf.reports.records import read_record
+from electra_tf.reports.runs import RunGroup, RunResults, score_metric
+from electra_tf.reports.tables import table_of
 
-SCORE = "probe_score"
-PICTURE_METRICS = (SCORE, "cola", "sst2", "masked_lm_accuracy", "replaced_token_auc", "replaced_token_loss")
-
-
-def results_markdown(groups: Sequence[RunGroup]) -> str:
-    """The table of runs, and whether the order of table 4 shows. Every run has a probe."""
-    by_objective = {group.runs[0].config.objective.name: group for group in groups}
-    parts = [markdown_table(groups, chosen_metrics(groups)), *_seeds(groups), "", *_order(by_objective)]
-    return "\n".join(parts) + "\n"
+BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+NOTHING = "No run has been made yet.\n"
+_WIDTH = 120
+_CURVES = ("mask_token_loss", "mask_token_accuracy", "replaced_token_loss", "replaced_token_auc")
+_ACCURACIES = ("masked_lm_accuracy", "generator_accuracy", "candidates_accuracy")
 
 
-def picture(groups: Sequence[RunGroup]) -> bytes:
-    """The scores and held-out metrics over FLOPs, as PNG."""
-    return png_picture(groups, [name for name in PICTURE_METRICS if name in chosen_metrics(groups)], CONVENTION)
+def read_records(record_dir: Path) -> list[RunResults]:
+    """The records of a directory, by arm and seed. Raises: UserError: if one is damaged or of an unknown arm."""
+    runs = [read_record(path) for path in sorted(record_dir.glob("*.json"))]
+    if unknown := next((run.name for run in runs if arm_of(run) not in ARMS), None):
+        raise UserError(f"{record_dir} has a record of {unknown}; expected ARM-seedN with an arm of {', '.join(ARMS)}")
+    return sorted(runs, key=lambda run: (ARMS.index(arm_of(run)), run.config.train.seed))
 
 
-def _seeds(groups: Sequence[RunGroup]) -> list[str]:
-    """The number of seeds, and the scores of the untrained encoders beside those of the trained ones."""
-    lines = [f"Medians over {len(groups[0].seeds)} seeds, lowest and highest in brackets."]
-    untrained = [point for group in groups for point in group.points(SCORE) if point.step == 0]
-    if not untrained:
-        return lines
-    lowest, highest = min(point.lowest for point in untrained), max(point.highest for point in untrained)
-    median = statistics.median(point.median for point in untrained)
-    ends = [end for group in groups if (end := group.last(SCORE)) is not None]
-    above = sum(end.lowest > highest for end in ends)
-    return [
-        *lines,
-        f"Untrained encoders of these seeds score {median:.3f} ({lowest:.3f} to {highest:.3f}).",
-        f"Of the {len(ends)} objectives, {above} end above every untrained encoder with all seeds.",
+def remake(record_dir: Path) -> None:
+    """Writes the results into the page beside the directory, DIR.md, and the picture DIR.png.
+
+    Raises: UserError: if the page does not have the two markers, each once and in this order.
+    """
+    page, picture, runs = record_dir.with_suffix(".md"), record_dir.with_suffix(".png"), read_records(record_dir)
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise UserError(f"{page}: expected a line {BEGIN} and, after it, {END}, each once; the results go between them")
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    write_atomically(str(page), f"{before}{BEGIN}\n{results_markdown(runs, picture.name)}{END}{after}".encode())
+    if runs:
+        write_atomically(str(picture), picture_of(runs))
+
+
+def results_markdown(runs: Sequence[RunResults], picture: str) -> str:
+    """The tables.
+
+    Args:
+        runs: as `read_records` gives them.        picture: its file, relative to the page.
+    """
+    if not runs:
+        return NOTHING
+    compared = [run for run in runs if gate_of(run).passed is not False]
+    excluded = ", ".join(run.name for run in runs if gate_of(run).passed is False)
+    parts = [
+        f"Held out, at the end. To be compared ELECTRA must be {100 * MIN_MARGIN:.0f} % below the constant answer with "
+        f"an AUC of {MIN_AUC}, BERT {MIN_NATS} nat below token frequencies on [MASK].",
+        _gate_table(runs),
+        f"Not compared, as they have not learnt enough: {excluded or 'none'}.",
+        "Scores on the dev sets in %: the mean over pre-trainings and, in brackets, each, which is the median over the "
+        f"seeds of fine-tuning. The score is the mean of {', '.join(SCORE_TASKS)}.",
+        _score_table(runs, compared),
+        "Differences in percentage points, 95 % intervals by Welch's t over pre-trainings. *Shown*: the interval is "
+        "above 0; *reversed*: below 0; *not shown*: it contains 0; *not run*: fewer than two pre-trainings a side.",
+        _pair_table(compared),
+        *_masked_lm_part(compared),
+        "Over the FLOPs that devices compute, the median over pre-trainings and the range. Scores before the end are "
+        "of one seed of fine-tuning; ELECTRA's curves on [MASK] are its generator's.",
+        f"![Scores, and what is learnt, over FLOPs]({picture})",
     ]
+    return "\n\n".join(part.rstrip("\n") if "\n" in part else textwrap.fill(part, _WIDTH) for part in parts) + "\n"
 
 
-def _order(groups: dict[str, RunGroup]) -> list[str]:
-    """One row for each pair that table 4 orders, and a summary."""
-    lines = [
-        "| table 4 has above (GLUE) | below (GLUE) | here above, by the median? | ranges over seeds |",
-        "|---|---|---|---|",
-    ]
-    agreeing, apart, opposed = 0, 0, 0
-    pairs = [pair for pair in itertools.combinations(PAPER_SCORES, 2) if len(set(map(PAPER_SCORES.get, pair))) == 2]
-    for pair in pairs:
-        upper, lower = (groups[name].last(SCORE) for name in pair)
-        assert upper is not None and lower is not None, "every run is probed at its end"
-        is_above, are_apart = upper.median > lower.median, _are_apart(upper, lower)
-        agreeing += is_above
-        apart += is_above and are_apart
-        opposed += not is_above and are_apart
-        names = " | ".join(f"{name} ({PAPER_SCORES[name]})" for name in pair)
-        verdict = f"{'yes' if is_above else 'no'}: {upper.median:.3f} and {lower.median:.3f}"
-        lines.append(f"| {names} | {verdict} | {'apart' if are_apart else 'overlap'} |")
-    return [
-        *lines,
-        "",
-        f"Of the {len(pairs)} pairs that table 4 orders, the medians of the probe's mean score have {agreeing} in the "
-        f"same order, {apart} of them with ranges apart. {opposed} are in the opposite order with ranges apart.",
-    ]
+def picture_of(runs: Sequence[RunResults]) -> bytes:
+    """Scores at the milestones and held-out metrics, over FLOPs, as PNG."""
+    names = {SCORE: score_metric(f"mean of {', '.join(SCORE_TASKS)}"), PROBE: score_metric(PROBE)}
+    groups = []
+    for arm, members in _by_arm(runs).items():
+        drawn = [dataclasses.replace(run, scores=_curves_of(run, names)) for run in members]
+        groups.append(RunGroup(arm, tuple(drawn)))
+    metrics = [name for name in (*names.values(), *_CURVES) if any(group.points(name) for group in groups)]
+    return png_picture(groups, metrics, "hardware")
 
 
-def _are_apart(first: Point, second: Point) -> bool:
-    return first.lowest > second.highest or second.lowest > first.highest
+def _curves_of(run: RunResults, names: Mapping[str, str]) -> dict[str, dict[int, tuple[float, ...]]]:
+    """Of each measure, by the name of its curve, one value for each step that was fine-tuned."""
+    steps = sorted({step for by_step in run.scores.values() for step in by_step})
+    curves = {name: {step: task_score(run, measure, step) for step in steps} for measure, name in names.items()}
+    return {
+        name: {step: (score,) for step, score in by_step.items() if score is not None}
+        for name, by_step in curves.items()
+    }
+
+
+def _gate_table(runs: Sequence[RunResults]) -> str:
+    headings = ["run", "steps", "tokens", "FLOPs, paper", "hardware", "discriminator below a constant", "AUC"]
+    headings += ["below token frequencies on [MASK]", "learnt enough", "tokens/s"]
+    rows = []
+    for run in runs:
+        gate, spent = gate_of(run), run.cost.spent(run.last_step)
+        cells = [run.name, f"{run.last_step:,}", f"{spent.token_slots / 1e6:.3g} M", f"{float(spent.paper):.4g}"]
+        cells += [f"{spent.hardware.total:.4g}", _shown(gate.margin, ".1%"), _shown(gate.auc, ".3f")]
+        cells += [_shown(gate.nats, ".2f", " nat"), {True: "yes", False: "**no**", None: ""}[gate.passed]]
+        rows.append([*cells, _shown(run.notes.get("tokens_per_second"), ",.0f")])
+    return table_of(headings, rows)
+
+
+def _score_table(runs: Sequence[RunResults], compared: Sequence[RunResults]) -> str:
+    columns: dict[str, list[str]] = {}
+    for task in (SCORE, PROBE, *SCORE_TASKS, *BESIDE_TASKS):
+        by_arm = {arm: arm_scores(members, task) for arm, members in _by_arm(compared).items()}
+        by_arm[UNTRAINED] = arm_scores(runs, task, step=0)
+        if any(by_arm.values()):
+            columns[task] = [_mean(scores) for scores in by_arm.values()]
+    names = [*_by_arm(compared), UNTRAINED]
+    rows = [[name, *(cells[index] for cells in columns.values())] for index, name in enumerate(names)]
+    return table_of(["arm", *columns], rows) if columns else "No encoder has been fine-tuned yet."
+
+
+def _pair_table(compared: Sequence[RunResults]) -> str:
+    headings = ["difference", "of", "pre-trainings", "mean", "95 % interval", "smallest to be told from 0", "outcome"]
+    by_arm, rows = _by_arm(compared), []
+    for pair in PAIRS:
+        for measure in MEASURES:
+            scores = [arm_scores(by_arm.get(arm, ()), measure) for arm in pair]
+            found = compare(*scores)
+            cells = [" - ".join(pair), measure, " and ".join(str(len(values)) for values in scores)]
+            if found.word != "not run":
+                interval = f"{100 * found.low:+.2f} to {100 * found.high:+.2f}"
+                cells += [f"{100 * found.difference:+.2f}", interval, f"{100 * found.half_width:.2f}"]
+            rows.append([*cells, *[""] * (6 - len(cells)), found.word])
+    return table_of(headings, rows)
+
+
+def _masked_lm_part(compared: Sequence[RunResults]) -> list[str]:
+    """Appendix G; nothing where nothing was measured."""
+    rows = []
+    for arm, members in _by_arm(compared).items():
+        measured = [found for run in members if (found := run.notes.get("as_masked_lm"))]
+        columns = [[found[name] for found in measured if name in found] for name in _ACCURACIES]
+        if measured:
+            rows.append([arm, *map(_mean, columns)])
+    headings = ["arm", "as a masked language model", "its generator", "[MASK]'s token among the candidates"]
+    text = "Accuracy in % at single masked tokens (paper, appendix G): the mean over pre-trainings, and each."
+    return [text, table_of(headings, rows)] if rows else []
+
+
+def _by_arm(runs: Sequence[RunResults]) -> dict[str, list[RunResults]]:
+    by_arm: dict[str, list[RunResults]] = {}
+    for run in runs:
+        by_arm.setdefault(arm_of(run), []).append(run)
+    return by_arm
+
+
+def _mean(scores: Sequence[float]) -> str:
+    """In %, with each of several in brackets."""
+    if not scores:
+        return ""
+    each = f" ({', '.join(f'{100 * score:.1f}' for score in scores)})" if len(scores) > 1 else ""
+    return f"{100 * statistics.fmean(scores):.1f}{each}"
+
+
+def _shown(value: float | None, form: str, unit: str = "") -> str:
+    return "" if value is None else f"{value:{form}}{unit}"

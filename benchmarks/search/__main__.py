@@ -14,25 +14,15 @@ Settings that go together are a value in YAML: --vary "encoder={hidden_size: 128
 num_heads: 3}". Runs keep one checkpoint and no milestones, unless --set says otherwise.
 """
 
-import contextlib
-import os
-import subprocess
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchmarks.common import last_line, run_check
+from benchmarks.common import run_check
+from benchmarks.processes import core_shares, run_all
 from electra_tf.cli.configuration import add_objective_module_flag
 from electra_tf.cli.flags import add_set_flag, flag_parser
-from electra_tf.config.errors import UserError
-
-if TYPE_CHECKING:
-    from benchmarks.search.grid import SearchRun
-
-_POLL_SECONDS = 0.2
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -100,57 +90,6 @@ def _search(arguments: Namespace) -> bool:
     if arguments.markdown:
         write_atomically(arguments.markdown, text.encode())
     return not failures
-
-
-def core_shares(jobs: int) -> list[list[int] | None]:
-    """The cores of each of `jobs` runs at once; None: all. Raises: UserError: if there are fewer cores than jobs."""
-    cores = sorted(os.sched_getaffinity(0))
-    if not 1 <= jobs <= len(cores):
-        raise UserError(f"--jobs={jobs}: expected 1 to {len(cores)}, the number of cores")
-    each = len(cores) // jobs
-    return [None] if jobs == 1 else [cores[job * each : (job + 1) * each] for job in range(jobs)]
-
-
-def run_all(
-    runs: Sequence["SearchRun"], shares: Sequence[list[int] | None]
-) -> Iterator[tuple["SearchRun", str | None]]:
-    """Trains the runs, one on each share of the cores at once. Yields each when it ends, and why if it failed."""
-    waiting, running = list(runs), {}
-    try:
-        while waiting or running:
-            for job in set(range(len(shares))) - running.keys():
-                if waiting:
-                    running[job] = (waiting[0], _start(waiting.pop(0), shares[job]))
-            time.sleep(_POLL_SECONDS)
-            ended = [job for job, (_, process) in running.items() if process.poll() is not None]
-            for run, process in map(running.pop, ended):
-                yield run, _failure(run, process.returncode) if process.returncode else None
-    finally:  # Ctrl-C reaches the runs too, which end with a checkpoint
-        for _, process in running.values():
-            process.wait()
-
-
-def _failure(run: "SearchRun", status: int) -> str:
-    """The status and what happened, without the advice behind it: all of it is in the log."""
-    log = run.log_file.read_text(encoding="utf-8", errors="replace")
-    return f"status {status}, {last_line(log).partition(';')[0]}"
-
-
-def _start(run: "SearchRun", cores: list[int] | None) -> subprocess.Popen:
-    run.log_file.parent.mkdir(parents=True, exist_ok=True)
-    with open(run.log_file, "ab") as log, _on_cores(cores):
-        return subprocess.Popen(run.command, stdout=log, stderr=log)
-
-
-@contextlib.contextmanager
-def _on_cores(cores: list[int] | None) -> Iterator[None]:
-    """What is started inside inherits these cores, and TensorFlow has as many threads as it finds cores."""
-    own = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores or own)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, own)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ class SearchRun:
     config: PretrainingConfig
     data_dirs: tuple[str, ...]
     command: tuple[str, ...]
+    output_file = None
 
     @property
     def name(self) -> str:

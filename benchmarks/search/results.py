@@ -5,15 +5,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from benchmarks.search.grid import SearchRun
-from electra_tf.reports.runs import RunGroup, RunResults, read_run
+from electra_tf.reports.reading import read_run
+from electra_tf.reports.runs import RunGroup, RunResults
 from electra_tf.reports.tables import chosen_metrics, markdown_table
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.pretrain.config import ObjectiveSettings
 
 _SPEED = "k tokens/s"
-# The columns after the usual ones, of what a run has.
-_FURTHER = ("mask_token_loss", "unigram_loss", _SPEED)
 # Of an objective with several losses, the first of these is the encoder's.
 _ENCODER_LOSSES = ("replaced_token", "encoder_masked_lm", "all_tokens_lm", "masked_lm")
 
@@ -65,7 +64,7 @@ def _results(run: SearchRun) -> RunResults:
 
 
 def _metrics(groups: Sequence[RunGroup]) -> list[str]:
-    known = dict.fromkeys((*chosen_metrics(groups), *_FURTHER))
+    known = dict.fromkeys((*chosen_metrics(groups), _SPEED))
     return [name for name in known if any(group.last(name) for group in groups)]
 
 

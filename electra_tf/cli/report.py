@@ -2,10 +2,11 @@
 
     python report.py runs/* --output=report.md --picture=report.png
     python report.py runs/* --score=glue --output=report.md --picture=report.png --data=report.json
+    python report.py docs/replication/*.json --score=truecasing
 
 Runs that differ in their seed only (same settings, data and initial weights) are one row and one line: the median, and
-the range from lowest to highest. Of each run it reads config.yaml, metrics.jsonl, data.json, warm_start.json and, where
-benchmarks/linear_probe.py wrote it, linear_probe.json.
+the range from lowest to highest. Of each run it reads config.yaml, metrics.jsonl, data.json and warm_start.json; or,
+instead of a directory, a run's record: the small JSON file that benchmarks.replication writes.
 
 With --score it shows what the milestones of the runs score after fine-tuning on a task, which it reads from
 finetuning_TASK.json of each run; run_finetuning.py --milestones writes that file. The median and the range are then
@@ -26,7 +27,7 @@ from electra_tf.config.errors import UserError
 
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("model_dirs", nargs="+", metavar="RUN", help="directory of a run")
+    parser.add_argument("model_dirs", nargs="+", metavar="RUN", help="directory of a run, or its record (.json)")
     parser.add_argument("--output", metavar="FILE", help="Markdown file to write (default: print the table)")
     parser.add_argument("--picture", metavar="FILE", help="PNG file to write; needs matplotlib")
     parser.add_argument("--data", metavar="FILE", help="JSON file to write: the points of the picture")
@@ -57,7 +58,8 @@ def _report(arguments: Namespace) -> None:
 
     from electra_tf.files import write_atomically
     from electra_tf.reports.pictures import png_picture
-    from electra_tf.reports.runs import group_runs, read_runs, read_scored_runs, score_metric
+    from electra_tf.reports.reading import read_runs, read_scored_runs
+    from electra_tf.reports.runs import group_runs, score_metric
     from electra_tf.reports.tables import chosen_metrics, markdown_table, points_data, points_table
 
     if arguments.score:

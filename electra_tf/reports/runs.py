@@ -1,27 +1,20 @@
 """The results of runs by step and by FLOPs; runs that differ in their seed only are one group."""
 
 import json
-import logging
 import math
 import os
 import re
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import read_bytes, read_json
 from electra_tf.flops.budget import RunCost, known_cost
-from electra_tf.reports.scores import read_scores
-from electra_tf.runs.directory import lasting_settings, run_in
-from electra_tf.runs.reported_lines import reports_of
-from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
+from electra_tf.runs.directory import lasting_settings
+from electra_tf.tasks.pretrain.config import PretrainingConfig
 
-logger = logging.getLogger(__name__)
-
-PROBE_FILE = "linear_probe.json"  # in a run's directory: the output of benchmarks/linear_probe.py
 _FINETUNED = "finetuned_"
 
 
@@ -41,11 +34,11 @@ class RunResults:
 
     Attributes:
         name: of its directory.
-        metrics: by step, rising, then by name: those of the held-out split, of the probe's tasks (`cola`, `sst2`), and
-            their mean, `probe_score`. Metrics without a value are left out.
+        metrics: of the held-out split, by step, rising, then by name. Metrics without a value are left out.
         data: the data set of each stage; None if the directory does not record it.
         init_from: where the initial weights came from; None: random.
         scores: by the metrics of `score_metric`, then by step: one score for each seed of fine-tuning.
+        notes: what its record says beside, as JSON takes it.
     """
 
     name: str
@@ -54,6 +47,7 @@ class RunResults:
     data: list[str] | None = None
     init_from: str | None = None
     scores: dict[str, dict[int, tuple[float, ...]]] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def cost(self) -> RunCost | None:
@@ -69,79 +63,6 @@ class RunResults:
         if metric in self.scores:
             return self.scores[metric]
         return {step: (values[metric],) for step, values in self.metrics.items() if metric in values}
-
-
-def read_runs(model_dirs: Iterable[str | os.PathLike]) -> list[RunResults]:
-    """Reads runs, finished or not; one that has not been evaluated yet is left out with a warning.
-
-    Raises: UserError: if a directory holds no run, or none of them was evaluated yet.
-    """
-    runs = []
-    for model_dir in map(os.fspath, model_dirs):
-        run = read_run(model_dir)
-        if run.metrics:
-            runs.append(run)
-        else:
-            logger.warning("%s is left out: it holds no evaluation yet", model_dir)
-    if not runs:
-        raise UserError("none of the runs holds an evaluation yet; let one reach its first")
-    return runs
-
-
-def read_scored_runs(model_dirs: Iterable[str | os.PathLike], task: str) -> list[RunResults]:
-    """Reads runs with their scores after fine-tuning on a task; a run without them is left out with a warning.
-
-    Raises: UserError: if a directory holds no run, or none of them was fine-tuned on the task.
-    """
-    runs = []
-    for model_dir in map(os.fspath, model_dirs):
-        run, scores = read_run(model_dir), read_scores(model_dir, task)
-        if scores:
-            runs.append(replace(run, scores={score_metric(task): scores}))
-        else:
-            logger.warning("%s is left out: it holds no scores of %s", model_dir, task)
-    if not runs:
-        raise UserError(
-            f"none of the runs was fine-tuned on {task}; run_finetuning.py --milestones --task={task} does that"
-        )
-    return runs
-
-
-def read_run(model_dir: str | os.PathLike) -> RunResults:
-    """Reads a run's directory, finished or not. Raises: UserError: if it holds no run."""
-    directory = run_in(model_dir)
-    metrics: dict[int, dict[str, float]] = {}
-    for report in reports_of(directory.metrics_file, "held_out"):
-        values = {name: value for name, value in report.items() if name != "split" and value is not None}
-        for name, value in values.items():
-            if not isinstance(value, int | float):
-                raise UserError(f"{directory.metrics_file} has {name} {value!r}; expected a number; copy the run again")
-        metrics.setdefault(values.pop("step"), {}).update(values)
-    for step, scores in _probe_scores(os.path.join(directory.path, PROBE_FILE)).items():
-        metrics.setdefault(step, {}).update(scores)
-    return RunResults(
-        name=os.path.basename(directory.path.rstrip("/")),
-        config=load_config(directory.config_file),
-        metrics=dict(sorted(metrics.items())),
-        data=read_json(directory.data_file).get("data"),
-        init_from=read_json(directory.warm_start_file).get("init_from"),
-    )
-
-
-def _probe_scores(file: str) -> dict[int, dict[str, float]]:
-    content = read_bytes(file)
-    scores: dict[int, dict[str, float]] = {}
-    try:
-        for result in json.loads(content)["results"] if content is not None else ():
-            step = result.pop("step")
-            scores[step] = {
-                task: next(value for name, value in values.items() if name != "strength")
-                for task, values in result.items()
-            }
-            scores[step]["probe_score"] = statistics.fmean(scores[step].values())
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
-        raise UserError(f"{file} is not what benchmarks/linear_probe.py writes; make it again with --output") from None
-    return scores
 
 
 class Point(NamedTuple):

@@ -57,6 +57,14 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
     return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
 
 
+def scores_by_step(rows: Sequence[Mapping]) -> dict[int, tuple[float, ...]]:
+    """The scores in the rows of `milestone_scores`; NaN where a seed has no value."""
+    return {
+        int(row["step"]): tuple(math.nan if value is None else float(value) for value in row["scores"].values())
+        for row in rows
+    }
+
+
 def read_scores(model_dir: str | os.PathLike, task: str) -> dict[int, tuple[float, ...]]:
     """The scores of a run's fine-tuned milestones, by step; empty if none was fine-tuned on the task.
 
@@ -67,11 +75,7 @@ def read_scores(model_dir: str | os.PathLike, task: str) -> dict[int, tuple[floa
     file = score_file(model_dir, task)
     content = read_bytes(file)
     try:
-        rows = json.loads(content)["results"] if content is not None else ()
-        return {
-            int(row["step"]): tuple(math.nan if value is None else float(value) for value in row["scores"].values())
-            for row in rows
-        }
+        return scores_by_step(json.loads(content)["results"]) if content is not None else {}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(
             f"{file} is not what run_finetuning.py --milestones writes; give that command again, it continues"

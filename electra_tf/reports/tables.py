@@ -8,9 +8,6 @@ from electra_tf.reports.runs import Point, RunGroup, finetuned_task
 
 # The usual metrics, shown if a run has them, and their headings. Another metric's heading is its name.
 HEADINGS = {
-    "probe_score": "probe, mean",
-    "cola": "CoLA, Matthews",
-    "sst2": "SST-2, accuracy",
     "masked_lm_loss": "masked-LM loss",
     "masked_lm_accuracy": "masked-LM accuracy",
     "mask_token_loss": "loss on [MASK]",
@@ -51,7 +48,7 @@ def markdown_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
     for group in groups:
         cells = _costs_until(group, group.last_step)
         rows.append([*cells, *(_cell(group.last(metric)) for metric in metrics)])
-    return _table(headings, rows)
+    return table_of(headings, rows)
 
 
 def points_table(groups: Sequence[RunGroup], metric: str) -> str:
@@ -62,7 +59,7 @@ def points_table(groups: Sequence[RunGroup], metric: str) -> str:
         for group in groups
         for point in group.points(metric)
     ]
-    return _table(headings, rows)
+    return table_of(headings, rows)
 
 
 def points_data(groups: Sequence[RunGroup], metrics: Sequence[str]) -> dict:
@@ -93,6 +90,12 @@ def points_data(groups: Sequence[RunGroup], metrics: Sequence[str]) -> dict:
     }
 
 
+def table_of(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
 def _spent(group: RunGroup, step: int) -> Spent | None:
     return None if group.cost is None else group.cost.spent(step)
 
@@ -110,11 +113,6 @@ def _costs_until(group: RunGroup, step: int) -> list[str]:
     if spent is not None:
         costs = [f"{float(spent.paper):.3g}", f"{spent.hardware.total:.3g}", f"{spent.token_slots / 1e6:.3g} M"]
     return [group.label.replace("|", "\\|"), ", ".join(map(str, group.seeds)), f"{step:,}", *costs]
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}", *(f"| {' | '.join(row)} |" for row in rows)]
-    return "\n".join(lines) + "\n"
 
 
 def _cell(point: Point | None) -> str:

@@ -1,131 +1,197 @@
-"""The replication: its plan, what it skips, its results; and the linear probe of a run of two steps."""
+"""The replication: its plan, what it skips, and the records of its runs. Its results: test_replication_results.py."""
 
 import json
-import shutil
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-import tensorflow as tf
 
-from benchmarks import linear_probe
-from benchmarks.linear_probe import ProbedRun, sentence_features
+from benchmarks import processes
 from benchmarks.replication import __main__ as replication
-from benchmarks.replication.plan import PAPER_SCORES, equal_flops_steps, plan
-from electra_tf.cli import run_pretraining
+from benchmarks.replication import plan
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.flops.budget import RunCost
+from electra_tf.flops.budget import RunCost, Spent
+from electra_tf.reports.records import read_record
+from electra_tf.tasks.pretrain.config import load_config
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def replicate(monkeypatch, tmp_path):
-    """`replicate(electra=0.9)`: runs the command with processes that only write results; returns their commands."""
-    commands, scores = [], {}
-    runs = plan(tmp_path / "runs", [0, 1], 40)
-
-    def call(command: list[str]) -> None:
-        commands.append(command)
-        run = next(run for run in runs if any(str(run.directory) in part for part in command))
-        if "run_pretraining.py" in command[1]:
-            (run.directory / "checkpoints").mkdir(parents=True)
-            (run.directory / "config.yaml").write_text(config_to_yaml(run.config()), encoding="utf-8")
-            report = {"step": run.num_steps, "split": "held_out", "masked_lm_accuracy": 0.25}
-            (run.directory / "metrics.jsonl").write_text(json.dumps(report) + "\n", encoding="utf-8")
-            for suffix in ("index", "json"):
-                (run.directory / "checkpoints" / f"step-{run.num_steps}.{suffix}").write_text("{}")
-            return
-        accuracy = scores.get(run.objective, 0.5) + 0.04 * run.seed
-        results = [
-            {
-                "step": step,
-                "cola": {"matthews_correlation": 0.0, "strength": 1.0},
-                "sst2": {"accuracy": accuracy if step else 0.5, "strength": 1.0},
-            }
-            for step in run.probed_steps()
-        ]
-        run.probe_file.write_text(json.dumps({"results": results}), encoding="utf-8")
-
-    monkeypatch.setattr(replication, "_call", call)
-
-    def build(**of_objectives: float) -> list[list[str]]:
-        commands.clear()
-        scores.update(of_objectives)
-        flags = ["--data_dir=data", "--glue_dir=glue", f"--output_dir={tmp_path / 'runs'}", "--electra_steps=40"]
-        assert replication.main([*flags, "--seeds", "0", "1", f"--markdown={tmp_path / 'results.md'}"]) == 0
-        return list(commands)
-
-    return build
-
-
-def test_every_objective_gets_the_steps_that_electras_flops_allow():
-    steps = equal_flops_steps(1000)
-    assert steps["electra"] == steps["electra_15"] == 1000
-    assert steps["all_tokens_mlm"] < steps["replace_mlm"] < 1000 < steps["bert_mlm"]
-    configs = [run.config() for run in plan(Path("runs"), [0], 1000)]
-    spent = [float(RunCost(config).spent(config.train.num_steps).hardware.total) for config in configs]
-    assert max(spent) < 1.005 * min(spent)
-
-
-def test_a_second_call_skips_what_is_finished(replicate, tmp_path):
-    assert len(replicate()) == 2 * 2 * len(PAPER_SCORES)
-    assert replicate() == []
-    shutil.rmtree(tmp_path / "runs" / "electra-seed1")
-    (tmp_path / "runs" / "bert_mlm-seed0" / "linear_probe.json").unlink()
-    probing, *others = replicate()
-    assert "benchmarks.linear_probe" in probing and "--step=0" in probing
-    assert "run_pretraining.py" in others[0][1] and "train.seed=1" in others[0]
-
-
-def test_the_results_count_the_pairs_in_the_order_of_the_paper(replicate, tmp_path, capsys):
-    """ELECTRA far above all, BERT above three: four pairs in the order of table 4, three in the opposite order."""
-    replicate(electra=0.9, bert_mlm=0.7, electra_15=0.5, replace_mlm=0.5)
-    text = (tmp_path / "results.md").read_text(encoding="utf-8")
-    assert "Of the 9 pairs that table 4 orders, the medians of the probe's mean score have 4 in the same order" in text
-    assert "4 of them with ranges apart. 3 are in the opposite order with ranges apart." in text
-    assert "| electra (85.0) | bert_mlm (82.2) | yes: 0.460 and 0.360 | apart |" in text
-    assert "Of the 5 objectives, 2 end above every untrained encoder with all seeds.\n" in text
-    assert (tmp_path / "results.png").read_bytes()[:4] == b"\x89PNG"
-    assert capsys.readouterr().out == text
+SEEDS = (3, 5)
 
 
 @pytest.fixture(scope="module")
-def run(tiny_config, write_data, tmp_path_factory):
-    """A run of two steps, with a milestone after the first."""
-    directory = tmp_path_factory.mktemp("run")
-    config = tiny_config(train={"num_steps": 2, "milestone_fractions": (0.5,)})
-    (directory / "tiny.yaml").write_text(config_to_yaml(config), encoding="utf-8")
-    flags = [f"--config={directory / 'tiny.yaml'}", f"--data_dir={write_data(directory / 'data')}"]
-    assert run_pretraining.main([*flags, f"--model_dir={directory / 'run'}"]) == 0
-    return directory / "run"
+def arms(tiny_config, tmp_path_factory):
+    """A directory with the files of the arms: 8 steps, 6 of which are shorter."""
+    directory = tmp_path_factory.mktemp("arms")
+    stages = [
+        {"num_steps": 6, "max_seq_length": 8, "batch_size": 6},
+        {"num_steps": 2, "max_seq_length": 10, "batch_size": 4},
+    ]
+    electra = tiny_config(stages=stages, train={"log_every_steps": 1})
+    (directory / "electra.yaml").write_text(config_to_yaml(electra), encoding="utf-8")
+    for name in ("bert_mlm", "electra_15", "all_tokens_mlm"):
+        text = f"base: electra.yaml\nobjective: {{name: {name}}}\n"
+        (directory / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return directory
 
 
-def test_features_are_the_mean_of_the_real_tokens_in_the_order_of_the_sentences(run):
-    probed = ProbedRun(str(run))
-    objective = probed.load(1)
-    eight = " ".join(["w5"] * 8)  # with [CLS] and [SEP] as long as the run's sequences
-    found = sentence_features(objective, probed.tokenizer, ["w5 w6 w7 w8 w9", "w10", f"{eight} w6 w7"])
-    for sentence, features in zip(["w5 w6 w7 w8 w9", "w10", eight], found, strict=True):
-        ids = [2, *(int(word[1:]) for word in sentence.split()), 3]  # w5 has id 5
-        inputs = {"input_ids": [ids], "input_mask": [[1] * len(ids)], "segment_ids": [[0] * len(ids)]}
-        hidden = objective({name: tf.constant(rows) for name, rows in inputs.items()}).sequence_output
-        assert features == pytest.approx(hidden.numpy()[0].mean(axis=0), abs=1e-5)
+@pytest.fixture
+def replicate(arms, monkeypatch, tmp_path):
+    """`replicate("--stages", "train")`: the names of the processes that ran; they only write results.
+
+    `replicate.failing` are names of processes that fail.
+    """
+    monkeypatch.setattr(plan, "CONFIGS", arms)
+    names, failing = [], set()
+
+    def start(process: plan.Process, cores) -> SimpleNamespace:
+        names.append(f"{process.run.name} {process.name}")
+        process.log_file.parent.mkdir(parents=True, exist_ok=True)
+        process.log_file.write_text("started\nthe loss is not finite; lower the rate\n")
+        if names[-1] in failing:
+            return SimpleNamespace(poll=lambda: 1, returncode=1)
+        if process.is_first:
+            write_run(process.run)
+        elif process.output_file:
+            process.output_file.write_text('{"step": 64, "masked_lm_accuracy": 0.25}')
+        else:
+            write_scores(process)
+        return SimpleNamespace(poll=lambda: 0, returncode=0)
+
+    def run(*flags: str) -> list[str]:
+        names.clear()
+        paths = ["--data_dir=a", "--data_dir=b", "--glue_dir=glue", "--probe_dir=probe", f"--output_dir={tmp_path}"]
+        run.status = replication.main(
+            [*paths, f"--record_dir={tmp_path / 'records'}", "--budget_steps=64", "--seeds", *map(str, SEEDS), *flags]
+        )
+        return list(names)
+
+    monkeypatch.setattr(processes, "start", start)
+    run.failing = failing
+    return run
 
 
-def test_a_run_is_probed_at_its_steps_with_the_same_result_again(run, tmp_path, capsys):
-    words = [f"w{6 + index} {'w5 w5 w5' if index % 2 else 'w30 w31'}" for index in range(20)]
-    cola = "".join(f"x\t{index % 2}\t\t{text}\n" for index, text in enumerate(words))
-    sst2 = "sentence\tlabel\n" + "".join(f"{text}\t{index % 2}\n" for index, text in enumerate(words))
-    for folder, text in (("CoLA", cola), ("SST-2", sst2)):
-        (tmp_path / folder).mkdir()
-        for split in ("train", "dev"):
-            (tmp_path / folder / f"{split}.tsv").write_text(text, encoding="utf-8")
-    flags = [f"--model_dir={run}", f"--glue_dir={tmp_path}", "--step=0", "--step=1", "--step=2"]
-    assert linear_probe.main([*flags, f"--output={tmp_path / 'probe.json'}"]) == 0
-    printed = capsys.readouterr().out
-    results = json.loads(printed)["results"]
-    assert [result["step"] for result in results] == [0, 1, 2]
-    assert all(result["sst2"]["accuracy"] > 0.9 for result in results)  # the classes have different words
-    assert (tmp_path / "probe.json").read_text() == printed
-    assert linear_probe.main(flags) == 0
-    assert capsys.readouterr().out == printed
+def write_run(run: plan.PlannedRun) -> None:
+    """The files of a run that is trained: 50 reports of half a second each, and an evaluation."""
+    run.directory.mkdir(parents=True)
+    (run.directory / "config.yaml").write_text(config_to_yaml(run.config), encoding="utf-8")
+    cost, reports = RunCost(run.config), []
+    for step in range(run.num_steps - 49, run.num_steps + 1):
+        examples = cost.spent(step).examples - (cost.spent(step - 1).examples if reports else 0)
+        reports.append({"step": step, "split": "train", "loss": 2.0, "examples_per_second": 2.0 * examples})
+    reports.append({"step": run.num_steps, "split": "held_out", "mask_token_loss": 1.0 / 3.0, "unigram_loss": 6.5})
+    (run.directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in reports))
+
+
+def write_scores(process: plan.Process) -> None:
+    """The summary of a fine-tuning: a seed's score is a tenth of it."""
+    flags = list(process.command)
+    seeds = flags[flags.index("--seeds") + 1 :]
+    directory = next(flag.removeprefix("--output_dir=") for flag in flags if flag.startswith("--output_dir="))
+    results = [{"seed": int(seed), "metrics": {"accuracy": int(seed) / 10.0}} for seed in seeds]
+    plan.Path(directory).mkdir(parents=True)
+    summary = {"task": "any", "primary_metric": "accuracy", "seeds": results}
+    (plan.Path(directory) / "summary.json").write_text(json.dumps(summary))
+
+
+def test_every_arm_gets_the_most_steps_that_electras_flops_pay_for(tmp_path):
+    steps = plan.equal_flops_steps(64)
+
+    def cost(arm: str, length: int) -> Spent:
+        arguments = SimpleNamespace(output_dir=tmp_path, data_dirs=[])
+        return RunCost(plan.PlannedRun(arm, 0, length, arguments).config).spent(length)
+
+    budget = cost("electra", steps.pop("electra"))
+    assert steps["bert_mlm_paper_flops"] > steps["bert_mlm"] > 64
+    for arm, length in steps.items():
+        convention = "paper" if arm == "bert_mlm_paper_flops" else "hardware"
+        spent = [cost(arm, length).flops(convention), cost(arm, length + 1).flops(convention)]
+        assert spent[0] <= budget.flops(convention) < spent[1]
+
+
+def test_the_input_stages_keep_their_shares_of_the_steps(arms):
+    stages = plan.stages_of_length(load_config(arms / "bert_mlm.yaml"), 101)
+    assert [(stage.num_steps, stage.max_seq_length) for stage in stages] == [(76, 8), (25, 10)]
+
+
+def test_the_first_comparison_is_trained_first_seed_by_seed(replicate):
+    names = [name.removesuffix(" train") for name in replicate("--stages", "train")]
+    first = ["electra-seed3", "bert_mlm-seed3", "electra-seed5", "bert_mlm-seed5"]
+    others = [f"{arm}-seed{seed}" for arm in ("bert_mlm_paper_flops", "electra_15", "all_tokens_mlm") for seed in SEEDS]
+    assert names == [*first, *others]
+
+
+def test_a_run_is_scored_after_all_training_and_its_milestones_after_all_scores(replicate):
+    names = replicate("--only", "electra", "--seeds", "3")
+    tasks = ["qnli", "stsb", "mnli", "qqp", "truecasing"]
+    expected = ["train", "as_masked_lm", *(f"{task}.64" for task in tasks)]
+    expected += [f"{task}.{step}" for step in (16, 32, 48) for task in tasks]
+    expected += [f"{task}.64" for task in ("mrpc", "rte", "sst2", "cola")]
+    assert names == [f"electra-seed3 {name}" for name in expected]
+    assert replicate.status == 0
+
+
+def test_untrained_encoders_are_fine_tuned_with_other_seeds_for_each_pre_training(replicate, tmp_path):
+    replicate("--stages", "train", "--only", "electra")
+    assert len(replicate("--stages", "score", "--only", "untrained")) == 2 * 5
+    assert read_record(tmp_path / "records" / "electra-seed5.json").scores["finetuned_qqp"] == {0: (1.5, 1.6, 1.7)}
+
+
+def test_what_is_done_is_skipped_and_the_rest_is_done(replicate, tmp_path):
+    flags = ["--only", "electra", "bert_mlm", "--stages", "train", "score"]
+    assert len(replicate(*flags)) == 2 * 2 * 7
+    assert replicate(*flags) == []
+    (tmp_path / "bert_mlm-seed5" / "as_masked_lm.json").write_text('{"step": 6')  # as of a process that was killed
+    (tmp_path / "electra-seed3" / "finetuned" / "mnli" / "step_64" / "summary.json").unlink()
+    (tmp_path / "electra-seed3" / "finetuned" / "mnli" / "step_64").rmdir()
+    assert replicate(*flags) == ["electra-seed3 mnli.64", "bert_mlm-seed5 as_masked_lm"]
+
+
+def test_a_run_that_fails_is_not_scored_and_the_others_are(replicate, capsys):
+    replicate.failing.add("electra-seed3 train")
+    names = replicate("--only", "electra", "bert_mlm", "--stages", "train", "score")
+    assert [name for name in names if name.startswith("electra-seed3")] == ["electra-seed3 train"]
+    assert len(names) == 1 + 3 * 7
+    assert replicate.status == 1
+    printed = capsys.readouterr().err
+    assert "electra-seed3, train failed: status 1, the loss is not finite\n" in printed
+    assert printed.endswith("7 processes failed or could not start, for the training that they need is missing\n")
+
+
+def test_a_directory_with_a_run_of_other_settings_is_refused(replicate, capsys):
+    replicate("--stages", "train", "--only", "electra")
+    assert replicate("--stages", "train", "--only", "electra", "--budget_steps=72") == []
+    assert replicate.status == 2
+    assert "has stages" in capsys.readouterr().err
+
+
+def test_a_record_has_all_that_is_known_of_a_run(replicate, tmp_path):
+    replicate("--only", "bert_mlm", "--stages", "train", "score", "milestones", "--seeds", "5")
+    file = tmp_path / "records" / "bert_mlm-seed5.json"
+    record, steps = read_record(file), plan.equal_flops_steps(64)["bert_mlm"]
+    assert (record.name, record.config.train.seed, record.config.train.num_steps) == ("bert_mlm-seed5", 5, steps)
+    assert record.metrics == {steps: {"mask_token_loss": 0.333333, "unigram_loss": 6.5}}
+    assert record.scores["finetuned_truecasing"][steps] == (0.0, 0.1, 0.2)
+    assert sorted(record.scores["finetuned_stsb"]) == [*(round(part * steps) for part in (0.25, 0.5, 0.75)), steps]
+    assert record.notes["as_masked_lm"]["masked_lm_accuracy"] == 0.25
+    assert record.notes["training_seconds"] == pytest.approx(0.5 * 49 + 0.5, abs=1e-6)
+    assert [report["step"] for report in record.notes["training"]] == list(range(steps - 48, steps + 1, 2))
+    assert str(tmp_path) not in file.read_text() and len(file.read_bytes()) < 60_000
+
+
+def test_records_that_were_lost_are_written_again(replicate, tmp_path):
+    flags = ["--stages", "train", "--only", "electra"]
+    replicate(*flags)
+    file = tmp_path / "records" / "electra-seed3.json"
+    content = file.read_bytes()
+    file.unlink()
+    assert replicate(*flags) == []
+    assert file.read_bytes() == content
+
+
+def test_a_budget_that_is_too_small_is_refused(replicate, capsys):
+    assert replicate("--budget_steps=63") == []
+    assert replicate.status == 2
+    assert "--budget_steps=63: expected 64 or more" in capsys.readouterr().err
+
+
+def test_flags_that_are_missing_are_named(capsys):
+    assert replication.main(["--data_dir=a", "--output_dir=b"]) == 2
+    assert "--glue_dir, --probe_dir missing; give --data_dir, --glue_dir" in capsys.readouterr().err

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from benchmarks import processes
 from benchmarks.search import __main__ as search
 from benchmarks.search.grid import SearchRun, name_of, values_of
 from benchmarks.search.results import own_loss, results_markdown
@@ -53,8 +54,7 @@ def started(monkeypatch):
         write_run(run, replaced_token_loss=0.25, replaced_token_auc=0.75)
         return SimpleNamespace(poll=lambda: 0, returncode=0)
 
-    monkeypatch.setattr(search, "_start", start)
-    monkeypatch.setattr(search, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(processes, "start", start)
     return names
 
 
@@ -217,11 +217,11 @@ def test_a_row_is_the_median_over_the_seeds_and_the_lowest_loss_is_first(searche
         searched("a=1", 3, replaced_token_loss=0.3, replaced_token_auc=0.6, speed=2e3),
     ]
     heading, _, first, second, _, note = results_markdown(runs, {}, None).splitlines()
-    assert heading.startswith("| run | seeds | steps | FLOPs | hardware | tokens | replaced-token loss |")
-    assert heading.endswith("| mask_token_loss | k tokens/s |")
-    assert first.startswith("| a=2 | 0 | ") and first.endswith(" | 0.200 | 0.800 | 6.500 | 2.000 |")
+    assert heading.startswith("| run | seeds | steps | FLOPs | hardware | tokens | ")
+    assert heading.endswith(" | loss on [MASK] | replaced-token loss | replaced-token AUC | k tokens/s |")
+    assert first.startswith("| a=2 | 0 | ") and first.endswith(" | 6.500 | 0.200 | 0.800 | 2.000 |")
     assert second.startswith("| a=1 | 0, 3 | ")
-    assert second.endswith(" | 0.350 (0.300 to 0.400) | 0.550 (0.500 to 0.600) |  | 3.000 (2.000 to 4.000) |")
+    assert second.endswith(" |  | 0.350 (0.300 to 0.400) | 0.550 (0.500 to 0.600) | 3.000 (2.000 to 4.000) |")
     assert note == "Each run may cost 1e+06 FLOPs (paper). Sorted by each objective's own held-out loss."
 
 
@@ -269,7 +269,7 @@ def test_the_own_loss_of_an_objective_is_its_encoders(tiny_config, objective, lo
 @pytest.mark.parametrize(("jobs", "shares"), [(1, [None]), (2, [[1, 4], [6, 7]]), (3, [[1], [4], [6]])])
 def test_runs_at_once_have_equal_shares_of_the_cores(monkeypatch, jobs, shares):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {7, 1, 4, 6, 9} if jobs == 3 else {7, 1, 4, 6})
-    assert search.core_shares(jobs) == shares
+    assert processes.core_shares(jobs) == shares
 
 
 @pytest.mark.slow
@@ -283,6 +283,6 @@ def test_two_real_runs_and_then_none(command, tmp_path, capsys, monkeypatch):
     assert all(" | 0 | 3 | " in row for row in rows)
     checkpoints = tmp_path / "runs" / "learning_rate=0.02-seed0" / "checkpoints"
     assert [file.name for file in checkpoints.glob("*.index")] == ["step-3.index"]
-    monkeypatch.setattr(search, "_start", None)
+    monkeypatch.setattr(processes, "start", None)
     assert search.main(flags) == 0
     assert capsys.readouterr().out == captured.out

@@ -8,7 +8,7 @@ from electra_tf.config.loader import config_to_yaml
 
 @pytest.fixture
 def write_run(tmp_path, tiny_config):
-    """`write_run("electra-0", held_out={4: {...}}, probe={8: (0.1, 0.7)}, train={"seed": 1})`: a run's directory.
+    """`write_run("electra-0", held_out={4: {...}}, train={"seed": 1})`: a run's directory.
 
     `rte` are scores after fine-tuning on RTE, by step.
     """
@@ -16,7 +16,6 @@ def write_run(tmp_path, tiny_config):
     def build(
         name: str,
         held_out: dict[int, dict],
-        probe: dict[int, tuple] | None = None,
         rte: dict[int, list] | None = None,
         **changes,
     ) -> Path:
@@ -28,16 +27,6 @@ def write_run(tmp_path, tiny_config):
         torn = '{"step": 9, "spl'
         text = "".join(json.dumps(line) + "\n" for line in lines) + torn
         (directory / "metrics.jsonl").write_text(text, encoding="utf-8")
-        if probe is not None:
-            results = [
-                {
-                    "step": step,
-                    "cola": {"matthews_correlation": cola, "strength": 0.1},
-                    "sst2": {"accuracy": sst2, "strength": 1.0},
-                }
-                for step, (cola, sst2) in probe.items()
-            ]
-            (directory / "linear_probe.json").write_text(json.dumps({"pooling": "mean", "results": results}))
         if rte is not None:
             rows = [{"step": step, "scores": dict(enumerate(scores))} for step, scores in rte.items()]
             (directory / "finetuning_rte.json").write_text(json.dumps({"task": "rte", "results": rows}))

@@ -5,18 +5,16 @@ import dataclasses
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.reports.runs import Point, group_runs, read_run, read_runs
+from electra_tf.reports.reading import read_run, read_runs
+from electra_tf.reports.runs import Point, group_runs
 
 HELD_OUT = {8: {"masked_lm_accuracy": 0.1}}
 
 
-def test_a_run_is_read_with_its_evaluations_and_its_probe(write_run):
+def test_a_run_is_read_with_its_evaluations(write_run):
     held_out = {4: {"masked_lm_accuracy": 0.1, "replaced_token_precision": None}, 8: {"masked_lm_accuracy": 0.2}}
-    run = read_run(write_run("run", held_out, probe={8: (0.125, 0.625)}))
-    assert run.metrics == {
-        4: {"masked_lm_accuracy": 0.1},
-        8: {"masked_lm_accuracy": 0.2, "cola": 0.125, "sst2": 0.625, "probe_score": 0.375},
-    }
+    run = read_run(write_run("run", held_out))
+    assert run.metrics == {4: {"masked_lm_accuracy": 0.1}, 8: {"masked_lm_accuracy": 0.2}}
     assert (run.name, run.last_step) == ("run", 8)
 
 
@@ -25,14 +23,6 @@ def test_a_run_is_read_with_its_evaluations_and_its_probe(write_run):
     [
         ({8: {"masked_lm_loss": "q"}}, {}, "has masked_lm_loss 'q'; expected a number"),
         (HELD_OUT, {"data.json": "[]"}, r"data\.json is damaged: expected a JSON object"),
-        *(
-            (
-                HELD_OUT,
-                {"linear_probe.json": text},
-                r"linear_probe\.json is not what benchmarks/linear_probe\.py writes",
-            )
-            for text in ("", "[]", '{"results": [{"step": 1, "cola": 0.5}]}', '{"results": [{}]}')
-        ),
     ],
 )
 def test_a_directory_that_cannot_be_read_is_refused(write_run, held_out, files, message):

@@ -1,0 +1,97 @@
+"""Processes beside each other, each on its share of the cores."""
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from benchmarks.common import last_line
+from electra_tf.config.errors import UserError
+
+_POLL_SECONDS = 0.2
+
+
+class Job(Protocol):
+    """What a process does.
+
+    Attributes:
+        log_file: gets what the process prints, behind what it holds.
+        output_file: gets what the process prints to its standard output, instead of `log_file`; None: nothing does.
+    """
+
+    @property
+    def command(self) -> Sequence[str]: ...
+    @property
+    def log_file(self) -> Path: ...
+    @property
+    def output_file(self) -> Path | None: ...
+
+
+JobT = TypeVar("JobT", bound=Job)
+
+
+def core_shares(jobs: int) -> list[list[int] | None]:
+    """The cores of each of `jobs` runs at once; None: all. Raises: UserError: if there are fewer cores than jobs."""
+    cores = sorted(os.sched_getaffinity(0))
+    if not 1 <= jobs <= len(cores):
+        raise UserError(f"--jobs={jobs}: expected 1 to {len(cores)}, the number of cores")
+    each = len(cores) // jobs
+    return [None] if jobs == 1 else [cores[job * each : (job + 1) * each] for job in range(jobs)]
+
+
+def run_all(
+    jobs: Sequence[JobT],
+    shares: Sequence[list[int] | None],
+    is_ready: Callable[[JobT], bool] = lambda job: True,
+) -> Iterator[tuple[JobT, str | None]]:
+    """Runs the jobs in their order, one on each share of the cores at once.
+
+    Args:
+        is_ready: jobs that are not ready let later ones pass; those that never are do not run.
+    Yields: each when it ends, and why if it failed.
+    """
+    waiting, running = list(jobs), {}
+    try:
+        while True:
+            for share in set(range(len(shares))) - running.keys():
+                if (job := next(filter(is_ready, waiting), None)) is not None:
+                    waiting.remove(job)
+                    running[share] = (job, start(job, shares[share]))
+            if not running:
+                return
+            while not (ended := [share for share, (_, process) in running.items() if process.poll() is not None]):
+                time.sleep(_POLL_SECONDS)
+            for job, process in map(running.pop, ended):
+                yield job, _failure(job, process.returncode) if process.returncode else None
+    finally:  # Ctrl-C reaches the processes too, which end with a checkpoint
+        for _, process in running.values():
+            process.wait()
+
+
+def start(job: Job, cores: list[int] | None) -> subprocess.Popen:
+    """Starts the process of a job on these cores."""
+    job.log_file.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as files, _on_cores(cores):
+        log = files.enter_context(open(job.log_file, "ab"))
+        output = log if job.output_file is None else files.enter_context(open(job.output_file, "wb"))
+        return subprocess.Popen(job.command, stdout=output, stderr=log)
+
+
+def _failure(job: Job, status: int) -> str:
+    """The status and what happened, without the advice behind it: all of it is in the log."""
+    log = job.log_file.read_text(encoding="utf-8", errors="replace")
+    return f"status {status}, {last_line(log).partition(';')[0]}"
+
+
+@contextlib.contextmanager
+def _on_cores(cores: list[int] | None) -> Iterator[None]:
+    """What is started inside inherits these cores, and TensorFlow has as many threads as it finds cores."""
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores or own)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)

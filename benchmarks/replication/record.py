@@ -1,0 +1,69 @@
+"""The record of a run of the replication: what its processes have left, as `electra_tf.reports.records` writes it."""
+
+import dataclasses
+import platform
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+import electra_tf
+from benchmarks.replication.plan import PlannedRun, is_json
+from electra_tf.files import names_in, read_json
+from electra_tf.finetuning.milestones import seed_scores
+from electra_tf.finetuning.summary import SUMMARY
+from electra_tf.flops.budget import RunCost
+from electra_tf.reports.reading import read_run
+from electra_tf.reports.records import write_record
+from electra_tf.reports.scores import milestone_scores
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.reported_lines import reports_of
+
+MAX_REPORTS = 40
+# Of training reports: what follows from the step and the configuration, or depends on the machine.
+_LEFT_OUT = ("split", "examples_seen", "token_slots_seen", "paper_flops", "hardware_flops", "peak_flops")
+
+
+def write_run_record(run: PlannedRun, record_dir: Path) -> None:
+    """Writes what is known of a run that has been trained, to `record_dir`/ARM-seedN.json."""
+    results = read_run(run.directory)
+    reports = reports_of(RunDirectory(run.directory).metrics_file, "train")
+    seconds, steps_before = 0.0, 0
+    for report in reports:
+        examples = results.cost.spent(report["step"]).examples - results.cost.spent(steps_before).examples
+        seconds, steps_before = seconds + examples / report["examples_per_second"], report["step"]
+    every = -(-len(reports) // MAX_REPORTS)
+    notes: dict[str, Any] = {
+        "arm": run.arm,
+        "seed": run.seed,
+        "training": [_shortened(report) for report in reports[::-1][::every][::-1]],
+        "training_seconds": seconds,
+        "tokens_per_second": results.cost.spent(steps_before).token_slots / seconds,
+        "versions": {
+            "electra_tf": electra_tf.__version__,
+            "python": platform.python_version(),
+            "tensorflow": tf.__version__,
+            "machine": platform.machine(),
+        },
+    }
+    if is_json(run.as_masked_lm_file):
+        notes["as_masked_lm"] = read_json(run.as_masked_lm_file)
+    finetuned = [_finetuned(run, task) for task in sorted(names_in(str(run.directory / "finetuned")))]
+    record_dir.mkdir(parents=True, exist_ok=True)
+    path = record_dir / f"{run.name}.json"
+    write_record(path, dataclasses.replace(results, notes=notes), [each for each in finetuned if each["results"]])
+
+
+def _shortened(report: dict) -> dict:
+    return {name: value for name, value in report.items() if name not in _LEFT_OUT}
+
+
+def _finetuned(run: PlannedRun, task: str) -> dict:
+    """The scores of a task at all steps whose fine-tuning is done, with the name of the metric."""
+    steps = [int(name.removeprefix("step_")) for name in names_in(str(run.directory / "finetuned" / task))]
+    summaries = {step: read_json(run.finetuned_directory(task, step) / SUMMARY) for step in sorted(steps)}
+    summaries = {step: summary for step, summary in summaries.items() if summary}
+    scores = {step: seed_scores(summary) for step, summary in summaries.items()}
+    metrics = [summary["primary_metric"] for summary in summaries.values()]
+    rows = milestone_scores(scores, RunCost(run.config))
+    return {"task": task, "metric": metrics[0] if metrics else None, "results": rows}

@@ -1,0 +1,166 @@
+"""The results of the replication: what the records of its runs say, by hand, and the page that has them."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from benchmarks.replication import __main__ as replication
+from benchmarks.replication.outcome import Comparison, arm_scores, compare, gate_of, task_score
+from benchmarks.replication.results import BEGIN, END, NOTHING, read_records, results_markdown
+from electra_tf.reports.records import write_record
+from electra_tf.reports.runs import RunResults
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+LEARNT = {
+    "electra": {"replaced_token_loss": 0.4, "constant_predictor_loss": 0.5, "replaced_token_auc": 0.875},
+    "bert_mlm": {"mask_token_loss": 5.5, "unigram_loss": 6.5},
+}
+
+
+@pytest.fixture
+def make_run(tiny_config):
+    """`make_run("electra", 3, qnli={8: [0.5]})`: results of a run with scores by task and step."""
+
+    def build(arm: str, seed: int, metrics: dict | None = None, **scores: dict) -> RunResults:
+        config = tiny_config(objective={"name": arm.removesuffix("_paper_flops")}, train={"seed": seed})
+        end = LEARNT.get(config.objective.name, {}) if metrics is None else metrics
+        by_metric = {
+            f"finetuned_{task}": {step: tuple(of) for step, of in each.items()} for task, each in scores.items()
+        }
+        return RunResults(f"{arm}-seed{seed}", config, {8: dict(end)}, scores=by_metric)
+
+    return build
+
+
+@pytest.fixture
+def write_records(make_run, tmp_path):
+    """`write_records(("electra", 3, 0.5))`: records in `tmp_path`/page of runs with one score on all tasks."""
+
+    def build(*runs: tuple[str, int, float]) -> Path:
+        directory = tmp_path / "page"
+        directory.mkdir(exist_ok=True)
+        for arm, seed, score in runs:
+            steps = (0, 2, 8) if arm == "electra" else (2, 8)
+            rows = [{"step": step, "scores": {"0": score if step else 0.25}} for step in steps]
+            tasks = [{"task": task, "metric": "f1", "results": rows} for task in ("qnli", "stsb", "mnli", "qqp")]
+            write_record(directory / f"{arm}-seed{seed}.json", make_run(arm, seed), tasks)
+        return directory
+
+    return build
+
+
+def test_the_score_is_the_mean_over_tasks_of_the_medians_over_seeds_of_fine_tuning(make_run):
+    run = make_run("electra", 0, qnli={8: [0.5, 0.9, 0.6]}, stsb={8: [0.2]}, mnli={8: [0.3, 0.5]}, qqp={8: [0.8]})
+    assert task_score(run, "qnli", 8) == 0.6
+    assert task_score(run, "score", 8) == pytest.approx((0.6 + 0.2 + 0.4 + 0.8) / 4)
+    assert task_score(run, "score", 2) is None
+    assert arm_scores([run, make_run("electra", 1, qnli={8: [math.nan, 0.5]})], "qnli") == [0.6]
+
+
+def test_an_interval_is_that_of_welch():
+    """Variances 4 and 1 of three each: a standard error of sqrt(5 / 3) and 50 / 17 degrees of freedom, t = 3.21876."""
+    found = compare([61.0, 63.0, 65.0], [60.0, 61.0, 59.0])
+    assert found == pytest.approx((3.0, 3.0 - 4.1554, 3.0 + 4.1554), abs=1e-4)
+    assert found.half_width == pytest.approx(4.1554, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("comparison", "word"),
+    [
+        (Comparison(0.02, 0.001, 0.039), "shown"),
+        (Comparison(-0.02, -0.039, -0.001), "reversed"),
+        (Comparison(0.02, -0.001, 0.041), "not shown"),
+        (compare([0.5], [0.5, 0.75, 0.25]), "not run"),
+        (compare([0.5, 0.75], []), "not run"),
+    ],
+)
+def test_a_comparison_in_a_word(comparison, word):
+    assert comparison.word == word
+
+
+@pytest.mark.parametrize(
+    ("arm", "metrics", "passed"),
+    [
+        ("electra", {"replaced_token_loss": 0.44, "constant_predictor_loss": 0.5, "replaced_token_auc": 0.76}, True),
+        ("electra", {"replaced_token_loss": 0.46, "constant_predictor_loss": 0.5, "replaced_token_auc": 0.76}, False),
+        ("electra", {"replaced_token_loss": 0.44, "constant_predictor_loss": 0.5, "replaced_token_auc": 0.74}, False),
+        ("bert_mlm", {"mask_token_loss": 5.79, "unigram_loss": 6.5}, True),
+        ("bert_mlm_paper_flops", {"mask_token_loss": 5.81, "unigram_loss": 6.5}, False),
+        ("electra_15", {"mask_token_loss": 6.5, "unigram_loss": 6.5}, None),
+        ("all_tokens_mlm", {}, None),
+    ],
+)
+def test_a_run_is_compared_if_it_has_learnt_more_than_frequencies(make_run, arm, metrics, passed):
+    assert gate_of(make_run(arm, 0, metrics)).passed is passed
+
+
+def test_the_gate_has_the_distances_to_what_needs_no_learning(make_run):
+    gate = gate_of(make_run("electra", 0, LEARNT["electra"] | LEARNT["bert_mlm"]))
+    assert (gate.margin, gate.auc, gate.nats) == (pytest.approx(0.2), 0.875, 1.0)
+
+
+def test_the_tables_have_the_runs_that_have_learnt_and_name_the_others(write_records, make_run):
+    directory = write_records(
+        ("electra", 3, 0.75),
+        ("electra", 5, 0.875),
+        ("bert_mlm", 3, 0.5),
+        ("bert_mlm", 5, 0.5625),
+        ("electra_15", 3, 0.5),
+    )
+    failed = make_run("bert_mlm", 7, {"mask_token_loss": 6.25, "unigram_loss": 6.5})
+    write_record(directory / "bert_mlm-seed7.json", failed, [])
+    lines = results_markdown(read_records(directory), "page.png").splitlines()
+    rows = {line.split(" | ")[0].strip("| "): line for line in lines if line.startswith("| ")}
+    assert " | 20.0% | 0.875 |  | yes |" in rows["electra-seed5"]
+    assert " |  |  | 0.25 nat | **no** |" in rows["bert_mlm-seed7"]
+    assert "Not compared, as they have not learnt enough: bert_mlm-seed7." in lines
+    assert rows["electra"].startswith("| electra | 81.2 (75.0, 87.5) | 81.2 (75.0, 87.5) |")
+    assert rows["bert_mlm"].startswith("| bert_mlm | 53.1 (50.0, 56.2) |")
+    assert rows["electra_15"].startswith("| electra_15 | 50.0 | ")
+    assert rows["untrained"].startswith("| untrained | 25.0 (25.0, 25.0) |")
+    # Standard errors of 1/16 and 1/32, so 1.4706 degrees of freedom.
+    pairs = [line for line in lines if line.startswith("| electra - ")]
+    assert pairs[0] == "| electra - bert_mlm | score | 2 and 2 | +28.12 | -15.12 to +71.37 | 43.24 | not shown |"
+    assert "| electra - bert_mlm | truecasing | 0 and 0 |  |  |  | not run |" in pairs
+    assert "| electra - electra_15 | score | 2 and 1 |  |  |  | not run |" in pairs
+
+
+def test_appendix_gs_accuracy_is_shown_where_it_was_measured(make_run):
+    found = {"masked_lm_accuracy": 0.25, "generator_accuracy": 0.125}
+    run = make_run("electra", 0)
+    run.notes["as_masked_lm"] = found
+    text = results_markdown([run, make_run("bert_mlm", 0)], "page.png")
+    assert "| electra | 25.0 | 12.5 |  |\n" in text
+    assert "appendix G" not in results_markdown([make_run("electra", 0)], "page.png")
+
+
+def test_the_page_is_remade_between_its_markers(write_records, tmp_path):
+    directory = write_records(("electra", 3, 0.75), ("electra", 5, 0.875), ("bert_mlm", 3, 0.5))
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+    assert replication.main(["--remake", f"--record_dir={directory}"]) == 0
+    expected = results_markdown(read_records(directory), "page.png")
+    assert page.read_text(encoding="utf-8") == f"before\n{BEGIN}\n{expected}{END}\nafter\n"
+    assert (tmp_path / "page.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_page_without_markers_is_left_alone(tmp_path, capsys):
+    (tmp_path / "page.md").write_text("mine", encoding="utf-8")
+    assert replication.main(["--remake", f"--record_dir={tmp_path / 'page'}"]) == 2
+    assert f"expected a line {BEGIN}" in capsys.readouterr().err
+    assert (tmp_path / "page.md").read_text() == "mine"
+
+
+def test_a_record_of_an_unknown_arm_is_refused(make_run, tmp_path, capsys):
+    write_record(tmp_path / "replace_mlm-seed0.json", make_run("replace_mlm", 0), [])
+    (tmp_path.with_suffix(".md")).write_text(f"{BEGIN}\n{END}\n", encoding="utf-8")
+    assert replication.main(["--remake", f"--record_dir={tmp_path}"]) == 2
+    assert "has a record of replace_mlm-seed0; expected ARM-seedN" in capsys.readouterr().err
+
+
+def test_the_projects_page_has_the_results_of_its_records():
+    text = (DOCS / "replication.md").read_text(encoding="utf-8")
+    results = results_markdown(read_records(DOCS / "replication"), "replication.png")
+    assert f"\n{BEGIN}\n{results}{END}\n" in text
+    assert (results == NOTHING) != (DOCS / "replication.png").exists()
