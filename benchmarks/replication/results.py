@@ -77,8 +77,8 @@ def results_markdown(runs: Sequence[RunResults], picture: str) -> str:
         _pair_table(compared),
         *_masked_lm_part(compared),
         "Over the FLOPs that devices compute, the median over pre-trainings and the range. Scores before the end are "
-        "of one seed of fine-tuning. Held-out text has the length of the stage at that step; on [MASK], ELECTRA's curves "
-        "are its generator's.",
+        "of one seed of fine-tuning. Held-out text has the length of the stage at that step; on [MASK], ELECTRA's "
+        "curves are its generator's.",
         f"![Scores, and what is learnt, over FLOPs]({picture})",
     ]
     return "\n\n".join(part.rstrip("\n") if "\n" in part else textwrap.fill(part, _WIDTH) for part in parts) + "\n"
