@@ -24,11 +24,10 @@ from pathlib import Path
 
 from benchmarks.common import PROJECT, run_check
 from benchmarks.processes import core_shares, run_all
+from benchmarks.replication.arms import ARMS, STAGES
 from electra_tf.cli.flags import flag_parser
 from electra_tf.config.errors import UserError
 
-_ARMS = ("electra", "bert_mlm", "bert_mlm_paper_flops", "electra_15", "all_tokens_mlm", "untrained")
-_STAGES = ("train", "score", "milestones", "beside")
 _MIN_STEPS = 64  # the other arms get less, and are evaluated eight times
 
 
@@ -52,21 +51,12 @@ def _flags() -> ArgumentParser:
     add("--probe_dir", type=Path, metavar="DIR", help="output of benchmarks.truecasing")
     add("--output_dir", type=Path, metavar="DIR", help="local directory of the runs")
     add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="one run each")
-    add("--only", nargs="+", choices=_ARMS, default=_ARMS, metavar="ARM", help=f"of {', '.join(_ARMS)}; default: all")
-    add("--stages", nargs="+", choices=_STAGES, default=_STAGES, metavar="STAGE", help="default: all, in their order")
+    add("--only", nargs="+", choices=ARMS, default=ARMS, metavar="ARM", help=f"of {', '.join(ARMS)}; default: all")
+    add("--stages", nargs="+", choices=STAGES, default=STAGES, metavar="STAGE", help="default: all, in their order")
     add("--jobs", type=int, default=1, metavar="N", help="processes at once, each on its share of the cores")
-    add(
-        "--budget_steps",
-        type=int,
-        metavar="N",
-        help="steps of ELECTRA, whose FLOPs are the budget; default: its file's",
-    )
+    add("--budget_steps", type=int, metavar="N", help="of ELECTRA, whose FLOPs are the budget; default: its file's")
     add("--record_dir", type=Path, default=PROJECT / "docs" / "replication", metavar="DIR", help="gets ARM-seedN.json")
-    add(
-        "--remake",
-        action="store_true",
-        help="only write the results into the page, DIR.md of --record_dir",
-    )
+    add("--remake", action="store_true", help="only write the results into the page, DIR.md of --record_dir")
     return parser
 
 
@@ -102,7 +92,7 @@ def _replicate(arguments: Namespace) -> bool:
         _note(f"{number}/{len(todo)} after {seconds:,.0f} s: {process.run.name}, {process.name} {ending}")
     left = [process for process in todo if not process.is_done()]
     if left:
-        _note(f"{len(left)} processes failed or could not start, for the training that they need is missing")
+        _note(f"{len(left)} processes are not done: they failed, or the training that they need did")
     return not left
 
 

@@ -7,19 +7,10 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from benchmarks.replication.plan import PROBE, SCORE_TASKS
+from benchmarks.replication.arms import SCORE, SCORE_TASKS
 from electra_tf.reports.runs import RunResults, score_metric
 from electra_tf.reports.scores import spread
 
-SCORE = "score"
-MEASURES = (SCORE, PROBE)
-# Registered before the first run: which arm is expected to have the higher scores, and which the lower ones.
-PAIRS = (
-    ("electra", "bert_mlm"),
-    ("electra", "bert_mlm_paper_flops"),
-    ("electra", "electra_15"),
-    ("all_tokens_mlm", "bert_mlm"),
-)
 MIN_MARGIN, MIN_AUC = 0.1, 0.75  # of ELECTRA's discriminator
 MIN_NATS = 0.7  # of BERT
 _CONFIDENCE = 0.95

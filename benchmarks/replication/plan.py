@@ -19,8 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import PROJECT
+from benchmarks.replication.arms import (
+    ARMS,
+    AS_MASKED_LM_ARMS,
+    EVALUATIONS,
+    MILESTONE_ARMS,
+    MILESTONES,
+    NUM_FINETUNING_SEEDS,
+    ORDER,
+    PROBE,
+    STAGES,
+    TASKS,
+    UNTRAINED,
+)
 from electra_tf.config.errors import UserError
-from electra_tf.files import read_json
+from electra_tf.files import exists, read_json
 from electra_tf.finetuning.summary import SUMMARY
 from electra_tf.flops.budget import Convention, RunCost
 from electra_tf.runs.checkpoints import checkpoint_prefix
@@ -30,21 +43,6 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig, StageConfig, loa
 from electra_tf.train.timeline import milestone_steps
 
 CONFIGS = PROJECT / "configs" / "pretrain" / "replication"
-STAGES = ("train", "score", "milestones", "beside")
-UNTRAINED = "untrained"
-# Arms that are trained and scored seed by seed, the most important comparison first.
-ORDER = (("electra", "bert_mlm"), ("bert_mlm_paper_flops",), ("electra_15",), ("all_tokens_mlm",), (UNTRAINED,))
-ARMS = tuple(itertools.chain(*ORDER))
-AS_MASKED_LM_ARMS = ("electra", "bert_mlm", "bert_mlm_paper_flops")
-MILESTONE_ARMS = ("electra", "bert_mlm")
-
-SCORE_TASKS = ("qnli", "stsb", "mnli", "qqp")
-PROBE = "truecasing"
-BESIDE_TASKS = ("mrpc", "rte", "sst2", "cola")
-_TASKS = {"score": (*SCORE_TASKS, PROBE), "beside": BESIDE_TASKS}  # at the end of training, by stage
-NUM_FINETUNING_SEEDS = 3
-_MILESTONES = (0.25, 0.5, 0.75, 1.0)
-_EVALUATIONS = 8
 _MAX_RATIO = 1000  # no arm gets more steps than so many times ELECTRA's
 
 
@@ -106,8 +104,9 @@ class PlannedRun:
 
     def require_same_run(self) -> None:
         """Raises: UserError: if the directory holds a run of other settings."""
-        if self.directory.exists():
-            RunDirectory(self.directory).require_same_run(self.config)
+        directory = RunDirectory(self.directory)
+        if exists(directory.config_file):
+            directory.require_same_run(self.config)
 
     def processes(self, stage: str) -> Iterator[Process]:
         """The processes of one of `STAGES`."""
@@ -117,29 +116,29 @@ class PlannedRun:
             command, file = (*self._pretraining_command(), "--evaluate", "--as_masked_lm"), self.as_masked_lm_file
             yield Process(self, "as_masked_lm", command, functools.partial(is_json, file), output_file=file)
         if stage == "milestones" and self.arm in MILESTONE_ARMS:
-            *earlier, _ = milestone_steps(self.num_steps, _MILESTONES)
-            yield from (self._finetuning(task, step, range(1)) for step in earlier for task in (*SCORE_TASKS, PROBE))
+            *earlier, _ = milestone_steps(self.num_steps, MILESTONES)
+            yield from (self._finetuning(task, step, range(1)) for step in earlier for task in TASKS["score"])
         seeds = range(NUM_FINETUNING_SEEDS)
-        yield from (self._finetuning(task, self.num_steps, seeds) for task in _TASKS.get(stage, ()))
+        yield from (self._finetuning(task, self.num_steps, seeds) for task in TASKS.get(stage, ()))
 
     def untrained_processes(self, stage: str) -> Iterator[Process]:
         """The fine-tuning of a stage for the encoder of this run with random weights."""
         # The seeds of fine-tuning draw the weights: other ones for each seed of pre-training.
         seeds = range(self.seed * NUM_FINETUNING_SEEDS, (self.seed + 1) * NUM_FINETUNING_SEEDS)
-        yield from (self._finetuning(task, 0, seeds) for task in _TASKS.get(stage, ()))
+        yield from (self._finetuning(task, 0, seeds) for task in TASKS.get(stage, ()))
 
     def finetuned_directory(self, task: str, step: int) -> Path:
         return self.directory / "finetuned" / task / f"step_{step}"
 
     def _overrides(self) -> list[str]:
         """The settings that differ from the arm's file, as `--set` takes them."""
-        evaluated = -(-self.num_steps // _EVALUATIONS)
+        evaluated = -(-self.num_steps // EVALUATIONS)
         stages = stages_of_length(load_config(_config_file(self.arm)), self.num_steps)
         return [
             f"train.num_steps={self.num_steps}",
             f"stages={json.dumps([stage.model_dump() for stage in stages])}",
             f"train.seed={self.seed}",
-            f"train.milestone_fractions={list(_MILESTONES)}",
+            f"train.milestone_fractions={list(MILESTONES)}",
             f"train.save_every_steps={evaluated}",
             f"evaluation.every_steps={evaluated}",
         ]
@@ -194,7 +193,7 @@ def equal_flops_steps(budget_steps: int | None = None) -> dict[str, int]:
             convention: Convention = "paper" if arm == "bert_mlm_paper_flops" else "hardware"
             cost = functools.partial(_flops, load_config(_config_file(arm)), convention)
             budget, lengths = _flops(electra, convention, steps["electra"]), range(_MAX_RATIO * steps["electra"])
-            steps[arm] = bisect.bisect_right(lengths, budget, lo=_EVALUATIONS, key=cost) - 1
+            steps[arm] = bisect.bisect_right(lengths, budget, lo=EVALUATIONS, key=cost) - 1
     return steps
 
 

@@ -6,20 +6,17 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.replication.arms import ARMS, BESIDE_TASKS, MEASURES, PAIRS, PROBE, SCORE, SCORE_TASKS, UNTRAINED
 from benchmarks.replication.outcome import (
-    MEASURES,
     MIN_AUC,
     MIN_MARGIN,
     MIN_NATS,
-    PAIRS,
-    SCORE,
     arm_of,
     arm_scores,
     compare,
     gate_of,
     task_score,
 )
-from benchmarks.replication.plan import ARMS, BESIDE_TASKS, PROBE, SCORE_TASKS, UNTRAINED
 from electra_tf.config.errors import UserError
 from electra_tf.files import write_atomically
 from electra_tf.reports.pictures import png_picture
@@ -80,7 +77,8 @@ def results_markdown(runs: Sequence[RunResults], picture: str) -> str:
         _pair_table(compared),
         *_masked_lm_part(compared),
         "Over the FLOPs that devices compute, the median over pre-trainings and the range. Scores before the end are "
-        "of one seed of fine-tuning; ELECTRA's curves on [MASK] are its generator's.",
+        "of one seed of fine-tuning. Held-out text has the length of the stage at that step; on [MASK], ELECTRA's "
+        "curves are its generator's.",
         f"![Scores, and what is learnt, over FLOPs]({picture})",
     ]
     return "\n\n".join(part.rstrip("\n") if "\n" in part else textwrap.fill(part, _WIDTH) for part in parts) + "\n"
@@ -122,7 +120,7 @@ def _gate_table(runs: Sequence[RunResults]) -> str:
 
 def _score_table(runs: Sequence[RunResults], compared: Sequence[RunResults]) -> str:
     columns: dict[str, list[str]] = {}
-    for task in (SCORE, PROBE, *SCORE_TASKS, *BESIDE_TASKS):
+    for task in (*MEASURES, *SCORE_TASKS, *BESIDE_TASKS):
         by_arm = {arm: arm_scores(members, task) for arm, members in _by_arm(compared).items()}
         by_arm[UNTRAINED] = arm_scores(runs, task, step=0)
         if any(by_arm.values()):

@@ -152,7 +152,7 @@ def test_a_run_that_fails_is_not_scored_and_the_others_are(replicate, capsys):
     assert replicate.status == 1
     printed = capsys.readouterr().err
     assert "electra-seed3, train failed: status 1, the loss is not finite\n" in printed
-    assert printed.endswith("7 processes failed or could not start, for the training that they need is missing\n")
+    assert printed.endswith("7 processes are not done: they failed, or the training that they need did\n")
 
 
 def test_a_directory_with_a_run_of_other_settings_is_refused(replicate, capsys):
