@@ -1,12 +1,12 @@
 """The paper's central comparison in small: ELECTRA and masked language models at equal FLOPs, fine-tuned alike.
 
-    python -m benchmarks.replication --data_dir=DATA32 --data_dir=DATA128 --glue_dir=GLUE --probe_dir=PROBE \\
+    python -m benchmarks.replication --data_dir=DATA32 --data_dir=DATA64 --glue_dir=GLUE --probe_dir=PROBE \\
         --output_dir=RUNS --jobs=2
     python -m benchmarks.replication --remake
 
 The runs are those of configs/pretrain/replication, one for each seed, in RUNS/ARM-seedN. The budget is the FLOPs of
 ELECTRA's steps as devices compute them (docs/flops.md), and each other arm gets the steps that it pays for;
-bert_mlm_paper_flops is BERT again, with what the paper's count pays for. DATA32 and DATA128 are the data sets of the
+bert_mlm_paper_flops is BERT again, with what the paper's count pays for. DATA32 and DATA64 are the data sets of the
 two input stages, GLUE has the folders of its tasks, PROBE is the output of benchmarks.truecasing.
 
 The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones (the

@@ -156,7 +156,8 @@ class PlannedRun:
         if task == PROBE:
             files = [self.arguments.probe_dir / f"{split}.jsonl" for split in ("train", "dev")]
             flags = ["--task=tagging", f"--train_file={files[0]}", f"--validation_file={files[1]}"]
-            flags += ["--set=data.max_seq_length=64"]
+        # What the encoder has positions for.
+        flags += [f"--set=data.max_seq_length={self.config.data.max_seq_length}"]
         flags += [f"--init_from={prefix}"] if step else [f"--init_from={prefix}", "--untrained"]
         command = _command(
             "run_finetuning.py", *flags, f"--output_dir={directory}", "--keep=none", "--seeds", *map(str, seeds)
