@@ -1,6 +1,7 @@
 """Whole runs of the toy task: what they leave, and that an interrupted run gives the same result as a whole one."""
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -319,6 +320,17 @@ def test_alarms_are_raised_once_by_a_run_in_one_part_or_two(train_toy, tmp_path,
     assert json.loads(alarm)["message"].startswith("since step 1 its loss is ")
     assert Path(tmp_path, "parts", "alarms.jsonl").read_text().splitlines() == [alarm]
     assert "step 6 ALARM | since step 1 its loss is" in capsys.readouterr().err
+
+
+def test_a_run_ends_with_what_its_last_evaluation_says_of_it(train_toy, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(Regression, "verdict", lambda task, metrics: f"it has {sorted(metrics)}")
+    caplog.set_level(logging.INFO)
+    evaluation = train_toy(tmp_path)
+    assert caplog.messages[-1] == f"it has {sorted(evaluation)}" and evaluation
+    caplog.clear()
+    without = toy_config()
+    train_toy(tmp_path / "no_held_out_split", without, ToyStage(without, num_evaluation_batches=0))
+    assert not any(message.startswith("it has") for message in caplog.messages)
 
 
 class OutputAlone(Regression):
