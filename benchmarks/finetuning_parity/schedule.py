@@ -72,7 +72,7 @@ def step_differences(golden: Path) -> dict[str, float]:
         num_steps = row["num_train_steps"]
         found["num_steps"] += config.train.num_steps != max(1, num_steps)
         if num_steps:
-            difference = abs(config.optimizer.warmup(config.train.num_steps) - row["warmup_steps"])
+            difference = abs(config.optimizer.warmups([config.train.num_steps])[0] - row["warmup_steps"])
             found["warmup_steps"] = max(found["warmup_steps"], difference)
     for name, row in table["defaults_small_single_task"].items():
         if (task := GLUE_TASKS.get(_TASKS.get(name, name))) is not None:

@@ -60,4 +60,6 @@ def synthetic_batch(shape: BatchShape, seed: int) -> dict[str, np.ndarray]:
         "masked_lm_positions": positions.astype(np.int32),
         "masked_lm_ids": (np.take_along_axis(input_ids, positions, axis=1) * (weights > 0)).astype(np.int32),
         "masked_lm_weights": weights,
+        "mask_token_weights": becomes_mask.astype(np.float32),
+        "unigram_losses": np.zeros_like(weights),  # only reported
     }

@@ -121,7 +121,6 @@ def encoder_config(sizes: dict) -> ElectraConfig:
         type_vocab_size=sizes["type_vocab_size"],
         hidden_dropout_prob=sizes["hidden_dropout"],
         attention_probs_dropout_prob=sizes["attention_dropout"],
-        initializer_range=sizes["initializer_range"],
         layer_norm_eps=sizes["layer_norm_epsilon"],
     )
 

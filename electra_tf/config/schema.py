@@ -6,6 +6,7 @@ rate.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -85,9 +86,9 @@ class OptimizerConfig(Settings):
     clip_norm: Positive = 1.0  # of all gradients together, after the sum over replicas
     exclude_from_weight_decay: tuple[str, ...] = ("LayerNorm", "layer_norm", "bias")  # regular expressions on names
 
-    def warmup(self, num_steps: int) -> float:
-        """The length of the warm-up of a schedule of `num_steps`, in steps; not always a whole number."""
-        return self.warmup_fraction * num_steps or self.warmup_steps
+    def warmups(self, part_steps: Sequence[int]) -> list[float]:
+        """The length in steps, not always whole, of the warm-up of each part of a schedule, which has so many steps."""
+        return [self.warmup_fraction * num_steps or self.warmup_steps for num_steps in part_steps]
 
     @field_validator("exclude_from_weight_decay")
     @classmethod

@@ -91,7 +91,7 @@ class PretrainingData:
 
     def _unigram_losses(self) -> np.ndarray:
         """[V] float32, nats. What the text does not have counts as if it had been seen once, so that all are finite."""
-        counts = self.text_token_counts("").astype(np.float64)
+        counts = self.text_token_counts("the unigram loss").astype(np.float64)
         return (np.log(counts.sum()) - np.log(np.maximum(counts, 1.0))).astype(np.float32)
 
     def text_token_counts(self, purpose: str) -> np.ndarray:

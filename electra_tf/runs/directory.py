@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 import yaml
+from pydantic import ValidationError
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
@@ -134,7 +135,7 @@ class RunDirectory:
 
     def require_same_run(self, config: RunConfig) -> None:
         """Raises: UserError: if a setting that affects the weights is not the run's, naming both values."""
-        stored = self._stored_config()
+        stored = _with_defaults(self._stored_config(), type(config))
         before, now = (_flatten(lasting_settings(values)) for values in (stored, config.model_dump(mode="json")))
         # The name of the objective or task first: other settings differ because of it.
         for key in sorted(before | now, key=lambda key: (key not in ("objective.name", "name"), key)):
@@ -182,6 +183,14 @@ class RunDirectory:
     def _tokenizer_files(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> dict[str, bytes]:
         settings = json.dumps({"lower_case": lower_case, "strip_accents": strip_accents}).encode()
         return {self.vocab_file: vocabulary, self.tokenizer_file: settings}
+
+
+def _with_defaults(stored: dict, kind: type[RunConfig]) -> dict:
+    """The stored settings with those that an earlier version did not have yet, as they are where they do not fit."""
+    try:
+        return kind.model_validate(stored).model_dump(mode="json")
+    except ValidationError:
+        return stored
 
 
 def _data_record(identities: Sequence[str]) -> bytes:

@@ -148,7 +148,8 @@ class Reporter:
         """Reports means over the steps since the last report with their rates, and the FLOPs of all steps so far."""
         spent = self._spent(step)
         self._report(step, "train", {**metrics, **spent})
-        shown = ["loss", *sorted(set(metrics) - _NOT_SHOWN)]
+        known = {name for name, value in metrics.items() if value == value}
+        shown = ["loss", *sorted(known - _NOT_SHOWN)]
         parts = [f"step {step}/{self._num_steps}", *(f"{name} {metrics[name]:.4g}" for name in shown)]
         parts += [
             f"{metrics['examples_per_second']:.1f} examples/s",

@@ -195,7 +195,7 @@ def _announce(run: Run, task: Task, stage: InputStage, first_step: int, last_ste
             "the run is at step %d already, this call was to end at %d: nothing to train", first_step, last_step
         )
         return
-    if warning := missed_peak(run.config.optimizer.warmup(min(task.schedule_steps)), task.schedule_steps):
+    if warning := missed_peak(run.config.optimizer.warmups(task.schedule_steps), task.schedule_steps):
         logger.warning(warning)
     logger.info(
         "%s%s, steps %d to %d of %d; batch %d = %d replicas x %d; %d training examples, %d evaluation batches",

@@ -217,7 +217,7 @@ def build_optimizer(
         first_steps: the first step of each training phase, whose moments are still zero then.
         learning_rate_multiplier: the factor of each variable's learning rate, for instance of layerwise decay.
     """
-    schedule = WarmupTimesDecay(config.learning_rate, config.warmup(part_steps[0]), part_steps, config.decay_power)
+    schedule = WarmupTimesDecay(config.learning_rate, config.warmups(part_steps), part_steps, config.decay_power)
     return OPTIMIZERS[config.name](config, schedule, first_steps, learning_rate_multiplier)
 
 

@@ -14,13 +14,16 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     the peak is 0.99 of `learning_rate`. (Elsewhere the decay usually starts after the warm-up.)
 
     Args:
-        learning_rate: the factor in front.        warmup_steps: 0 for none.
-        part_steps: `num_steps` of each part of the training; step counts from the beginning of its part. Usually one.
+        learning_rate: the factor in front.
+        warmup_steps, part_steps: `warmup_steps`, 0 for none, and `num_steps` of each part of the training; step counts
+            from the beginning of its part. Usually there is one.
     """
 
-    def __init__(self, learning_rate: float, warmup_steps: float, part_steps: Sequence[int], decay_power: float):
+    def __init__(
+        self, learning_rate: float, warmup_steps: Sequence[float], part_steps: Sequence[int], decay_power: float
+    ):
         self.learning_rate = learning_rate
-        self.warmup_steps = warmup_steps
+        self.warmup_steps = tuple(warmup_steps)
         self.part_steps = tuple(part_steps)
         self.decay_power = decay_power
 
@@ -28,24 +31,32 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         """Scalar integer step, counted from 0 -> scalar float32."""
         first_steps = list(itertools.accumulate(self.part_steps, initial=0))[:-1]
         done = tf.cast(steps_since(first_steps, step), tf.float32)
-        num_steps = tf.cast(self.part_steps[0], tf.float32)
-        for first_step, steps in zip(first_steps[1:], self.part_steps[1:], strict=True):
-            num_steps = tf.where(step >= tf.cast(first_step, step.dtype), tf.cast(steps, tf.float32), num_steps)
-        warmup = tf.minimum(1.0, done / self.warmup_steps) if self.warmup_steps else 1.0
+        num_steps, warmup_steps = (
+            _of_part(values, first_steps, step) for values in (self.part_steps, self.warmup_steps)
+        )
+        warmup = tf.where(warmup_steps > 0.0, tf.minimum(1.0, tf.math.divide_no_nan(done, warmup_steps)), 1.0)
         return self.learning_rate * warmup * tf.pow(tf.maximum(0.0, 1.0 - done / num_steps), self.decay_power)
 
     def get_config(self) -> dict:
         return dict(vars(self))
 
 
-def missed_peak(warmup_steps: float, part_steps: Sequence[int]) -> str | None:
-    """A warning if some part of the training ends before the warm-up does; else None."""
-    if warmup_steps < min(part_steps):
-        return None
-    return (
-        f"optimizer.warmup_steps is {warmup_steps}, of a schedule of {min(part_steps)} steps: the learning rate never "
-        "reaches its peak"
-    )
+def _of_part(values: Sequence[float], first_steps: Sequence[int], step: tf.Tensor) -> tf.Tensor:
+    """Of one value for each part that of the part a step is in. Scalar float32."""
+    value = tf.constant(values[0], tf.float32)
+    for first_step, of_part in zip(first_steps[1:], values[1:], strict=True):
+        value = tf.where(step >= tf.cast(first_step, step.dtype), tf.constant(of_part, tf.float32), value)
+    return value
+
+
+def missed_peak(warmup_steps: Sequence[float], part_steps: Sequence[int]) -> str | None:
+    """A warning if some part of the training ends before its warm-up does; else None."""
+    for warmup, steps in zip(warmup_steps, part_steps, strict=True):
+        if warmup >= steps:
+            return (
+                f"the warm-up has {warmup:g} steps, of a schedule of {steps}: the learning rate never reaches its peak"
+            )
+    return None
 
 
 def steps_since(first_steps: Sequence[int], step: tf.Tensor) -> tf.Tensor:

@@ -12,6 +12,7 @@ from benchmarks.train_step.batches import BatchShape, synthetic_batch
 from benchmarks.train_step.contenders import CONTENDERS, Measured, NotAvailable, Process, Turn, with_baseline
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
+from electra_tf.data.batch import PRETRAINING_BATCH
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
@@ -37,6 +38,9 @@ def test_a_batch_is_a_function_of_its_seed_and_masks_15_percent_of_each_row():
     lengths, used = batch["input_mask"].sum(axis=1), batch["masked_lm_weights"] > 0
     assert 0.7 < (lengths == 40).mean() < 0.93  # 0.82 + 0.18 / 36 expected, standard deviation 0.027
     assert (used.sum(axis=1) == np.clip(np.rint(lengths * 0.15), 1, 6)).all()
+    assert batch.keys() == PRETRAINING_BATCH.tensors.keys()
+    shown = np.take_along_axis(batch["masked_input_ids"], batch["masked_lm_positions"], axis=1)
+    assert (batch["mask_token_weights"] == (used & (shown == 3))).all()
 
 
 def test_the_fastest_of_ours_is_compared_with_the_limits_of_its_precision():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+import yaml
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_bytes, write_atomically
@@ -48,6 +49,22 @@ def test_a_stored_configuration_that_cannot_be_read_is_named(tmp_path, text, mes
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(UserError, match=f"config.yaml {message}"):
         RunDirectory(tmp_path).adopt_config(toy_config(), is_started=True)
+
+
+def test_a_run_of_a_version_that_lacked_a_setting_has_its_default(tmp_path):
+    config, directory = toy_config(), RunDirectory(tmp_path)
+    values = config.model_dump(mode="json")
+    del values["optimizer"]["warmup_fraction"]
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(values))
+    directory.require_same_run(config)
+    other = toy_config(optimizer={"warmup_fraction": 0.25})
+    with pytest.raises(UserError, match=r"has optimizer.warmup_fraction 0.0, this call has 0.25"):
+        directory.require_same_run(other)
+    # Settings that are no longer valid are compared as they stand there.
+    values["optimizer"]["momentum"] = 0.5
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(values))
+    with pytest.raises(UserError, match=r"has optimizer.momentum 0.5, this call has None"):
+        directory.require_same_run(config)
 
 
 @pytest.mark.parametrize("place", ["local", "ram://files"])

@@ -28,21 +28,21 @@ LAMB_RECORD = Path(__file__).resolve().parents[1] / "fixtures" / "lamb.npz"
     ("step", "rate"), [(0, 0.0), (1, 4.99999995e-8 * 0.999999), (5000, 2.4875e-4), (10_000, 4.95e-4), (1_000_000, 0.0)]
 )
 def test_the_learning_rate_warms_up_and_decays_at_once(step, rate):
-    schedule = WarmupTimesDecay(5e-4, 10_000, [1_000_000], 1.0)
+    schedule = WarmupTimesDecay(5e-4, [10_000], [1_000_000], 1.0)
     assert float(schedule(tf.constant(step, tf.int64))) == pytest.approx(rate, rel=1e-6, abs=1e-15)
 
 
 def test_without_warm_up_the_first_rate_is_the_full_one():
-    assert float(WarmupTimesDecay(0.5, 0, [10], 1.0)(tf.constant(0))) == 0.5
+    assert float(WarmupTimesDecay(0.5, [0], [10], 1.0)(tf.constant(0))) == 0.5
 
 
 @pytest.mark.parametrize(("power", "rate"), [(0.0, 1.0), (0.5, 0.5), (2.0, 0.0625)])
 def test_the_decay_is_a_power_of_what_remains(power, rate):
-    assert float(WarmupTimesDecay(1.0, 0, [100], power)(tf.constant(75))) == pytest.approx(rate, rel=1e-6)
+    assert float(WarmupTimesDecay(1.0, [0], [100], power)(tf.constant(75))) == pytest.approx(rate, rel=1e-6)
 
 
 def test_after_the_last_step_the_rate_stays_zero():
-    assert float(WarmupTimesDecay(1.0, 0, [100], 1.0)(tf.constant(140))) == 0.0
+    assert float(WarmupTimesDecay(1.0, [0], [100], 1.0)(tf.constant(140))) == 0.0
 
 
 # Parts of 4 and 10 steps, 2 of warm-up in each: the second begins anew after step 3.
@@ -50,7 +50,7 @@ def test_after_the_last_step_the_rate_stays_zero():
     ("step", "rate"), [(0, 0.0), (1, 0.5 * 0.75), (3, 0.25), (4, 0.0), (5, 0.5 * 0.9), (9, 0.5), (13, 0.1), (14, 0.0)]
 )
 def test_the_rate_begins_anew_with_each_part_of_a_training(step, rate):
-    schedule = WarmupTimesDecay(1.0, 2, [4, 10], 1.0)
+    schedule = WarmupTimesDecay(1.0, [2, 2], [4, 10], 1.0)
     assert float(schedule(tf.constant(step, tf.int64))) == pytest.approx(rate, rel=1e-6, abs=1e-9)
 
 
@@ -75,15 +75,16 @@ def test_the_second_phase_of_a_training_updates_its_variables_as_a_training_of_i
 
 
 def test_a_warm_up_that_outlasts_a_part_of_the_training_is_worth_a_warning():
-    assert missed_peak(9, [12, 10]) is None
-    assert "warmup_steps is 10, of a schedule of 10 steps" in missed_peak(10, [12, 10])
+    assert missed_peak([9, 9], [12, 10]) is None
+    assert "the warm-up has 10 steps, of a schedule of 10" in missed_peak([10, 10], [12, 10])
 
 
-def test_a_warm_up_may_be_a_share_of_the_steps():
-    rates = build_optimizer(OptimizerConfig(learning_rate=0.5, warmup_fraction=0.25), 40)
-    # 3 of 10 steps of warm-up, 37 of 40 left; then 20 of 40 left.
-    assert float(learning_rate_at(rates, tf.constant(3, tf.int64))) == pytest.approx(0.5 * 0.3 * 37 / 40)
-    assert float(learning_rate_at(rates, tf.constant(20, tf.int64))) == pytest.approx(0.5 * 20 / 40)
+def test_a_warm_up_may_be_a_share_of_the_steps_of_each_part():
+    rates = build_optimizer(OptimizerConfig(learning_rate=0.5, warmup_fraction=0.25), 40, 80)
+    # 3 of 10 steps of warm-up, 37 of 40 left; then 20 of 40 left; 5 of 20 steps in the second part, 75 of 80 left.
+    expected = {3: 0.5 * 0.3 * 37 / 40, 20: 0.5 * 20 / 40, 45: 0.5 * 0.25 * 75 / 80}
+    for step, rate in expected.items():
+        assert float(learning_rate_at(rates, tf.constant(step, tf.int64))) == pytest.approx(rate)
 
 
 SETTINGS = OptimizerConfig(learning_rate=0.02, warmup_steps=5)

@@ -1,8 +1,8 @@
 """The settings of a fine-tuning run. What goes with the encoder's size or the task's data is filled in from them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge, validate
@@ -97,13 +97,21 @@ class FinetuningOptimizerConfig(OptimizerConfig):
     """As in pre-training, with a warm-up in proportion and a learning rate that falls with the depth."""
 
     warmup_steps: CountOrZero = 0
-    # The second name is the authors', and stands in the configurations of older runs.
-    warmup_fraction: Fraction = Field(0.1, validation_alias=AliasChoices("warmup_fraction", "warmup_proportion"))
+    warmup_fraction: Fraction = 0.1
     weight_decay_rate: NonNegative = 0.0  # the paper's; the authors' code has 0.01
     # The learning rate of a layer is that of the layer above times this; 1: the same everywhere.
     layerwise_decay: Annotated[Positive, Field(le=1.0)]
     # authors: their code leaves out a power, so the top layer has decay ** 2. even: it has decay ** 1.
     layerwise_decay_top: Literal["authors", "even"] = "authors"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older_runs_have_the_authors_name(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "warmup_proportion" in values:
+            return {"warmup_fraction": values["warmup_proportion"]} | {
+                name: value for name, value in values.items() if name != "warmup_proportion"
+            }
+        return values
 
 
 class FinetuningTrainConfig(TrainConfig):

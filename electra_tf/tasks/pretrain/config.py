@@ -66,9 +66,14 @@ class ObjectiveSettings(Settings):
         """True if a term `replaced_token` is minimised and `replaced_fraction` reported, for the health check."""
         return self.loss_weights.get("replaced_token", 0.0) > 0
 
+    @property
+    def frequencies_tell_replaced_tokens(self) -> bool:
+        """True if the frequency of a token alone says whether it was replaced, so that detecting it proves little."""
+        return False
+
     def specials_fraction(self, run: "PretrainingConfig") -> float:
-        """The least share of [CLS] and [SEP], which are never replaced, among the tokens `replaced_token` is over."""
-        return 2.0 / run.data.max_seq_length
+        """Of the tokens `replaced_token` is over, the share of [CLS] and [SEP] in the shortest sequences."""
+        return 2.0 / min([run.data.max_seq_length, *(stage.max_seq_length for stage in run.stages)])
 
 
 ObjectiveT = TypeVar("ObjectiveT", bound=ObjectiveSettings)

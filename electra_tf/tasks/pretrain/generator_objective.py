@@ -138,6 +138,10 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
     def learns_masked_lm(self) -> bool:
         return self.has_generator_network and super().learns_masked_lm
 
+    @property
+    def frequencies_tell_replaced_tokens(self) -> bool:
+        return self.generator.kind == "uniform" or self.temperature != 1.0 or self.sampling == "greedy"
+
 
 class CorruptedInput(NamedTuple):
     """The input of the encoder above the generator.

@@ -41,23 +41,59 @@ def plateau_verdict(config: PretrainingConfig, metrics: dict[str, float]) -> str
 
     Returns: None for an objective, or an evaluation, without metrics that tell.
     """
-    left, parts = [], []
-    if config.objective.learns_replaced_tokens and "replaced_token_loss" in metrics:
-        loss, constant = metrics["replaced_token_loss"], metrics["constant_predictor_loss"]
-        baseline = constant_over_words(metrics["replaced_fraction"], config.objective.specials_fraction(config))
-        left.append(loss < (1.0 - _NOT_BELOW_BASELINE) * baseline)
-        auc = metrics["replaced_token_auc"]
-        share = 1.0 - loss / constant
-        parts.append(f"discriminator loss {abs(share):.1%} {_side(share)} the constant predictor, AUC {auc:.2f}")
-    unigram = metrics.get("unigram_loss", math.nan)
-    if math.isfinite(unigram):
-        loss = metrics["mask_token_loss"]
-        left.append(loss < (1.0 - _NOT_BELOW_BASELINE) * unigram)
-        parts.append(f"masked-LM loss {abs(unigram - loss):.2f} nat {_side(unigram - loss)} unigram on [MASK]")
-    if not parts:
+    found = [part for part in (_of_discriminator(config, metrics), _of_masked_lm(config, metrics)) if part is not None]
+    if not found:
         return None
-    has_left = "has left" if all(left) else "has left in part" if any(left) else "is still on"
-    return f"the run {has_left} the plateau of token frequencies: held-out {'; '.join(parts)}"
+    texts, places = zip(*found, strict=True)
+    held_out = f"held-out {'; '.join(texts)}"
+    if None in places:
+        return f"the run ends with {held_out}"
+    has_generator = hasattr(config.objective, "generator")
+    whose = "generator" if has_generator and not config.objective.learns_replaced_tokens else "run"
+    return f"the {whose} {_PLACES[min(places), max(places)]}: {held_out}"
+
+
+# By the places of the networks that are farthest back and farthest on: 0 before the plateau, 1 on it, 2 behind it.
+_PLACES = {
+    (0, 0): "has not reached the plateau of token frequencies yet",
+    (0, 1): "is still on the plateau of token frequencies",
+    (1, 1): "is still on the plateau of token frequencies",
+    (0, 2): "has left the plateau of token frequencies in part",
+    (1, 2): "has left the plateau of token frequencies in part",
+    (2, 2): "has left the plateau of token frequencies",
+}
+
+
+def _of_discriminator(config: PretrainingConfig, metrics: dict[str, float]) -> tuple[str, int | None] | None:
+    """How far the discriminator has come, and its place; None for the place where frequencies tell what is replaced."""
+    names = ("replaced_token_loss", "constant_predictor_loss", "replaced_fraction", "replaced_token_auc")
+    loss, constant, replaced_fraction, auc = (metrics.get(name, math.nan) for name in names)
+    known = all(map(math.isfinite, (loss, constant, replaced_fraction, auc))) and constant > 0.0
+    if not config.objective.learns_replaced_tokens or not known:
+        return None
+    baseline = constant_over_words(replaced_fraction, config.objective.specials_fraction(config))
+    place = None if config.objective.frequencies_tell_replaced_tokens else _place(loss, baseline)
+    share = 1.0 - loss / constant
+    return f"discriminator loss {abs(share):.1%} {_side(share)} the constant predictor, AUC {auc:.2f}", place
+
+
+def _of_masked_lm(config: PretrainingConfig, metrics: dict[str, float]) -> tuple[str, int] | None:
+    """How far the masked LM has come, if it learns, and its place."""
+    loss, unigram = (metrics.get(name, math.nan) for name in ("mask_token_loss", "unigram_loss"))
+    if not config.objective.learns_masked_lm or not math.isfinite(loss + unigram):
+        return None
+    gain = unigram - loss
+    owner = "generator's " if hasattr(config.objective, "generator") else ""
+    return f"{owner}masked-LM loss {abs(gain):.2f} nat {_side(gain)} unigram on [MASK]", _place(loss, unigram)
+
+
+def _place(loss: float, baseline: float) -> int:
+    """0 before the plateau, 1 on it, 2 behind it."""
+    return 0 if loss > (1.0 + _NOT_BELOW_BASELINE) * baseline else 1 if not _is_below(loss, baseline) else 2
+
+
+def _is_below(loss: float, baseline: float) -> bool:
+    return loss < (1.0 - _NOT_BELOW_BASELINE) * baseline
 
 
 def constant_over_words(replaced_fraction: float, specials_fraction: float) -> float:
@@ -72,7 +108,7 @@ def check_discriminator(metrics: dict[str, float], specials_fraction: float) -> 
         return None
     loss, replaced_fraction = metrics["replaced_token"], metrics["replaced_fraction"]
     baseline = constant_over_words(replaced_fraction, specials_fraction)
-    if loss < (1.0 - _NOT_BELOW_BASELINE) * baseline:
+    if _is_below(loss, baseline):
         return None
     return (
         f"the discriminator has learnt nothing: its loss is {loss:.4f}, and the same answer for every word gives "
@@ -121,7 +157,7 @@ def _no_more_than_frequencies(metrics: dict[str, float]) -> str | None:
     if not {"mask_token_loss", "unigram_loss"} <= metrics.keys():
         return None
     loss, unigram = metrics["mask_token_loss"], metrics["unigram_loss"]
-    if loss < (1.0 - _NOT_BELOW_BASELINE) * unigram:
+    if _is_below(loss, unigram) or not unigram:  # 0: no token is shown as [MASK]
         return None
     return f"the loss on [MASK] is {loss:.3f}, and token frequencies alone give {unigram:.3f}"
 

@@ -283,7 +283,12 @@ def test_without_decay_all_layers_learn_alike():
 )
 def test_the_warm_up_is_a_share_of_the_steps_and_not_rounded_by_its_old_name_too(settings, warmup):
     config = config_of(CLASSES, optimizer=settings)
-    assert config.optimizer.warmup(23) == pytest.approx(warmup)
+    assert config.optimizer.warmups([23]) == pytest.approx([warmup])
+
+
+def test_a_new_warm_up_takes_the_place_of_one_by_the_old_name():
+    optimizer = config_of(CLASSES, optimizer={"warmup_proportion": 0.25, "warmup_fraction": 0.5}).optimizer
+    assert optimizer.warmup_fraction == 0.5
 
 
 @pytest.mark.parametrize(

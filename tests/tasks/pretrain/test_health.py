@@ -61,30 +61,70 @@ LEFT = {
 }
 
 
+PLATEAU = "the plateau of token frequencies"
+OF_BOTH = (
+    "held-out discriminator loss 20.0% below the constant predictor, AUC 0.78; generator's masked-LM loss 1.10 nat"
+)
+
+
 @pytest.mark.parametrize(
     ("changes", "verdict"),
     [
-        ({}, "has left the plateau of token frequencies: held-out discriminator loss 20.0% below the constant "
-             "predictor, AUC 0.78; masked-LM loss 1.10 nat below unigram on [MASK]"),
-        ({"replaced_token_loss": 0.33}, "has left in part the plateau of token frequencies: held-out discriminator "
-             "loss 1.5% above the constant predictor, AUC 0.78; masked-LM loss 1.10 nat below unigram on [MASK]"),
-        ({"replaced_token_loss": 0.3251, "mask_token_loss": 6.62}, "is still on the plateau of token frequencies: "
-             "held-out discriminator loss 0.0% below the constant predictor, AUC 0.78; masked-LM loss 0.02 nat above "
-             "unigram on [MASK]"),
-        ({"unigram_loss": math.nan}, "has left the plateau of token frequencies: held-out discriminator loss 20.0% "
-             "below the constant predictor, AUC 0.78"),
+        ({}, f"has left {PLATEAU}: {OF_BOTH} below unigram on [MASK]"),
+        ({"mask_token_loss": 7.7}, f"has left {PLATEAU} in part: {OF_BOTH} above unigram on [MASK]"),
+        ({"replaced_token_loss": 0.3251, "mask_token_loss": 6.5}, f"is still on {PLATEAU}: held-out discriminator loss "
+         "0.0% below the constant predictor, AUC 0.78; generator's masked-LM loss 0.10 nat below unigram on [MASK]"),
+        ({"replaced_token_loss": 0.3901, "mask_token_loss": 8.1}, f"has not reached {PLATEAU} yet: held-out "
+         "discriminator loss 20.0% above the constant predictor, AUC 0.78; generator's masked-LM loss 1.50 nat above "
+         "unigram on [MASK]"),
+        ({"unigram_loss": math.nan}, f"has left {PLATEAU}: held-out discriminator loss 20.0% below the constant "
+         "predictor, AUC 0.78"),
+        # All samples differ from the originals: there is nothing to be below.
+        ({"constant_predictor_loss": 0.0, "replaced_fraction": 1.0}, f"has left {PLATEAU}: held-out generator's "
+         "masked-LM loss 1.10 nat below unigram on [MASK]"),
     ],
 )  # fmt: skip
 def test_the_end_of_a_run_says_whether_it_left_the_plateau(tiny_config, changes, verdict):
     assert plateau_verdict(tiny_config(), {**LEFT, **changes}) == f"the run {verdict}"
 
 
-def test_the_end_of_a_run_says_nothing_without_metrics_that_tell(tiny_config):
-    of_bert = {name: LEFT[name] for name in ("mask_token_loss", "unigram_loss")}
-    assert plateau_verdict(tiny_config(objective={"name": "bert_mlm"}), of_bert).endswith(
-        "plateau of token frequencies: held-out masked-LM loss 1.10 nat below unigram on [MASK]"
-    )
-    assert plateau_verdict(tiny_config(), {"masked_lm_loss": 5.0}) is None
+@pytest.mark.parametrize("settings", [{"temperature": 2.0}, {"generator": {"kind": "uniform"}}, {"sampling": "greedy"}])
+def test_where_frequencies_tell_what_is_replaced_nothing_is_concluded(tiny_config, settings):
+    verdict = plateau_verdict(tiny_config(objective=settings), LEFT)
+    assert verdict.startswith("the run ends with held-out discriminator loss 20.0% below the constant predictor")
+
+
+@pytest.mark.parametrize(
+    ("objective", "begin"),
+    [
+        ({"name": "bert_mlm"}, f"the run has left {PLATEAU}: held-out masked-LM loss 1.10 nat below"),
+        ({"name": "replace_mlm"}, f"the generator has left {PLATEAU}: held-out generator's masked-LM loss 1.10 nat"),
+        # A generator that is not trained to predict masked tokens is not judged by that.
+        ({"masked_lm_loss_weight": 0.0}, f"the run has left {PLATEAU}: held-out discriminator loss"),
+        ({"generator": {"kind": "unigram"}}, f"the run has left {PLATEAU}: held-out discriminator loss"),
+    ],
+)
+def test_each_network_is_judged_by_what_it_is_trained_for(tiny_config, objective, begin):
+    verdict = plateau_verdict(tiny_config(objective=objective), LEFT)
+    assert verdict.startswith(begin) and ("generator's" in verdict) == (objective.get("name") == "replace_mlm")
+
+
+@pytest.mark.parametrize("names", [(), ("masked_lm_loss",), ("replaced_token_loss", "replaced_fraction")])
+def test_the_end_of_a_run_says_nothing_without_metrics_that_tell(tiny_config, names):
+    assert plateau_verdict(tiny_config(), {name: 0.25 for name in names}) is None
+
+
+def test_no_token_that_is_shown_as_mask_is_no_alarm():
+    assert MaskedLmCheck(vocab_size=47)({"masked_lm": 2.5, "mask_token_loss": 0.0, "unigram_loss": 0.0}) is None
+
+
+def test_the_shortest_sequences_say_how_many_tokens_are_never_replaced(tiny_config):
+    stages = [
+        {"num_steps": 3, "max_seq_length": 8, "batch_size": 4},
+        {"num_steps": 4, "max_seq_length": 10, "batch_size": 4},
+    ]
+    config = tiny_config(stages=stages, train={"num_steps": 7, "batch_size": 4})
+    assert config.objective.specials_fraction(config) == 0.25
 
 
 # At a vocabulary of 47 the uniform loss is 3.850, and 95 % of it 3.658.
@@ -138,12 +178,14 @@ BROKEN = [(0.4238, 0.1483, 7.463), (0.4358, 0.1484, 7.394), (0.4204, 0.1484, 7.1
 
 @pytest.mark.parametrize(
     ("rows", "vocab_size", "every", "after", "alarms"),
-    [(LEARNT, 8192, 500, 5000, []), (LEARNT, 8192, 500, 1000, [1000]), (BROKEN, 4000, 30, 120, [120])],
+    [(LEARNT, 8192, 500, 2500, []), (LEARNT, 8192, 500, 1000, [1000]), (BROKEN, 4000, 30, 120, [120])],
 )
-def test_the_plateau_of_a_run_that_learnt_is_shorter_than_the_default_and_a_broken_run_is_found(
+def test_a_run_that_leaves_the_plateau_ends_its_alarm_and_one_that_is_broken_is_found(
     tiny_config, rows, vocab_size, every, after, alarms
 ):
-    monitor = HealthMonitor(after, pretraining_health_checks(tiny_config(encoder={"vocab_size": vocab_size})))
+    sizes = {"vocab_size": vocab_size, "max_position_embeddings": 128}
+    config = tiny_config(encoder=sizes, data={"max_seq_length": 128})
+    monitor = HealthMonitor(after, pretraining_health_checks(config))
     names = ("replaced_token", "replaced_fraction", "masked_lm")
     steps = [every * number for number in range(1, len(rows) + 1)]
     found = [
