@@ -119,7 +119,9 @@ def make_batch(config, number: int) -> dict:
     from electra_tf.data.masking import MaskingVocabulary, mask_batch
     from electra_tf.ops.random import RandomStream
 
-    special = MaskingVocabulary(cls_id=1, sep_id=2, mask_id=3, vocab_size=config.encoder.vocab_size)
+    size = config.encoder.vocab_size
+    losses = np.linspace(1.0, 9.0, size, dtype=np.float32)
+    special = MaskingVocabulary(cls_id=1, sep_id=2, mask_id=3, vocab_size=size, unigram_losses=losses)
     input_mask = (np.arange(max(LENGTHS)) < np.array(LENGTHS)[:, np.newaxis]).astype(np.int32)
     words = np.random.default_rng(number).integers(4, config.encoder.vocab_size, input_mask.shape).astype(np.int32)
     segment_ids = input_mask * (np.arange(max(LENGTHS)) > 8)

@@ -23,7 +23,7 @@ def test_twenty_steps_have_the_losses_norms_rates_and_clipping_of_the_authors_co
     objective = model.build(settings, str(FIXTURE / "init.ckpt"))
     batches, expected = (model.load_arrays(FIXTURE / f"{name}.npz") for name in ("batches", "trajectory"))
     step = tf.function(objective.train_step)
-    metrics = [step({name: values[index] for name, values in batches.items()}) for index in range(20)]
+    metrics = [step(model._batch(batches, index)) for index in range(20)]
     names = {**model._TRAJECTORY_NAMES, "gradient_norm": "global_norm", "learning_rate": "learning_rate"}
     for ours, theirs in names.items():
         assert [float(values[ours]) for values in metrics] == pytest.approx(expected[theirs], rel=1e-4), ours
