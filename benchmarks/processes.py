@@ -3,6 +3,7 @@
 import contextlib
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,10 +19,13 @@ class Job(Protocol):
     """What a process does.
 
     Attributes:
+        name: in the lines about it.
         log_file: gets what the process prints, behind what it holds.
         output_file: gets what the process prints to its standard output, instead of `log_file`; None: nothing does.
     """
 
+    @property
+    def name(self) -> str: ...
     @property
     def command(self) -> Sequence[str]: ...
     @property
@@ -46,13 +50,32 @@ def run_all(
     jobs: Sequence[JobT],
     shares: Sequence[list[int] | None],
     is_ready: Callable[[JobT], bool] = lambda job: True,
-) -> Iterator[tuple[JobT, str | None]]:
-    """Runs the jobs in their order, one on each share of the cores at once.
+    after: Callable[[JobT], None] = lambda job: None,
+) -> dict[str, str]:
+    """Runs the jobs in their order, one on each share of the cores at once, and prints a line as each ends.
 
     Args:
         is_ready: jobs that are not ready let later ones pass; those that never are do not run.
-    Yields: each when it ends, and why if it failed.
+        after: called with each that has not failed.
+    Returns: why jobs failed, by their names.
     """
+    failures, started = {}, time.monotonic()
+    print(f"{len(jobs)} processes to run", file=sys.stderr, flush=True)
+    for number, (job, status) in enumerate(_ended(jobs, shares, is_ready), start=1):
+        if status:
+            failures[job.name] = _failure(job, status)
+        else:
+            after(job)
+        ending = f"failed: {failures[job.name]}" if status else "done"
+        seconds = time.monotonic() - started
+        print(f"{number}/{len(jobs)} after {seconds:,.0f} s: {job.name} {ending}", file=sys.stderr, flush=True)
+    return failures
+
+
+def _ended(
+    jobs: Sequence[JobT], shares: Sequence[list[int] | None], is_ready: Callable[[JobT], bool]
+) -> Iterator[tuple[JobT, int]]:
+    """Yields: each job when it ends, and its exit status."""
     waiting, running = list(jobs), {}
     try:
         while True:
@@ -65,7 +88,7 @@ def run_all(
             while not (ended := [share for share, (_, process) in running.items() if process.poll() is not None]):
                 time.sleep(_POLL_SECONDS)
             for job, process in map(running.pop, ended):
-                yield job, _failure(job, process.returncode) if process.returncode else None
+                yield job, process.returncode
     finally:  # Ctrl-C reaches the processes too, which end with a checkpoint
         for _, process in running.values():
             process.wait()

@@ -18,7 +18,6 @@ report.py reads too, --remake writes the results in docs/replication.md and docs
 """
 
 import sys
-import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -81,23 +80,15 @@ def _replicate(arguments: Namespace) -> bool:
     runs, processes = plan(arguments)
     for run in filter(lambda run: run.is_trained(), runs):
         write_run_record(run, arguments.record_dir)
-    todo = [process for process in processes if not process.is_done()]
-    _note(f"{len(processes)} processes, {len(processes) - len(todo)} of them finished before")
-    started = time.monotonic()
-    for number, (process, failure) in enumerate(run_all(todo, shares, lambda process: process.is_ready()), start=1):
-        seconds = time.monotonic() - started
-        if not failure:
-            write_run_record(process.run, arguments.record_dir)
-        ending = f"failed: {failure}" if failure else "done"
-        _note(f"{number}/{len(todo)} after {seconds:,.0f} s: {process.run.name}, {process.name} {ending}")
-    left = [process for process in todo if not process.is_done()]
-    if left:
-        _note(f"{len(left)} processes are not done: they failed, or the training that they need did")
+    run_all(
+        [process for process in processes if not process.is_done()],
+        shares,
+        lambda process: process.is_ready(),
+        lambda process: write_run_record(process.run, arguments.record_dir),
+    )
+    if left := [process.name for process in processes if not process.is_done()]:
+        print(f"not done, as they or their training failed: {', '.join(left)}", file=sys.stderr)
     return not left
-
-
-def _note(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

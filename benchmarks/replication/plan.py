@@ -51,19 +51,23 @@ class Process:
     """One process of a run.
 
     Attributes:
-        name: among those of the run.        is_first: whether it is the training, which the others need.
+        work: its name among those of the run.        is_first: whether it is the training, which the others need.
     """
 
     run: "PlannedRun"
-    name: str
+    work: str
     command: tuple[str, ...]
     is_done: Callable[[], bool]
     is_first: bool = False
     output_file: Path | None = None
 
     @property
+    def name(self) -> str:
+        return f"{self.run.name}.{self.work}"
+
+    @property
     def log_file(self) -> Path:
-        return self.run.directory.parent / "logs" / f"{self.run.name}.{self.name}.log"
+        return self.run.directory.parent / "logs" / f"{self.name}.log"
 
     def is_ready(self) -> bool:
         return self.is_first or self.run.is_trained()

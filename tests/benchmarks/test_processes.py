@@ -37,8 +37,16 @@ def test_what_is_printed_goes_to_the_file_that_is_asked_for(job, tmp_path):
 
 
 def test_a_failure_is_its_status_and_what_happened_without_the_advice(job):
-    jobs = [job("a", "import sys; sys.exit('no data; give some')"), job("b", "")]
-    assert list(processes.run_all(jobs, [None])) == [(jobs[0], "status 1, no data"), (jobs[1], None)]
+    jobs, succeeded = [job("a", "import sys; sys.exit('no data; give some')"), job("b", "")], []
+    assert processes.run_all(jobs, [None], after=succeeded.append) == {"a": "status 1, no data"}
+    assert succeeded == jobs[1:]
+
+
+def test_a_line_says_how_each_process_ended(job, monkeypatch, capsys):
+    monkeypatch.setattr(processes.time, "monotonic", lambda: 2.0)
+    processes.run_all([job("a", ""), job("b", "import sys; sys.exit(3)")], [None])
+    lines = ["2 processes to run", "1/2 after 0 s: a done", "2/2 after 0 s: b failed: status 3, no message"]
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 def test_a_process_that_is_not_ready_lets_others_pass_and_may_never_run(job):
@@ -48,6 +56,5 @@ def test_a_process_that_is_not_ready_lets_others_pass_and_may_never_run(job):
     def is_ready(each) -> bool:
         return each.name == "first" or (each.name == "second" and "first" in ended)
 
-    for each, _ in processes.run_all(jobs, [None, None], is_ready):
-        ended.append(each.name)
+    assert processes.run_all(jobs, [None, None], is_ready, after=lambda each: ended.append(each.name)) == {}
     assert ended == ["first", "second"]

@@ -42,7 +42,7 @@ def replicate(arms, monkeypatch, tmp_path):
     names, failing = [], set()
 
     def start(process: plan.Process, cores) -> SimpleNamespace:
-        names.append(f"{process.run.name} {process.name}")
+        names.append(process.name)
         process.log_file.parent.mkdir(parents=True, exist_ok=True)
         process.log_file.write_text("started\nthe loss is not finite; lower the rate\n")
         if names[-1] in failing:
@@ -112,7 +112,7 @@ def test_the_input_stages_keep_their_shares_of_the_steps(arms):
 
 
 def test_the_first_comparison_is_trained_first_seed_by_seed(replicate):
-    names = [name.removesuffix(" train") for name in replicate("--stages", "train")]
+    names = [name.removesuffix(".train") for name in replicate("--stages", "train")]
     first = ["electra-seed3", "bert_mlm-seed3", "electra-seed5", "bert_mlm-seed5"]
     others = [f"{arm}-seed{seed}" for arm in ("bert_mlm_paper_flops", "electra_15", "all_tokens_mlm") for seed in SEEDS]
     assert names == [*first, *others]
@@ -124,7 +124,7 @@ def test_a_run_is_scored_after_all_training_and_its_milestones_after_all_scores(
     expected = ["train", "as_masked_lm", *(f"{task}.64" for task in tasks)]
     expected += [f"{task}.{step}" for step in (16, 32, 48) for task in tasks]
     expected += [f"{task}.64" for task in ("mrpc", "rte", "sst2", "cola")]
-    assert names == [f"electra-seed3 {name}" for name in expected]
+    assert names == [f"electra-seed3.{name}" for name in expected]
     assert replicate.status == 0
 
 
@@ -141,18 +141,21 @@ def test_what_is_done_is_skipped_and_the_rest_is_done(replicate, tmp_path):
     (tmp_path / "bert_mlm-seed5" / "as_masked_lm.json").write_text('{"step": 6')  # as of a process that was killed
     (tmp_path / "electra-seed3" / "finetuned" / "mnli" / "step_64" / "summary.json").unlink()
     (tmp_path / "electra-seed3" / "finetuned" / "mnli" / "step_64").rmdir()
-    assert replicate(*flags) == ["electra-seed3 mnli.64", "bert_mlm-seed5 as_masked_lm"]
+    assert replicate(*flags) == ["electra-seed3.mnli.64", "bert_mlm-seed5.as_masked_lm"]
 
 
 def test_a_run_that_fails_is_not_scored_and_the_others_are(replicate, capsys):
-    replicate.failing.add("electra-seed3 train")
+    replicate.failing.add("electra-seed3.train")
     names = replicate("--only", "electra", "bert_mlm", "--stages", "train", "score")
-    assert [name for name in names if name.startswith("electra-seed3")] == ["electra-seed3 train"]
+    assert [name for name in names if name.startswith("electra-seed3")] == ["electra-seed3.train"]
     assert len(names) == 1 + 3 * 7
     assert replicate.status == 1
     printed = capsys.readouterr().err
-    assert "electra-seed3, train failed: status 1, the loss is not finite\n" in printed
-    assert printed.endswith("7 processes are not done: they failed, or the training that they need did\n")
+    assert "electra-seed3.train failed: status 1, the loss is not finite\n" in printed
+    not_done = [
+        line for line in printed.splitlines() if line.startswith("not done, as they or their training failed: ")
+    ]
+    assert not_done[0].count("electra-seed3.") == 7
 
 
 def test_a_directory_with_a_run_of_other_settings_is_refused(replicate, capsys):
