@@ -37,6 +37,7 @@ _FLAGS_OF_SETTINGS = {
     "train.flops_budget": "--flops_budget",
     "train.flops_convention": "--flops_convention",
 }
+_LONGEST_NAME = 255  # bytes, of a file in most file systems
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,8 @@ def plan(arguments: Namespace) -> list[SearchRun]:
         run = _planned(arguments, keys, chosen, seed, data_sets)
         if runs.setdefault(run.name, run) is not run:
             raise UserError(f"{run.name} would be run twice; give each value and each seed once")
+        if len(run.log_file.name.encode()) > _LONGEST_NAME:
+            raise UserError(f"{run.log_file.name} is too long for a file's name; vary fewer settings at once")
     return list(runs.values())
 
 
@@ -196,12 +199,25 @@ def _planned(
             f"{combination} needs data of max_seq_length {missing[0]} and vocab_size {missing[1]}, --data_dir has "
             f"{known}; give --data_dir of such data too, or settings that fit"
         )
-    directory = arguments.output_dir / f"{combination}-seed{seed}"
+    directory, data_dirs = arguments.output_dir / f"{combination}-seed{seed}", [data_sets[each] for each in needed]
+    _require_same(directory, config, data_dirs)
     flags = [f"--config={arguments.config}", f"--model_dir={directory}"]
-    flags += [f"--data_dir={data_sets[each]}" for each in needed] + [f"--set={override}" for override in overrides]
+    flags += [f"--data_dir={data_dir}" for data_dir in data_dirs] + [f"--set={override}" for override in overrides]
     flags += [f"--objective_module={arguments.objective_module}"] if arguments.objective_module else []
     command = (sys.executable, str(PROJECT / "run_pretraining.py"), *flags)
     return SearchRun(combination, directory, config.train.num_steps, command)
+
+
+def _require_same(directory: Path, config, data_dirs: Sequence[str]) -> None:
+    """Raises: UserError: if the directory holds a run of other settings or data."""
+    from electra_tf.files import exists
+    from electra_tf.runs.directory import RunDirectory
+    from electra_tf.tasks.pretrain.input import open_stages
+
+    known = RunDirectory(directory, "--output_dir")
+    if exists(known.config_file):
+        known.require_same_run(config)
+        known.require_same_data([stage.identity for stage in open_stages(config, data_dirs)])
 
 
 def _data_sets(data_dirs: Sequence[str]) -> dict[tuple[int, int], str]:

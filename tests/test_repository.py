@@ -68,6 +68,19 @@ def test_no_tracked_text_names_a_place_on_one_machine(tracked_files):
     assert named == []
 
 
+def test_every_file_that_a_page_links_or_configures_a_run_with_exists(tracked_files):
+    missing = []
+    for page in (path for path in tracked_files if path.suffix == ".md"):
+        text = page.read_text(encoding="utf-8")
+        links = [page.parent / link for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)", text)]
+        files = [
+            PROJECT / "configs" / name
+            for name in re.findall(r"(?:configs/|`)((?:pretrain|finetune)/[\w/]+\.yaml)", text)
+        ]
+        missing += [f"{page.name}: {path}" for path in (*links, *files) if not path.exists()]
+    assert missing == []
+
+
 def test_every_module_of_the_packages_is_short(tracked_modules):
     packages = {"electra_tf", "data_prep", "benchmarks", "examples"}
     lengths = {

@@ -72,6 +72,8 @@ def _replicate(arguments: Namespace) -> bool:
         raise UserError(f"{', '.join(missing)} missing; give {', '.join(f'--{flag}' for flag in needed)}, or --remake")
     if arguments.budget_steps is not None and arguments.budget_steps < _MIN_STEPS:
         raise UserError(f"--budget_steps={arguments.budget_steps}: expected {_MIN_STEPS} or more")
+    if len(set(arguments.seeds)) < len(arguments.seeds):
+        raise UserError(f"--seeds {' '.join(map(str, arguments.seeds))}: give each once")
     shares = core_shares(arguments.jobs)
 
     from benchmarks.replication.plan import plan

@@ -77,7 +77,7 @@ class OptimizerConfig(Settings):
     name: Literal["adamw", "lamb"] = "adamw"  # adamw: no bias correction, as the authors' code; lamb: the paper's text
     learning_rate: Positive  # peak of the two factors above if they were 1
     warmup_steps: CountOrZero = 10_000
-    warmup_fraction: Fraction = 0.0  # of the steps of the schedule, not rounded; 0: `warmup_steps` counts
+    warmup_fraction: Fraction = 0.0  # of the steps of the schedule, not rounded; unless 0 it replaces `warmup_steps`
     decay_power: NonNegative = 1.0
     weight_decay_rate: NonNegative = 0.01
     beta_1: DropoutRate = 0.9

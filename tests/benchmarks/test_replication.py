@@ -195,6 +195,12 @@ def test_a_budget_that_is_too_small_is_refused(replicate, capsys):
     assert "--budget_steps=63: expected 64 or more" in capsys.readouterr().err
 
 
+def test_a_seed_that_is_given_twice_is_refused(replicate, capsys):
+    assert replicate("--seeds", "4", "4") == []
+    assert replicate.status == 2
+    assert "--seeds 4 4: give each once" in capsys.readouterr().err
+
+
 def test_flags_that_are_missing_are_named(capsys):
     assert replication.main(["--data_dir=a", "--output_dir=b"]) == 2
     assert "--glue_dir, --probe_dir missing; give --data_dir, --glue_dir" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from benchmarks.search import SearchRun, name_of, results_markdown, values_of
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.text.manifest import Manifest
 
@@ -155,6 +156,7 @@ def test_a_failed_run_is_noted_and_the_others_go_on(command, started, capsys):
         ([f"--vary={RATES}", "--set=train.num_steps=5"], "give --flops_budget"),
         ([f"--vary={RATES}", "--flops_budget=1"], "train.flops_budget 1 is too small"),
         ([f"--vary={RATES}", "--jobs=0"], "--jobs=0: expected 1 to "),
+        ([f"--vary=optimizer.exclude_from_weight_decay=[{'a' * 240}],[b]"], ".log is too long for a file's name"),
     ],
 )
 def test_a_mistake_is_found_before_the_first_run(command, started, capsys, flags, message):
@@ -162,6 +164,21 @@ def test_a_mistake_is_found_before_the_first_run(command, started, capsys, flags
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert started == []
+
+
+def test_a_directory_with_a_run_of_other_settings_is_refused(command, started, capsys):
+    assert search.main(command(f"--vary={RATES}")) == 0
+    assert search.main(command(f"--vary={RATES}", "--set=optimizer.beta_1=0.5")) == 2
+    assert "optimizer.beta_1 0.9, this call has 0.5" in capsys.readouterr().err
+    assert len(started) == 2
+
+
+def test_a_directory_with_a_run_on_other_data_is_refused(command, started, tmp_path, capsys):
+    flags = command(f"--vary={RATES}")
+    assert search.main(flags) == 0
+    RunDirectory(tmp_path / "runs" / "learning_rate=0.02-seed0").adopt_data(["another"], is_started=False)
+    assert search.main(flags) == 2
+    assert "was started with another data set" in capsys.readouterr().err
 
 
 def test_a_search_needs_held_out_documents(command, started, write_data, tmp_path, capsys):
