@@ -75,7 +75,7 @@ def test_every_file_that_a_page_links_or_configures_a_run_with_exists(tracked_fi
         links = [page.parent / link for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)", text)]
         files = [
             PROJECT / "configs" / name
-            for name in re.findall(r"(?:configs/|`)((?:pretrain|finetune)/[\w/]+\.yaml)", text)
+            for name in re.findall(r"(?:configs/|`)((?:pretrain|finetune)/[a-z0-9_/]+\.yaml)", text)
         ]
         missing += [f"{page.name}: {path}" for path in (*links, *files) if not path.exists()]
     assert missing == []
