@@ -8,7 +8,8 @@ import pytest
 import profile_flops
 
 PRESETS = Path(__file__).resolve().parents[1] / "configs" / "pretrain"
-SMALL, BASE_TWO_PHASES = f"--config={PRESETS / 'small.yaml'}", f"--config={PRESETS / 'base_two_phases.yaml'}"
+SMALL, BASE = f"--config={PRESETS / 'small.yaml'}", f"--config={PRESETS / 'base.yaml'}"
+BASE_TWO_PHASES = f"--config={PRESETS / 'base_two_phases.yaml'}"
 
 
 @pytest.fixture
@@ -40,6 +41,8 @@ def test_totals_and_the_published_numbers_are_printed_as_one_json_object(printed
             [SMALL, "--finetuning", "--set=data.max_seq_length=128"],
             "| classification, 2 classes, on [CLS] | 2.658e+09 | 2.626e+09 | 7.973e+09 | 7.877e+09 |",
         ),
+        # 766,000 steps of 256 x 3.422e11 FLOPs over 4 x 275e12 FLOP/s
+        ([BASE, "--hours", "--device=v4-8", "--set=train.precision=bfloat16"], "| 0.4 | 42.4 | 1.77 |"),
         # Table 1: 3.7e9.
         ([SMALL, "--finetuning"], "counts 3.677e+09 FLOPs in inference"),
     ],
@@ -72,6 +75,12 @@ def test_the_measured_table_is_printed(printed, tmp_path, tiny_config):
         ([SMALL, "--measured", "--logical_cpu_devices=0"], "--logical_cpu_devices is 0; expected"),
         ([SMALL, "--strategy=mirrored"], "--strategy goes with --measured and --measure_speed"),
         ([SMALL, "--json", "--logical_cpu_devices=2"], "--logical_cpu_devices goes with --measured"),
+        ([SMALL, "--hours"], "--hours needs --device; give one of t4, "),
+        ([SMALL, "--hours", "--device=gpu"], "--device=gpu is not known; expected one of t4, "),
+        ([SMALL, "--hours", "--device=a100", "--device_count=0"], "--device_count is 0; expected a positive"),
+        ([SMALL, "--device=a100"], "--device goes with --hours"),
+        ([SMALL, "--json", "--utilization=0.3"], "--utilization goes with --hours"),
+        ([SMALL, "--budget=1e18", "--price_per_hour=2"], "--price_per_hour goes with --hours"),
         ([SMALL, "--paper_table"], "--config has no part in the paper's figures"),
         (["--set=train.seed=1", "--paper_flops"], "--set has no part in the paper's figures"),
     ],

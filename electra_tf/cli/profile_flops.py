@@ -3,6 +3,7 @@
     python profile_flops.py --config=configs/pretrain/small.yaml
     python profile_flops.py --config=configs/pretrain/small.yaml --budget=1e18 --measure_speed
     python profile_flops.py --config=configs/pretrain/tiny.yaml --measured
+    python profile_flops.py --config=configs/pretrain/small.yaml --set train.precision=bfloat16 --hours --device=a100
     python profile_flops.py --paper_table
 
 There are two conventions: the paper's (appendix E), to compare with its figures, and the hardware's: what a device has
@@ -16,6 +17,7 @@ from argparse import Namespace
 from electra_tf.cli.configuration import add_objective_module_flag, config_of
 from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
+from electra_tf.flops.devices import DEVICES
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,6 +32,7 @@ def main(argv: list[str] | None = None) -> int:
         ("paper_table", "print the FLOPs of the paper's tables 1, 2, 3 and 7 beside its own"),
         ("measured", "trace the training step and print its FLOPs beside the formula's"),
         ("finetuning", "print the cost of an example in fine-tuning and in inference"),
+        ("hours", "print how long the run takes on --device, by its published peak"),
     ):
         modes.add_argument(f"--{flag}", action="store_true", help=text)
     modes.add_argument("--budget", type=float, metavar="FLOPS", help="print how many steps so many FLOPs pay for")
@@ -46,6 +49,14 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument(
         "--logical_cpu_devices", type=int, metavar="N", help="split the CPU into N devices, for --strategy=mirrored"
+    )
+    parser.add_argument("--device", metavar="NAME", help=f"for --hours: one of {', '.join(DEVICES)}")
+    parser.add_argument("--device_count", type=int, metavar="N", help="for --hours: how many of them; 1 if not given")
+    parser.add_argument(
+        "--utilization", type=float, metavar="SHARE", help="for --hours: of the peak; 0.2 and 0.4 if not given"
+    )
+    parser.add_argument(
+        "--price_per_hour", type=float, metavar="PRICE", help="for --hours: of one device, to print what the run costs"
     )
     arguments = parser.parse_args(argv)
     return run_command(lambda: print(_answer(arguments)))
@@ -82,7 +93,12 @@ def _refuse_flags_without_effect(arguments: Namespace) -> None:
     if not arguments.measured and arguments.measure_speed is None:
         reason = "goes with --measured and --measure_speed; give one of them or leave it out"
         refuse(("strategy", "logical_cpu_devices"), reason)
-    for flag in ("measure_speed", "logical_cpu_devices"):
+    if not arguments.hours:
+        reason = "goes with --hours; give both or leave it out"
+        refuse(("device", "device_count", "utilization", "price_per_hour"), reason)
+    elif arguments.device is None:
+        raise UserError(f"--hours needs --device; give one of {', '.join(DEVICES)}")
+    for flag in ("measure_speed", "logical_cpu_devices", "device_count"):
         value = getattr(arguments, flag)
         if value is not None and value <= 0:
             raise UserError(f"--{flag} is {value}; expected a positive number")
@@ -98,6 +114,11 @@ def _profile(arguments: Namespace) -> str:
     if arguments.budget is not None:
         convention = arguments.convention or "paper"
         lines = budget_lines(config, arguments.budget, convention, *_speed(arguments, config))
+    elif arguments.hours:
+        from electra_tf.reports.hours import hours_lines
+
+        count = arguments.device_count or 1
+        lines = hours_lines(config, arguments.device, count, arguments.utilization, arguments.price_per_hour)
     elif arguments.measured:
         from electra_tf.reports.measured import measure, measurement_lines
 

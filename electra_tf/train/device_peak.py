@@ -7,7 +7,6 @@ product reaches on the device.
 import functools
 import logging
 import os
-import re
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,23 +14,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from electra_tf.config.schema import TrainConfig
+from electra_tf.flops.devices import published_gpu_peak, published_tpu_peak
 
 logger = logging.getLogger(__name__)
 
-# TFLOP/s of dense products, without sparsity, from the makers' data sheets. On NVIDIA GPUs since Ampere float32 is
-# TensorFloat-32, which TensorFlow uses there; a V100 has neither that nor bfloat16. Patterns of the driver's names:
-_GPU_PEAKS = (
-    (r"\bH[12]00 NVL\b", {"bfloat16": 835.5, "float32": 417.7}),
-    (r"\bH200\b|\bGH200\b|\bH100\b.*(SXM|HBM3)|\bH800\b.*SXM", {"bfloat16": 989.4, "float32": 494.7}),
-    (r"\bH100\b", {"bfloat16": 756.0, "float32": 378.0}),
-    (r"\bA100\b|\bA800\b", {"bfloat16": 312.0, "float32": 156.0}),
-    (r"\bA10G\b", {"bfloat16": 70.0, "float32": 35.0}),
-    (r"\bL4\b", {"bfloat16": 121.0, "float32": 60.0}),
-    (r"\bV100\b.*PCIE", {"bfloat16": 14.0, "float32": 14.0}),
-    (r"\bV100\b", {"bfloat16": 15.7, "float32": 15.7}),
-)
-# One core as TensorFlow sees it (half a chip of v2 and v3); its float32 products are made of bfloat16 ones.
-_TPU_PEAKS = {"v2": 22.5, "v3": 61.5, "v4": 275.0, "v5litepod": 197.0, "v5e": 197.0, "v5p": 459.0, "v6e": 918.0}
 _TPU_TYPE_VARIABLE = "TPU_ACCELERATOR_TYPE"  # a TPU VM sets it, for example to "v5litepod-8"
 # Large enough for the rate not to depend on the size; small on a CPU, where a short product is disturbed less often.
 _CPU_SIZE, _ACCELERATOR_SIZE = 1024, 8192
@@ -66,17 +52,6 @@ def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | 
     # The logical CPU devices of a process share one processor, and the product has used all of it.
     measured = replicas // len(strategy.extended.worker_devices) if kind == "CPU" else replicas
     return Peak(measured * rate, f"measured, a product of {train.precision} matrices")
-
-
-def published_gpu_peak(device_name: str, precision: str) -> float | None:
-    """FLOP/s of a GPU by its driver's name, such as `NVIDIA A100-SXM4-40GB`; None if it is not known."""
-    return next((1e12 * peaks[precision] for name, peaks in _GPU_PEAKS if re.search(name, device_name)), None)
-
-
-def published_tpu_peak(accelerator_type: str) -> float | None:
-    """FLOP/s of a TPU core by its type, such as `v5litepod-8`; None if it is not known."""
-    peak = _TPU_PEAKS.get(accelerator_type.partition("-")[0])
-    return None if peak is None else 1e12 * peak
 
 
 def _published(kind: str, precision: str) -> tuple[str, float | None]:

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.tasks.pretrain import build_objective
+from electra_tf.train import step as training
 from electra_tf.train.step import compile_task
 from tests.toy import Regression, ToyStage, toy_config
 
@@ -57,6 +58,30 @@ def test_two_replicas_with_unequal_token_counts_train_like_one(
         assert two == pytest.approx(one, rel=1e-5), step
     assert largest_difference(start, weights(single)) > 3e-3
     assert largest_difference(weights(single), weights(double)) < 1e-5
+
+
+IN_MICRO_BATCHES = {"precision": "bfloat16", "gradient_accumulation_steps": 2}
+
+
+@pytest.mark.parametrize("train", [{}, pytest.param(IN_MICRO_BATCHES, marks=pytest.mark.slow)])
+def test_replicas_sum_each_gradient_once_a_step_and_in_float32(
+    build, tiny_batch, two_replicas, run_on_replicas, monkeypatch, train
+):
+    """The bytes of docs/scaling.md."""
+    of_both_replicas, sum_over_replicas = [], training.sum_over_replicas
+
+    def recorded(tensors):
+        of_both_replicas.extend(tf.nest.flatten(tensors))
+        return sum_over_replicas(tensors)
+
+    monkeypatch.setattr(training, "sum_over_replicas", recorded)
+    task = build(two_replicas, train=train)
+    run_on_replicas(two_replicas, tf.function(task.train_step), tiny_batch(task.config, [7, 10, 6, 5]))
+    parameters = sum(variable.shape.num_elements() for variable in task.trainable_variables)
+    scalars = sum(tensor.shape.rank == 0 for tensor in of_both_replicas) // 2
+    assert {tensor.dtype for tensor in of_both_replicas} == {tf.float32}
+    assert sum(tensor.shape.num_elements() for tensor in of_both_replicas) == 2 * (parameters + scalars)
+    assert scalars < 20
 
 
 ALL_TOKENS = pytest.param("all_tokens_mlm", {}, marks=pytest.mark.slow)

@@ -1,0 +1,63 @@
+"""What makers publish for their devices: FLOP/s of dense products, without sparsity, in the precisions of a run.
+
+A number that a data sheet gives with sparsity only is halved. Sources:
+
+- H100, H200: nvidia.com/en-us/data-center/h100 and /h200        - A100: nvidia.com/en-us/data-center/a100
+- L4, T4, V100: nvidia.com/en-us/data-center/l4, /tesla-t4 and /v100
+- RTX 4090: images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf, appendix A
+- RTX 3090: nvidia.com/content/PDF/nvidia-ampere-ga-102-gpu-architecture-whitepaper-v2.pdf, appendix A
+- TPUs: docs.cloud.google.com/tpu/docs/v4, /v5e, /v5p, ...
+"""
+
+import re
+
+# TFLOP/s. On NVIDIA GPUs since Ampere float32 is TensorFloat-32, which TensorFlow uses there; a T4 and a V100 have
+# neither that nor bfloat16 (65 and 125 in float16, in which no run trains). Of GeForce: sums in float32, which take
+# twice as long as in float16. Patterns of the driver's names:
+GPU_PEAKS = (
+    (r"\bH[12]00 NVL\b", {"bfloat16": 835.5, "float32": 417.7}),
+    (r"\bH200\b|\bGH200\b|\bH100\b.*(SXM|HBM3)|\bH800\b.*SXM", {"bfloat16": 989.4, "float32": 494.7}),
+    (r"\bH100\b", {"bfloat16": 756.0, "float32": 378.0}),
+    (r"\bA100\b|\bA800\b", {"bfloat16": 312.0, "float32": 156.0}),
+    (r"\bRTX 4090$", {"bfloat16": 165.2, "float32": 82.6}),
+    (r"\bL4\b", {"bfloat16": 121.0, "float32": 60.0}),
+    (r"\bRTX 3090$", {"bfloat16": 71.0, "float32": 35.6}),
+    (r"\bA10G\b", {"bfloat16": 70.0, "float32": 35.0}),
+    (r"\bV100\b.*PCIE", {"bfloat16": 14.0, "float32": 14.0}),
+    (r"\bV100\b", {"bfloat16": 15.7, "float32": 15.7}),
+    (r"\bT4\b", {"bfloat16": 8.1, "float32": 8.1}),
+)
+# One core as TensorFlow sees it (half a chip of v2 and v3); its float32 products are made of bfloat16 ones.
+_TPU_PEAKS = {"v2": 22.5, "v3": 61.5, "v4": 275.0, "v5litepod": 197.0, "v5e": 197.0, "v5p": 459.0, "v6e": 918.0}
+
+# By the names of `profile_flops.py --device`: how many replicas one is, and what its driver or its TPU VM calls it.
+DEVICES = {
+    "t4": (1, "Tesla T4"),
+    "v100": (1, "Tesla V100-SXM2-16GB"),
+    "l4": (1, "NVIDIA L4"),
+    "rtx3090": (1, "NVIDIA GeForce RTX 3090"),
+    "rtx4090": (1, "NVIDIA GeForce RTX 4090"),
+    "a100": (1, "NVIDIA A100-SXM4-80GB"),
+    "h100": (1, "NVIDIA H100 80GB HBM3"),
+    "h200": (1, "NVIDIA H200"),
+    "v3-8": (8, "v3-8"),
+    "v4-8": (4, "v4-8"),
+    "v5e": (1, "v5litepod-1"),
+}
+
+
+def published_gpu_peak(device_name: str, precision: str) -> float | None:
+    """FLOP/s of a GPU by its driver's name, such as `NVIDIA A100-SXM4-40GB`; None if it is not known."""
+    return next((1e12 * peaks[precision] for name, peaks in GPU_PEAKS if re.search(name, device_name)), None)
+
+
+def published_tpu_peak(accelerator_type: str) -> float | None:
+    """FLOP/s of a TPU core by its type, such as `v5litepod-8`; None if it is not known."""
+    peak = _TPU_PEAKS.get(accelerator_type.partition("-")[0])
+    return None if peak is None else 1e12 * peak
+
+
+def published_peak(device: str, precision: str) -> float:
+    """FLOP/s of a whole device by its name in `DEVICES`, such as `v4-8`: of all its cores."""
+    replicas, called = DEVICES[device]
+    return replicas * (published_gpu_peak(called, precision) or published_tpu_peak(called))

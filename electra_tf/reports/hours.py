@@ -1,0 +1,64 @@
+"""How long a run takes, and what it costs, on devices that are not at hand: from published peaks."""
+
+from electra_tf.config.errors import UserError
+from electra_tf.flops.devices import DEVICES, published_peak
+from electra_tf.reports.costs import cost_of
+from electra_tf.tasks.pretrain.config import PretrainingConfig
+from electra_tf.tasks.pretrain.input import plan_stages
+
+# What the field's trainings reach. NVIDIA publishes 955 and 171 sequences/s of ELECTRA-Base at 128 and 512 on one A100
+# (DeepLearningExamples, TensorFlow2/LanguageModeling/ELECTRA): 24 % and 19 % of its peak.
+ASSUMED_UTILIZATIONS = (0.2, 0.4)
+_ASSUMED = (
+    "the utilisations are assumed, not measured: only CPUs were timed here (docs/performance.md); a run reports its "
+    "own as model_flops_utilization, which --utilization takes"
+)
+
+
+def hours_lines(
+    config: PretrainingConfig,
+    device: str,
+    device_count: int = 1,
+    utilization: float | None = None,
+    price_per_hour: float | None = None,
+) -> list[str]:
+    """The hours of a whole run: its matrix products over the peak of all devices times the utilisation.
+
+    Reading data, evaluations and checkpoints take no time here, sums over devices neither.
+
+    Args:
+        device: a name in `DEVICES`.        utilization: see `flops.md`; None: the assumed ones.
+        price_per_hour: of one device, in any currency.
+    Raises: UserError: if a number is out of range, the device is not known, or a batch does not divide among devices.
+    """
+    if device not in DEVICES:
+        raise UserError(f"--device={device} is not known; expected one of {', '.join(DEVICES)}")
+    if utilization is not None and not 0.0 < utilization <= 1.0:
+        raise UserError(f"--utilization is {utilization:g}; expected a share of the peak above 0 and at most 1")
+    if price_per_hour is not None and not price_per_hour > 0.0:
+        raise UserError(f"--price_per_hour is {price_per_hour:g}; expected a positive number")
+    for stage in plan_stages(config):
+        stage.require_divisible(device_count * DEVICES[device][0])
+    precision, num_steps = config.train.precision, config.train.num_steps
+    products = cost_of(config).spent(num_steps).hardware.products
+    peak = device_count * published_peak(device, precision)
+    lines = [
+        f"the run: {num_steps:,} steps, {products:.4g} FLOPs in matrix products; "
+        f"{device_count} x {device}, {precision}: {peak:.4g} FLOP/s published",
+        f"| utilisation | hours | days |{' cost |' if price_per_hour else ''}",
+        f"|---|---|---|{'---|' if price_per_hour else ''}",
+    ]
+    for share in ASSUMED_UTILIZATIONS if utilization is None else (utilization,):
+        hours = products / (share * peak * 3600)
+        cost = f" {hours * device_count * price_per_hour:,.0f} |" if price_per_hour else ""
+        lines.append(f"| {share:.3g} | {_shown(hours)} | {_shown(hours / 24)} |{cost}")
+    if utilization is None:
+        lines.append(_ASSUMED)
+    faster = published_peak(device, "bfloat16") / published_peak(device, precision)
+    if faster > 1.0:
+        lines.append(f"bfloat16 has {faster:.2g} times the peak here: --set train.precision=bfloat16")
+    return lines
+
+
+def _shown(number: float) -> str:
+    return f"{number:.3g}" if number < 100 else f"{number:,.0f}"

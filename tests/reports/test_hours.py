@@ -1,0 +1,112 @@
+"""Hours of a run by published peaks."""
+
+from pathlib import Path
+
+import pytest
+
+from electra_tf.config.errors import UserError
+from electra_tf.flops.budget import RunCost
+from electra_tf.flops.devices import DEVICES, published_peak
+from electra_tf.reports.hours import hours_lines
+from electra_tf.tasks.pretrain.config import load_config
+
+SMALL = Path(__file__).resolve().parents[2] / "configs" / "pretrain" / "small.yaml"
+DOCS = SMALL.parents[2] / "docs"
+# Of the rows of docs/scaling.md: what computes, how many of them, and GB/s each way between two of them.
+LINKS = {
+    "8 x A100, NVLink": ("a100", 8, 300),
+    "8 x H100, NVLink": ("h100", 8, 450),
+    "4 x RTX 4090, PCIe 4": ("rtx4090", 4, 32),
+    "2 machines of 8 x A100, 100 Gbit/s": ("a100", 16, 12.5),
+    "2 machines of 8 x A100, 25 Gbit/s": ("a100", 16, 3.125),
+    "TPU v4-8": ("v4-8", 1, 90),
+    "8 x v5e": ("v5e", 8, 100),
+}
+SUMMED_BYTES = {"small": 56_784_920, "base": 477_545_752, "large": 1_418_621_208}
+
+
+@pytest.fixture(scope="module")
+def small():
+    """1e6 steps of 128 examples of 8.984e9 FLOPs in matrix products: 1.15e18."""
+    return load_config(SMALL)
+
+
+@pytest.fixture(scope="module")
+def small_in_bfloat16():
+    return load_config(SMALL, ("train.precision=bfloat16",))
+
+
+def test_the_hours_are_the_products_over_the_peak_times_the_utilisation(small, small_in_bfloat16):
+    # 1.15e18 / (156e12 * 0.5 * 3600), and in bfloat16 twice the peak.
+    assert hours_lines(small, "a100", utilization=0.5)[-2] == "| 0.5 | 4.1 | 0.171 |"
+    assert hours_lines(small_in_bfloat16, "a100", utilization=0.5)[-1] == "| 0.5 | 2.05 | 0.0853 |"
+
+
+def test_a_slice_is_all_its_chips_and_several_devices_share_the_work(small_in_bfloat16):
+    # 1.15e18 / (2 * 4 * 275e12 * 0.5 * 3600)
+    lines = hours_lines(small_in_bfloat16, "v4-8", device_count=2, utilization=0.5)
+    assert lines[0].endswith("; 2 x v4-8, bfloat16: 2.2e+15 FLOP/s published")
+    assert lines[-1] == "| 0.5 | 0.29 | 0.0121 |"
+
+
+def test_without_a_utilisation_two_are_assumed_and_said_to_be(small_in_bfloat16):
+    *_, low, high, note = hours_lines(small_in_bfloat16, "rtx4090")
+    # 1.15e18 / (165.2e12 * 3600) = 1.934
+    assert (low, high) == ("| 0.2 | 9.67 | 0.403 |", "| 0.4 | 4.83 | 0.201 |")
+    assert note.startswith("the utilisations are assumed, not measured")
+
+
+def test_a_price_is_of_each_device(small_in_bfloat16):
+    # 8 devices for 1.15e18 / (8 * 8.1e12 * 0.5 * 3600) = 9.86 hours
+    assert hours_lines(small_in_bfloat16, "t4", 8, 0.5, price_per_hour=0.75)[-1] == "| 0.5 | 9.86 | 0.411 | 59 |"
+
+
+@pytest.mark.parametrize("precision, is_told", [("float32", True), ("bfloat16", False)])
+def test_a_run_in_float32_is_told_of_the_faster_precision(precision, is_told):
+    last = hours_lines(load_config(SMALL, (f"train.precision={precision}",)), "h100")[-1]
+    assert last.startswith("bfloat16 has 2 times the peak here") == is_told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"device": "a10000"}, "--device=a10000 is not known; expected one of t4, v100, l4, rtx3090"),
+        ({"device": "a100", "utilization": 40.0}, "--utilization is 40; expected a share of the peak above 0"),
+        ({"device": "a100", "utilization": 0.0}, "--utilization is 0; expected"),
+        ({"device": "a100", "utilization": float("nan")}, "--utilization is nan; expected"),
+        ({"device": "a100", "price_per_hour": 0.0}, "--price_per_hour is 0; expected a positive number"),
+        ({"device": "v4-8", "device_count": 3}, "train.batch_size is 128, which does not divide among 12 replicas"),
+    ],
+)
+def test_a_mistake_is_named(small, arguments, message):
+    with pytest.raises(UserError, match=message):
+        hours_lines(small, **arguments)
+
+
+def in_bfloat16(name: str):
+    return load_config(SMALL.with_name(f"{name}.yaml"), ("train.precision=bfloat16",))
+
+
+@pytest.mark.parametrize("name", ["small", "base_two_phases", "base", "large"])
+def test_the_recipes_name_the_hours_and_tokens_of_the_presets(name):
+    config, cells = in_bfloat16(name), []
+    for device in ("rtx3090", "rtx4090", "a100", "h100", "v4-8"):
+        low, high = (line.split(" | ")[1] for line in hours_lines(config, device) if line.startswith("| 0."))
+        cells.append(f"{high} to {low}")
+    text = (DOCS / "recipes.md").read_text(encoding="utf-8")
+    assert f"| {name} | {' | '.join(cells)} |" in text
+    tokens = RunCost(config).spent(config.train.num_steps).token_slots
+    assert f"| `{name}` | {tokens / 1e9:.3g} billion |" in text
+
+
+@pytest.mark.parametrize("label", LINKS)
+def test_the_shares_of_sums_in_a_step_are_arithmetic_on_published_speeds(label):
+    device, count, link = LINKS[label]
+    replicas, cells = count * DEVICES[device][0], []
+    for name, size in SUMMED_BYTES.items():
+        products = RunCost(in_bfloat16(name)).of_step(1).hardware.products
+        computing = 1e3 * products / (0.4 * count * published_peak(device, "bfloat16"))
+        summing = 1e3 * 2 * (replicas - 1) / replicas * size / (1e9 * link)
+        shown = f"{computing:.3g}" if computing < 1000 else f"{computing:,.0f}"
+        cells.append(f"{shown} + {summing:.3g}: {100 * summing / (computing + summing):.0f} %")
+    assert f"| {label} | {link:g} | {' | '.join(cells)} |" in (DOCS / "scaling.md").read_text(encoding="utf-8")
