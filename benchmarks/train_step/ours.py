@@ -47,13 +47,13 @@ def peer_sizes(config_file: str | Path, overrides: Sequence[str]) -> dict:
         raise UserError(
             f"config {config_file}: objective.name is {config.objective.name!r}; the peers have 'electra' only"
         )
-    return {
-        "shape": vars(batch_shape(config)),
-        "networks": {
-            "discriminator": config.encoder.model_dump(),
-            "generator": config.objective.generator.encoder(config.encoder).model_dump(),
-        },
-    }
+    return {"shape": vars(batch_shape(config)), "networks": network_sizes(config)}
+
+
+def network_sizes(config: PretrainingConfig) -> dict[str, dict]:
+    """The sizes of the two networks of a configuration with the objective electra."""
+    generator = config.objective.generator.encoder(config.encoder)
+    return {"discriminator": config.encoder.model_dump(), "generator": generator.model_dump()}
 
 
 class OurStep:

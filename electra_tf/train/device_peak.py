@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 # TFLOP/s of dense products, without sparsity, from the makers' data sheets. On NVIDIA GPUs since Ampere float32 is
 # TensorFloat-32, which TensorFlow uses there; a V100 has neither that nor bfloat16. Patterns of the driver's names:
-_GPU_PEAKS = (
+GPU_PEAKS = (
     (r"\bH[12]00 NVL\b", {"bfloat16": 835.5, "float32": 417.7}),
     (r"\bH200\b|\bGH200\b|\bH100\b.*(SXM|HBM3)|\bH800\b.*SXM", {"bfloat16": 989.4, "float32": 494.7}),
     (r"\bH100\b", {"bfloat16": 756.0, "float32": 378.0}),
@@ -70,7 +70,7 @@ def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | 
 
 def published_gpu_peak(device_name: str, precision: str) -> float | None:
     """FLOP/s of a GPU by its driver's name, such as `NVIDIA A100-SXM4-40GB`; None if it is not known."""
-    return next((1e12 * peaks[precision] for name, peaks in _GPU_PEAKS if re.search(name, device_name)), None)
+    return next((1e12 * peaks[precision] for name, peaks in GPU_PEAKS if re.search(name, device_name)), None)
 
 
 def published_tpu_peak(accelerator_type: str) -> float | None:
