@@ -12,7 +12,7 @@ import tf_keras
 from benchmarks.stablehlo_step import files
 from benchmarks.stablehlo_step.lowering import Lowered, lower
 from benchmarks.stablehlo_step.replicas import CompiledReplicas
-from benchmarks.train_step.batches import synthetic_batch
+from benchmarks.train_step.batches import NUM_BATCHES, synthetic_batch
 from benchmarks.train_step.ours import batch_shape, network_sizes
 from electra_tf import __version__
 from electra_tf.cli.flags import run_command
@@ -32,8 +32,6 @@ from electra_tf.train.device_peak import GPU_PEAKS
 from electra_tf.train.static_step import training_step_function, unfit_operations
 from electra_tf.train.step import compile_task
 from electra_tf.train.timeline import phases_of, span_after
-
-_NUM_BATCHES = 4
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -199,11 +197,11 @@ def _initial(variable: tf.Variable, is_random: bool) -> dict[str, float] | None:
 def _batches(stage: PretrainingStage | StagePlan, plan: StagePlan, first_step: int) -> dict[str, np.ndarray]:
     """[n, B, ...] by name: the first batches of a data set, or, without one, of random tokens."""
     if isinstance(stage, StagePlan):
-        batches = [synthetic_batch(batch_shape(plan.config), seed) for seed in range(_NUM_BATCHES)]
+        batches = [synthetic_batch(batch_shape(plan.config), seed) for seed in range(NUM_BATCHES)]
     else:
         dataset = stage.training_batches(first_step, tf.distribute.InputContext())
         with damaged_data_reported():
-            batches = list(dataset.take(_NUM_BATCHES).as_numpy_iterator())
+            batches = list(dataset.take(NUM_BATCHES).as_numpy_iterator())
     return {name: np.stack([batch[name] for batch in batches]) for name in batch_specs(plan.config, 1)}
 
 
