@@ -81,14 +81,21 @@ def export(arguments: argparse.Namespace) -> None:
         values = {each["name"]: state[each["name"]].numpy() for each in manifest["state"]}
         files.write_arrays(directory / files.STATE, values)
     if replicas == 1:
-        batches = _batches(stage, plan, first_step)
-        files.write_arrays(directory / files.BATCHES, batches, compressed=True)
-    if arguments.steps:
         with damaged_data_reported():
-            examples = _examples(stage, first_step, min(arguments.steps, manifest["last_step"] - first_step))
-        files.write_arrays(directory / files.EXAMPLES, examples, compressed=True)
-        (directory / files.MASK).write_bytes(_mask_program(stage))
+            _write_data(directory, stage, plan, first_step, min(arguments.steps, manifest["last_step"] - first_step))
     (directory / files.MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    size = sum(path.stat().st_size for path in directory.iterdir())
+    print(f"wrote {directory}: {size / 2**20:.1f} MiB, step {first_step + 1} and after")
+
+
+def _write_data(
+    directory: Path, stage: PretrainingStage | StagePlan, plan: StagePlan, first_step: int, num_steps: int
+) -> None:
+    """Writes a few masked batches; and what so many steps read, with the program that masks it."""
+    files.write_arrays(directory / files.BATCHES, _batches(stage, plan, first_step), compressed=True)
+    if num_steps:
+        files.write_arrays(directory / files.EXAMPLES, _examples(stage, first_step, num_steps), compressed=True)
+        (directory / files.MASK).write_bytes(_mask_program(stage))
 
 
 def build_step(config: PretrainingConfig, replicas: int, first_step: int = 0) -> tuple[Objective, Callable]:
@@ -110,8 +117,11 @@ def state_variables(objective: Objective) -> dict[str, tf.Variable]:
     """All variables of a compiled objective and its optimizer, each by a name of its own, in a fixed order."""
     state = {variable.name.partition(":")[0]: variable for variable in objective.variables}
     assert len(state) == len(objective.variables), "two variables of one name"
-    # Every moment is called `m` or `v`.
-    return state | {f"optimizer/{index}": each for index, each in enumerate(objective.optimizer.variables())}
+    # Every moment is called `m` or `v`. The legacy optimizers have their constants in variables too.
+    optimizer = objective.optimizer
+    state |= {f"optimizer/{index}": variable for index, variable in enumerate(optimizer.variables())}
+    constants = getattr(optimizer, "_hyper", {}).items()
+    return state | {f"optimizer/{name}": value for name, value in constants if isinstance(value, tf.Variable)}
 
 
 def _check(arguments: argparse.Namespace, directory: Path) -> None:
@@ -200,8 +210,7 @@ def _batches(stage: PretrainingStage | StagePlan, plan: StagePlan, first_step: i
         batches = [synthetic_batch(batch_shape(plan.config), seed) for seed in range(NUM_BATCHES)]
     else:
         dataset = stage.training_batches(first_step, tf.distribute.InputContext())
-        with damaged_data_reported():
-            batches = list(dataset.take(NUM_BATCHES).as_numpy_iterator())
+        batches = list(dataset.take(NUM_BATCHES).as_numpy_iterator())
     return {name: np.stack([batch[name] for batch in batches]) for name in batch_specs(plan.config, 1)}
 
 

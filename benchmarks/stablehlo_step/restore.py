@@ -38,11 +38,12 @@ def restore(arguments: argparse.Namespace) -> None:
         run.adopt_data([stage.identity], is_started=bool(before))
         objective, _ = build_step(config, replicas=1)
         objective.adopt_data(stage.data)
+        keep, metrics = config.train.keep_checkpoints, metric_accumulator(objective)
+        checkpoints = Checkpoints(objective, run, chief=True, keep=keep, metrics=metrics)
+        checkpoints.restore_latest()  # what the step does not use stays as the run has it
         variables = state_variables(objective)
         for name, value in values.items():
             variables[name].assign(value)
-        keep, metrics = config.train.keep_checkpoints, metric_accumulator(objective)
-        checkpoints = Checkpoints(objective, run, chief=True, keep=keep, metrics=metrics)
         checkpoints.save(step)
         checkpoints.close()
     print(f"wrote {checkpoint_prefix(run.checkpoints, step)}")

@@ -27,9 +27,6 @@ JAX_PYTHON = os.environ.get("ELECTRA_TF_JAX_PYTHON")  # of an environment with J
 PEERS_PYTHON = os.environ.get("ELECTRA_TF_PEERS_PYTHON")  # of an environment of benchmarks/requirements-peers.txt
 needs_jax = pytest.mark.skipif(not JAX_PYTHON, reason="ELECTRA_TF_JAX_PYTHON is not set")
 NUM_STEPS = 5
-NUM_TOKENS = 6 * 24
-# What bfloat16 rounds off, 2^-9 of a number at most, is independent between tokens; four deviations of their mean.
-BFLOAT16_TOLERANCE = 4 * 2.0**-9 / math.sqrt(NUM_TOKENS)
 
 
 # --- without JAX
@@ -67,6 +64,14 @@ def test_the_manifest_lists_the_arguments_in_order_and_what_replaces_them(export
     assert outputs == list(range(len(manifest["metrics"]), len(manifest["metrics"]) + len(shapes)))
     assert len(shapes) == 1 + 3 * len(objective.trainable_variables)
     assert manifest["metrics"] == sorted(manifest["metrics"]) and "loss" in manifest["metrics"]
+
+
+@pytest.mark.slow
+def test_the_constants_of_lamb_are_read_and_not_replaced(config_file, tmp_path):
+    step = tmp_path / "step"
+    assert main(["export", str(step), f"--config={config_file}", "--set=optimizer.name=lamb"]) == 0
+    read = {each["name"]: each["initial"] for each in StepFiles(step).manifest["state"] if each["output"] is None}
+    assert read["optimizer/beta_1"] == {"constant": pytest.approx(0.9)}
 
 
 def test_the_manifest_tells_how_the_state_begins(exported):
@@ -259,10 +264,10 @@ def test_five_steps_under_jax_are_those_of_tensorflow(size, objective, precision
         for name, value in weights.items():
             np.testing.assert_allclose(after[name], value, rtol=0, atol=1e-5, err_msg=name)
         return
-    np.testing.assert_allclose(found, losses, rtol=BFLOAT16_TOLERANCE)
     # Two roundings of one computation are, as independent errors add up, sqrt(2) times as far from each other as
-    # either is from the computation itself.
-    _, exact = steps_of_tensorflow(load_config(config_file, overrides), step)
+    # either is from the computation itself. (Either may also sample another token here and there.)
+    exact_losses, exact = steps_of_tensorflow(load_config(config_file, overrides), step)
+    assert math.dist(found, losses) <= math.sqrt(2.0) * math.dist(losses, exact_losses)
     assert distance(after, weights) <= math.sqrt(2.0) * distance(weights, exact)
 
 
