@@ -98,7 +98,9 @@ def test_an_installation_has_every_program_as_a_command():
     assert [name.replace("-", "_") for name, _ in commands] == [module for _, module in commands]
 
 
-@pytest.mark.parametrize("program", [*PROGRAMS, "benchmarks.kills", "benchmarks.replication"])
+@pytest.mark.parametrize(
+    "program", [*PROGRAMS, "benchmarks.kills", "benchmarks.replication", "benchmarks.stablehlo_step"]
+)
 def test_help_answers_at_once_and_without_tensorflow(program):
     # Its own processor time: what it takes on a machine that is not busy.
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

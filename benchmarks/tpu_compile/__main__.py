@@ -2,17 +2,16 @@
 
     python -m benchmarks.tpu_compile --jax_python=/tmp/tpu-compile/bin/python --output=tpu.json
 
-Two stages for each case: this environment lowers the step to StableHLO, and that of
+Two stages for each case: this environment lowers the step to StableHLO (`benchmarks.stablehlo_step`), and that of
 benchmarks/requirements-tpu-compile.txt compiles it with the TPU's own compiler. Prints FLOPs and bytes accessed for
 each example, the memory of one core, and the time of the FLOPs at the chip's published peak. These are properties of
-compiled programs, not measurements on a TPU. --keep keeps the optimised programs (STEP.hlo.gz). A compilation takes
-minutes and 10 GB: run one at a time. Exits 1 if the compiler rejected a step.
+compiled programs, not measurements on a TPU. --keep keeps the exported steps and the optimised programs (step.hlo.gz).
+A compilation takes minutes and 10 GB: run one at a time. Exits 1 if the compiler rejected a step.
 """
 
 import datetime
 import itertools
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,16 @@ from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
 
 _DEVICE_STAGE = Path(__file__).with_name("device.py")
-
+# What a result has of the step's manifest.
+_DESCRIPTION = (
+    "objective",
+    "precision",
+    "replicas",
+    "examples_per_replica",
+    "max_seq_length",
+    "accumulation",
+    "trainable_parameters",
+)
 
 # Published peaks of a chip in bfloat16 FLOP/s. float32 products run on the same units, with operands rounded to
 # bfloat16 by default. Source: "System architecture" on https://cloud.google.com/tpu/docs/v4, /v5e, /v5p and /v6e.
@@ -81,15 +89,13 @@ def _check(arguments) -> None:
 def _export(step: Path, config: str, precision: str, replicas: int, arguments) -> dict:
     """Runs the first stage in its own process, which frees TensorFlow's memory before the compiler starts."""
     settings = [f"train.batch_size={arguments.batch_size}", f"train.precision={precision}", *arguments.overrides]
-    command = [sys.executable, "-m", "benchmarks.tpu_compile.export", str(step), f"--config={config}"]
-    command += [f"--replicas={replicas}", *(part for setting in settings for part in ("--set", setting))]
-    # Lower for the CPU even where there is a GPU.
-    finished = subprocess.run(
-        command, cwd=PROJECT, capture_output=True, text=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
-    )
+    command = [sys.executable, "-m", "benchmarks.stablehlo_step", "export", str(step.resolve()), f"--config={config}"]
+    command += [f"--replicas={replicas}", *(f"--set={setting}" for setting in settings)]
+    finished = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     if finished.returncode:
         raise UserError(f"{config} was not exported: {last_line(finished.stderr)}")
-    return json.loads(Path(f"{step}.json").read_text(encoding="utf-8"))
+    manifest = json.loads((step / "manifest.json").read_text(encoding="utf-8"))
+    return {name: manifest[name] for name in _DESCRIPTION}
 
 
 def _compile(step: Path, topology: str, replicas: int, arguments) -> dict:

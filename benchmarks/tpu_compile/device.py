@@ -3,7 +3,7 @@
     JAX_PYTHON benchmarks/tpu_compile/device.py STEP TOPOLOGY --replicas=N --memory_gb=G
 
 Runs in an environment of benchmarks/requirements-tpu-compile.txt and imports nothing of the project. Writes
-STEP.hlo.gz, the program optimised for the chip, and prints one JSON object. It uses private parts of JAX, so the
+STEP/step.hlo.gz, the program optimised for the chip, and prints one JSON object. It uses private parts of JAX, so the
 versions there are pinned.
 """
 
@@ -28,7 +28,7 @@ _WITHOUT_A_CHIP = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("step")
+    parser.add_argument("step", help="directory that stablehlo_step export wrote")
     parser.add_argument("topology", help="such as v5e:2x2")
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--memory_gb", type=int, default=16, help="limit of the compiler's address space")
@@ -36,11 +36,11 @@ def main() -> int:
     # The compiler fails instead of exhausting the machine's memory.
     resource.setrlimit(resource.RLIMIT_AS, (arguments.memory_gb << 30,) * 2)
     os.environ.update(_WITHOUT_A_CHIP)
-    with open(arguments.step, "rb") as file:
+    with open(os.path.join(arguments.step, "step.stablehlo"), "rb") as file:
         program = file.read()
     report, text = compile_for(arguments.topology, program, arguments.replicas)
     if text:
-        with gzip.open(f"{arguments.step}.hlo.gz", "wt") as file:
+        with gzip.open(os.path.join(arguments.step, "step.hlo.gz"), "wt") as file:
             file.write(text)
     print(json.dumps(report))
     return 0
@@ -56,17 +56,16 @@ def compile_for(topology: str, program: bytes, replicas: int) -> tuple[dict, str
     from jax._src import compiler
     from jax._src.interpreters import mlir
     from jax._src.lib import xla_client
-    from jax._src.lib.mlir import ir
     from jax.experimental import topologies
+    from jaxlib.mlir.dialects import stablehlo
 
     cores = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
     chip = {"device": cores[0].device_kind, "cores_per_chip": len(cores) // len({tuple(core.coords) for core in cores})}
     devices = cores[:replicas]
     options = compiler.get_compile_options(replicas, 1, device_assignment=np.array([[core.id] for core in devices]))
     started, cpu_started = time.monotonic(), time.process_time()
-    with mlir.make_ir_context():
-        module = ir.Module.parse(program)
-        _erase_copy_marks(module.operation)
+    with mlir.make_ir_context() as context:
+        module = stablehlo.deserialize_portable_artifact(context, program)
         try:
             executable = devices[0].client.compile(module, xla_client.DeviceList(tuple(devices)), options)
         except jax.errors.JaxRuntimeError as error:
@@ -75,18 +74,6 @@ def compile_for(topology: str, program: bytes, replicas: int) -> tuple[dict, str
     seconds = {"compile_s": time.monotonic() - started, "compile_cpu_s": time.process_time() - cpu_started}
     all_reduces = len(re.findall(r" all-reduce(?:-start)?\(", text))
     return {**chip, **_figures(executable), **seconds, "all_reduces": all_reduces}, text
-
-
-def _erase_copy_marks(operation) -> None:
-    """TensorFlow marks returned variables with `mhlo.copy`, which StableHLO's importer rejects."""
-    for region in operation.regions:
-        for block in region:
-            for inner in [inner.operation for inner in block.operations]:
-                if inner.name == "mhlo.copy":
-                    inner.results[0].replace_all_uses_with(inner.operands[0])
-                    inner.erase()
-                else:
-                    _erase_copy_marks(inner)
 
 
 def _figures(executable) -> dict:

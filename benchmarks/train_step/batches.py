@@ -8,6 +8,7 @@ _CLS, _SEP, _MASK, _FIRST_WORD = 1, 2, 3, 5
 # Of the builder's examples at length 128, 82 % fill their row and the rest have any length, which makes 8 % padding.
 _FULL_ROW_FRACTION = 0.82
 _SHORTEST = 5
+NUM_BATCHES = 4  # different batches, repeated in turn
 _MASK_TOKEN_FRACTION = 0.85  # of the selected tokens; the others stay unchanged, as in the authors' code
 
 

@@ -9,14 +9,12 @@ from pathlib import Path
 import tensorflow as tf
 import tf_keras
 
-from benchmarks.train_step.batches import BatchShape, synthetic_batch
+from benchmarks.train_step.batches import NUM_BATCHES, BatchShape, synthetic_batch
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.train.distribution import build_strategy
 from electra_tf.train.step import compile_task
-
-_NUM_BATCHES = 4  # different batches, repeated in turn
 
 
 def limit_threads(num_threads: int) -> None:
@@ -47,13 +45,13 @@ def peer_sizes(config_file: str | Path, overrides: Sequence[str]) -> dict:
         raise UserError(
             f"config {config_file}: objective.name is {config.objective.name!r}; the peers have 'electra' only"
         )
-    return {
-        "shape": vars(batch_shape(config)),
-        "networks": {
-            "discriminator": config.encoder.model_dump(),
-            "generator": config.objective.generator.encoder(config.encoder).model_dump(),
-        },
-    }
+    return {"shape": vars(batch_shape(config)), "networks": network_sizes(config)}
+
+
+def network_sizes(config: PretrainingConfig) -> dict[str, dict]:
+    """The sizes of the two networks of a configuration with the objective electra."""
+    generator = config.objective.generator.encoder(config.encoder)
+    return {"discriminator": config.encoder.model_dump(), "generator": generator.model_dump()}
 
 
 class OurStep:
@@ -67,13 +65,13 @@ class OurStep:
             objective = compile_task(build_objective(config))
         self._batches = [
             {name: tf.constant(values) for name, values in synthetic_batch(batch_shape(config), seed).items()}
-            for seed in range(_NUM_BATCHES)
+            for seed in range(NUM_BATCHES)
         ]
         self._num_steps_run = 0
         self._step = tf.function(lambda batch: strategy.run(objective.train_step, args=(batch,)), autograph=False)
 
     def run(self) -> dict[str, float]:
         """Runs one step on the next batch; returns its losses when the update is done."""
-        batch = self._batches[self._num_steps_run % _NUM_BATCHES]
+        batch = self._batches[self._num_steps_run % NUM_BATCHES]
         self._num_steps_run += 1
         return {name: float(value) for name, value in self._step(batch).items()}

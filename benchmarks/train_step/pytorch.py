@@ -5,12 +5,12 @@ product with the vocabulary (`ElectraForMaskedLM.forward` itself computes all po
 tokens are sampled with Gumbel noise (0.22 s; `torch.multinomial` takes 0.38 s).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch.nn import functional
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
-
-from benchmarks.train_step.batches import BatchShape, synthetic_batch
 
 _WEIGHT_DECAY, _LEARNING_RATE, _CLIP_NORM, _REPLACED_TOKEN_WEIGHT = 0.01, 5e-4, 1.0, 50.0
 _SMALLEST_UNIFORM = 1e-9  # keeps the logarithms finite
@@ -69,35 +69,44 @@ class PyTorchStep:
     """One joint update: forward, backward, clipping by the global norm, AdamW, learning-rate schedule.
 
     Args:
-        precision: `float32`, or `bfloat16` for autocast.        compiled: through `torch.compile`.
+        batches: in the layout of `synthetic_batch`, used in turn.
+        discriminator, generator: see `JointElectra`.
+        precision: `float32`, or `bfloat16` for autocast.
+        compiled: through `torch.compile`; a text is its `mode`.
+        device: `cpu` or `cuda`.
     """
 
     def __init__(
         self,
-        shape: BatchShape,
+        batches: Sequence[dict[str, np.ndarray]],
         discriminator: dict,
         generator: dict,
         precision: str = "float32",
-        compiled: bool = False,
-        num_batches: int = 4,
+        compiled: bool | str = False,
+        device: str = "cpu",
     ):
         torch.manual_seed(0)
-        self._model = JointElectra(discriminator, generator).train()
-        self._losses = torch.compile(self._model) if compiled else self._model
-        self._precision = precision
+        self._model = JointElectra(discriminator, generator).to(device).train()
+        mode = compiled if isinstance(compiled, str) else None
+        self._losses = torch.compile(self._model, mode=mode) if compiled else self._model
+        self._precision, self._device = precision, device
         self._parameters = list(self._model.parameters())
         self._optimizer = torch.optim.AdamW(_decay_groups(self._model), lr=_LEARNING_RATE, eps=1e-6, fused=True)
         self._schedule = torch.optim.lr_scheduler.LambdaLR(
             self._optimizer, lambda step: min(1.0, step / 10_000) * (1.0 - step / 1_000_000)
         )
-        self._batches = [_tensors(synthetic_batch(shape, seed)) for seed in range(num_batches)]
+        self._batches = [_tensors(batch, device) for batch in batches]
         self._num_steps_run = 0
 
     def run(self) -> dict[str, float]:
-        """One step on the next batch."""
+        """One step on the next batch; the losses when it is done."""
+        return {name: loss.item() for name, loss in self.begin().items()}
+
+    def begin(self) -> dict[str, torch.Tensor]:
+        """One step on the next batch; a device other than the CPU is still at work on it afterwards."""
         batch = self._batches[self._num_steps_run % len(self._batches)]
         self._num_steps_run += 1
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._precision == "bfloat16"):
+        with torch.autocast(self._device, torch.bfloat16, enabled=self._precision == "bfloat16"):
             masked_lm, replaced_token = self._losses(batch)
         loss = masked_lm + _REPLACED_TOKEN_WEIGHT * replaced_token
         loss.backward()
@@ -105,7 +114,8 @@ class PyTorchStep:
         self._optimizer.step()
         self._schedule.step()
         self._optimizer.zero_grad(set_to_none=True)
-        return {"loss": loss.item(), "masked_lm": masked_lm.item(), "replaced_token": replaced_token.item()}
+        losses = {"loss": loss, "masked_lm": masked_lm, "replaced_token": replaced_token}
+        return {name: value.detach() for name, value in losses.items()}
 
 
 def encoder_config(sizes: dict) -> ElectraConfig:
@@ -133,9 +143,9 @@ def _decay_groups(model: torch.nn.Module) -> list[dict]:
     return [{"params": decayed, "weight_decay": _WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0}]
 
 
-def _tensors(batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+def _tensors(batch: dict[str, np.ndarray], device: str) -> dict[str, torch.Tensor]:
     """The arrays as tensors; integers become int64, which PyTorch's embedding lookups require."""
     return {
-        name: torch.from_numpy(values if values.dtype == np.float32 else values.astype(np.int64))
+        name: torch.from_numpy(values if values.dtype == np.float32 else values.astype(np.int64)).to(device)
         for name, values in batch.items()
     }

@@ -17,7 +17,7 @@ import time
 from typing import Protocol
 
 # Imports of a contender count as its start: import no library before its turn.
-from benchmarks.train_step.batches import BatchShape
+from benchmarks.train_step.batches import NUM_BATCHES, BatchShape, synthetic_batch
 
 
 class Step(Protocol):
@@ -42,7 +42,8 @@ def start_pytorch(options: dict) -> Step:
     from benchmarks.train_step.pytorch import PyTorchStep
 
     torch.set_num_threads(options["num_threads"])
-    return PyTorchStep(BatchShape(**options["shape"]), **options["networks"], **options["settings"])
+    batches = [synthetic_batch(BatchShape(**options["shape"]), seed) for seed in range(NUM_BATCHES)]
+    return PyTorchStep(batches, **options["networks"], **options["settings"])
 
 
 KINDS = {"ours": start_ours, "pytorch": start_pytorch}

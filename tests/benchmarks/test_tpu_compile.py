@@ -2,8 +2,8 @@
 
 import pytest
 
+from benchmarks.stablehlo_step.export import build_step
 from benchmarks.tpu_compile import __main__ as tpu_compile
-from benchmarks.tpu_compile.export import build_step
 from electra_tf.data.batch import batch_specs
 from electra_tf.train.static_step import unfit_operations
 
