@@ -13,7 +13,14 @@ import gc
 import sys
 
 from benchmarks.stablehlo_step.files import BadInput, StepFiles
-from benchmarks.stablehlo_step.measurement import published_peak, report, result, timed_rounds
+from benchmarks.stablehlo_step.measurement import (
+    add_timing_flags,
+    check_timing_flags,
+    published_peak,
+    report,
+    result,
+    timed_rounds,
+)
 
 MODES = ("eager", "default", "reduce-overhead", "max-autotune")
 
@@ -27,16 +34,10 @@ def main(argv: list[str] | None = None) -> int:
         "--modes", nargs="+", choices=MODES, default=["eager", "default"], help="eager, or a mode of torch.compile"
     )
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="timed rounds; their median counts (5)")
-    parser.add_argument("--steps", type=int, default=20, metavar="N", help="steps of a round (20)")
-    parser.add_argument("--warmup", type=int, default=5, metavar="N", help="steps before them, not timed (5)")
-    parser.add_argument("--peak_flops", type=float, metavar="FLOP/S", help="of the device; else as published, if known")
-    parser.add_argument("--output", metavar="FILE", help="file to which lines of JSON are added")
+    add_timing_flags(parser)
     arguments = parser.parse_args(argv)
     try:
-        for name in ("rounds", "steps", "warmup"):
-            if getattr(arguments, name) < 1:
-                raise BadInput(f"--{name}={getattr(arguments, name)}: expected 1 or more")
+        check_timing_flags(arguments)
         files = StepFiles(arguments.step)
         if files.manifest["networks"] is None:
             raise BadInput(f"{arguments.step} is of {files.manifest['objective']}; the peers have electra only")
@@ -64,7 +65,7 @@ def _measure(files: StepFiles, mode: str, arguments: argparse.Namespace) -> dict
     batches = [dict(zip(names, batch, strict=True)) for batch in files.batches()]
     how = {"precision": precision, "compiled": mode if mode != "eager" else False, "device": arguments.device}
     step = PyTorchStep(batches, **files.manifest["networks"], **how)
-    first_loss = step.run()["loss"]
+    first_loss = step.run()["loss"]  # compiles, so one step at least is not timed
     for _ in range(arguments.warmup - 1):
         step.begin()
     wait = torch.cuda.synchronize if on_gpu else lambda: None

@@ -12,11 +12,12 @@ import argparse
 import importlib
 import sys
 
+from benchmarks.stablehlo_step.files import BadInput
+from benchmarks.stablehlo_step.measurement import add_timing_flags
+
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
-    from benchmarks.stablehlo_step.files import BadInput
-
     try:
         # Imported now: of the two environments each has only what its own commands need.
         return importlib.import_module(f"benchmarks.stablehlo_step.{arguments.module}").main(arguments)
@@ -34,7 +35,6 @@ def _flags() -> argparse.ArgumentParser:
             command,
             help=description,
             description=description,
-            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
             allow_abbrev=False,
         )
         added.set_defaults(module=module)
@@ -46,7 +46,7 @@ def _flags() -> argparse.ArgumentParser:
     for command, description in (("run", "time steps on this device"), ("train", "train on this device")):
         added = add(command, command, description, step="directory that export wrote")
         added.add_argument("--state", metavar="FILE", help=".npz to start from; else STEP/state.npz or random weights")
-        added.add_argument("--seed", type=int, default=0, help="of random weights")
+        added.add_argument("--seed", type=int, default=0, help="of random weights (0)")
         (_add_run_flags if command == "run" else _add_train_flags)(added)
     restore = add("import", "restore", "make a checkpoint of a run of what train wrote", checkpoint=".npz of train")
     restore.add_argument("--step_dir", required=True, metavar="STEP", help="directory that export wrote")
@@ -64,23 +64,19 @@ def _add_export_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="of --data_dir, to train for")
     parser.add_argument("--model_dir", metavar="RUN", help="start from the newest checkpoint of this run")
     parser.add_argument("--state", action="store_true", help="write state.npz too: 12 bytes a parameter with moments")
-    parser.add_argument("--replicas", type=int, default=1, metavar="N", help="devices that share the global batch")
+    parser.add_argument("--replicas", type=int, default=1, metavar="N", help="devices that share the global batch (1)")
 
 
 def _add_run_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="timed rounds, of which the median counts")
-    parser.add_argument("--steps", type=int, default=20, metavar="N", help="steps of a round")
-    parser.add_argument("--warmup", type=int, default=3, metavar="N", help="steps before the first round, not timed")
-    parser.add_argument("--peak_flops", type=float, metavar="FLOP/S", help="of the device; else as published, if known")
-    parser.add_argument("--output", metavar="FILE", help="file to which a line of JSON is added")
+    add_timing_flags(parser)
     parser.add_argument("--final_state", metavar="FILE", help=".npz for the state after the last step")
 
 
 def _add_train_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_dir", required=True, metavar="OUT", help="for step-N.npz and metrics.jsonl")
     parser.add_argument("--steps", type=int, metavar="N", help="at most so many; None: all that were exported")
-    parser.add_argument("--log_every", type=int, default=100, metavar="N", help="steps between two reports")
-    parser.add_argument("--save_every", type=int, default=1000, metavar="N", help="steps between two checkpoints")
+    parser.add_argument("--log_every", type=int, default=100, metavar="N", help="steps between reports (100)")
+    parser.add_argument("--save_every", type=int, default=1000, metavar="N", help="steps between checkpoints (1000)")
     parser.add_argument("--weights_only", action="store_true", help="leave moments out of the last checkpoint")
 
 

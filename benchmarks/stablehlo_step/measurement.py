@@ -1,11 +1,29 @@
 """How steps are timed and reported, ours and a peer's alike. Imports the standard library alone."""
 
+import argparse
 import json
 import re
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from benchmarks.stablehlo_step.files import BadInput
+
+
+def add_timing_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="timed rounds; their median counts (5)")
+    parser.add_argument("--steps", type=int, default=20, metavar="N", help="steps of a round (20)")
+    parser.add_argument("--warmup", type=int, default=5, metavar="N", help="steps before them, not timed (5)")
+    parser.add_argument("--peak_flops", type=float, metavar="FLOP/S", help="of the device; else as published, if known")
+    parser.add_argument("--output", metavar="FILE", help="file to which lines of JSON are added")
+
+
+def check_timing_flags(arguments: argparse.Namespace) -> None:
+    """Raises: BadInput: if a number of rounds or steps is too small."""
+    for name, least in (("rounds", 1), ("steps", 1), ("warmup", 0)):
+        if getattr(arguments, name) < least:
+            raise BadInput(f"--{name}={getattr(arguments, name)}: expected {least} or more")
 
 
 def timed_rounds(run: Callable[[], object], wait: Callable[[], None], rounds: int, steps: int) -> list[float]:

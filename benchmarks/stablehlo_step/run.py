@@ -5,13 +5,11 @@ import itertools
 import time
 
 from benchmarks.stablehlo_step.files import BadInput, StepFiles, write_arrays
-from benchmarks.stablehlo_step.measurement import published_peak, report, result, timed_rounds
+from benchmarks.stablehlo_step.measurement import check_timing_flags, published_peak, report, result, timed_rounds
 
 
 def main(arguments: argparse.Namespace) -> int:
-    for name in ("rounds", "steps"):
-        if getattr(arguments, name) < 1:
-            raise BadInput(f"--{name}={getattr(arguments, name)}: expected 1 or more")
+    check_timing_flags(arguments)
     files = StepFiles(arguments.step)
     if files.manifest["replicas"] > 1:
         raise BadInput(f"{files.directory} is the step of one of {files.manifest['replicas']} replicas; export one's")

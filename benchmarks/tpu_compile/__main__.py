@@ -20,6 +20,7 @@ from pathlib import Path
 from benchmarks.common import PROJECT, last_line, output_of_jax_python
 from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
+from electra_tf.flops.devices import TPU_PEAKS
 
 _DEVICE_STAGE = Path(__file__).with_name("device.py")
 # What a result has of the step's manifest.
@@ -33,9 +34,8 @@ _DESCRIPTION = (
     "trainable_parameters",
 )
 
-# Published peaks of a chip in bfloat16 FLOP/s. float32 products run on the same units, with operands rounded to
-# bfloat16 by default. Source: "System architecture" on https://cloud.google.com/tpu/docs/v4, /v5e, /v5p and /v6e.
-PEAK_FLOPS = {"v4": 275e12, "v5e": 197e12, "v5p": 459e12, "v6e": 918e12}
+# Chips that libtpu compiles for, as it calls them.
+_CHIPS = ("v4", "v5e", "v5p", "v6e")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -78,10 +78,8 @@ def _measure(arguments) -> list[dict]:
 
 def _check(arguments) -> None:
     for topology in arguments.topology:
-        if topology.split(":")[0] not in PEAK_FLOPS or ":" not in topology:
-            raise UserError(
-                f"--topology={topology}: expected VERSION:SHAPE such as v5e:2x2, of {', '.join(PEAK_FLOPS)}"
-            )
+        if topology.split(":")[0] not in _CHIPS or ":" not in topology:
+            raise UserError(f"--topology={topology}: expected VERSION:SHAPE such as v5e:2x2, of {', '.join(_CHIPS)}")
     versions = "import jax, importlib.metadata as m; print('jax', jax.__version__, 'libtpu', m.version('libtpu'))"
     output_of_jax_python(arguments.jax_python, ["-c", versions])
 
@@ -108,8 +106,8 @@ def _compile(step: Path, topology: str, replicas: int, arguments) -> dict:
 
 
 def arithmetic_seconds(topology: str, cores_per_chip: int, flops: float) -> float:
-    """The time of so many FLOPs on one core at the chip's peak: no step can be faster."""
-    return flops / (PEAK_FLOPS[topology.split(":")[0]] / cores_per_chip)
+    """The time of so many FLOPs on one of the compiler's cores at the chip's peak: no step can be faster."""
+    return flops / (1e12 * TPU_PEAKS[topology.split(":")[0]] / cores_per_chip)
 
 
 def _lines(result: dict) -> list[str]:
@@ -129,9 +127,10 @@ def _lines(result: dict) -> list[str]:
 
 
 def write_results(path: Path, results: list[dict]) -> None:
-    """Writes the results so far, with the date, the compiler's versions and the peaks."""
+    """Writes the results so far, with the date, the compiler's versions and the peaks of chips."""
     compiler = (PROJECT / "benchmarks" / "requirements-tpu-compile.txt").read_text(encoding="utf-8").splitlines()[-2:]
-    content = {"date": str(datetime.date.today()), "compiler": compiler, "peak_flops": PEAK_FLOPS, "results": results}
+    peaks = {chip: 1e12 * TPU_PEAKS[chip] for chip in _CHIPS}
+    content = {"date": str(datetime.date.today()), "compiler": compiler, "peak_flops": peaks, "results": results}
     path.write_text(f"{json.dumps(content, indent=1)}\n", encoding="utf-8")
 
 
