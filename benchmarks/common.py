@@ -1,6 +1,7 @@
 """What the benchmarks share: the project's root, limits with verdicts, exit statuses, and other Python interpreters."""
 
 import subprocess
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from electra_tf.cli.flags import run_command
 from electra_tf.config.errors import UserError
+from electra_tf.config.files import is_remote
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -35,6 +37,13 @@ def run_check(check: Callable[[], bool]) -> int:
     results: list[bool] = []
     status = run_command(lambda: results.append(check()))
     return status or int(not all(results))
+
+
+def local_directory(path: str) -> Path:
+    """The type of a flag that takes no URL."""
+    if is_remote(path):
+        raise ArgumentTypeError(f"{path}: expected a directory of this machine")
+    return Path(path)
 
 
 def last_line(text: str) -> str:

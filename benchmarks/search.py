@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.common import PROJECT, run_check
+from benchmarks.common import PROJECT, local_directory, run_check
 from benchmarks.processes import core_shares, run_all
 from electra_tf.cli.configuration import add_objective_module_flag
 from electra_tf.cli.flags import add_set_flag, flag_parser
@@ -89,7 +89,7 @@ def _flags() -> ArgumentParser:
         help="output of build_pretraining_dataset.py; repeatable: a run reads the one of its data.max_seq_length and "
         "encoder.vocab_size",
     )
-    add("--output_dir", required=True, type=Path, metavar="DIR", help="local directory of the runs")
+    add("--output_dir", required=True, type=local_directory, metavar="DIR", help="local directory of the runs")
     add("--flops_budget", required=True, metavar="FLOPS", help="what each run may cost")
     add("--flops_convention", choices=("paper", "hardware"), default="paper", help="see docs/flops.md")
     add(

@@ -21,7 +21,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from benchmarks.common import PROJECT, run_check
+from benchmarks.common import PROJECT, local_directory, run_check
 from benchmarks.processes import core_shares, run_all
 from benchmarks.replication.arms import ARMS, STAGES
 from electra_tf.cli.flags import flag_parser
@@ -48,7 +48,7 @@ def _flags() -> ArgumentParser:
     )
     add("--glue_dir", type=Path, metavar="DIR", help="directory with GLUE's folders")
     add("--probe_dir", type=Path, metavar="DIR", help="output of benchmarks.truecasing")
-    add("--output_dir", type=Path, metavar="DIR", help="local directory of the runs")
+    add("--output_dir", type=local_directory, metavar="DIR", help="local directory of the runs")
     add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="one run each")
     add("--only", nargs="+", choices=ARMS, default=ARMS, metavar="ARM", help=f"of {', '.join(ARMS)}; default: all")
     add("--stages", nargs="+", choices=STAGES, default=STAGES, metavar="STAGE", help="default: all, in their order")

@@ -166,6 +166,12 @@ def test_a_mistake_is_found_before_the_first_run(command, started, capsys, flags
     assert started == []
 
 
+def test_runs_in_a_store_are_refused(command, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        search.main(command(f"--vary={RATES}", "--output_dir=gs://bucket/runs"))
+    assert "--output_dir: gs://bucket/runs: expected a directory of this machine" in capsys.readouterr().err
+
+
 def test_a_directory_with_a_run_of_other_settings_is_refused(command, started, capsys):
     assert search.main(command(f"--vary={RATES}")) == 0
     assert search.main(command(f"--vary={RATES}", "--set=optimizer.beta_1=0.5")) == 2
