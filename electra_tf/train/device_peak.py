@@ -9,6 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -18,6 +19,7 @@ from electra_tf.flops.devices import published_gpu_peak, published_tpu_peak
 
 logger = logging.getLogger(__name__)
 
+_PROCESSOR_FILE = Path("/proc/cpuinfo")  # of Linux
 _TPU_TYPE_VARIABLE = "TPU_ACCELERATOR_TYPE"  # a TPU VM sets it, for example to "v5litepod-8"
 # Large enough for the rate not to depend on the size; small on a CPU, where a short product is disturbed less often.
 _CPU_SIZE, _ACCELERATOR_SIZE = 1024, 8192
@@ -39,6 +41,11 @@ def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | 
     """
     replicas, device = strategy.num_replicas_in_sync, strategy.extended.worker_devices[0]
     kind = tf.DeviceSpec.from_string(device).device_type
+    if kind == "CPU" and train.precision == "bfloat16" and _lacks_bfloat16():
+        logger.warning(
+            "train.precision is bfloat16, for which this processor has no instructions (amx_bf16, avx512_bf16): "
+            "products take longer than in float32; --set train.precision=float32 is faster"
+        )
     if train.peak_flops is not None:
         return Peak(replicas * train.peak_flops, "train.peak_flops")
     name, published = _published(kind, train.precision)
@@ -52,6 +59,11 @@ def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | 
     # The logical CPU devices of a process share one processor, and the product has used all of it.
     measured = replicas // len(strategy.extended.worker_devices) if kind == "CPU" else replicas
     return Peak(measured * rate, f"measured, a product of {train.precision} matrices")
+
+
+def _lacks_bfloat16() -> bool:
+    """Whether this machine's processor is known to have no products in bfloat16: x86 and ARM list them by name."""
+    return _PROCESSOR_FILE.exists() and "bf16" not in _PROCESSOR_FILE.read_text(errors="replace")
 
 
 def _published(kind: str, precision: str) -> tuple[str, float | None]:

@@ -26,6 +26,28 @@ def test_a_processor_is_measured_once_however_many_devices_it_is_split_into(
     assert [peak_of_run(train, strategy)[0] for strategy in (one_device, two_replicas)] == [5e9, 5e9]
 
 
+@pytest.mark.parametrize(
+    ("precision", "flags", "is_slow"),
+    [
+        ("bfloat16", "fma avx2 avx512f avx512_vnni", True),
+        ("bfloat16", "fma avx2 avx512_bf16", False),
+        ("bfloat16", "fma amx_bf16", False),
+        ("bfloat16", "asimd svebf16", False),
+        ("bfloat16", None, False),
+        ("float32", "fma avx2", False),
+    ],
+)
+def test_a_run_in_bfloat16_is_told_if_the_processor_has_no_products_in_it(
+    precision, flags, is_slow, tiny_config, rate_of_a_device, monkeypatch, tmp_path, caplog
+):
+    file = tmp_path / "cpuinfo"
+    if flags is not None:
+        file.write_text(f"processor : 0\nflags : {flags}\n")
+    monkeypatch.setattr(device_peak, "_PROCESSOR_FILE", file)
+    peak_of_run(tiny_config(train={"precision": precision}).train, tf.distribute.OneDeviceStrategy("CPU:0"))
+    assert ("--set train.precision=float32 is faster" in caplog.text) == is_slow
+
+
 def test_gpus_without_a_published_peak_are_measured_each(tiny_config, monkeypatch, rate_of_a_device):
     class TwoUnknownGpus:
         num_replicas_in_sync = 2
