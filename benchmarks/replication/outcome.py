@@ -34,7 +34,7 @@ class Gate(NamedTuple):
 
 def gate_of(run: RunResults) -> Gate:
     """What a run has learnt, and whether it is enough."""
-    end, margin, nats = run.metrics[run.last_step], None, None
+    end, margin, nats = all_token_metrics(run)[run.last_step], None, None
     if {"replaced_token_loss", "constant_predictor_loss"} <= end.keys():
         margin = 1.0 - end["replaced_token_loss"] / end["constant_predictor_loss"]
     if {"mask_token_loss", "unigram_loss"} <= end.keys():
@@ -45,6 +45,21 @@ def gate_of(run: RunResults) -> Gate:
     elif objective == "bert_mlm":
         passed = nats is not None and nats >= MIN_NATS
     return Gate(margin, auc, nats, passed)
+
+
+def all_token_metrics(run: RunResults) -> dict[int, dict[str, float]]:
+    """The run's metrics by step, without those of a discriminator that only masked tokens count for.
+
+    These are no measure beside a discriminator's of all tokens: which of the masked tokens were replaced, frequencies
+    tell to a part, and the less, the better the generator.
+    """
+    if run.config.objective.name != "electra_15":
+        return run.metrics
+    of_discriminator = ("replaced_token", "constant_predictor")
+    return {
+        step: {name: value for name, value in metrics.items() if not name.startswith(of_discriminator)}
+        for step, metrics in run.metrics.items()
+    }
 
 
 def arm_of(run: RunResults) -> str:

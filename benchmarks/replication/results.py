@@ -11,6 +11,7 @@ from benchmarks.replication.outcome import (
     MIN_AUC,
     MIN_MARGIN,
     MIN_NATS,
+    all_token_metrics,
     arm_of,
     arm_scores,
     compare,
@@ -77,8 +78,9 @@ def results_markdown(runs: Sequence[RunResults], picture: str) -> str:
         _pair_table(compared),
         *_masked_lm_part(compared),
         "Over the FLOPs that devices compute, the median over pre-trainings and the range. Scores before the end are "
-        "of one seed of fine-tuning. Held-out text has the length of the stage at that step; on [MASK], ELECTRA's "
-        "curves are its generator's.",
+        "of one seed of fine-tuning, and of the pre-trainings that have them. The discriminator of electra_15 is not "
+        "shown: masked tokens alone count for it, which is another task. Held-out text has the length of the stage at "
+        "that step; on [MASK], ELECTRA's curves are its generator's.",
         f"![Scores, and what is learnt, over FLOPs]({picture})",
     ]
     return "\n\n".join(part.rstrip("\n") if "\n" in part else textwrap.fill(part, _WIDTH) for part in parts) + "\n"
@@ -89,7 +91,9 @@ def picture_of(runs: Sequence[RunResults]) -> bytes:
     names = {SCORE: score_metric(f"mean of {', '.join(SCORE_TASKS)}"), PROBE: score_metric(PROBE)}
     groups = []
     for arm, members in _by_arm(runs).items():
-        drawn = [dataclasses.replace(run, scores=_curves_of(run, names)) for run in members]
+        drawn = [
+            dataclasses.replace(run, metrics=all_token_metrics(run), scores=_curves_of(run, names)) for run in members
+        ]
         groups.append(RunGroup(arm, tuple(drawn)))
     metrics = [name for name in (*names.values(), *_CURVES) if any(group.points(name) for group in groups)]
     return png_picture(groups, metrics, "hardware")

@@ -88,11 +88,17 @@ def test_a_comparison_in_a_word(comparison, word):
         ("bert_mlm", {"mask_token_loss": 5.79, "unigram_loss": 6.5}, True),
         ("bert_mlm_paper_flops", {"mask_token_loss": 5.81, "unigram_loss": 6.5}, False),
         ("electra_15", {"mask_token_loss": 6.5, "unigram_loss": 6.5}, None),
+        ("electra_15", LEARNT["electra"], None),
         ("all_tokens_mlm", {}, None),
     ],
 )
 def test_a_run_is_compared_if_it_has_learnt_more_than_frequencies(make_run, arm, metrics, passed):
     assert gate_of(make_run(arm, 0, metrics)).passed is passed
+
+
+def test_a_discriminator_of_masked_tokens_alone_is_not_shown_beside_one_of_all_tokens(make_run):
+    metrics = {**LEARNT["electra"], **LEARNT["bert_mlm"]}
+    assert gate_of(make_run("electra_15", 0, metrics)) == (None, None, 1.0, None)
 
 
 def test_the_gate_has_the_distances_to_what_needs_no_learning(make_run):

@@ -43,6 +43,11 @@ class Electra15Config(ElectraConfig):
     def learns_replaced_tokens(self) -> bool:
         return super().learns_replaced_tokens and self.loss_positions != "random_unmasked"
 
+    @property
+    def frequencies_tell_replaced_tokens(self) -> bool:
+        # A frequent token was often there before, and stays; a rare one at a masked position was put there.
+        return super().frequencies_tell_replaced_tokens or self.loss_positions == "masked"
+
 
 @register_objective(Electra15Config)
 class Electra15(Electra):

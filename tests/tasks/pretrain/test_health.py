@@ -88,7 +88,10 @@ def test_the_end_of_a_run_says_whether_it_left_the_plateau(tiny_config, changes,
     assert plateau_verdict(tiny_config(), {**LEFT, **changes}) == f"the run {verdict}"
 
 
-@pytest.mark.parametrize("settings", [{"temperature": 2.0}, {"generator": {"kind": "uniform"}}, {"sampling": "greedy"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"temperature": 2.0}, {"generator": {"kind": "uniform"}}, {"sampling": "greedy"}, {"name": "electra_15"}],
+)
 def test_where_frequencies_tell_what_is_replaced_nothing_is_concluded(tiny_config, settings):
     verdict = plateau_verdict(tiny_config(objective=settings), LEFT)
     assert verdict.startswith("the run ends with held-out discriminator loss 20.0% below the constant predictor")
@@ -102,6 +105,7 @@ def test_where_frequencies_tell_what_is_replaced_nothing_is_concluded(tiny_confi
         # A generator that is not trained to predict masked tokens is not judged by that.
         ({"masked_lm_loss_weight": 0.0}, f"the run has left {PLATEAU}: held-out discriminator loss"),
         ({"generator": {"kind": "unigram"}}, f"the run has left {PLATEAU}: held-out discriminator loss"),
+        ({"name": "electra_15", "generator": {"kind": "unigram"}, "loss_positions": "random"}, "the run has left the"),
     ],
 )
 def test_each_network_is_judged_by_what_it_is_trained_for(tiny_config, objective, begin):
