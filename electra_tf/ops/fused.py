@@ -15,7 +15,16 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
 from electra_tf.ops.random import Draw
-from electra_tf.ops.reference import REFERENCE, ReferenceOps, apply_dropout, chosen_logits, float32, masked_scores
+from electra_tf.ops.reference import (
+    COLUMNS,
+    REFERENCE,
+    ReferenceOps,
+    apply_dropout,
+    chosen_logits,
+    float32,
+    in_columns,
+    masked_scores,
+)
 
 
 @functools.cache
@@ -216,6 +225,22 @@ class FusedOps(ReferenceOps):
         return of_product, tf.cast(of_residual, upstream.dtype), of_gamma, of_beta
 
     # --- the vocabulary
+
+    def exponential_sums(
+        self, products: tf.Tensor, bias: tf.Tensor, forbidden_ids: tf.Tensor | None, temperature: float = 1.0
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As the reference. XLA would make the sum of the sums one sum, which reads all logits once more."""
+        largest, column_totals = super().exponential_sums(products, bias, forbidden_ids, temperature)
+        return largest, self._keep_once(column_totals)
+
+    def column_logits(self, products: tf.Tensor, bias: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
+        """As the reference. On a TPU all logits are read: before it gathers, it copies them into another layout."""
+        if self.device != "tpu":
+            return super().column_logits(products, bias, column)
+        logits = in_columns(products + bias)
+        is_chosen = tf.range(COLUMNS) == tf.reshape(column, [-1, logits.shape[1], 1, 1])
+        chosen = tf.reduce_sum(tf.where(is_chosen, logits, 0.0), axis=3)
+        return tf.reshape(chosen, [-1, logits.shape[2]])
 
     def cross_entropy(
         self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tuple[tf.Tensor, tf.Tensor]

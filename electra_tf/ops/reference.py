@@ -15,6 +15,7 @@ from electra_tf.ops.random import Draw
 # The vocabulary is read as a table of so many columns, the vector width of a TPU; token t is in column t % 128.
 # Sums down a column are vectorised, and a token is drawn by drawing its column first.
 COLUMNS = 128
+_TILE_ROWS = 8  # a TPU keeps a matrix in tiles of 8 rows and 128 columns
 # The logit of what cannot be drawn: entries that fill the last row of that table, and forbidden tokens. The authors
 # subtract 1000 (pretrain_helpers.py), which a low temperature outweighs.
 NEVER = -math.inf
@@ -136,9 +137,10 @@ class ReferenceOps:
         logits = (products + bias) * (1.0 / temperature)
         if forbidden_ids is not None:
             logits = tf.where(tf.range(products.shape[1]) == forbidden_ids[:, tf.newaxis], NEVER, logits)
-        logits = tf.reshape(logits, [-1, products.shape[1] // COLUMNS, COLUMNS])
-        largest = tf.reduce_max(tf.reduce_max(logits, axis=1), axis=1, keepdims=True)
-        return largest, tf.reduce_sum(tf.exp(logits - largest[:, tf.newaxis]), axis=1)
+        logits = in_columns(logits)
+        largest = tf.reduce_max(tf.reduce_max(logits, axis=2), axis=2, keepdims=True)
+        column_totals = tf.reduce_sum(tf.exp(logits - largest[..., tf.newaxis]), axis=2)
+        return tf.reshape(largest, [-1, 1]), tf.reshape(column_totals, [-1, COLUMNS])
 
     def column_masses(
         self,
@@ -150,14 +152,17 @@ class ReferenceOps:
         temperature: float = 1.0,
     ) -> tf.Tensor:
         """exp(logit - largest) down one column of each row: [N, V' / 128]. `column` is [N] int32."""
-        rows = products.shape[1] // COLUMNS
-        logits = tf.gather(tf.reshape(products, [-1, rows, COLUMNS]), column, axis=2, batch_dims=1)
-        logits += tf.transpose(tf.gather(tf.reshape(bias, [rows, COLUMNS]), column, axis=1))
-        logits *= 1.0 / temperature
+        logits = self.column_logits(products, bias, column) * (1.0 / temperature)
         if forbidden_ids is not None:
-            ids = tf.range(rows) * COLUMNS + column[:, tf.newaxis]
+            ids = tf.range(products.shape[1] // COLUMNS) * COLUMNS + column[:, tf.newaxis]
             logits = tf.where(ids == forbidden_ids[:, tf.newaxis], NEVER, logits)
         return tf.exp(logits - largest)
+
+    def column_logits(self, products: tf.Tensor, bias: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
+        """products + bias down one column of each row: [N, V'], [V'], [N] int32 -> [N, V' / 128]."""
+        rows = products.shape[1] // COLUMNS
+        chosen = tf.gather(tf.reshape(products, [-1, rows, COLUMNS]), column, axis=2, batch_dims=1)
+        return chosen + tf.transpose(tf.gather(tf.reshape(bias, [rows, COLUMNS]), column, axis=1))
 
     def entropies(
         self, products: tf.Tensor, bias: tf.Tensor, largest: tf.Tensor, column_totals: tf.Tensor
@@ -165,9 +170,9 @@ class ReferenceOps:
         """The entropy of each row's softmax, [N]: with s = logit - largest, log sum exp(s) - E[s]."""
         # The logit of what cannot be drawn is infinite, and times a probability of 0 it would be NaN.
         below = tf.maximum(products + bias - largest, _NEGLIGIBLE)
-        rows = tf.reshape(below * tf.exp(below), [-1, products.shape[1] // COLUMNS, COLUMNS])
+        weighted = tf.reduce_sum(tf.reduce_sum(in_columns(below * tf.exp(below)), axis=2), axis=2)
         totals = tf.reduce_sum(column_totals, axis=1)
-        return tf.math.log(totals) - tf.reduce_sum(tf.reduce_sum(rows, axis=1), axis=1) / totals
+        return tf.math.log(totals) - tf.reshape(weighted, [-1]) / totals
 
     def cross_entropy(
         self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tuple[tf.Tensor, tf.Tensor]
@@ -225,6 +230,16 @@ def apply_dropout(values: tf.Tensor, draw: Draw | None, rate: float, keep_once=t
     num_examples, *shape = (size or tf.shape(values)[axis] for axis, size in enumerate(values.shape))
     keep = draw.keep_mask(rate, num_examples, tuple(shape))
     return tf.where(keep_once(keep), values * (1.0 / (1.0 - rate)), 0.0)
+
+
+def in_columns(rows: tf.Tensor) -> tf.Tensor:
+    """[N, V'] -> [N / K, K, V' / 128, 128]: each row as a table of 128 columns, K rows together.
+
+    K is 8 where 8 divides N: then a TPU's tiles stay as they are. [N, V' / 128, 128] is another order of tiles, and the
+    logits would be copied into it.
+    """
+    together = math.gcd(rows.shape[0] or 1, _TILE_ROWS)
+    return tf.reshape(rows, [-1, together, rows.shape[1] // COLUMNS, COLUMNS])
 
 
 def chosen_logits(products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor) -> tf.Tensor:

@@ -108,6 +108,28 @@ def test_cross_entropy():
     assert_alike(losses, [normal(6, 256, seed=0), bias], normal(6, seed=2), tf.float32)
 
 
+@pytest.mark.parametrize("num_vectors", [24, 6, 5], ids=["whole_tiles", "parts_of_tiles", "odd"])
+def test_sums_down_the_columns_of_any_number_of_rows(num_vectors):
+    products, bias = normal(num_vectors, 384, seed=0), normal(384, seed=1)
+    largest, totals = REFERENCE.exponential_sums(products, bias, None)
+    logits = (products + bias).numpy()
+    assert largest.numpy()[:, 0].tolist() == logits.max(axis=1).tolist()
+    expected = sum(np.exp(logits[:, first : first + 128] - largest) for first in (0, 128, 256))
+    assert totals.numpy() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("num_vectors", [24, 6, 5], ids=["whole_tiles", "parts_of_tiles", "odd"])
+@pytest.mark.parametrize("device", ["cpu", "gpu", "tpu"])
+def test_a_column_is_the_same_with_any_implementation(device, num_vectors):
+    products = normal(num_vectors, 384, seed=0)
+    bias = tf.concat([normal(300, seed=1), tf.fill([84], NEVER)], axis=0)
+    column = tf.range(num_vectors) * 53 % 128
+    found = FusedOps(device, whole_step=True).column_logits(products, bias, column)
+    logits = (products + bias).numpy()
+    expected = [[row[at], row[at + 128], row[at + 256]] for row, at in zip(logits, column.numpy(), strict=True)]
+    assert found.numpy().tolist() == expected
+
+
 # --- in a step that is compiled as a whole
 
 
