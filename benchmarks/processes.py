@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -76,7 +77,8 @@ def _ended(
     jobs: Sequence[JobT], shares: Sequence[list[int] | None], is_ready: Callable[[JobT], bool]
 ) -> Iterator[tuple[JobT, int]]:
     """Yields: each job when it ends, and its exit status."""
-    waiting, running = list(jobs), {}
+    waiting, running, terminated = list(jobs), {}, []
+    previous = signal.signal(signal.SIGTERM, lambda *_: terminated.append(True))
     try:
         while True:
             for share in set(range(len(shares))) - running.keys():
@@ -85,21 +87,33 @@ def _ended(
                     running[share] = (job, start(job, shares[share]))
             if not running:
                 return
-            while not (ended := [share for share, (_, process) in running.items() if process.poll() is not None]):
+            while not (
+                terminated
+                or (ended := [share for share, (_, process) in running.items() if process.poll() is not None])
+            ):
                 time.sleep(_POLL_SECONDS)
+            if terminated:
+                raise SystemExit(128 + signal.SIGTERM)
             for job, process in map(running.pop, ended):
                 yield job, process.returncode
-    finally:  # Ctrl-C reaches the processes too, which end with a checkpoint
+    finally:  # Ctrl-C reaches the processes too, SIGTERM does not; of either they end with a checkpoint
+        for _, process in running.values() if terminated else ():
+            process.terminate()
+        signal.signal(signal.SIGTERM, previous)
         for _, process in running.values():
             process.wait()
 
 
 def start(job: Job, cores: list[int] | None) -> subprocess.Popen:
-    """Starts the process of a job on these cores."""
-    job.log_file.parent.mkdir(parents=True, exist_ok=True)
+    """Starts the process of a job on these cores. Raises: UserError: if what it prints cannot be written."""
     with contextlib.ExitStack() as files, _on_cores(cores):
-        log = files.enter_context(open(job.log_file, "ab"))
-        output = log if job.output_file is None else files.enter_context(open(job.output_file, "wb"))
+        try:
+            job.log_file.parent.mkdir(parents=True, exist_ok=True)
+            log = files.enter_context(open(job.log_file, "ab"))
+            output = log if job.output_file is None else files.enter_context(open(job.output_file, "wb"))
+        except OSError as error:
+            problem = f"{error.filename} cannot be written: {error.strerror}"
+            raise UserError(f"{problem}; give another --output_dir") from None
         return subprocess.Popen(job.command, stdout=output, stderr=log)
 
 

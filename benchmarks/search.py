@@ -16,6 +16,7 @@ num_heads: 3}". Runs keep one checkpoint and no milestones, unless --set says ot
 
 import itertools
 import math
+import os
 import re
 import sys
 from argparse import ArgumentParser, Namespace
@@ -28,6 +29,7 @@ from benchmarks.processes import core_shares, run_all
 from electra_tf.cli.configuration import add_objective_module_flag
 from electra_tf.cli.flags import add_set_flag, flag_parser
 from electra_tf.config.errors import UserError
+from electra_tf.config.files import is_remote
 
 # `--set` may say otherwise.
 _KEEP_LITTLE = ("train.keep_checkpoints=1", "train.milestone_fractions=[]")
@@ -116,15 +118,24 @@ def _flags() -> ArgumentParser:
 def _search(arguments: Namespace) -> bool:
     """Returns: whether every run has come to its end."""
     shares = core_shares(arguments.jobs)
+    parent = os.path.dirname(arguments.markdown or "") or "."
+    if not is_remote(parent) and not os.path.isdir(parent):
+        raise UserError(f"--markdown={arguments.markdown}: {parent} is no directory; make it, or give another file")
 
     from electra_tf.files import write_atomically
 
     runs = plan(arguments)
     failures = run_all([run for run in runs if not run.is_finished()], shares)
-    text = results_markdown(runs, failures, arguments.sort)
-    print(text, end="")
+    unknown_metric = None
+    try:
+        text = results_markdown(runs, failures, arguments.sort)
+    except UserError as error:  # what hours of runs reached is printed all the same
+        text, unknown_metric = results_markdown(runs, failures, None), error
+    print(text, end="", flush=True)
     if arguments.markdown:
         write_atomically(arguments.markdown, text.encode())
+    if unknown_metric:
+        raise unknown_metric
     return not failures
 
 
@@ -134,7 +145,12 @@ def plan(arguments: Namespace) -> list[SearchRun]:
     Raises: UserError: if a flag or a setting of any run does not fit, or no data set does.
     """
     keys, values = zip(*map(values_of, arguments.vary), strict=True)
+    for one, other in itertools.combinations(sorted(keys), 2):
+        if f"{other}.".startswith(f"{one}."):
+            raise UserError(f"--vary {one} and --vary {other} change one setting; give one --vary for both")
     for key in [*keys, *(override.partition("=")[0].strip() for override in arguments.overrides)]:
+        if key == "train":
+            raise UserError("train has settings that the search itself gives; name one, for example train.batch_size=4")
         if key in _FLAGS_OF_SETTINGS:
             raise UserError(f"{key} is the same in all runs, or one of each seed; give {_FLAGS_OF_SETTINGS[key]}")
     data_sets = _data_sets(arguments.data_dirs)

@@ -1,6 +1,7 @@
 """Processes beside each other: what they print, where they run, and how they end."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import processes
+from electra_tf.config.errors import UserError
 
 PRINT = "import os, sys; print(len(os.sched_getaffinity(0))); print('noted', file=sys.stderr)"
 
@@ -58,3 +60,26 @@ def test_a_process_that_is_not_ready_lets_others_pass_and_may_never_run(job):
 
     assert processes.run_all(jobs, [None, None], is_ready, after=lambda each: ended.append(each.name)) == {}
     assert ended == ["first", "second"]
+
+
+def test_a_log_that_cannot_be_written_is_named(job, tmp_path):
+    (tmp_path / "file").touch()
+    below_a_file = job("a", "")
+    below_a_file.log_file = tmp_path / "file" / "x" / "a.log"
+    with pytest.raises(UserError, match="file/x cannot be written: Not a directory; give another --output_dir"):
+        processes.run_all([below_a_file], [None])
+
+
+def test_sigterm_ends_the_processes_too(job, monkeypatch):
+    own, start, started = signal.getsignal(signal.SIGTERM), processes.start, []
+
+    def terminate(_) -> None:
+        assert signal.getsignal(signal.SIGTERM) != own  # which would end the tests
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(processes, "start", lambda *of: started.append(start(*of)) or started[-1])
+    monkeypatch.setattr(processes.time, "sleep", terminate)
+    with pytest.raises(SystemExit, match="143"):
+        processes.run_all([job("a", "import time; time.sleep(9)"), job("never", "")], [None])
+    assert [process.returncode for process in started] == [-signal.SIGTERM]
+    assert signal.getsignal(signal.SIGTERM) == own

@@ -154,6 +154,11 @@ def test_a_failed_run_is_noted_and_the_others_go_on(command, started, capsys):
         ([f"--vary={RATES}", "--seeds", "1", "1"], "seed1 would be run twice"),
         (["--vary=train.seed=0,1"], "give --seeds"),
         ([f"--vary={RATES}", "--set=train.num_steps=5"], "give --flops_budget"),
+        (["--vary=train={seed: 3},{seed: 4}"], "train has settings that the search itself gives; name one"),
+        ([f"--vary={RATES}", "--set=train={num_steps: 5}"], "train has settings that the search itself gives"),
+        ([f"--vary={RATES}", "--vary=optimizer.learning_rate=3e-4"], "change one setting; give one --vary for both"),
+        ([f"--vary={RATES}", "--vary=optimizer={beta_1: 0.5}"], "--vary optimizer and --vary optimizer.learning_rate"),
+        ([f"--vary={RATES}", "--markdown=nowhere/table.md"], "--markdown=nowhere/table.md: nowhere is no directory"),
         ([f"--vary={RATES}", "--flops_budget=1"], "train.flops_budget 1 is too small"),
         ([f"--vary={RATES}", "--jobs=0"], "--jobs=0: expected 1 to "),
         ([f"--vary=optimizer.exclude_from_weight_decay=[{'a' * 240}],[b]"], ".log is too long for a file's name"),
@@ -250,6 +255,17 @@ def test_the_lowest_loss_is_first_and_the_highest_of_another_metric(searched, me
 def test_the_table_is_not_sorted_by_what_no_run_has(searched):
     with pytest.raises(UserError, match="no run has a metric 'auc'"):
         results_markdown([searched("a=1", 0, replaced_token_loss=0.2)], {}, "auc")
+
+
+def test_the_table_comes_unsorted_before_the_error_that_no_run_has_the_metric(command, started, tmp_path, capsys):
+    assert search.main(command(f"--vary={RATES}", "--sort=auc", f"--markdown={tmp_path / 'table.md'}")) == 2
+    captured = capsys.readouterr()
+    assert [row.split(" | ")[0] for row in captured.out.splitlines()[2:]] == [
+        "| learning_rate=1e-4",
+        "| learning_rate=0.02",
+    ]
+    assert (tmp_path / "table.md").read_text() == captured.out
+    assert captured.err.endswith("\nerror: no run has a metric 'auc'; there are: replaced_token_loss\n")
 
 
 @pytest.mark.parametrize(("jobs", "shares"), [(1, [None]), (2, [[1, 4], [6, 7]]), (3, [[1], [4], [6]])])
