@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.replication import __main__ as replication
+from benchmarks.replication import results
 from benchmarks.replication.outcome import Comparison, arm_scores, compare, gate_of, task_score
 from benchmarks.replication.results import BEGIN, END, read_records, results_markdown
 from electra_tf.config.errors import UserError
@@ -170,6 +171,21 @@ def test_a_page_without_markers_is_left_alone(write_records, tmp_path, capsys, c
     assert (tmp_path / "page.md").read_bytes() == content
 
 
+@pytest.mark.parametrize(
+    ("flags", "directory"),
+    [
+        ([], DOCS / "replication"),
+        (["--output_dir=runs"], Path("runs/records")),
+        (["--output_dir=runs", "--record_dir=kept"], Path("kept")),
+    ],
+)
+def test_the_projects_page_is_remade_where_no_other_directory_is_given(monkeypatch, flags, directory):
+    given = []
+    monkeypatch.setattr(results, "remake", given.append)
+    assert replication.main(["--remake", *flags]) == 0
+    assert given == [directory]
+
+
 def test_a_page_keeps_its_results_if_there_is_no_record(tmp_path, capsys):
     (tmp_path / "page.md").write_text(f"{BEGIN}\nold\n{END}\n", encoding="utf-8")
     assert replication.main(["--remake", f"--record_dir={tmp_path / 'page'}"]) == 2
@@ -215,5 +231,5 @@ def test_a_constant_predictor_without_loss_is_refused(make_run, tmp_path):
 
 def test_the_projects_page_has_the_results_of_its_records():
     text = (DOCS / "replication.md").read_text(encoding="utf-8")
-    results = results_markdown(read_records(DOCS / "replication"), "replication.png")
-    assert f"\n{BEGIN}\n{results}{END}\n" in text
+    expected = results_markdown(read_records(DOCS / "replication"), "replication.png")
+    assert f"\n{BEGIN}\n{expected}{END}\n" in text
