@@ -13,8 +13,9 @@ The stages are train; score (fine-tuning, also of untrained encoders, and the ac
 same during training); and beside (the small tasks of GLUE). The same command continues what was interrupted and skips
 what is finished. What fails is noted, the rest goes on, and the exit status is 1. RUNS/logs has what processes print.
 
-As each process ends, docs/replication/ARM-seedN.json gets what is known of its run. From these records alone, which
-report.py reads too, --remake writes the results in docs/replication.md and docs/replication.png.
+As each process ends, RUNS/records/ARM-seedN.json gets what is known of its run; --record_dir=docs/replication replaces
+the project's own records. From these alone, which report.py reads too, --remake writes the results in
+docs/replication.md and docs/replication.png.
 """
 
 import sys
@@ -54,17 +55,24 @@ def _flags() -> ArgumentParser:
     add("--stages", nargs="+", choices=STAGES, default=STAGES, metavar="STAGE", help="default: all, in their order")
     add("--jobs", type=int, default=1, metavar="N", help="processes at once, each on its share of the cores")
     add("--budget_steps", type=int, metavar="N", help="of ELECTRA, whose FLOPs are the budget; default: its file's")
-    add("--record_dir", type=Path, default=PROJECT / "docs" / "replication", metavar="DIR", help="gets ARM-seedN.json")
+    add(
+        "--record_dir",
+        type=local_directory,
+        metavar="DIR",
+        help="gets ARM-seedN.json; default: OUTPUT_DIR/records, or with --remake alone docs/replication",
+    )
     add("--remake", action="store_true", help="only write the results into the page, DIR.md of --record_dir")
     return parser
 
 
 def _replicate(arguments: Namespace) -> bool:
     """Returns: whether everything that was asked for is done."""
+    own_records = arguments.output_dir / "records" if arguments.output_dir else PROJECT / "docs" / "replication"
+    record_dir = arguments.record_dir or own_records
     if arguments.remake:
         from benchmarks.replication.results import remake
 
-        remake(arguments.record_dir)
+        remake(record_dir)
         return True
     needed = ("data_dir", "glue_dir", "probe_dir", "output_dir")
     given = vars(arguments) | {"data_dir": arguments.data_dirs}
@@ -74,22 +82,35 @@ def _replicate(arguments: Namespace) -> bool:
         raise UserError(f"--budget_steps={arguments.budget_steps}: expected {_MIN_STEPS} or more")
     if len(set(arguments.seeds)) < len(arguments.seeds):
         raise UserError(f"--seeds {' '.join(map(str, arguments.seeds))}: give each once")
+    if not arguments.glue_dir.is_dir():
+        raise UserError(f"--glue_dir={arguments.glue_dir}: expected a directory with GLUE's folders")
+    if not all((arguments.probe_dir / f"{split}.jsonl").is_file() for split in ("train", "dev")):
+        raise UserError(
+            f"--probe_dir={arguments.probe_dir}: expected a directory with train.jsonl and dev.jsonl, the output of "
+            "benchmarks.truecasing"
+        )
     shares = core_shares(arguments.jobs)
 
     from benchmarks.replication.plan import plan
-    from benchmarks.replication.record import write_run_record
+    from benchmarks.replication.record import require_same_record, write_run_record
 
     runs, processes = plan(arguments)
+    for run in runs:
+        require_same_record(run, record_dir)
+    try:
+        record_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{record_dir} cannot be made: {error.strerror}; give another --record_dir") from None
     for run in filter(lambda run: run.is_trained(), runs):
-        write_run_record(run, arguments.record_dir)
+        write_run_record(run, record_dir)
     run_all(
         [process for process in processes if not process.is_done()],
         shares,
         lambda process: process.is_ready(),
-        lambda process: write_run_record(process.run, arguments.record_dir),
+        lambda process: write_run_record(process.run, record_dir),
     )
     if left := [process.name for process in processes if not process.is_done()]:
-        print(f"not done, as they or their training failed: {', '.join(left)}", file=sys.stderr)
+        print(f"not done, as they failed or their run is not trained: {', '.join(left)}", file=sys.stderr)
     return not left
 
 

@@ -9,14 +9,15 @@ import tensorflow as tf
 
 import electra_tf
 from benchmarks.replication.plan import PlannedRun, is_json
+from electra_tf.config.errors import UserError
 from electra_tf.files import names_in, read_json
 from electra_tf.finetuning.milestones import seed_scores
 from electra_tf.finetuning.summary import SUMMARY
 from electra_tf.flops.budget import RunCost
 from electra_tf.reports.reading import read_run
-from electra_tf.reports.records import write_record
+from electra_tf.reports.records import read_record, write_record
 from electra_tf.reports.scores import milestone_scores
-from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.directory import RunDirectory, lasting_settings
 from electra_tf.runs.reported_lines import reports_of
 
 MAX_REPORTS = 40
@@ -25,7 +26,11 @@ _LEFT_OUT = ("split", "examples_seen", "token_slots_seen", "paper_flops", "hardw
 
 
 def write_run_record(run: PlannedRun, record_dir: Path) -> None:
-    """Writes what is known of a run that has been trained, to `record_dir`/ARM-seedN.json."""
+    """Writes what is known of a run that has been trained, to `record_dir`/ARM-seedN.json.
+
+    Raises: UserError: as `require_same_record`.
+    """
+    require_same_record(run, record_dir)
     results = read_run(run.directory)
     reports = reports_of(RunDirectory(run.directory).metrics_file, "train")
     seconds, steps_before = 0.0, 0
@@ -49,9 +54,17 @@ def write_run_record(run: PlannedRun, record_dir: Path) -> None:
     if is_json(run.as_masked_lm_file):
         notes["as_masked_lm"] = read_json(run.as_masked_lm_file)
     finetuned = [_finetuned(run, task) for task in sorted(names_in(str(run.directory / "finetuned")))]
-    record_dir.mkdir(parents=True, exist_ok=True)
+    results = dataclasses.replace(results, notes=notes)
+    write_record(record_dir / f"{run.name}.json", results, [each for each in finetuned if each["results"]])
+
+
+def require_same_record(run: PlannedRun, record_dir: Path) -> None:
+    """Raises: UserError: if `record_dir` holds a record of the run's name with other settings, or a damaged one."""
     path = record_dir / f"{run.name}.json"
-    write_record(path, dataclasses.replace(results, notes=notes), [each for each in finetuned if each["results"]])
+    if path.is_file():
+        known, own = (lasting_settings(each.model_dump(mode="json")) for each in (read_record(path).config, run.config))
+        if known != own:
+            raise UserError(f"{path} is the record of a run with other settings; give another --record_dir")
 
 
 def _shortened(report: dict) -> dict:

@@ -1,6 +1,8 @@
 """The results of the replication from its records alone: Markdown between two markers of a page, and a picture."""
 
+import contextlib
 import dataclasses
+import os
 import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -22,37 +24,60 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import write_atomically
 from electra_tf.reports.pictures import png_picture
 from electra_tf.reports.records import read_record
-from electra_tf.reports.runs import RunGroup, RunResults, score_metric
+from electra_tf.reports.runs import RunGroup, RunResults, group_runs, score_metric
 from electra_tf.reports.tables import table_of
 
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
-NOTHING = "No run has been made yet.\n"
 _WIDTH = 120
 _CURVES = ("mask_token_loss", "mask_token_accuracy", "replaced_token_loss", "replaced_token_auc")
 _ACCURACIES = ("masked_lm_accuracy", "generator_accuracy", "candidates_accuracy")
 
 
 def read_records(record_dir: Path) -> list[RunResults]:
-    """The records of a directory, by arm and seed. Raises: UserError: if one is damaged or of an unknown arm."""
-    runs = [read_record(path) for path in sorted(record_dir.glob("*.json"))]
-    if unknown := next((run.name for run in runs if arm_of(run) not in ARMS), None):
-        raise UserError(f"{record_dir} has a record of {unknown}; expected ARM-seedN with an arm of {', '.join(ARMS)}")
+    """The records of a directory, by arm and seed.
+
+    Raises: UserError: if one is damaged, not that of its name, or unlike the others of its arm.
+    """
+    runs = []
+    for path in sorted(record_dir.glob("*.json")):
+        run = read_record(path)
+        seed = run.config.train.seed
+        if path.stem != run.name or run.name not in [f"{arm}-seed{seed}" for arm in ARMS]:
+            raise UserError(
+                f"{path} has a record of {run.name} with seed {seed}; expected ARM-seedN.json with the run's own name "
+                f"and seed, and an arm of {', '.join(ARMS)}"
+            )
+        if run.metrics[run.last_step].get("constant_predictor_loss", 1.0) <= 0.0:
+            raise UserError(f"{path}: the last constant_predictor_loss is not above 0, and losses are divided by it")
+        runs.append(run)
+    for first, *others in _by_arm(runs).values():
+        for run in others:
+            if len(group_runs([first, run])) > 1 or first.last_step != run.last_step:
+                raise UserError(
+                    f"{record_dir} has {first.name}.json and {run.name}.json, which differ in more than the seed "
+                    "(steps, settings, data or initial weights); keep the records of one experiment there"
+                )
     return sorted(runs, key=lambda run: (ARMS.index(arm_of(run)), run.config.train.seed))
 
 
 def remake(record_dir: Path) -> None:
     """Writes the results into the page beside the directory, DIR.md, and the picture DIR.png.
 
-    Raises: UserError: if the page does not have the two markers, each once and in this order.
+    Raises: UserError: if there is no record, or the page does not have the two markers, each once and in this order.
     """
-    page, picture, runs = record_dir.with_suffix(".md"), record_dir.with_suffix(".png"), read_records(record_dir)
-    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    page, picture = (Path(f"{os.path.abspath(record_dir)}.{suffix}") for suffix in ("md", "png"))
+    if not (runs := read_records(record_dir)):
+        raise UserError(f"{record_dir} holds no record; expected ARM-seedN.json, as runs write them")
+    text = ""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        text = page.read_text(encoding="utf-8")
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise UserError(f"{page}: expected a line {BEGIN} and, after it, {END}, each once; the results go between them")
+        raise UserError(
+            f"{page}: expected a line {BEGIN} and, after it, {END}, each once, in UTF-8; the results go between them"
+        )
     before, after = text.partition(BEGIN)[0], text.partition(END)[2]
     write_atomically(str(page), f"{before}{BEGIN}\n{results_markdown(runs, picture.name)}{END}{after}".encode())
-    if runs:
-        write_atomically(str(picture), picture_of(runs))
+    write_atomically(str(picture), picture_of(runs))
 
 
 def results_markdown(runs: Sequence[RunResults], picture: str) -> str:
@@ -61,8 +86,6 @@ def results_markdown(runs: Sequence[RunResults], picture: str) -> str:
     Args:
         runs: as `read_records` gives them.        picture: its file, relative to the page.
     """
-    if not runs:
-        return NOTHING
     compared = [run for run in runs if gate_of(run).passed is not False]
     excluded = ", ".join(run.name for run in runs if gate_of(run).passed is False)
     parts = [

@@ -6,8 +6,11 @@ directory.
 
 import json
 import os
+import reprlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_json, write_atomically
@@ -17,6 +20,38 @@ from electra_tf.tasks.pretrain.config import parse_config
 
 _SUFFIX = ".json"
 _DIGITS = 6
+
+
+class _Part(BaseModel):
+    """Keys that are not named here may be anything."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class _Row(_Part):
+    step: Annotated[int, Field(ge=0)]
+    scores: dict[str, float | None]
+
+
+class _Task(_Part):
+    task: str
+    results: list[_Row]
+
+
+class _Notes(_Part):
+    tokens_per_second: float = 0.0
+    as_masked_lm: dict[str, float] = {}
+
+
+class _Record(_Part):
+    name: str
+    config: dict[str, Any]
+    data: list[str] | None
+    init_from: str | None
+    # The keys of JSON are text.
+    held_out: Annotated[dict[Annotated[int, Field(ge=0, strict=False)], dict[str, float]], Field(min_length=1)]
+    finetuned: list[_Task]
+    notes: _Notes
 
 
 def is_record(path: str | os.PathLike) -> bool:
@@ -47,20 +82,24 @@ def read_record(path: str | os.PathLike) -> RunResults:
     """Reads a record. Raises: UserError: if there is none, or it is damaged."""
     content = read_json(os.fspath(path))
     try:
-        metrics = {int(step): dict(values) for step, values in content["held_out"].items()}
-        return RunResults(
-            name=content["name"],
-            config=parse_config(content["config"], os.fspath(path)),
-            metrics=dict(sorted(metrics.items())),
-            data=content["data"],
-            init_from=content["init_from"],
-            scores={score_metric(each["task"]): scores_by_step(each["results"]) for each in content["finetuned"]},
-            notes=content["notes"],
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
+        record = _Record.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        found = "missing" if first["type"] == "missing" else reprlib.repr(first["input"])
         raise UserError(
-            f"{path} is no record of a run; give one that benchmarks.replication has written, or the run's directory"
+            f"{path} is no record of a run: {place} is {found}: {first['msg']}; give one that "
+            "benchmarks.replication has written, or the run's directory"
         ) from None
+    return RunResults(
+        name=record.name,
+        config=parse_config(record.config, os.fspath(path)),
+        metrics=dict(sorted(record.held_out.items())),
+        data=record.data,
+        init_from=record.init_from,
+        scores={score_metric(each["task"]): scores_by_step(each["results"]) for each in content["finetuned"]},
+        notes=content["notes"],
+    )
 
 
 def _rounded(value: Any) -> Any:

@@ -8,6 +8,8 @@ import pytest
 from benchmarks import processes
 from benchmarks.replication import __main__ as replication
 from benchmarks.replication import plan
+from benchmarks.replication.record import write_run_record
+from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost, Spent
 from electra_tf.reports.records import read_record
@@ -39,7 +41,10 @@ def replicate(arms, monkeypatch, tmp_path):
     `replicate.failing` are names of processes that fail.
     """
     monkeypatch.setattr(plan, "CONFIGS", arms)
-    names, failing = [], set()
+    names, failing, probe = [], set(), tmp_path / "probe"
+    probe.mkdir()
+    for split in ("train", "dev"):
+        (probe / f"{split}.jsonl").touch()
 
     def start(process: plan.Process, cores) -> SimpleNamespace:
         names.append(process.name)
@@ -57,10 +62,9 @@ def replicate(arms, monkeypatch, tmp_path):
 
     def run(*flags: str) -> list[str]:
         names.clear()
-        paths = ["--data_dir=a", "--data_dir=b", "--glue_dir=glue", "--probe_dir=probe", f"--output_dir={tmp_path}"]
-        run.status = replication.main(
-            [*paths, f"--record_dir={tmp_path / 'records'}", "--budget_steps=64", "--seeds", *map(str, SEEDS), *flags]
-        )
+        paths = ["--data_dir=a", "--data_dir=b", f"--glue_dir={tmp_path}", f"--probe_dir={probe}"]
+        paths.append(f"--output_dir={tmp_path}")
+        run.status = replication.main([*paths, "--budget_steps=64", "--seeds", *map(str, SEEDS), *flags])
         return list(names)
 
     monkeypatch.setattr(processes, "start", start)
@@ -152,10 +156,8 @@ def test_a_run_that_fails_is_not_scored_and_the_others_are(replicate, capsys):
     assert replicate.status == 1
     printed = capsys.readouterr().err
     assert "electra-seed3.train failed: status 1, the loss is not finite\n" in printed
-    not_done = [
-        line for line in printed.splitlines() if line.startswith("not done, as they or their training failed: ")
-    ]
-    assert not_done[0].count("electra-seed3.") == 7
+    not_done = printed.partition("\nnot done, as they failed or their run is not trained: ")[2]
+    assert not_done.count("electra-seed3.") == 7
 
 
 def test_a_directory_with_a_run_of_other_settings_is_refused(replicate, capsys):
@@ -187,6 +189,45 @@ def test_records_that_were_lost_are_written_again(replicate, tmp_path):
     file.unlink()
     assert replicate(*flags) == []
     assert file.read_bytes() == content
+
+
+def test_the_record_of_a_run_with_other_settings_is_not_replaced(replicate, tmp_path, capsys):
+    flags = ["--stages", "train", "--only", "electra"]
+    replicate(*flags)
+    file = tmp_path / "records" / "electra-seed3.json"
+    content = file.read_bytes()
+    other = [f"--output_dir={tmp_path / 'other'}", f"--record_dir={tmp_path / 'records'}", "--budget_steps=72"]
+    assert replicate(*flags, *other) == []
+    assert replicate.status == 2
+    assert f"error: {file} is the record of a run with other settings" in capsys.readouterr().err
+    assert file.read_bytes() == content
+
+
+def test_a_record_is_not_replaced_that_came_during_training(replicate, tmp_path):
+    replicate("--stages", "train", "--only", "electra", "--seeds", "3")
+    arguments = SimpleNamespace(output_dir=tmp_path / "other", data_dirs=[])
+    with pytest.raises(UserError, match="is the record of a run with other settings"):
+        write_run_record(plan.PlannedRun("electra", 3, 72, arguments), tmp_path / "records")
+
+
+def test_a_directory_of_records_that_is_a_file_is_refused(replicate, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert replicate(f"--record_dir={tmp_path / 'file'}") == []
+    assert replicate.status == 2
+    assert f"error: {tmp_path / 'file'} cannot be made: File exists; give another" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--glue_dir", "--probe_dir"])
+def test_what_is_fine_tuned_on_must_be_there_before_training(replicate, tmp_path, capsys, flag):
+    assert replicate(f"{flag}={tmp_path / 'none'}") == []
+    assert replicate.status == 2
+    assert f"error: {flag}={tmp_path / 'none'}: expected a directory" in capsys.readouterr().err
+
+
+def test_both_files_of_the_probe_must_be_there(replicate, tmp_path, capsys):
+    (tmp_path / "probe" / "dev.jsonl").unlink()
+    assert replicate() == []
+    assert "expected a directory with train.jsonl and dev.jsonl" in capsys.readouterr().err
 
 
 def test_a_budget_that_is_too_small_is_refused(replicate, capsys):

@@ -1,13 +1,16 @@
 """The results of the replication: what the records of its runs say, by hand, and the page that has them."""
 
+import dataclasses
 import math
 from pathlib import Path
 
 import pytest
 
 from benchmarks.replication import __main__ as replication
+from benchmarks.replication import results
 from benchmarks.replication.outcome import Comparison, arm_scores, compare, gate_of, task_score
-from benchmarks.replication.results import BEGIN, END, NOTHING, read_records, results_markdown
+from benchmarks.replication.results import BEGIN, END, read_records, results_markdown
+from electra_tf.config.errors import UserError
 from electra_tf.reports.records import write_record
 from electra_tf.reports.runs import RunResults
 
@@ -151,22 +154,88 @@ def test_the_page_is_remade_between_its_markers(write_records, tmp_path):
     assert (tmp_path / "page.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_a_page_without_markers_is_left_alone(tmp_path, capsys):
-    (tmp_path / "page.md").write_text("mine", encoding="utf-8")
-    assert replication.main(["--remake", f"--record_dir={tmp_path / 'page'}"]) == 2
+def test_the_page_of_a_directory_with_a_dot_in_its_name(write_records, tmp_path, capsys):
+    directory = write_records(("electra", 3, 0.75)).rename(tmp_path / "page.old")
+    (tmp_path / "page.md").write_text(f"{BEGIN}\n{END}\n", encoding="utf-8")
+    assert replication.main(["--remake", f"--record_dir={directory}"]) == 2
+    assert f"error: {tmp_path / 'page.old.md'}: expected a line {BEGIN}" in capsys.readouterr().err
+    assert (tmp_path / "page.md").read_text() == f"{BEGIN}\n{END}\n"
+
+
+def test_the_page_of_the_current_directory(write_records, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(write_records(("electra", 3, 0.75)))
+    assert replication.main(["--remake", "--record_dir=."]) == 2
+    assert f"error: {tmp_path / 'page.md'}: expected a line {BEGIN}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"mine", f"{END}{BEGIN}".encode(), f"caf\xe9 {BEGIN}{END}".encode("latin-1")])
+def test_a_page_without_markers_is_left_alone(write_records, tmp_path, capsys, content):
+    directory = write_records(("electra", 3, 0.75))
+    (tmp_path / "page.md").write_bytes(content)
+    assert replication.main(["--remake", f"--record_dir={directory}"]) == 2
     assert f"expected a line {BEGIN}" in capsys.readouterr().err
-    assert (tmp_path / "page.md").read_text() == "mine"
+    assert (tmp_path / "page.md").read_bytes() == content
 
 
-def test_a_record_of_an_unknown_arm_is_refused(make_run, tmp_path, capsys):
-    write_record(tmp_path / "replace_mlm-seed0.json", make_run("replace_mlm", 0), [])
-    (tmp_path.with_suffix(".md")).write_text(f"{BEGIN}\n{END}\n", encoding="utf-8")
-    assert replication.main(["--remake", f"--record_dir={tmp_path}"]) == 2
-    assert "has a record of replace_mlm-seed0; expected ARM-seedN" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("flags", "directory"),
+    [
+        ([], DOCS / "replication"),
+        (["--output_dir=runs"], Path("runs/records")),
+        (["--output_dir=runs", "--record_dir=kept"], Path("kept")),
+    ],
+)
+def test_the_projects_page_is_remade_where_no_other_directory_is_given(monkeypatch, flags, directory):
+    given = []
+    monkeypatch.setattr(results, "remake", given.append)
+    assert replication.main(["--remake", *flags]) == 0
+    assert given == [directory]
+
+
+def test_a_page_keeps_its_results_if_there_is_no_record(tmp_path, capsys):
+    (tmp_path / "page.md").write_text(f"{BEGIN}\nold\n{END}\n", encoding="utf-8")
+    assert replication.main(["--remake", f"--record_dir={tmp_path / 'page'}"]) == 2
+    assert f"error: {tmp_path / 'page'} holds no record" in capsys.readouterr().err
+    assert (tmp_path / "page.md").read_text() == f"{BEGIN}\nold\n{END}\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "arm", "seed"),
+    [("replace_mlm-seed3", "replace_mlm", 3), ("electra-seed3 (copy)", "electra", 3), ("electra-seed5", "electra", 3)],
+)
+def test_a_record_under_a_name_that_is_not_its_runs_is_refused(make_run, tmp_path, file, arm, seed):
+    write_record(tmp_path / f"{file}.json", make_run(arm, seed), [])
+    with pytest.raises(UserError, match=rf"json has a record of {arm}-seed3 with seed 3; expected ARM-seedN\.json"):
+        read_records(tmp_path)
+
+
+def test_a_record_whose_name_has_another_seed_than_its_settings_is_refused(make_run, tmp_path):
+    run = dataclasses.replace(make_run("electra", 3), name="electra-seed5")
+    write_record(tmp_path / "electra-seed5.json", run, [])
+    with pytest.raises(UserError, match="has a record of electra-seed5 with seed 3; expected"):
+        read_records(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("last_step", "changes"),
+    [(6, {}), (8, {"train": {"num_steps": 9}}), (8, {"optimizer": {"learning_rate": 0.25}})],
+)
+def test_runs_of_one_arm_that_differ_in_more_than_the_seed_are_refused(tiny_config, tmp_path, last_step, changes):
+    for seed, step, settings in ((3, 8, {}), (5, last_step, changes)):
+        config = tiny_config(**settings | {"train": {"seed": seed} | settings.get("train", {})})
+        run = RunResults(f"electra-seed{seed}", config, {step: LEARNT["electra"]})
+        write_record(tmp_path / f"{run.name}.json", run, [])
+    with pytest.raises(UserError, match=r"electra-seed3\.json and electra-seed5\.json, which differ in more than"):
+        read_records(tmp_path)
+
+
+def test_a_constant_predictor_without_loss_is_refused(make_run, tmp_path):
+    write_record(tmp_path / "electra-seed3.json", make_run("electra", 3, {"constant_predictor_loss": 0.0}), [])
+    with pytest.raises(UserError, match=r"electra-seed3\.json: the last constant_predictor_loss is not above 0"):
+        read_records(tmp_path)
 
 
 def test_the_projects_page_has_the_results_of_its_records():
     text = (DOCS / "replication.md").read_text(encoding="utf-8")
-    results = results_markdown(read_records(DOCS / "replication"), "replication.png")
-    assert f"\n{BEGIN}\n{results}{END}\n" in text
-    assert (results == NOTHING) != (DOCS / "replication.png").exists()
+    expected = results_markdown(read_records(DOCS / "replication"), "replication.png")
+    assert f"\n{BEGIN}\n{expected}{END}\n" in text

@@ -1,8 +1,10 @@
 """A run's record says what its directory says, and report.py reads it."""
 
 import dataclasses
+import functools
 import json
 import math
+import operator
 
 import pytest
 
@@ -60,3 +62,27 @@ def test_a_file_that_is_no_record_is_refused(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(UserError, match=r"a\.json is (damaged|no record of a run)"):
         read_runs([tmp_path / "a.json"])
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (["name"], 5, "name is 5: Input should be a valid string"),
+        (["held_out"], {}, "held_out is {}: Dictionary should have at least 1 item"),
+        (["held_out", "12", "masked_lm_accuracy"], None, "held_out.12.masked_lm_accuracy is None: Input should be a"),
+        (["held_out", "4", "masked_lm_accuracy"], "0.5", "held_out.4.masked_lm_accuracy is '0.5': Input should be a"),
+        (["held_out", "x"], {}, r"held_out.x.\[key\] is 'x': Input should be a valid integer"),
+        (["finetuned", 0, "results", 1, "scores", "0"], "0.5", "finetuned.0.results.1.scores.0 is '0.5': Input should"),
+        (["notes"], None, "notes is None: Input should be a valid dictionary"),
+        (["notes"], [], r"notes is \[\]: Input should be a valid dictionary"),
+        (["notes", "tokens_per_second"], "9", "notes.tokens_per_second is '9': Input should be a valid number"),
+        (["notes", "as_masked_lm"], {"masked_lm_accuracy": "1"}, "notes.as_masked_lm.masked_lm_accuracy is '1': Input"),
+    ],
+)
+def test_a_damaged_record_is_refused_with_what_is_wrong_in_it(record, place, value, message):
+    content = json.loads(record.read_text())
+    *parents, last = place
+    functools.reduce(operator.getitem, parents, content)[last] = value
+    record.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=rf"electra-0\.json is no record of a run: {message}"):
+        read_record(record)
