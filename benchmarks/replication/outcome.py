@@ -35,7 +35,7 @@ class Gate(NamedTuple):
 def gate_of(run: RunResults) -> Gate:
     """What a run has learnt, and whether it is enough."""
     end, margin, nats = all_token_metrics(run)[run.last_step], None, None
-    if {"replaced_token_loss", "constant_predictor_loss"} <= end.keys():
+    if "replaced_token_loss" in end and end.get("constant_predictor_loss", 0.0) > 0.0:
         margin = 1.0 - end["replaced_token_loss"] / end["constant_predictor_loss"]
     if {"mask_token_loss", "unigram_loss"} <= end.keys():
         nats = end["unigram_loss"] - end["mask_token_loss"]

@@ -5,7 +5,7 @@ import dataclasses
 import os
 import statistics
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.replication.arms import ARMS, BESIDE_TASKS, MEASURES, PAIRS, PROBE, SCORE, SCORE_TASKS, UNTRAINED
@@ -18,7 +18,6 @@ from benchmarks.replication.outcome import (
     arm_scores,
     compare,
     gate_of,
-    task_score,
 )
 from electra_tf.config.errors import UserError
 from electra_tf.files import write_atomically
@@ -47,8 +46,6 @@ def read_records(record_dir: Path) -> list[RunResults]:
                 f"{path} has a record of {run.name} with seed {seed}; expected ARM-seedN.json with the run's own name "
                 f"and seed, and an arm of {', '.join(ARMS)}"
             )
-        if run.metrics[run.last_step].get("constant_predictor_loss", 1.0) <= 0.0:
-            raise UserError(f"{path}: the last constant_predictor_loss is not above 0, and losses are divided by it")
         runs.append(run)
     for first, *others in _by_arm(runs).values():
         for run in others:
@@ -114,22 +111,19 @@ def picture_of(runs: Sequence[RunResults]) -> bytes:
     names = {SCORE: score_metric(f"mean of {', '.join(SCORE_TASKS)}"), PROBE: score_metric(PROBE)}
     groups = []
     for arm, members in _by_arm(runs).items():
-        drawn = [
-            dataclasses.replace(run, metrics=all_token_metrics(run), scores=_curves_of(run, names)) for run in members
-        ]
+        # Each has the scores of all: a curve has the steps that all its runs have, and milestones may be of one.
+        curves = {name: _curve_of(members, measure) for measure, name in names.items()}
+        drawn = [dataclasses.replace(run, metrics=all_token_metrics(run), scores=curves) for run in members]
         groups.append(RunGroup(arm, tuple(drawn)))
     metrics = [name for name in (*names.values(), *_CURVES) if any(group.points(name) for group in groups)]
     return png_picture(groups, metrics, "hardware")
 
 
-def _curves_of(run: RunResults, names: Mapping[str, str]) -> dict[str, dict[int, tuple[float, ...]]]:
-    """Of each measure, by the name of its curve, one value for each step that was fine-tuned."""
-    steps = sorted({step for by_step in run.scores.values() for step in by_step})
-    curves = {name: {step: task_score(run, measure, step) for step in steps} for measure, name in names.items()}
-    return {
-        name: {step: (score,) for step, score in by_step.items() if score is not None}
-        for name, by_step in curves.items()
-    }
+def _curve_of(runs: Sequence[RunResults], measure: str) -> dict[int, tuple[float, ...]]:
+    """A measure by step: the value of each run that was fine-tuned there."""
+    steps = sorted({step for run in runs for by_step in run.scores.values() for step in by_step})
+    scores = {step: tuple(arm_scores(runs, measure, step)) for step in steps}
+    return {step: values for step, values in scores.items() if values}
 
 
 def _gate_table(runs: Sequence[RunResults]) -> str:

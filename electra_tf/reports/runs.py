@@ -95,9 +95,8 @@ class RunGroup:
         return min(run.last_step for run in self.runs)
 
     def points(self, metric: str) -> list[Point]:
-        """The metric at every step at which all runs have a finite value of it; a score, where one of them has."""
-        steps = {step for run in self.runs for step in run.values(metric)}
-        by_step = {step: self.values(metric, step) for step in steps}
+        """The metric at every step at which all runs have a finite value of it."""
+        by_step = {step: self.values(metric, step) for step in self.runs[0].values(metric)}
         return [
             Point(step, statistics.median(values), min(values), max(values))
             for step, values in sorted(by_step.items())
@@ -105,10 +104,9 @@ class RunGroup:
         ]
 
     def values(self, metric: str, step: int) -> list[float]:
-        """The values behind a point; none if a run has none, unless it is a score, which costs hours of its own."""
+        """The values behind a point; none if a run has none."""
         by_run = [run.values(metric).get(step, ()) for run in self.runs]
-        complete = all(by_run) or finetuned_task(metric) is not None
-        return [value for values in by_run for value in values] if complete else []
+        return [value for values in by_run for value in values] if all(by_run) else []
 
     def last(self, metric: str) -> Point | None:
         """The metric at the last step; None if it is not known there."""

@@ -80,14 +80,6 @@ def test_a_group_has_the_median_and_the_range_where_all_its_runs_have_a_value(wr
     assert group.last("masked_lm_accuracy") is None
 
 
-def test_a_score_is_that_of_the_runs_that_were_fine_tuned(write_run):
-    scores = [{8: (0.2,)}, {4: (0.5, 0.3), 8: (0.6,)}]
-    runs = [read_run(write_run(f"run-{seed}", {8: {"masked_lm_loss": 2.0}}, train={"seed": seed})) for seed in (0, 1)]
-    pairs = zip(runs, scores, strict=True)
-    (group,) = group_runs(dataclasses.replace(run, scores={"finetuned_rte": by_step}) for run, by_step in pairs)
-    assert group.points("finetuned_rte") == [Point(4, 0.4, 0.3, 0.5), Point(8, 0.4, 0.2, 0.6)]
-
-
 @pytest.mark.parametrize(
     ("file", "contents"),
     [
