@@ -28,6 +28,7 @@ status=5
 for tier in "${tiers[@]}"; do
   code=0
   .venv/bin/python -m pytest -m "$tier" --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@" </dev/null || code=$?
+  if ((code == 2)); then exit 2; fi # interrupted
   # 5: what was asked for has no test in this tier.
   if ((code != 5 && (status == 5 || status == 0))); then status=$code; fi
 done

@@ -18,6 +18,7 @@ from benchmarks.replication.outcome import (
     arm_scores,
     compare,
     gate_of,
+    task_score,
 )
 from electra_tf.config.errors import UserError
 from electra_tf.files import write_atomically
@@ -91,16 +92,17 @@ def results_markdown(runs: Sequence[RunResults], picture: str) -> str:
         _gate_table(runs),
         f"Not compared, as they have not learnt enough: {excluded or 'none'}.",
         "Scores on the dev sets in %: the mean over pre-trainings and, in brackets, each, which is the median over the "
-        f"seeds of fine-tuning. The score is the mean of {', '.join(SCORE_TASKS)}.",
+        "seeds of fine-tuning; without brackets: of one pre-training. "
+        f"The score is the mean of {', '.join(SCORE_TASKS)}.",
         _score_table(runs, compared),
         "Differences in percentage points, 95 % intervals by Welch's t over pre-trainings. *Shown*: the interval is "
         "above 0; *reversed*: below 0; *not shown*: it contains 0; *not run*: fewer than two pre-trainings a side.",
         _pair_table(compared),
         *_masked_lm_part(compared),
         "Over the FLOPs that devices compute, the median over pre-trainings and the range. Scores before the end are "
-        "of one seed of fine-tuning, and of the pre-trainings that have them. The discriminator of electra_15 is not "
-        "shown: masked tokens alone count for it, which is another task. Held-out text has the length of the stage at "
-        "that step; on [MASK], ELECTRA's curves are its generator's.",
+        "of one seed of fine-tuning; a curve of scores is of the pre-trainings that have all its points. The "
+        "discriminator of electra_15 is not shown: masked tokens alone count for it, which is another task. Held-out "
+        "text has the length of the stage at that step; on [MASK], ELECTRA's curves are its generator's.",
         f"![Scores, and what is learnt, over FLOPs]({picture})",
     ]
     return "\n\n".join(part.rstrip("\n") if "\n" in part else textwrap.fill(part, _WIDTH) for part in parts) + "\n"
@@ -111,7 +113,7 @@ def picture_of(runs: Sequence[RunResults]) -> bytes:
     names = {SCORE: score_metric(f"mean of {', '.join(SCORE_TASKS)}"), PROBE: score_metric(PROBE)}
     groups = []
     for arm, members in _by_arm(runs).items():
-        # Each has the scores of all: a curve has the steps that all its runs have, and milestones may be of one.
+        # The same scores for each run: a curve has the steps that all its runs have, and milestones may be of one.
         curves = {name: _curve_of(members, measure) for measure, name in names.items()}
         drawn = [dataclasses.replace(run, metrics=all_token_metrics(run), scores=curves) for run in members]
         groups.append(RunGroup(arm, tuple(drawn)))
@@ -120,10 +122,14 @@ def picture_of(runs: Sequence[RunResults]) -> bytes:
 
 
 def _curve_of(runs: Sequence[RunResults], measure: str) -> dict[int, tuple[float, ...]]:
-    """A measure by step: the value of each run that was fine-tuned there."""
-    steps = sorted({step for run in runs for by_step in run.scores.values() for step in by_step})
-    scores = {step: tuple(arm_scores(runs, measure, step)) for step in steps}
-    return {step: values for step, values in scores.items() if values}
+    """A measure by step, of the runs that were fine-tuned at most steps: points of other runs are no curve."""
+    curves = []
+    for run in runs:
+        steps = sorted({step for by_step in run.scores.values() for step in by_step if step})
+        scores = {step: task_score(run, measure, step) for step in steps}
+        curves.append({step: score for step, score in scores.items() if score is not None})
+    longest = max(curves, key=len)
+    return {step: tuple(curve[step] for curve in curves if curve.keys() == longest.keys()) for step in longest}
 
 
 def _gate_table(runs: Sequence[RunResults]) -> str:

@@ -146,13 +146,13 @@ def test_appendix_gs_accuracy_is_shown_where_it_was_measured(make_run):
     assert "appendix G" not in results_markdown([make_run("electra", 0)], "page.png")
 
 
-def test_curves_of_scores_have_the_milestones_of_any_run(make_run, monkeypatch):
+def test_a_curve_of_scores_is_of_the_runs_with_most_milestones(make_run, monkeypatch):
     drawn = []
     monkeypatch.setattr(results, "png_picture", lambda groups, *_: drawn.extend(groups))
-    scores = {3: {2: [0.25], 8: [0.5]}, 4: {8: [0.75]}}
+    scores = {3: {0: [0.1], 8: [0.75]}, 4: {2: [0.25], 8: [0.5]}, 5: {2: [0.375], 8: [0.625]}}
     picture_of([make_run("electra", seed, truecasing=by_step) for seed, by_step in scores.items()])
     points = drawn[0].points("finetuned_truecasing")
-    assert [(point.step, point.median, point.lowest) for point in points] == [(2, 0.25, 0.25), (8, 0.625, 0.5)]
+    assert [(point.step, point.median, point.lowest) for point in points] == [(2, 0.3125, 0.25), (8, 0.5625, 0.5)]
 
 
 def test_the_page_is_remade_between_its_markers(write_records, tmp_path):

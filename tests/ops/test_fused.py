@@ -109,9 +109,11 @@ def test_cross_entropy():
 
 
 @pytest.mark.parametrize("num_vectors", [24, 6, 5], ids=["whole_tiles", "parts_of_tiles", "odd"])
-def test_sums_down_the_columns_of_any_number_of_rows(num_vectors):
+@pytest.mark.parametrize("ops", [REFERENCE, FusedOps("tpu", whole_step=True)], ids=["reference", "tpu"])
+def test_sums_down_the_columns_of_any_number_of_rows(ops, num_vectors):
     products, bias = normal(num_vectors, 384, seed=0), normal(384, seed=1)
-    largest, totals = REFERENCE.exponential_sums(products, bias, None)
+    sums = tf.function(ops.exponential_sums, jit_compile=ops is not REFERENCE, autograph=False)
+    largest, totals = sums(products, bias, None)
     logits = (products + bias).numpy()
     assert largest.numpy()[:, 0].tolist() == logits.max(axis=1).tolist()
     expected = sum(np.exp(logits[:, first : first + 128] - largest) for first in (0, 128, 256))
