@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.common import PROJECT, last_line, output_of_jax_python
 from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
-from electra_tf.flops.devices import TPU_PEAKS
+from electra_tf.flops.devices import published_tpu_peak
 
 _DEVICE_STAGE = Path(__file__).with_name("device.py")
 # What a result has of the step's manifest.
@@ -107,7 +107,7 @@ def _compile(step: Path, topology: str, replicas: int, arguments) -> dict:
 
 def arithmetic_seconds(topology: str, cores_per_chip: int, flops: float) -> float:
     """The time of so many FLOPs on one of the compiler's cores at the chip's peak: no step can be faster."""
-    return flops / (1e12 * TPU_PEAKS[topology.split(":")[0]] / cores_per_chip)
+    return flops / (published_tpu_peak(topology.split(":")[0]) / cores_per_chip)
 
 
 def _lines(result: dict) -> list[str]:
@@ -129,7 +129,7 @@ def _lines(result: dict) -> list[str]:
 def write_results(path: Path, results: list[dict]) -> None:
     """Writes the results so far, with the date, the compiler's versions and the peaks of chips."""
     compiler = (PROJECT / "benchmarks" / "requirements-tpu-compile.txt").read_text(encoding="utf-8").splitlines()[-2:]
-    peaks = {chip: 1e12 * TPU_PEAKS[chip] for chip in _CHIPS}
+    peaks = {chip: published_tpu_peak(chip) for chip in _CHIPS}
     content = {"date": str(datetime.date.today()), "compiler": compiler, "peak_flops": peaks, "results": results}
     path.write_text(f"{json.dumps(content, indent=1)}\n", encoding="utf-8")
 

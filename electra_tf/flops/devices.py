@@ -29,7 +29,7 @@ GPU_PEAKS = (
 )
 # TFLOP/s of one core as TensorFlow sees it: half a chip of v2 and v3, a whole one of the others. Its float32 products
 # are made of bfloat16 ones.
-TPU_PEAKS = {"v2": 22.5, "v3": 61.5, "v4": 275.0, "v5litepod": 197.0, "v5e": 197.0, "v5p": 459.0, "v6e": 918.0}
+_TPU_PEAKS = {"v2": 22.5, "v3": 61.5, "v4": 275.0, "v5litepod": 197.0, "v5e": 197.0, "v5p": 459.0, "v6e": 918.0}
 
 # By the names of `profile_flops.py --device`: how many replicas one is, and what its driver or its TPU VM calls it.
 DEVICES = {
@@ -54,7 +54,7 @@ def published_gpu_peak(device_name: str, precision: str) -> float | None:
 
 def published_tpu_peak(accelerator_type: str) -> float | None:
     """FLOP/s of a TPU core by its type, such as `v5litepod-8`; None if it is not known."""
-    peak = TPU_PEAKS.get(accelerator_type.partition("-")[0])
+    peak = _TPU_PEAKS.get(accelerator_type.partition("-")[0])
     return None if peak is None else 1e12 * peak
 
 
