@@ -1,16 +1,19 @@
 """The training step as a program of its own, which JAX runs on any device that XLA knows: see docs/accelerators.md.
 
     python -m benchmarks.stablehlo_step export STEP --config=configs/pretrain/small.yaml --data_dir=DATA --steps=1000
+    python -m benchmarks.stablehlo_step compile STEP
     python -m benchmarks.stablehlo_step run STEP
     python -m benchmarks.stablehlo_step train STEP --output_dir=OUT
     python -m benchmarks.stablehlo_step import OUT/step-1000.npz --step_dir=STEP --data_dir=DATA --model_dir=RUN
 
-`export` and `import` need this project's environment; `run` and `train` need JAX and NumPy alone.
+`export` and `import` need this project's environment; `run` and `train` need JAX and NumPy alone, `compile`
+those with CUDA.
 """
 
 import argparse
 import importlib
 import sys
+from pathlib import Path
 
 from benchmarks.stablehlo_step.files import BadInput
 from benchmarks.stablehlo_step.measurement import add_timing_flags
@@ -48,6 +51,12 @@ def _flags() -> argparse.ArgumentParser:
         added.add_argument("--state", metavar="FILE", help=".npz to start from; else STEP/state.npz or random weights")
         added.add_argument("--seed", type=int, default=0, help="of random weights (0)")
         (_add_run_flags if command == "run" else _add_train_flags)(added)
+    compile_step = add("compile", "compile", "compile for a GPU without one", step="directory that export wrote")
+    target = Path(__file__).with_name("h100.txtpb")
+    compile_step.add_argument(
+        "--target", default=target, metavar="FILE", help="GpuTargetConfigProto of XLA as text; else an H100's (SXM)"
+    )
+    compile_step.add_argument("--keep", metavar="FILE", help="file for the optimised program")
     restore = add("import", "restore", "make a checkpoint of a run of what train wrote", checkpoint=".npz of train")
     restore.add_argument("--step_dir", required=True, metavar="STEP", help="directory that export wrote")
     restore.add_argument("--data_dir", required=True, metavar="DATA", help="the data set of the run")

@@ -18,6 +18,8 @@ import numpy as np
 MANIFEST, STEP, MASK = "manifest.json", "step.stablehlo", "mask.stablehlo"
 BATCHES, STATE, EXAMPLES = "batches.npz", "state.npz", "examples.npz"
 
+_REQUIRED = ("batch", "state", "metrics", "batch_size", "flops", "peak_flops", "precision", "replicas", "versions")
+
 
 class BadInput(Exception):
     """A mistake that the user can correct, as `electra_tf.config.errors.UserError` is where that can be imported."""
@@ -35,8 +37,11 @@ class StepFiles:
         self.directory = Path(directory)
         try:
             self.manifest = json.loads(self.read(MANIFEST))
-        except ValueError:
-            raise BadInput(f"{self.directory / MANIFEST} is damaged: expected JSON; export the step again") from None
+            missing = [name for name in _REQUIRED if name not in self.manifest]
+        except (ValueError, TypeError):
+            missing = ["object of JSON"]
+        if missing:
+            raise BadInput(f"{self.directory / MANIFEST} is damaged: no {missing[0]}; export the step again")
 
     def read(self, name: str) -> bytes:
         """The content of a file. Raises: BadInput: if it is not there."""

@@ -52,28 +52,39 @@ def compile_for(topology: str, program: bytes, replicas: int) -> tuple[dict, str
     Returns: the compiler's FLOPs, bytes and seconds, or its error message as "error"; and the optimised program's text.
     """
     import jax
+    from jax.experimental import topologies
+
+    cores = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
+    chip = {"device": cores[0].device_kind, "cores_per_chip": len(cores) // len({tuple(core.coords) for core in cores})}
+    cpu_started = time.process_time()
+    try:
+        executable, seconds = compile_program(cores[:replicas], program)
+    except jax.errors.JaxRuntimeError as error:
+        return {**chip, "error": str(error)}, ""
+    (text,) = (part.to_string() for part in executable.hlo_modules())
+    timing = {"compile_s": seconds, "compile_cpu_s": time.process_time() - cpu_started}
+    all_reduces = len(re.findall(r" all-reduce(?:-start)?\(", text))
+    return {**chip, **_figures(executable), **timing, "all_reduces": all_reduces}, text
+
+
+def compile_program(devices: list, program: bytes):
+    """Compiles a portable artifact of StableHLO for one replica on each device of a topology.
+
+    Returns: the executable, and the seconds that the compiler took.
+    """
     import numpy as np
     from jax._src import compiler
     from jax._src.interpreters import mlir
     from jax._src.lib import xla_client
-    from jax.experimental import topologies
     from jaxlib.mlir.dialects import stablehlo
 
-    cores = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
-    chip = {"device": cores[0].device_kind, "cores_per_chip": len(cores) // len({tuple(core.coords) for core in cores})}
-    devices = cores[:replicas]
-    options = compiler.get_compile_options(replicas, 1, device_assignment=np.array([[core.id] for core in devices]))
-    started, cpu_started = time.monotonic(), time.process_time()
+    assignment = np.array([[device.id] for device in devices])
+    options = compiler.get_compile_options(len(devices), 1, device_assignment=assignment)
+    started = time.monotonic()
     with mlir.make_ir_context() as context:
         module = stablehlo.deserialize_portable_artifact(context, program)
-        try:
-            executable = devices[0].client.compile(module, xla_client.DeviceList(tuple(devices)), options)
-        except jax.errors.JaxRuntimeError as error:
-            return {**chip, "error": str(error)}, ""
-    (text,) = (part.to_string() for part in executable.hlo_modules())
-    seconds = {"compile_s": time.monotonic() - started, "compile_cpu_s": time.process_time() - cpu_started}
-    all_reduces = len(re.findall(r" all-reduce(?:-start)?\(", text))
-    return {**chip, **_figures(executable), **seconds, "all_reduces": all_reduces}, text
+        executable = devices[0].client.compile(module, xla_client.DeviceList(tuple(devices)), options)
+    return executable, time.monotonic() - started
 
 
 def _figures(executable) -> dict:

@@ -157,7 +157,7 @@ def test_a_damaged_state_is_refused(tmp_path):
         (["run", "NEW"], "manifest.json cannot be read (No such file or directory); export the step again"),
         (["run", "FULL", "--rounds=0"], "--rounds=0: expected 1 or more"),
         (["train", "FULL", "--output_dir=OUT", "--log_every=0"], "--log_every=0: expected 1 or more"),
-        (["run", "FULL"], "manifest.json is damaged: expected JSON"),
+        (["run", "FULL"], "manifest.json is damaged: no object of JSON"),
     ],
 )
 def test_a_wrong_flag_is_one_line(flags, message, tmp_path, monkeypatch, capsys):
