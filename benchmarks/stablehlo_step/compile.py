@@ -19,6 +19,8 @@ _FREE = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "part
 
 def main(arguments: argparse.Namespace) -> int:
     files = StepFiles(arguments.step)
+    if arguments.keep and (Path(arguments.keep).exists() or not Path(arguments.keep).parent.is_dir()):
+        raise BadInput(f"--keep={arguments.keep}: expected a new file in a directory that exists")
     target = _read(arguments.target)
     device = _field(target, r'device_description_str: "(.*)"', arguments.target)
     bandwidth = float(_field(target, r"memory_bandwidth: (\d+)", arguments.target))

@@ -60,6 +60,12 @@ def test_a_target_that_lacks_what_is_printed_is_one_line(missing, step, capsys):
     assert f"a100 has no {missing}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("keep", ["manifest.json", "missing/step.hlo"])
+def test_nothing_is_overwritten_and_no_directory_made(keep, step, capsys):
+    assert main(["compile", str(step), f"--keep={step / keep}"]) == 2
+    assert "expected a new file in a directory that exists" in capsys.readouterr().err
+
+
 def test_a_manifest_without_what_every_command_needs_is_one_line(tmp_path, capsys):
     (tmp_path / "manifest.json").write_text("{}", encoding="utf-8")
     assert main(["compile", str(tmp_path)]) == 2
