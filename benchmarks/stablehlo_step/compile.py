@@ -10,8 +10,6 @@ from benchmarks.stablehlo_step.files import STEP, BadInput, StepFiles
 from benchmarks.stablehlo_step.measurement import published_peak
 from benchmarks.tpu_compile.device import compile_program
 
-_BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4}
-_BYTES |= {"f64": 8, "s64": 8, "u64": 8}
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?([\w.-]+) = (\(.*?\)|\S+) ([\w-]+)\((.*)")
 # What names memory and moves nothing.
 _FREE = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "partition-id", "replica-id")
@@ -19,16 +17,15 @@ _FREE = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "part
 
 def main(arguments: argparse.Namespace) -> int:
     files = StepFiles(arguments.step)
-    if arguments.keep and (Path(arguments.keep).exists() or not Path(arguments.keep).parent.is_dir()):
+    files.require_one_replica()
+    if arguments.keep is not None and (Path(arguments.keep).exists() or not Path(arguments.keep).parent.is_dir()):
         raise BadInput(f"--keep={arguments.keep}: expected a new file in a directory that exists")
     target = _read(arguments.target)
-    device = _field(target, r'device_description_str: "(.*)"', arguments.target)
-    bandwidth = float(_field(target, r"memory_bandwidth: (\d+)", arguments.target))
+    device = _field(target, "device_description_str", r"""["'](.*)["']""", arguments.target)
+    bandwidth = float(_field(target, "memory_bandwidth", r"([1-9]\d*)", arguments.target))
     os.environ["JAX_PLATFORMS"] = "cpu"  # else JAX looks for a GPU
     executable, seconds = _compiled(target, files.read(STEP), arguments.target)
     (text,) = (module.to_string() for module in executable.hlo_modules())
-    if arguments.keep:
-        Path(arguments.keep).write_text(text, encoding="utf-8")
     print(f"{device}: compiled in {seconds:.0f} s; kernels, and the bytes that they read and write, by kind")
     kernels = kernels_of(text)
     for kind, (count, size) in sorted(kernels.items(), key=lambda entry: -entry[1][1]):
@@ -40,34 +37,46 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"products: {products / 1e9:.0f} GFLOP, {1e3 * products / peak:.1f} ms at {peak / 1e12:.4g} TFLOP/s")
     memory = executable.get_compiled_memory_stats().peak_memory_in_bytes
     print(f"memory: {memory / 1e9:.2f} GB at most")
+    if arguments.keep is not None:
+        _write(arguments.keep, text)
     return 0
 
 
 def kernels_of(text: str) -> dict[str, tuple[int, int]]:
     """How many kernels of each kind an optimised program starts, and the bytes of their arguments and results.
 
-    A value that the device's cache still holds is counted all the same. Of a loop, the body is left out.
+    A value that the device's cache still holds is counted all the same, and of a gather the whole table.
 
     Args:
         text: the program as XLA prints it.
     Returns: by kind: a fusion's, with what generates it where that is not XLA itself; a custom call's target; else the
         operation.
     """
-    entry = re.search(r"^ENTRY [^\n]*\{\n(.*?)^\}", text, re.DOTALL | re.MULTILINE)[1]
-    sizes: dict[str, int] = {}
+    blocks = re.findall(r"^(ENTRY )?%?([\w.-]+) [^\n]*\{\n(.*?)^\}", text, re.DOTALL | re.MULTILINE)
+    bodies = {name: body.splitlines() for _, name, body in blocks}
+    (entry,) = (name for is_entry, name, _ in blocks if is_entry)
     counts, totals = collections.Counter(), collections.Counter()
-    for line in entry.splitlines():
+    _add_kernels(entry, 1, bodies, counts, totals)
+    return {kind: (count, totals[kind]) for kind, count in counts.items()}
+
+
+def _add_kernels(name: str, times: int, bodies: dict[str, list[str]], counts: dict, totals: dict) -> None:
+    """Adds the kernels of a computation that runs so many times, and of the loops in it."""
+    sizes: dict[str, float] = {}
+    for line in bodies[name]:
         if not (instruction := _INSTRUCTION.match(line)):
             continue
         name, result, operation, rest = instruction.groups()
         sizes[name] = _size(result)
-        if operation in _FREE:
-            continue
-        kind = _kind(operation, line)
-        counts[kind] += 1
-        arguments = re.findall(r"%([\w.-]+)", rest.split(")", 1)[0])
-        totals[kind] += sizes[name] + sum(sizes.get(argument, 0) for argument in arguments)
-    return {kind: (count, totals[kind]) for kind, count in counts.items()}
+        if operation == "while":
+            trips = re.search(r'"known_trip_count":\{"n":"(\d+)"', line)  # at least one where it is not known
+            body = re.search(r"body=%?([\w.-]+)", line)[1]
+            _add_kernels(body, times * int(trips[1] if trips else 1), bodies, counts, totals)
+        elif operation not in _FREE:
+            arguments = re.findall(r"%([\w.-]+)", rest.split(")", 1)[0])
+            kind = _kind(operation, line)
+            counts[kind] += times
+            totals[kind] += times * (sizes[name] + sum(sizes.get(argument, 0) for argument in arguments))
 
 
 def _kind(operation: str, line: str) -> str:
@@ -79,11 +88,11 @@ def _kind(operation: str, line: str) -> str:
     return " ".join(["fusion", re.search(r"kind=(k\w+)", line)[1], *(generator.groups() if generator else ())])
 
 
-def _size(shapes: str) -> int:
+def _size(shapes: str) -> float:
     """Bytes of an array, or of all arrays of a tuple: "(f32[8]{0}, bf16[4,2]{1,0})" has 48."""
-    total = 0
-    for dtype, dimensions in re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", shapes):
-        size = _BYTES[dtype]
+    total = 0.0
+    for dtype, dimensions in re.findall(r"\b(pred|[a-z]+\d\w*)\[([\d,]*)\]", shapes):
+        size = 1.0 if dtype == "pred" else int(re.search(r"\d+", dtype)[0]) / 8
         for dimension in filter(None, dimensions.split(",")):
             size *= int(dimension)
         total += size
@@ -93,14 +102,14 @@ def _size(shapes: str) -> int:
 def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"--target={path} cannot be read ({error.strerror})") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"--target={path} cannot be read ({getattr(error, 'strerror', None) or error})") from None
 
 
-def _field(target: str, pattern: str, path: str) -> str:
-    if found := re.search(pattern, target):
+def _field(target: str, name: str, value: str, path: str) -> str:
+    if found := re.search(rf"^\s*{name}:\s*{value}", target, re.MULTILINE):
         return found[1]
-    raise BadInput(f"--target={path} has no {pattern.partition(':')[0]}; expected a GpuTargetConfigProto as text")
+    raise BadInput(f"--target={path} has no {name}; expected a GpuTargetConfigProto as text, a field a line")
 
 
 def _compiled(target: str, program: bytes, path: str):
@@ -110,9 +119,23 @@ def _compiled(target: str, program: bytes, path: str):
 
         (device,) = topologies.get_topology_desc(platform="cuda", topology="1x1x1", target_config=target).devices
     except (ImportError, RuntimeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise BadInput(f"no compiler for {path} ({reason}); install 'jax[cuda13]', which needs no GPU") from None
+        raise BadInput(
+            f"no compiler for --target={path} ({_first_line(error)}); expected a GpuTargetConfigProto as text, and JAX "
+            "with CUDA as docs/accelerators.md has it, which needs no GPU"
+        ) from None
     try:
-        return compile_program([device], program)
-    except RuntimeError as error:
-        raise BadInput(f"the step was not compiled: {str(error).partition(chr(10))[0]}") from None
+        executable, timing = compile_program([device], program)
+    except (RuntimeError, ValueError) as error:
+        raise BadInput(f"the step was not compiled ({_first_line(error)}); export it again") from None
+    return executable, timing["compile_s"]
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"--keep={path} cannot be written ({error.strerror})") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -18,7 +18,10 @@ import numpy as np
 MANIFEST, STEP, MASK = "manifest.json", "step.stablehlo", "mask.stablehlo"
 BATCHES, STATE, EXAMPLES = "batches.npz", "state.npz", "examples.npz"
 
-_REQUIRED = ("batch", "state", "metrics", "batch_size", "flops", "peak_flops", "precision", "replicas", "versions")
+_REQUIRED = (
+    *("objective", "precision", "replicas", "batch_size", "max_seq_length", "trainable_parameters", "flops"),
+    *("peak_flops", "versions", "first_step", "batch", "metrics", "state", "step_variable"),
+)
 
 
 class BadInput(Exception):
@@ -37,11 +40,17 @@ class StepFiles:
         self.directory = Path(directory)
         try:
             self.manifest = json.loads(self.read(MANIFEST))
-            missing = [name for name in _REQUIRED if name not in self.manifest]
-        except (ValueError, TypeError):
-            missing = ["object of JSON"]
+        except ValueError:
+            self.manifest = None
+        whole = isinstance(self.manifest, dict)
+        missing = [name for name in _REQUIRED if name not in self.manifest] if whole else ["object of JSON"]
         if missing:
             raise BadInput(f"{self.directory / MANIFEST} is damaged: no {missing[0]}; export the step again")
+
+    def require_one_replica(self) -> None:
+        """Raises: BadInput: if the step is one of several replicas, which `tpu_compile` alone compiles."""
+        if self.manifest["replicas"] > 1:
+            raise BadInput(f"{self.directory} is the step of one of {self.manifest['replicas']} replicas; export one's")
 
     def read(self, name: str) -> bytes:
         """The content of a file. Raises: BadInput: if it is not there."""

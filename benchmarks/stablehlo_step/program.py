@@ -34,7 +34,11 @@ class Program:
         written.pop(None, None)
         results += [written[index] for index in sorted(written)]
         self._call = callable_of(files.read(STEP), [*batch, *state], results)
-        self.compiled = jax.jit(self._step, donate_argnums=0).lower(tuple(state), tuple(batch)).compile()
+        try:
+            self.compiled = jax.jit(self._step, donate_argnums=0).lower(tuple(state), tuple(batch)).compile()
+        except (RuntimeError, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            raise BadInput(f"{files.directory / STEP} was not compiled ({reason}); export the step again") from None
 
     def run(self, state: State, batch: Sequence[np.ndarray]) -> tuple[State, dict[str, jax.Array]]:
         """One step, which takes the memory of `state`. Returns before the device is done."""

@@ -4,15 +4,14 @@ import argparse
 import itertools
 import time
 
-from benchmarks.stablehlo_step.files import BadInput, StepFiles, write_arrays
+from benchmarks.stablehlo_step.files import StepFiles, write_arrays
 from benchmarks.stablehlo_step.measurement import check_timing_flags, published_peak, report, result, timed_rounds
 
 
 def main(arguments: argparse.Namespace) -> int:
     check_timing_flags(arguments)
     files = StepFiles(arguments.step)
-    if files.manifest["replicas"] > 1:
-        raise BadInput(f"{files.directory} is the step of one of {files.manifest['replicas']} replicas; export one's")
+    files.require_one_replica()
 
     import jax
 

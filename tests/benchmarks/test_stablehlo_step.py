@@ -4,6 +4,7 @@ import ast
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -193,9 +194,10 @@ def test_a_row_has_the_median_and_its_share_of_the_peak():
 
 
 def test_what_runs_on_another_machine_needs_no_tensorflow_and_nothing_of_electra_tf():
-    folder, known = PROJECT / "benchmarks", {"jax", "numpy", "torch", "transformers"}
-    step = [f"stablehlo_step/{name}.py" for name in ("__main__", "files", "measurement", "program", "run", "train")]
-    files = [*step, "gpu_peers.py", "train_step/pytorch.py"]
+    folder, known = PROJECT / "benchmarks", {"jax", "jaxlib", "numpy", "torch", "transformers"}
+    names = ("__main__", "compile", "files", "measurement", "program", "run", "train")
+    files = [*(f"stablehlo_step/{name}.py" for name in names), "tpu_compile/device.py"]
+    files += ["gpu_peers.py", "train_step/pytorch.py"]
     modules = {f"benchmarks.{name[:-3].replace('/', '.')}" for name in files}
     for file in files:
         for node in ast.walk(ast.parse((folder / file).read_text(encoding="utf-8"))):
@@ -229,6 +231,17 @@ def steps_of_tensorflow(config, step: Path) -> tuple[list[float], dict[str, np.n
 
 def distance(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:
     return math.sqrt(sum(np.square(one[name].astype("float64") - other[name]).sum() for name in other))
+
+
+@needs_jax
+@pytest.mark.slow
+def test_a_damaged_program_is_one_line_under_jax(exported, tmp_path):
+    step = shutil.copytree(exported.directory, tmp_path / "step")
+    (step / "step.stablehlo").write_bytes(b"no program")
+    command = [JAX_PYTHON, "-m", "benchmarks.stablehlo_step", "run", str(step)]
+    finished = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+    assert finished.returncode == 2
+    assert "step.stablehlo was not compiled" in finished.stderr and "Traceback" not in finished.stderr
 
 
 @needs_jax
