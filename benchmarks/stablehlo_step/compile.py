@@ -2,11 +2,13 @@
 
 import argparse
 import collections
+import math
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.stablehlo_step.files import STEP, BadInput, StepFiles
+from benchmarks.stablehlo_step.files import STEP, BadInput, StepFiles, first_line
 from benchmarks.stablehlo_step.measurement import published_peak
 from benchmarks.tpu_compile.device import compile_program
 
@@ -56,14 +58,16 @@ def kernels_of(text: str) -> dict[str, tuple[int, int]]:
     bodies = {name: body.splitlines() for _, name, body in blocks}
     (entry,) = (name for is_entry, name, _ in blocks if is_entry)
     counts, totals = collections.Counter(), collections.Counter()
-    _add_kernels(entry, 1, bodies, counts, totals)
+    for kind, times, size in _kernels(entry, bodies):
+        counts[kind] += times
+        totals[kind] += times * size
     return {kind: (count, totals[kind]) for kind, count in counts.items()}
 
 
-def _add_kernels(name: str, times: int, bodies: dict[str, list[str]], counts: dict, totals: dict) -> None:
-    """Adds the kernels of a computation that runs so many times, and of the loops in it."""
+def _kernels(computation: str, bodies: dict[str, list[str]]) -> Iterator[tuple[str, int, float]]:
+    """Of each kernel of a computation, also in its loops, the kind, how often it starts, and the bytes of a start."""
     sizes: dict[str, float] = {}
-    for line in bodies[name]:
+    for line in bodies[computation]:
         if not (instruction := _INSTRUCTION.match(line)):
             continue
         name, result, operation, rest = instruction.groups()
@@ -71,12 +75,11 @@ def _add_kernels(name: str, times: int, bodies: dict[str, list[str]], counts: di
         if operation == "while":
             trips = re.search(r'"known_trip_count":\{"n":"(\d+)"', line)  # at least one where it is not known
             body = re.search(r"body=%?([\w.-]+)", line)[1]
-            _add_kernels(body, times * int(trips[1] if trips else 1), bodies, counts, totals)
+            for kind, times, size in _kernels(body, bodies):
+                yield kind, times * int(trips[1] if trips else 1), size
         elif operation not in _FREE:
             arguments = re.findall(r"%([\w.-]+)", rest.split(")", 1)[0])
-            kind = _kind(operation, line)
-            counts[kind] += times
-            totals[kind] += times * (sizes[name] + sum(sizes.get(argument, 0) for argument in arguments))
+            yield _kind(operation, line), 1, sizes[name] + sum(sizes.get(argument, 0) for argument in arguments)
 
 
 def _kind(operation: str, line: str) -> str:
@@ -92,10 +95,8 @@ def _size(shapes: str) -> float:
     """Bytes of an array, or of all arrays of a tuple: "(f32[8]{0}, bf16[4,2]{1,0})" has 48."""
     total = 0.0
     for dtype, dimensions in re.findall(r"\b(pred|[a-z]+\d\w*)\[([\d,]*)\]", shapes):
-        size = 1.0 if dtype == "pred" else int(re.search(r"\d+", dtype)[0]) / 8
-        for dimension in filter(None, dimensions.split(",")):
-            size *= int(dimension)
-        total += size
+        bits = 8 if dtype == "pred" else int(re.search(r"\d+", dtype)[0])
+        total += bits / 8 * math.prod(int(dimension) for dimension in dimensions.split(",") if dimension)
     return total
 
 
@@ -120,13 +121,13 @@ def _compiled(target: str, program: bytes, path: str):
         (device,) = topologies.get_topology_desc(platform="cuda", topology="1x1x1", target_config=target).devices
     except (ImportError, RuntimeError, ValueError) as error:
         raise BadInput(
-            f"no compiler for --target={path} ({_first_line(error)}); expected a GpuTargetConfigProto as text, and JAX "
+            f"no compiler for --target={path} ({first_line(error)}); expected a GpuTargetConfigProto as text, and JAX "
             "with CUDA as docs/accelerators.md has it, which needs no GPU"
         ) from None
     try:
         executable, timing = compile_program([device], program)
     except (RuntimeError, ValueError) as error:
-        raise BadInput(f"the step was not compiled ({_first_line(error)}); export it again") from None
+        raise BadInput(f"the step was not compiled ({first_line(error)}); export it again") from None
     return executable, timing["compile_s"]
 
 
@@ -135,7 +136,3 @@ def _write(path: str, text: str) -> None:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"--keep={path} cannot be written ({error.strerror})") from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

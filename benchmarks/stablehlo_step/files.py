@@ -28,6 +28,11 @@ class BadInput(Exception):
     """A mistake that the user can correct, as `electra_tf.config.errors.UserError` is where that can be imported."""
 
 
+def first_line(error: Exception) -> str:
+    """What an error says, without the rest: as in `electra_tf.config.errors`."""
+    return str(error).partition("\n")[0]
+
+
 class StepFiles:
     """An exported step.
 
@@ -73,7 +78,7 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
         with np.load(path) as stored:
             return dict(stored.items())
     except (OSError, ValueError, EOFError, KeyError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        reason = getattr(error, "strerror", None) or first_line(error)
         raise BadInput(
             f"{path} cannot be read as .npz ({reason}); give another one, or export the step again"
         ) from None

@@ -6,7 +6,17 @@ from collections.abc import Callable, Sequence
 import jax
 import numpy as np
 
-from benchmarks.stablehlo_step.files import EXAMPLES, MASK, STATE, STEP, BadInput, StepFiles, read_arrays, state_from
+from benchmarks.stablehlo_step.files import (
+    EXAMPLES,
+    MASK,
+    STATE,
+    STEP,
+    BadInput,
+    StepFiles,
+    first_line,
+    read_arrays,
+    state_from,
+)
 
 jax.config.update("jax_enable_x64", True)  # the step's number has 64 bits; everything else states its own type
 
@@ -37,8 +47,9 @@ class Program:
         try:
             self.compiled = jax.jit(self._step, donate_argnums=0).lower(tuple(state), tuple(batch)).compile()
         except (RuntimeError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise BadInput(f"{files.directory / STEP} was not compiled ({reason}); export the step again") from None
+            raise BadInput(
+                f"{files.directory / STEP} was not compiled ({first_line(error)}); export the step again"
+            ) from None
 
     def run(self, state: State, batch: Sequence[np.ndarray]) -> tuple[State, dict[str, jax.Array]]:
         """One step, which takes the memory of `state`. Returns before the device is done."""
