@@ -25,8 +25,13 @@ def main(argv: list[str] | None = None) -> int:
         # Imported now: of the two environments each has only what its own commands need.
         return importlib.import_module(f"benchmarks.stablehlo_step.{arguments.module}").main(arguments)
     except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        reason = str(error)
+    except ModuleNotFoundError as error:
+        reason = f"no {error.name} in this Python; docs/accelerators.md says which environment a command needs"
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}"
+    print(f"error: {reason}", file=sys.stderr)
+    return 2
 
 
 def _flags() -> argparse.ArgumentParser:

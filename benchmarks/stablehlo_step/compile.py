@@ -40,7 +40,7 @@ def main(arguments: argparse.Namespace) -> int:
     memory = executable.get_compiled_memory_stats().peak_memory_in_bytes
     print(f"memory: {memory / 1e9:.2f} GB at most")
     if arguments.keep is not None:
-        _write(arguments.keep, text)
+        Path(arguments.keep).write_text(text, encoding="utf-8")
     return 0
 
 
@@ -129,10 +129,3 @@ def _compiled(target: str, program: bytes, path: str):
     except (RuntimeError, ValueError) as error:
         raise BadInput(f"the step was not compiled ({first_line(error)}); export it again") from None
     return executable, timing["compile_s"]
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"--keep={path} cannot be written ({error.strerror})") from None

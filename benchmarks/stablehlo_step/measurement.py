@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import re
 import statistics
 import time
@@ -20,10 +21,12 @@ def add_timing_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def check_timing_flags(arguments: argparse.Namespace) -> None:
-    """Raises: BadInput: if a number of rounds or steps is too small."""
+    """Raises: BadInput: if a number of rounds or steps is too small, or the peak none."""
     for name, least in (("rounds", 1), ("steps", 1), ("warmup", 0)):
         if getattr(arguments, name) < least:
             raise BadInput(f"--{name}={getattr(arguments, name)}: expected {least} or more")
+    if arguments.peak_flops is not None and not 0.0 < arguments.peak_flops < math.inf:
+        raise BadInput(f"--peak_flops={arguments.peak_flops}: expected a positive number")
 
 
 def timed_rounds(run: Callable[[], object], wait: Callable[[], None], rounds: int, steps: int) -> list[float]:

@@ -3,8 +3,9 @@
 import argparse
 import itertools
 import time
+from pathlib import Path
 
-from benchmarks.stablehlo_step.files import StepFiles, write_arrays
+from benchmarks.stablehlo_step.files import BadInput, StepFiles, write_arrays
 from benchmarks.stablehlo_step.measurement import check_timing_flags, published_peak, report, result, timed_rounds
 
 
@@ -12,6 +13,8 @@ def main(arguments: argparse.Namespace) -> int:
     check_timing_flags(arguments)
     files = StepFiles(arguments.step)
     files.require_one_replica()
+    if arguments.final_state and Path(arguments.final_state).exists():
+        raise BadInput(f"--final_state={arguments.final_state} exists; give a new file")
 
     import jax
 

@@ -157,6 +157,8 @@ def test_a_damaged_state_is_refused(tmp_path):
         (["export", "NEW", "--config=small.yaml", "--replicas=2", "--state"], "--replicas is for compiling alone"),
         (["run", "NEW"], "manifest.json cannot be read (No such file or directory); export the step again"),
         (["run", "FULL", "--rounds=0"], "--rounds=0: expected 1 or more"),
+        (["run", "FULL", "--peak_flops=-5"], "--peak_flops=-5.0: expected a positive number"),
+        (["run", "FULL", "--peak_flops=nan"], "--peak_flops=nan: expected a positive number"),
         (["train", "FULL", "--output_dir=OUT", "--log_every=0"], "--log_every=0: expected 1 or more"),
         (["run", "FULL"], "manifest.json is damaged: no object of JSON"),
     ],
@@ -168,6 +170,24 @@ def test_a_wrong_flag_is_one_line(flags, message, tmp_path, monkeypatch, capsys)
     assert main(flags) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+def test_a_final_state_overwrites_nothing(exported, tmp_path, capsys):
+    (tmp_path / "kept.npz").touch()
+    assert main(["run", str(exported.directory), f"--final_state={tmp_path / 'kept.npz'}"]) == 2
+    assert capsys.readouterr().err == f"error: --final_state={tmp_path / 'kept.npz'} exists; give a new file\n"
+
+
+def test_a_file_as_the_directory_of_a_training_is_one_line(exported, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["train", str(exported.directory), f"--output_dir={tmp_path / 'file'}"]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path / 'file'}: Not a directory\n"
+
+
+def test_a_module_of_another_environment_is_one_line(exported, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    assert main(["run", str(exported.directory)]) == 2
+    assert capsys.readouterr().err.startswith("error: no jax in this Python; docs/accelerators.md")
 
 
 def test_the_seconds_a_step_are_of_whole_rounds():
