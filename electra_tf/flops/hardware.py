@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops.paper import DROPOUT, GELU, LAYER_NORM, SOFTMAX
-from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.flops.passes import HeadPass, NetworkPass
 
 Counted = TypeVar("Counted", bound="Countable")
 
@@ -95,21 +95,21 @@ def example_flops(passes: Iterable[NetworkPass], seq_length: int, max_prediction
     return sum(parts, NO_FLOPS)
 
 
-def classifier_heads(num_classes: int) -> tuple[Head, ...]:
+def classifier_heads(num_classes: int) -> tuple[HeadPass, ...]:
     """A linear classifier on [CLS], or with one class a regression: the tasks of GLUE."""
-    return (Head("unit", "first", num_outputs=num_classes),)
+    return (HeadPass("unit", "first", num_outputs=num_classes),)
 
 
-def span_heads(encoder: EncoderConfig, inner_size: int = 512) -> tuple[Head, ...]:
+def span_heads(encoder: EncoderConfig, inner_size: int = 512) -> tuple[HeadPass, ...]:
     """The paper's question-answering module in training: start, end given the start, and answerability.
 
     One unit scores the start; a dense layer over two concatenated vectors scores the end, and another answerability.
     """
     both = 2 * encoder.hidden_size
     return (
-        Head("unit", "all"),
-        Head("token", "all", input_size=both, inner_size=inner_size),
-        Head("token", "first", input_size=both, inner_size=inner_size),
+        HeadPass("unit", "all"),
+        HeadPass("token", "all", input_size=both, inner_size=inner_size),
+        HeadPass("token", "first", input_size=both, inner_size=inner_size),
     )
 
 
@@ -136,7 +136,7 @@ def _residual(hidden_size: int) -> int:
     return (1 + DROPOUT + 1 + LAYER_NORM) * hidden_size
 
 
-def _head(encoder: EncoderConfig, head: Head) -> PassFlops:
+def _head(encoder: EncoderConfig, head: HeadPass) -> PassFlops:
     """Of one position."""
     inputs = head.input_size or encoder.hidden_size
     if head.kind == "unit":

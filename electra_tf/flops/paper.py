@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.flops.passes import HeadPass, NetworkPass
 
 # Operations for each element.
 DROPOUT = 4  # draw, compare, mask, rescale
@@ -65,7 +65,7 @@ def feed_forward(encoder: EncoderConfig, seq_length: int) -> int:
     return (products + biases_and_gelu + residual) * seq_length * encoder.num_layers
 
 
-def head_flops(encoder: EncoderConfig, head: Head, seq_length: int) -> Fraction:
+def head_flops(encoder: EncoderConfig, head: HeadPass, seq_length: int) -> Fraction:
     """Forward, for a sequence.
 
     The paper has no rule for heads on [CLS], of one unit, or with an inner layer of another size; they are counted in
@@ -110,4 +110,4 @@ def example_flops(passes: Iterable[NetworkPass], seq_length: int) -> Fraction:
 
 def inference_flops(encoder: EncoderConfig, seq_length: int) -> Fraction:
     """One forward pass over a sequence, with the discriminator's head, which the paper assumes for every task."""
-    return example_flops((NetworkPass("encoder", encoder, (Head("token", "all"),), trained=False),), seq_length)
+    return example_flops((NetworkPass("encoder", encoder, (HeadPass("token", "all"),), trained=False),), seq_length)

@@ -11,7 +11,7 @@ from electra_tf.config.networks import EncoderConfig
 
 
 @dataclass(frozen=True)
-class Head:
+class HeadPass:
     """A head on an encoder, and at how many positions it is computed.
 
     Attributes:
@@ -47,7 +47,7 @@ class NetworkPass:
 
     name: str
     encoder: EncoderConfig
-    heads: tuple[Head, ...]
+    heads: tuple[HeadPass, ...]
     trained: bool = True
 
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops import paper
-from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.flops.passes import HeadPass, NetworkPass
 
 Number = int | Fraction
 
@@ -53,7 +53,7 @@ def xlnet(batch_size: int) -> Fraction:
 
 
 def _masked_lm(model: EncoderConfig, positions: Literal["masked", "all"] = "masked") -> NetworkPass:
-    return NetworkPass("masked_lm", model, (Head("vocabulary", positions),))
+    return NetworkPass("masked_lm", model, (HeadPass("vocabulary", positions),))
 
 
 def bert(model: EncoderConfig, batch_size: int, num_steps: int, seq_length: int = 512) -> Fraction:
@@ -66,7 +66,7 @@ def electra(
 ) -> Fraction:
     """A discriminator, and a generator of the same depth with embeddings of the discriminator's size."""
     generator = _encoder(generator_hidden_size, model.num_layers, embedding_size=model.embedding_size)
-    passes = [_masked_lm(generator), NetworkPass("discriminator", model, (Head("token", "all"),))]
+    passes = [_masked_lm(generator), NetworkPass("discriminator", model, (HeadPass("token", "all"),))]
     return batch_size * num_steps * paper.example_flops(passes, seq_length)
 
 
@@ -77,7 +77,7 @@ def _t5_11b() -> Fraction:
     others = paper.embeddings(model, 512) + paper.feed_forward(model, 512)
     # QUIRK: the decoder's attention to the encoder counts as if all of its attention, residual and LayerNorm included,
     # were done twice, with the decoder's length.
-    decoder = 2 * attention + others + paper.head_flops(model, Head("vocabulary", "all"), 512)
+    decoder = 2 * attention + others + paper.head_flops(model, HeadPass("vocabulary", "all"), 512)
     return 2048 * 1_000_000 * 2 * (attention + others + decoder)
 
 
@@ -135,7 +135,7 @@ def _agrees(number: Number | None, printed: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """One of the paper's tables.
 
     Attributes:
@@ -269,14 +269,14 @@ _TABLE_7 = (
     Row("ELECTRA-Base", "6.4e19", "45x", PUBLISHED["electra_base"]),
 )
 TABLES = (
-    Table("table 1: small models, GLUE dev", "BERT-Base", _TABLE_1, counts_savings=True),
-    Table("table 2: large models, GLUE", "ELECTRA", _TABLE_2),
-    Table("table 3: SQuAD dev", "ELECTRA", _TABLE_3),
-    Table("table 7: small models, GLUE test", "ELECTRA-Small", _TABLE_7),
+    PaperTable("table 1: small models, GLUE dev", "BERT-Base", _TABLE_1, counts_savings=True),
+    PaperTable("table 2: large models, GLUE", "ELECTRA", _TABLE_2),
+    PaperTable("table 3: SQuAD dev", "ELECTRA", _TABLE_3),
+    PaperTable("table 7: small models, GLUE test", "ELECTRA-Small", _TABLE_7),
 )
 
 
-def table_lines(table: Table) -> list[str]:
+def table_lines(table: PaperTable) -> list[str]:
     """The table as Markdown, one line for each row."""
     (reference,) = (row for row in table.rows if row.model == table.reference)
     lines = [

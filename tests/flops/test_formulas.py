@@ -8,7 +8,7 @@ import pytest
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops import hardware, paper
 from electra_tf.flops.budget import RunCost
-from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.tasks.pretrain.config import load_config
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -47,7 +47,7 @@ def test_the_table_in_the_documentation_has_the_numbers_of_the_presets():
         assert f"| {row} | {' | '.join(numbers)} |" in text
 
 
-def products(*heads: Head, trained: bool = True) -> dict[str, tuple[int, int]]:
+def products(*heads: HeadPass, trained: bool = True) -> dict[str, tuple[int, int]]:
     """Forward and backward products by part, over 7 tokens of which 6 may be masked."""
     parts = hardware.pass_flops(NetworkPass("network", ENCODER, heads, trained), seq_length=7, max_predictions=6)
     return {name: (part.forward.products, part.backward.products) for name, part in parts.items()}
@@ -70,11 +70,11 @@ def test_the_products_of_an_encoder_by_hand():
 @pytest.mark.parametrize(
     ("head", "forward"),
     [
-        (Head("vocabulary", "masked"), 6 * (2 * 4 * 3 + 2 * 3 * 11)),
-        (Head("vocabulary", "all", input_size=8), 7 * (2 * 8 * 3 + 2 * 3 * 11)),
-        (Head("token", "all"), 7 * (2 * 4 * 4 + 2 * 4)),
-        (Head("token", "first", input_size=8, inner_size=9, num_outputs=2), 2 * 8 * 9 + 2 * 9 * 2),
-        (Head("unit", "first", num_outputs=3), 2 * 4 * 3),
+        (HeadPass("vocabulary", "masked"), 6 * (2 * 4 * 3 + 2 * 3 * 11)),
+        (HeadPass("vocabulary", "all", input_size=8), 7 * (2 * 8 * 3 + 2 * 3 * 11)),
+        (HeadPass("token", "all"), 7 * (2 * 4 * 4 + 2 * 4)),
+        (HeadPass("token", "first", input_size=8, inner_size=9, num_outputs=2), 2 * 8 * 9 + 2 * 9 * 2),
+        (HeadPass("unit", "first", num_outputs=3), 2 * 4 * 3),
     ],
 )
 def test_the_products_of_a_head_by_hand(head, forward):
@@ -82,18 +82,18 @@ def test_the_products_of_a_head_by_hand(head, forward):
 
 
 def test_a_head_that_does_not_train_the_encoder_needs_no_gradient_by_its_vectors():
-    assert products(Head("unit", "masked", trains_encoder=False))["unit_head"] == (6 * 2 * 4, 6 * 2 * 4)
+    assert products(HeadPass("unit", "masked", trains_encoder=False))["unit_head"] == (6 * 2 * 4, 6 * 2 * 4)
 
 
 def test_a_network_that_is_not_trained_has_no_backward_pass_and_for_the_paper_one_that_is_has_as_much_as_forward():
-    assert {backward for _, backward in products(Head("token", "all"), trained=False).values()} == {0}
+    assert {backward for _, backward in products(HeadPass("token", "all"), trained=False).values()} == {0}
     passes = [NetworkPass("network", ENCODER, (), trained) for trained in (True, False)]
     forward = sum(paper.forward_parts(passes[0], 7).values())
     assert [paper.example_flops([each], 7) for each in passes] == [2 * forward, forward]
 
 
 def test_a_head_that_is_not_trained_has_no_backward_pass_by_either_convention():
-    head = Head("unit", "all", trained=False)
+    head = HeadPass("unit", "all", trained=False)
     assert products(head)["unit_head"] == (7 * 2 * 4, 0)
     with_it, without = (paper.example_flops([NetworkPass("network", ENCODER, heads)], 7) for heads in ((head,), ()))
     assert with_it - without == 7 * 2 * 4
@@ -104,7 +104,7 @@ def test_the_paper_counts_a_look_up_as_a_product():
 
 
 def test_the_paper_predicts_80_of_512_positions_whatever_the_length():
-    head = paper.head_flops(ENCODER, Head("vocabulary", "masked"), 7)
+    head = paper.head_flops(ENCODER, HeadPass("vocabulary", "masked"), 7)
     assert head == Fraction(80, 512) * 7 * (2 * 4 * 3 + (1 + 8 + 5) * 3 + 2 * 3 * 11 + 7 * 11)
 
 

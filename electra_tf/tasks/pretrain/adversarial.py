@@ -23,7 +23,7 @@ import tf_keras
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch
-from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.layers import glorot_uniform
 from electra_tf.tasks.pretrain.config import PretrainingConfig
@@ -53,7 +53,7 @@ class AdversarialConfig(ElectraConfig):
         self.require_samples_of_the_generator()
 
     def generator_passes(self, run: PretrainingConfig, trained: bool = True) -> tuple[NetworkPass, ...]:
-        heads = (Head("vocabulary", "masked"), Head("unit", "masked", trains_encoder=False))
+        heads = (HeadPass("vocabulary", "masked"), HeadPass("unit", "masked", trains_encoder=False))
         return (NetworkPass("generator", self.generator_encoder(run), heads, trained),)
 
 

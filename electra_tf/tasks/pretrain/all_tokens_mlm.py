@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch
-from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import CopyHead, MaskedLmHead
@@ -39,8 +39,8 @@ class AllTokensMlmConfig(GeneratorObjectiveSettings):
     copy_mechanism: bool = True
 
     def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
-        copy_head = (Head("unit", "all"),) if self.copy_mechanism else ()
-        return NetworkPass("encoder", run.encoder, (Head("vocabulary", "all"), *copy_head))
+        copy_head = (HeadPass("unit", "all"),) if self.copy_mechanism else ()
+        return NetworkPass("encoder", run.encoder, (HeadPass("vocabulary", "all"), *copy_head))
 
 
 class AllTokensMlmForward(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Literal
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch, mask_and_segments
-from electra_tf.flops.passes import Head, NetworkPass, Phase
+from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
@@ -23,7 +23,7 @@ class BertMlmConfig(ObjectiveSettings):
     masked_lm_loss_weight: NonNegative = 1.0
 
     def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
-        network = NetworkPass("masked_lm_network", run.encoder, (Head("vocabulary", "masked"),))
+        network = NetworkPass("masked_lm_network", run.encoder, (HeadPass("vocabulary", "masked"),))
         return (Phase(run.train.num_steps, (network,)),)
 
 

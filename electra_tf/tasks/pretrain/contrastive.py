@@ -8,7 +8,7 @@ import tf_keras
 
 from electra_tf.config.settings import Fraction, NonNegative
 from electra_tf.data.batch import Batch
-from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.layers import glorot_uniform
@@ -31,7 +31,7 @@ class ContrastiveConfig(ElectraConfig):
     corrupted_input_loss_weight: NonNegative = 1.0
 
     def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
-        return NetworkPass("discriminator", run.encoder, (Head("token", "all"), Head("unit", "first")))
+        return NetworkPass("discriminator", run.encoder, (HeadPass("token", "all"), HeadPass("unit", "first")))
 
 
 @register_objective(ContrastiveConfig)

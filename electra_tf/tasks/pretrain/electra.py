@@ -7,7 +7,7 @@ import tf_keras
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch
-from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.generators import GeneratorOutput
@@ -36,7 +36,7 @@ class ElectraConfig(GeneratorObjectiveSettings):
     replaced_token_loss_weight: NonNegative = 50.0  # lambda of the paper; of means over tokens, as in the authors' code
 
     def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
-        return NetworkPass("discriminator", run.encoder, (Head("token", "all"),))
+        return NetworkPass("discriminator", run.encoder, (HeadPass("token", "all"),))
 
 
 class ElectraForward(NamedTuple):

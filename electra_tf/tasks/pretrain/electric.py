@@ -7,7 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
-from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder, EncoderOutput
@@ -51,8 +51,8 @@ class ElectricConfig(ElectraConfig):
         """Both towers over the whole input, under one head: at all positions, and again at the sampled ones."""
         encoder = self.generator_encoder(run)
         both = 2 * encoder.hidden_size
-        all_tokens = Head("vocabulary", "all", input_size=both)
-        sampling = Head("vocabulary", "masked", input_size=both, trained=False)
+        all_tokens = HeadPass("vocabulary", "all", input_size=both)
+        sampling = HeadPass("vocabulary", "masked", input_size=both, trained=False)
         return (
             NetworkPass("generator_left_to_right", encoder, (), trained),
             NetworkPass("generator_right_to_left", encoder, (all_tokens, sampling), trained),

@@ -13,7 +13,7 @@ from electra_tf.config.networks import EncoderConfig, GeneratorConfig, Transform
 from electra_tf.config.settings import NonNegative, Positive
 from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.data.corpus import PretrainingData
-from electra_tf.flops.passes import Head, NetworkPass, Phase
+from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.encoder import Encoder, EncoderOutput
@@ -125,7 +125,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         if not self.has_generator_network:
             return ()
         encoder = self.generator_encoder(run)
-        return (NetworkPass("generator", encoder, (Head("vocabulary", "masked"),), trained),)
+        return (NetworkPass("generator", encoder, (HeadPass("vocabulary", "masked"),), trained),)
 
     def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
         """The pass of the encoder that reads the corrupted input."""

@@ -7,7 +7,7 @@ import tensorflow as tf
 from electra_tf.config.networks import EncoderConfig, TransformerGeneratorConfig
 from electra_tf.config.settings import NonNegative, Positive
 from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
-from electra_tf.flops.passes import Head, NetworkPass, Phase
+from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
@@ -54,7 +54,7 @@ class HardMlmConfig(BertMlmConfig):
 
     def phases(self, run: PretrainingConfig) -> tuple[Phase, ...]:
         (phase,) = super().phases(run)
-        difficulty = NetworkPass("difficulty", self.difficulty_encoder(run), (Head("unit", "all"),))
+        difficulty = NetworkPass("difficulty", self.difficulty_encoder(run), (HeadPass("unit", "all"),))
         return (Phase(phase.num_steps, (difficulty, *phase.passes)),)
 
     @property

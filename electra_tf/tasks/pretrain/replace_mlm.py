@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 from electra_tf.config.settings import NonNegative
 from electra_tf.data.batch import Batch
-from electra_tf.flops.passes import Head, NetworkPass
+from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import MaskedLmHead
@@ -29,7 +29,7 @@ class ReplaceMlmConfig(GeneratorObjectiveSettings):
     encoder_masked_lm_loss_weight: NonNegative = 1.0
 
     def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
-        return NetworkPass("encoder", run.encoder, (Head("vocabulary", "masked"),))
+        return NetworkPass("encoder", run.encoder, (HeadPass("vocabulary", "masked"),))
 
 
 class ReplaceMlmForward(NamedTuple):
