@@ -1,6 +1,5 @@
 """Resolves `--input=FORMAT:GLOB` to files and detects their format, compression and kind."""
 
-import difflib
 import glob
 import logging
 import os
@@ -18,7 +17,7 @@ from data_prep.readers.documents import BYTE_ORDER_MARK
 from data_prep.readers.json_lines import is_json
 from data_prep.readers.lines import check_is_text
 from data_prep.readers.tables import table_of
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, did_you_mean
 
 _logger = logging.getLogger(__name__)
 
@@ -139,9 +138,7 @@ def _parsed(text: str) -> tuple[str, str]:
     if not colon or pattern.startswith("//") or "/" in format_name:
         return "", text
     if format_name not in FORMATS:
-        nearest = difflib.get_close_matches(format_name, FORMATS, n=1, cutoff=0.4)
-        hint = f"did you mean {nearest[0]}?" if nearest else f"expected one of {', '.join(FORMATS)}"
-        raise UserError(f"--input={text} has the unknown format {format_name!r}; {hint}")
+        raise UserError(f"--input={text} has the unknown format {format_name!r}{did_you_mean(format_name, FORMATS)}")
     return format_name, pattern
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.finetuning_parity.golden import Arrays, load_arrays, read_json
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.names import finetuned_variables
 from electra_tf.models.context import INFERENCE
 from electra_tf.tasks.finetune.config import resolve

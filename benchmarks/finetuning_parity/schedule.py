@@ -5,7 +5,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from benchmarks.finetuning_parity.golden import read_json
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.names import finetuned_variables
 from electra_tf.data.glue import GLUE_TASKS
 from electra_tf.finetuning.sources import GlueSource, SquadSource

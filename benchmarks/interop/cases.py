@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.common import PROJECT
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.names import finetuned_variables, tf1_variables
 from electra_tf.convert.stored_model import StoredModel
 from electra_tf.data.batch import Batch

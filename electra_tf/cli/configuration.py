@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from electra_tf.cli.flags import import_tensorflow
-from electra_tf.config.errors import UserError
-from electra_tf.config.loader import close_name, groups_in, read_values
+from electra_tf.config.errors import UserError, close_name
+from electra_tf.config.loader import groups_in, read_values
 from electra_tf.config.schema import MaskingConfig, RunConfig
 
 if TYPE_CHECKING:

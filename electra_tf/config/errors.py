@@ -1,8 +1,10 @@
 """The errors that a command reports in one line, and the exit codes of all commands."""
 
 import atexit
+import difflib
 import os
 import sys
+from collections.abc import Iterable
 
 EXIT_TRAINING_STOPPED = 1
 EXIT_USER_ERROR = 2
@@ -30,6 +32,18 @@ def first_line(error: Exception) -> str:
     """The first line of an error's message, for a message of ours that must be one line."""
     text = str(getattr(error, "message", None) or error).strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def did_you_mean(unknown: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: "; did you mean ...?", or the known names if none is similar."""
+    names = sorted(map(str, known))
+    match = close_name(unknown, names, likeness=0.5)
+    return f"; did you mean {match}?" if match else f"; there are: {', '.join(names)}"
+
+
+def close_name(unknown: str, known: Iterable[str], likeness: float = 0.8) -> str | None:
+    """The known name most similar to an unknown one (difflib's ratio); None if no ratio reaches `likeness`."""
+    return next(iter(difflib.get_close_matches(unknown, list(known), n=1, cutoff=likeness)), None)
 
 
 def end_without_teardown(exit_code: int) -> None:

@@ -1,6 +1,5 @@
 """Reads a run's YAML file, its optional parents and `--set` overrides, and checks them against a schema."""
 
-import difflib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, close_name, did_you_mean
 
 Inherit = Callable[[dict, dict], dict]
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
@@ -152,7 +151,7 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
     name = ".".join(path) or "the settings"
     if problem["type"] == "union_tag_invalid":
         kind = problem["ctx"]["tag"]
-        return f"{name}.kind is {kind!r}{nearest(kind, [known for child in models for known in _kinds(child)])}"
+        return f"{name}.kind is {kind!r}{did_you_mean(kind, [known for child in models for known in _kinds(child)])}"
     if problem["type"] == "extra_forbidden":
         fields = {field for child in models for field in child.model_fields}
         return f"{name} is not a setting{_nearest_setting(name, fields, model)}"
@@ -169,12 +168,12 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
 
 
 def _nearest_setting(path: str, fields: Iterable[str], model: type[BaseModel]) -> str:
-    """As `nearest`: an equal name in another group, else one that is near in this group, else in any group."""
+    """As `did_you_mean`: an equal name in another group, else one that is near in this group, else in any group."""
     group, _, unknown = path.rpartition(".")
     elsewhere = {p.rpartition(".")[2]: p for p in reversed(_setting_paths(model)) if p.rpartition(".")[0] != group}
     if (unknown in elsewhere or not close_name(unknown, fields)) and (match := close_name(unknown, elsewhere)):
         return f"; did you mean {elsewhere[match]}?"
-    return nearest(unknown, fields)
+    return did_you_mean(unknown, fields)
 
 
 def _setting_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
@@ -184,18 +183,6 @@ def _setting_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
         paths.append(f"{prefix}{field}")
         paths += [path for child in groups_in(model, field) for path in _setting_paths(child, f"{prefix}{field}.")]
     return paths
-
-
-def nearest(unknown: str, known: Iterable[str]) -> str:
-    """'; did you mean ...' for an unknown word, or what there is."""
-    names = sorted(known)
-    match = close_name(unknown, names, likeness=0.5)
-    return f"; did you mean {match}?" if match else f"; there are: {', '.join(names)}"
-
-
-def close_name(unknown: str, known: Iterable[str], likeness: float = 0.8) -> str | None:
-    """The known name that is most like an unknown one, by difflib's measure; None if none is so like it."""
-    return next(iter(difflib.get_close_matches(unknown, list(known), n=1, cutoff=likeness)), None)
 
 
 def groups_in(model: type[BaseModel], field: str) -> list[type[BaseModel]]:

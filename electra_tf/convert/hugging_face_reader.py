@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.hugging_face_files import Tensors, read_tensors
 from electra_tf.convert.hugging_face_names import hugging_face_tensor
 from electra_tf.convert.hugging_face_task import finetuned_task

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.hugging_face_files import Tensors
 from electra_tf.convert.sizes import require_shapes
 from electra_tf.data.glue import GLUE_TASKS

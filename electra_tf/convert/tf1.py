@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.sizes import (
     HEAD_SIZE,
     Shapes,

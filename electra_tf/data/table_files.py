@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from electra_tf import files
-from electra_tf.config.errors import UserError, first_line
-from electra_tf.config.loader import close_name
+from electra_tf.config.errors import UserError, did_you_mean, first_line
 
 _LONGEST_FIELD = 2**31 - 1  # characters; csv's own limit of 131,072 is less than a long document has
 _SHOWN_NAMES = 20
@@ -37,9 +36,7 @@ class Table:
         """The values of a column. Raises: UserError: there is none of that name."""
         if name in self.columns:
             return self.columns[name]
-        match = close_name(name, self.columns, likeness=0.5)
-        question = f"; did you mean {match!r}?" if match else ""
-        raise UserError(f"{self.source} has no column {name!r}, its columns are {listed(self.columns)}{question}")
+        raise UserError(f"{self.source} has no column {name!r}{did_you_mean(name, self.columns)}")
 
     def where(self, row: int) -> str:
         """`file:line` of a row, for messages."""

@@ -9,7 +9,7 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge, read_values
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.names import finetuned_variables, tf1_variables
 from electra_tf.convert.stored_model import StoredModel
 from electra_tf.convert.stored_weights import ArrayReader, StoredWeight, assign_strictly, list_briefly

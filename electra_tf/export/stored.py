@@ -7,7 +7,7 @@ import os
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.hugging_face_reader import AS_IT_SAYS, Given, read_hugging_face
 from electra_tf.convert.names import encoder_variables, finetuned_variables, tf1_variables
 from electra_tf.convert.stored_model import StoredModel

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import is_remote
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.names import encoder_variables
 from electra_tf.convert.stored_weights import list_briefly
 from electra_tf.export.stored import given_of, read_stored_model

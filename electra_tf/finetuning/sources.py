@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, fields
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
-from electra_tf.config.loader import nearest
+from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.data.glue import GLUE_TASKS, GlueTask, read_glue
 from electra_tf.data.squad import SQUAD_TASKS, Question, read_squad
 from electra_tf.data.tables import (
@@ -243,7 +242,7 @@ def open_source(name: str, files: Files) -> Source:
     """Reads the data of a task. Raises: UserError: for an unknown task, a missing flag, or files that do not fit."""
     is_glue = name in GLUE_TASKS and "train" in GLUE_TASKS[name].splits
     if not is_glue and name not in (*SQUAD_TASKS, *OWN_TASKS):
-        raise UserError(f"--task={name} is not known{nearest(name, (*task_names(), 'glue'))}")
+        raise UserError(f"--task={name} is not known{did_you_mean(name, (*task_names(), 'glue'))}")
     allowed = {"data_dir"} if is_glue else _FLAGS_OF.get(name, _OF_CLASSES)
     for flag in fields(files):
         if getattr(files, flag.name) != flag.default and flag.name not in allowed:

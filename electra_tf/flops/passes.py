@@ -7,7 +7,7 @@ products that follow with those of every objective's traced step.
 from dataclasses import dataclass
 from typing import Literal
 
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Either as one layer, or as tables of the generator's with a difference of the di
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.layers import LayerNorm, truncated_normal
 

@@ -7,7 +7,7 @@ Source: paper section 3.2, "Weight Sharing".
 
 from typing import NamedTuple
 
-from electra_tf.config.networks import EncoderConfig, TransformerGeneratorConfig
+from electra_tf.config.schema import EncoderConfig, TransformerGeneratorConfig
 from electra_tf.models.embeddings import DisentangledEmbeddings, Embeddings
 from electra_tf.models.encoder import Encoder
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.stored_model import StoredModel
 from electra_tf.files import read_bytes, read_json
 from electra_tf.runs.directory import RunDirectory

@@ -4,8 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from electra_tf.config.errors import UserError
-from electra_tf.config.loader import nearest
+from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.schema import EvaluationConfig
 
 _LOWER_IS_BETTER = re.compile(r"(.+_)?(loss|mse)(_mm)?")  # of all other metrics the highest value is the best
@@ -27,7 +26,7 @@ class BestScore:
             return
         if self._metric not in metrics:
             known = [name for name in metrics if name not in ("step", "split")]
-            raise UserError(f"evaluation.best_metric={self._metric} is no metric{nearest(self._metric, known)}")
+            raise UserError(f"evaluation.best_metric={self._metric} is no metric{did_you_mean(self._metric, known)}")
         value = metrics[self._metric]
         if value is None or math.isnan(value):
             self._scores[step] = -math.inf

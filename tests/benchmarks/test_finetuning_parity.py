@@ -14,7 +14,7 @@ from benchmarks.finetuning_parity import __main__ as parity
 from benchmarks.finetuning_parity import model, training
 from benchmarks.finetuning_parity.golden import load_arrays
 from benchmarks.finetuning_parity.outputs import beam_differences
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.names import finetuned_variables
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask

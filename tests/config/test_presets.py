@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import load_config
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.hugging_face_names import hugging_face_tensor
 from electra_tf.convert.names import encoder_variables, finetuned_variables, tf1_variables
 from electra_tf.convert.sizes import encoder_shapes, masked_lm_shapes, replaced_token_shapes

@@ -45,7 +45,7 @@ def test_a_path_may_have_a_colon(tmp_path):
         ("{}/no.txt", r"no file matches .*no\.txt; check the path"),
         ("books:{}/*", "unknown format 'books'; did you mean book?"),
         ("wikiextract:{}/*", "did you mean wikiextractor?"),
-        ("q:{}/*", f"expected one of {', '.join(FORMATS)}$"),
+        ("q:{}/*", f"there are: {', '.join(sorted(FORMATS))}$"),
         ("text:", "is not FORMAT:GLOB"),
         ("", "is not FORMAT:GLOB"),
         ("text:{}", r"is a directory; name the files in it, as in DIR/\*\.txt"),

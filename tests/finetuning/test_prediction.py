@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.export.finetuned import Finetuned
 from electra_tf.finetuning import prediction
 from electra_tf.finetuning.prediction import outputs_of, predict_file

@@ -6,7 +6,7 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.runs.agreement import Known, known_of_run, require_agreement
 from electra_tf.runs.directory import RunDirectory
 

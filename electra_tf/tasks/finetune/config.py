@@ -6,9 +6,21 @@ from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge, validate
-from electra_tf.config.networks import EncoderConfig
-from electra_tf.config.schema import EvaluationConfig, OptimizerConfig, RunConfig, TrainConfig
-from electra_tf.config.settings import Count, CountOrZero, DropoutRate, Fraction, NonNegative, Positive, Real, Settings
+from electra_tf.config.schema import (
+    Count,
+    CountOrZero,
+    DropoutRate,
+    EncoderConfig,
+    EvaluationConfig,
+    Fraction,
+    NonNegative,
+    OptimizerConfig,
+    Positive,
+    Real,
+    RunConfig,
+    Settings,
+    TrainConfig,
+)
 
 # Of every fine-tuning in the paper, also where an encoder was pre-trained without.
 _DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field, model_validator
 
-from electra_tf.config.errors import UserError
-from electra_tf.config.loader import merge, nearest, read_values, validate
-from electra_tf.config.schema import MaskingConfig, RunConfig
-from electra_tf.config.settings import Count, Settings
+from electra_tf.config.errors import UserError, did_you_mean
+from electra_tf.config.loader import merge, read_values, validate
+from electra_tf.config.schema import Count, MaskingConfig, RunConfig, Settings
 from electra_tf.flops.budget import validate_within_budget
 from electra_tf.flops.passes import Phase
 
@@ -171,8 +170,8 @@ def parse_config(values: dict, source: str) -> PretrainingConfig:
     name = objective.get("name") if isinstance(objective, dict) else None
     if name is not None and (not isinstance(name, str) or name not in OBJECTIVE_SETTINGS):
         raise UserError(
-            f"config {source}: objective.name is {name!r}{nearest(str(name), OBJECTIVE_SETTINGS)}; for an objective "
-            "of your own give --objective_module=FILE, a file in which @register_objective stands over its class"
+            f"config {source}: objective.name is {name!r}{did_you_mean(str(name), OBJECTIVE_SETTINGS)}; an objective "
+            "of your own needs --objective_module=FILE, the file that registers its class with @register_objective"
         )
     # Without a name the validation says what is missing.
     return validate(values, PretrainingConfig[OBJECTIVE_SETTINGS.get(name, ObjectiveSettings)], source)

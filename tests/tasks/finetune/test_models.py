@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.networks import EncoderConfig
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.encoder import EncoderOutput
 from electra_tf.tasks.finetune import build_finetuning_task
