@@ -82,7 +82,7 @@ def test_every_file_that_a_page_links_or_configures_a_run_with_exists(tracked_fi
 
 
 def test_every_module_of_the_packages_is_short(tracked_modules):
-    packages = {"electra_tf", "data_prep", "benchmarks", "examples"}
+    packages = {"electra_tf", "data_prep", "benchmarks", "experiments", "examples"}
     lengths = {
         str(path.relative_to(PROJECT)): len(path.read_text(encoding="utf-8").splitlines())
         for path in tracked_modules
@@ -99,7 +99,7 @@ def test_an_installation_has_every_program_as_a_command():
 
 
 @pytest.mark.parametrize(
-    "program", [*PROGRAMS, "benchmarks.kills", "benchmarks.replication", "benchmarks.stablehlo_step"]
+    "program", [*PROGRAMS, "benchmarks.kills", "experiments.replication", "benchmarks.stablehlo_step"]
 )
 def test_help_answers_at_once_and_without_tensorflow(program):
     # Its own processor time: what it takes on a machine that is not busy.
@@ -133,7 +133,9 @@ def _imported_roots(path: Path) -> set[str]:
     return {name.split(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("folders", [("electra_tf", "data_prep", "examples", "."), ("benchmarks", "tests")])
+@pytest.mark.parametrize(
+    "folders", [("electra_tf", "data_prep", "examples", "."), ("benchmarks", "experiments", "tests")]
+)
 def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders):
     files = ["requirements.txt", "requirements-beam.txt", "requirements-report.txt"]
     if "electra_tf" not in folders:
@@ -141,7 +143,7 @@ def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders
         files += ["requirements-dev.txt", *(f"benchmarks/requirements-{name}.txt" for name in ("peers", "tpu-compile"))]
     required = {canonicalize_name(requirement.name) for name in files for requirement in _requirements(name)}
     # `packaging` comes with pytest, whose own version checks use it.
-    ours = {"electra_tf", "data_prep", "benchmarks", "examples", "tests"}
+    ours = {"electra_tf", "data_prep", "benchmarks", "experiments", "examples", "tests"}
     # Scripts of one folder import each other by name.
     beside = {path.stem for path in tracked_modules if path.is_relative_to(PROJECT / "examples")}
     known = ours | beside | {"packaging"} | {Path(name).stem for name in PROGRAMS}

@@ -1,4 +1,4 @@
-"""The training step as a program of its own, which JAX runs on any device that XLA knows: see docs/accelerators.md.
+"""The training step as a program of its own, which JAX runs on any device of XLA: see docs/notes/accelerators.md.
 
     python -m benchmarks.stablehlo_step export STEP --config=configs/pretrain/small.yaml --data_dir=DATA --steps=1000
     python -m benchmarks.stablehlo_step compile STEP
@@ -27,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     except BadInput as error:
         reason = str(error)
     except ModuleNotFoundError as error:
-        reason = f"no {error.name} in this Python; docs/accelerators.md says which environment a command needs"
+        reason = f"no {error.name} in this Python; docs/notes/accelerators.md says which environment a command needs"
     except OSError as error:
         reason = f"{error.filename}: {error.strerror}"
     print(f"error: {reason}", file=sys.stderr)

@@ -122,7 +122,7 @@ def _compiled(target: str, program: bytes, path: str):
     except (ImportError, RuntimeError, ValueError) as error:
         raise BadInput(
             f"no compiler for --target={path} ({first_line(error)}); expected a GpuTargetConfigProto as text, and JAX "
-            "with CUDA as docs/accelerators.md has it, which needs no GPU"
+            "with CUDA as docs/notes/accelerators.md has it, which needs no GPU"
         ) from None
     try:
         executable, timing = compile_program([device], program)

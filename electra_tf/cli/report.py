@@ -2,11 +2,11 @@
 
     python report.py runs/* --output=report.md --picture=report.png
     python report.py runs/* --score=glue --output=report.md --picture=report.png --data=report.json
-    python report.py docs/replication/*.json --score=truecasing
+    python report.py experiments/replication/records/*.json --score=truecasing
 
 Runs that differ in their seed only (same settings, data and initial weights) are one row and one line: the median, and
 the range from lowest to highest. Of each run it reads config.yaml, metrics.jsonl, data.json and warm_start.json; or,
-instead of a directory, a run's record: the small JSON file that benchmarks.replication writes.
+instead of a directory, a run's record: the small JSON file that experiments.replication writes.
 
 With --score it shows what the milestones of the runs score after fine-tuning on a task, which it reads from
 finetuning_TASK.json of each run; run_finetuning.py --milestones writes that file. The median and the range are then

@@ -39,12 +39,12 @@ def require_tpu_packages(tpu: str) -> None:
     if _find("tensorflow-tpu") is None:
         raise UserError(
             "--strategy=tpu --tpu=local needs tensorflow-tpu, which is not installed; on a TPU VM run: "
-            f"{_HOW_TO_INSTALL} (docs/tpu.md)"
+            f"{_HOW_TO_INSTALL} (docs/notes/tpu.md)"
         )
     if _is_overwritten():
         raise UserError(
             "--strategy=tpu: tensorflow was installed after tensorflow-tpu and has overwritten its files (tf_keras "
-            f"asks for tensorflow, so pip brings it); run: {_HOW_TO_INSTALL} (docs/tpu.md)"
+            f"asks for tensorflow, so pip brings it); run: {_HOW_TO_INSTALL} (docs/notes/tpu.md)"
         )
 
 

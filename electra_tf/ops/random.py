@@ -8,7 +8,7 @@ not depend on how a batch is divided, nor on what was drawn before.
 There are two generators, each for what the other does badly:
 
 - Philox, one TensorFlow operation, for the few numbers of masking and sampling. It fills an array of four words per
-  count, which a TPU pads to 128: as dropout's generator it made 88 of the 102 GB that a step moved (docs/tpu.md).
+  count, which a TPU pads to 128: as dropout's generator it made 88 of the 102 GB that a step moved (docs/notes/tpu.md).
 - Threefry for dropout masks: 32-bit additions, rotations and exclusive ors of an element's own index. XLA fuses them
   into the loop that uses the bits, which never reach memory. As single operations they are slow.
 

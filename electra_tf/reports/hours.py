@@ -10,8 +10,8 @@ from electra_tf.tasks.pretrain.input import plan_stages
 # (DeepLearningExamples, TensorFlow2/LanguageModeling/ELECTRA): 24 % and 19 % of its peak.
 ASSUMED_UTILIZATIONS = (0.2, 0.4)
 _ASSUMED = (
-    "the utilisations are assumed, not measured: only CPUs were timed here (docs/performance.md); a run reports its "
-    "own as model_flops_utilization, which --utilization takes"
+    "the utilisations are assumed, not measured: only CPUs were timed here (docs/notes/performance.md); a run reports "
+    "its own as model_flops_utilization, which --utilization takes"
 )
 
 

@@ -89,7 +89,7 @@ def read_record(path: str | os.PathLike) -> RunResults:
         found = "missing" if first["type"] == "missing" else reprlib.repr(first["input"])
         raise UserError(
             f"{path} is no record of a run: {place} is {found}: {first['msg']}; give one that "
-            "benchmarks.replication has written, or the run's directory"
+            "experiments.replication has written, or the run's directory"
         ) from None
     return RunResults(
         name=record.name,

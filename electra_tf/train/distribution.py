@@ -63,7 +63,7 @@ def build_strategy(name: str, tpu: str = "local") -> tf.distribute.Strategy:
     strategy = STRATEGIES[name](tpu)
     if not tf.config.list_physical_devices("GPU"):
         # Grappler rewrites graphs before their first run: seconds at the start of every training and evaluation, after
-        # which the steps are no faster on CPUs (docs/performance.md). Programs of a TPU do without it anyhow.
+        # which the steps are no faster on CPUs (docs/notes/performance.md). Programs of a TPU do without it anyhow.
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     return strategy
 

@@ -24,7 +24,7 @@ from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.tasks.pretrain.config import load_config
 
 PROJECT = Path(__file__).resolve().parents[2]
-JAX_PYTHON = os.environ.get("ELECTRA_TF_JAX_PYTHON")  # of an environment with JAX: docs/accelerators.md
+JAX_PYTHON = os.environ.get("ELECTRA_TF_JAX_PYTHON")  # of an environment with JAX: docs/notes/accelerators.md
 PEERS_PYTHON = os.environ.get("ELECTRA_TF_PEERS_PYTHON")  # of an environment of benchmarks/requirements-peers.txt
 needs_jax = pytest.mark.skipif(not JAX_PYTHON, reason="ELECTRA_TF_JAX_PYTHON is not set")
 NUM_STEPS = 5
@@ -187,7 +187,7 @@ def test_a_file_as_the_directory_of_a_training_is_one_line(exported, tmp_path, c
 def test_a_module_of_another_environment_is_one_line(exported, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "jax", None)
     assert main(["run", str(exported.directory)]) == 2
-    assert capsys.readouterr().err.startswith("error: no jax in this Python; docs/accelerators.md")
+    assert capsys.readouterr().err.startswith("error: no jax in this Python; docs/notes/accelerators.md")
 
 
 def test_the_seconds_a_step_are_of_whole_rounds():

@@ -1,39 +1,40 @@
 """The paper's central comparison in small: ELECTRA and masked language models at equal FLOPs, fine-tuned alike.
 
-    python -m benchmarks.replication --data_dir=DATA32 --data_dir=DATA64 --glue_dir=GLUE --probe_dir=PROBE \\
+    python -m experiments.replication --data_dir=DATA32 --data_dir=DATA64 --glue_dir=GLUE --probe_dir=PROBE \\
         --output_dir=RUNS --jobs=2
-    python -m benchmarks.replication --remake
+    python -m experiments.replication --remake
 
 The runs are those of configs/pretrain/replication, one for each seed, in RUNS/ARM-seedN. The budget is the FLOPs of
 ELECTRA's steps as devices compute them (docs/flops.md), and each other arm gets the steps that it pays for;
 bert_mlm_paper_flops is BERT again, with what the paper's count pays for. DATA32 and DATA64 are the data sets of the
-two input stages, GLUE has the folders of its tasks, PROBE is the output of benchmarks.truecasing.
+two input stages, GLUE has the folders of its tasks, PROBE is the output of experiments.truecasing.
 
 The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones (the
 same during training); and beside (the small tasks of GLUE). The same command continues what was interrupted and skips
 what is finished. What fails is noted, the rest goes on, and the exit status is 1. RUNS/logs has what processes print.
 
-As each process ends, RUNS/records/ARM-seedN.json gets what is known of its run; --record_dir=docs/replication replaces
-the project's own records. From these alone, which report.py reads too, --remake writes the results in
-docs/replication.md and docs/replication.png.
+As each process ends, RUNS/records/ARM-seedN.json gets what is known of its run;
+--record_dir=experiments/replication/records replaces the project's own records. From these alone, which report.py
+reads too, --remake writes the results into docs/notes/replication.md and docs/notes/replication.png.
 """
 
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from benchmarks.common import PROJECT, local_directory, run_check
-from benchmarks.processes import core_shares, run_all
-from benchmarks.replication.arms import ARMS, STAGES
 from electra_tf.cli.flags import flag_parser
 from electra_tf.config.errors import UserError
+from experiments.processes import PROJECT, core_shares, local_directory, run_all, run_experiment
+from experiments.replication.arms import ARMS, STAGES
 
+OWN_RECORDS = Path(__file__).parent / "records"
+PAGE = PROJECT / "docs" / "notes" / "replication.md"
 _MIN_STEPS = 64  # the other arms get less, and are evaluated eight times
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
-    return run_check(lambda: _replicate(arguments))
+    return run_experiment(lambda: _replicate(arguments))
 
 
 def _flags() -> ArgumentParser:
@@ -48,7 +49,7 @@ def _flags() -> ArgumentParser:
         help="output of build_pretraining_dataset.py; given once for each input stage",
     )
     add("--glue_dir", type=Path, metavar="DIR", help="directory with GLUE's folders")
-    add("--probe_dir", type=Path, metavar="DIR", help="output of benchmarks.truecasing")
+    add("--probe_dir", type=Path, metavar="DIR", help="output of experiments.truecasing")
     add("--output_dir", type=local_directory, metavar="DIR", help="local directory of the runs")
     add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="one run each")
     add("--only", nargs="+", choices=ARMS, default=ARMS, metavar="ARM", help=f"of {', '.join(ARMS)}; default: all")
@@ -59,20 +60,19 @@ def _flags() -> ArgumentParser:
         "--record_dir",
         type=local_directory,
         metavar="DIR",
-        help="gets ARM-seedN.json; default: OUTPUT_DIR/records, or with --remake alone docs/replication",
+        help="gets ARM-seedN.json; default: OUTPUT_DIR/records, or with --remake alone experiments/replication/records",
     )
-    add("--remake", action="store_true", help="only write the results into the page, DIR.md of --record_dir")
+    add("--remake", action="store_true", help="only write the results into docs/notes/replication.md")
     return parser
 
 
 def _replicate(arguments: Namespace) -> bool:
     """Returns: whether everything that was asked for is done."""
-    own_records = arguments.output_dir / "records" if arguments.output_dir else PROJECT / "docs" / "replication"
-    record_dir = arguments.record_dir or own_records
+    record_dir = arguments.record_dir or (arguments.output_dir / "records" if arguments.output_dir else OWN_RECORDS)
     if arguments.remake:
-        from benchmarks.replication.results import remake
+        from experiments.replication.results import remake
 
-        remake(record_dir)
+        remake(record_dir, PAGE)
         return True
     needed = ("data_dir", "glue_dir", "probe_dir", "output_dir")
     given = vars(arguments) | {"data_dir": arguments.data_dirs}
@@ -87,12 +87,12 @@ def _replicate(arguments: Namespace) -> bool:
     if not all((arguments.probe_dir / f"{split}.jsonl").is_file() for split in ("train", "dev")):
         raise UserError(
             f"--probe_dir={arguments.probe_dir}: expected a directory with train.jsonl and dev.jsonl, the output of "
-            "benchmarks.truecasing"
+            "experiments.truecasing"
         )
     shares = core_shares(arguments.jobs)
 
-    from benchmarks.replication.plan import plan
-    from benchmarks.replication.record import require_same_record, write_run_record
+    from experiments.replication.plan import plan
+    from experiments.replication.record import require_same_record, write_run_record
 
     runs, processes = plan(arguments)
     for run in runs:

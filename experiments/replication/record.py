@@ -8,7 +8,6 @@ from typing import Any
 import tensorflow as tf
 
 import electra_tf
-from benchmarks.replication.plan import PlannedRun, is_json
 from electra_tf.config.errors import UserError
 from electra_tf.files import names_in, read_json
 from electra_tf.finetuning.milestones import seed_scores
@@ -19,6 +18,7 @@ from electra_tf.reports.records import read_record, write_record
 from electra_tf.reports.scores import milestone_scores
 from electra_tf.runs.directory import RunDirectory, lasting_settings
 from electra_tf.runs.reported_lines import reports_of
+from experiments.replication.plan import PlannedRun, is_json
 
 MAX_REPORTS = 40
 # Of training reports: what follows from the step and the configuration, or depends on the machine.

@@ -1,6 +1,6 @@
 """The search of appendix A: short runs over a grid of settings, all for the same FLOPs, and a table of what they reach.
 
-    python -m benchmarks.search --config=configs/pretrain/small.yaml --data_dir=DATA --output_dir=RUNS \\
+    python -m experiments.search --config=configs/pretrain/small.yaml --data_dir=DATA --output_dir=RUNS \\
         --flops_budget=1e15 --set optimizer.warmup_steps=100 --vary optimizer.learning_rate=1e-4,2e-4,3e-4,5e-4 \\
         --vary objective.replaced_token_loss_weight=1,10,20,50,100 --seeds 0 1 --sort=replaced_token_loss
 
@@ -24,12 +24,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.common import PROJECT, local_directory, run_check
-from benchmarks.processes import core_shares, run_all
 from electra_tf.cli.configuration import add_objective_module_flag
 from electra_tf.cli.flags import add_set_flag, flag_parser
 from electra_tf.config.errors import UserError
 from electra_tf.config.files import is_remote
+from experiments.processes import PROJECT, core_shares, local_directory, run_all, run_experiment
 
 # `--set` may say otherwise.
 _KEEP_LITTLE = ("train.keep_checkpoints=1", "train.milestone_fractions=[]")
@@ -75,7 +74,7 @@ class SearchRun:
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
-    return run_check(lambda: _search(arguments))
+    return run_experiment(lambda: _search(arguments))
 
 
 def _flags() -> ArgumentParser:

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import processes, search
-from benchmarks.search import SearchRun, name_of, results_markdown, values_of
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.text.manifest import Manifest
+from experiments import processes, search
+from experiments.search import SearchRun, name_of, results_markdown, values_of
 
 RATES = "optimizer.learning_rate=1e-4,0.02"
 WEIGHTS = "objective.replaced_token_loss_weight=10,50"

@@ -1,15 +1,19 @@
 """The results of the replication from its records alone: Markdown between two markers of a page, and a picture."""
 
-import contextlib
 import dataclasses
-import os
 import statistics
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.replication.arms import ARMS, BESIDE_TASKS, MEASURES, PAIRS, PROBE, SCORE, SCORE_TASKS, UNTRAINED
-from benchmarks.replication.outcome import (
+from electra_tf.config.errors import UserError
+from electra_tf.files import write_atomically
+from electra_tf.reports.pictures import png_picture
+from electra_tf.reports.records import read_record
+from electra_tf.reports.runs import RunGroup, RunResults, group_runs, score_metric
+from electra_tf.reports.tables import table_of
+from experiments.replication.arms import ARMS, BESIDE_TASKS, MEASURES, PAIRS, PROBE, SCORE, SCORE_TASKS, UNTRAINED
+from experiments.replication.outcome import (
     MIN_AUC,
     MIN_MARGIN,
     MIN_NATS,
@@ -20,12 +24,6 @@ from benchmarks.replication.outcome import (
     gate_of,
     task_score,
 )
-from electra_tf.config.errors import UserError
-from electra_tf.files import write_atomically
-from electra_tf.reports.pictures import png_picture
-from electra_tf.reports.records import read_record
-from electra_tf.reports.runs import RunGroup, RunResults, group_runs, score_metric
-from electra_tf.reports.tables import table_of
 
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 _WIDTH = 120
@@ -58,22 +56,17 @@ def read_records(record_dir: Path) -> list[RunResults]:
     return sorted(runs, key=lambda run: (ARMS.index(arm_of(run)), run.config.train.seed))
 
 
-def remake(record_dir: Path) -> None:
-    """Writes the results into the page beside the directory, DIR.md, and the picture DIR.png.
+def remake(record_dir: Path, page: Path) -> None:
+    """Writes the results between the two markers of a page, and the picture beside it.
 
     Raises: UserError: if there is no record, or the page does not have the two markers, each once and in this order.
     """
-    page, picture = (Path(f"{os.path.abspath(record_dir)}.{suffix}") for suffix in ("md", "png"))
     if not (runs := read_records(record_dir)):
         raise UserError(f"{record_dir} holds no record; expected ARM-seedN.json, as runs write them")
-    text = ""
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        text = page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise UserError(
-            f"{page}: expected a line {BEGIN} and, after it, {END}, each once, in UTF-8; the results go between them"
-        )
-    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+        raise UserError(f"{page}: expected a line {BEGIN} and, after it, {END}; the results go between them")
+    before, after, picture = text.partition(BEGIN)[0], text.partition(END)[2], page.with_suffix(".png")
     write_atomically(str(page), f"{before}{BEGIN}\n{results_markdown(runs, picture.name)}{END}{after}".encode())
     write_atomically(str(picture), picture_of(runs))
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import processes
 from electra_tf.config.errors import UserError
+from experiments import processes
 
 PRINT = "import os, sys; print(len(os.sched_getaffinity(0))); print('noted', file=sys.stderr)"
 

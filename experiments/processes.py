@@ -1,4 +1,4 @@
-"""Processes beside each other, each on its share of the cores."""
+"""What the experiments share: processes side by side, each on its share of the cores, and the frame of a command."""
 
 import contextlib
 import os
@@ -6,13 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from benchmarks.common import last_line
+from electra_tf.cli.flags import run_command
 from electra_tf.config.errors import UserError
+from electra_tf.config.files import is_remote
 
+PROJECT = Path(__file__).resolve().parents[1]
 _POLL_SECONDS = 0.2
 
 
@@ -36,6 +39,20 @@ class Job(Protocol):
 
 
 JobT = TypeVar("JobT", bound=Job)
+
+
+def run_experiment(experiment: Callable[[], bool]) -> int:
+    """Runs an experiment. Returns the exit status: 0 if it returns True, 1 for False, 2 for a `UserError`."""
+    results: list[bool] = []
+    status = run_command(lambda: results.append(experiment()))
+    return status or int(not all(results))
+
+
+def local_directory(path: str) -> Path:
+    """The argparse type of a directory that must be on this machine."""
+    if is_remote(path):
+        raise ArgumentTypeError(f"{path}: expected a directory of this machine")
+    return Path(path)
 
 
 def core_shares(jobs: int) -> list[list[int] | None]:
@@ -120,7 +137,8 @@ def start(job: Job, cores: list[int] | None) -> subprocess.Popen:
 def _failure(job: Job, status: int) -> str:
     """The status and what happened, without the advice behind it: all of it is in the log."""
     log = job.log_file.read_text(encoding="utf-8", errors="replace")
-    return f"status {status}, {last_line(log).partition(';')[0]}"
+    last_line = (log.strip().splitlines() or ["no message"])[-1].strip()
+    return f"status {status}, {last_line.partition(';')[0]}"
 
 
 @contextlib.contextmanager

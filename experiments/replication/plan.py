@@ -18,8 +18,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import PROJECT
-from benchmarks.replication.arms import (
+from electra_tf.config.errors import UserError
+from electra_tf.files import exists, read_json
+from electra_tf.finetuning.summary import SUMMARY
+from electra_tf.flops.budget import Convention, RunCost
+from electra_tf.runs.checkpoints import checkpoint_prefix
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.reported_lines import evaluation_at
+from electra_tf.tasks.pretrain.config import PretrainingConfig, StageConfig, load_config
+from electra_tf.train.timeline import milestone_steps
+from experiments.processes import PROJECT
+from experiments.replication.arms import (
     ARMS,
     AS_MASKED_LM_ARMS,
     EVALUATIONS,
@@ -32,15 +41,6 @@ from benchmarks.replication.arms import (
     TASKS,
     UNTRAINED,
 )
-from electra_tf.config.errors import UserError
-from electra_tf.files import exists, read_json
-from electra_tf.finetuning.summary import SUMMARY
-from electra_tf.flops.budget import Convention, RunCost
-from electra_tf.runs.checkpoints import checkpoint_prefix
-from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.reported_lines import evaluation_at
-from electra_tf.tasks.pretrain.config import PretrainingConfig, StageConfig, load_config
-from electra_tf.train.timeline import milestone_steps
 
 CONFIGS = PROJECT / "configs" / "pretrain" / "replication"
 _MAX_RATIO = 1000  # no arm gets more steps than so many times ELECTRA's

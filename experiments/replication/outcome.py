@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from benchmarks.replication.arms import SCORE, SCORE_TASKS
 from electra_tf.reports.runs import RunResults, score_metric
 from electra_tf.reports.scores import spread
+from experiments.replication.arms import SCORE, SCORE_TASKS
 
 MIN_MARGIN, MIN_AUC = 0.1, 0.75  # of ELECTRA's discriminator
 MIN_NATS = 0.7  # of BERT

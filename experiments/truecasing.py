@@ -1,6 +1,6 @@
 """A probe that needs no annotation: truecasing, the capitals inside the sentences of held-out documents.
 
-    python -m benchmarks.truecasing --data_dir=DATA --input='wikiextractor:wiki/*/*' --input='book:novels/*.txt' \\
+    python -m experiments.truecasing --data_dir=DATA --input='wikiextractor:wiki/*/*' --input='book:novels/*.txt' \\
         --output_dir=PROBE
     python run_finetuning.py --task=tagging --train_file=PROBE/train.jsonl --validation_file=PROBE/dev.jsonl \\
         --init_from=RUN --output_dir=ft/truecasing --set data.max_seq_length=64

@@ -7,14 +7,14 @@ from random import Random
 import pytest
 import tensorflow as tf
 
-from benchmarks import truecasing
-from benchmarks.truecasing import HeldOutDocument, Word, chosen, divided, is_usable, tags_of, words_of
 from data_prep.pipeline import build
 from data_prep.settings import BuildSettings
 from electra_tf.data.tagged import read_tagged, scheme_of, spans_of
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Manifest
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.records import parse_examples
+from experiments import truecasing
+from experiments.truecasing import HeldOutDocument, Word, chosen, divided, is_usable, tags_of, words_of
 
 NUM_DOCUMENTS = 40
 FIRST_NAME_ID = 5  # after the special tokens
