@@ -12,7 +12,7 @@ import os
 import select
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO
 
 from electra_tf.config import errors
@@ -74,11 +74,15 @@ def add_set_flag(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_command(command: Callable[[], None]) -> int:
-    """Runs a script's work and turns what the user can mend, or what ends a training, into one line on stderr.
+class ExitStatus:
+    """The exit status of a command: 0, or one of `electra_tf.config.errors`."""
 
-    Returns: the exit status: 0, or one of `electra_tf.config.errors`.
-    """
+    code: int = 0
+
+
+@contextlib.contextmanager
+def errors_reported() -> Iterator[ExitStatus]:
+    """Prints an error that the user can mend, or that ends a training, as one line on stderr, and sets the status."""
     # TensorFlow's C++ start-up notes ("failed call to cuInit" on every machine without a GPU) bury the lines that
     # matter, and its real errors arrive as Python exceptions. A user's own setting wins.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -87,25 +91,32 @@ def run_command(command: Callable[[], None]) -> int:
     warnings.filterwarnings("ignore", message="You are using a", category=FutureWarning)
     os.environ.setdefault("PYTHONWARNINGS", "ignore:You are using a:FutureWarning")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    status = ExitStatus()
     try:
-        command()
+        yield status
         sys.stdout.flush()
     except UserError as error:
         print("error:", *str(error).splitlines(), file=sys.stderr)
-        return errors.EXIT_USER_ERROR
+        status.code = errors.EXIT_USER_ERROR
     except TrainingStopped as error:
         print("training stopped:", *str(error).splitlines(), file=sys.stderr)
-        return errors.EXIT_TRAINING_STOPPED
+        status.code = errors.EXIT_TRAINING_STOPPED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return errors.EXIT_INTERRUPTED
+        status.code = errors.EXIT_INTERRUPTED
     except BrokenPipeError:
         if not _has_no_reader(sys.stdout):
             raise
         # Python flushes once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return errors.EXIT_READER_GONE
-    return 0
+        status.code = errors.EXIT_READER_GONE
+
+
+def run_command(command: Callable[[], None]) -> int:
+    """Runs a script's work under `errors_reported`. Returns: the exit status."""
+    with errors_reported() as status:
+        command()
+    return status.code
 
 
 def import_tensorflow(tpu: bool = False) -> None:

@@ -8,19 +8,48 @@ checkpoint (exit status 143, 130 or 129). See docs/training.md.
 """
 
 import argparse
-import functools
 import sys
 
 from electra_tf.cli.configuration import add_objective_module_flag, config_of
 from electra_tf.cli.flags import add_set_flag, flag_parser
-from electra_tf.cli.training import add_strategy_flags, require_packages, run_training, strategy_of
+from electra_tf.cli.training import add_strategy_flags, require_packages, strategy_of, training_process
 from electra_tf.config.errors import UserError
-from electra_tf.runs.interruption import Interruption
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
-    return run_training(functools.partial(_run, arguments), arguments.strategy, ends_process=argv is None)
+    with training_process(arguments.strategy, ends_process=argv is None) as (status, interruption):
+        _require_flags_that_fit(arguments)
+        require_packages(arguments)
+        config = config_of(arguments)
+
+        from electra_tf.runs import run as runs
+        from electra_tf.runs.directory import RunDirectory
+        from electra_tf.tasks.pretrain import build_objective
+        from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_questions
+        from electra_tf.tasks.pretrain.input import open_stages, plan_stages
+
+        strategy = strategy_of(arguments)
+        for plan in plan_stages(config):
+            plan.require_divisible(strategy.num_replicas_in_sync)
+        directory = RunDirectory(arguments.model_dir)
+        run = runs.Run(config, directory, strategy, lambda: build_objective(config), arguments.force)
+        if arguments.dry_run:
+            stages = [stage.model_dump() for stage in config.stages]
+            print(runs.to_json({**runs.describe(run), **({"stages": stages} if stages else {})}))
+        elif arguments.evaluate:
+            changes = {"model_of": as_masked_lm, "input_of": with_questions} if arguments.as_masked_lm else {}
+            print(runs.to_json(runs.evaluate(run, open_stages(config, arguments.data_dirs), **changes)))
+        else:
+            runs.train(
+                run,
+                lambda: open_stages(config, arguments.data_dirs),
+                stop_at_step=arguments.stop_at_step,
+                init_from=arguments.init_from,
+                fresh_generator=arguments.fresh_generator,
+                interruption=interruption,
+            )
+    return status.code
 
 
 def _flags() -> argparse.ArgumentParser:
@@ -68,7 +97,8 @@ def _flags() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(arguments, interruption: Interruption) -> None:
+def _require_flags_that_fit(arguments: argparse.Namespace) -> None:
+    """Raises: UserError: for a flag that is missing, out of range, or without the flag that it requires."""
     if not arguments.data_dirs and not arguments.dry_run:
         raise UserError("--data_dir is missing; give the output directory of build_pretraining_dataset.py")
     for flag in ("logical_cpu_devices", "stop_at_step"):
@@ -76,38 +106,9 @@ def _run(arguments, interruption: Interruption) -> None:
         if number is not None and number < 1:
             raise UserError(f"--{flag}={number}: expected 1 or more")
     if arguments.as_masked_lm and not arguments.evaluate:
-        raise UserError("--as_masked_lm says what --evaluate measures; give both")
+        raise UserError("--as_masked_lm requires --evaluate")
     if arguments.fresh_generator and arguments.init_from is None:
-        raise UserError("--fresh_generator says what is not taken from --init_from; give both, or neither")
-    require_packages(arguments)
-    config = config_of(arguments)
-
-    from electra_tf.runs import run as runs
-    from electra_tf.runs.directory import RunDirectory
-    from electra_tf.tasks.pretrain import build_objective
-    from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_questions
-    from electra_tf.tasks.pretrain.input import open_stages, plan_stages
-
-    strategy = strategy_of(arguments)
-    for plan in plan_stages(config):
-        plan.require_divisible(strategy.num_replicas_in_sync)
-    directory = RunDirectory(arguments.model_dir)
-    run = runs.Run(config, directory, strategy, lambda: build_objective(config), arguments.force)
-    if arguments.dry_run:
-        stages = [stage.model_dump() for stage in config.stages]
-        print(runs.to_json({**runs.describe(run), **({"stages": stages} if stages else {})}))
-    elif arguments.evaluate:
-        changes = {"model_of": as_masked_lm, "input_of": with_questions} if arguments.as_masked_lm else {}
-        print(runs.to_json(runs.evaluate(run, open_stages(config, arguments.data_dirs), **changes)))
-    else:
-        runs.train(
-            run,
-            lambda: open_stages(config, arguments.data_dirs),
-            stop_at_step=arguments.stop_at_step,
-            init_from=arguments.init_from,
-            fresh_generator=arguments.fresh_generator,
-            interruption=interruption,
-        )
+        raise UserError("--fresh_generator requires --init_from")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """What the commands that train share: the flags of the machine, the strategy they name, and how a process ends."""
 
 import argparse
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from electra_tf.cli.flags import run_command
+from electra_tf.cli.flags import ExitStatus, errors_reported
 from electra_tf.cli.tpu_installation import require_importable_tensorflow, require_tpu_packages
 from electra_tf.config.errors import end_without_teardown
 from electra_tf.runs.interruption import Interrupted, Interruption
@@ -43,18 +44,26 @@ def strategy_of(arguments: argparse.Namespace) -> "tf.distribute.Strategy":
     return build_strategy(arguments.strategy, arguments.tpu)
 
 
-def run_training(command: Callable[[Interruption], None], strategy: str, ends_process: bool) -> int:
-    """Runs a command that signals may end early. Returns: the exit status.
+@contextlib.contextmanager
+def training_process(strategy: str, ends_process: bool) -> Iterator[tuple[ExitStatus, Interruption]]:
+    """A command that signals may end early: reports its errors, and sets the exit status.
 
     Args:
+        strategy: the name of the strategy.
         ends_process: whether the process has nothing else to do.
     """
-    with Interruption() as interruption:
+    with Interruption() as interruption, errors_reported() as status:
         try:
-            status = run_command(lambda: command(interruption))
+            yield status, interruption
         except Interrupted as interrupted:
-            status = interrupted.exit_code
+            status.code = interrupted.exit_code
     # Workers that are done wait for each other in TensorFlow's own teardown.
-    if ends_process and (status or strategy != "multi_worker_mirrored"):
-        end_without_teardown(status)
-    return status
+    if ends_process and (status.code or strategy != "multi_worker_mirrored"):
+        end_without_teardown(status.code)
+
+
+def run_training(command: Callable[[Interruption], None], strategy: str, ends_process: bool) -> int:
+    """Runs a command as a `training_process`. Returns: the exit status."""
+    with training_process(strategy, ends_process) as (status, interruption):
+        command(interruption)
+    return status.code

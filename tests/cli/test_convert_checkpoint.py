@@ -159,4 +159,4 @@ def test_training_goes_on_from_a_discriminator_alone_with_a_fresh_generator(
     name = "electra/embeddings/word_embeddings"
     assert started.weights[name].tobytes() == source.weights[name].tobytes()
     assert run_pretraining.main([*flags[:3], "--fresh_generator"]) == 2
-    assert "--fresh_generator says what is not taken from --init_from; give both" in capsys.readouterr().err
+    assert "--fresh_generator requires --init_from" in capsys.readouterr().err

@@ -43,7 +43,7 @@ def refused(flags, tmp_path, capsys):
     [
         ([], "--data_dir is missing"),
         (["--data_dir=nothing"], "--data_dir=nothing is no directory"),
-        (["--data_dir=.", "--as_masked_lm"], "--as_masked_lm says what --evaluate measures"),
+        (["--data_dir=.", "--as_masked_lm"], "--as_masked_lm requires --evaluate"),
         (["--dry_run", "--set", "train.batchsize=3"], "train.batchsize is not a setting; did you mean batch_size?"),
         (["--dry_run", "--stop_at_step=0"], "--stop_at_step=0: expected 1 or more"),
         (["--dry_run", "--logical_cpu_devices=0"], "--logical_cpu_devices=0: expected 1 or more"),
