@@ -15,9 +15,10 @@ from data_prep.settings import BuildSettings
 from data_prep.shards import SPLITS, ShardResult
 from data_prep.source_files import SourceFile, find_files
 from electra_tf.config.errors import UserError
+from electra_tf.files import store_errors
 from electra_tf.text import manifest as data_manifest
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest
-from electra_tf.text.vocabulary import Vocabulary, read_vocabulary_file
+from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
 
@@ -37,7 +38,8 @@ class BuildInputs:
     def find(cls, settings: BuildSettings) -> "BuildInputs":
         """Raises: UserError: see `find_files` and `Vocabulary.from_bytes`."""
         files = find_files(settings.inputs)
-        content = read_vocabulary_file(settings.vocab_file)
+        with store_errors(settings.vocab_file, "cannot be read"):
+            content = storage.read_bytes(settings.vocab_file)
         return cls(files, Vocabulary.from_bytes(content, settings.vocab_file), content)
 
     @property

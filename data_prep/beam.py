@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_prep import output, storage
+from data_prep import output
 from data_prep.assembly import BuildInputs, build_once, log_summary
 from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
+from electra_tf.files import is_remote
 from electra_tf.text.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
     _check_reachable(settings, inputs, options)
     pipeline = _pipeline(options)
     with contextlib.ExitStack() as stack:
-        if storage.is_remote(settings.output_dir) and not settings.work_dir:
+        if is_remote(settings.output_dir) and not settings.work_dir:
             # For the lock and the configuration of the build.
             directory = stack.enter_context(tempfile.TemporaryDirectory())
             settings = settings.model_copy(update={"work_dir": directory})
@@ -72,7 +73,7 @@ def _build(settings: BuildSettings, inputs: BuildInputs, pipeline: "Pipeline") -
     pipeline | "BuildDataset" >> BuildDataset(settings, inputs)
     with _failures_explained(settings):
         pipeline.run().wait_until_finish()
-    manifest = Manifest.load(settings.output_dir)
+    manifest = output.read_manifest(settings.output_dir)
     log_summary(manifest, time.monotonic() - begin, manifest.counts.num_tokens_read)
     output.remove_build_dir(settings)
     return manifest
@@ -105,7 +106,7 @@ def _check_reachable(settings: BuildSettings, inputs: BuildInputs, options: "Pip
     if "dataflow" not in _runner_name(options).lower():
         return
     for path in (settings.output_dir, *(file.path for file in inputs.files)):
-        if not storage.is_remote(path):
+        if not is_remote(path):
             raise UserError(
                 f"{path} is on this machine, but the workers of --runner={_runner_name(options)} are not; copy it to"
                 " gs:// and give its URL, or a gs:// URL to write to"

@@ -16,10 +16,11 @@ from typing import Any
 from data_prep import storage
 from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
+from electra_tf.files import is_remote, locked_file, store_errors
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest
 
 _CONFIGURATION_FILE = "configuration.json"
-_BUILD_VERSION = 5  # of the intermediate files
+_BUILD_VERSION = 6  # of the intermediate files
 
 _OWN_FILE = re.compile(
     rf"({re.escape(MANIFEST_FILE)}|{re.escape(VOCAB_FILE)}|({TRAIN_SPLIT}|{HELD_OUT_SPLIT})-\d+-of-\d+\.tfrecord)"
@@ -29,24 +30,26 @@ _OWN_FILE = re.compile(
 Configuration = Mapping[str, Any]
 
 
+def read_manifest(data_dir: str) -> Manifest:
+    """The manifest in a directory, local or at any URL that fsspec reads.
+
+    Raises: UserError: there is none, it cannot be read, or it is damaged.
+    """
+    path = os.path.join(data_dir, MANIFEST_FILE)
+    with store_errors(path, "cannot be read"):
+        content = storage.read_bytes(path)
+    return Manifest.from_bytes(content, path)
+
+
 def finished_manifest(settings: BuildSettings, configuration: Configuration) -> Manifest | None:
     """The manifest in the output directory if the same command has written it; None if there is none.
 
     Raises: UserError: another command has written it, or it cannot be read. With `--overwrite`, returns None instead.
     """
-    try:
+    with store_errors(f"--output_dir={settings.output_dir}", "cannot be reached"):
         if settings.overwrite or not storage.exists(os.path.join(settings.output_dir, MANIFEST_FILE)):
             return None
-    except OSError as error:
-        raise UserError(
-            f"--output_dir={settings.output_dir} cannot be reached: {error.strerror or error}; give another"
-        ) from None
-    try:
-        manifest = Manifest.load(settings.output_dir)
-    except UserError as error:
-        raise UserError(
-            f"--output_dir={settings.output_dir} is not empty: {error}; or give another directory, or --overwrite"
-        ) from None
+    manifest = read_manifest(settings.output_dir)
     # A manifest has no modification times, which depend on the machine.
     wanted = {**configuration, "inputs": [{**file, "modified": ""} for file in configuration["inputs"]]}
     fields = manifest.model_dump(mode="json")
@@ -68,24 +71,19 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
         configuration: see `BuildInputs.configuration`.
         sources: files that the build reads.
     Raises: UserError: the directory is not empty and `overwrite` is not set, holds an unfinished build of another
-        configuration, is being written to, or cannot be written to; or a source, or something that no build has
-        written, has the name of a file to remove. Nothing is removed in these cases.
+        configuration, is being written to, or cannot be written to; or a source has the name of a file to remove.
+        Nothing is removed in these cases.
     """
     build_dir = settings.build_dir
-    if os.path.lexists(build_dir) and (build_dir.is_symlink() or not build_dir.is_dir()):
-        raise UserError(f"{build_dir} is no directory, expected the one of intermediate files; move it")
     # Another version may split the input otherwise, and several builds may use the same work_dir.
     output_dir = str(settings.output_dir) if build_dir.parent != Path(settings.output_dir) else ""
     configuration = {**configuration, "build_version": _BUILD_VERSION, "output_dir": output_dir}
     configuration_file = build_dir / _CONFIGURATION_FILE
-    try:
+    place = f"--output_dir={settings.output_dir}"
+    with store_errors(place, "is no usable directory"):
         storage.make_directory(settings.output_dir)
         unfinished = json.loads(configuration_file.read_bytes()) if configuration_file.exists() else None
         is_empty = set(storage.names_in(settings.output_dir)) <= {build_dir.name}
-    except OSError as error:
-        raise UserError(
-            f"--output_dir={settings.output_dir} is no usable directory: {error.strerror or error}; give another"
-        ) from None
     is_same = unfinished == json.loads(json.dumps(configuration))
     if not settings.overwrite and not is_same and (unfinished or not is_empty):
         what = "is not empty; give a new directory, or --overwrite to replace its data set"
@@ -94,10 +92,10 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
                 f"holds an unfinished build with {_differences(unfinished, configuration)}; give its flags to continue"
                 " it, another directory, or --overwrite to start again"
             )
-        raise UserError(f"--output_dir={settings.output_dir} {what}")
+        raise UserError(f"{place} {what}")
     _check_removable(settings, sources)
     with contextlib.ExitStack() as stack:
-        try:
+        with store_errors(f"{place} or its --work_dir", "cannot be written to"):
             stack.enter_context(_locked(settings))
             if is_same:
                 _remove_partial(settings)
@@ -105,18 +103,12 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
                 remove_build(settings)
                 build_dir.mkdir()
                 storage.write_bytes(configuration_file, json.dumps(configuration).encode())
-        except OSError as error:
-            raise UserError(
-                f"cannot write to --output_dir={settings.output_dir} or its --work_dir: {error.filename}:"
-                f" {error.strerror or error}; give another"
-            ) from None
         yield
 
 
 def _differences(written: Configuration, wanted: Configuration) -> str:
     """How two configurations differ: "seed=1 and sentences=line; this command has seed=2 and sentences=auto"."""
-    names = [name for name in wanted if written.get(name) != wanted[name]]
-    names += [name for name in written if name not in wanted]
+    names = [name for name in {**wanted, **written} if written.get(name) != wanted.get(name)]
     described = []
     for configuration, other in ((written, wanted), (wanted, written)):
         described.append(" and ".join(_described(name, configuration.get(name), other.get(name)) for name in names))
@@ -126,51 +118,41 @@ def _differences(written: Configuration, wanted: Configuration) -> str:
 def _described(name: str, value: Any, other: Any) -> str:
     if name != "inputs":
         return f"{name}={value}"
-    own = [file for file in value or [] if file not in (other or [])]
-    if not own:
-        return f"{len(value or [])} input files"
-    first = ", ".join(f"{field} {entry}" for field, entry in own[0].items() if entry != "")
-    return f"{len(value)} input files, of which {len(own)} differ, first {first}"
+    own = [file["name"] for file in value if file not in other]
+    return f"{len(value)} input files" + (f", of which {len(own)} differ, first {own[0]}" if own else "")
 
 
 @contextlib.contextmanager
 def _locked(settings: BuildSettings) -> Iterator[None]:
-    """Keeps other builds out. The locks end with the process that holds them."""
-    import fcntl
-
+    """Keeps other builds out of the output directory and the directory of intermediate files."""
     settings.build_dir.mkdir(parents=True, exist_ok=True)
     directories = {settings.build_dir.parent}
-    if not storage.is_remote(settings.output_dir):
+    if not is_remote(settings.output_dir):
         directories.add(Path(settings.output_dir))
     with contextlib.ExitStack() as stack:
         for directory in sorted(directories):
-            descriptor = os.open(directory, os.O_RDONLY)
-            stack.callback(os.close, descriptor)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                stack.enter_context(locked_file(directory))
             except BlockingIOError:
                 raise UserError(
-                    f"another process is building in {directory}; wait for it, stop it, or give another directory"
+                    f"another process is building in {directory}; wait for it, or give another directory"
                 ) from None
         yield
 
 
 def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> None:
-    if storage.is_remote(settings.output_dir):
+    """Raises: UserError: the build would remove a file that it is to read."""
+    if is_remote(settings.output_dir):
         return
     output_dir = Path(settings.output_dir)
-    own_files = [output_dir / name for name in _own_files(settings.output_dir)]
-    for path in own_files:
-        if path.is_dir() and not path.is_symlink():
-            raise UserError(f"{path} is a directory, expected a file of an earlier build; move it")
-    removed = {os.path.realpath(path) for path in own_files}
+    removed = {os.path.realpath(output_dir / name) for name in _own_files(settings.output_dir)}
     build_prefix = os.path.join(os.path.realpath(settings.build_dir), "")
     for source in sources:
         real_path = os.path.realpath(source)
         if real_path in removed or real_path.startswith(build_prefix):
             raise UserError(
                 f"{source} is to be read, and the build would remove it from --output_dir={output_dir}; copy it"
-                " elsewhere and name the copy, or give another directory"
+                " elsewhere, or give another directory"
             )
 
 

@@ -44,6 +44,7 @@ from data_prep.shards import (
 )
 from data_prep.work_units import WorkUnit, plan_units
 from electra_tf.config.errors import UserError
+from electra_tf.files import is_remote
 from electra_tf.text.manifest import TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import Vocabulary
 
@@ -119,7 +120,7 @@ def build(settings: BuildSettings) -> Manifest:
     Raises: UserError: see `BuildInputs.find`, the readers and `output.opened`; also if no document is left to train on,
         the disk is full, or a process was killed. After the last two, the same call continues the build.
     """
-    if storage.is_remote(settings.output_dir) and not settings.work_dir:
+    if is_remote(settings.output_dir) and not settings.work_dir:
         raise UserError(
             f"--output_dir={settings.output_dir} needs --work_dir=DIRECTORY, a local one for intermediate files of"
             " about the size of the data set"

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 import pydantic
 from pydantic import Field
 
-from data_prep import storage
 from electra_tf.config.errors import UserError
+from electra_tf.files import is_remote
 from electra_tf.text.manifest import DatasetSettings
 
 MIN_MAX_SEQ_LENGTH = 8
@@ -66,7 +66,7 @@ class BuildSettings(TextSettings):
 
     @pydantic.model_validator(mode="after")
     def _check_work_dir(self) -> "BuildSettings":
-        if storage.is_remote(self.work_dir):
+        if is_remote(self.work_dir):
             raise UserError(f"--work_dir={self.work_dir} is a URL; expected a local directory")
         return self
 

@@ -18,6 +18,7 @@ from data_prep.readers.json_lines import is_json
 from data_prep.readers.lines import check_is_text
 from data_prep.readers.tables import table_of
 from electra_tf.config.errors import UserError, did_you_mean
+from electra_tf.files import is_remote
 
 _logger = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ def find_files(inputs: Iterable[str], undetected_format: str = "") -> list[Sourc
     files = [file for index, text in enumerate(inputs) for file in _files_of_input(index, text, undetected_format)]
     seen: set[str] = set()
     for file in files:
-        real_path = file.path if storage.is_remote(file.path) else os.path.realpath(file.path)
+        real_path = file.path if is_remote(file.path) else os.path.realpath(file.path)
         if real_path in seen:
             raise UserError(f"{file.path} is read twice; make the globs of --input disjoint")
         seen.add(real_path)
@@ -149,7 +150,7 @@ def _matches_nothing(text: str, pattern: str) -> UserError:
         exists = False
     if not exists:
         problem = f"no file matches {pattern}; check the path, and quote the glob for the shell"
-    elif storage.is_remote(pattern) or os.path.isdir(pattern):
+    elif is_remote(pattern) or os.path.isdir(pattern):
         problem = f"{pattern} is a directory; name the files in it, as in DIR/*.txt"
     else:
         problem = f"{pattern} is no regular file; copy its content to a file"
@@ -158,8 +159,7 @@ def _matches_nothing(text: str, pattern: str) -> UserError:
 
 def _name_of(path: str, root: str) -> str:
     """The path relative to `root`, which identifies a file in the manifest."""
-    is_remote = storage.is_remote(path)
-    name = path.removeprefix(root).lstrip("/") if is_remote else os.path.relpath(path, root).replace(os.sep, "/")
+    name = path.removeprefix(root).lstrip("/") if is_remote(path) else os.path.relpath(path, root).replace(os.sep, "/")
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:

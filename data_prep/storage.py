@@ -1,7 +1,7 @@
-"""The files that a build reads and writes, local or by URL (`gs://`, `s3://`, `hdfs://`, ...) through fsspec.
+"""The files that a build reads and writes: local, or at a URL (`gs://`, `s3://`, `hdfs://`, ...) through fsspec.
 
-Writes are atomic. All errors are OSErrors, except an unknown protocol or a missing package, which are UserErrors.
-Listings of remote directories are not cached, so that files written by other processes are seen.
+Writes are atomic. A failure is an OSError; an unknown protocol or a missing package is a UserError. Listings of remote
+directories are not cached, so that files written by other processes are seen.
 """
 
 import contextlib
@@ -11,9 +11,13 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from electra_tf.config.files import filesystem_of, is_remote, read_bytes  # noqa: F401
+from electra_tf.config.errors import UserError, first_line
+from electra_tf.files import is_remote
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 # Stores with atomic uploads and without directories. (Making a directory might create a bucket with a mistyped name.)
 _OBJECT_STORES = frozenset({"gs", "gcs", "s3", "s3a", "az", "abfs", "abfss", "oss"})
@@ -30,13 +34,33 @@ class FileStatus(NamedTuple):
     modified: str
 
 
+@contextlib.contextmanager
+def _filesystem_of(url: str) -> Iterator[tuple["AbstractFileSystem", str]]:
+    """Gives the file system of a URL, and the file's name in it. Any error inside the context becomes an OSError.
+
+    Raises: UserError: unknown protocol, or its package is not installed. OSError: the file system cannot be reached.
+    """
+    from fsspec.core import url_to_fs  # takes 0.1 s, which local paths do not need
+
+    try:
+        filesystem, name = url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise UserError(f"{url}: {error}") from None
+    try:
+        yield filesystem, name
+    except OSError:
+        raise
+    except Exception as error:  # each store has exceptions of its own, for missing credentials for example
+        raise OSError(None, f"{type(error).__name__}: {first_line(error)}", url) from error
+
+
 def matches(pattern: str) -> list[FileStatus]:
     """The files, not directories, that match a glob, sorted by path; `**` matches any directories, or none."""
     if not is_remote(pattern):
         paths = {path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)}
         statuses = ((path, os.stat(path)) for path in sorted(paths))
         return [FileStatus(path, status.st_size, str(status.st_mtime_ns)) for path, status in statuses]
-    with filesystem_of(pattern) as (filesystem, glob_name):
+    with _filesystem_of(pattern) as (filesystem, glob_name):
         filesystem.invalidate_cache()
         found = filesystem.glob(glob_name, detail=True)
     # The file systems' own way back from a name to a URL loses the host of hdfs://host:8020/.
@@ -52,16 +76,12 @@ def matches(pattern: str) -> list[FileStatus]:
     ]
 
 
-def _is_in_object_store(url: str) -> bool:
-    return url.partition("://")[0] in _OBJECT_STORES
-
-
 def names_in(directory: str | os.PathLike) -> list[str]:
     """The names of the files and directories in a directory, sorted; none if there is no such directory."""
     with contextlib.suppress(FileNotFoundError):
-        if not is_remote(str(directory)):
+        if not is_remote(directory):
             return sorted(os.listdir(directory))
-        with filesystem_of(str(directory)) as (filesystem, name):
+        with _filesystem_of(str(directory)) as (filesystem, name):
             filesystem.invalidate_cache()
             found = filesystem.ls(name, detail=False)
         # Some object stores list the directory itself among its files, as an object of no bytes.
@@ -71,10 +91,10 @@ def names_in(directory: str | os.PathLike) -> list[str]:
 
 
 def exists(path: str | os.PathLike) -> bool:
-    """Whether there is a file or a directory of this path."""
-    if not is_remote(str(path)):
+    """Whether there is such a file or directory."""
+    if not is_remote(path):
         return os.path.exists(path)
-    with filesystem_of(str(path)) as (filesystem, name):
+    with _filesystem_of(str(path)) as (filesystem, name):
         filesystem.invalidate_cache()
         return filesystem.exists(name)
 
@@ -82,9 +102,9 @@ def exists(path: str | os.PathLike) -> bool:
 def size_of(path: str | os.PathLike) -> int | None:
     """The size of a file; None if there is no such file."""
     try:
-        if not is_remote(str(path)):
+        if not is_remote(path):
             return os.path.getsize(path)
-        with filesystem_of(str(path)) as (filesystem, name):
+        with _filesystem_of(str(path)) as (filesystem, name):
             filesystem.invalidate_cache()
             return filesystem.size(name)
     except FileNotFoundError:
@@ -93,10 +113,18 @@ def size_of(path: str | os.PathLike) -> int | None:
 
 def open_binary(path: str | os.PathLike) -> BinaryIO:
     """Opens a file for reading from any offset."""
-    if not is_remote(str(path)):
+    if not is_remote(path):
         return open(path, "rb")
-    with filesystem_of(str(path)) as (filesystem, name):
+    with _filesystem_of(str(path)) as (filesystem, name):
         return filesystem.open(name, "rb")
+
+
+def read_bytes(path: str | os.PathLike) -> bytes:
+    """The content of a file."""
+    if not is_remote(path):
+        return Path(path).read_bytes()
+    with _filesystem_of(str(path)) as (filesystem, name):
+        return filesystem.cat_file(name)
 
 
 def write_bytes(path: str | os.PathLike, content: bytes) -> None:
@@ -110,9 +138,9 @@ def replaced(path: str | os.PathLike, scratch_dir: Path | None = None) -> Iterat
     """Gives a local file to write. At the end of the block it takes the place of `path`, atomically.
 
     Args:
-        scratch_dir: directory of the file if `path` is a URL (None: the system's).
+        scratch_dir: directory of the local file if `path` is a URL (None: the system's).
     """
-    if is_remote(str(path)):
+    if is_remote(path):
         with tempfile.TemporaryDirectory(dir=scratch_dir) as directory:
             yield Path(directory) / "file"
             _upload(os.path.join(directory, "file"), str(path))
@@ -132,7 +160,7 @@ def partial_name(path: str | os.PathLike) -> str:
 
 
 def _upload(local_file: str, url: str) -> None:
-    with filesystem_of(url) as (filesystem, name):
+    with _filesystem_of(url) as (filesystem, name):
         if _is_in_object_store(url):
             filesystem.put_file(local_file, name)
             return
@@ -146,20 +174,24 @@ def _upload(local_file: str, url: str) -> None:
             raise
 
 
+def _is_in_object_store(url: str) -> bool:
+    return url.partition("://")[0] in _OBJECT_STORES
+
+
 def remove(path: str | os.PathLike) -> None:
     """Removes a file if it exists."""
     with contextlib.suppress(FileNotFoundError):
-        if not is_remote(str(path)):
+        if not is_remote(path):
             os.remove(path)
             return
-        with filesystem_of(str(path)) as (filesystem, name):
+        with _filesystem_of(str(path)) as (filesystem, name):
             filesystem.rm_file(name)
 
 
 def make_directory(path: str | os.PathLike) -> None:
     """Makes a directory and its parents if they do not exist; object stores have none."""
-    if not is_remote(str(path)):
+    if not is_remote(path):
         os.makedirs(path, exist_ok=True)
     elif not _is_in_object_store(str(path)):
-        with filesystem_of(str(path)) as (filesystem, name):
+        with _filesystem_of(str(path)) as (filesystem, name):
             filesystem.makedirs(name, exist_ok=True)

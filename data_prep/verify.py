@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from data_prep import storage
+from data_prep.output import read_manifest
 from data_prep.shards import count_tokens
 from electra_tf.config.errors import UserError
+from electra_tf.files import is_remote
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, VOCAB_FILE, Manifest, Shard
 
 _logger = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ def verify(data_dir: str) -> Manifest:
     from data_prep.tensorflow_setup import restrained_tensorflow
 
     restrained_tensorflow()
-    manifest = Manifest.load(data_dir)
+    manifest = read_manifest(data_dir)
     problems = [*_file_problems(data_dir, manifest), *_document_problems(manifest)]
     for name in manifest.splits:
         problems += _split_problems(data_dir, name, manifest)
@@ -108,7 +110,7 @@ def _read_shard(path: str, shard: Shard, vocab_size: int) -> tuple[str, np.ndarr
         return f"has sha256 {sha256}, expected {shard.sha256}", 0
     with contextlib.ExitStack() as stack:
         # TensorFlow reads records by file name only, and not from every file system that fsspec knows.
-        if storage.is_remote(path):
+        if is_remote(path):
             path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "shard.tfrecord")
             Path(path).write_bytes(content)
         num_examples, token_counts = count_tokens(Path(path), vocab_size)

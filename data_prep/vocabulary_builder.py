@@ -27,6 +27,7 @@ from data_prep.settings import VocabularySettings
 from data_prep.source_files import SourceFile, find_files
 from data_prep.work_units import WorkUnit, plan_units, read_unit
 from electra_tf.config.errors import UserError
+from electra_tf.files import is_remote
 
 if TYPE_CHECKING:
     from electra_tf.text.vocabulary import Vocabulary
@@ -166,9 +167,9 @@ def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
         if storage.exists(path) and not settings.overwrite:
             raise UserError(f"{path} exists; give another --output or --overwrite")
     parent = Path(settings.output).parent
-    if not storage.is_remote(settings.output) and not parent.is_dir():
+    if not is_remote(settings.output) and not parent.is_dir():
         raise UserError(f"--output names the directory {parent}, which does not exist; create it first")
-    if not storage.is_remote(settings.output):
+    if not is_remote(settings.output):
         try:
             tempfile.TemporaryFile(dir=parent).close()  # before hours of reading
         except OSError as error:

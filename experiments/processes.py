@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from electra_tf.cli.flags import run_command
 from electra_tf.config.errors import UserError
-from electra_tf.config.files import is_remote
+from electra_tf.files import is_remote
 
 PROJECT = Path(__file__).resolve().parents[1]
 _POLL_SECONDS = 0.2

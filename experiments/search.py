@@ -27,7 +27,7 @@ from pathlib import Path
 from electra_tf.cli.configuration import add_objective_module_flag
 from electra_tf.cli.flags import add_set_flag, flag_parser
 from electra_tf.config.errors import UserError
-from electra_tf.config.files import is_remote
+from electra_tf.files import is_remote
 from experiments.processes import PROJECT, core_shares, local_directory, run_all, run_experiment
 
 # `--set` may say otherwise.

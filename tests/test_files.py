@@ -1,30 +1,76 @@
-"""Files on any filesystem that TensorFlow reads."""
+"""Files on this machine and at URLs that TensorFlow reads."""
+
+import os
+import subprocess
+import sys
 
 import pytest
+import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import exists, read_json
+from electra_tf.files import exists, locked_file, names_in, read_bytes, read_json, write_atomically
+
+PLACES = pytest.mark.parametrize("place", ["{}", "ram://{}"])
 
 
-@pytest.mark.parametrize(("name", "is_there"), [("file", True), ("", True), ("none", False), ("file/below", False)])
-def test_what_exists_is_told_also_below_a_file(tmp_path, name, is_there):
+@PLACES
+def test_what_is_written_is_read_again_and_nothing_else_is_left(tmp_path, place):
+    directory = place.format(tmp_path)
+    file = f"{directory}/file"
+    assert (exists(file), read_bytes(file), read_json(file)) == (False, None, {})
+    for content in (b'{"a": 1}', b'{"a": 2}'):
+        write_atomically(file, content)
+    assert (exists(file), read_bytes(file), read_json(file)) == (True, b'{"a": 2}', {"a": 2})
+    assert names_in(directory) == ["file"]
+    assert names_in(f"{directory}/none") == []
+
+
+def test_a_path_below_a_file_does_not_exist(tmp_path):
     (tmp_path / "file").write_text("")
-    assert exists(str(tmp_path / name)) == is_there
+    assert not exists(str(tmp_path / "file/below"))
 
 
-def test_a_store_that_does_not_answer_is_no_missing_file():
-    with pytest.raises(UserError, match="TensorFlow has no file system for nothing://; give a local one or gs://"):
-        exists("nothing://there")
+@pytest.mark.parametrize("use", [exists, read_bytes, lambda path: write_atomically(path, b"")])
+def test_a_store_that_does_not_answer_is_a_user_error_that_names_it(use):
+    with pytest.raises(UserError, match="nothing://there"):
+        use("nothing://there")
+
+
+@PLACES
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch, place):
+    def refuse(*_, **__):
+        raise (
+            OSError(28, "No space left") if place == "{}" else tf.errors.ResourceExhaustedError(None, None, "No space")
+        )
+
+    directory = place.format(tmp_path)
+    write_atomically(f"{directory}/file", b"old")
+    monkeypatch.setattr("os.replace", refuse)
+    monkeypatch.setattr(tf.io.gfile, "rename", refuse)
+    with pytest.raises(UserError, match="file cannot be written: No space"):
+        write_atomically(f"{directory}/file", b"new")
+    assert read_bytes(f"{directory}/file") == b"old"
+    assert names_in(directory) == ["file"]
 
 
 @pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b"", b'{"a": ' + b"[" * 10**5, b'{"a": "\\ud800"}'])
-def test_what_is_no_json_object_is_damaged(tmp_path, content):
+def test_a_file_that_holds_no_json_object_is_named(tmp_path, content):
     (tmp_path / "file").write_bytes(content)
-    with pytest.raises(
-        UserError, match="file is damaged: expected a JSON object of valid Unicode; copy the file again"
-    ):
+    with pytest.raises(UserError, match="file is damaged"):
         read_json(str(tmp_path / "file"))
 
 
-def test_no_file_is_an_empty_object(tmp_path):
-    assert read_json(str(tmp_path / "file")) == {}
+@pytest.mark.parametrize("name", ["file", ""])
+def test_a_lock_on_a_file_or_a_directory_keeps_a_second_one_out_until_it_is_released(tmp_path, name):
+    for _ in range(2):
+        with locked_file(tmp_path / name), pytest.raises(BlockingIOError):
+            locked_file(tmp_path / name).__enter__()
+
+
+def test_local_files_need_no_tensorflow(tmp_path):
+    code = "import sys; from electra_tf.files import read_json, write_atomically; write_atomically('f', b'{}')\n"
+    code += "read_json('f'); print('tensorflow' in sys.modules)"
+    project = os.path.dirname(os.path.dirname(__file__))
+    environment = {**os.environ, "PYTHONPATH": project}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert done.stdout == b"False\n"

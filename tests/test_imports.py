@@ -12,8 +12,9 @@ PROJECT = Path(__file__).resolve().parents[1]
 # A room imports only from rooms of a lower rank. A room that is missing here fails a test.
 RANKS = {
     "electra_tf": 0,
+    "electra_tf.config.errors": -2,  # a room of its own, as every room may raise them
+    "electra_tf.files": -1,
     "electra_tf.config": 0,
-    "electra_tf.files": 1,
     "electra_tf.ops": 1,
     "electra_tf.text": 1,
     "electra_tf.models": 2,
@@ -28,7 +29,7 @@ RANKS = {
     "electra_tf.finetuning": 7,
     "electra_tf.cli": 8,
 }
-BUILDER_MAY_IMPORT = ("electra_tf.text", "electra_tf.config", "electra_tf.cli.flags")
+BUILDER_MAY_IMPORT = ("electra_tf.text", "electra_tf.config", "electra_tf.files", "electra_tf.cli.flags")
 
 
 def _module_name(path: Path) -> str:
@@ -38,6 +39,8 @@ def _module_name(path: Path) -> str:
 
 def _room_of(module: str) -> str:
     """`electra_tf.models.heads` -> `electra_tf.models`; `data_prep.readers.books` -> `data_prep`."""
+    if module in RANKS:
+        return module
     return ".".join(module.split(".")[: 2 if module.startswith("electra_tf.") else 1])
 
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -10,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from electra_tf.config.errors import UserError, close_name, did_you_mean
+from electra_tf.files import is_remote, read_bytes
 
 Inherit = Callable[[dict, dict], dict]
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
@@ -69,7 +69,7 @@ def _read_with_base(path: str, seen: tuple[str, ...], inherit: Mapping[str, Inhe
         return values
     if not isinstance(base, str):
         raise UserError(f"config {path}: base is {base!r}; expected the path of one YAML file, relative to this one")
-    resolved = path if "://" in path else os.path.realpath(path)
+    resolved = path if is_remote(path) else os.path.realpath(path)
     if resolved in seen:
         raise UserError(f"config {path}: its base leads back to itself; remove one of the `base:` lines")
     base_path = os.path.join(os.path.dirname(path), base)
@@ -77,28 +77,16 @@ def _read_with_base(path: str, seen: tuple[str, ...], inherit: Mapping[str, Inhe
 
 
 def _read_yaml(path: str) -> dict:
+    content = read_bytes(path)
+    if content is None:
+        raise UserError(f"config {path} does not exist; give the path of a YAML file")
     try:
-        values = yaml.load(_read(path).decode(), Loader=_StrictLoader)
-    except OSError as error:
-        raise UserError(f"config {path}: {error.strerror or error}; give the path of a YAML file") from None
+        values = yaml.load(content.decode(), Loader=_StrictLoader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"config {path}: not readable as YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise UserError(f"config {path}: holds {type(values).__name__}; expected a mapping such as `train: ...`")
     return values
-
-
-def _read(path: str) -> bytes:
-    """The content of a local file, or of one at a URL that TensorFlow reads. Raises: OSError."""
-    if "://" not in path:
-        return Path(path).read_bytes()
-    import tensorflow as tf
-
-    try:
-        with tf.io.gfile.GFile(path, "rb") as stream:
-            return stream.read()
-    except tf.errors.OpError as error:
-        raise OSError(None, error.message.partition("\n")[0]) from None
 
 
 def merge(base: dict, changes: dict, inherit: Mapping[str, Inherit] = MappingProxyType({})) -> dict:

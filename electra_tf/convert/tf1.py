@@ -106,7 +106,7 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     names = [*tensors, "global_step"]
     # By the file `checkpoint` their code, and TensorFlow, find the newest one of a directory, wherever that is moved.
     state = f'model_checkpoint_path: "{os.path.basename(prefix)}"\n'
-    with store_errors(output_dir, "cannot be written", "give another one"):
+    with store_errors(output_dir, "cannot be written"):
         tf.io.gfile.makedirs(output_dir)
         tf.raw_ops.SaveV2(
             prefix=prefix,

@@ -50,7 +50,7 @@ def _write_folder(folder: str, model: StoredModel, network: Network) -> None:
         # Older transformers refuse a file that does not name its format.
         "model.safetensors": safetensors.numpy.save(dict(network.tensors), {"format": "pt"}),
     }
-    with store_errors(folder, "cannot be written", "give another directory"):
+    with store_errors(folder, "cannot be written"):
         tf.io.gfile.makedirs(folder)
     for name, content in files.items():
         write_atomically(os.path.join(folder, name), content)

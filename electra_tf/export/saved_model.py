@@ -8,10 +8,9 @@ import absl.logging
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.config.files import is_remote
 from electra_tf.export.served_model import ServedModel
 from electra_tf.export.warmup import write_warmup_requests
-from electra_tf.files import write_atomically
+from electra_tf.files import is_remote, write_atomically
 
 _VERSION = "1"
 # What a kill may leave: a version that is not written to its end, and the one that it was to replace.

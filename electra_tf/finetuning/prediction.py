@@ -42,7 +42,7 @@ def predict_file(
         model = load_finetuned(model_dir)
     data = _data_of(model, model_dir, input_file, text_columns)
     if directory := os.path.dirname(output_file):  # now, and not after hours of predictions
-        with store_errors(f"--output_file={output_file}", "cannot be written", "give another place"):
+        with store_errors(f"--output_file={output_file}", "cannot be written"):
             tf.io.gfile.makedirs(directory)
     outputs = outputs_of(model, data, strategy)
     write_atomically(output_file, data.prediction_table(outputs))

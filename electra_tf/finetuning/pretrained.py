@@ -7,11 +7,11 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.files import is_remote
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.names import encoder_variables
 from electra_tf.convert.stored_weights import list_briefly
 from electra_tf.export.stored import given_of, read_stored_model
+from electra_tf.files import is_remote
 from electra_tf.models.encoder import Encoder
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary

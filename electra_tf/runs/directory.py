@@ -79,7 +79,7 @@ class RunDirectory:
 
     def create(self) -> None:
         """Makes the directory unless it exists. Raises: UserError: if it cannot be made or holds something else."""
-        with store_errors(f"{self.flag}={self.path}", "cannot be written", "give another one"):
+        with store_errors(f"{self.flag}={self.path}", "cannot be written"):
             if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
                 raise UserError(f"{self.flag}={self.path} is a file; give a directory")
             tf.io.gfile.makedirs(self.path)

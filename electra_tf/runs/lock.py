@@ -1,10 +1,7 @@
 """Keeps two processes from training in one directory."""
 
 import contextlib
-import errno
-import fcntl
 import json
-import logging
 import os
 import socket
 import time
@@ -13,14 +10,8 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.files import is_remote
-from electra_tf.files import read_bytes, write_atomically
+from electra_tf.files import is_remote, locked_file, read_bytes, write_atomically
 from electra_tf.runs.directory import RunDirectory
-
-logger = logging.getLogger(__name__)
-
-# What a local filesystem without locks answers.
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)
 
 
 @contextlib.contextmanager
@@ -70,29 +61,18 @@ def _owner_file(run: RunDirectory, force: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _flock(run: RunDirectory) -> Iterator[None]:
-    try:
-        # For writing: the lock of a network filesystem wants that.
-        descriptor = os.open(run.lock_file, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise UserError(f"{run.flag}={run.path} cannot be written: {error.strerror}; give another one") from None
-    try:
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            descriptor = stack.enter_context(locked_file(run.lock_file))
         except BlockingIOError:
-            raise UserError(
-                f"{run.flag}={run.path} is in use by {_describe(os.pread(descriptor, 1000, 0))}; wait for it, stop "
-                "it, or give another one"
-            ) from None
+            holder = _describe(read_bytes(run.lock_file) or b"")
+            raise UserError(f"{run.flag}={run.path} is in use by {holder}; wait for it, or give another one") from None
         except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            logger.warning("%s: its filesystem has no locks; make sure that no second run uses it", run.path)
+            raise UserError(f"{run.flag}={run.path} cannot be written: {error.strerror}") from None
         with contextlib.suppress(OSError):  # the name is for a message only: a full disk must not refuse a run
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, _identify(), 0)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _identify() -> bytes:

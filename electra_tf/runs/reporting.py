@@ -13,8 +13,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.config.files import is_remote
-from electra_tf.files import read_bytes, write_atomically
+from electra_tf.files import is_remote, read_bytes, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.runs.directory import RATES, RunDirectory
 from electra_tf.runs.lock import require_held

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.files import is_remote
 from electra_tf.convert.hugging_face_reader import is_hugging_face
-from electra_tf.files import exists, names_in, store_errors
+from electra_tf.files import exists, is_remote, names_in, store_errors
 from electra_tf.runs.checkpoints import damage, newest_whole, step_of
 from electra_tf.runs.directory import RunDirectory
 
@@ -47,7 +46,7 @@ def find_source(path: str | os.PathLike, flag: str) -> Source:
     path = os.fspath(path)
     place = f"{flag}={path}"
     path = path.rstrip("/") if is_remote(path) else os.path.abspath(path)
-    with store_errors(place, "cannot be reached", "mend that or give another path"):
+    with store_errors(place, "cannot be reached"):
         is_there, is_directory = tf.io.gfile.exists(path), tf.io.gfile.isdir(path)
     prefix = path if is_directory else _ENDING.sub("", path)  # a directory may be named like a file of a checkpoint
     if exists(f"{prefix}.index") and not tf.io.gfile.isdir(f"{prefix}.index"):

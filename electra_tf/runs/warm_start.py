@@ -14,7 +14,6 @@ import tensorflow as tf
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.files import is_remote
 from electra_tf.config.loader import read_values
 from electra_tf.convert.hugging_face_reader import read_hugging_face
 from electra_tf.convert.names import tf1_variables
@@ -26,7 +25,7 @@ from electra_tf.convert.stored_weights import (
     require_none_missing,
 )
 from electra_tf.convert.tf1 import TF1_STATE
-from electra_tf.files import read_json, write_atomically
+from electra_tf.files import is_remote, read_json, write_atomically
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.runs.agreement import (
     Known,

@@ -13,7 +13,7 @@ import pydantic
 from pydantic import Field
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.files import read_bytes
+from electra_tf.files import read_bytes
 from electra_tf.text.vocabulary import Vocabulary
 
 SCHEMA_VERSION = 3
@@ -130,19 +130,14 @@ class Manifest(DatasetSettings):
 
     @classmethod
     def load(cls, data_dir: str | os.PathLike) -> "Manifest":
-        """Reads `manifest.json` of a data directory, local or by URL.
+        """Reads `manifest.json` of a data directory, local or at a URL that TensorFlow reads.
 
-        Raises: UserError: if it is missing, broken, edited, or of another schema version.
+        Raises: UserError: the file is missing, broken, edited, or of another schema version.
         """
         path = f"{str(data_dir).rstrip('/')}/{MANIFEST_FILE}"
-        try:
-            content = read_bytes(path)
-        except FileNotFoundError:
-            raise UserError(
-                f"{path} does not exist: {data_dir} is no data set, or its build did not end; {_BUILD_ANEW}"
-            ) from None
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror or error}; {_BUILD_ANEW}") from None
+        content = read_bytes(path)
+        if content is None:
+            raise UserError(f"{path} does not exist: {data_dir} holds no finished data set; {_BUILD_ANEW}")
         return cls.from_bytes(content, path)
 
     @classmethod

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.files import read_bytes
+from electra_tf.files import read_bytes
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION_PREFIX = "##"  # a piece that does not begin a word
@@ -15,10 +15,10 @@ MAX_BYTES_PER_TOKEN = 256  # of FastWordpieceTokenizer, the prefix not counted
 
 def read_vocabulary_file(path: str | Path) -> bytes:
     """The bytes that `Vocabulary.from_bytes` takes. Raises: UserError: no such file, or one that cannot be read."""
-    try:
-        return read_bytes(path)
-    except OSError as error:
-        raise UserError(f"cannot read the vocabulary {path}: {error.strerror or error}; give a vocab.txt") from error
+    content = read_bytes(path)
+    if content is None:
+        raise UserError(f"the vocabulary {path} does not exist; give a vocab.txt")
+    return content
 
 
 @dataclass(frozen=True)

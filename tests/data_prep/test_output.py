@@ -87,7 +87,7 @@ def test_a_leftover_of_another_configuration_is_refused_with_both_named(tmp_path
 def test_a_leftover_of_files_that_have_changed_since_is_refused(tmp_path):
     open_it(tmp_path)
     changed = {**CONFIGURATION, "inputs": [{**CONFIGURATION["inputs"][0], "modified": "13"}]}
-    with pytest.raises(UserError, match="1 input files, of which 1 differ, first .*name a.txt, .*modified 12; .*13"):
+    with pytest.raises(UserError, match="1 input files, of which 1 differ, first a.txt"):
         open_it(tmp_path, changed)
 
 
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_removed_is_a_user_error(output_dir, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr("os.remove", refuse)
-    with pytest.raises(UserError, match="cannot write to --output_dir=.*manifest.json: Permission denied"):
+    with pytest.raises(UserError, match="output_dir=.*manifest.json: Permission denied"):
         open_it(output_dir, overwrite=True)
 
 

@@ -63,7 +63,7 @@ def test_a_damaged_line_is_named_by_file_and_number(metrics_file, line):
 
 def test_a_directory_in_the_place_of_the_file_is_refused(metrics_file):
     metrics_file.mkdir()
-    with pytest.raises(UserError, match=r"metrics\.jsonl cannot be read: .*; a readable file belongs there"):
+    with pytest.raises(UserError, match=r"metrics\.jsonl cannot be read"):
         reports_of(metrics_file, "train")
 
 
