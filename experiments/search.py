@@ -257,9 +257,8 @@ def results_markdown(runs: Sequence[SearchRun], failures: Mapping[str, str], sor
         failures: by the run's name.        sort: a held-out metric; None: the rows have the order of the runs.
     Raises: UserError: if no run has that metric; it lists the existing ones.
     """
-    from electra_tf.reports.reading import read_run
-    from electra_tf.reports.runs import RunGroup
-    from electra_tf.reports.tables import chosen_metrics, markdown_table
+    from electra_tf.reports.runs import RunGroup, read_run
+    from electra_tf.reports.tables import chosen_metrics, runs_table
 
     finished: dict[str, list] = {}
     for run in runs:
@@ -272,7 +271,7 @@ def results_markdown(runs: Sequence[SearchRun], failures: Mapping[str, str], sor
             metrics = list(dict.fromkeys([*chosen_metrics(groups, [sort]), *metrics]))
             sign = 1.0 if "loss" in sort else -1.0
             groups.sort(key=lambda group: sign * last.median if (last := group.last(sort)) else math.inf)
-        table = markdown_table(groups, metrics)
+        table = runs_table(groups, metrics)
     failed = "".join(f"- {name} failed: {failure}\n" for name, failure in failures.items())
     return "\n".join(filter(None, [table, failed]))
 

@@ -17,7 +17,7 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.flops.traced import by_part, traced_products
 from electra_tf.models.context import ForwardContext
 from electra_tf.ops.random import RandomStream
-from electra_tf.reports.measured import expected_products
+from electra_tf.reports.traced_step import expected_products
 from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain import OBJECTIVES, Objective, build_objective

@@ -6,8 +6,8 @@
     python profile_flops.py --config=configs/pretrain/small.yaml --set train.precision=bfloat16 --hours --device=a100
     python profile_flops.py --paper_table
 
-There are two conventions: the paper's (appendix E), to compare with its figures, and the hardware's: what a device has
-to compute. See docs/flops.md.
+There are two conventions: that of the paper (appendix E), to compare with its figures, and that of the hardware: what a
+device has to compute. See docs/flops.md.
 """
 
 import json
@@ -19,6 +19,15 @@ from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
 from electra_tf.config.errors import UserError
 from electra_tf.flops.devices import DEVICES
 
+_MODES = {
+    "json": "print the totals of --config as one JSON object",
+    "paper_flops": "print the authors' thirteen published numbers as one JSON object",
+    "paper_table": "print the FLOPs of the paper's tables 1, 2, 3 and 7 beside those computed here",
+    "measured": "trace the training step and print its matrix products beside the formula's",
+    "finetuning": "print the cost of an example in fine-tuning and in inference",
+    "hours": "print the duration of the run on --device, from its published peak",
+}
+
 
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
@@ -26,40 +35,36 @@ def main(argv: list[str] | None = None) -> int:
     add_set_flag(parser)
     add_objective_module_flag(parser)
     modes = parser.add_mutually_exclusive_group()
-    for flag, text in (
-        ("json", "print the totals of --config as one JSON object"),
-        ("paper_flops", "print the authors' thirteen published numbers as one JSON object"),
-        ("paper_table", "print the FLOPs of the paper's tables 1, 2, 3 and 7 beside its own"),
-        ("measured", "trace the training step and print its FLOPs beside the formula's"),
-        ("finetuning", "print the cost of an example in fine-tuning and in inference"),
-        ("hours", "print how long the run takes on --device, by its published peak"),
-    ):
+    for flag, text in _MODES.items():
         modes.add_argument(f"--{flag}", action="store_true", help=text)
     modes.add_argument("--budget", type=float, metavar="FLOPS", help="print how many steps so many FLOPs pay for")
-    parser.add_argument("--convention", choices=["paper", "hardware"], help="for --budget; paper if not given")
+    parser.add_argument("--convention", choices=["paper", "hardware"], help="for --budget (default: paper)")
     speed = parser.add_mutually_exclusive_group()
     speed.add_argument(
-        "--measure_speed", type=int, nargs="?", const=5, metavar="STEPS", help="for --budget: time so many steps (5)"
+        "--measure_speed",
+        type=int,
+        nargs="?",
+        const=5,
+        metavar="STEPS",
+        help="for --budget: time this number of steps (default: 5)",
     )
-    speed.add_argument("--model_dir", metavar="DIR", help="for --budget: take the speed from this run's reports")
+    speed.add_argument("--model_dir", metavar="DIR", help="for --budget: take the speed from the reports of this run")
     parser.add_argument(
-        "--strategy",
-        choices=["one_device", "mirrored"],
-        help="for --measured and --measure_speed; one_device if not given",
+        "--strategy", choices=["one_device", "mirrored"], help="for --measured, --measure_speed (default: one_device)"
     )
     parser.add_argument(
         "--logical_cpu_devices", type=int, metavar="N", help="split the CPU into N devices, for --strategy=mirrored"
     )
     parser.add_argument("--device", metavar="NAME", help=f"for --hours: one of {', '.join(DEVICES)}")
-    parser.add_argument("--device_count", type=int, metavar="N", help="for --hours: how many of them; 1 if not given")
+    parser.add_argument("--device_count", type=int, metavar="N", help="for --hours: number of devices (default: 1)")
     parser.add_argument(
-        "--utilization", type=float, metavar="SHARE", help="for --hours: of the peak; 0.2 and 0.4 if not given"
+        "--utilization", type=float, metavar="FRACTION", help="for --hours: of the peak (default: 0.2 and 0.4)"
     )
     parser.add_argument(
-        "--price_per_hour", type=float, metavar="PRICE", help="for --hours: of one device, to print what the run costs"
+        "--price_per_hour", type=float, metavar="PRICE", help="for --hours: of one device, to print the run's price"
     )
     arguments = parser.parse_args(argv)
-    return run_command(lambda: print(_answer(arguments)))
+    return run_command(lambda: print(_answer(arguments), end=""))
 
 
 def _answer(arguments: Namespace) -> str:
@@ -67,18 +72,19 @@ def _answer(arguments: Namespace) -> str:
     if arguments.paper_flops:
         from electra_tf.flops.published import PUBLISHED
 
-        return json.dumps({name: float(flops) for name, flops in PUBLISHED.items()})
+        return json.dumps({name: float(flops) for name, flops in PUBLISHED.items()}) + "\n"
     if arguments.paper_table:
-        from electra_tf.flops.published import TABLES, table_lines
+        from electra_tf.flops.published import TABLES
+        from electra_tf.reports.costs import paper_table
 
-        return "\n\n".join("\n".join(table_lines(table)) for table in TABLES)
+        return "\n".join(map(paper_table, TABLES))
     if not arguments.config:
         raise UserError("nothing to count; give --config=FILE, --paper_flops or --paper_table")
     return _profile(arguments)
 
 
 def _refuse_flags_without_effect(arguments: Namespace) -> None:
-    """Raises: UserError: if a flag would have no effect beside the others, or a number is not positive."""
+    """Raises: UserError: if a flag has no effect with the others, or a number is not positive."""
 
     def refuse(flags: tuple[str, ...], reason: str) -> None:
         for flag in flags:
@@ -86,18 +92,15 @@ def _refuse_flags_without_effect(arguments: Namespace) -> None:
                 raise UserError(f"--{'set' if flag == 'overrides' else flag} {reason}")
 
     if arguments.paper_flops or arguments.paper_table:
-        reason = "has no part in the paper's figures; leave it out, or --paper_flops and --paper_table"
-        refuse(("config", "overrides", "objective_module"), reason)
+        refuse(("config", "overrides", "objective_module"), "has no effect with --paper_flops and --paper_table")
     if arguments.budget is None:
-        refuse(("convention", "measure_speed", "model_dir"), "goes with --budget; give both or leave it out")
+        refuse(("convention", "measure_speed", "model_dir"), "requires --budget")
     if not arguments.measured and arguments.measure_speed is None:
-        reason = "goes with --measured and --measure_speed; give one of them or leave it out"
-        refuse(("strategy", "logical_cpu_devices"), reason)
+        refuse(("strategy", "logical_cpu_devices"), "requires --measured or --measure_speed")
     if not arguments.hours:
-        reason = "goes with --hours; give both or leave it out"
-        refuse(("device", "device_count", "utilization", "price_per_hour"), reason)
+        refuse(("device", "device_count", "utilization", "price_per_hour"), "requires --hours")
     elif arguments.device is None:
-        raise UserError(f"--hours needs --device; give one of {', '.join(DEVICES)}")
+        raise UserError(f"--hours requires --device; give one of {', '.join(DEVICES)}")
     for flag in ("measure_speed", "logical_cpu_devices", "device_count"):
         value = getattr(arguments, flag)
         if value is not None and value <= 0:
@@ -107,31 +110,27 @@ def _refuse_flags_without_effect(arguments: Namespace) -> None:
 def _profile(arguments: Namespace) -> str:
     config = config_of(arguments)
 
-    from electra_tf.reports.costs import budget_lines, cost_lines, cost_values, finetuning_lines
+    from electra_tf.reports.costs import budget_text, cost_tables, cost_values, finetuning_table
 
     if arguments.json:
-        return json.dumps(cost_values(config))
+        return json.dumps(cost_values(config)) + "\n"
     if arguments.budget is not None:
-        convention = arguments.convention or "paper"
-        lines = budget_lines(config, arguments.budget, convention, *_speed(arguments, config))
-    elif arguments.hours:
-        from electra_tf.reports.hours import hours_lines
+        return budget_text(config, arguments.budget, arguments.convention or "paper", *_speed(arguments, config))
+    if arguments.hours:
+        from electra_tf.reports.hours import hours_text
 
         count = arguments.device_count or 1
-        lines = hours_lines(config, arguments.device, count, arguments.utilization, arguments.price_per_hour)
-    elif arguments.measured:
-        from electra_tf.reports.measured import measure, measurement_lines
+        return hours_text(config, arguments.device, count, arguments.utilization, arguments.price_per_hour)
+    if arguments.measured:
+        from electra_tf.reports.traced_step import count_steps, products_table
 
-        lines = []
-        for number, measurement in enumerate(measure(config, _strategy(arguments, config)), start=1):
-            lines += [f"a step of phase {number}:", *measurement_lines(measurement)]
-    else:
-        lines = finetuning_lines(config) if arguments.finetuning else cost_lines(config)
-    return "\n".join(lines)
+        steps = enumerate(count_steps(config, _strategy(arguments, config)), start=1)
+        return "\n".join(f"a step of phase {number}:\n{products_table(step)}" for number, step in steps)
+    return finetuning_table(config) if arguments.finetuning else cost_tables(config)
 
 
 def _speed(arguments: Namespace, config) -> tuple:
-    """The last arguments of `budget_lines`: FLOP/s if they are asked for, and the cost of the run they are from."""
+    """The last arguments of `budget_text`: the FLOP/s if they are asked for, and the cost of the run they are from."""
     if arguments.model_dir is not None:
         from electra_tf.reports.speed import reported_speed
 

@@ -2,15 +2,14 @@
 
     python report.py runs/* --output=report.md --picture=report.png
     python report.py runs/* --score=glue --output=report.md --picture=report.png --data=report.json
-    python report.py experiments/replication/records/*.json --score=truecasing
 
 Runs that differ in their seed only (same settings, data and initial weights) are one row and one line: the median, and
-the range from lowest to highest. Of each run it reads config.yaml, metrics.jsonl, data.json and warm_start.json; or,
-instead of a directory, a run's record: the small JSON file that experiments.replication writes.
+the range from lowest to highest. The command reads config.yaml, metrics.jsonl, data.json and warm_start.json in each
+run's directory.
 
-With --score it shows what the milestones of the runs score after fine-tuning on a task, which it reads from
-finetuning_TASK.json of each run; run_finetuning.py --milestones writes that file. The median and the range are then
-over all fine-tuning seeds of all runs of a row.
+With --score it shows the scores of the runs' milestones after fine-tuning on a task. It reads them from
+finetuning_TASK.json in each run's directory; run_finetuning.py --milestones writes that file. The median and the range
+are then over all fine-tuning seeds of all runs in a row.
 """
 
 import itertools
@@ -27,7 +26,7 @@ from electra_tf.config.errors import UserError
 
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("model_dirs", nargs="+", metavar="RUN", help="directory of a run, or its record (.json)")
+    parser.add_argument("model_dirs", nargs="+", metavar="RUN", help="directory of a run")
     parser.add_argument("--output", metavar="FILE", help="Markdown file to write (default: print the table)")
     parser.add_argument("--picture", metavar="FILE", help="PNG file to write; needs matplotlib")
     parser.add_argument("--data", metavar="FILE", help="JSON file to write: the points of the picture")
@@ -58,9 +57,8 @@ def _report(arguments: Namespace) -> None:
 
     from electra_tf.files import write_atomically
     from electra_tf.reports.pictures import png_picture
-    from electra_tf.reports.reading import read_runs, read_scored_runs
-    from electra_tf.reports.runs import group_runs, score_metric
-    from electra_tf.reports.tables import chosen_metrics, markdown_table, points_data, points_table
+    from electra_tf.reports.runs import group_runs, read_runs, read_scored_runs, score_metric
+    from electra_tf.reports.tables import chosen_metrics, points_data, points_table, runs_table
 
     if arguments.score:
         groups = group_runs(read_scored_runs(arguments.model_dirs, arguments.score))
@@ -69,7 +67,7 @@ def _report(arguments: Namespace) -> None:
     else:
         groups = group_runs(read_runs(arguments.model_dirs))
         metrics = chosen_metrics(groups, arguments.metrics)
-        text = markdown_table(groups, metrics)
+        text = runs_table(groups, metrics)
     if arguments.data:
         write_atomically(arguments.data, (json.dumps(points_data(groups, metrics), indent=1) + "\n").encode())
     if arguments.picture:
@@ -84,7 +82,7 @@ def _report(arguments: Namespace) -> None:
 
 
 def _require_free_files(arguments: Namespace) -> None:
-    """Raises: UserError: if a file to write exists and may not be replaced, or two are to be one."""
+    """Raises: UserError: if an output file exists and may not be replaced, or two flags name the same file."""
     files = {flag: Path(getattr(arguments, flag)) for flag in ("output", "picture", "data") if getattr(arguments, flag)}
     for one, other in itertools.combinations(files, 2):
         if files[one].resolve() == files[other].resolve():

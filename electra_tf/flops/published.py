@@ -182,7 +182,8 @@ def _tinybert() -> Fraction:
     return PUBLISHED["bert_base"] + sequences * paper.example_flops(passes, _INFERENCE_LENGTH)
 
 
-def _shown(number: Number | None) -> str:
+def rounded(number: Number | None) -> str:
+    """A number with three digits, such as 1.29e18; `-` for None."""
     return "-" if number is None else f"{float(number):.2e}".replace("e+0", "e").replace("e+", "e")
 
 
@@ -190,7 +191,7 @@ def _electra_small(model: str, share: float, printed: str, factors: str, **infer
     by_generator = {size: electra(SMALL, size, 128, round(1_000_000 * share), seq_length=128) for size in (64, 128)}
     note = (
         "the generator has 64 hidden units, as in table 5 and in the authors' code; the paper's figure fits a "
-        f"generator of 128, {_shown(by_generator[128])}"
+        f"generator of 128, {rounded(by_generator[128])}"
     )
     return Row(model, printed, factors, by_generator[64], **inference, note=note)
 
@@ -274,29 +275,3 @@ TABLES = (
     PaperTable("table 3: SQuAD dev", "ELECTRA", _TABLE_3),
     PaperTable("table 7: small models, GLUE test", "ELECTRA-Small", _TABLE_7),
 )
-
-
-def table_lines(table: PaperTable) -> list[str]:
-    """The table as Markdown, one line for each row."""
-    (reference,) = (row for row in table.rows if row.model == table.reference)
-    lines = [
-        f"{table.title}; x against {table.reference}",
-        "| model | train, here | train, paper | infer, here | infer, paper | x, here | x, paper | agrees | note |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in table.rows:
-        factors = _factor(row.train, reference.train, table.counts_savings)
-        if row.printed_inference:
-            factors += f" / {_factor(row.inference, reference.inference, table.counts_savings)}"
-        bound = "+" if row.printed_train.endswith("+") else ""  # the paper, and so this row, leaves out a part
-        verdict = "NO" if not row.agrees else "bound" if bound else "yes"
-        train = (_shown(row.train) + bound, row.printed_train or "-")
-        cells = [row.model, *train, _shown(row.inference), row.printed_inference or "-"]
-        lines.append(f"| {' | '.join([*cells, factors, row.printed_factors, verdict, row.note])} |")
-    return lines
-
-
-def _factor(number: Number | None, reference: Number, counts_savings: bool) -> str:
-    if number is None:
-        return "-"
-    return f"{float(reference / number if counts_savings else number / reference):.3g}x"

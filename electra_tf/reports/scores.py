@@ -3,14 +3,12 @@
 `run_finetuning.py --milestones` writes them, into the run's directory too, where report.py reads them.
 """
 
-import json
 import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
 
-from electra_tf.config.errors import UserError
-from electra_tf.files import names_in, read_bytes
+from electra_tf.files import names_in, read_json
 from electra_tf.flops.budget import RunCost
 
 
@@ -69,14 +67,5 @@ def read_scores(model_dir: str | os.PathLike, task: str) -> dict[int, tuple[floa
     """The scores of a run's fine-tuned milestones, by step; empty if none was fine-tuned on the task.
 
     A score is NaN where a seed has no value.
-
-    Raises: UserError: if the file holds anything else.
     """
-    file = score_file(model_dir, task)
-    content = read_bytes(file)
-    try:
-        return scores_by_step(json.loads(content)["results"]) if content is not None else {}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(
-            f"{file} is not what run_finetuning.py --milestones writes; give that command again, it continues"
-        ) from None
+    return scores_by_step(read_json(score_file(model_dir, task)).get("results", ()))

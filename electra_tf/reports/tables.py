@@ -1,9 +1,8 @@
-"""Results of runs as Markdown tables, and as data."""
+"""Results of runs as Markdown tables, and as data; `markdown_table` writes every table of the project."""
 
 from collections.abc import Sequence
 
 from electra_tf.config.errors import UserError
-from electra_tf.flops.budget import Spent
 from electra_tf.reports.runs import Point, RunGroup, finetuned_task
 
 # The usual metrics, shown if a run has them, and their headings. Another metric's heading is its name.
@@ -18,18 +17,25 @@ HEADINGS = {
     "constant_predictor_loss": "of a constant",
     "replaced_token_auc": "replaced-token AUC",
 }
+_COST_HEADINGS = ("run", "seeds", "steps", "FLOPs", "hardware", "tokens")
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, with a line break at its end."""
+    lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines) + "\n"
 
 
 def heading(metric: str) -> str:
-    """What a metric is called in tables and pictures."""
+    """The heading of a metric in tables and pictures."""
     task = finetuned_task(metric)
     return HEADINGS.get(metric, metric) if task is None else f"{task}, fine-tuned"
 
 
 def chosen_metrics(groups: Sequence[RunGroup], names: Sequence[str] | None = None) -> list[str]:
-    """The metrics of these names, or without names those of `HEADINGS` that some group has.
+    """The metrics with these names; without names, those of `HEADINGS` that some group has.
 
-    Raises: UserError: if no run has a metric of a name; it lists the existing ones.
+    Raises: UserError: if no run has a metric with one of the names; it lists the existing ones.
     """
     known = {metric for group in groups for run in group.runs for values in run.metrics.values() for metric in values}
     if unknown := next((name for name in names or () if name not in known), None):
@@ -37,36 +43,42 @@ def chosen_metrics(groups: Sequence[RunGroup], names: Sequence[str] | None = Non
     return list(names or (metric for metric in HEADINGS if any(group.points(metric) for group in groups)))
 
 
-def markdown_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
-    """One row a group, at the end of its training: the median over seeds, and behind it the lowest and highest.
+def runs_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
+    """One row for each group, at its last step: median over seeds, then lowest and highest value.
 
-    FLOPs are those of the paper's convention, `hardware` those that devices computed; both, and the tokens, padding
-    included, are empty for an objective that does not describe its steps.
+    The columns `FLOPs` (the paper's convention), `hardware` and `tokens` (padding included) are empty for an objective
+    that does not describe its steps.
     """
-    headings = ["run", "seeds", "steps", "FLOPs", "hardware", "tokens", *map(heading, metrics)]
-    rows = []
-    for group in groups:
-        cells = _costs_until(group, group.last_step)
-        rows.append([*cells, *(_cell(group.last(metric)) for metric in metrics)])
-    return table_of(headings, rows)
+    rows = [
+        [*_cost_cells(group, group.last_step), *(_cell(group.last(metric)) for metric in metrics)] for group in groups
+    ]
+    return markdown_table([*_COST_HEADINGS, *map(heading, metrics)], rows)
 
 
 def points_table(groups: Sequence[RunGroup], metric: str) -> str:
-    """One row for each step of each group at which the metric is known, and how many values it is the median of."""
-    headings = ["run", "seeds", "steps", "FLOPs", "hardware", "tokens", heading(metric), "values"]
+    """One row for each group and each step with a value of the metric; the last column counts the values."""
     rows = [
-        [*_costs_until(group, point.step), _cell(point), str(len(group.values(metric, point.step)))]
+        [*_cost_cells(group, point.step), _cell(point), str(len(group.values(metric, point.step)))]
         for group in groups
         for point in group.points(metric)
     ]
-    return table_of(headings, rows)
+    return markdown_table([*_COST_HEADINGS, heading(metric), "values"], rows)
 
 
 def points_data(groups: Sequence[RunGroup], metrics: Sequence[str]) -> dict:
-    """What the tables and the picture show, as JSON takes it: groups, and of each the points of all metrics.
+    """The content of tables and picture as JSON values: groups, and the points of all metrics in each.
 
     FLOPs are null for an objective that does not describe its steps.
     """
+
+    def point_data(group: RunGroup, metric: str, point: Point) -> dict:
+        spent = None if group.cost is None else group.cost.spent(point.step)
+        flops = {
+            "paper_flops": None if spent is None else float(spent.paper),
+            "hardware_flops": None if spent is None else spent.hardware.total,
+        }
+        return {"metric": metric, **flops, **point._asdict(), "values": group.values(metric, point.step)}
+
     return {
         "groups": [
             {
@@ -74,43 +86,18 @@ def points_data(groups: Sequence[RunGroup], metrics: Sequence[str]) -> dict:
                 "objective": group.runs[0].config.objective.name,
                 "runs": [run.name for run in group.runs],
                 "seeds": group.seeds,
-                "points": [
-                    {
-                        "metric": metric,
-                        **_flops(group, point.step),
-                        **point._asdict(),
-                        "values": group.values(metric, point.step),
-                    }
-                    for metric in metrics
-                    for point in group.points(metric)
-                ],
+                "points": [point_data(group, metric, point) for metric in metrics for point in group.points(metric)],
             }
             for group in groups
         ]
     }
 
 
-def table_of(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}", *(f"| {' | '.join(row)} |" for row in rows)]
-    return "\n".join(lines) + "\n"
-
-
-def _spent(group: RunGroup, step: int) -> Spent | None:
-    return None if group.cost is None else group.cost.spent(step)
-
-
-def _flops(group: RunGroup, step: int) -> dict[str, float | None]:
-    spent = _spent(group, step)
-    if spent is None:
-        return {"paper_flops": None, "hardware_flops": None}
-    return {"paper_flops": float(spent.paper), "hardware_flops": spent.hardware.total}
-
-
-def _costs_until(group: RunGroup, step: int) -> list[str]:
-    """The first six cells of a row: which runs, and what they have cost until a step."""
-    costs, spent = ["", "", ""], _spent(group, step)
-    if spent is not None:
+def _cost_cells(group: RunGroup, step: int) -> list[str]:
+    """The cells below `_COST_HEADINGS`: the cost until a step."""
+    costs = ["", "", ""]
+    if group.cost is not None:
+        spent = group.cost.spent(step)
         costs = [f"{float(spent.paper):.3g}", f"{spent.hardware.total:.3g}", f"{spent.token_slots / 1e6:.3g} M"]
     return [group.label.replace("|", "\\|"), ", ".join(map(str, group.seeds)), f"{step:,}", *costs]
 

@@ -14,8 +14,8 @@ same during training); and beside (the small tasks of GLUE). The same command co
 what is finished. What fails is noted, the rest goes on, and the exit status is 1. RUNS/logs has what processes print.
 
 As each process ends, RUNS/records/ARM-seedN.json gets what is known of its run;
---record_dir=experiments/replication/records replaces the project's own records. From these alone, which report.py
-reads too, --remake writes the results into docs/notes/replication.md and docs/notes/replication.png.
+--record_dir=experiments/replication/records replaces the project's own records. From these alone --remake writes
+the results into docs/notes/replication.md and docs/notes/replication.png.
 """
 
 import sys

@@ -1,7 +1,13 @@
-"""The record of a run of the replication: what its processes have left, as `electra_tf.reports.records` writes it."""
+"""Records of the replication: the results of a run as one small JSON file, without weights, for version control.
+
+A record has the resolved configuration, from which the FLOPs can be counted again.
+"""
 
 import dataclasses
+import json
+import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +15,20 @@ import tensorflow as tf
 
 import electra_tf
 from electra_tf.config.errors import UserError
-from electra_tf.files import names_in, read_json
+from electra_tf.files import names_in, read_json, write_atomically
 from electra_tf.finetuning.milestones import seed_scores
 from electra_tf.finetuning.summary import SUMMARY
 from electra_tf.flops.budget import RunCost
-from electra_tf.reports.reading import read_run
-from electra_tf.reports.records import read_record, write_record
-from electra_tf.reports.scores import milestone_scores
+from electra_tf.reports.runs import RunResults, read_run, score_metric
+from electra_tf.reports.scores import milestone_scores, scores_by_step
 from electra_tf.runs.directory import RunDirectory, lasting_settings
 from electra_tf.runs.reported_lines import reports_of
+from electra_tf.tasks.pretrain.config import parse_config
 from experiments.replication.plan import PlannedRun, is_json
 
 MAX_REPORTS = 40
+_KEYS = {"name", "config", "data", "init_from", "held_out", "finetuned", "notes"}
+_DIGITS = 6
 # Of training reports: what follows from the step and the configuration, or depends on the machine.
 _LEFT_OUT = ("split", "examples_seen", "token_slots_seen", "paper_flops", "hardware_flops", "peak_flops")
 
@@ -80,3 +88,47 @@ def _finetuned(run: PlannedRun, task: str) -> dict:
     metrics = [summary["primary_metric"] for summary in summaries.values()]
     rows = milestone_scores(scores, RunCost(run.config))
     return {"task": task, "metric": metrics[0] if metrics else None, "results": rows}
+
+
+def write_record(path: str | os.PathLike, run: RunResults, finetuned: Sequence[dict]) -> None:
+    """Writes or replaces a run's record. Measured numbers are rounded to 6 digits, keys are sorted.
+
+    Args:
+        run: its `scores` are not used.
+        finetuned: for each task: `task`, `metric`, and as `results` the rows of `milestone_scores`.
+    """
+    content = {
+        "name": run.name,
+        "config": run.config.model_dump(mode="json"),
+        "data": run.data,
+        "init_from": run.init_from,
+        "held_out": _rounded(run.metrics),
+        "finetuned": _rounded(finetuned),
+        "notes": _rounded(run.notes),
+    }
+    write_atomically(os.fspath(path), (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+
+
+def read_record(path: str | os.PathLike) -> RunResults:
+    """Reads a record. Raises: UserError: if the file is no record."""
+    content = read_json(os.fspath(path))
+    if content.keys() != _KEYS:
+        raise UserError(f"{path} is no record of a run; expected the keys {', '.join(sorted(_KEYS))}")
+    return RunResults(
+        name=content["name"],
+        config=parse_config(content["config"], os.fspath(path)),
+        metrics=dict(sorted((int(step), metrics) for step, metrics in content["held_out"].items())),
+        data=content["data"],
+        init_from=content["init_from"],
+        scores={score_metric(each["task"]): scores_by_step(each["results"]) for each in content["finetuned"]},
+        notes=content["notes"],
+    )
+
+
+def _rounded(value: Any) -> Any:
+    """A value with its floats rounded to `_DIGITS` significant digits, and its keys as text."""
+    if isinstance(value, dict):
+        return {str(key): _rounded(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(entry) for entry in value]
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value

@@ -9,9 +9,8 @@ from pathlib import Path
 from electra_tf.config.errors import UserError
 from electra_tf.files import write_atomically
 from electra_tf.reports.pictures import png_picture
-from electra_tf.reports.records import read_record
 from electra_tf.reports.runs import RunGroup, RunResults, group_runs, score_metric
-from electra_tf.reports.tables import table_of
+from electra_tf.reports.tables import markdown_table
 from experiments.replication.arms import ARMS, BESIDE_TASKS, MEASURES, PAIRS, PROBE, SCORE, SCORE_TASKS, UNTRAINED
 from experiments.replication.outcome import (
     MIN_AUC,
@@ -24,6 +23,7 @@ from experiments.replication.outcome import (
     gate_of,
     task_score,
 )
+from experiments.replication.record import read_record
 
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 _WIDTH = 120
@@ -135,7 +135,7 @@ def _gate_table(runs: Sequence[RunResults]) -> str:
         cells += [f"{spent.hardware.total:.4g}", _shown(gate.margin, ".1%"), _shown(gate.auc, ".3f")]
         cells += [_shown(gate.nats, ".2f", " nat"), {True: "yes", False: "**no**", None: ""}[gate.passed]]
         rows.append([*cells, _shown(run.notes.get("tokens_per_second"), ",.0f")])
-    return table_of(headings, rows)
+    return markdown_table(headings, rows)
 
 
 def _score_table(runs: Sequence[RunResults], compared: Sequence[RunResults]) -> str:
@@ -147,7 +147,7 @@ def _score_table(runs: Sequence[RunResults], compared: Sequence[RunResults]) -> 
             columns[task] = [_mean(scores) for scores in by_arm.values()]
     names = [*_by_arm(compared), UNTRAINED]
     rows = [[name, *(cells[index] for cells in columns.values())] for index, name in enumerate(names)]
-    return table_of(["arm", *columns], rows) if columns else "No encoder has been fine-tuned yet."
+    return markdown_table(["arm", *columns], rows) if columns else "No encoder has been fine-tuned yet."
 
 
 def _pair_table(compared: Sequence[RunResults]) -> str:
@@ -162,7 +162,7 @@ def _pair_table(compared: Sequence[RunResults]) -> str:
                 interval = f"{100 * found.low:+.2f} to {100 * found.high:+.2f}"
                 cells += [f"{100 * found.difference:+.2f}", interval, f"{100 * found.half_width:.2f}"]
             rows.append([*cells, *[""] * (6 - len(cells)), found.word])
-    return table_of(headings, rows)
+    return markdown_table(headings, rows)
 
 
 def _masked_lm_part(compared: Sequence[RunResults]) -> list[str]:
@@ -175,7 +175,7 @@ def _masked_lm_part(compared: Sequence[RunResults]) -> list[str]:
             rows.append([arm, *map(_mean, columns)])
     headings = ["arm", "as a masked language model", "its generator", "[MASK]'s token among the candidates"]
     text = "Accuracy in % at single masked tokens (paper, appendix G): the mean over pre-trainings, and each."
-    return [text, table_of(headings, rows)] if rows else []
+    return [text, markdown_table(headings, rows)] if rows else []
 
 
 def _by_arm(runs: Sequence[RunResults]) -> dict[str, list[RunResults]]:

@@ -8,12 +8,11 @@ import pytest
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost, Spent
-from electra_tf.reports.records import read_record
 from electra_tf.tasks.pretrain.config import load_config
 from experiments import processes
 from experiments.replication import __main__ as replication
 from experiments.replication import plan
-from experiments.replication.record import write_run_record
+from experiments.replication.record import read_record, write_run_record
 
 SEEDS = (3, 5)
 

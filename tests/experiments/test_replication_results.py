@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.reports.records import write_record
 from electra_tf.reports.runs import RunResults
 from experiments.replication import __main__ as replication
 from experiments.replication import results
 from experiments.replication.outcome import Comparison, arm_scores, compare, gate_of, task_score
+from experiments.replication.record import write_record
 from experiments.replication.results import BEGIN, END, picture_of, read_records, results_markdown
 
 LEARNT = {

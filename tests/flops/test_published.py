@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from electra_tf.flops.published import LARGE, PUBLISHED, TABLES, Row, table_lines, two_streams, xlnet
+from electra_tf.flops.published import LARGE, PUBLISHED, TABLES, Row, two_streams, xlnet
 
 
 def test_the_thirteen_published_numbers_are_reproduced_to_every_digit():
@@ -50,21 +50,3 @@ def test_a_printed_lower_bound_agrees_with_what_is_not_below_it():
     assert Row("m", "2.0e9+", "1x", train=2_100_000_000).agrees
     assert not Row("m", "2.0e9+", "1x", train=1_900_000_000).agrees
     assert not Row("m", "2.0e9", "1x", train=None).agrees
-
-
-# As the paper prints them: savings in table 1, multiples in the others.
-@pytest.mark.parametrize(
-    ("table", "line"),
-    [
-        (0, "| BERT-Base | 6.43e19 | 6.4e19 | 2.86e10 | 2.9e10 | 1x / 1x | 1x / 1x | yes |  |"),
-        (0, "| GPT | 3.97e19 | 4.0e19 | 3.05e10 | 3.0e10 | 1.62x / 0.939x | 1.6x / 0.97x | yes | vocabulary of"),
-        # Inference: 568,093,262,680 for 20 sequences, less 128 words x 2 directions x 2 x 512 x 8192.
-        (0, "| ELMo | 3.41e18 | 3.3e18 | 2.63e10 | 2.6e10 | 18.8x / 1.09x | 19x / 1.2x | NO | the authors' count"),
-        (0, "| DistilBERT | - | - | 1.74e10 | 1.4e10 | - / 1.64x | - / 2x | NO | six layers"),
-        (1, "| SpanBERT | 4.67e20 | 7.1e20 | - | - | 0.656x | 1x | NO | BERT-Large"),
-        (2, "| XLNet-Base | 7.18e19 | 6.6e19 | - | - | 0.101x | 0.09x | NO | 1 M batches"),
-        (3, "| TinyBERT | 6.64e19+ | 6.4e19+ | - | - | 51.3x | 45x+ | bound | a lower bound"),
-    ],
-)
-def test_a_row_is_printed_beside_the_papers_with_speed_ups_and_a_verdict(table, line):
-    assert any(printed.startswith(line) for printed in table_lines(TABLES[table]))

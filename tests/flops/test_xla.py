@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.compiler.xla.service import hlo_pb2
 
-from electra_tf.flops.xla import KINDS, count_program
+from tests.flops.xla import KINDS, count_program
 
 
 def compiled(function) -> bytes:

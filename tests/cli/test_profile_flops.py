@@ -7,7 +7,7 @@ import pytest
 
 import profile_flops
 
-PRESETS = Path(__file__).resolve().parents[1] / "configs" / "pretrain"
+PRESETS = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
 SMALL, BASE = f"--config={PRESETS / 'small.yaml'}", f"--config={PRESETS / 'base.yaml'}"
 BASE_TWO_PHASES = f"--config={PRESETS / 'base_two_phases.yaml'}"
 
@@ -57,32 +57,23 @@ def test_the_measured_table_is_printed(printed, tmp_path, tiny_config):
 
     config_file = tmp_path / "tiny.yaml"
     config_file.write_text(config_to_yaml(tiny_config()), encoding="utf-8")
-    table = printed(f"--config={config_file}", "--measured")
-    assert "| all | " in table and "| XLA | " in table
+    (total,) = (line for line in printed(f"--config={config_file}", "--measured").splitlines() if "| all |" in line)
+    assert total.endswith("| 0 |")
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "nothing to count; give --config=FILE"),
-        ([SMALL, "--budget=1"], "--budget 1 is too small"),
-        ([SMALL, "--budget=1e18", "--model_dir=nowhere"], "holds no config.yaml; give the directory of a run"),
+        ([], "give --config=FILE"),
+        ([SMALL, "--budget=1"], "--budget 1"),
+        ([SMALL, "--budget=1e18", "--model_dir=nowhere"], "nowhere"),
         ([SMALL, "--set=train.batchsize=1"], "did you mean batch_size?"),
-        ([SMALL, "--model_dir=run"], "--model_dir goes with --budget"),
-        ([SMALL, "--measure_speed"], "--measure_speed goes with --budget"),
-        ([SMALL, "--convention=hardware"], "--convention goes with --budget"),
-        ([SMALL, "--budget=1e18", "--measure_speed=0"], "--measure_speed is 0; expected a positive"),
-        ([SMALL, "--measured", "--logical_cpu_devices=0"], "--logical_cpu_devices is 0; expected"),
-        ([SMALL, "--strategy=mirrored"], "--strategy goes with --measured and --measure_speed"),
-        ([SMALL, "--json", "--logical_cpu_devices=2"], "--logical_cpu_devices goes with --measured"),
-        ([SMALL, "--hours"], "--hours needs --device; give one of t4, "),
-        ([SMALL, "--hours", "--device=gpu"], "--device=gpu is not known; expected one of t4, "),
-        ([SMALL, "--hours", "--device=a100", "--device_count=0"], "--device_count is 0; expected a positive"),
-        ([SMALL, "--device=a100"], "--device goes with --hours"),
-        ([SMALL, "--json", "--utilization=0.3"], "--utilization goes with --hours"),
-        ([SMALL, "--budget=1e18", "--price_per_hour=2"], "--price_per_hour goes with --hours"),
-        ([SMALL, "--paper_table"], "--config has no part in the paper's figures"),
-        (["--set=train.seed=1", "--paper_flops"], "--set has no part in the paper's figures"),
+        ([SMALL, "--measure_speed"], "--measure_speed requires --budget"),
+        ([SMALL, "--strategy=mirrored"], "--strategy requires --measured"),
+        ([SMALL, "--hours"], "--hours requires --device"),
+        ([SMALL, "--json", "--utilization=0.3"], "--utilization requires --hours"),
+        ([SMALL, "--hours", "--device=a100", "--device_count=0"], "--device_count is 0"),
+        (["--set=train.seed=1", "--paper_flops"], "--set has no effect"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_status_2(capsys, flags, message):

@@ -1,0 +1,84 @@
+"""The matrix products of a training step by formula, beside those in the step that TensorFlow traces for it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import tensorflow as tf
+
+from electra_tf.data.batch import PRETRAINING_BATCH
+from electra_tf.flops import hardware
+from electra_tf.flops.budget import RunCost, StepRange
+from electra_tf.flops.traced import by_part, traced_products
+from electra_tf.ops.reference import COLUMNS
+from electra_tf.reports.tables import markdown_table
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.pretrain.config import PretrainingConfig
+from electra_tf.train.step import compile_task
+
+
+@dataclass(frozen=True)
+class StepProducts:
+    """FLOPs of the matrix products of one training step, over all replicas.
+
+    Attributes:
+        formula: by (part, True for the gradient), with the padding of the vocabulary.
+        traced: the same, counted in the traced step.
+        padding: FLOPs in `formula` that are padding of the vocabulary.
+    """
+
+    formula: Counter
+    traced: Counter
+    padding: int
+
+
+def count_steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> Iterator[StepProducts]:
+    """Traces and counts one training step of each phase, for the batches of the phase's last input stage.
+
+    Args:
+        strategy: one or several replicas in this process.
+    Raises: ValueError: if a shape or the length of a loop is not known from the trace.
+    """
+    with strategy.scope():
+        objective = compile_task(build_objective(config))
+    replicas = strategy.num_replicas_in_sync
+    last_ranges = {steps.phase: steps for steps in RunCost(config).ranges}
+    for phase, steps in zip(objective.phases, last_ranges.values(), strict=True):
+        specs = PRETRAINING_BATCH.specs(steps.batch_size // replicas, S=steps.seq_length, M=steps.max_predictions)
+        step = tf.function(lambda batch, phase=phase: strategy.run(phase.train_step, args=(batch,)))
+        formula = expected_products(steps)
+        example = hardware.example_flops(steps.passes, steps.seq_length, steps.max_predictions)
+        yield StepProducts(
+            formula=formula,
+            traced=+by_part(traced_products(step.get_concrete_function(specs))),
+            padding=formula.total() - steps.batch_size * example.products,
+        )
+
+
+def expected_products(steps: StepRange) -> Counter:
+    """FLOPs of the matrix products of a step by formula, by (part, True for the gradient).
+
+    The step pads the vocabulary to whole rows of `COLUMNS` (see `VocabularyLogits`); this padding is included.
+    """
+    products: Counter = Counter()
+    for network in steps.passes:
+        padded_size = network.encoder.vocab_size + -network.encoder.vocab_size % COLUMNS
+        padded = replace(network, encoder=network.encoder.model_copy(update={"vocab_size": padded_size}))
+        for name, flops in hardware.pass_flops(padded, steps.seq_length, steps.max_predictions).items():
+            part = "heads" if name.endswith("_head") else name
+            products[part, False] += steps.batch_size * flops.forward.products
+            products[part, True] += steps.batch_size * flops.backward.products
+    return +products
+
+
+def products_table(products: StepProducts) -> str:
+    """Formula and traced step side by side, in Markdown."""
+    formula, traced = products.formula, products.traced
+    counts = {
+        f"{part}, {'backward' if is_backward else 'forward'}": (formula[part, is_backward], traced[part, is_backward])
+        for part, is_backward in sorted(formula | traced)
+    }
+    counts["all"] = (formula.total(), traced.total())
+    rows = [[name, f"{first:,}", f"{second:,}", f"{second - first:,}"] for name, (first, second) in counts.items()]
+    rows.append(["of that, padding of the vocabulary", f"{products.padding:,}", "", ""])
+    return markdown_table(["matrix products", "formula", "traced", "difference"], rows)
