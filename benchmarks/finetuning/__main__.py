@@ -162,9 +162,9 @@ def measure_task(task: str, flags: argparse.Namespace, directory: Path) -> dict[
 
 def tokenized(task: str, flags: argparse.Namespace) -> tuple[dict, dict[str, Examples]]:
     """The encoder's sizes, and the examples of a GLUE task as `run_finetuning.py` makes them."""
-    from electra_tf.data.glue import GLUE_TASKS
-    from electra_tf.finetuning.sources import GlueSource
     from electra_tf.tasks.finetune.config import resolve
+    from electra_tf.tasks.finetune.datasets import GlueDataset
+    from electra_tf.tasks.finetune.glue import GLUE_TASKS
     from electra_tf.tasks.pretrain.config import load_config
     from electra_tf.text.tokenizer import BertTokenizer
     from electra_tf.text.vocabulary import Vocabulary
@@ -174,7 +174,7 @@ def tokenized(task: str, flags: argparse.Namespace) -> tuple[dict, dict[str, Exa
         raise UserError(f"--tasks: {task!r} is none of {known}")
     vocabulary = Vocabulary.load(flags.vocab_file)
     encoder = load_config(flags.config, [*flags.overrides, f"encoder.vocab_size={vocabulary.size}"]).encoder
-    source = GlueSource(GLUE_TASKS[task], flags.data_dir)
+    source = GlueDataset(GLUE_TASKS[task], flags.data_dir)
     config = resolve(
         {},
         task,

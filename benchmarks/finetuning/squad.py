@@ -22,7 +22,7 @@ def ours(file: str, vocab_file: str) -> Callable[[], tuple[int, int]]:
     import_tensorflow()
     import tensorflow as tf
 
-    from electra_tf.data.squad import read_squad
+    from electra_tf.tasks.finetune.squad import read_squad
     from electra_tf.tasks.finetune.squad_features import squad_windows
     from electra_tf.text.tokenizer import BertTokenizer
     from electra_tf.text.vocabulary import Vocabulary

@@ -7,9 +7,9 @@ import tensorflow as tf
 from benchmarks.finetuning_parity.golden import read_json
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.names import finetuned_variables
-from electra_tf.data.glue import GLUE_TASKS
-from electra_tf.finetuning.sources import GlueSource, SquadSource
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
+from electra_tf.tasks.finetune.datasets import GlueDataset, SquadDataset
+from electra_tf.tasks.finetune.glue import GLUE_TASKS
 from electra_tf.tasks.finetune.sentence import SentenceTask
 from electra_tf.train.optimizer import build_optimizer
 from electra_tf.train.step import learning_rate_at
@@ -76,9 +76,9 @@ def step_differences(golden: Path) -> dict[str, float]:
             found["warmup_steps"] = max(found["warmup_steps"], difference)
     for name, row in table["defaults_small_single_task"].items():
         if (task := GLUE_TASKS.get(_TASKS.get(name, name))) is not None:
-            ours = task.num_epochs, GlueSource.max_seq_length
+            ours = task.num_epochs, GlueDataset.max_seq_length
         elif name in ("squad", "squadv1"):
-            ours = SquadSource.num_epochs, SquadSource.max_seq_length
+            ours = SquadDataset.num_epochs, SquadDataset.max_seq_length
         else:
             continue
         config = _config(1, {})

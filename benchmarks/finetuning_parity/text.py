@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.finetuning_parity.golden import Arrays, load_arrays, read_json, read_lines
-from electra_tf.data.glue import GLUE_TASKS, GlueTask, read_glue
-from electra_tf.data.tables import TextExamples, scaled_targets, with_swapped_pairs
-from electra_tf.data.tagged import in_scheme, read_tagged, spans_of, tag_targets
+from electra_tf.tasks.finetune.glue import GLUE_TASKS, GlueTask, read_glue
 from electra_tf.tasks.finetune.metrics import classification_metrics, regression_metrics, tagging_metrics
+from electra_tf.tasks.finetune.tagged import in_scheme, read_tagged, spans_of, tag_targets
+from electra_tf.tasks.finetune.text_examples import TextExamples, scaled_targets, with_swapped_pairs
 from electra_tf.tasks.finetune.text_features import tagging_features, text_features
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary

@@ -130,11 +130,12 @@ def _run(arguments, interruption: Interruption) -> None:
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
-    from electra_tf.finetuning.milestones import finetune_milestones
-    from electra_tf.finetuning.protocol import Options, finetune
-    from electra_tf.finetuning.sources import Files
+    from electra_tf.finetuning.pretrained import load_pretrained
+    from electra_tf.tasks.finetune.datasets import DataOptions
+    from electra_tf.tasks.finetune.milestones import finetune_milestones
+    from electra_tf.tasks.finetune.protocol import Options, finetune
 
-    files = Files(
+    files = DataOptions(
         data_dir=arguments.data_dir,
         train_file=arguments.train_file,
         validation_file=arguments.validation_file,
@@ -152,11 +153,17 @@ def _run(arguments, interruption: Interruption) -> None:
         untrained=arguments.untrained,
         force=arguments.force,
         submission=arguments.submission,
-        vocab_file=arguments.vocab_file,
-        lower_case=not arguments.cased,
     )
-    start = finetune_milestones if arguments.milestones else finetune
-    print(start(arguments.task, arguments.init_from, files, options, strategy, interruption))
+    encoder = values.get("encoder")
+    num_heads = encoder.get("num_heads") if isinstance(encoder, dict) else None
+    load = functools.partial(
+        load_pretrained, vocab_file=arguments.vocab_file, lower_case=not arguments.cased, num_heads=num_heads
+    )
+    if arguments.milestones:
+        table = finetune_milestones(arguments.task, arguments.init_from, load, files, options, strategy, interruption)
+    else:
+        table = finetune(arguments.task, load(arguments.init_from), files, options, strategy, interruption)
+    print(table)
 
 
 def _refuse_idle_flags(arguments) -> None:
@@ -197,16 +204,24 @@ def _class_weights(given: list[str] | None):
 def _predict(arguments) -> None:
     _require(arguments, "--predict", "model_dir", "input_file", "output_file")
     strategy = _strategy(arguments)
-    from electra_tf.finetuning.prediction import predict_file
+    from electra_tf.export.finetuned import load_finetuned, null_threshold
+    from electra_tf.files import exists
+    from electra_tf.tasks.finetune.prediction import predict_file
 
+    if exists(arguments.output_file):
+        raise UserError(f"--output_file={arguments.output_file} exists; give another name")
     columns = tuple(arguments.text_columns) if arguments.text_columns else None
-    predict_file(arguments.model_dir, arguments.input_file, arguments.output_file, columns, strategy)
+    with strategy.scope():
+        model = load_finetuned(arguments.model_dir)
+    is_answering = model.config.task.kind == "question_answering"
+    threshold = null_threshold(arguments.model_dir, model.config) if is_answering else None
+    predict_file(model, arguments.input_file, arguments.output_file, columns, strategy, threshold)
 
 
 def _score(arguments) -> None:
     _require(arguments, "--score", "task", "data_file", "predictions")
     import_tensorflow()
-    from electra_tf.data.squad import SQUAD_TASKS
+    from electra_tf.tasks.finetune.squad import SQUAD_TASKS
     from electra_tf.tasks.finetune.squad_scores import score_files
 
     if arguments.task not in SQUAD_TASKS:

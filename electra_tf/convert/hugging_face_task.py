@@ -9,9 +9,9 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.hugging_face_files import Tensors
 from electra_tf.convert.sizes import require_shapes
-from electra_tf.data.glue import GLUE_TASKS
-from electra_tf.data.squad import SQUAD_TASKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
+from electra_tf.tasks.finetune.glue import GLUE_TASKS
+from electra_tf.tasks.finetune.squad import SQUAD_TASKS
 
 # By the tensors of a head, the layers of ours that it is.
 _SENTENCE = {"classifier.dense": "hidden", "classifier.out_proj": "dense"}

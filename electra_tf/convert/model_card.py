@@ -6,7 +6,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from electra_tf.convert.hugging_face import Network
 from electra_tf.convert.stored_model import StoredModel
-from electra_tf.data.glue import GLUE_TASKS
+from electra_tf.tasks.finetune.glue import GLUE_TASKS
 
 _SQUAD = {"squad_v1": "rajpurkar/squad", "squad_v2": "rajpurkar/squad_v2"}
 _ONE_OR_TWO = "one text or a pair of texts"

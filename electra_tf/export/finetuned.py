@@ -1,7 +1,6 @@
 """Reading a fine-tuned model back."""
 
 import os
-from dataclasses import dataclass
 
 import tensorflow as tf
 import yaml
@@ -15,25 +14,12 @@ from electra_tf.runs.directory import RunDirectory, run_in
 from electra_tf.runs.source import find_source
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.tasks.finetune.task import FinetuningTask
-from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.tasks.finetune.seeds import FinetunedModel
 
 
-@dataclass(frozen=True)
-class Finetuned:
-    """A fine-tuned model.
-
-    Attributes:
-        task: with its weights.        source: the checkpoint they came from.
-    """
-
-    config: FinetuningConfig
-    task: FinetuningTask
-    tokenizer: BertTokenizer
-    source: str
-
-
-def load_finetuned(model_dir: str | os.PathLike, prefix: str | None = None, precision: str | None = None) -> Finetuned:
+def load_finetuned(
+    model_dir: str | os.PathLike, prefix: str | None = None, precision: str | None = None
+) -> FinetunedModel:
     """The model of a seed's directory.
 
     Args:
@@ -46,7 +32,7 @@ def load_finetuned(model_dir: str | os.PathLike, prefix: str | None = None, prec
     prefix = find_source(model_dir if prefix is None else prefix, "--model_dir").prefix
     task = build_finetuning_task(config)
     restore_strictly(tf.train.Checkpoint(task=task), prefix)
-    return Finetuned(config, task, load_tokenizer(model_dir), prefix)
+    return FinetunedModel(config, task, load_tokenizer(model_dir), prefix)
 
 
 def config_in(run: RunDirectory) -> FinetuningConfig:

@@ -5,13 +5,14 @@ from typing import Literal
 
 from electra_tf.config.errors import UserError
 from electra_tf.export.answering_model import AnsweringModel
-from electra_tf.export.finetuned import Finetuned, load_finetuned, null_threshold
+from electra_tf.export.finetuned import load_finetuned, null_threshold
 from electra_tf.export.load import load_run, load_tokenizer
 from electra_tf.export.sentence_model import SentenceModel
 from electra_tf.export.served_model import ServedModel, ServingShapes
 from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.export.text_encoder import TextEncoder
 from electra_tf.runs.directory import run_in
+from electra_tf.tasks.finetune.seeds import FinetunedModel
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -41,7 +42,7 @@ def load_served_model(
     return _finetuned(model, shapes, model_dir)
 
 
-def _finetuned(model: Finetuned, shapes: ServingShapes, model_dir: str | os.PathLike) -> ServedModel:
+def _finetuned(model: FinetunedModel, shapes: ServingShapes, model_dir: str | os.PathLike) -> ServedModel:
     arguments = model.task, model.tokenizer, shapes
     kind = model.config.task.kind
     if kind == "question_answering":

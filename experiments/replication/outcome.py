@@ -8,7 +8,7 @@ from typing import NamedTuple
 from scipy import stats
 
 from electra_tf.reports.runs import RunResults, score_metric
-from electra_tf.reports.scores import spread
+from electra_tf.tasks.finetune.summary import spread
 from experiments.replication.arms import SCORE, SCORE_TASKS
 
 MIN_MARGIN, MIN_AUC = 0.1, 0.75  # of ELECTRA's discriminator

@@ -16,13 +16,12 @@ import tensorflow as tf
 import electra_tf
 from electra_tf.config.errors import UserError
 from electra_tf.files import names_in, read_json, write_atomically
-from electra_tf.finetuning.milestones import seed_scores
-from electra_tf.finetuning.summary import SUMMARY
 from electra_tf.flops.budget import RunCost
 from electra_tf.reports.runs import RunResults, read_run, score_metric
-from electra_tf.reports.scores import milestone_scores, scores_by_step
+from electra_tf.reports.scores import scores_by_step
 from electra_tf.runs.directory import RunDirectory, lasting_settings
 from electra_tf.runs.reported_lines import reports_of
+from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, seed_scores
 from electra_tf.tasks.pretrain.config import parse_config
 from experiments.replication.plan import PlannedRun, is_json
 

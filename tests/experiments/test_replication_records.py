@@ -7,7 +7,7 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.reports.runs import RunResults
-from electra_tf.reports.scores import milestone_scores
+from electra_tf.tasks.finetune.summary import milestone_scores
 from experiments.replication.record import read_record, write_record
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from data_prep.pipeline import build
 from data_prep.settings import BuildSettings
-from electra_tf.data.tagged import read_tagged, scheme_of, spans_of
+from electra_tf.tasks.finetune.tagged import read_tagged, scheme_of, spans_of
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Manifest
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.records import parse_examples

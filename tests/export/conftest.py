@@ -13,7 +13,6 @@ import tf_keras
 
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.export.answering_model import AnsweringModel
-from electra_tf.export.finetuned import Finetuned
 from electra_tf.export.saved_model import export_saved_model
 from electra_tf.export.sentence_model import SentenceModel
 from electra_tf.export.served_model import ServedModel, ServingShapes
@@ -21,6 +20,7 @@ from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.export.text_encoder import TextEncoder
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.tokenizer import BertTokenizer
@@ -59,17 +59,17 @@ def word_tokenizer() -> BertTokenizer:
 
 
 @pytest.fixture(scope="session")
-def finetuned(word_tokenizer) -> Callable[[str], Finetuned]:
+def finetuned(word_tokenizer) -> Callable[[str], FinetunedModel]:
     """`finetuned("pairs")`: the model of a task of `TASKS`, built once."""
     built = {}
 
-    def build(name: str) -> Finetuned:
+    def build(name: str) -> FinetunedModel:
         if name not in built:
             config = config_of(TASKS[name], len(word_tokenizer.vocabulary.tokens))
             tf_keras.utils.set_random_seed(3)
             task = build_finetuning_task(config)
             _draw_weights(task, np.random.default_rng(11))
-            built[name] = Finetuned(config, task, word_tokenizer, source="a test")
+            built[name] = FinetunedModel(config, task, word_tokenizer, source="a test")
         return built[name]
 
     return build

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.data.squad import Question
 from electra_tf.export.answering_model import AnsweringModel
 from electra_tf.export.best_spans import best_spans
 from electra_tf.export.served_model import ServingShapes
-from electra_tf.finetuning.prediction import outputs_of
-from electra_tf.tasks.finetune.question_data import QuestionData
+from electra_tf.tasks.finetune.prediction import outputs_of
+from electra_tf.tasks.finetune.question_answering import QuestionData
+from electra_tf.tasks.finetune.squad import Question
 from tests.export.conftest import MAX_SEQ_LENGTH, call
 
 CONTEXTS = [

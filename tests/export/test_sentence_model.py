@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import TextExamples
 from electra_tf.export.sentence_model import SentenceModel
 from electra_tf.export.served_model import ServingShapes
-from electra_tf.finetuning.prediction import outputs_of
-from electra_tf.tasks.finetune.sentence_data import SentenceData
+from electra_tf.tasks.finetune.prediction import outputs_of
+from electra_tf.tasks.finetune.sentence import SentenceData
+from electra_tf.tasks.finetune.text_examples import TextExamples
 from tests.export.conftest import TASKS, call
 
 TEXTS = ["The old seaside (sea) who?", "sea", "", "a b c d e f g h i " * 6, "ΣΙΣ é d, e", "who ? sea! old old"]

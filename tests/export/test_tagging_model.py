@@ -3,10 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.data.tagged import TaggedExamples
 from electra_tf.export.tagging_model import words_of
-from electra_tf.finetuning.prediction import outputs_of
-from electra_tf.tasks.finetune.tagging_data import TaggingData
+from electra_tf.tasks.finetune.prediction import outputs_of
+from electra_tf.tasks.finetune.tagged import TaggedExamples
+from electra_tf.tasks.finetune.tagging import TaggingData
 from tests.export.conftest import call
 
 SENTENCES = [

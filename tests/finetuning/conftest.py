@@ -1,87 +1,10 @@
-"""What the tests of the protocol share: small files of examples, and three seeds that are done."""
-
-import json
-from collections.abc import Callable
-from pathlib import Path
+"""The tiny encoder."""
 
 import pytest
-import tensorflow as tf
 
 from electra_tf.finetuning.pretrained import PretrainedEncoder, load_pretrained
-from electra_tf.finetuning.protocol import Options, configured
-from electra_tf.finetuning.seeds import Job, run_seeds
-from electra_tf.finetuning.sources import Files, open_source
-from electra_tf.runs.directory import RATES
-from electra_tf.tasks.finetune.task import FinetuningTask
-
-SETTINGS = {
-    "data": {"max_seq_length": 12},
-    "optimizer": {"learning_rate": 1e-2},
-    "train": {"num_epochs": 2, "batch_size": 4, "log_every_steps": 2, "fused_ops": False},
-}
-
-
-@pytest.fixture(scope="session")
-def own_files(tmp_path_factory) -> Files:
-    """Ten texts of two labels, one of them too long for 12 tokens, and six to evaluate."""
-    directory = tmp_path_factory.mktemp("own")
-    texts = [
-        f"w{5 + number} w{6 + number} {'w9 ' * (12 if number == 7 else number % 4)}".strip() for number in range(16)
-    ]
-    rows = [f"{text},{'even' if number % 2 == 0 else 'odd'}" for number, text in enumerate(texts)]
-    for name, lines in (("train.csv", rows[:10]), ("dev.csv", rows[10:])):
-        (directory / name).write_text("\n".join(["text,label", *lines, ""]))
-    return Files(train_file=str(directory / "train.csv"), validation_file=str(directory / "dev.csv"))
 
 
 @pytest.fixture(scope="session")
 def tiny_encoder(tiny_pretrained) -> PretrainedEncoder:
     return load_pretrained(tiny_pretrained)
-
-
-@pytest.fixture(scope="session")
-def job_in(tiny_encoder, own_files) -> Callable[..., Job]:
-    """`job_in(output_dir, keep="last", train={...})`: classification of `own_files`, 3 steps an epoch."""
-
-    def build(output_dir, keep="last", strategy=None, untrained=False, **changes) -> Job:
-        values = {name: {**SETTINGS.get(name, {}), **changes.get(name, {})} for name in {**SETTINGS, **changes}}
-        options = Options(str(output_dir), (0,), values, "test", keep=keep, untrained=untrained)
-        config, data = configured(open_source("classification", own_files), tiny_encoder, options)
-        strategy = strategy or tf.distribute.OneDeviceStrategy("CPU:0")
-        return Job(config, data, tiny_encoder, str(output_dir), strategy, keep, untrained)
-
-    return build
-
-
-@pytest.fixture(scope="session")
-def three_seeds(job_in, tmp_path_factory) -> tuple[Path, dict[str, int]]:
-    """The directory of seeds 0, 1 and 2 with all checkpoints, and how often each part of the model was traced."""
-    directory, traces = tmp_path_factory.mktemp("three") / "out", {}
-    with pytest.MonkeyPatch.context() as patched:
-        for name in ("train_step", "example_outputs"):
-            patched.setattr(FinetuningTask, name, _counted(getattr(FinetuningTask, name), name, traces))
-        run_seeds(job_in(directory, keep="all"), (0, 1, 2))
-    return directory, traces
-
-
-def _counted(method: Callable, name: str, counts: dict[str, int]) -> Callable:
-    def counted(*arguments):
-        counts[name] = counts.get(name, 0) + 1
-        return method(*arguments)
-
-    return counted
-
-
-@pytest.fixture(scope="session")
-def record_of() -> Callable[[Path], dict]:
-    """`record_of(seed_directory)`: its result, its predictions and its metrics without what depends on the machine."""
-
-    def read(directory: Path) -> dict:
-        reports = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
-        return {
-            "result": json.loads((directory / "result.json").read_text()),
-            "predictions": (directory / "predictions_validation.tsv").read_text(),
-            "metrics": [{name: value for name, value in report.items() if name not in RATES} for report in reports],
-        }
-
-    return read

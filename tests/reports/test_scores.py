@@ -4,7 +4,8 @@ import json
 import math
 
 from electra_tf.flops.budget import RunCost
-from electra_tf.reports.scores import milestone_scores, read_scores
+from electra_tf.reports.scores import read_scores
+from electra_tf.tasks.finetune.summary import milestone_scores
 
 
 def test_each_step_has_its_flops_and_the_median_and_range_over_seeds(tiny_config):

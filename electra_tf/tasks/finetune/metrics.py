@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from electra_tf.data.glue import GlueTask
-from electra_tf.data.tagged import Scheme, in_scheme
+from electra_tf.tasks.finetune.glue import GlueTask
+from electra_tf.tasks.finetune.tagged import Scheme, in_scheme
 
 Metric = Callable[[np.ndarray, np.ndarray], float]  # of predictions and targets
 

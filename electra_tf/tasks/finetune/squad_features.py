@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.features import Features, ranges
-from electra_tf.data.squad import Question
+from electra_tf.tasks.finetune.squad import Question
 from electra_tf.text.tokenizer import BertTokenizer
 
 _LINES_PER_CALL = 2048  # of the tokenizer

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.squad import Question, read_json, read_squad
 from electra_tf.data.table_files import json_objects
+from electra_tf.tasks.finetune.squad import Question, read_json, read_squad
 
 OFFICIAL_NULL_THRESHOLD = 1.0  # the script's default, meant for probabilities: by it none is emptied
 

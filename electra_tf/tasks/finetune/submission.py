@@ -1,6 +1,7 @@
-"""The files that GLUE's site takes: a TSV for each test set, and the zip of them."""
+"""Predictions for GLUE's test sets by the best seed of each task: the files that its site takes."""
 
 import io
+import logging
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,11 @@ from typing import Literal, NamedTuple
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.data.glue import GLUE_TASKS, GlueTask
+from electra_tf.tasks.finetune.glue import GLUE_TASKS, GlueTask, read_glue
+from electra_tf.tasks.finetune.prediction import predict_texts
+from electra_tf.tasks.finetune.seeds import Job, load_seed
+from electra_tf.tasks.finetune.summary import best_seed
+from electra_tf.tasks.finetune.text_examples import TextExamples
 
 ZIP_FILE = "submission.zip"
 _WNLI_MAJORITY = "0"
@@ -94,3 +99,44 @@ def _write_all(directory: str, contents: Mapping[str, bytes]) -> None:
     for file, content in contents.items():
         with tf.io.gfile.GFile(os.path.join(directory, file), "wb") as stream:
             stream.write(content)
+
+
+logger = logging.getLogger(__name__)
+
+
+TestSets = dict[tuple[str, str], TextExamples]  # by task and split
+
+
+def read_test_sets(names: Sequence[str], data_dir: str) -> TestSets:
+    """The test sets that the models of these tasks predict. Raises: UserError: if one is missing."""
+    tasks = [task for name in names for task in _predicted_by(name)]
+    return {(task.name, split): read_glue(task, data_dir, split) for task in tasks for split in task.leaderboard}
+
+
+def _predicted_by(name: str) -> list[GlueTask]:
+    """The tasks whose test sets the model of a task predicts: of MNLI's the diagnostic set too."""
+    return [GLUE_TASKS[name], *([GLUE_TASKS["ax"]] if name == "mnli" else [])]
+
+
+def submit(jobs: Mapping[str, Job], summaries: Mapping[str, dict], test_sets: TestSets, output_dir: str) -> None:
+    """Writes `submission/` with the files of GLUE's site. The dev set chooses the seed; the test sets choose nothing.
+
+    Args:
+        jobs, summaries: of the tasks that were fine-tuned, by name.
+        test_sets: of `read_test_sets`.
+    Raises: UserError: if a seed's checkpoint was not kept.
+    """
+    predictions: dict[tuple[str, str], RowPredictions] = {}
+    for name, summary in summaries.items():
+        seed = best_seed(summary)
+        model = load_seed(jobs[name], seed)
+        logger.info("%s: the test set is predicted by seed %d, the best on the dev set", name, seed)
+        for task in _predicted_by(name):
+            for split in task.leaderboard:
+                examples = test_sets[task.name, split]
+                values = predict_texts(model, examples, jobs[name].strategy)
+                predictions[task.name, split] = RowPredictions(examples.ids, values)
+    directory = os.path.join(output_dir, "submission")
+    for remark in write_submission(directory, predictions, "majority"):
+        logger.warning(remark)
+    logger.info("wrote %s; WNLI is its majority label throughout", directory)

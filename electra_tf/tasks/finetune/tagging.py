@@ -1,13 +1,23 @@
-"""Tagging: a label for each word, read off its first word piece."""
+"""Tagging: the model, its data, and what the labels of tokens mean for words."""
 
+import csv
+import io
+from collections.abc import Sequence
+
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
 from electra_tf.data.batch import Batch
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.layers import glorot_uniform
-from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.config import FinetuningConfig, TaggingConfig
+from electra_tf.tasks.finetune.data import Outputs, TaskData
+from electra_tf.tasks.finetune.metrics import PLAIN_TAGGING_METRICS, TAGGING_METRICS, tagging_metrics
+from electra_tf.tasks.finetune.tagged import TaggedExamples, in_scheme, tag_targets
 from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.tasks.finetune.text_features import TextFeatures, tagging_features, values_of_words
+from electra_tf.text.tokenizer import BertTokenizer
 
 
 class TaggingTask(FinetuningTask):
@@ -43,3 +53,72 @@ class TaggingTask(FinetuningTask):
             "label_ids": tf.argmax(forward, axis=-1, output_type=tf.int32),
             "probabilities": tf.reduce_max(probabilities, axis=-1),
         }
+
+
+class TaggingData(TaskData):
+    """Sentences whose words have tags.
+
+    Args:
+        train: None where only predictions are made.        evaluated: without tags it is predicted only.
+    """
+
+    def __init__(
+        self,
+        config: FinetuningConfig,
+        tokenizer: BertTokenizer,
+        train: TaggedExamples | None,
+        evaluated: TaggedExamples,
+    ):
+        self._task: TaggingConfig = config.task
+        self._evaluated = evaluated
+        self.primary_metric = (PLAIN_TAGGING_METRICS if self._task.scheme == "plain" else TAGGING_METRICS)[0]
+        self.source, self.num_evaluated = (train or evaluated).source, len(evaluated)
+
+        def features_of(examples: TaggedExamples) -> TextFeatures:
+            targets = None
+            if examples.tags is not None:
+                targets = tag_targets(examples, self._task.scheme, self._task.labels)
+            return tagging_features(examples.words, targets, tokenizer, config.data.max_seq_length)
+
+        of_train = features_of(train) if train is not None else None
+        of_evaluated = features_of(evaluated)
+        self.train, self.evaluation = of_train.features if of_train else None, of_evaluated.features
+        self.num_truncated = (of_train.num_truncated if of_train else 0), of_evaluated.num_truncated
+
+    def metrics(self, outputs: Outputs) -> dict[str, float]:
+        # Words that were cut away count as predicted to be no span, or, with plain tags, as wrong.
+        scheme = self._task.scheme
+        missing = "" if scheme == "plain" else "O"
+        tags = [in_scheme(sentence, scheme) for sentence in self._evaluated.tags]
+        predicted = [_filled(words, len(gold), missing) for words, gold in zip(self._tags(outputs), tags, strict=True)]
+        loss = float(np.mean(outputs["loss"], dtype=np.float64))
+        return {**tagging_metrics(predicted, tags, scheme), "loss": loss}
+
+    def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
+        """One word a line in columns: the word, its tag if it is known, the predicted tag and its probability."""
+        probabilities = values_of_words(self.evaluation, outputs["probabilities"])
+        stream = io.StringIO()
+        writer = csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE, quotechar=None)
+        for index, (words, tags) in enumerate(zip(self._evaluated.words, self._tags(outputs), strict=True)):
+            predicted, shares = _filled(tags, len(words), ""), probabilities[index]
+            for number, word in enumerate(words):
+                known = [] if self._evaluated.tags is None else [self._evaluated.tags[index][number]]
+                share = f"{shares[number]:.6f}" if number < len(shares) else ""
+                writer.writerow([word, *known, predicted[number], share])
+            stream.write("\n")
+        return {"predictions_validation.tsv": stream.getvalue().encode()}
+
+    def problem(self, outputs: Outputs) -> str | None:
+        predicted = {tag for sentence in self._tags(outputs) for tag in sentence}
+        if len(predicted) == 1:
+            return f"all words of the dev set are tagged {predicted.pop()!r}"
+        return None
+
+    def _tags(self, outputs: Outputs) -> list[list[str]]:
+        """The predicted tags of the words that fit."""
+        labels = self._task.labels
+        return [[labels[i] for i in ids] for ids in values_of_words(self.evaluation, outputs["label_ids"])]
+
+
+def _filled(tags: Sequence[str], num_words: int, missing: str) -> list[str]:
+    return [*tags, *[missing] * (num_words - len(tags))]

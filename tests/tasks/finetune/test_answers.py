@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from electra_tf.data.squad import Question
 from electra_tf.tasks.finetune.answers import nbest_of, predicted_answers, predictions_of
+from electra_tf.tasks.finetune.squad import Question
 from electra_tf.tasks.finetune.squad_features import squad_windows
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary

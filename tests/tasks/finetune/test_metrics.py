@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import electra_tf
-from electra_tf.data.glue import GLUE_TASKS
+from electra_tf.tasks.finetune.glue import GLUE_TASKS
 from electra_tf.tasks.finetune.metrics import (
     classification_metrics,
     glue_metrics,

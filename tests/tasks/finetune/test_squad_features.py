@@ -3,7 +3,7 @@
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.squad import Answer, Question
+from electra_tf.tasks.finetune.squad import Answer, Question
 from electra_tf.tasks.finetune.squad_features import squad_windows, training_windows
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary

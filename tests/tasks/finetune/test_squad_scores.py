@@ -5,7 +5,7 @@ import json
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.squad import Answer, Question
+from electra_tf.tasks.finetune.squad import Answer, Question
 from electra_tf.tasks.finetune.squad_scores import (
     choose_null_threshold,
     f1_score_v1,

@@ -5,7 +5,7 @@ import zipfile
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.glue import GLUE_TASKS
+from electra_tf.tasks.finetune.glue import GLUE_TASKS
 from electra_tf.tasks.finetune.submission import RowPredictions, write_submission
 
 FILES = ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"]

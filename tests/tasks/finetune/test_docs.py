@@ -8,7 +8,7 @@ import pytest
 
 import run_finetuning
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "finetuning.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "finetuning.md"
 _SETTINGS = ["data.max_seq_length=16", "train.num_steps=2", "train.batch_size=4", "train.fused_ops=false"]
 _MRPC = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
 pytestmark = pytest.mark.slow

@@ -6,8 +6,9 @@ import os
 import statistics
 from collections.abc import Mapping, Sequence
 
-from electra_tf.data.glue import PAPER_TASKS
 from electra_tf.files import write_atomically
+from electra_tf.flops.budget import RunCost
+from electra_tf.tasks.finetune.glue import PAPER_TASKS
 
 SUMMARY = "summary.json"
 
@@ -33,6 +34,57 @@ def summarize(name: str, primary_metric: str, results: Mapping[int, dict], init_
 def write_summary(directory: str, summary: dict) -> None:
     """Writes `summary.json` into a directory."""
     write_atomically(os.path.join(directory, SUMMARY), json.dumps(summary, indent=1, allow_nan=False).encode())
+
+
+def seed_scores(summary: Mapping) -> dict[int, float]:
+    """The score of each seed: its primary metric, or the mean of those of all tasks.
+
+    Args:
+        summary: the content of a summary.json, of one task or of `glue`.
+    Returns: by seed; NaN where a metric has no value.
+    """
+    by_seed: dict[int, list[float]] = {}
+    for task in summary.get("tasks", [summary]):
+        for result in task["seeds"]:
+            value = result["metrics"][task["primary_metric"]]
+            by_seed.setdefault(result["seed"], []).append(math.nan if value is None else value)
+    return {seed: statistics.fmean(values) for seed, values in by_seed.items()}
+
+
+def score_file(model_dir: str | os.PathLike, task: str) -> str:
+    """The file with the scores of a task in a pre-training run's directory."""
+    return os.path.join(model_dir, f"finetuning_{task}.json")
+
+
+def milestone_scores(scores: Mapping[int, Mapping[int, float]], cost: RunCost | None) -> list[dict]:
+    """Steps with what they cost and what the fine-tuned models score, as JSON takes it.
+
+    Args:
+        scores: by step of pre-training, then by seed of fine-tuning; NaN where a seed has no value.
+        cost: of the pre-training run; None if it is not known.
+    Returns: for each step its FLOPs in both conventions, null if not known; the median and the range over seeds, null
+        where a seed has no value; and each seed's score.
+    """
+    rows = []
+    for step, by_seed in sorted(scores.items()):
+        spent = None if cost is None else cost.spent(step)
+        rows.append(
+            {
+                "step": step,
+                "paper_flops": None if spent is None else float(spent.paper),
+                "hardware_flops": None if spent is None else spent.hardware.total,
+                **spread(list(by_seed.values())),
+                "scores": {str(seed): value if math.isfinite(value) else None for seed, value in by_seed.items()},
+            }
+        )
+    return rows
+
+
+def spread(values: Sequence[float]) -> dict[str, float | None]:
+    """The median and the range of some values; without a number if one of them has none."""
+    if not all(map(math.isfinite, values)):
+        return dict.fromkeys(("median", "lowest", "highest"))
+    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
 
 
 def best_seed(summary: dict) -> int:

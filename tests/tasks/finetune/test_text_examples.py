@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tables import (
+from electra_tf.tasks.finetune.text_examples import (
     TextExamples,
     class_targets,
     class_weights,

@@ -9,19 +9,9 @@ from dataclasses import dataclass, field, fields
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, did_you_mean
-from electra_tf.data.glue import GLUE_TASKS, GlueTask, read_glue
-from electra_tf.data.squad import SQUAD_TASKS, Question, read_squad
-from electra_tf.data.tables import (
-    TextExamples,
-    class_targets,
-    class_weights,
-    label_set,
-    read_examples,
-    target_range,
-)
-from electra_tf.data.tagged import read_tagged, scheme_of, tag_labels
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.glue import GLUE_TASKS, GlueTask, read_glue
 from electra_tf.tasks.finetune.metrics import (
     CLASSIFICATION_METRICS,
     MULTI_LABEL_METRICS,
@@ -31,9 +21,19 @@ from electra_tf.tasks.finetune.metrics import (
     multi_label_metrics,
     regression_metrics,
 )
-from electra_tf.tasks.finetune.question_data import QuestionData
-from electra_tf.tasks.finetune.sentence_data import SentenceData
-from electra_tf.tasks.finetune.tagging_data import TaggingData
+from electra_tf.tasks.finetune.question_answering import QuestionData
+from electra_tf.tasks.finetune.sentence import SentenceData
+from electra_tf.tasks.finetune.squad import SQUAD_TASKS, Question, read_squad
+from electra_tf.tasks.finetune.tagged import read_tagged, scheme_of, tag_labels
+from electra_tf.tasks.finetune.tagging import TaggingData
+from electra_tf.tasks.finetune.text_examples import (
+    TextExamples,
+    class_targets,
+    class_weights,
+    label_set,
+    read_examples,
+    target_range,
+)
 from electra_tf.text.tokenizer import BertTokenizer
 
 OWN_TASKS = ("classification", "multi_label", "regression", "tagging")
@@ -46,7 +46,7 @@ _FLAGS_OF = {"tagging": _OF_TAGGING, "regression": _OF_REGRESSION} | dict.fromke
 
 
 @dataclass(frozen=True)
-class Files:
+class DataOptions:
     """What the flags say of a task's data."""
 
     data_dir: str | None = None
@@ -58,7 +58,7 @@ class Files:
     class_weights: object = None  # None, "balanced", or weights by label
 
 
-class Source(ABC):
+class TaskDataset(ABC):
     """A task's training and evaluation examples, as they were read.
 
     Attributes:
@@ -79,7 +79,7 @@ class Source(ABC):
 
 
 @dataclass
-class GlueSource(Source):
+class GlueDataset(TaskDataset):
     """One of the GLUE tasks."""
 
     task: GlueTask
@@ -109,11 +109,11 @@ class GlueSource(Source):
 
 
 @dataclass
-class TableSource(Source):
+class TableDataset(TaskDataset):
     """A user's own texts with labels or numbers."""
 
     name: str
-    files: Files
+    files: DataOptions
     _train: TextExamples = field(init=False)
 
     def __post_init__(self):
@@ -153,11 +153,11 @@ OWN_METRICS = {
 
 
 @dataclass
-class TaggingSource(Source):
+class TaggingDataset(TaskDataset):
     """A user's own sentences with a tag for each word."""
 
     name: str
-    files: Files
+    files: DataOptions
 
     def __post_init__(self):
         paths = _required_files(self.name, self.files)
@@ -174,11 +174,11 @@ class TaggingSource(Source):
 
 
 @dataclass
-class SquadSource(Source):
+class SquadDataset(TaskDataset):
     """SQuAD 1.1 or 2.0."""
 
     name: str
-    files: Files
+    files: DataOptions
     num_epochs: float = 2.0
     max_seq_length: int = 512
 
@@ -231,14 +231,14 @@ def squad_file(data_dir: str, task: str, split: str) -> str:
     raise UserError(f"{data_dir} has no {split} split of {task}; looked for {', '.join(candidates)}")
 
 
-def _required_files(task: str, files: Files) -> tuple[str, str]:
+def _required_files(task: str, files: DataOptions) -> tuple[str, str]:
     for flag in ("train_file", "validation_file"):
         if getattr(files, flag) is None:
             raise UserError(f"--task={task} needs --{flag}; see docs/finetuning.md for its formats")
     return files.train_file, files.validation_file
 
 
-def open_source(name: str, files: Files) -> Source:
+def read_dataset(name: str, files: DataOptions) -> TaskDataset:
     """Reads the data of a task. Raises: UserError: for an unknown task, a missing flag, or files that do not fit."""
     is_glue = name in GLUE_TASKS and "train" in GLUE_TASKS[name].splits
     if not is_glue and name not in (*SQUAD_TASKS, *OWN_TASKS):
@@ -251,10 +251,10 @@ def open_source(name: str, files: Files) -> Source:
     if is_glue:
         if files.data_dir is None:
             raise UserError(f"--task={name} needs --data_dir, the directory that holds GLUE's folders")
-        return GlueSource(GLUE_TASKS[name], files.data_dir)
+        return GlueDataset(GLUE_TASKS[name], files.data_dir)
     if name in SQUAD_TASKS:
-        return SquadSource(name, files)
-    return (TaggingSource if name == "tagging" else TableSource)(name, files)
+        return SquadDataset(name, files)
+    return (TaggingDataset if name == "tagging" else TableDataset)(name, files)
 
 
 def task_names() -> tuple[str, ...]:

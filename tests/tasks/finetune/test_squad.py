@@ -5,7 +5,7 @@ import json
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.squad import Answer, Question, read_squad
+from electra_tf.tasks.finetune.squad import Answer, Question, read_squad
 
 CONTEXT = "The red fox ran."
 RED_FOX = Question("q1", "Foxes", "Who ran?", CONTEXT, (Answer("red fox", 4), Answer("fox", 8)), False)

@@ -6,41 +6,38 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
-from electra_tf.data.glue import GLUE_TASKS, read_glue_texts
-from electra_tf.data.squad import read_questions
-from electra_tf.data.tables import TextExamples, read_examples
-from electra_tf.data.tagged import read_words
-from electra_tf.export.finetuned import Finetuned, load_finetuned, null_threshold
-from electra_tf.files import exists, store_errors, write_atomically
+from electra_tf.files import store_errors, write_atomically
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
-from electra_tf.tasks.finetune.question_data import QuestionData
-from electra_tf.tasks.finetune.sentence_data import SentenceData
-from electra_tf.tasks.finetune.tagging_data import TaggingData
+from electra_tf.tasks.finetune.glue import GLUE_TASKS, read_glue_texts
+from electra_tf.tasks.finetune.question_answering import QuestionData
+from electra_tf.tasks.finetune.seeds import FinetunedModel
+from electra_tf.tasks.finetune.sentence import SentenceData
+from electra_tf.tasks.finetune.squad import read_questions
+from electra_tf.tasks.finetune.tagged import read_words
+from electra_tf.tasks.finetune.tagging import TaggingData
+from electra_tf.tasks.finetune.text_examples import TextExamples, read_examples
 from electra_tf.train.trainer import Evaluator, StopRequest
 
 logger = logging.getLogger(__name__)
 
 
 def predict_file(
-    model_dir: str,
+    model: FinetunedModel,
     input_file: str,
     output_file: str,
     text_columns: tuple[str, ...] | None,
     strategy: tf.distribute.Strategy,
+    null_threshold: float | None = None,
 ) -> None:
-    """Writes what the model of a seed's directory predicts for a file.
+    """Writes what a model predicts for a file.
 
     Args:
         text_columns: of the file; None for those of the training file.
-    Raises: UserError: if the output exists, or the input or the model cannot be read.
+        null_threshold: null odds above which a question is left unanswered; None: that of the settings.
+    Raises: UserError: if the input cannot be read.
     """
-    if exists(output_file):
-        raise UserError(f"--output_file={output_file} exists; give another name")
-    with strategy.scope():
-        model = load_finetuned(model_dir)
-    data = _data_of(model, model_dir, input_file, text_columns)
+    data = _data_of(model, input_file, text_columns, null_threshold)
     if directory := os.path.dirname(output_file):  # now, and not after hours of predictions
         with store_errors(f"--output_file={output_file}", "cannot be written"):
             tf.io.gfile.makedirs(directory)
@@ -49,14 +46,14 @@ def predict_file(
     logger.info("wrote %s: %d predictions by %s", output_file, data.num_evaluated, model.source)
 
 
-def predict_texts(model: Finetuned, examples: TextExamples, strategy: tf.distribute.Strategy) -> list[str]:
+def predict_texts(model: FinetunedModel, examples: TextExamples, strategy: tf.distribute.Strategy) -> list[str]:
     """The predicted label, or number, of each example."""
     data = SentenceData(model.config, model.tokenizer, None, {"input": examples}, score=None, primary_metric="")
     (predicted,) = data.predicted_texts(outputs_of(model, data, strategy)).values()
     return [text for _, text in predicted]
 
 
-def outputs_of(model: Finetuned, data: TaskData, strategy: tf.distribute.Strategy) -> Outputs:
+def outputs_of(model: FinetunedModel, data: TaskData, strategy: tf.distribute.Strategy) -> Outputs:
     """The model's outputs for the evaluated split of some data, in the order of its rows; none if it has no row."""
     if not data.evaluation.num_rows:
         return {}
@@ -77,11 +74,12 @@ def _with_divisible_batches(config: FinetuningConfig, num_replicas: int) -> Fine
     return config.model_copy(update={"evaluation": evaluation})
 
 
-def _data_of(model: Finetuned, model_dir: str, path: str, text_columns: tuple[str, ...] | None) -> TaskData:
+def _data_of(
+    model: FinetunedModel, path: str, text_columns: tuple[str, ...] | None, null_threshold: float | None
+) -> TaskData:
     config, tokenizer, kind = model.config, model.tokenizer, model.config.task.kind
     if kind == "question_answering":
-        threshold = null_threshold(model_dir, config)
-        return QuestionData(config, tokenizer, None, read_questions(path), path, null_threshold=threshold)
+        return QuestionData(config, tokenizer, None, read_questions(path), path, null_threshold=null_threshold)
     if kind == "tagging":
         return TaggingData(config, tokenizer, None, read_words(path))
     if config.name in GLUE_TASKS and path.lower().endswith(".tsv"):

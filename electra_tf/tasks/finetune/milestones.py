@@ -3,23 +3,21 @@
 import dataclasses
 import json
 import logging
-import math
 import os
-import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, read_json, write_atomically
-from electra_tf.finetuning.protocol import Options, finetune
-from electra_tf.finetuning.sources import Files
-from electra_tf.finetuning.summary import SUMMARY
 from electra_tf.flops.budget import known_cost
-from electra_tf.reports.scores import milestone_scores, score_file
 from electra_tf.runs.checkpoints import checkpoint_prefix, newest_whole, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
+from electra_tf.tasks.finetune.datasets import DataOptions
+from electra_tf.tasks.finetune.protocol import Options, finetune
+from electra_tf.tasks.finetune.seeds import PretrainedEncoder
+from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, score_file, seed_scores
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.distribution import is_chief
 
@@ -31,7 +29,8 @@ SCORES = "scores.json"
 def finetune_milestones(
     task: str,
     init_from: str,
-    files: Files,
+    load: Callable[[str], PretrainedEncoder],
+    files: DataOptions,
     options: Options,
     strategy: tf.distribute.Strategy,
     interruption: Interruption | None = None,
@@ -41,6 +40,8 @@ def finetune_milestones(
     Writes `scores.json` after each of them, and the same into the run's directory for report.py. What an earlier call
     has finished stays.
 
+    Args:
+        load: reads the encoder of a checkpoint.
     Returns: a table for the terminal.
     Raises: UserError: as `finetune`, or if `init_from` is not the directory of a pre-training run with checkpoints.
     """
@@ -54,7 +55,7 @@ def finetune_milestones(
         step = step_of(prefix)
         logger.info("fine-tuning from step %d of %s", step, run.path)
         directory = os.path.join(options.output_dir, f"step_{step}")
-        finetune(task, prefix, files, dataclasses.replace(options, output_dir=directory), strategy, interruption)
+        finetune(task, load(prefix), files, dataclasses.replace(options, output_dir=directory), strategy, interruption)
         if is_chief(strategy):
             summary = read_json(os.path.join(directory, SUMMARY))
             scores[step] = seed_scores(summary)
@@ -69,21 +70,6 @@ def finetune_milestones(
     if not is_chief(strategy):
         return ""
     return _table(content["results"])
-
-
-def seed_scores(summary: Mapping) -> dict[int, float]:
-    """The score of each seed: its primary metric, or the mean of those of all tasks.
-
-    Args:
-        summary: the content of a summary.json, of one task or of `glue`.
-    Returns: by seed; NaN where a metric has no value.
-    """
-    by_seed: dict[int, list[float]] = {}
-    for task in summary.get("tasks", [summary]):
-        for result in task["seeds"]:
-            value = result["metrics"][task["primary_metric"]]
-            by_seed.setdefault(result["seed"], []).append(math.nan if value is None else value)
-    return {seed: statistics.fmean(values) for seed, values in by_seed.items()}
 
 
 def _pretraining_run(init_from: str) -> RunDirectory:

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.glue import GLUE_TASKS, PAPER_TASKS
 from electra_tf.files import read_json
-from electra_tf.finetuning.pretrained import PretrainedEncoder, load_pretrained
-from electra_tf.finetuning.seeds import Job, results_of, run_seeds
-from electra_tf.finetuning.sources import Files, Source, open_source
-from electra_tf.finetuning.submit import TestSets, read_test_sets, submit
-from electra_tf.finetuning.summary import SUMMARY, glue_summary, summarize, table, write_summary
 from electra_tf.runs.interruption import Interruption
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.datasets import DataOptions, TaskDataset, read_dataset
+from electra_tf.tasks.finetune.glue import GLUE_TASKS, PAPER_TASKS
+from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, results_of, run_seeds
+from electra_tf.tasks.finetune.submission import TestSets, read_test_sets, submit
+from electra_tf.tasks.finetune.summary import SUMMARY, glue_summary, summarize, table, write_summary
 from electra_tf.train.distribution import is_chief
 
 logger = logging.getLogger(__name__)
@@ -29,9 +28,8 @@ class Options:
 
     Attributes:
         values, values_source: settings of `--config` and `--set`, and what messages call them.
-        keep, untrained, force: see `electra_tf.finetuning.seeds.Job`.
+        keep, untrained, force: see `electra_tf.tasks.finetune.seeds.Job`.
         submission: whether to write the files of GLUE's site too.
-        vocab_file, lower_case: see `load_pretrained`.
     """
 
     output_dir: str
@@ -42,14 +40,12 @@ class Options:
     untrained: bool = False
     force: bool = False
     submission: bool = False
-    vocab_file: str | None = None
-    lower_case: bool = True
 
 
 def finetune(
     task: str,
-    init_from: str,
-    files: Files,
+    pretrained: PretrainedEncoder,
+    files: DataOptions,
     options: Options,
     strategy: tf.distribute.Strategy,
     interruption: Interruption | None = None,
@@ -61,12 +57,9 @@ def finetune(
     """
     names = PAPER_TASKS if task == "glue" else (task,)
     _require_same_task(options.output_dir, task)
-    sources = [open_source(name, files) for name in names]
+    sources = [read_dataset(name, files) for name in names]
     test_sets = _test_sets(names, files, options, strategy) if options.submission else {}
-    encoder = options.values.get("encoder")
-    heads = encoder.get("num_heads") if isinstance(encoder, dict) else None
-    pretrained = load_pretrained(init_from, options.vocab_file, options.lower_case, heads)
-    summaries, directories = {}, {}
+    summaries, jobs = {}, {}
     for source in sources:  # before the first is trained for hours
         _resolved(source, pretrained, options, num_rows=1)
     for source in sources:
@@ -79,11 +72,11 @@ def finetune(
                 logger.info("%s: with the seeds of earlier calls, %s", source.name, ", ".join(map(str, earlier)))
             summary = summarize(source.name, job.data.primary_metric, results, job.config.init_from)
             write_summary(directory, summary)
-            summaries[source.name], directories[source.name] = summary, directory
+            summaries[source.name], jobs[source.name] = summary, job
     if not is_chief(strategy):
         return ""
     if options.submission:
-        submit(summaries, directories, test_sets, options.output_dir, strategy)
+        submit(jobs, summaries, test_sets, options.output_dir)
     if task != "glue":
         return table(list(summaries.values()))
     together = glue_summary(list(summaries.values()))
@@ -99,7 +92,9 @@ def _require_same_task(output_dir: str, task: str) -> None:
         raise UserError(f"--output_dir={output_dir} has the results of --task={found}; give {task} a new directory")
 
 
-def _test_sets(names: Sequence[str], files: Files, options: Options, strategy: tf.distribute.Strategy) -> TestSets:
+def _test_sets(
+    names: Sequence[str], files: DataOptions, options: Options, strategy: tf.distribute.Strategy
+) -> TestSets:
     """What `--submission` predicts, read before hours of training. Raises: UserError: if it cannot be done."""
     if options.keep == "none" or not set(names) <= set(GLUE_TASKS):
         raise UserError(
@@ -114,7 +109,11 @@ def _test_sets(names: Sequence[str], files: Files, options: Options, strategy: t
 
 
 def _job(
-    source: Source, pretrained: PretrainedEncoder, options: Options, directory: str, strategy: tf.distribute.Strategy
+    source: TaskDataset,
+    pretrained: PretrainedEncoder,
+    options: Options,
+    directory: str,
+    strategy: tf.distribute.Strategy,
 ) -> Job:
     config, data = configured(source, pretrained, options)
     replicas, parts = strategy.num_replicas_in_sync, config.train.gradient_accumulation_steps
@@ -131,7 +130,9 @@ def _job(
     return Job(config, data, pretrained, directory, strategy, options.keep, options.untrained, options.force)
 
 
-def configured(source: Source, pretrained: PretrainedEncoder, options: Options) -> tuple[FinetuningConfig, TaskData]:
+def configured(
+    source: TaskDataset, pretrained: PretrainedEncoder, options: Options
+) -> tuple[FinetuningConfig, TaskData]:
     """The resolved configuration of a task, and its data as features."""
     # Twice: the features need lengths and labels, and the number of steps needs the features.
     data = source.data(_resolved(source, pretrained, options, num_rows=1), pretrained.tokenizer)
@@ -144,7 +145,7 @@ def configured(source: Source, pretrained: PretrainedEncoder, options: Options) 
     return config.model_copy(update=changes), data
 
 
-def _resolved(source: Source, pretrained: PretrainedEncoder, options: Options, num_rows: int) -> FinetuningConfig:
+def _resolved(source: TaskDataset, pretrained: PretrainedEncoder, options: Options, num_rows: int) -> FinetuningConfig:
     chosen = options.values.get("task")
     return resolve(
         options.values,

@@ -3,7 +3,7 @@
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.tagged import (
+from electra_tf.tasks.finetune.tagged import (
     TaggedExamples,
     in_scheme,
     read_tagged,

@@ -6,13 +6,16 @@ import json
 import logging
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.config.errors import UserError
+from electra_tf.config.schema import EncoderConfig
 from electra_tf.files import exists, names_in, read_json, write_atomically
-from electra_tf.finetuning.pretrained import PretrainedEncoder
+from electra_tf.models.encoder import Encoder
 from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
@@ -20,12 +23,32 @@ from electra_tf.runs.run import Run, train
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.data import FinetuningStage, TaskData
+from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.train.optimizer import reset_optimizer
 from electra_tf.train.trainer import Loops
 
 logger = logging.getLogger(__name__)
 
 KEEP = ("best", "last", "all", "none")
+
+
+@dataclass(frozen=True)
+class PretrainedEncoder:
+    """The encoder that fine-tuning starts from.
+
+    Attributes:
+        config: its sizes.
+        tokenizer, vocabulary_file: of its text; the second is the content of vocab.txt.
+        source: the checkpoint, for messages and for the record.
+        assign_to: copies the weights into an encoder of the same sizes and returns a line for the log.
+    """
+
+    config: EncoderConfig
+    tokenizer: BertTokenizer
+    vocabulary_file: bytes
+    source: str
+    assign_to: Callable[[Encoder], str]
 
 
 @dataclass(frozen=True)
@@ -62,6 +85,35 @@ class Job:
         is_tpu = isinstance(self.strategy, tf.distribute.TPUStrategy)
         tokenizer, vocabulary = self.pretrained.tokenizer, self.pretrained.vocabulary_file
         return FinetuningStage(self.config_of(seed), self.data, tokenizer, vocabulary, static_shapes=is_tpu)
+
+
+@dataclass(frozen=True)
+class FinetunedModel:
+    """A fine-tuned model.
+
+    Attributes:
+        task: with its weights.        source: the checkpoint they came from.
+    """
+
+    config: FinetuningConfig
+    task: FinetuningTask
+    tokenizer: BertTokenizer
+    source: str
+
+
+def load_seed(job: Job, seed: int) -> FinetunedModel:
+    """The model of a seed that is done: of its best checkpoint if that was kept, else of its newest.
+
+    Raises: UserError: if no checkpoint was kept.
+    """
+    directory, config = job.directory(seed), job.config_of(seed)
+    prefix = newest_whole(directory.best) or newest_whole(directory.checkpoints)
+    if prefix is None:
+        raise UserError(f"{directory.path} holds no checkpoint; fine-tune this seed with --keep=last or best")
+    with job.strategy.scope():
+        task = build_finetuning_task(config)
+    restore_strictly(tf.train.Checkpoint(task=task), prefix)
+    return FinetunedModel(config, task, job.pretrained.tokenizer, prefix)
 
 
 def result_file(directory: RunDirectory) -> str:

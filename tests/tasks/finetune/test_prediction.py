@@ -8,11 +8,10 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.export.finetuned import Finetuned
-from electra_tf.finetuning import prediction
-from electra_tf.finetuning.prediction import outputs_of, predict_file
-from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune import build_finetuning_task, prediction
 from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.finetune.prediction import outputs_of, predict_file
+from electra_tf.tasks.finetune.seeds import FinetunedModel
 
 ENCODER = EncoderConfig(
     vocab_size=47,
@@ -36,13 +35,12 @@ def predicted(monkeypatch, tiny_encoder, tmp_path):
     def predict(name: str, task: dict, file: str, text: str, outputs: dict | None = None) -> str:
         sizes = {"num_epochs": 1, "max_seq_length": 12, "num_rows": 1}
         config = resolve({}, "a test", name=name, task=task, encoder=ENCODER, init_from=None, **sizes)
-        model = Finetuned(config, None, tiny_encoder.tokenizer, "a checkpoint")
-        monkeypatch.setattr(prediction, "load_finetuned", lambda model_dir: model)
+        model = FinetunedModel(config, None, tiny_encoder.tokenizer, "a checkpoint")
         if outputs is not None:
             monkeypatch.setattr(prediction, "outputs_of", lambda *_: outputs)
         (tmp_path / file).write_text(text)
         output_file = tmp_path / "new/directory/out"
-        predict_file(str(tmp_path), str(tmp_path / file), str(output_file), None, ONE_DEVICE)
+        predict_file(model, str(tmp_path / file), str(output_file), None, ONE_DEVICE, null_threshold=0.5)
         return output_file.read_text()
 
     return predict
@@ -63,8 +61,7 @@ def test_a_model_of_glue_reads_tsv_as_glue_is_read(predicted):
 
 
 @pytest.mark.parametrize("version_2", [False, True])
-def test_questions_whose_contexts_are_empty_have_empty_answers(predicted, tmp_path, caplog, version_2):
-    (tmp_path / "null_threshold.json").write_text('{"null_threshold": 0.5}')
+def test_questions_whose_contexts_are_empty_have_empty_answers(predicted, caplog, version_2):
     task = {"kind": "question_answering", "version_2": version_2, "max_query_length": 4}
     question = '{"question": "w5?", "context": ""}\n'
     with caplog.at_level(logging.INFO):
@@ -78,6 +75,6 @@ def test_batches_that_do_not_divide_among_replicas_become_larger(job_in, two_rep
     job = job_in(tmp_path, evaluation={"batch_size": 3})
     with two_replicas.scope():
         task = build_finetuning_task(job.config)
-    model = Finetuned(job.config, task, job.pretrained.tokenizer, "")
+    model = FinetunedModel(job.config, task, job.pretrained.tokenizer, "")
     logits = outputs_of(model, job.data, two_replicas)["logits"]
     assert logits.shape == (6, 2) and logits.all()  # else of an example that was passed over

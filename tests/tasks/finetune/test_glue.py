@@ -11,8 +11,8 @@ import pyarrow.parquet
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.glue import GLUE_TASKS, PAPER_TASKS, read_glue, read_glue_texts
-from electra_tf.data.tables import class_targets
+from electra_tf.tasks.finetune.glue import GLUE_TASKS, PAPER_TASKS, read_glue, read_glue_texts
+from electra_tf.tasks.finetune.text_examples import class_targets
 
 STSB_HEADER = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
 MNLI_HEADER = "index\tpromptID\tpairID\tgenre\tb1\tb2\tp1\tp2\tsentence1\tsentence2"

@@ -10,12 +10,12 @@ import report
 import run_finetuning
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.finetuning import milestones
-from electra_tf.finetuning.milestones import finetune_milestones, seed_scores
-from electra_tf.finetuning.protocol import Options
-from electra_tf.finetuning.sources import Files
 from electra_tf.flops.budget import RunCost
 from electra_tf.runs.directory import RunDirectory
+from electra_tf.tasks.finetune import milestones
+from electra_tf.tasks.finetune.datasets import DataOptions
+from electra_tf.tasks.finetune.milestones import finetune_milestones, seed_scores
+from electra_tf.tasks.finetune.protocol import Options
 from electra_tf.tasks.pretrain import build_objective
 from tests.conftest import TOKENS
 
@@ -47,7 +47,7 @@ def fine_tuned(monkeypatch) -> list[tuple]:
     """The calls of `finetune`, which here only writes a summary: seeds 3 and 5 score step / 8 + seed / 64."""
     calls = []
 
-    def finetune(task, init_from, files, options, strategy, interruption):
+    def finetune(task, init_from, files, options, strategy, interruption):  # `load` gives the path itself
         calls.append((task, init_from, options.output_dir))
         step = int(init_from.rpartition("-")[2])
         results = [{"seed": seed, "metrics": {"accuracy": step / 8 + seed / 64}} for seed in options.seeds]
@@ -65,7 +65,7 @@ def options(output_dir, **changes) -> Options:
 
 def fine_tune(run: RunDirectory, output_dir, **changes) -> str:
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    return finetune_milestones("rte", run.path, Files(), options(output_dir, **changes), strategy)
+    return finetune_milestones("rte", run.path, str, DataOptions(), options(output_dir, **changes), strategy)
 
 
 def test_each_milestone_and_then_the_newest_checkpoint_is_fine_tuned(pretraining_run, fine_tuned, tmp_path):
@@ -152,10 +152,13 @@ def test_the_score_of_several_tasks_is_the_mean_of_the_primary_metrics_for_each_
 )
 def test_milestones_keep_no_checkpoints_unless_asked_to(monkeypatch, flags, kept, tmp_path):
     calls = []
+
+    def start(*arguments):
+        calls.extend(argument.keep for argument in arguments if isinstance(argument, Options))
+
     name = "milestones.finetune_milestones" if "--milestones" in flags else "protocol.finetune"
-    monkeypatch.setattr(
-        f"electra_tf.finetuning.{name}", lambda *arguments: calls.append(arguments[3].keep) or "the table"
-    )
+    monkeypatch.setattr(f"electra_tf.tasks.finetune.{name}", start)
+    monkeypatch.setattr("electra_tf.finetuning.pretrained.load_pretrained", lambda path, **_: path)
     required = ["--task=rte", "--init_from=run", f"--output_dir={tmp_path}"]
     assert run_finetuning.main([*required, *flags]) == 0
     assert calls == [kept]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from electra_tf.data.glue import PAPER_TASKS
-from electra_tf.finetuning.summary import best_seed, glue_summary, summarize, table, write_summary
+from electra_tf.tasks.finetune.glue import PAPER_TASKS
+from electra_tf.tasks.finetune.summary import best_seed, glue_summary, summarize, table, write_summary
 
 
 def results(*values: float | None) -> dict[int, dict]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.table_files import json_objects, listed, read_text
-from electra_tf.data.tables import ID_COLUMNS
+from electra_tf.tasks.finetune.text_examples import ID_COLUMNS
 
 # How tags say where a span of words begins and ends. "plain" tags are no spans, parts of speech say.
 Scheme = Literal["iob1", "iob2", "bioes", "bilou", "plain"]

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.table_files import Table, read_table, read_text
-from electra_tf.data.tables import TextExamples, examples_of
+from electra_tf.tasks.finetune.text_examples import TextExamples, examples_of
 
 MAX_WRONG_ROWS = 10  # QQP's training file has a few rows without all columns; more means a damaged file
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import run_finetuning
-from electra_tf.data.glue import GLUE_TASKS, PAPER_TASKS
-from electra_tf.finetuning.seeds import run_seeds
+from electra_tf.tasks.finetune.glue import GLUE_TASKS, PAPER_TASKS
+from electra_tf.tasks.finetune.seeds import run_seeds
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.slow
 
 
