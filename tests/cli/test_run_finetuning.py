@@ -124,7 +124,7 @@ def test_flags_that_are_missing_or_name_nothing(refused, flags, message):
         ("--task=tagging", "--task=tagging needs --train_file"),
         ("--task=tagging --train_file=x", "--task=tagging needs --validation_file"),
         ("--task=tagging --train_file=x --labels a b", "--labels is not for --task=tagging"),
-        (TRAIN + "classification --text_columns txt", "train.csv has no column 'txt', its columns are text, label, sc"),
+        (TRAIN + "classification --text_columns txt", "train.csv has no column 'txt'; did you mean text?"),
         (TRAIN + "classification --label_column=labels", "train.csv has no column 'labels'"),
         (TRAIN + "classification --class_weights yes", "--class_weights yes: expected LABEL=NUMBER, above 0"),
         (TRAIN + "classification --class_weights yes=-1", "--class_weights yes=-1: expected LABEL=NUMBER, above 0"),
