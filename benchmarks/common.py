@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from electra_tf.cli.flags import run_command
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from electra_tf.cli.flags import run_command
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote
 

@@ -24,8 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from electra_tf.cli.configuration import add_objective_module_flag
-from electra_tf.cli.flags import add_set_flag, flag_parser
+from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote
 from experiments.processes import PROJECT, core_shares, local_directory, run_all, run_experiment

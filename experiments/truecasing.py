@@ -41,7 +41,8 @@ from data_prep.readers.documents import Counts
 from data_prep.sentences import SentenceSplitter
 from data_prep.source_files import SourceFile, find_files
 from data_prep.work_units import plan_units, read_unit
-from electra_tf.cli.flags import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import HELD_OUT_SPLIT, InputFile, Manifest
 

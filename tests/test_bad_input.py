@@ -7,7 +7,7 @@ import pyarrow.parquet
 import pytest
 
 from data_prep.cli import build_pretraining_dataset
-from electra_tf.cli.flags import run_command
+from electra_tf.cli.process import run_command
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TEXT = "\n\n".join(f"The {i}th document says so.\nAnd a second line." for i in range(400))

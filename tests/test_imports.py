@@ -32,7 +32,13 @@ RANKS = {
 }
 # The tables of names and heads still stand in `convert`, below the tasks that they know.
 STILL_UPWARD = {("electra_tf.convert", "electra_tf.tasks.finetune")}
-BUILDER_MAY_IMPORT = ("electra_tf.text", "electra_tf.config", "electra_tf.files", "electra_tf.cli.flags")
+BUILDER_MAY_IMPORT = (
+    "electra_tf.text",
+    "electra_tf.config",
+    "electra_tf.files",
+    "electra_tf.cli.flags",
+    "electra_tf.cli.process",
+)
 
 
 def _module_name(path: Path) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.cli.flags import run_command
+from electra_tf.cli.process import run_command
 from electra_tf.config.schema import RunConfig
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interrupted, Interruption

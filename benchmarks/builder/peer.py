@@ -22,7 +22,8 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import NamedTuple
 
-from electra_tf.cli.flags import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser
+from electra_tf.cli.process import run_command
 
 Documents = list[list[str]]  # each a list of lines
 Tokenize = Callable[[list[str]], list[list[int]]]

@@ -17,7 +17,7 @@ _SIZES = {"max_seq_length": 512, "doc_stride": 128, "max_query_length": 64}  # t
 
 def ours(file: str, vocab_file: str) -> Callable[[], tuple[int, int]]:
     """What counts questions and windows when it has made them, by the functions of `run_finetuning.py`."""
-    from electra_tf.cli.flags import import_tensorflow
+    from electra_tf.cli.process import import_tensorflow
 
     import_tensorflow()
     import tensorflow as tf

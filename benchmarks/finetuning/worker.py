@@ -44,7 +44,7 @@ def main() -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options["num_threads"]])
     commands = Commands()
     if options["kind"] == "ours":
-        from electra_tf.cli.flags import import_tensorflow
+        from electra_tf.cli.process import import_tensorflow
 
         import_tensorflow()
         from benchmarks.finetuning.ours import serve

@@ -16,7 +16,8 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.common import run_check
-from electra_tf.cli.flags import flag_parser, import_tensorflow
+from electra_tf.cli.flags import flag_parser
+from electra_tf.cli.process import import_tensorflow
 from electra_tf.text.vocabulary import SPECIAL_TOKENS
 
 MODES = {  # lower_case, strip_accents, flag of the vocabulary

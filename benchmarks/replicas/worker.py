@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from electra_tf.cli.flags import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser
+from electra_tf.cli.process import run_command
 
 NUM_STEPS = 10
 # Tokens of each row: the first of four replicas has seven times as many as the last, one of whose rows is empty.

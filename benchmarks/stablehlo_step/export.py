@@ -15,7 +15,7 @@ from benchmarks.stablehlo_step.replicas import CompiledReplicas
 from benchmarks.train_step.batches import NUM_BATCHES, synthetic_batch
 from benchmarks.train_step.ours import batch_shape, network_sizes
 from electra_tf import __version__
-from electra_tf.cli.flags import run_command
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import INPUT_MASK, SEGMENT_IDS, Batch, batch_specs
 from electra_tf.data.damage import RecordReader, damaged_data_reported

@@ -4,7 +4,7 @@ import argparse
 
 from benchmarks.stablehlo_step.export import build_step, state_variables
 from benchmarks.stablehlo_step.files import StepFiles, state_from
-from electra_tf.cli.flags import run_command
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.runs.checkpoints import Checkpoints, checkpoint_prefix, steps_in
 from electra_tf.runs.directory import RunDirectory

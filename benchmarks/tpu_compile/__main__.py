@@ -18,7 +18,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.common import PROJECT, last_line, output_of_jax_python
-from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
+from electra_tf.cli.flags import add_set_flag, flag_parser
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.flops.devices import published_tpu_peak
 

@@ -27,7 +27,7 @@ class Step(Protocol):
 
 
 def start_ours(options: dict) -> Step:
-    from electra_tf.cli.flags import import_tensorflow
+    from electra_tf.cli.process import import_tensorflow
 
     import_tensorflow()
     from benchmarks.train_step.ours import OurStep, limit_threads

@@ -23,7 +23,8 @@ import sys
 from argparse import Namespace
 
 from data_prep.settings import BuildSettings, add_setting_flags, require_setting_flags, settings_of
-from electra_tf.cli.flags import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser
+from electra_tf.cli.process import run_command
 
 
 def parse_flags(arguments: list[str] | None = None) -> Namespace:

@@ -19,7 +19,8 @@ import os
 import sys
 
 from data_prep.settings import VocabularySettings, add_setting_flags, require_setting_flags, settings_of
-from electra_tf.cli.flags import flag_parser, run_command
+from electra_tf.cli.flags import flag_parser
+from electra_tf.cli.process import run_command
 from electra_tf.text.manifest import DatasetSettings
 
 

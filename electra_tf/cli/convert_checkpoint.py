@@ -14,9 +14,9 @@ import argparse
 import dataclasses
 import sys
 
-from electra_tf.cli.configuration import add_objective_module_flag, load_module
-from electra_tf.cli.flags import add_set_flag, flag_parser, import_tensorflow, run_command
-from electra_tf.cli.tpu_installation import require_importable_tensorflow
+from electra_tf.cli.configuration import load_module
+from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser
+from electra_tf.cli.process import import_tensorflow, run_command
 from electra_tf.config.errors import UserError
 
 FORMATS = ("hugging_face", "tf1", "run")
@@ -53,7 +53,6 @@ def _convert(arguments: argparse.Namespace) -> None:
             raise UserError(f"--{flag}={number}: expected 1 or more")
     if arguments.to != "run" and (arguments.fresh_generator or arguments.overrides):
         raise UserError("--fresh_generator and --set are for --to=run; leave them out")
-    require_importable_tensorflow()
     import_tensorflow()
     if arguments.objective_module:
         load_module(arguments.objective_module)

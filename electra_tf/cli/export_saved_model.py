@@ -11,8 +11,9 @@ A program that loads EXPORT/1 needs tensorflow and tensorflow_text, but not this
 
 import sys
 
-from electra_tf.cli.configuration import add_objective_module_flag, load_module
-from electra_tf.cli.flags import flag_parser, run_command
+from electra_tf.cli.configuration import load_module
+from electra_tf.cli.flags import add_objective_module_flag, flag_parser
+from electra_tf.cli.process import run_command
 
 
 def main(argv: list[str] | None = None) -> int:

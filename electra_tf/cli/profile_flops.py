@@ -14,8 +14,9 @@ import json
 import sys
 from argparse import Namespace
 
-from electra_tf.cli.configuration import add_objective_module_flag, config_of
-from electra_tf.cli.flags import add_set_flag, flag_parser, run_command
+from electra_tf.cli.configuration import config_of
+from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.flops.devices import DEVICES
 

@@ -19,8 +19,9 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from electra_tf.cli.configuration import add_objective_module_flag, load_module
-from electra_tf.cli.flags import flag_parser, run_command
+from electra_tf.cli.configuration import load_module
+from electra_tf.cli.flags import add_objective_module_flag, flag_parser
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 
 

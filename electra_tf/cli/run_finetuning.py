@@ -21,13 +21,12 @@ import json
 import math
 import sys
 
-from electra_tf.cli.configuration import add_objective_module_flag, load_module, refuse_misspelt, settings_of
-from electra_tf.cli.flags import add_set_flag, flag_parser, import_tensorflow
-from electra_tf.cli.training import add_strategy_flags, require_packages, run_training, strategy_of
+from electra_tf.cli.configuration import load_module, strategy_of
+from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, add_strategy_flags, flag_parser
+from electra_tf.cli.process import import_tensorflow, run_training
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.runs.interruption import Interruption
-from electra_tf.tasks.finetune.config import FinetuningConfig
 
 _OF_EVERY_MODE = {"strategy", "tpu", "logical_cpu_devices"}
 _OF_MODE = {
@@ -122,7 +121,6 @@ def _run(arguments, interruption: Interruption) -> None:
         raise UserError(f"--seeds {' '.join(map(str, seeds))}: expected different numbers from 0 to {2**31 - 1}")
     stride = [] if arguments.stride is None else [f"task.stride={arguments.stride}"]
     values, source = read_values(arguments.config, [*stride, *arguments.overrides])
-    refuse_misspelt(values, source, settings_of(FinetuningConfig))
     if isinstance(values.get("train"), dict) and values["train"].get("seed") is not None:
         raise UserError(f"{source}: train.seed is set; seeds are given by --seeds")
     class_weights = _class_weights(arguments.class_weights)
@@ -184,7 +182,6 @@ def _require(arguments, mode: str, *flags: str) -> None:
 
 def _strategy(arguments):
     """Imports TensorFlow and starts the strategy of the flags."""
-    require_packages(arguments)
     import_tensorflow(tpu=arguments.strategy == "tpu")
     return strategy_of(arguments)
 

@@ -10,9 +10,9 @@ checkpoint (exit status 143, 130 or 129). See docs/training.md.
 import argparse
 import sys
 
-from electra_tf.cli.configuration import add_objective_module_flag, config_of
-from electra_tf.cli.flags import add_set_flag, flag_parser
-from electra_tf.cli.training import add_strategy_flags, require_packages, strategy_of, training_process
+from electra_tf.cli.configuration import config_of, strategy_of
+from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, add_strategy_flags, flag_parser
+from electra_tf.cli.process import training_process
 from electra_tf.config.errors import UserError
 
 
@@ -20,7 +20,6 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
     with training_process(arguments.strategy, ends_process=argv is None) as (status, interruption):
         _require_flags_that_fit(arguments)
-        require_packages(arguments)
         config = config_of(arguments)
 
         from electra_tf.runs import run as runs

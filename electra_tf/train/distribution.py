@@ -1,12 +1,11 @@
 """Strategies by name, and every way in which asking for one can fail, as one line."""
 
-import os
-
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.train.tpu import tpu_strategy
-from electra_tf.train.workers import require_cluster
+
+_TF_CONFIG_EXAMPLE = '{"cluster": {"worker": ["host0:12345", "host1:12345"]}, "task": {"type": "worker", "index": 0}}'
 
 
 def split_cpu(num_devices: int) -> None:
@@ -35,14 +34,19 @@ def mirrored(tpu: str) -> tf.distribute.Strategy:
 
 def multi_worker_mirrored(tpu: str) -> tf.distribute.Strategy:
     """Every GPU of every machine in the TF_CONFIG environment variable."""
-    require_cluster(os.environ.get("TF_CONFIG"))
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (ValueError, TypeError, tf.errors.OpError, RuntimeError) as error:
         raise UserError(
             f"--strategy=multi_worker_mirrored: the cluster of TF_CONFIG does not start ({first_line(error)}); check "
-            "that every worker runs and that this one may listen at its port"
+            f"TF_CONFIG, e.g. {_TF_CONFIG_EXAMPLE}, that every worker runs and that this one may listen at its port"
         ) from None
+    if not strategy.cluster_resolver.cluster_spec():  # TensorFlow would train on this machine alone
+        raise UserError(
+            "--strategy=multi_worker_mirrored: TF_CONFIG is not set, or names no cluster; set it on every worker, e.g. "
+            f"{_TF_CONFIG_EXAMPLE}"
+        )
+    return strategy
 
 
 def tpu(tpu: str) -> tf.distribute.Strategy:

@@ -1,0 +1,173 @@
+"""The process of a command: its exit status, its one-line errors, how TensorFlow is imported."""
+
+import contextlib
+import gc
+import importlib.metadata
+import logging
+import os
+import select
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import TextIO
+
+from electra_tf.config import errors
+from electra_tf.config.errors import TrainingStopped, UserError, end_without_teardown, first_line
+from electra_tf.runs.interruption import Interrupted, Interruption
+
+# Keras imports these where they are installed (data frames, sparse arrays, images, HDF5), TensorFlow the last one, to
+# find a TPU by its name. No command needs them there.
+_OPTIONAL_IMPORTS = ("pandas", "scipy", "PIL", "h5py", "googleapiclient")
+# tensorflow-tpu 2.20 aborts the process with this libtpu and later ones, without a Python error.
+_FIRST_UNFIT_LIBTPU = (0, 0, 32)
+
+
+class ExitStatus:
+    """The exit status of a command: 0, or one of `electra_tf.config.errors`."""
+
+    code: int = 0
+
+
+@contextlib.contextmanager
+def errors_reported() -> Iterator[ExitStatus]:
+    """Prints the error that ends a command as one line on stderr and sets the exit status. Bugs keep their trace.
+
+    This is the one place that decides how an error ends a command, see "Errors" in docs/architecture.md.
+    """
+    # TensorFlow's start-up notes ("failed call to cuInit" on every machine without a GPU) bury the lines that matter,
+    # and its real errors arrive as Python exceptions. A user's own setting wins.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # A client library of tf-models-official warns of the Python's age at every start. Worker processes inherit this.
+    warnings.filterwarnings("ignore", message="You are using a", category=FutureWarning)
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:You are using a:FutureWarning")
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    status = ExitStatus()
+    try:
+        yield status
+        sys.stdout.flush()
+    except UserError as error:
+        print("error:", *str(error).splitlines(), file=sys.stderr)
+        status.code = errors.EXIT_USER_ERROR
+    except TrainingStopped as error:
+        print("training stopped:", *str(error).splitlines(), file=sys.stderr)
+        status.code = errors.EXIT_TRAINING_STOPPED
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        status.code = errors.EXIT_INTERRUPTED
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and _has_no_reader(sys.stdout):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+            status.code = errors.EXIT_READER_GONE
+        elif isinstance(error, (OSError, *_store_errors())):
+            print("error:", _with_file(error), file=sys.stderr)
+            status.code = errors.EXIT_USER_ERROR
+        else:
+            raise
+
+
+def _with_file(error: Exception) -> str:
+    """One line for an error of a library, with the file that it is about in front."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror or first_line(error)}"
+    return first_line(error)
+
+
+def _store_errors() -> tuple[type[Exception], ...]:
+    """TensorFlow's errors for files that are missing, damaged, refused or do not fit, once it is imported.
+
+    Others, such as InvalidArgumentError, also come from a graph that is wrong: a bug.
+    """
+    if (tf := sys.modules.get("tensorflow")) is None:
+        return ()
+    kinds = "NotFound AlreadyExists PermissionDenied Unauthenticated FailedPrecondition ResourceExhausted Unavailable"
+    return tuple(getattr(tf.errors, f"{kind}Error") for kind in (*kinds.split(), "DataLoss"))
+
+
+def run_command(command: Callable[[], None]) -> int:
+    """Runs a script's work under `errors_reported`. Returns: the exit status."""
+    with errors_reported() as status:
+        command()
+    return status.code
+
+
+@contextlib.contextmanager
+def training_process(strategy: str, ends_process: bool) -> Iterator[tuple[ExitStatus, Interruption]]:
+    """A command that signals may end early: reports its errors, and sets the exit status.
+
+    Args:
+        strategy: the name of the strategy.
+        ends_process: whether the process has nothing else to do.
+    """
+    with Interruption() as interruption, errors_reported() as status:
+        try:
+            yield status, interruption
+        except Interrupted as interrupted:
+            status.code = interrupted.exit_code
+    # Workers that are done wait for each other in TensorFlow's own teardown.
+    if ends_process and (status.code or strategy != "multi_worker_mirrored"):
+        end_without_teardown(status.code)
+
+
+def run_training(command: Callable[[Interruption], None], strategy: str, ends_process: bool) -> int:
+    """Runs a command as a `training_process`. Returns: the exit status."""
+    with training_process(strategy, ends_process) as (status, interruption):
+        command(interruption)
+    return status.code
+
+
+def import_tensorflow(tpu: bool = False) -> None:
+    """Imports TensorFlow and Keras in about 60 % of the time of a plain import, and quietens their notes.
+
+    Args:
+        tpu: whether the command may use one.
+    Raises: UserError: if the installed libtpu makes the import abort the process.
+    """
+    if "tensorflow" not in sys.modules:
+        _require_fitting_libtpu()
+        _import_fast(hidden=() if tpu else _OPTIONAL_IMPORTS)
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") != "0":
+        import tensorflow as tf
+
+        tf.get_logger().setLevel("WARNING")  # else it logs every strategy and reduction
+
+
+def _import_fast(hidden: Iterable[str]) -> None:
+    """Imports both without garbage collection (saves 0.5 s) and without the `hidden` packages (saves 0.5 s)."""
+    hidden = [name for name in hidden if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # an import of a module that is None fails
+    gc.disable()
+    import tensorflow  # noqa: F401
+    import tf_keras  # noqa: F401
+
+    gc.freeze()  # a million objects that stay: later collections skip them
+    gc.enable()
+    for name in hidden:
+        del sys.modules[name]
+
+
+def _require_fitting_libtpu() -> None:
+    versions = {name: _installed_version(name) for name in ("tensorflow-tpu", "libtpu")}
+    if not versions["tensorflow-tpu"]:
+        return
+    if not versions["libtpu"] or versions["libtpu"] >= _FIRST_UNFIT_LIBTPU:
+        found = ".".join(map(str, versions["libtpu"])) or "no version"
+        raise UserError(
+            f"tensorflow-tpu needs libtpu 0.0.30, {found} is installed; run: pip install --no-deps --force-reinstall "
+            "-r requirements-tpu.txt"
+        )
+
+
+def _installed_version(name: str) -> tuple[int, ...]:
+    """The version of an installed package, from its metadata; empty if it is not installed."""
+    try:
+        parts = importlib.metadata.version(name).split(".")
+    except importlib.metadata.PackageNotFoundError:
+        return ()
+    return tuple(int(part) for part in parts[:3] if part.isdigit())
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    """Whether a stream is a pipe that nobody reads any more."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))

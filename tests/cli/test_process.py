@@ -1,0 +1,73 @@
+"""How a command's process ends, and which TPU packages it refuses to import."""
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from electra_tf.cli import process
+from electra_tf.cli.process import run_command
+from electra_tf.config.errors import TrainingStopped, UserError
+
+
+def raising(error: BaseException):
+    def command() -> None:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (UserError("no such\nfile"), 2, "error: no such file\n"),
+        (TrainingStopped("the loss is\nnot finite"), 1, "training stopped: the loss is not finite\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (FileNotFoundError(2, "No such file or directory", "a.txt"), 2, "error: a.txt: No such file or directory\n"),
+        (tf.errors.DataLossError(None, None, "a.tfrecord: corrupted\nmore"), 2, "error: a.tfrecord: corrupted\n"),
+    ],
+)
+def test_what_ends_a_command_is_one_line_and_a_status(capsys, error, status, line):
+    assert run_command(raising(error)) == status
+    assert capsys.readouterr().err == line
+
+
+def test_a_command_that_succeeds_has_status_zero(capsys):
+    assert run_command(lambda: None) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), tf.errors.InvalidArgumentError(None, None, "shapes differ")])
+def test_a_bug_keeps_its_stack_trace(error):
+    with pytest.raises(type(error)):
+        run_command(raising(error))
+
+
+def test_a_command_whose_output_nobody_reads_any_more_ends_without_a_stack_trace():
+    print_much = "lambda: print('x' * 2**20)"  # more than a pipe holds
+    code = f"import sys; from electra_tf.cli.process import run_command; sys.exit(run_command({print_much}))"
+    reader = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    reader.stdout.close()
+    assert reader.stderr.read() == b""
+    assert reader.wait() == 141
+
+
+@pytest.mark.parametrize(
+    ("libtpu", "is_refused"), [("0.0.30", False), ("0.0.31", False), ("0.0.32.1", True), ("1.0", True), (None, True)]
+)
+def test_a_libtpu_with_which_the_import_aborts_is_refused_before_it(monkeypatch, libtpu, is_refused):
+    def version(name: str) -> str:
+        if name == "libtpu" and libtpu is None:
+            raise importlib.metadata.PackageNotFoundError
+        return libtpu if name == "libtpu" else "2.20.0"
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.delitem(sys.modules, "tensorflow")
+    monkeypatch.setattr(process, "_import_fast", lambda hidden: sys.modules.update(tensorflow=tf))
+    if is_refused:
+        with pytest.raises(UserError, match="requirements-tpu.txt"):
+            process.import_tensorflow()
+    else:
+        process.import_tensorflow()
