@@ -14,9 +14,10 @@ import os
 import statistics
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.common import PROJECT, run_check
+from benchmarks.harness import PROJECT, ratio, run_check, take_turns
 from electra_tf.cli.flags import flag_parser
 
 if TYPE_CHECKING:
@@ -38,11 +39,7 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="timed turns of each")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each turn")
     parser.add_argument("--at_least", type=float, default=0.0, metavar="RATE", help="floor in sequences a second")
-    flags = parser.parse_args(arguments)
-    for name in ("batch_size", "rounds", "seconds"):
-        if getattr(flags, name) <= 0:
-            parser.error(f"--{name} must be positive")
-    return flags
+    return parser.parse_args(arguments)
 
 
 def measure(flags: argparse.Namespace) -> bool:
@@ -61,15 +58,18 @@ def measure(flags: argparse.Namespace) -> bool:
     data = open_data(flags.data_dir, config)
     ours = training_batches(data, config.masking, seed=0, batch_size=flags.batch_size, first_step=0)
     plain = tf.data.TFRecordDataset(list(data.train.files)).repeat().batch(flags.batch_size).prefetch(tf.data.AUTOTUNE)
-    rates: dict[str, list[float]] = {"ours": [], "plain_records": []}
-    for _ in range(flags.rounds):
-        for name, dataset in (("ours", ours), ("plain_records", plain)):
-            rates[name].append(sequences_per_second(dataset, flags.batch_size, flags.seconds))
-    ratios = [ours / plain for ours, plain in zip(rates["ours"], rates["plain_records"], strict=True)]
+    datasets = {"ours": ours, "plain_records": plain}
+    rates = take_turns(
+        {
+            name: partial(sequences_per_second, dataset, flags.batch_size, flags.seconds)
+            for name, dataset in datasets.items()
+        },
+        flags.rounds,
+    )
     report = {
         "sequences_per_second": {name: round(statistics.median(values)) for name, values in rates.items()},
         "lowest_and_highest": {name: [round(min(values)), round(max(values))] for name, values in rates.items()},
-        "ratio_to_plain_records": round(statistics.median(ratios), 3),
+        "ratio_to_plain_records": round(ratio(*rates.values()), 3),
         "at_least": flags.at_least,
         "max_seq_length": manifest.max_seq_length,
         "batch_size": flags.batch_size,

@@ -3,10 +3,10 @@
     python -m benchmarks.builder --input=text:corpus.txt --vocab_file=vocab.txt --work_dir=/tmp/bench
 
 Each contender is a program, timed from its start to finished shards, so its start-up counts; tokens are those read. All
-take turns, round by round, and ratios are those of medians. `--input` is plain text with blank lines between documents;
-use at least 300 MB, or start-ups dominate the ratios. The peer (benchmarks/builder/peer.py) may use every core: run on
-as many cores as ours has processes, with `taskset` if needed. --baseline adds the builder of another checkout of this
-project.
+take turns, round by round; each ratio is the median of the ratios within rounds. `--input` is plain text with blank
+lines between documents; use at least 300 MB, or start-ups dominate the ratios. The peer (benchmarks/builder/peer.py)
+may use every core: run on as many cores as ours has processes, with `taskset` if needed. --baseline adds the builder of
+another checkout of this project.
 
 Memory is that of the whole process tree (PSS) for heads of the text of --memory_megabytes. PSS divides a page among all
 programs that map it, so run no other program that uses TensorFlow. --wikipedia also times raw dumps, in MB of XML a
@@ -17,7 +17,6 @@ Prints a table and PASS or FAIL for each limit; exits 1 if one fails.
 
 import argparse
 import bz2
-import functools
 import glob
 import json
 import shutil
@@ -26,17 +25,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
-from benchmarks.builder.programs import (
-    SAMPLING_SECONDS,
-    head_of_text,
-    interleaved,
-    peak_memory_of,
-    ratio_of_medians,
-    run,
-)
-from benchmarks.common import PROJECT, Verdict, run_check
+from benchmarks.builder.programs import SAMPLING_SECONDS, peak_memory_of, run
+from benchmarks.harness import PROJECT, Verdict, conclude, print_table, ratio, run_check, shown, take_turns
 from electra_tf.cli.flags import flag_parser
 from electra_tf.config.errors import UserError
 
@@ -55,13 +48,19 @@ MEMORY_GROWTH = 1.25  # peak memory of the largest text over that of the smalles
 class Bench:
     """The commands of all contenders, with one vocabulary and one directory for texts and data sets."""
 
-    def __init__(self, flags: argparse.Namespace, directory: Path):
-        self._vocab_file = str(Path(flags.vocab_file).resolve())
+    def __init__(self, vocab_file: str, directory: Path):
+        self._vocab_file = str(Path(vocab_file).resolve())
         self._directory = directory
 
-    def head(self, source: Path, num_bytes: float) -> Path:
-        """A copy of the first documents of a text."""
-        return head_of_text(source, int(num_bytes), self._directory / f"head-{int(num_bytes)}.txt")
+    def head(self, source: Path, num_bytes: int) -> Path:
+        """A copy of the head of a text file, up to the last blank line in its first `num_bytes`."""
+        target = self._directory / f"head-{num_bytes}.txt"
+        with open(source, "rb") as file:
+            head = file.read(num_bytes)
+            is_cut = bool(file.read(1))
+        end = head.rfind(b"\n\n") if is_cut else -1
+        target.write_bytes(head[: end + 2] if end >= 0 else head)
+        return target
 
     def builder_command(
         self, source: str, num_processes: int, output_dir: Path, *options: str, checkout: Path = PROJECT
@@ -79,21 +78,26 @@ class Bench:
         """Seconds of one build, and the tokens it read. The output is removed."""
         with self.output_dir() as output_dir:
             command = self.builder_command(source, num_processes, output_dir, *options, checkout=checkout)
-            seconds = run(command, checkout).seconds
+            seconds, _ = run(command, checkout)
             manifest = json.loads((output_dir / "manifest.json").read_text(encoding="utf-8"))
         return seconds, manifest["counts"]["num_tokens_read"]
+
+    def rate(self, text: Path, num_processes: int, checkout: Path = PROJECT) -> float:
+        """Tokens a second of one build."""
+        seconds, num_tokens = self.seconds_and_tokens(f"text:{text}", num_processes, checkout=checkout)
+        return num_tokens / seconds
 
     def peer_rate(self, text: Path, num_processes: int) -> float:
         """Tokens a second of one run of the peer."""
         with self.output_dir() as output_dir:
-            done = run(
+            seconds, output = run(
                 [
                     *(sys.executable, "-m", "benchmarks.builder.peer", f"--input={text}"),
                     *(f"--vocab_file={self._vocab_file}", f"--output_dir={output_dir}"),
                     f"--num_processes={num_processes}",
                 ]
             )
-        return json.loads(done.output)["num_tokens"] / done.seconds
+        return json.loads(output)["num_tokens"] / seconds
 
     @contextmanager
     def output_dir(self) -> Iterator[Path]:
@@ -107,49 +111,36 @@ class Bench:
 
 def measure_speed(bench: Bench, text: Path, flags: argparse.Namespace) -> list[Verdict]:
     """Tokens a second of ours and the peer."""
-
-    def ours(num_processes: int, checkout: Path = PROJECT) -> float:
-        seconds, num_tokens = bench.seconds_and_tokens(f"text:{text}", num_processes, checkout=checkout)
-        return num_tokens / seconds
-
-    contenders = {
-        ONE_PROCESS: lambda: ours(1),
-        TWO_PROCESSES: lambda: ours(NUM_PROCESSES),
-        RUST_THREADS: lambda: bench.peer_rate(text, 1),
-        RUST_PROCESSES: lambda: bench.peer_rate(text, NUM_PROCESSES),
-    }
-    pairs = ((ONE_PROCESS, 1), (TWO_PROCESSES, NUM_PROCESSES)) if flags.baseline else ()
-    baselines = {name: name.replace("ours", "baseline") for name, _ in pairs}
-    for name, num_processes in pairs:
-        contenders[baselines[name]] = functools.partial(ours, num_processes, flags.baseline.resolve())
-    rates = interleaved(contenders, flags.rounds)
-    print_table(f"end to end, {text.stat().st_size / 1e6:.1f} MB of text", "tokens/s", rates)
+    ours = {ONE_PROCESS: 1, TWO_PROCESSES: NUM_PROCESSES}
+    contenders = {name: partial(bench.rate, text, number) for name, number in ours.items()}
+    contenders[RUST_THREADS] = partial(bench.peer_rate, text, 1)
+    contenders[RUST_PROCESSES] = partial(bench.peer_rate, text, NUM_PROCESSES)
+    baselines = {name: name.replace("ours", "baseline") for name in ours} if flags.baseline else {}
+    for name, baseline in baselines.items():
+        contenders[baseline] = partial(bench.rate, text, ours[name], flags.baseline.resolve())
+    rates = take_turns(contenders, flags.rounds)
+    _print_rates(f"End to end, {text.stat().st_size / 1e6:.1f} MB of text", "tokens/s", rates)
     faster_rust = max(RUST_THREADS, RUST_PROCESSES, key=lambda name: statistics.median(rates[name]))
+    pairs = [(TWO_PROCESSES, ONE_PROCESS, TWO_OVER_ONE), (TWO_PROCESSES, faster_rust, OURS_OVER_RUST)]
+    pairs += [(name, baseline, OVER_BASELINE) for name, baseline in baselines.items()]
     return [
         Verdict("tokens/s of 1 process", statistics.median(rates[ONE_PROCESS]), ONE_PROCESS_TOKENS),
-        Verdict("2 processes over 1", ratio_of_medians(rates, TWO_PROCESSES, ONE_PROCESS), TWO_OVER_ONE),
-        Verdict(f"2 processes over {faster_rust}", ratio_of_medians(rates, TWO_PROCESSES, faster_rust), OURS_OVER_RUST),
-        *(
-            Verdict(f"{name} over {baseline}", ratio_of_medians(rates, name, baseline), OVER_BASELINE)
-            for name, baseline in baselines.items()
-        ),
+        *(Verdict(f"{over} over {under}", ratio(rates[over], rates[under]), limit) for over, under, limit in pairs),
     ]
 
 
 def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Verdict]:
     """Peak memory of builds of heads of the text."""
-    print(f"peak memory of the process tree, {NUM_PROCESSES} processes, sampled every {SAMPLING_SECONDS * 1000:.0f} ms")
-    print(f"{'MB of text':>26}  {'PSS, MiB':>10}")
     peaks = {}
     for size in sorted(megabytes):
-        head = bench.head(text, size * 1e6)
+        head = bench.head(text, int(size * 1e6))
         with bench.output_dir() as output_dir:
             peak = peak_memory_of(bench.builder_command(f"text:{head}", NUM_PROCESSES, output_dir))
-        num_megabytes = head.stat().st_size / 1e6
+        peaks[head.stat().st_size / 1e6] = peak
         head.unlink()
-        peaks[num_megabytes] = peak
-        print(f"{num_megabytes:26,.1f}  {peak / 2**20:10,.0f}")
-    print()
+    title = f"Peak memory, {NUM_PROCESSES} processes, sampled every {SAMPLING_SECONDS * 1000:.0f} ms"
+    rows = [[f"{size:,.1f}", f"{peak / 2**20:,.0f}"] for size, peak in peaks.items()]
+    print_table(title, ["MB of text", "PSS, MiB"], rows)
     growth = peaks[max(peaks)] / peaks[min(peaks)]
     return [
         Verdict("peak memory, GiB", max(peaks.values()) / 2**30, MEMORY_GIB, is_ceiling=True),
@@ -176,23 +167,13 @@ def measure_dumps(bench: Bench, pattern: str, rounds: int) -> None:
     def rate(num_processes: int) -> float:
         return num_megabytes / bench.seconds_and_tokens(f"wikipedia:{pattern}", num_processes, "--allow_truncated")[0]
 
-    rates = interleaved({ONE_PROCESS: lambda: rate(1), TWO_PROCESSES: lambda: rate(NUM_PROCESSES)}, rounds)
-    print_table(f"raw dumps, {num_megabytes:.1f} MB of XML", "MB/s", rates)
-    print(f"2 processes over 1: {ratio_of_medians(rates, TWO_PROCESSES, ONE_PROCESS):.2f}\n")
+    rates = take_turns({ONE_PROCESS: partial(rate, 1), TWO_PROCESSES: partial(rate, NUM_PROCESSES)}, rounds)
+    _print_rates(f"Raw dumps, {num_megabytes:.1f} MB of XML", "MB/s", rates)
+    print(f"2 processes over 1: {ratio(rates[TWO_PROCESSES], rates[ONE_PROCESS]):.2f}\n")
 
 
-def print_table(title: str, unit: str, values: dict[str, list[float]]) -> None:
-    """A row for each name: median, lowest and highest."""
-    print(title)
-    print(f"{'':26}  {unit:>12}  {'lowest':>12}  {'highest':>12}")
-    for name, found in values.items():
-        numbers = [f"{_rounded(value):>12}" for value in (statistics.median(found), min(found), max(found))]
-        print(f"{name:26}  {'  '.join(numbers)}")
-    print()
-
-
-def _rounded(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:,.2f}"
+def _print_rates(title: str, unit: str, rates: dict[str, list[float]]) -> None:
+    print_table(title, ["", unit], [[name, shown(values)] for name, values in rates.items()])
 
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -206,29 +187,24 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
         "--memory_megabytes", type=float, nargs="*", default=[20.0, 80.0, 330.0], help="heads of the text; none: skip"
     )
     parser.add_argument("--wikipedia", metavar="GLOB", help="raw dumps to time too, in quotes")
-    flags = parser.parse_args(arguments)
-    if flags.rounds < 1:
-        parser.error("--rounds must be at least 1")
-    return flags
+    return parser.parse_args(arguments)
 
 
 def measure(flags: argparse.Namespace) -> bool:
-    """Runs every section that the flags ask for; returns whether all floors hold."""
+    """Runs every section that the flags ask for; returns whether every limit holds."""
     text_format, _, name = flags.input.partition(":")
     text = Path(name).resolve()
     if text_format != "text" or not text.is_file():
         raise UserError(f"--input={flags.input}; expected text: and a file of plain text")
     flags.work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="benchmark-", dir=flags.work_dir.resolve()) as directory:
-        bench = Bench(flags, Path(directory))
+        bench = Bench(flags.vocab_file, Path(directory))
         verdicts = measure_speed(bench, text, flags)
         if flags.memory_megabytes:
             verdicts += measure_memory(bench, text, flags.memory_megabytes)
         if flags.wikipedia:
             measure_dumps(bench, str(Path(flags.wikipedia).resolve()), flags.rounds)
-    for verdict in verdicts:
-        print(verdict)
-    return all(verdict.holds for verdict in verdicts)
+    return conclude(verdicts)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The builder's job on Hugging Face's tokenizer: a text file to shuffled TFRecord shards. `benchmarks.builder` runs it.
+"""The builder's work on Hugging Face's tokenizer: a text file to shuffled TFRecord shards.
 
     python -m benchmarks.builder.peer --input=corpus.txt --vocab_file=vocab.txt --output_dir=out --num_processes=1
 
@@ -33,7 +33,7 @@ _BYTES_PER_SHARD = 8 * 2**20  # the builder's, so that both write as many files
 _MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK]: the authors' WordpieceTokenizer
 
 
-class Example(NamedTuple):
+class KeyedRecord(NamedTuple):
     """An example; it is sorted by split and key."""
 
     split: str
@@ -41,7 +41,7 @@ class Example(NamedTuple):
     record: bytes
 
 
-class Job(NamedTuple):
+class BuildSettings(NamedTuple):
     """What determines the examples, with the defaults of build_pretraining_dataset.py; picklable."""
 
     vocab_file: str
@@ -90,17 +90,17 @@ def hugging_face_tokenizer(vocab_file: str) -> Tokenize:
 class ExampleCutter:
     """Cuts documents into serialized examples by the builder's own rule. Everything used of data_prep is here."""
 
-    def __init__(self, job: Job):
+    def __init__(self, settings: BuildSettings):
         from data_prep import examples, segments
         from electra_tf.text.records import serialize_example
         from electra_tf.text.vocabulary import Vocabulary
 
-        vocabulary = Vocabulary.load(job.vocab_file)
-        self._job = job
+        vocabulary = Vocabulary.load(settings.vocab_file)
+        self._settings = settings
         self._cls, self._sep = [vocabulary.cls_id], [vocabulary.sep_id]
         self._examples, self._segments, self._serialize_example = examples, segments, serialize_example
 
-    def examples(self, documents: Documents, ids_of_lines: list[list[int]]) -> Iterator[Example]:
+    def examples(self, documents: Documents, ids_of_lines: list[list[int]]) -> Iterator[KeyedRecord]:
         """Yields the examples of documents, given the ids of every line of all of them, in order."""
         lines = iter(ids_of_lines)
         for document in documents:
@@ -108,30 +108,30 @@ class ExampleCutter:
             if any(rows):
                 yield from self._examples_of_document(document, rows)
 
-    def _examples_of_document(self, document: list[str], rows: list[list[int]]) -> Iterator[Example]:
-        job, examples, segments = self._job, self._examples, self._segments
-        digest = examples.document_hash(job.seed, document)
-        split = "held_out" if examples.is_held_out(digest, job.held_out_fraction) else "train"
+    def _examples_of_document(self, document: list[str], rows: list[list[int]]) -> Iterator[KeyedRecord]:
+        settings, examples, segments = self._settings, self._examples, self._segments
+        digest = examples.document_hash(settings.seed, document)
+        split = "held_out" if examples.is_held_out(digest, settings.held_out_fraction) else "train"
         source = examples.random_source(digest)
-        target_length = segments.draw_target_length(job.max_seq_length, source)
-        segmenter = segments.Segmenter(job.max_seq_length, source, target_length)
+        target_length = segments.draw_target_length(settings.max_seq_length, source)
+        segmenter = segments.Segmenter(settings.max_seq_length, source, target_length)
         row_splits = [0, *itertools.accumulate(map(len, rows))]
         pairs = segmenter.split_document(list(itertools.chain(*rows)), row_splits)
         for index, (first, second) in enumerate(pairs):
             input_ids = [*self._cls, *first, *self._sep, *second, *(self._sep if second else [])]
             lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]
             record = self._serialize_example(input_ids, lengths)
-            yield Example(split, examples.sort_key(digest, index), record)
+            yield KeyedRecord(split, examples.sort_key(digest, index), record)
 
 
 _tokenize: Tokenize | None = None
 _cutter: ExampleCutter | None = None
 
 
-def start_process(job: Job) -> None:
+def start_process(settings: BuildSettings) -> None:
     """Prepares this process for `tokenize` and `cut`."""
     global _tokenize, _cutter
-    _tokenize, _cutter = hugging_face_tokenizer(job.vocab_file), ExampleCutter(job)
+    _tokenize, _cutter = hugging_face_tokenizer(settings.vocab_file), ExampleCutter(settings)
 
 
 def tokenize(documents: Documents) -> tuple[Documents, list[list[int]]]:
@@ -140,17 +140,17 @@ def tokenize(documents: Documents) -> tuple[Documents, list[list[int]]]:
     return documents, _tokenize(list(itertools.chain(*documents)))
 
 
-def cut(documents: Documents, ids: list[list[int]]) -> tuple[list[Example], int]:
+def cut(documents: Documents, ids: list[list[int]]) -> tuple[list[KeyedRecord], int]:
     """The examples of documents, and their number of tokens."""
     assert _cutter is not None
     return list(_cutter.examples(documents, ids)), sum(map(len, ids))
 
 
-def tokenize_and_cut(documents: Documents) -> tuple[list[Example], int]:
+def tokenize_and_cut(documents: Documents) -> tuple[list[KeyedRecord], int]:
     return cut(*tokenize(documents))
 
 
-def results_with_threads(batches: Iterable[Documents]) -> Iterator[tuple[list[Example], int]]:
+def results_with_threads(batches: Iterable[Documents]) -> Iterator[tuple[list[KeyedRecord], int]]:
     """The tokenizer, which releases Python's lock, works on the next batch while this one is cut."""
     with ThreadPool(1) as thread:
         for documents, ids in thread.imap(tokenize, batches):
@@ -158,15 +158,15 @@ def results_with_threads(batches: Iterable[Documents]) -> Iterator[tuple[list[Ex
 
 
 def results_with_processes(
-    batches: Iterable[Documents], job: Job, num_processes: int
-) -> Iterator[tuple[list[Example], int]]:
+    batches: Iterable[Documents], settings: BuildSettings, num_processes: int
+) -> Iterator[tuple[list[KeyedRecord], int]]:
     """Each process tokenizes with one thread and cuts; batches and records are sent through pipes."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    with multiprocessing.get_context("spawn").Pool(num_processes, start_process, (job,)) as pool:
+    with multiprocessing.get_context("spawn").Pool(num_processes, start_process, (settings,)) as pool:
         yield from pool.imap(tokenize_and_cut, batches)
 
 
-def write_shards(examples: list[Example], output_dir: Path) -> None:
+def write_shards(examples: list[KeyedRecord], output_dir: Path) -> None:
     """Sorts the examples of each split by key and writes them as TFRecord files of about equal size."""
     import tensorflow as tf
 
@@ -180,14 +180,14 @@ def write_shards(examples: list[Example], output_dir: Path) -> None:
                     writer.write(example.record)
 
 
-def build(job: Job, input_file: str, output_dir: Path, num_processes: int) -> dict[str, int]:
-    """Runs the job; returns its counts."""
+def build(settings: BuildSettings, input_file: str, output_dir: Path, num_processes: int) -> dict[str, int]:
+    """Builds the data set; returns its counts."""
     batches = batches_of(read_documents(input_file))
     if num_processes == 1:
-        start_process(job)
+        start_process(settings)
         results = results_with_threads(batches)
     else:
-        results = results_with_processes(batches, job, num_processes)
+        results = results_with_processes(batches, settings, num_processes)
     examples, num_tokens = [], 0
     for of_batch, num_tokens_of_batch in results:
         examples += of_batch
@@ -204,9 +204,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output_dir", required=True, type=Path, help="new directory")
     parser.add_argument("--num_processes", type=int, default=1, help="1: the tokenizer's own threads")
     flags: argparse.Namespace = parser.parse_args(arguments)
-    job = Job(os.path.abspath(flags.vocab_file))
+    settings = BuildSettings(os.path.abspath(flags.vocab_file))
     os.environ.pop("TOKENIZERS_PARALLELISM", None)  # a user's own setting must not slow a peer down
-    return run_command(lambda: print(json.dumps(build(job, flags.input, flags.output_dir, flags.num_processes))))
+    return run_command(lambda: print(json.dumps(build(settings, flags.input, flags.output_dir, flags.num_processes))))
 
 
 if __name__ == "__main__":

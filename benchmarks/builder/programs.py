@@ -1,39 +1,33 @@
 """Runs programs as a user runs them: their seconds, and the peak memory of the whole process tree."""
 
 import os
-import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from benchmarks.common import PROJECT, last_line
+from benchmarks.harness import PROJECT, last_line
 from electra_tf.config.errors import UserError
 
 SAMPLING_SECONDS = 0.05
 
 
-@dataclass(frozen=True)
-class Run:
-    """One program from its start to its end: wall-clock seconds and what it printed on stdout."""
+def run(command: Sequence[str], directory: Path = PROJECT) -> tuple[float, str]:
+    """Runs a program in the root of a checkout.
 
-    seconds: float
-    output: str
-
-
-def run(command: Sequence[str], directory: Path = PROJECT) -> Run:
-    """Runs a program in the root of a checkout. Raises: UserError: if it fails, with the last line of its stderr."""
+    Returns: its wall-clock seconds, and what it printed to standard output.
+    Raises: UserError: if it fails, with the last line of its error output.
+    """
     with tempfile.TemporaryFile("w+") as output:
         start = time.perf_counter()
         with _started(command, output, directory) as process:
             process.wait()
             seconds = time.perf_counter() - start
         output.seek(0)
-        return Run(seconds, output.read())
+        return seconds, output.read()
 
 
 def peak_memory_of(command: Sequence[str]) -> int:
@@ -86,36 +80,6 @@ def _memory_of(processes: Iterable) -> int:
 
     pss = 0
     for process in processes:
-        try:
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # access is denied while it ends
             pss += process.memory_full_info().pss
-        except (psutil.NoSuchProcess, psutil.AccessDenied):  # access is denied while it ends
-            continue
     return pss
-
-
-def interleaved(measurements: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Takes every measurement once a round, in turns, so that other load on the machine affects all of them."""
-    values: dict[str, list[float]] = {name: [] for name in measurements}
-    for _ in range(rounds):
-        for name, measure in measurements.items():
-            values[name].append(measure())
-    return values
-
-
-def ratio_of_medians(values: dict[str, list[float]], over: str, under: str) -> float:
-    """The median of one measurement over that of another."""
-    return statistics.median(values[over]) / statistics.median(values[under])
-
-
-def head_of_text(source: Path, num_bytes: int, target: Path) -> Path:
-    """Copies whole documents, up to a blank line, from the head of a text file.
-
-    Args:
-        num_bytes: the largest size of the copy; a first document that is longer is cut.
-    """
-    with open(source, "rb") as file:
-        head = file.read(num_bytes)
-        is_cut = bool(file.read(1))
-    end = head.rfind(b"\n\n") if is_cut else -1
-    target.write_bytes(head[: end + 2] if end >= 0 else head)
-    return target

@@ -8,10 +8,10 @@ Both train ELECTRA-Small with random weights on the same tokenized examples, in 
 the batches and loops of `run_finetuning.py`, the peer with the defaults of Trainer and DataCollatorWithPadding, which
 pads each batch to its longest row. Each runs in its own process. They take turns, round by round, so that other load
 on the machine affects both; each ratio is the median of the ratios within rounds. Before the first round every length
-that ours pads to is met once: `lengths, s` is what compiling for them takes. A turn trains --steps_per_round steps,
-random batches of the epoch, and evaluates the whole dev set.
+that ours pads to is met once: `lengths, s` is the time to compile for them. A turn trains --steps_per_round steps,
+random batches of the epoch, and evaluates the whole dev set. --baseline adds ours of another checkout of this project.
 
-SQuAD's features are made by one core, from the JSON file to windows of tokens, each time in a new process. Without
+One core makes SQuAD's features, from the JSON file to windows of tokens, each time in a new process. Without
 --squad_file they are left out.
 
 The machine must be quiet, see `benchmarks.train_step`; each turn waits up to --patience seconds for other programs to
@@ -24,140 +24,113 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
-from benchmarks.common import PROJECT, Verdict, last_line, run_check
 from benchmarks.finetuning.examples import SPLITS, Examples, save
-from benchmarks.train_step.contenders import QUIET, Contender, NotAvailable, Process, wait_for_quiet
-from electra_tf.cli.flags import add_set_flag, flag_parser
+from benchmarks.harness import (
+    PROJECT,
+    Process,
+    Verdict,
+    comparison_flags,
+    conclude,
+    last_line,
+    print_disturbed,
+    print_table,
+    ratio,
+    run_check,
+    running,
+    shown,
+    take_turns,
+)
 from electra_tf.config.errors import UserError
 
 TASKS = ("cola", "mrpc")
-OURS, PEER = "ours", "hugging_face"
-TRAINING, EVALUATION, FEATURES = 1.5, 2.0, 10.0  # ours over the others'
-
-
-@dataclass(frozen=True)
-class FinetuningContender(Contender):
-    """Ours or the peer, as a process of `benchmarks.finetuning.worker`."""
-
-    def settings(self) -> list[str]:
-        return []
-
-    def worker_module(self) -> str:
-        return "benchmarks.finetuning.worker"
-
-
-CONTENDERS = {
-    OURS: FinetuningContender("ours", "float32", compiled=False),
-    PEER: FinetuningContender("pytorch", "float32", compiled=False),
-}
-
-
-@dataclass
-class Measured:
-    """All measurements of one contender on one task.
-
-    Attributes:
-        start: seconds from the start of its process to the end of the first step.
-        lengths: seconds in which every length is met once, and the dev set evaluated.        num_lengths: how many.
-        training, evaluation: examples a second of each round.
-        padding: the shares of padding in training and in evaluation.
-        others: the share of the cores that other programs used in each turn.
-    """
-
-    start: float
-    lengths: float
-    num_lengths: int
-    training: list[float] = field(default_factory=list)
-    evaluation: list[float] = field(default_factory=list)
-    padding: tuple[float, float] = (0.0, 0.0)
-    others: list[float] = field(default_factory=list)
+OURS, BASELINE, PEER, AUTHORS = "ours", "baseline", "hugging_face", "authors"
+# Ours over the others.
+TRAINING, EVALUATION = {PEER: 1.5, BASELINE: 0.95}, {PEER: 2.0, BASELINE: 0.95}
+FEATURES = {AUTHORS: 10.0, BASELINE: 0.95}
 
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = flag_parser(__doc__)
+    parser = comparison_flags(__doc__, batch_size="examples of a step and of a batch of evaluation")
     parser.add_argument("--data_dir", required=True, metavar="DIR", help="folder of GLUE's tasks")
     parser.add_argument("--vocab_file", required=True, metavar="FILE", help="BERT's vocabulary, of 30,522 tokens")
     parser.add_argument("--squad_file", metavar="FILE", help="a SQuAD 2.0 file, such as dev-v2.0.json")
     parser.add_argument("--tasks", default=",".join(TASKS), metavar="A,B", help="GLUE's tasks with classes")
-    parser.add_argument("--peers_python", default=sys.executable, metavar="PYTHON", help="interpreter that has PyTorch")
-    small = PROJECT / "configs" / "pretrain" / "small.yaml"
-    parser.add_argument("--config", type=Path, default=small, metavar="FILE", help="YAML file with the encoder's sizes")
-    add_set_flag(parser)
-    parser.add_argument("--batch_size", type=int, default=32, help="examples of a step and of a batch of evaluation")
     parser.add_argument("--max_seq_length", type=int, default=128, help="longer examples are cut off")
-    parser.add_argument("--threads", type=int, default=2, help="cores that each may use")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each")
     parser.add_argument("--steps_per_round", type=int, default=30, help="training steps of a turn")
     parser.add_argument("--squad_rounds", type=int, default=2, help="turns of each with SQuAD's features")
-    parser.add_argument("--patience", type=float, default=60.0, help="seconds a turn waits for a quiet machine")
-    parser.add_argument("--json", metavar="FILE", help="file for all measurements")
     flags = parser.parse_args(arguments)
-    for name in ("batch_size", "threads", "rounds", "steps_per_round", "squad_rounds"):
-        if getattr(flags, name) <= 0:
-            parser.error(f"--{name} must be positive")
     flags.tasks = flags.tasks.split(",")
     return flags
 
 
 def measure(flags: argparse.Namespace) -> bool:
     """Prints the report; returns whether every limit holds."""
-    verdicts, report = [], {"flags": {name: str(value) for name, value in vars(flags).items()}}
+    verdicts, report = [], {}
     with tempfile.TemporaryDirectory() as directory:
         for task in flags.tasks:
-            results = measure_task(task, flags, Path(directory))
-            print_table(task, results)
-            verdicts += judge(task, results)
-            report[task] = {name: asdict(measured) for name, measured in results.items()}
-        if flags.squad_file:
-            rates = measure_squad(flags)
-            print(f"{'squad: questions/s':>16}  " + "  ".join(f"{name} {median(rates[name]):,.0f}" for name in rates))
-            verdicts.append(Verdict("squad features over the authors'", ratio(rates[OURS], rates["authors"]), FEATURES))
-            report["squad"] = rates
-    print("", *verdicts, sep="\n")
-    if flags.json:
-        Path(flags.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    return all(verdict.holds for verdict in verdicts)
+            report[task] = measure_task(task, flags, Path(directory))
+            verdicts += judge(task, report[task])
+    if flags.squad_file:
+        report["squad"] = rates = measure_squad(flags)
+        print_table("SQuAD's features", ["", "questions/s"], [[name, shown(values)] for name, values in rates.items()])
+        verdicts += _verdicts("squad features", rates, FEATURES)
+    return conclude(verdicts, flags.json, flags, report)
 
 
-def measure_task(task: str, flags: argparse.Namespace, directory: Path) -> dict[str, Measured]:
-    """Trains and evaluates with both contenders in turns."""
+def measure_task(task: str, flags: argparse.Namespace, directory: Path) -> dict[str, dict]:
+    """Trains and evaluates with all contenders in turns.
+
+    Returns: by contender `training` and `evaluation` (examples a second of each round), and what the table shows.
+    """
     encoder, splits = tokenized(task, flags)
     file = directory / f"{task}.npz"
     save(str(file), splits)
     options = {
+        "config": str(file),
         "encoder": encoder,
         "num_threads": flags.threads,
         "vocab_file": str(Path(flags.vocab_file).resolve()),
         "batch_size": flags.batch_size,
         "max_seq_length": flags.max_seq_length,
     }
+    with running(_processes(options, flags), flags.patience) as alive:
+        warmed = {name: process.ask("warm_up") for name, process in alive.items()}
+        turns = take_turns(
+            {name: partial(_turn, process, flags.steps_per_round) for name, process in alive.items()},
+            flags.rounds,
+            flags.patience,
+        )
     num_trained, num_evaluated = flags.steps_per_round * flags.batch_size, len(splits["validation"].label_ids)
-    results: dict[str, Measured] = {}
-    with ExitStack() as stack:
-        processes = {}
-        for name, contender in CONTENDERS.items():
-            wait_for_quiet(flags.patience)
-            try:
-                processes[name] = stack.enter_context(Process(name, contender, flags.peers_python, file, options))
-            except NotAvailable as reason:
-                raise UserError(f"{reason}; --peers_python needs benchmarks/requirements-peers.txt") from None
-            warmed = processes[name].ask("warm_up")
-            results[name] = Measured(processes[name].start_seconds, warmed["seconds"], warmed["num_lengths"])
-        for _ in range(flags.rounds):
-            for name, process in processes.items():
-                wait_for_quiet(flags.patience)
-                measured = results[name]
-                training, others = process.ask_watched(f"train {flags.steps_per_round}")
-                evaluation, others_then = process.ask_watched("evaluate")
-                measured.training.append(num_trained / training["seconds"])
-                measured.evaluation.append(num_evaluated / evaluation["seconds"])
-                measured.padding = training["padding"], evaluation["padding"]
-                measured.others.append(max(others, others_then))
+    results = {
+        name: {
+            "training": [num_trained / training["seconds"] for training, _ in turns[name]],
+            "evaluation": [num_evaluated / evaluation["seconds"] for _, evaluation in turns[name]],
+            "padding": [answer["padding"] for answer in turns[name][-1]],
+            "start": process.start_seconds[0],
+            "lengths": warmed[name],
+            "others": [max(answer["others"] for answer in turn) for turn in turns[name]],
+        }
+        for name, process in alive.items()
+    }
+    _print_results(task, results)
     return results
+
+
+def _processes(options: dict, flags: argparse.Namespace) -> dict[str, Process]:
+    kinds = {OURS: ("ours", sys.executable, PROJECT), PEER: ("pytorch", flags.peers_python, PROJECT)}
+    if flags.baseline:
+        kinds[BASELINE] = ("ours", sys.executable, flags.baseline.resolve())
+    return {
+        name: Process(name, "benchmarks.finetuning.worker", {**options, "kind": kind}, python, checkout)
+        for name, (kind, python, checkout) in kinds.items()
+    }
+
+
+def _turn(process: Process, num_steps: int) -> tuple[dict, dict]:
+    return process.ask_watched(f"train {num_steps}"), process.ask_watched("evaluate")
 
 
 def tokenized(task: str, flags: argparse.Namespace) -> tuple[dict, dict[str, Examples]]:
@@ -196,62 +169,50 @@ def tokenized(task: str, flags: argparse.Namespace) -> tuple[dict, dict[str, Exa
 
 def measure_squad(flags: argparse.Namespace) -> dict[str, list[float]]:
     """Questions a second of ours and the authors' algorithm, in turns."""
-    rates: dict[str, list[float]] = {OURS: [], "authors": []}
-    num_windows = {}
-    for _ in range(flags.squad_rounds):
-        for name in rates:
-            wait_for_quiet(flags.patience)
-            files = [str(Path(file).resolve()) for file in (flags.squad_file, flags.vocab_file)]
-            command = [sys.executable, "-m", "benchmarks.finetuning.squad", name, *files]
-            done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
-            if done.returncode:
-                raise UserError(f"squad features, {name}, exit status {done.returncode}: {last_line(done.stderr)}")
-            answer = json.loads(last_line(done.stdout))
-            rates[name].append(answer["num_questions"] / answer["seconds"])
-            num_windows[name] = answer["num_windows"]
-    if len(set(num_windows.values())) > 1:
-        raise UserError(f"squad features: the numbers of windows differ, {num_windows}")
-    return rates
+    files = [str(Path(file).resolve()) for file in (flags.squad_file, flags.vocab_file)]
+    checkouts = {OURS: PROJECT, AUTHORS: PROJECT, **({BASELINE: flags.baseline} if flags.baseline else {})}
+
+    def featurise(name: str) -> dict:
+        kind = AUTHORS if name == AUTHORS else OURS
+        command = [sys.executable, "-m", "benchmarks.finetuning.squad", kind, *files]
+        done = subprocess.run(command, cwd=checkouts[name], capture_output=True, text=True)
+        if done.returncode:
+            raise UserError(f"squad features, {name}, exit status {done.returncode}: {last_line(done.stderr)}")
+        return json.loads(last_line(done.stdout))
+
+    answers = take_turns({name: partial(featurise, name) for name in checkouts}, flags.squad_rounds, flags.patience)
+    num_windows = {name: each[0]["num_windows"] for name, each in answers.items()}
+    assert len(set(num_windows.values())) == 1, f"the numbers of windows differ: {num_windows}"
+    return {name: [each["num_questions"] / each["seconds"] for each in answers[name]] for name in answers}
 
 
-def ratio(ours: list[float], others: list[float]) -> float:
-    """How many times as fast: the median over the rounds."""
-    return statistics.median(mine / theirs for mine, theirs in zip(ours, others, strict=True))
-
-
-def judge(task: str, results: dict[str, Measured]) -> list[Verdict]:
+def judge(task: str, results: dict[str, dict]) -> list[Verdict]:
     """The limits of a task."""
-    ours, peer = results[OURS], results[PEER]
+    verdicts = []
+    for part, limits in (("training", TRAINING), ("evaluation", EVALUATION)):
+        rates = {name: measured[part] for name, measured in results.items()}
+        verdicts += _verdicts(f"{task}, {part}, examples/s", rates, limits)
+    return verdicts
+
+
+def _verdicts(what: str, rates: dict[str, list[float]], limits: dict[str, float]) -> list[Verdict]:
     return [
-        Verdict(f"{task}, training, examples/s over {PEER}", ratio(ours.training, peer.training), TRAINING),
-        Verdict(f"{task}, evaluation, examples/s over {PEER}", ratio(ours.evaluation, peer.evaluation), EVALUATION),
+        Verdict(f"{what} over {name}", ratio(rates[OURS], rates[name]), limit)
+        for name, limit in limits.items()
+        if name in rates
     ]
 
 
-def print_table(task: str, results: dict[str, Measured]) -> None:
-    """Prints one row for each contender."""
-    print(
-        f"{task:>16}  {'training, examples/s':>24}  {'padding':>7}  {'evaluation, examples/s':>24}  {'padding':>7}  "
-        f"{'first step, s':>13}  {'lengths, s':>14}  {'others':>6}"
-    )
-    for name, measured in results.items():
-        print(
-            f"{name:>16}  {_rates(measured.training):>24}  {measured.padding[0]:7.1%}  "
-            f"{_rates(measured.evaluation):>24}  {measured.padding[1]:7.1%}  {measured.start:13.1f}  "
-            f"{measured.lengths:8.1f} ({measured.num_lengths:3d})  {median(measured.others):6.0%}"
-        )
-    disturbed = sum(share > QUIET for measured in results.values() for share in measured.others)
-    if disturbed:
-        print(f"{disturbed} turns were disturbed: others used more than {QUIET:.0%} of the cores; measure again")
-    print(flush=True)
-
-
-def median(values: list[float]) -> float:
-    return statistics.median(values)
-
-
-def _rates(values: list[float]) -> str:
-    return f"{median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+def _print_results(task: str, results: dict[str, dict]) -> None:
+    headings = ["", "training, examples/s", "padding", "evaluation, examples/s", "padding", "first step, s"]
+    rows = []
+    for name, each in results.items():
+        training, evaluation = (f"{share:.1%}" for share in each["padding"])
+        cells = [name, shown(each["training"]), training, shown(each["evaluation"]), evaluation, f"{each['start']:.1f}"]
+        lengths = f"{each['lengths']['seconds']:.1f} ({each['lengths']['num_lengths']})"
+        rows.append([*cells, lengths, f"{statistics.median(each['others']):.0%}"])
+    print_table(task, [*headings, "lengths, s", "others"], rows)
+    print_disturbed([share for each in results.values() for share in each["others"]])
 
 
 def main(arguments: list[str] | None = None) -> int:

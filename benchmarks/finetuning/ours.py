@@ -5,6 +5,7 @@ import tf_keras
 
 from benchmarks.finetuning.examples import Examples, load
 from benchmarks.train_step.ours import limit_threads
+from benchmarks.worker import Commands
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.data.bucketing import batches, padded_lengths, padding_share
 from electra_tf.data.features import Features
@@ -89,26 +90,18 @@ class OurTrainer:
         return len(order)
 
 
-def serve(options: dict, commands) -> None:
-    """Answers all commands, see `benchmarks.finetuning.worker`."""
+def answer_all(options: dict, commands: Commands) -> None:
+    """Answers the commands of `benchmarks.finetuning.worker`."""
     limit_threads(options["num_threads"])
     trainer = OurTrainer(options)
-    for name, number in commands:
-        answer = {}
-        if name == "step":
-            trainer.train(1)
-            answer["losses"] = {}
-        elif name == "warm_up":
-            answer["num_lengths"] = trainer.warm_up()
-        elif name == "train":
-            trainer.train(number)
-            answer["padding"] = _padding(trainer.stage, "train")
+    for name, *numbers in commands:
+        if name == "warm_up":
+            commands.answer(num_lengths=trainer.warm_up())
         elif name == "evaluate":
-            answer |= trainer.evaluate()
-            answer["padding"] = _padding(trainer.stage, "validation")
+            commands.answer(**trainer.evaluate(), padding=_padding(trainer.stage, "validation"))
         else:
-            raise ValueError(f"unknown command {name!r}")
-        commands.answer(**answer)
+            trainer.train(*(numbers if name == "train" else [1]))
+            commands.answer(padding=_padding(trainer.stage, "train"))
 
 
 def _padding(stage: FinetuningStage, split: str) -> float:

@@ -19,19 +19,20 @@ from transformers import (
 
 from benchmarks.finetuning.examples import Examples, load
 from benchmarks.train_step.pytorch import encoder_config
+from benchmarks.worker import Commands
 
 _WARM_UP_STEPS = 3
 _NUM_EPOCHS = 100  # more than any benchmark trains
 
 
 class _Turns(TrainerCallback):
-    """Lets the trainer go on when a command says so: takes commands after each step that ends one."""
+    """Takes commands after each training step that completes one, and lets the trainer continue as they ask."""
 
-    def __init__(self, commands, collator: "_CountingCollator"):
+    def __init__(self, commands: Commands, collator: "_CountingCollator"):
         self._commands, self._collator = iter(commands), collator
         self._answer = commands.answer
         next(self._commands)  # `step`, which the first step answers
-        self._steps_left, self._at_end = 1, lambda: {"losses": {}}
+        self._steps_left, self._at_end = 1, dict
         self.trainer: Trainer | None = None
 
     def on_step_end(self, args, state, control, **_):
@@ -39,12 +40,13 @@ class _Turns(TrainerCallback):
         if self._steps_left:
             return
         self._answer(**self._at_end(), padding=self._collator.padding_share)
-        for name, number in self._commands:
+        for name, *numbers in self._commands:
             self._collator.reset()
-            if name != "evaluate":
-                self._steps_left, self._at_end = number, dict
-                if name == "warm_up":
-                    self._steps_left, self._at_end = _WARM_UP_STEPS, lambda: {"num_lengths": 1, **self._evaluate()}
+            if name == "train":
+                (self._steps_left,), self._at_end = numbers, dict
+                return
+            if name == "warm_up":
+                self._steps_left, self._at_end = _WARM_UP_STEPS, lambda: {"num_lengths": 1, **self._evaluate()}
                 return
             self._answer(**self._evaluate(), padding=self._collator.padding_share)
         control.should_training_stop = True
@@ -55,7 +57,7 @@ class _Turns(TrainerCallback):
 
 
 class _CountingCollator(DataCollatorWithPadding):
-    """Counts what is padding."""
+    """Counts the tokens that are padding."""
 
     def reset(self) -> None:
         self._real, self._all = 0, 0
@@ -71,8 +73,8 @@ class _CountingCollator(DataCollatorWithPadding):
         return 1.0 - self._real / self._all
 
 
-def serve(options: dict, commands) -> None:
-    """Answers all commands, see `benchmarks.finetuning.worker`."""
+def answer_all(options: dict, commands: Commands) -> None:
+    """Answers the commands of `benchmarks.finetuning.worker`."""
     torch.set_num_threads(options["num_threads"])
     splits = load(options["config"])
     config = encoder_config(options["encoder"])
@@ -103,7 +105,7 @@ def serve(options: dict, commands) -> None:
 
 
 def _rows(examples: Examples) -> list[dict]:
-    """The examples as a tokenizer of Hugging Face gives them."""
+    """The examples in the format of a Hugging Face tokenizer."""
     begins, ends = examples.row_splits[:-1], examples.row_splits[1:]
     return [
         {

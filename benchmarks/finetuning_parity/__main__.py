@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.common import Verdict, run_check
+from benchmarks.harness import Verdict, run_check
 from electra_tf.cli.flags import flag_parser
 from electra_tf.config.errors import UserError
 

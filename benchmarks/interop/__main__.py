@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import PROJECT, Verdict, last_line, run_check
+from benchmarks.harness import PROJECT, Verdict, last_line, run_check
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import import_tensorflow
 from electra_tf.config.errors import UserError

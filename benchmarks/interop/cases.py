@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.common import PROJECT
+from benchmarks.harness import PROJECT
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.convert.names import finetuned_variables, tf1_variables
 from electra_tf.convert.stored_model import StoredModel

@@ -15,7 +15,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.common import run_check
+from benchmarks.harness import run_check
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import import_tensorflow
 from electra_tf.text.vocabulary import SPECIAL_TOKENS

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.common import PROJECT, run_check
+from benchmarks.harness import PROJECT, run_check
 from benchmarks.kills.killed_run import AIMS, Attempt, KilledRun, training_command
 from benchmarks.kills.run_files import differences
 from electra_tf.cli.flags import add_set_flag, flag_parser

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.common import PROJECT
+from benchmarks.harness import PROJECT
 from benchmarks.kills.run_files import RunState
 
 # Long enough for a start on a busy machine, short enough to notice a run that hangs.

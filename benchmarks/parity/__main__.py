@@ -13,7 +13,7 @@ import math
 import sys
 from pathlib import Path
 
-from benchmarks.common import run_check
+from benchmarks.harness import run_check
 from electra_tf.cli.flags import flag_parser
 from electra_tf.config.errors import UserError
 

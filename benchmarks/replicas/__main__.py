@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.common import PROJECT, last_line, run_check
+from benchmarks.harness import PROJECT, last_line, run_check
 from benchmarks.replicas.worker import Variant
 from electra_tf.cli.flags import flag_parser
 from electra_tf.config.errors import UserError

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import PROJECT, last_line
+from benchmarks.harness import PROJECT, last_line
 from electra_tf.config.errors import UserError
 
 _EXAMPLES = PROJECT / "examples" / "serving"

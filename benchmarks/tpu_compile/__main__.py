@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.common import PROJECT, last_line, output_of_jax_python
+from benchmarks.harness import PROJECT, last_line
 from electra_tf.cli.flags import add_set_flag, flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _measure(arguments) -> list[dict]:
-    _check(arguments)
+    subprocess.run([arguments.jax_python, "-c", "import jax, libtpu"], check=True)  # before minutes of work
     results = []
     with tempfile.TemporaryDirectory(prefix="tpu_compile_") as scratch:
         directory = Path(arguments.keep or scratch)
@@ -75,14 +75,6 @@ def _measure(arguments) -> list[dict]:
             if arguments.output:
                 write_results(Path(arguments.output), results)
     return results
-
-
-def _check(arguments) -> None:
-    for topology in arguments.topology:
-        if topology.split(":")[0] not in _CHIPS or ":" not in topology:
-            raise UserError(f"--topology={topology}: expected VERSION:SHAPE such as v5e:2x2, of {', '.join(_CHIPS)}")
-    versions = "import jax, importlib.metadata as m; print('jax', jax.__version__, 'libtpu', m.version('libtpu'))"
-    output_of_jax_python(arguments.jax_python, ["-c", versions])
 
 
 def _export(step: Path, config: str, precision: str, replicas: int, arguments) -> dict:

@@ -18,135 +18,169 @@ with the reason.
 """
 
 import argparse
-import json
 import statistics
 import sys
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 
-from benchmarks.common import PROJECT, Verdict, run_check
-from benchmarks.train_step.contenders import (
-    CONTENDERS,
-    QUIET,
-    Measured,
-    NotAvailable,
+from benchmarks.harness import (
+    PROJECT,
     Process,
-    wait_for_quiet,
-    with_baseline,
+    Verdict,
+    comparison_flags,
+    conclude,
+    in_checkout,
+    print_disturbed,
+    print_table,
+    ratio,
+    run_check,
+    running,
+    shown,
+    take_turns,
 )
-from electra_tf.cli.flags import add_set_flag, flag_parser
 
 OVER_EAGER = {"float32": 1.3, "bfloat16": 1.2}
 OVER_COMPILED = 1.0
 OVER_BASELINE = 0.95
 START_OVER_EAGER = 1.5  # seconds from a start to the first step, over those of PyTorch eager
 
-Results = dict[str, Measured]
+
+@dataclass(frozen=True)
+class Contender:
+    """What is measured.
+
+    Attributes:
+        kind: `ours`, `baseline` (ours in another checkout) or `pytorch`.
+        precision: of its matrix products.
+        compiled: whether a compiler (XLA, torch.compile) makes one program of the step.
+    """
+
+    kind: str
+    precision: str
+    compiled: bool = False
+
+    @property
+    def settings(self) -> list[str] | dict[str, object]:
+        """What its worker gets: settings of the configuration for ours, arguments of `PyTorchStep` for PyTorch."""
+        if self.kind == "pytorch":
+            return {"precision": self.precision, "compiled": self.compiled}
+        return [f"train.precision={self.precision}", f"train.xla={str(self.compiled).lower()}"]
+
+
+CONTENDERS = {
+    f"{kind}_{precision}{suffix if compiled else ''}": Contender(kind, precision, compiled)
+    for kind, suffix in (("ours", "_xla"), ("pytorch", "_compile"))
+    for precision in OVER_EAGER
+    for compiled in (False, True)
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All measurements of one contender.
+
+    Attributes:
+        starts: seconds of each start, to the end of the first step.        first_losses: of that step.
+        turns: of each round `seconds` (of each step), `peak_bytes` and `others`.
+    """
+
+    contender: Contender
+    starts: list[float]
+    first_losses: dict[str, float]
+    turns: list[dict]
+
+    @property
+    def start(self) -> float:
+        return statistics.median(self.starts)
+
+    @property
+    def seconds(self) -> list[float]:
+        """Of a step: the median of each round."""
+        return [statistics.median(turn["seconds"]) for turn in self.turns]
+
+
+Results = Mapping[str, Measured]
 
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = flag_parser(__doc__)
+    parser = comparison_flags(__doc__, batch_size="examples of a step")
     parser.add_argument("--contenders", default=",".join(CONTENDERS), metavar="A,B", help="which to measure")
-    parser.add_argument("--peers_python", default=sys.executable, metavar="PYTHON", help="interpreter that has PyTorch")
-    parser.add_argument("--baseline", type=Path, metavar="DIR", help="checkout of this project to compare ours with")
-    small = PROJECT / "configs" / "pretrain" / "small.yaml"
-    parser.add_argument("--config", type=Path, default=small, metavar="FILE", help="YAML file with the sizes of all")
-    add_set_flag(parser)
-    parser.add_argument("--batch_size", type=int, default=32, help="examples of a step")
-    parser.add_argument("--threads", type=int, default=2, help="cores that each may use")
     parser.add_argument("--starts", type=int, default=1, help="timed starts of each")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each")
     parser.add_argument("--steps_per_round", type=int, default=3, help="timed steps of a turn, after an untimed one")
-    parser.add_argument("--patience", type=float, default=60.0, help="seconds a turn waits for a quiet machine")
-    parser.add_argument("--json", metavar="FILE", help="file for all measurements")
     flags = parser.parse_args(arguments)
-    for name in ("batch_size", "threads", "starts", "rounds", "steps_per_round"):
-        if getattr(flags, name) <= 0:
-            parser.error(f"--{name} must be positive")
     flags.contenders = flags.contenders.split(",")
-    for name in flags.contenders:
-        if name not in CONTENDERS:
-            parser.error(f"--contenders: {name!r} is none of {', '.join(CONTENDERS)}")
+    if unknown := sorted(set(flags.contenders) - CONTENDERS.keys()):
+        parser.error(f"--contenders: {unknown[0]!r} is none of {', '.join(CONTENDERS)}")
     return flags
 
 
 def measure(flags: argparse.Namespace) -> bool:
     """Prints the report; returns whether every limit holds."""
-    with ExitStack() as stack:
-        processes, results = _start(flags, stack)
-        for _ in range(flags.rounds):
-            for name, process in processes.items():
-                wait_for_quiet(flags.patience)
-                results[name].turns.append(process.take_turn(flags.steps_per_round))
-    print_table(results, flags.batch_size)
-    ratios = speed_ratios(results)
-    starts = start_ratios(results)
-    _print_ratios("times as fast as (seconds a step)", ratios)
-    _print_ratios("start to first step, over PyTorch eager", starts)
-    verdicts = judge(results)
-    print("", *verdicts, sep="\n")
-    disturbed = sum(turn.share_of_others > QUIET for measured in results.values() for turn in measured.turns)
-    if disturbed:
-        print(f"{disturbed} turns were disturbed: others used more than {QUIET:.0%} of the cores; measure again")
-    if flags.json:
-        report = {
-            "flags": {name: str(value) for name, value in vars(flags).items()},
-            "ratios": ratios,
-            "start_ratios": starts,
-            "contenders": {name: measured.report() for name, measured in results.items()},
-        }
-        Path(flags.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    return all(verdict.holds for verdict in verdicts)
+    contenders = _with_baseline(flags.contenders, flags.baseline is not None)
+    processes = _processes(contenders, flags)
+    with running(processes, flags.patience, flags.starts) as alive:
+        turns = take_turns(
+            {name: partial(process.ask_watched, f"steps {flags.steps_per_round}") for name, process in alive.items()},
+            flags.rounds,
+            flags.patience,
+        )
+    results = {
+        name: Measured(contenders[name], process.start_seconds, process.first["losses"], turns[name])
+        for name, process in alive.items()
+    }
+    ratios, starts = speed_ratios(results), start_ratios(results)
+    _print_results(results, flags.batch_size)
+    pairs = [*ratios.items(), *((f"{name}, start over PyTorch eager", each) for name, each in starts.items())]
+    print_table("Ratios", ["", "times as fast, or as long"], [[name, f"{each:.2f}"] for name, each in pairs])
+    print_disturbed([turn["others"] for each in results.values() for turn in each.turns])
+    measured = {name: asdict(each) for name, each in results.items()}
+    report = {"ratios": ratios, "start_ratios": starts, "contenders": measured}
+    return conclude(judge(results), flags.json, flags, report)
 
 
-def _start(flags: argparse.Namespace, stack: ExitStack) -> tuple[dict[str, Process], Results]:
-    """Starts every contender --starts times and runs its first step. Returns the last processes, which live on."""
+def _with_baseline(names: Sequence[str], has_baseline: bool) -> dict[str, Contender]:
+    """The contenders of these names; with a baseline, each of ours is followed by its `baseline_...`."""
+    chosen = {}
+    for name in names:
+        chosen[name] = contender = CONTENDERS[name]
+        if has_baseline and contender.kind == "ours":
+            baseline = Contender("baseline", contender.precision, contender.compiled)
+            chosen[name.replace("ours", "baseline")] = baseline
+    return chosen
+
+
+def _processes(contenders: Mapping[str, Contender], flags: argparse.Namespace) -> dict[str, Process]:
     from benchmarks.train_step.ours import peer_sizes
 
     overrides = [*flags.overrides, f"train.batch_size={flags.batch_size}"]
-    options = {"overrides": overrides, "num_threads": flags.threads, **peer_sizes(flags.config, overrides)}
-    contenders = with_baseline(flags.contenders, flags.baseline)
-    running: dict[str, Process] = {}
-    results: Results = {}
-    for number in range(flags.starts):
-        for name in list(contenders):
-            process = Process(name, contenders[name], flags.peers_python, flags.config, options)
-            wait_for_quiet(flags.patience)
-            try:
-                process.__enter__()
-            except NotAvailable as reason:
-                print(f"missing {name}: {reason}")
-                del contenders[name]
-                results.pop(name, None)
-                continue
-            print(f"started {name}: {process.start_seconds:.1f} s to the first step", file=sys.stderr)
-            results.setdefault(name, Measured(contenders[name], [], process.first_losses))
-            results[name].start_seconds.append(process.start_seconds)
-            if number + 1 < flags.starts:
-                process.__exit__()
-            else:
-                running[name] = process
-                stack.push(process)
-    return running, results
+    common = {"overrides": overrides, "num_threads": flags.threads, **peer_sizes(flags.config, overrides)}
+    processes = {}
+    for name, contender in contenders.items():
+        checkout = flags.baseline.resolve() if contender.kind == "baseline" else PROJECT
+        options = {
+            **common,
+            "kind": "pytorch" if contender.kind == "pytorch" else "ours",
+            "config": str(in_checkout(flags.config, checkout)),
+            "settings": contender.settings,
+        }
+        python = flags.peers_python if contender.kind == "pytorch" else sys.executable
+        processes[name] = Process(name, "benchmarks.train_step.worker", options, python, checkout)
+    return processes
 
 
 def speed_ratio(results: Results, name: str, peer: str) -> float:
-    """How many times faster one is than the other: the median over the rounds."""
-    return statistics.median(
-        theirs.seconds / ours.seconds for ours, theirs in zip(results[name].turns, results[peer].turns, strict=True)
-    )
+    """How many times faster one is than the other."""
+    return ratio(results[peer].seconds, results[name].seconds)
 
 
 def speed_ratios(results: Results) -> dict[str, float]:
     """Of ours over every peer of the same precision, and over the baseline of the same compiler."""
     ratios = {}
-    for name, ours in results.items():
-        for peer, other in results.items():
-            if ours.contender.kind != "ours" or other.contender.kind == "ours":
-                continue
-            if ours.contender.precision != other.contender.precision:
-                continue
-            if other.contender.kind == "pytorch" or ours.contender.compiled == other.contender.compiled:
+    for name, ours in ((name, each.contender) for name, each in results.items()):
+        for peer, other in ((name, each.contender) for name, each in results.items()):
+            is_comparable = ours.kind == "ours" != other.kind and ours.precision == other.precision
+            if is_comparable and (other.kind == "pytorch" or ours.compiled == other.compiled):
                 ratios[f"{name} over {peer}"] = speed_ratio(results, name, peer)
     return ratios
 
@@ -154,14 +188,14 @@ def speed_ratios(results: Results) -> dict[str, float]:
 def start_ratios(results: Results) -> dict[str, float]:
     """Seconds from a start to the first step over those of PyTorch eager in the same precision."""
     eager = {
-        measured.contender.precision: measured.start
-        for measured in results.values()
-        if measured.contender.kind == "pytorch" and not measured.contender.compiled
+        each.contender.precision: each.start
+        for each in results.values()
+        if each.contender.kind == "pytorch" and not each.contender.compiled
     }
     return {
-        name: measured.start / eager[measured.contender.precision]
-        for name, measured in results.items()
-        if measured.contender.precision in eager
+        name: each.start / eager[each.contender.precision]
+        for name, each in results.items()
+        if each.contender.precision in eager
     }
 
 
@@ -169,11 +203,11 @@ def fastest_of(results: Results, kind: str, precision: str, compiled: bool | Non
     """The contender of a kind with the lowest median; None if none was measured."""
     names = [
         name
-        for name, measured in results.items()
-        if (measured.contender.kind, measured.contender.precision) == (kind, precision)
-        and compiled in (None, measured.contender.compiled)
+        for name, each in results.items()
+        if (each.contender.kind, each.contender.precision) == (kind, precision)
+        and compiled in (None, each.contender.compiled)
     ]
-    return min(names, key=lambda name: results[name].seconds, default=None)
+    return min(names, key=lambda name: statistics.median(results[name].seconds), default=None)
 
 
 def judge(results: Results) -> list[Verdict]:
@@ -181,43 +215,30 @@ def judge(results: Results) -> list[Verdict]:
     verdicts = []
     for precision, floor in OVER_EAGER.items():
         ours = fastest_of(results, "ours", precision)
-        if ours is None:
-            continue
         for compiled, limit in ((False, floor), (True, OVER_COMPILED)):
             peer = fastest_of(results, "pytorch", precision, compiled)
-            if peer is not None:
+            if ours and peer:
                 verdicts.append(Verdict(f"{ours} over {peer}", speed_ratio(results, ours, peer), limit))
-    for name, ratio in start_ratios(results).items():
-        if name in CONTENDERS and CONTENDERS[name].kind == "ours" and not CONTENDERS[name].compiled:
-            verdicts.append(Verdict(f"{name}, start over PyTorch eager", ratio, START_OVER_EAGER, is_ceiling=True))
-    for pair, ratio in speed_ratios(results).items():
+    for name, each in start_ratios(results).items():
+        if results[name].contender.kind == "ours" and not results[name].contender.compiled:
+            verdicts.append(Verdict(f"{name}, start over PyTorch eager", each, START_OVER_EAGER, is_ceiling=True))
+    for pair, each in speed_ratios(results).items():
         if " over baseline" in pair:
-            verdicts.append(Verdict(pair, ratio, OVER_BASELINE))
+            verdicts.append(Verdict(pair, each, OVER_BASELINE))
     return verdicts
 
 
-def print_table(results: Results, batch_size: int) -> None:
-    """Prints one row for each contender."""
-    print(
-        f"{'':>26}  {'s/step':>7} {'lowest to highest':>17}  {'examples/s':>10}  {'others':>6}  "
-        f"{'start, s':>8}  {'peak, GiB':>9}  losses of step 1: all = masked-LM + 50 x replaced-token"
-    )
-    for name, measured in results.items():
-        seconds = [turn.seconds for turn in measured.turns]
-        losses = measured.first_losses
-        print(
-            f"{name:>26}  {measured.seconds:7.3f} {min(seconds):8.3f} {max(seconds):8.3f}  "
-            f"{batch_size / measured.seconds:10.1f}  "
-            f"{statistics.median(turn.share_of_others for turn in measured.turns):6.0%}  {measured.start:8.1f}  "
-            f"{max(turn.peak_bytes for turn in measured.turns) / 2**30:9.2f}  "
-            f"{losses['loss']:.3f} = {losses['masked_lm']:.3f} + 50 x {losses['replaced_token']:.4f}"
-        )
-
-
-def _print_ratios(title: str, ratios: dict[str, float]) -> None:
-    print(f"\n{title}")
-    for name, ratio in ratios.items():
-        print(f"  {ratio:6.2f}  {name}")
+def _print_results(results: Results, batch_size: int) -> None:
+    headings = ["", "seconds a step", "examples/s", "others", "start, s", "peak, GiB", "loss of step 1"]
+    headings += ["= masked-LM", "+ 50 x replaced-token"]
+    rows = []
+    for name, each in results.items():
+        others = statistics.median(turn["others"] for turn in each.turns)
+        peak = max(turn["peak_bytes"] for turn in each.turns) / 2**30
+        cells = [name, shown(each.seconds), f"{batch_size / statistics.median(each.seconds):.1f}", f"{others:.0%}"]
+        cells += [f"{each.start:.1f}", f"{peak:.2f}"]
+        rows.append([*cells, *(f"{each.first_losses[key]:.4f}" for key in ("loss", "masked_lm", "replaced_token"))])
+    print_table("Steps", headings, rows)
 
 
 def main(arguments: list[str] | None = None) -> int:

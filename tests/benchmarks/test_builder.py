@@ -12,7 +12,6 @@ import tensorflow as tf
 from benchmarks.builder import __main__ as builder
 from benchmarks.builder import peer
 from benchmarks.builder.programs import peak_memory_of, run
-from benchmarks.common import Verdict
 from electra_tf.config.errors import UserError
 
 pytestmark = pytest.mark.slow
@@ -47,8 +46,8 @@ def records_of(directory: Path) -> dict[str, list[bytes]]:
 def test_a_run_is_timed_to_its_own_end_and_its_output_kept():
     helper = "import time; time.sleep(5)"
     start = f"subprocess.Popen([sys.executable, '-c', {helper!r}])"
-    done = run(python("import subprocess, sys, time", start, "time.sleep(0.3)", "print('done')"))
-    assert done.output == "done\n" and 0.3 <= done.seconds < 3
+    seconds, output = run(python("import subprocess, sys, time", start, "time.sleep(0.3)", "print('done')"))
+    assert output == "done\n" and 0.3 <= seconds < 3
 
 
 @pytest.mark.parametrize("call", [run, peak_memory_of])
@@ -62,11 +61,6 @@ def test_memory_is_that_of_a_process_and_its_descendants_at_once():
     start = f"subprocess.run([sys.executable, '-c', {child!r}])"
     peak = peak_memory_of(python("import subprocess, sys", "held = b'x' * (50 * 2**20)", start))
     assert 120 * MIB <= peak <= 170 * MIB  # two interpreters hold about 10 MiB each
-
-
-def test_a_limit_holds_at_its_value():
-    assert str(Verdict("speed", 1.8, 1.8)) == "PASS  speed: 1.8, at least 1.8"
-    assert str(Verdict("memory", 1.51, 1.5, is_ceiling=True)) == "FAIL  memory: 1.51, at most 1.5"
 
 
 def test_the_size_of_dumps_is_decompressed_and_of_a_truncated_one_what_can_be_read(tmp_path):
@@ -96,8 +90,8 @@ def test_all_figures_are_printed(text, tmp_path, capsys):
     verdicts = re.findall(r"^(PASS|FAIL)  (.+): .+, at (?:least|most) ", capsys.readouterr().out, re.MULTILINE)
     assert [name.partition(" over hugging_face")[0] for _, name in verdicts] == [
         "tokens/s of 1 process",
-        "2 processes over 1",
-        "2 processes",
+        "ours, 2 processes over ours, 1 process",
+        "ours, 2 processes",
         "ours, 1 process over baseline, 1 process",
         "ours, 2 processes over baseline, 2 processes",
         "peak memory, GiB",

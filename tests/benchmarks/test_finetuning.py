@@ -1,4 +1,4 @@
-"""The fine-tuning benchmark: ratios of rounds, our contender in its process, the questions of SQuAD."""
+"""The fine-tuning benchmark: our contender in its process, the questions of SQuAD, and the whole at toy size."""
 
 import json
 from pathlib import Path
@@ -8,30 +8,18 @@ import pytest
 
 from benchmarks.finetuning import __main__ as benchmark
 from benchmarks.finetuning import squad
-from benchmarks.finetuning.__main__ import CONTENDERS, OURS, PEER, Measured
 from benchmarks.finetuning.examples import Examples, load, save
-from benchmarks.train_step.contenders import Process
+from benchmarks.harness import Process
 
 pytestmark = pytest.mark.slow
-VOCAB_FILE = Path(__file__).resolve().parents[2] / "sample" / "vocab.txt"
-
-
-def measured(training: list[float], evaluation: list[float]) -> Measured:
-    return Measured(start=9.0, lengths=5.0, num_lengths=3, training=training, evaluation=evaluation)
+PROJECT = Path(__file__).resolve().parents[2]
+VOCAB_FILE = PROJECT / "sample" / "vocab.txt"
 
 
 def examples(lengths: list[int]) -> Examples:
     splits = np.cumsum([0, *lengths])
     tokens = np.random.default_rng(7).integers(5, 17, splits[-1]).astype(np.int32)
     return Examples(tokens, np.zeros_like(tokens), splits, np.arange(len(lengths), dtype=np.int32) % 2)
-
-
-def test_a_limit_is_of_the_median_ratio_within_rounds():
-    # The second round was disturbed for the peer, the third for ours.
-    results = {OURS: measured([90, 90, 30], [70, 70, 20]), PEER: measured([60, 10, 60], [35, 5, 40])}
-    training, evaluation = benchmark.judge("cola", results)
-    assert (training.value, training.holds) == (1.5, True)
-    assert (evaluation.value, evaluation.holds) == (2.0, True)
 
 
 def test_our_contender_trains_and_evaluates_on_command(tmp_path, tiny_config):
@@ -42,7 +30,8 @@ def test_our_contender_trains_and_evaluates_on_command(tmp_path, tiny_config):
     encoder = tiny_config(encoder={"max_position_embeddings": 16}).encoder
     options = {"encoder": encoder.model_dump(), "num_threads": 1, "vocab_file": str(VOCAB_FILE)}
     options |= {"batch_size": 2, "max_seq_length": 16}
-    with Process(OURS, CONTENDERS[OURS], "", file, options) as process:
+    options |= {"kind": "ours", "config": str(file)}
+    with Process("ours", "benchmarks.finetuning.worker", options) as process:
         # 8, and those of 12 and 16 that some batch of two needs.
         assert process.ask("warm_up")["num_lengths"] in (2, 3)
         assert 0.0 <= process.ask("train 5")["padding"] < 0.5
@@ -60,3 +49,22 @@ def test_both_ways_to_squad_features_make_as_many_windows(tmp_path):
     found = squad.ours(str(file), str(VOCAB_FILE))()
     assert found == squad.authors(str(file), str(VOCAB_FILE))()
     assert found[0] == 2 and found[1] > 4
+
+
+def test_the_benchmark_compares_ours_with_a_baseline_and_leaves_out_an_absent_peer(tmp_path, capsys):
+    cola, words = tmp_path / "CoLA", ["the", "little", "house", "stands", "near", "a", "wide", "river"]
+    cola.mkdir()
+    for split, size in (("train", 40), ("dev", 12)):
+        lines = [f"x\t{row % 2}\t\t{' '.join(words[row % 5 :])}\n" for row in range(size)]
+        (cola / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
+    tiny = {"hidden_size": 8, "num_heads": 2, "num_layers": 1, "embedding_size": 4, "intermediate_size": 8}
+    flags = [f"--data_dir={tmp_path}", f"--vocab_file={VOCAB_FILE}", "--tasks=cola", "--peers_python=/nowhere/python"]
+    flags += ["--batch_size=4", "--threads=1", "--rounds=2", "--steps_per_round=2", "--patience=0"]
+    flags += [f"--set=encoder.{name}={value}" for name, value in tiny.items()]
+    report = tmp_path / "report.json"
+    assert benchmark.main([*flags, f"--baseline={PROJECT}", f"--json={report}"]) in (0, 1)
+    printed = capsys.readouterr().out
+    assert "missing hugging_face: /nowhere/python: No such file or directory" in printed
+    assert "cola, evaluation, examples/s over baseline: " in printed
+    results = json.loads(report.read_text(encoding="utf-8"))["cola"]
+    assert {name: len(each["training"]) for name, each in results.items()} == {"ours": 2, "baseline": 2}

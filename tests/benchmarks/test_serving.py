@@ -1,4 +1,4 @@
-"""The serving benchmark: ratios of rounds, answers that are compared, and the whole at toy size without the peers."""
+"""The serving benchmark: limits, the comparison of answers, and the whole at toy size without the peers."""
 
 import math
 from pathlib import Path
@@ -7,29 +7,30 @@ import numpy as np
 import pytest
 
 from benchmarks.serving import __main__ as benchmark
-from benchmarks.serving.__main__ import EAGER, OURS, Measured
+from benchmarks.serving.__main__ import EAGER, OURS, percentile
 from benchmarks.serving.clients import difference
 from electra_tf.config.loader import config_to_yaml
 
 pytestmark = pytest.mark.slow
-VOCAB_FILE = Path(__file__).resolve().parents[2] / "sample" / "vocab.txt"
+PROJECT = Path(__file__).resolve().parents[2]
+VOCAB_FILE = PROJECT / "sample" / "vocab.txt"
 
 
 def test_a_limit_is_of_the_median_ratio_within_rounds():
     # The second round was disturbed for the peer, the third for ours.
     results = {
-        (1, 8): {OURS: Measured([[1, 2, 3], [2], [30]]), EAGER: Measured([[3, 3, 9], [90], [3]])},
-        (4, 8): {OURS: Measured([[1]]), EAGER: Measured([[1.25]])},
+        (1, 8): {OURS: [[1, 2, 3], [2], [30]], EAGER: [[3, 3, 9], [90], [3]]},
+        (4, 8): {OURS: [[1]], EAGER: [[1.25]]},
     }
-    results[1, 8]["ours_1_thread"] = Measured([[5], [5], [5]])
+    results[1, 8]["ours_1_thread"] = [[5], [5], [5]]
     latency, throughput = benchmark.judge(results, batch_size=4)
     assert (latency.value, latency.holds) == (1.5, True)
     assert (throughput.value, throughput.holds) == (1.25, False)
 
 
 def test_percentiles_are_of_the_calls_of_all_rounds():
-    measured = Measured([list(range(100, 150)), list(range(50, 100)), list(range(150, 250))])
-    assert (measured.percentile(50), measured.percentile(99)) == (149, 247)
+    rounds = [list(range(100, 150)), list(range(50, 100)), list(range(150, 250))]
+    assert (percentile(rounds, 50), percentile(rounds, 99)) == (149, 247)
 
 
 def answer(vectors: list[list[float]], tokens: list[bytes], num_tokens: int) -> dict[str, np.ndarray]:
@@ -55,7 +56,8 @@ def test_the_benchmark_runs_at_toy_size_and_leaves_out_peers_that_are_absent(tmp
     config_file.write_text(config_to_yaml(tiny_config()), encoding="utf-8")
     flags = [f"--config={config_file}", f"--vocab_file={VOCAB_FILE}", f"--peers_python={tmp_path}/none", "--patience=0"]
     flags += ["--tokens=4,9", "--batch_size=3", "--rounds=2", "--calls=2", "--batches=2", "--requests=12"]
-    assert benchmark.main([*flags, "--clients=1,5"]) == 0
+    assert benchmark.main([*flags, "--clients=1,5", f"--baseline={PROJECT}"]) in (0, 1)
     printed = capfd.readouterr().out
-    assert f"without eager: {tmp_path}/none: No such file or directory" in printed
+    assert f"missing eager: {tmp_path}/none: No such file or directory" in printed
+    assert "latency of 1 text of 9 tokens, baseline" in printed
     assert "PASS  5 clients, requests without an answer: 0, at most 0" in printed

@@ -1,4 +1,4 @@
-"""The training-step benchmark: batches, contenders in processes, and the ratios between them."""
+"""The training-step benchmark: batches, limits, and the whole at toy size without the peers."""
 
 import json
 from pathlib import Path
@@ -7,21 +7,18 @@ import numpy as np
 import pytest
 
 from benchmarks.train_step import __main__ as train_step
-from benchmarks.train_step import worker
+from benchmarks.train_step.__main__ import CONTENDERS, Contender, Measured
 from benchmarks.train_step.batches import BatchShape, synthetic_batch
-from benchmarks.train_step.contenders import CONTENDERS, Measured, NotAvailable, Process, Turn, with_baseline
-from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.data.batch import PRETRAINING_BATCH
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
-BASELINE = with_baseline(["ours_float32"], Path("other"))
+BASELINE = {"baseline_float32": Contender("baseline", "float32")}
 
 
 def measured(name: str, *seconds: float, start: float = 10.0) -> Measured:
-    turns = [Turn(value, [value], peak_bytes=1, share_of_others=0.0) for value in seconds]
-    return Measured({**CONTENDERS, **BASELINE}[name], [start], {}, turns)
+    return Measured({**CONTENDERS, **BASELINE}[name], [start], {}, [{"seconds": [value]} for value in seconds])
 
 
 @pytest.fixture
@@ -55,8 +52,7 @@ def test_the_fastest_of_ours_is_compared_with_the_limits_of_its_precision():
     }
     # The second of three rounds is disturbed, which does not change a median.
     results = {name: measured(name, value, 9.0, value, start=4.0 * value) for name, value in seconds.items()}
-    found = {verdict.name: (round(verdict.value, 3), verdict.holds) for verdict in train_step.judge(results)}
-    assert found == {
+    assert {verdict.name: (round(verdict.value, 3), verdict.holds) for verdict in train_step.judge(results)} == {
         "ours_float32_xla over pytorch_float32": (1.25, False),
         "ours_float32_xla over pytorch_float32_compile": (1.0, True),
         "ours_bfloat16 over pytorch_bfloat16": (1.25, True),
@@ -64,26 +60,6 @@ def test_the_fastest_of_ours_is_compared_with_the_limits_of_its_precision():
         "ours_bfloat16, start over PyTorch eager": (0.8, True),
         "ours_float32 over baseline_float32": (0.95, True),
     }
-
-
-def test_a_process_that_dies_says_why(config_file, tmp_path):
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho 'No module named torch' >&2\nexit 3\n", encoding="utf-8")
-    python.chmod(0o755)
-    peer = Process("peer", CONTENDERS["pytorch_float32"], str(python), config_file, {"num_threads": 1})
-    with pytest.raises(NotAvailable, match="peer ended with status 3: No module named torch"):
-        peer.__enter__()
-
-
-def test_a_baseline_has_the_worker_and_the_configuration_of_its_checkout(tmp_path):
-    (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "train_step_worker.py").touch()
-    contender = with_baseline(["pytorch_float32", "ours_float32"], tmp_path)["baseline_float32"]
-    assert contender.worker_module() == "benchmarks.train_step_worker"
-    assert contender.config_file(PROJECT / "configs" / "a.yaml") == tmp_path / "configs" / "a.yaml"
-    with pytest.raises(UserError, match="is not a checkout of this project"):
-        with_baseline(["ours_float32"], tmp_path / "elsewhere")["baseline_float32"].worker_module()
-    assert contender.config_file(Path("/elsewhere/b.yaml")) == Path("/elsewhere/b.yaml")
 
 
 def test_ours_and_a_baseline_take_turns_and_a_peer_without_its_packages_is_listed(config_file, tmp_path, capsys):
@@ -97,26 +73,9 @@ def test_ours_and_a_baseline_take_turns_and_a_peer_without_its_packages_is_liste
     contenders = json.loads(report.read_text(encoding="utf-8"))["contenders"]
     assert contenders.keys() == {"ours_float32", "baseline_float32"}
     ours = contenders["ours_float32"]
-    assert [len(turn["all_seconds"]) for turn in ours["turns"]] == [3, 3]
-    assert len(ours["start_to_first_step_seconds"]) == 2
+    assert [len(turn["seconds"]) for turn in ours["turns"]] == [3, 3]
+    assert len(ours["starts"]) == 2
     assert ours["turns"][-1]["peak_bytes"] > 2**26
-    losses = ours["losses_of_step_1"]
+    losses = ours["first_losses"]
     assert losses["loss"] == pytest.approx(losses["masked_lm"] + 50.0 * losses["replaced_token"], rel=1e-5)
-    assert contenders["baseline_float32"]["losses_of_step_1"] == losses
-
-
-class FakeStep:
-    num_runs = 0
-
-    def run(self) -> dict[str, float]:
-        self.num_runs += 1
-        return {"loss": 1.5}
-
-
-def test_the_worker_answers_commands_and_refuses_others():
-    step = FakeStep()
-    assert worker.answer("step", step) == {"losses": {"loss": 1.5}}
-    assert len(worker.answer("steps 4", step)["seconds"]) == 4
-    assert step.num_runs == 1 + 5  # a turn begins with an untimed step
-    with pytest.raises(ValueError, match="'jump'"):
-        worker.answer("jump", step)
+    assert contenders["baseline_float32"]["first_losses"] == losses

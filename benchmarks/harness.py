@@ -1,0 +1,273 @@
+"""The harness of the benchmarks: contenders in their own processes, rounds of turns, ratios and verdicts."""
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from electra_tf.cli.flags import add_set_flag, flag_parser
+from electra_tf.cli.process import run_command
+
+PROJECT = Path(__file__).resolve().parents[1]
+QUIET = 0.05  # a turn is disturbed if other programs used more than this share of the cores
+_SAMPLE_SECONDS = 1.0
+_MESSAGE_CHARACTERS = 400
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A measured value and its floor, or its ceiling if `is_ceiling`."""
+
+    name: str
+    value: float
+    limit: float
+    is_ceiling: bool = False
+
+    @property
+    def holds(self) -> bool:
+        return self.value <= self.limit if self.is_ceiling else self.value >= self.limit
+
+    def __str__(self) -> str:
+        sign = "at most" if self.is_ceiling else "at least"
+        return f"{'PASS' if self.holds else 'FAIL'}  {self.name}: {self.value:,.3g}, {sign} {self.limit:,.3g}"
+
+
+def run_check(check: Callable[[], bool]) -> int:
+    """Runs a benchmark. Returns the exit status: 0 if the check holds, 1 if not, 2 for a `UserError`."""
+    results: list[bool] = []
+    status = run_command(lambda: results.append(check()))
+    return status or int(not all(results))
+
+
+def conclude(verdicts: Sequence[Verdict], json_file: str | None = None, flags=None, report: dict | None = None) -> bool:
+    """Prints the verdicts and writes the report. Returns: True if every limit holds.
+
+    Args:
+        json_file: for the report; None: do not write it.        flags: the benchmark's; they join the report.
+    """
+    print("", *verdicts, sep="\n")
+    if json_file:
+        settings = {name: str(value) for name, value in vars(flags).items()}
+        Path(json_file).write_text(json.dumps({"flags": settings, **report}, indent=1) + "\n", encoding="utf-8")
+    return all(verdict.holds for verdict in verdicts)
+
+
+def comparison_flags(description: str, batch_size: str, rounds: int = 5) -> argparse.ArgumentParser:
+    """The flags of all benchmarks that compare processes, ours with a peer and a baseline.
+
+    Args:
+        batch_size: the help text of --batch_size.        rounds: the default of --rounds.
+    """
+    parser = flag_parser(description)
+    add = parser.add_argument
+    add("--peers_python", default=sys.executable, metavar="PYTHON", help="interpreter that has PyTorch")
+    add("--baseline", type=Path, metavar="DIR", help="checkout of this project to compare ours with")
+    small = PROJECT / "configs" / "pretrain" / "small.yaml"
+    add("--config", type=Path, default=small, metavar="FILE", help="YAML file with the sizes of all")
+    add_set_flag(parser)
+    add("--batch_size", type=int, default=32, help=batch_size)
+    add("--threads", type=int, default=2, help="cores that each may use")
+    add("--rounds", type=int, default=rounds, help="turns of each")
+    add("--patience", type=float, default=60.0, help="seconds a turn waits for a quiet machine")
+    add("--json", metavar="FILE", help="file for all measurements")
+    return parser
+
+
+# --- rounds
+
+
+def take_turns(
+    measurements: Mapping[str, Callable[[], Value]], rounds: int, patience: float = 0.0
+) -> dict[str, list[Value]]:
+    """Takes every measurement once a round, so that other load on the machine affects all of them.
+
+    Args:
+        patience: the longest time in seconds that a turn waits for a quiet machine.
+    """
+    values: dict[str, list[Value]] = {name: [] for name in measurements}
+    for _ in range(rounds):
+        for name, measure in measurements.items():
+            wait_for_quiet(patience)
+            values[name].append(measure())
+    return values
+
+
+def ratio(over: Sequence[float], under: Sequence[float]) -> float:
+    """The median of the ratios within rounds."""
+    return statistics.median(one / other for one, other in zip(over, under, strict=True))
+
+
+def shown(values: Sequence[float]) -> str:
+    """The median, and the lowest and highest value."""
+    digits = 0 if min(values) >= 1000 else 1 if min(values) >= 10 else 3
+    median, lowest, highest = (
+        f"{value:,.{digits}f}" for value in (statistics.median(values), min(values), max(values))
+    )
+    return f"{median} ({lowest} to {highest})"
+
+
+def print_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a Markdown table."""
+    from electra_tf.reports.tables import table_of
+
+    print(f"\n{title}\n\n{table_of(headings, rows)}", flush=True)
+
+
+def print_disturbed(shares_of_others: Sequence[float]) -> None:
+    """Prints how many turns were disturbed, if any."""
+    if disturbed := sum(share > QUIET for share in shares_of_others):
+        print(f"{disturbed} turns were disturbed: others used more than {QUIET:.0%} of the cores; measure again")
+
+
+def wait_for_quiet(patience: float) -> None:
+    """Returns when the cores have been idle for a second, or after `patience` seconds."""
+    import psutil
+
+    deadline = time.perf_counter() + patience
+    while time.perf_counter() < deadline:
+        busy = _busy_seconds()
+        time.sleep(_SAMPLE_SECONDS)
+        if _busy_seconds() - busy <= QUIET * _SAMPLE_SECONDS * psutil.cpu_count():
+            return
+
+
+# --- processes
+
+
+class ProcessDied(Exception):
+    """A contender's process ended; the message has its last line."""
+
+
+class Process:
+    """A contender in its own process, which answers commands (see `benchmarks.worker`) inside the `with` block.
+
+    Args:
+        module: of the worker.        options: for the worker, as JSON.        python: the interpreter.
+        checkout: the directory whose code runs.
+    Attributes:
+        start_seconds: of each start, from the start of the process to the end of its first step.
+        first: the answer of the first step.
+    Raises: ProcessDied: on entry, if the first step fails.
+    """
+
+    def __init__(self, name: str, module: str, options: dict, python: str = sys.executable, checkout: Path = PROJECT):
+        self._name, self._directory = name, checkout
+        self._command = [python, "-m", module, json.dumps(options)]
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": str(checkout),
+            "OMP_NUM_THREADS": str(options["num_threads"]),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
+        self.start_seconds: list[float] = []
+
+    def __enter__(self) -> "Process":
+        start = time.perf_counter()
+        self._errors = tempfile.TemporaryFile("w+")
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
+        try:
+            self._process = subprocess.Popen(
+                self._command, cwd=self._directory, env=self._environment, text=True, **streams
+            )
+        except OSError as error:
+            self._errors.close()
+            raise ProcessDied(f"{self._command[0]}: {error.strerror}") from None
+        try:
+            self.first = self.ask("step")
+        except ProcessDied:
+            self.__exit__()
+            raise
+        self.start_seconds.append(time.perf_counter() - start)
+        return self
+
+    def __exit__(self, *_) -> None:
+        # Closing flushes the buffer, which fails if the process died before it read the last command.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.terminate()
+        self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+    def ask(self, command: str) -> dict:
+        """The answer to a command. Raises: ProcessDied: if the process has ended."""
+        with contextlib.suppress(BrokenPipeError):  # it has died, so its standard output has ended too
+            self._process.stdin.write(f"{command}\n")
+            self._process.stdin.flush()
+        if line := self._process.stdout.readline():
+            return json.loads(line)
+        status = self._process.wait()
+        self._errors.seek(0)
+        message = last_line(self._errors.read())[:_MESSAGE_CHARACTERS]
+        raise ProcessDied(f"{self._name} ended with status {status}: {message}")
+
+    def ask_watched(self, command: str) -> dict:
+        """The answer, with the share of all cores that other programs used meanwhile as `others`."""
+        import psutil
+
+        process = psutil.Process(self._process.pid)
+        start, busy, own = time.perf_counter(), _busy_seconds(), _process_seconds(process)
+        answer = self.ask(command)
+        others = _busy_seconds() - busy - (_process_seconds(process) - own)
+        elapsed = (time.perf_counter() - start) * psutil.cpu_count()
+        return {**answer, "others": max(0.0, others / elapsed)}
+
+
+@contextlib.contextmanager
+def running(processes: Mapping[str, Process], patience: float, starts: int = 1) -> Iterator[dict[str, Process]]:
+    """Starts each process `starts` times, in turns, and prints those that cannot start.
+
+    Yields: the others, alive.
+    """
+    chosen = dict(processes)
+    with contextlib.ExitStack() as stack:
+        for number in range(starts):
+            for name, process in list(chosen.items()):
+                wait_for_quiet(patience)
+                try:
+                    process.__enter__()
+                except ProcessDied as reason:
+                    print(f"missing {name}: {reason}")
+                    del chosen[name]
+                    continue
+                print(f"started {name}: {process.start_seconds[-1]:.1f} s to the first step", file=sys.stderr)
+                if number + 1 < starts:
+                    process.__exit__()
+                else:
+                    stack.push(process)
+        yield chosen
+
+
+def in_checkout(path: Path, checkout: Path) -> Path:
+    """The same file of another checkout; a file outside this checkout stays."""
+    path = path.resolve()
+    return checkout.resolve() / path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path
+
+
+def last_line(text: str) -> str:
+    """The last line of a program's output that is not empty."""
+    return (text.strip().splitlines() or ["no message"])[-1].strip()
+
+
+def _busy_seconds() -> float:
+    """Time that all cores have worked since boot, with the time that a host took from this virtual machine."""
+    import psutil
+
+    times = psutil.cpu_times()
+    return times.user + times.system + times.nice + times.irq + times.softirq + times.steal
+
+
+def _process_seconds(process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system

@@ -1,0 +1,71 @@
+"""The benchmarks' harness: verdicts, rounds, and processes that answer or die."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import harness
+from benchmarks.harness import Process, ProcessDied, Verdict
+from benchmarks.train_step.worker import answer_all
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def test_a_limit_holds_at_its_value():
+    assert str(Verdict("speed", 1.8, 1.8)) == "PASS  speed: 1.8, at least 1.8"
+    assert str(Verdict("memory", 1.51, 1.5, is_ceiling=True)) == "FAIL  memory: 1.51, at most 1.5"
+
+
+def test_a_ratio_is_the_median_of_the_ratios_within_rounds():
+    # The second round was disturbed for one, the third for the other.
+    assert harness.ratio([90, 90, 30], [60, 10, 60]) == 1.5
+
+
+def test_contenders_take_turns_round_by_round():
+    turns = []
+    values = harness.take_turns({name: lambda name=name: turns.append(name) or len(turns) for name in "ab"}, rounds=2)
+    assert turns == ["a", "b", "a", "b"] and values == {"a": [1, 3], "b": [2, 4]}
+
+
+def test_a_process_that_dies_gives_its_last_line(tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'No module named torch' >&2\nexit 3\n", encoding="utf-8")
+    python.chmod(0o755)
+    with pytest.raises(ProcessDied, match="peer ended with status 3: No module named torch"):
+        Process("peer", "any", {"num_threads": 1}, str(python)).__enter__()
+
+
+def test_a_process_runs_the_code_of_its_checkout(tmp_path, capsys):
+    (tmp_path / "echo.py").write_text(
+        "import json, sys\nfor line in sys.stdin: print(json.dumps({'answer': line.strip() + '!'}), flush=True)\n"
+    )
+    process = Process("echo", "echo", {"num_threads": 1}, sys.executable, tmp_path)
+    with harness.running({"echo": process, "none": Process("none", "none", {"num_threads": 1})}, 0.0, 2) as alive:
+        assert alive == {"echo": process}
+        assert process.first == {"answer": "step!"} and len(process.start_seconds) == 2
+        answer = process.ask_watched("steps 3")
+        assert answer["answer"] == "steps 3!" and 0.0 <= answer["others"] <= 1.0
+    assert "missing none: none ended with status 1: " in capsys.readouterr().out
+
+
+def test_a_configuration_of_this_checkout_stands_for_that_of_the_baseline(tmp_path):
+    inside, outside = PROJECT / "configs" / "a.yaml", Path("/elsewhere/b.yaml")
+    assert harness.in_checkout(inside, tmp_path) == tmp_path / "configs" / "a.yaml"
+    assert harness.in_checkout(outside, tmp_path) == outside
+
+
+def test_a_turn_of_steps_begins_with_an_untimed_one():
+    steps, answers = [], []
+
+    class Commands(list):
+        def answer(self, **values) -> None:
+            answers.append(values)
+
+    def step() -> dict[str, float]:
+        steps.append(1)
+        return {"loss": 1.5}
+
+    answer_all(Commands([("step",), ("steps", 4)]), step)
+    assert answers[0] == {"losses": {"loss": 1.5}} and len(answers[1]["seconds"]) == 4
+    assert len(steps) == 1 + 5
