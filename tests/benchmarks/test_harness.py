@@ -45,7 +45,7 @@ def test_a_process_runs_the_code_of_its_checkout(tmp_path, capsys):
         assert alive == {"echo": process}
         assert process.first == {"answer": "step!"} and len(process.start_seconds) == 2
         answer = process.ask_watched("steps 3")
-        assert answer["answer"] == "steps 3!" and 0.0 <= answer["others"] <= 1.0
+        assert answer["answer"] == "steps 3!" and answer["others"] >= 0.0
     assert "missing none: none ended with status 1: " in capsys.readouterr().out
 
 
