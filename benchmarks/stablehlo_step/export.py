@@ -18,7 +18,7 @@ from electra_tf import __version__
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import INPUT_MASK, SEGMENT_IDS, Batch, batch_specs
-from electra_tf.data.damage import RecordReader, damaged_data_reported
+from electra_tf.data.corpus import damaged_data_reported
 from electra_tf.data.masking import mask_batch
 from electra_tf.data.pretraining_input import shuffled_records
 from electra_tf.flops.devices import GPU_PEAKS
@@ -220,14 +220,12 @@ def _examples(stage: PretrainingStage, first_step: int, num_steps: int) -> dict[
     Returns: `input_ids` [N, S] and `segment_lengths` [N, 2], each example once; `order` [steps * B] int32, which of
         them the rows of each batch are.
     """
-    reader, numbers, shards, order = RecordReader(stage.data.train), {}, [], []
+    numbers, order = {}, []
     first_example = (first_step - stage.first_step) * stage.batch_size
-    records = shuffled_records(stage.data.train, reader, stage.plan.seed, first_example)
-    for record, shard in records.take(num_steps * stage.batch_size).as_numpy_iterator():
-        if record not in numbers:
-            shards.append(shard)
+    records = shuffled_records(stage.data.train, stage.plan.seed, first_example)
+    for record in records.take(num_steps * stage.batch_size).as_numpy_iterator():
         order.append(numbers.setdefault(record, len(numbers)))
-    rows = reader.parse(tf.constant(list(numbers)), tf.constant(shards))
+    rows = stage.data.train.parse(tf.constant(list(numbers)))
     second = tf.reduce_sum(rows[SEGMENT_IDS], axis=1)
     lengths = tf.stack([tf.reduce_sum(rows[INPUT_MASK], axis=1) - second, second], axis=1)
     ids = rows["input_ids"].numpy()

@@ -3,6 +3,7 @@
 import atexit
 import difflib
 import os
+import re
 import sys
 from collections.abc import Iterable
 
@@ -29,8 +30,8 @@ class TrainingStopped(Exception):
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, for a message of ours that must be one line."""
-    text = str(getattr(error, "message", None) or error).strip()
+    """The first line of an error's message, without the nodes and operations that TensorFlow puts around it."""
+    text = re.sub(r"\{\{.*?\}\}\s*|\s*\[Op:.*", "", str(getattr(error, "message", None) or error)).strip()
     return text.splitlines()[0] if text else type(error).__name__
 
 

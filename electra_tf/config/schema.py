@@ -206,8 +206,14 @@ class DataConfig(Settings):
 
     max_seq_length: Annotated[Count, Field(ge=8)]  # tokens, [CLS] and [SEP] included; below 8 no data is built
     vocab_file: str | None = None  # only for data without a manifest (the authors' records); else the manifest's copy
-    # A record or shard that cannot be read: the run stops and names it, or it counts as an example of padding.
-    on_damaged_record: Literal["stop", "skip"] = "stop"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_former_settings(cls, values: Any) -> Any:
+        """Drops `on_damaged_record`, which the configurations of older runs have; damaged data always stops a run."""
+        if isinstance(values, dict):
+            values = {name: value for name, value in values.items() if name != "on_damaged_record"}
+        return values
 
 
 class OptimizerConfig(Settings):

@@ -1,24 +1,23 @@
-"""The shards of a pre-training data set, whoever built it, and the vocabulary they were built with.
+"""Opens a pre-training data set, ours or of the authors' builder, and reads the records of its shards.
 
-Everything is read through `tf.io.gfile`, so a data set may lie on any filesystem that TensorFlow reads.
+A data set may lie on any filesystem that TensorFlow reads.
 """
 
 import contextlib
 import hashlib
-import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.config.schema import DataConfig, RunConfig
+from electra_tf.config.schema import RunConfig
 from electra_tf.data.batch import INPUT_IDS, Batch
 from electra_tf.data.masking import MaskingVocabulary
-from electra_tf.data.record_frames import read_frames
+from electra_tf.files import exists, read_bytes, store_errors
 from electra_tf.text import records
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest, check_matches
 from electra_tf.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
@@ -26,9 +25,24 @@ from electra_tf.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
 # How the authors' builder names its files.
 _AUTHORS_FILES = "pretrain_data.tfrecord*"
 
-logger = logging.getLogger(__name__)
-
+_RECORDS_AT_ONCE = 1024  # when records are counted
 _PARSERS = {"compact": records.parse_examples, "fixed_length": records.parse_fixed_length_examples}
+
+
+class DamagedData(Exception):
+    """Raised inside an input pipeline, from which TensorFlow passes it on as text; see `damaged_data_reported`."""
+
+
+@contextlib.contextmanager
+def damaged_data_reported() -> Iterator[None]:
+    """Turns a `DamagedData` from an input pipeline into a `UserError`. Put it around whatever takes batches."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        described = re.search(rf"{DamagedData.__name__}: (.*?)\]?$", str(error), re.MULTILINE)
+        if described is None:
+            raise
+        raise UserError(described[1].strip()) from None
 
 
 @dataclass(frozen=True)
@@ -39,20 +53,58 @@ class Corpus:
         files: the shards, in a fixed order.
         num_examples: of each shard.
         parse: [B] string of serialized records -> the tensors of `TEXT_TENSORS`. Fails with a
-            `tf.errors.InvalidArgumentError` if one is no such record or holds an id outside the vocabulary.
+            `tf.errors.InvalidArgumentError` if a record does not fit, or holds an id outside the vocabulary.
         padding: a serialized record that parses to a row without a token.
-        on_damaged_record: whether a record that cannot be read stops the run or counts as padding.
     """
 
     files: tuple[str, ...]
     num_examples: tuple[int, ...]
     parse: Callable[[tf.Tensor], Batch]
     padding: bytes
-    on_damaged_record: Literal["stop", "skip"]
 
     @property
     def total_examples(self) -> int:
         return sum(self.num_examples)
+
+    def records(self, shard: tf.Tensor) -> tf.Tensor:
+        """The serialized records of a shard, in their order on disk; for use in an input pipeline.
+
+        Args:
+            shard: [] int64, an index into `files`.
+        Returns: [n] string. Fails with a `DamagedData` that names the file if it cannot be read or has another number
+            of records.
+        """
+        counts = tf.constant(self.num_examples, tf.int64)
+
+        def read(shard: tf.Tensor) -> tf.Tensor:
+            # One more than expected is asked for, so that a shard with too many records fails as well.
+            dataset = tf.data.TFRecordDataset(tf.constant(self.files)[shard]).batch(counts[shard] + 1)
+            serialized = dataset.get_single_element()
+            check = tf.debugging.assert_equal(tf.size(serialized, tf.int64), counts[shard])
+            with tf.control_dependencies([check]):
+                return tf.identity(serialized)
+
+        def fail(shard: tf.Tensor) -> tf.Tensor:
+            return tf.ensure_shape(tf.numpy_function(self._fail, [shard], tf.string), [None])
+
+        # TensorFlow's errors do not name the file. A graph cannot catch one, but a data set can leave the element out.
+        source = tf.data.Dataset.from_tensors(shard)
+        return source.map(read).ignore_errors().concatenate(source.map(fail)).take(1).get_single_element()
+
+    def _fail(self, shard: int) -> None:
+        file = self.files[shard]
+        try:
+            count = _num_records(file)
+        except tf.errors.OpError as error:
+            raise DamagedData(f"{file}: {first_line(error)}; copy or build the data set again") from None
+        raise DamagedData(
+            f"{file} holds {count} records, expected {self.num_examples[shard]}; copy or build the data set again"
+        )
+
+
+def _num_records(file: str) -> int:
+    """Raises: tf.errors.OpError: the file cannot be read to its end."""
+    return sum(len(records) for records in tf.data.TFRecordDataset(file).batch(_RECORDS_AT_ONCE))
 
 
 @dataclass(frozen=True)
@@ -61,7 +113,7 @@ class PretrainingData:
 
     Attributes:
         directory: its path or URL.
-        identity: equal for all copies of one data set and for no others: a hash of the manifest, which has the
+        identity: equal for all copies of a data set, different for other ones: a hash of the manifest, which has the
             checksums of the shards, or of the names of the authors' files.
         tokenizer: the content of the vocabulary's file, and whether text was lower-cased and stripped of accents.
         token_counts: how often each vocabulary entry occurs in the training split, [V] int64; None if the builder did
@@ -90,7 +142,7 @@ class PretrainingData:
         )
 
     def _unigram_losses(self) -> np.ndarray:
-        """[V] float32, nats. What the text does not have counts as if it had been seen once, so that all are finite."""
+        """[V] float32, nats. A token that the text does not have counts as seen once, so that all losses are finite."""
         counts = self.text_token_counts("the unigram loss").astype(np.float64)
         return (np.log(counts.sum()) - np.log(np.maximum(counts, 1.0))).astype(np.float32)
 
@@ -105,8 +157,8 @@ class PretrainingData:
         """
         if self.token_counts is None:
             raise UserError(
-                f"{purpose} needs to know how frequent each token is, and {self.directory} does not tell: it was not "
-                "built by this version of build_pretraining_dataset.py; build it anew (--overwrite replaces it)"
+                f"{purpose} needs the counts of tokens, which {self.directory} does not have; build it again with "
+                "build_pretraining_dataset.py --overwrite"
             )
         vocabulary, counts = self.vocabulary, self.token_counts.copy()
         counts[[vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id]] = 0
@@ -118,67 +170,45 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
 
     Args:
         data_dir: a directory, or a URL that TensorFlow reads, such as `gs://`.
-    Raises: UserError: if there is none, if vocabulary, sequence length or schema do not fit the run, or if the run's
-        masking needs what the data set does not tell.
+    Raises: UserError: there is no data set; its vocabulary, sequence length or schema does not fit the run; or it has
+        no counts of tokens and the run's masking needs them.
     """
     directory = str(data_dir)
-    _require_directory(directory)
+    with store_errors(f"--data_dir={directory}", "cannot be read"):
+        if not exists(directory) or not tf.io.gfile.isdir(directory):
+            raise UserError(f"--data_dir={directory} is no directory; build one with build_pretraining_dataset.py")
     vocab_file = config.data.vocab_file or os.path.join(directory, VOCAB_FILE)
-    if config.data.vocab_file is None and not tf.io.gfile.exists(vocab_file):
-        raise UserError(f"{directory} holds no {VOCAB_FILE}; give the vocabulary with --set data.vocab_file=PATH")
-    content = _read(vocab_file)
+    content = read_bytes(vocab_file)
+    if content is None:
+        raise UserError(f"there is no vocabulary {vocab_file}; give one with --set data.vocab_file=PATH")
     vocabulary = Vocabulary.from_bytes(content, vocab_file)
     if vocabulary.size != config.encoder.vocab_size:
         raise UserError(
-            f"the data set's vocabulary has {vocabulary.size} entries, encoder.vocab_size is "
-            f"{config.encoder.vocab_size}; give --set encoder.vocab_size={vocabulary.size} or use data built with "
-            "another vocabulary"
+            f"{vocab_file} has {vocabulary.size} entries, encoder.vocab_size is {config.encoder.vocab_size}; give "
+            f"--set encoder.vocab_size={vocabulary.size}, or data built with another vocabulary"
         )
-    has_manifest = tf.io.gfile.exists(os.path.join(directory, MANIFEST_FILE))
-    data = (_open_ours if has_manifest else _open_authors)(directory, vocabulary, content, config)
+    manifest_file = os.path.join(directory, MANIFEST_FILE)
+    manifest = read_bytes(manifest_file)
+    if manifest is None:
+        data = _open_authors(directory, vocabulary, content, config)
+    else:
+        data = _open_ours(directory, vocabulary, content, manifest, config)
     if config.masking.scheme == "rare_tokens":
         data.text_token_counts("masking.scheme rare_tokens")
     return data
 
 
-def _require_directory(data_dir: str) -> None:
-    try:
-        is_directory = tf.io.gfile.stat(data_dir).is_directory  # `isdir` would answer no without a reason
-    except tf.errors.NotFoundError:
-        is_directory = False
-    except tf.errors.OpError as error:
-        raise UserError(
-            f"cannot reach --data_dir={data_dir}: {first_line(error)}; copy it to a local directory or to gs://"
-        ) from None
-    if not is_directory:
-        raise UserError(f"--data_dir={data_dir} is no directory; build one with build_pretraining_dataset.py")
-
-
-@contextlib.contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """Raises: UserError: if the file cannot be read."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        raise UserError(f"cannot read {path}: {first_line(error)}; give a file that can be read") from None
-
-
-def _read(path: str) -> bytes:
-    with _reading(path), tf.io.gfile.GFile(path, "rb") as file:
-        return file.read()
-
-
-def _open_ours(directory: str, vocabulary: Vocabulary, vocab_content: bytes, config: RunConfig) -> PretrainingData:
+def _open_ours(
+    directory: str, vocabulary: Vocabulary, vocab_content: bytes, manifest_content: bytes, config: RunConfig
+) -> PretrainingData:
     """Opens a data set that has a manifest."""
-    manifest_file = os.path.join(directory, MANIFEST_FILE)
-    content = _read(manifest_file)
-    manifest = Manifest.from_bytes(content, manifest_file)
+    manifest = Manifest.from_bytes(manifest_content, os.path.join(directory, MANIFEST_FILE))
     check_matches(manifest, vocabulary=vocabulary, max_seq_length=config.data.max_seq_length)
     corpora = {}
     for name, split in manifest.splits.items():
         files = [os.path.join(directory, shard.file) for shard in split.shards]
         for file, shard in zip(files, split.shards, strict=True):
-            _require_size(file, shard.num_bytes, config.data)
+            _require_size(file, shard.num_bytes)
         counts = [shard.num_examples for shard in split.shards]
         if any(counts):
             corpora[name] = _corpus(files, counts, "compact", config)
@@ -186,7 +216,7 @@ def _open_ours(directory: str, vocabulary: Vocabulary, vocab_content: bytes, con
         raise UserError(f"{directory} holds no examples to train on; build the data set from more text")
     return PretrainingData(
         directory,
-        identity=hashlib.sha256(content).hexdigest(),
+        identity=hashlib.sha256(manifest_content).hexdigest(),
         vocabulary=vocabulary,
         tokenizer=(vocab_content, manifest.lower_case, manifest.strip_accents),
         train=corpora[TRAIN_SPLIT],
@@ -195,68 +225,54 @@ def _open_ours(directory: str, vocabulary: Vocabulary, vocab_content: bytes, con
     )
 
 
-def _require_size(file: str, num_bytes: int, config: DataConfig) -> None:
-    """A cheap look at each shard before hours of training; a flipped byte is found when it is read."""
-    if not tf.io.gfile.exists(file) or tf.io.gfile.isdir(file):
-        raise UserError(f"{file} is in {MANIFEST_FILE} but no file on disk; copy or build the data set again")
-    size = tf.io.gfile.stat(file).length
-    if size < num_bytes and config.on_damaged_record == "skip":
-        logger.warning("damaged data: %s has %d bytes, %s says %d", file, size, MANIFEST_FILE, num_bytes)
-    elif size != num_bytes:
-        raise UserError(f"{file} has {size} bytes, {MANIFEST_FILE} says {num_bytes}; copy or build the data set again")
+def _require_size(file: str, num_bytes: int) -> None:
+    """Checks each shard cheaply, before hours of training; a flipped byte is found when it is read."""
+    with store_errors(file, "cannot be read"):
+        size = tf.io.gfile.stat(file).length
+    if size != num_bytes:
+        raise UserError(f"{file} has {size} bytes, {MANIFEST_FILE} has {num_bytes}; copy or build the data set again")
 
 
 def _open_authors(directory: str, vocabulary: Vocabulary, vocab_content: bytes, config: RunConfig) -> PretrainingData:
     """Opens the files of the authors' builder, which come without a manifest."""
-    found = sorted(tf.io.gfile.glob(os.path.join(directory, _AUTHORS_FILES)))
-    files = [path for path in found if not tf.io.gfile.isdir(path)]
+    matches = sorted(tf.io.gfile.glob(os.path.join(directory, _AUTHORS_FILES)))
+    files = [path for path in matches if not tf.io.gfile.isdir(path)]
     if not files:
         raise UserError(
             f"{directory} holds neither {MANIFEST_FILE} nor {_AUTHORS_FILES}; build a data set with "
             "build_pretraining_dataset.py"
         )
-    inspected = []
-    for file in files:
-        with _reading(file):
-            inspected.append(_inspect(file, config.data))
-    counts, layouts = zip(*inspected, strict=True)
-    layout = next(filter(None, layouts), None)
+    found = [_inspect(file, config.data.max_seq_length) for file in files]
+    layout = next((layout for _, layout in found if layout), None)
     if layout is None:
-        raise UserError(
-            f"{directory}: none of its {len(files)} record files holds an example; expected the output of one build"
-        )
+        raise UserError(f"{directory}: none of its {len(files)} record files holds an example")
     names = "\n".join(os.path.basename(file) for file in files)
     return PretrainingData(
         directory,
         identity=hashlib.sha256(names.encode()).hexdigest(),
         vocabulary=vocabulary,
         tokenizer=(vocab_content, True, True),  # the defaults of the authors' builder, which records neither
-        train=_corpus(files, counts, layout, config),
+        train=_corpus(files, [count for count, _ in found], layout, config),
         held_out=None,
         token_counts=None,
     )
 
 
-def _inspect(file: str, config: DataConfig) -> tuple[int, records.RecordFormat | None]:
-    """The number of records in a file, damaged ones included, and the layout of the first whole one.
+def _inspect(file: str, max_seq_length: int) -> tuple[int, records.RecordFormat | None]:
+    """The number of records in a file, and the layout of the first one; None for an empty file.
 
-    Raises: UserError: if a record is damaged and that is to stop the run, or has another layout or sequence length.
+    Raises: UserError: the file is damaged, or its records have another layout or sequence length.
     """
-    count, layout, is_reported = 0, None, False
-    for frame in read_frames(file):
-        if frame.record is None and not is_reported:
-            damage, is_reported = f"{file}: record {count} at byte {frame.offset}: {frame.problem}", True
-            if config.on_damaged_record == "stop":
-                raise UserError(f"{damage}; copy or build it again")
-            logger.warning("damaged data: %s", damage)
-        elif frame.record is not None and layout is None:
-            layout, length = records.record_format(frame.record)
-            if layout == "fixed_length" and length != config.max_seq_length:
-                raise UserError(
-                    f"{file} has sequences of length {length}, data.max_seq_length is {config.max_seq_length}; "
-                    "make them equal"
-                )
-        count += 1
+    with store_errors(file, "cannot be read"):
+        count = _num_records(file)
+        if not count:
+            return 0, None
+        first = next(tf.data.TFRecordDataset(file).as_numpy_iterator())
+    layout, length = records.record_format(first)
+    if layout == "fixed_length" and length != max_seq_length:
+        raise UserError(
+            f"{file} has sequences of length {length}, data.max_seq_length is {max_seq_length}; make them equal"
+        )
     return count, layout
 
 
@@ -268,7 +284,8 @@ def _corpus(files: Sequence[str], counts: Sequence[int], layout: records.RecordF
         ids = batch[INPUT_IDS]
         # Out-of-range ids would silently read a wrong embedding on accelerators.
         is_known = tf.reduce_all((ids >= 0) & (ids < vocab_size))
-        with tf.control_dependencies([tf.debugging.Assert(is_known, ["an id is not in the vocabulary"])]):
+        problem = f"{DamagedData.__name__}: {os.path.dirname(files[0])}: a token id is not in the vocabulary"
+        with tf.control_dependencies([tf.debugging.Assert(is_known, [problem])]):
             return {**batch, INPUT_IDS: tf.identity(ids)}
 
     return Corpus(
@@ -276,5 +293,4 @@ def _corpus(files: Sequence[str], counts: Sequence[int], layout: records.RecordF
         num_examples=tuple(filter(None, counts)),
         parse=parse,
         padding=records.padding_example(layout, length),
-        on_damaged_record=config.data.on_damaged_record,
     )

@@ -1,9 +1,9 @@
 """Batches for pre-training. Batch k is a function of (seed, k) alone.
 
-The order of an epoch is a permutation of the shards, and within each shard a permutation of its examples, both computed
-from (seed, epoch). So reading can start at any batch of any epoch at once: the counts of the shards tell which shard
-holds it. Shards are shuffled globally when they are built. One shard is held in memory while the next is read.
-`electra_tf.data.damage` deals with what cannot be read.
+The order of an epoch is a permutation of the shards and, within each shard, a permutation of its examples, both
+computed from (seed, epoch). So reading can start at any batch of any epoch at once, as the numbers of examples show
+which shard holds it. Shards are shuffled globally when they are built. One shard is held in memory while the next is
+read.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,6 @@ import tensorflow as tf
 from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.batch import Batch
 from electra_tf.data.corpus import Corpus, PretrainingData
-from electra_tf.data.damage import RecordReader
 from electra_tf.data.masking import mask_batch
 from electra_tf.ops.random import RandomStream
 
@@ -39,14 +38,14 @@ def training_batches(
         input_context: which share of each batch this pipeline prepares; None for all of it, as one batch per step.
     Returns: batches of `mask_batch`, each for one replica; those of one step follow each other in replica order.
     """
-    vocabulary, reader = data.masking_vocabulary, RecordReader(data.train)
+    vocabulary = data.masking_vocabulary
 
     def mask(batch: Batch, step: tf.Tensor, first_row: int) -> Batch:
         return mask_batch(batch, masking, vocabulary, RandomStream(seed, step, first_row, name="masking"))
 
-    records = shuffled_records(data.train, reader, seed, first_step * batch_size)
+    records = shuffled_records(data.train, seed, first_step * batch_size)
     batches = records.batch(batch_size, drop_remainder=True).enumerate(first_step)
-    return _prepared(batches, reader, mask, batch_size, input_context)
+    return _prepared(batches, data.train, mask, batch_size, input_context)
 
 
 def evaluation_batches(
@@ -65,19 +64,17 @@ def evaluation_batches(
     Args and returns: as `training_batches`; at most `max_batches` steps.
     """
     vocabulary, corpus = data.masking_vocabulary, data.held_out
-    reader = RecordReader(corpus)
 
     def mask(batch: Batch, step: tf.Tensor, first_row: int) -> Batch:
         return mask_batch(batch, masking, vocabulary, RandomStream(seed, step, first_row, name="evaluation_masking"))
 
-    no_shard = tf.constant(-1, tf.int64)
-    padding = tf.data.Dataset.from_tensors((corpus.padding, no_shard)).repeat(-corpus.total_examples % batch_size)
-    records = tf.data.Dataset.range(len(corpus.files)).map(reader.records).unbatch().concatenate(padding)
+    padding = tf.data.Dataset.from_tensors(corpus.padding).repeat(-corpus.total_examples % batch_size)
+    records = tf.data.Dataset.range(len(corpus.files)).map(corpus.records).unbatch().concatenate(padding)
     batches = records.batch(batch_size, drop_remainder=True).take(max_batches).enumerate()
     # A tuned iterator may take a second or more to end, see `Evaluator`; training ends one, evaluation many.
     options = tf.data.Options()
     options.autotune.enabled = False
-    return _prepared(batches, reader, mask, batch_size, input_context).with_options(options)
+    return _prepared(batches, corpus, mask, batch_size, input_context).with_options(options)
 
 
 def num_evaluation_batches(data: PretrainingData, batch_size: int, max_batches: int) -> int:
@@ -87,7 +84,7 @@ def num_evaluation_batches(data: PretrainingData, batch_size: int, max_batches: 
 
 def _prepared(
     batches: tf.data.Dataset,
-    reader: RecordReader,
+    corpus: Corpus,
     mask: Callable[[Batch, tf.Tensor, int], Batch],
     batch_size: int,
     input_context: tf.distribute.InputContext | None,
@@ -95,14 +92,14 @@ def _prepared(
     """Parses and masks this pipeline's share of the batches, cuts it into those of its replicas, and reads ahead.
 
     Args:
-        batches: pairs of a step and the whole batch, its serialized records and their shards.
+        batches: pairs of a step and the serialized records of the whole batch, [batch_size] string.
     """
     context = input_context or tf.distribute.InputContext()
     share = batch_size // context.num_input_pipelines
     first_row = share * context.input_pipeline_id
 
-    def prepare(step: tf.Tensor, whole: tuple[tf.Tensor, tf.Tensor]) -> Batch:
-        return mask(reader.parse(*(values[first_row : first_row + share] for values in whole)), step, first_row)
+    def prepare(step: tf.Tensor, whole: tf.Tensor) -> Batch:
+        return mask(corpus.parse(whole[first_row : first_row + share]), step, first_row)
 
     prepared = batches.map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     replica_batch_size = batch_size // context.num_replicas_in_sync
@@ -115,8 +112,8 @@ def _prepared(
     return prepared.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
-def shuffled_records(corpus: Corpus, reader: RecordReader, seed: int, first_example: int) -> tf.data.Dataset:
-    """Pairs of a serialized record and its shard in an endless stream of epochs, from example `first_example` on.
+def shuffled_records(corpus: Corpus, seed: int, first_example: int) -> tf.data.Dataset:
+    """The serialized records of an endless stream of epochs, from example `first_example` on.
 
     A visit is the reading of one shard; visits are numbered through all epochs.
     """
@@ -132,12 +129,11 @@ def shuffled_records(corpus: Corpus, reader: RecordReader, seed: int, first_exam
     slot = int(np.searchsorted(begins, index, side="right")) - 1
     first_visit, num_skipped = epoch * num_shards + slot, index - int(begins[slot])
 
-    def records_of_visit(visit: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def records_of_visit(visit: tf.Tensor) -> tf.Tensor:
         shard = tf.cast(permutation(num_shards, _SHARD_ORDER, visit // num_shards)[visit % num_shards], tf.int64)
         order = permutation(counts[shard], _EXAMPLE_ORDER, visit)
         order = order[tf.where(visit == first_visit, num_skipped, 0) :]
-        records, shards = reader.records(shard)
-        return tf.gather(records, order), shards[: tf.size(order)]
+        return tf.gather(corpus.records(shard), order)
 
     visits = tf.data.Dataset.range(first_visit, np.iinfo(np.int64).max)
     # The next shard is read while this one is used.

@@ -46,7 +46,7 @@ _MAY_CHANGE = {
         "max_nonfinite_steps",
     ),
     "evaluation": ("every_steps", "max_batches", "batch_size", "as_masked_lm"),
-    "data": ("vocab_file", "on_damaged_record"),
+    "data": ("vocab_file",),
 }
 
 

@@ -14,7 +14,7 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
-from electra_tf.data.damage import damaged_data_reported
+from electra_tf.data.corpus import damaged_data_reported
 from electra_tf.runs.checkpoints import Checkpoints, newest_whole, restore_strictly, step_of, steps_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption

@@ -98,7 +98,7 @@ def test_overrides_are_yaml_values_applied_in_order_to_settings_and_groups(write
         ("encoder.hidden_dropout=1.0", "encoder.hidden_dropout is 1.0"),
         ("masking.masked_fraction=0", "masking.masked_fraction is 0"),
         ("optimizer.name=sgd", "optimizer.name is 'sgd'"),
-        ("data=", "data is None; it is a group of settings: max_seq_length, vocab_file, on_damaged_record"),
+        ("data=", "data is None; it is a group of settings: max_seq_length, vocab_file"),
         ("train=3", "train is 3; it is a group of settings: num_steps, flops_budget, "),
         ("data.max_seq_length=513", "data.max_seq_length 513 is longer than the position table"),
         ("encoder.num_heads=3", "hidden_size 16 does not divide into num_heads 3"),

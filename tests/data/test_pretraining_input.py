@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.corpus import open_data
-from electra_tf.data.damage import RecordReader
+from electra_tf.data.corpus import damaged_data_reported, open_data
 from electra_tf.data.pretraining_input import (
     evaluation_batches,
     num_evaluation_batches,
     shuffled_records,
     training_batches,
 )
+from electra_tf.text.records import serialize_example
 
 MASKING = MaskingConfig(masked_fraction=0.3, mask_token_fraction=0.5, random_token_fraction=0.3)
 
@@ -48,8 +49,7 @@ def contexts(num_pipelines: int, num_replicas: int) -> list[tf.distribute.InputC
 
 
 def records_of(data, count: int, seed: int = 3, first: int = 0) -> list[bytes]:
-    records = shuffled_records(data.train, RecordReader(data.train), seed, first)
-    return [record for record, _ in records.take(count).as_numpy_iterator()]
+    return list(shuffled_records(data.train, seed, first).take(count).as_numpy_iterator())
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +145,67 @@ def test_step_one_hundred_thousand_is_reached_at_once(data):
 def test_an_evaluation_is_not_tuned_as_a_tuned_iterator_ends_late(data):
     batches = evaluation_batches(data, MASKING, seed=3, batch_size=4, max_batches=9, input_context=None)
     assert batches.options().autotune.enabled is False
+
+
+SHARD = "train-00001-of-00003.tfrecord"  # three examples
+
+
+def flip_a_bit(path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x20
+    path.write_bytes(content)
+
+
+def cut_between_records(path) -> None:
+    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    write(path, records[:-1])
+
+
+def add_a_record(path) -> None:
+    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    write(path, [*records, *records])
+
+
+def write(path, records) -> None:
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (flip_a_bit, "corrupted record"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-3]), "truncated record"),
+        (lambda path: path.write_bytes(b""), "0 records, expected 3"),
+        (lambda path: path.unlink(), "No such file"),
+        (cut_between_records, "2 records, expected 3"),
+        (add_a_record, "6 records, expected 3"),
+    ],
+    ids=["flipped", "truncated", "empty", "gone", "cut", "too_many"],
+)
+@pytest.mark.parametrize("split", ["train", "held_out"])
+def test_a_shard_that_is_damaged_in_a_run_is_named_in_one_line(
+    tmp_path, write_data, tiny_config, damage, problem, split
+):
+    directory = write_data(tmp_path / "set", train=(5, 3, 4), held_out=(3,))
+    data = open_data(directory, tiny_config())
+    name = SHARD if split == "train" else "held_out-00000-of-00001.tfrecord"
+    damage(directory / name)
+    with pytest.raises(UserError, match=f"{name}.*{problem}") as caught, damaged_data_reported():
+        train(data, 0, 9) if split == "train" else evaluation(data)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ids", [(2, 47, 3), (2, -1, 3)])
+def test_an_id_outside_the_vocabulary_is_named_with_its_data_set(tmp_path, write_data, tiny_config, ids):
+    directory = write_data(tmp_path / "set", train=(5, 3, 4))
+    data = open_data(directory, tiny_config())
+    write(directory / SHARD, [serialize_example(ids, [3])] * 3)
+    with pytest.raises(UserError, match=f"^{directory}: a token id is not in the vocabulary$"), damaged_data_reported():
+        train(data, 0, 9)
+
+
+def test_other_errors_of_tensorflow_pass_unchanged():
+    with pytest.raises(tf.errors.InvalidArgumentError), damaged_data_reported():
+        tf.debugging.assert_equal(1, 2)

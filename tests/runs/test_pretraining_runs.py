@@ -128,20 +128,18 @@ def test_a_damaged_record_ends_the_command_in_one_line(command, data_dir, tmp_pa
     flags = [flags[0], f"--data_dir={damaged}", f"--model_dir={tmp_path / 'run'}", "--set", "train.num_steps=3"]
     assert run_pretraining.main(flags) == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith(f"error: {shard}: record 0 at byte 0: its checksum does not match its content; copy ")
+    assert line.startswith(f"error: {shard}: corrupted record")
 
 
-def test_a_batch_of_nothing_but_damaged_records_changes_nothing_and_is_finite(tiny_config, write_data, tmp_path):
+def test_a_batch_of_nothing_but_padding_changes_nothing_and_is_finite(tiny_config, data_dir):
     from electra_tf.train.step import compile_task
 
-    settings = {"data": {"on_damaged_record": "skip"}, "optimizer": {"weight_decay_rate": 0.0}}
-    config = tiny_config(objective={"name": "bert_mlm"}, **settings)
-    directory = write_data(tmp_path / "set", train=(5,))
-    (stage,) = open_stages(config, [directory])
-    (directory / "train-00000-of-00001.tfrecord").write_bytes(b"")
+    config = tiny_config(objective={"name": "bert_mlm"}, optimizer={"weight_decay_rate": 0.0})
+    (stage,) = open_stages(config, [data_dir])
     task = compile_task(build_objective(config))
     before = [variable.numpy() for variable in task.trainable_variables]
-    metrics = task.train_step(next(iter(stage.training_batches(0, tf.distribute.InputContext()))))
+    batch = next(iter(stage.training_batches(0, tf.distribute.InputContext())))
+    metrics = task.train_step(tf.nest.map_structure(tf.zeros_like, batch))
     assert all(math.isfinite(float(value)) for value in metrics.values())
     assert float(metrics["loss"]) == float(metrics["gradient_norm"]) == float(metrics["nonfinite"]) == 0.0
     assert all((a == b.numpy()).all() for a, b in zip(before, task.trainable_variables, strict=True))
