@@ -1,6 +1,7 @@
 """Our side: the loops and the batches of `run_finetuning.py`, on examples that are tokenized already."""
 
 import numpy as np
+import tensorflow as tf
 import tf_keras
 
 from benchmarks.finetuning.examples import Examples, load
@@ -64,12 +65,13 @@ class OurTrainer:
         self._trainer, self._evaluator = self._loops.trainer(task), self._loops.evaluator(task)
         self._names = metric_names(task)
         self._steps_a_report = config.train.log_every_steps
-        self._trainer.read(lambda context: self.stage.training_batches(0, context))
+        self._batches = self._trainer.read(lambda context: self.stage.training_batches(0, context))
 
     def train(self, num_steps: int) -> None:
         """Trains, with a report as often as the tool writes one."""
         for first in range(0, num_steps, self._steps_a_report):
-            self._trainer.train(min(self._steps_a_report, num_steps - first))
+            steps = min(self._steps_a_report, num_steps - first)
+            self._trainer.train(self._batches, tf.constant(steps))
             self._loops.metrics.close(self._names)
 
     def evaluate(self) -> dict[str, float]:
@@ -83,9 +85,9 @@ class OurTrainer:
         lengths = padded_lengths(stage.data.train, stage.training_order, stage.lengths)
         _, first = np.unique(lengths, return_index=True)
         order = stage.training_order[first]
-        self._trainer.read(lambda context: batches(stage.data.train, order, stage.lengths, context))
+        self._batches = self._trainer.read(lambda context: batches(stage.data.train, order, stage.lengths, context))
         self.train(len(order))
-        self._trainer.read(lambda context: stage.training_batches(0, context))
+        self._batches = self._trainer.read(lambda context: stage.training_batches(0, context))
         self.evaluate()
         return len(order)
 

@@ -12,7 +12,6 @@ from electra_tf.tasks.finetune.datasets import GlueDataset, SquadDataset
 from electra_tf.tasks.finetune.glue import GLUE_TASKS
 from electra_tf.tasks.finetune.sentence import SentenceTask
 from electra_tf.train.optimizer import build_optimizer
-from electra_tf.train.step import learning_rate_at
 
 _TASKS = {"sst": "sst2", "sts": "stsb"}  # the authors' names
 
@@ -28,10 +27,10 @@ def rate_differences(golden: Path) -> dict[str, float]:
             "warmup_fraction": case["warmup_proportion"],
         }
         config = _config(case["n_layers"], {"optimizer": optimizer, "train": {"num_steps": case["num_train_steps"]}})
-        schedule = build_optimizer(config.optimizer, config.train.num_steps)
+        schedule = build_optimizer(config.optimizer, config.train.num_steps).schedule
         multipliers, largest = _multipliers(config), 0.0
         for step, rates in case["lr_by_step_and_key"].items():
-            rate = float(learning_rate_at(schedule, tf.constant(int(step), tf.int64)))
+            rate = float(schedule(tf.constant(int(step), tf.int64)))
             for key, expected in rates.items():
                 of_key = {value for name, value in multipliers.items() if key in name or key == "all"}
                 largest = max(largest, *(abs(rate * multiplier - expected) for multiplier in of_key))

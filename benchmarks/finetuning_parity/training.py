@@ -13,7 +13,6 @@ from electra_tf.convert.names import finetuned_variables
 from electra_tf.models.context import INFERENCE
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.task import FinetuningTask
-from electra_tf.train.optimizer import apply_summed_gradients
 from electra_tf.train.step import summed_gradients
 
 
@@ -115,7 +114,7 @@ def unmerged_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> dict[st
         for name, norm in (("clip_norm_dense", dense), ("clip_norm_as_computed", unmerged)):
             norms[f"{name}/step_{number}"] = abs(norm / float(expected[name][number]) - 1.0)
         factor = tf.constant(clip_norm / max(unmerged, clip_norm), tf.float32)
-        apply_summed_gradients(task.optimizer, gradients, task.trained_variables, factor, wanted=tf.constant(True))
+        task.optimizer.apply(gradients, task.trained_variables, factor, wanted=tf.constant(True))
         task.optimizer.iterations.assign_add(1)
     found = {"losses": losses, "clip norms": norms}
     if golden.has("final_variables.npz"):

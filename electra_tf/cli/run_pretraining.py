@@ -8,6 +8,7 @@ checkpoint (exit status 143, 130 or 129). See docs/training.md.
 """
 
 import argparse
+import json
 import sys
 
 from electra_tf.cli.configuration import config_of, strategy_of
@@ -22,8 +23,11 @@ def main(argv: list[str] | None = None) -> int:
         _require_flags_that_fit(arguments)
         config = config_of(arguments)
 
+        from electra_tf.files import read_json
         from electra_tf.runs import run as runs
         from electra_tf.runs.directory import RunDirectory
+        from electra_tf.runs.evaluation import evaluate
+        from electra_tf.runs.warm_start import initialize_from
         from electra_tf.tasks.pretrain import build_objective
         from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_questions
         from electra_tf.tasks.pretrain.input import open_stages, plan_stages
@@ -35,17 +39,23 @@ def main(argv: list[str] | None = None) -> int:
         run = runs.Run(config, directory, strategy, lambda: build_objective(config), arguments.force)
         if arguments.dry_run:
             stages = [stage.model_dump() for stage in config.stages]
-            print(runs.to_json({**runs.describe(run), **({"stages": stages} if stages else {})}))
+            _print_json({**runs.describe(run), **({"stages": stages} if stages else {})})
         elif arguments.evaluate:
             changes = {"model_of": as_masked_lm, "input_of": with_questions} if arguments.as_masked_lm else {}
-            print(runs.to_json(runs.evaluate(run, open_stages(config, arguments.data_dirs), **changes)))
+            _print_json(evaluate(run, open_stages(config, arguments.data_dirs), **changes))
         else:
             runs.train(
                 run,
                 lambda: open_stages(config, arguments.data_dirs),
                 stop_at_step=arguments.stop_at_step,
                 init_from=arguments.init_from,
-                fresh_generator=arguments.fresh_generator,
+                initialize=lambda task, source: initialize_from(
+                    task,
+                    source,
+                    arguments.fresh_generator,
+                    directory.vocab_file,
+                    read_json(directory.tokenizer_file),
+                ),
                 interruption=interruption,
             )
     return status.code
@@ -108,6 +118,11 @@ def _require_flags_that_fit(arguments: argparse.Namespace) -> None:
         raise UserError("--as_masked_lm requires --evaluate")
     if arguments.fresh_generator and arguments.init_from is None:
         raise UserError("--fresh_generator requires --init_from")
+
+
+def _print_json(values: dict) -> None:
+    """Prints one JSON object; a metric without a value (nothing was counted) is null."""
+    print(json.dumps({name: None if value != value else value for name, value in values.items()}, indent=1))
 
 
 if __name__ == "__main__":

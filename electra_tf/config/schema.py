@@ -272,7 +272,7 @@ class TrainConfig(Settings):
     on_nonfinite: Literal["stop", "skip"] = "stop"
     max_nonfinite_steps: CountOrZero = 10
     # Steps in which nothing may be learnt before the run says so, or half of a shorter run (see
-    # electra_tf/train/health.py); 0: never.
+    # electra_tf/tasks/health.py); 0: never.
     alarm_after_steps: CountOrZero = 5000
     # FLOP/s of one device, of which model_flops_utilization is a share; null: published for a device known by its name,
     # or what a product of large matrices reaches on it when the run starts: too little if the machine is busy then.

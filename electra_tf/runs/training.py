@@ -3,6 +3,9 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.runs.checkpoints import Checkpoints
@@ -12,27 +15,39 @@ from electra_tf.runs.lock import require_held
 from electra_tf.runs.reported_lines import evaluation_at, reports_of
 from electra_tf.runs.reporting import Reporter
 from electra_tf.tasks.base import InputStage
+from electra_tf.tasks.health import HealthMonitor, alarm_after
 from electra_tf.train.best_score import BestScore
 from electra_tf.train.device_peak import peak_of_run
-from electra_tf.train.health import HealthMonitor, alarm_after, explain_nonfinite
 from electra_tf.train.metrics import metric_names
+from electra_tf.train.nonfinite import explain_nonfinite
 from electra_tf.train.timeline import StepTriggers, TrainingPhase, phases_of, span_after, span_at
-from electra_tf.train.trainer import Loops, MeanMetrics
+from electra_tf.train.trainer import Loops, MeanMetrics, Trainer
 
 logger = logging.getLogger(__name__)
 
 
+class _Span(NamedTuple):
+    """Steps of one input stage and one training phase, after `first_step`, with the batches that they read."""
+
+    first_step: int
+    stage: InputStage
+    phase: TrainingPhase
+    trainer: Trainer
+    batches: Any
+
+
 @dataclass
 class Training:
-    """The part of a run that one call does, from the step of its checkpoint on.
+    """The part of a run that one call trains, from the step of its checkpoint on.
 
-    After a step the order is: report, milestone, checkpoint, evaluation. So all that belongs to a checkpoint's step
-    exists before it, except the evaluation, which a continuing call does with the same weights if it is missing. A
-    long evaluation thus puts no steps at risk.
+    The order after a step is: report, milestone, checkpoint, evaluation. So everything that belongs to a checkpoint's
+    step exists before it, except the evaluation; a continuing call makes up for a missing one with the same weights.
+    A long evaluation thus puts no steps at risk.
 
     Attributes:
         loops: of the task, which is restored with its metrics.
-        directory: of the run.        writes: whether this process writes reports; `checkpoints` knows for itself.
+        directory: of the run.
+        writes: whether this process writes reports.
     """
 
     loops: Loops
@@ -70,19 +85,34 @@ class Training:
     def run(self) -> MeanMetrics:
         """Trains up to the last step of the triggers. Returns the last evaluation's metrics.
 
-        Raises: Interrupted: a signal ended it, after a checkpoint. TrainingStopped: it must not go on.
+        Raises: Interrupted: a signal ended it, after a checkpoint. TrainingStopped: training cannot continue.
         """
-
-        def has_progress() -> bool:
-            return self._step() > self._first_step
-
-        with self.interruption.deferred(self._stop_request.make, has_progress):
+        with self.interruption.deferred(self._stop_request.make, lambda: self._step() > self._first_step):
             try:
                 self._require_finite_enough(self._first_step)
                 self._catch_up_on_evaluation()
-                while self._step() < self.triggers.last_step and not self._best.has_stalled():
+                step = self._first_step
+                while step < self.triggers.last_step and not self._best.has_stalled():
+                    if self._stop_request.is_decided():
+                        self._end_early(step)
+                    if step in (self._first_step, *self.triggers.span_ends):
+                        span = self._begin_span(step)
+                    # A span's first step compiles: its time must not count for the rates of the others.
+                    stop = step + 1 if step == span.first_step else self.triggers.next_stop(step)
+                    early_end = span.trainer.train(span.batches, tf.constant(stop - step))
+                    if early_end.nonfinite and self._train.on_nonfinite == "stop":
+                        self._stop_before_nonfinite(span)
                     step = self._step()
-                    self._train_span(span_after(self.stages, step), span_after(self._phases, step))
+                    self._after_steps(span, step)
+                    if early_end.stop_requested:
+                        self._end_early(step)
+                    if step == span.first_step + 1:
+                        self._reporter.start_interval(step)
+                    if self.triggers.evaluates(step):
+                        self._evaluate(step)
+                if self._best.has_stalled() and step > self._first_step:
+                    self._save(step)  # as at the run's last step, whenever checkpoints are due
+                    logger.info("step %d: training ends: no better evaluation for evaluation.patience", step)
                 if verdict := self._evaluation and self.task.verdict(self._evaluation):
                     logger.info(verdict)
                 return self._evaluation
@@ -92,42 +122,19 @@ class Training:
                 finally:
                     self.checkpoints.close()
 
-    def _train_span(self, stage: InputStage, phase: TrainingPhase) -> None:
-        """Trains to the end of a stage or of a phase, whichever comes first, or of the call."""
-        step = first_step = self._step()
-        if self._stop_request.is_decided():
-            self._end_early(step)
+    def _begin_span(self, step: int) -> _Span:
+        """Prepares the phase that begins at this step, and opens the batches of the stage."""
+        stage, phase = span_after(self.stages, step), span_after(self._phases, step)
         if step == phase.first_step:
             phase.task.begin()
         trainer = self.loops.trainer(phase.task)
-        trainer.read(lambda context: stage.training_batches(first_step, context))
-        # The first step compiles: its time must not count for the rates of the others.
-        stop = first_step + 1
-        while step < min(stage.last_step, phase.last_step, self.triggers.last_step):
-            early_end = trainer.train(stop - step)
-            step = self._step()
-            if early_end.nonfinite and self._train.on_nonfinite == "stop":
-                self._stop_before_nonfinite(stage, phase, step)
-            self._after_steps(stage, phase, step)
-            if early_end.stop_requested:
-                self._end_early(step)
-            if stop == first_step + 1:
-                self._reporter.start_interval(step)
-            if self.triggers.evaluates(step):
-                self._evaluate(step)
-                if self._best.has_stalled():
-                    self._save(step)  # as at the run's last step, whenever checkpoints are due
-                    logger.info("step %d: training ends, as evaluation.patience says", step)
-                    return
-            if self._stop_request.is_decided():
-                self._end_early(step)
-            stop = self.triggers.next_stop(step)
+        return _Span(step, stage, phase, trainer, trainer.read(lambda context: stage.training_batches(step, context)))
 
-    def _after_steps(self, stage: InputStage, phase: TrainingPhase, step: int) -> None:
+    def _after_steps(self, span: _Span, step: int) -> None:
         """Does what is due after a step, up to its checkpoint."""
         if self.triggers.reports(step):
-            metrics: dict[str, float] = self.metrics.close(metric_names(phase.task))
-            metrics |= self._reporter.rates(step, stage.batch_size, stage.max_seq_length)
+            metrics: dict[str, float] = self.metrics.close(metric_names(span.phase.task))
+            metrics |= self._reporter.rates(step, span.stage.batch_size, span.stage.max_seq_length)
             self._reporter.train(step, metrics)
             for message in self._health.observe(step, metrics):
                 self._reporter.alarm(step, message)
@@ -139,7 +146,7 @@ class Training:
         self._require_finite_enough(step)
 
     def _save(self, step: int) -> None:
-        """Saves a checkpoint once the reports before it are written; without them it would lose them for ever."""
+        """Saves a checkpoint once the reports before it are written; otherwise a continued run would lack them."""
         require_held(self.directory)
         try:
             self._reporter.flush()
@@ -178,20 +185,19 @@ class Training:
     def _end_early(self, step: int) -> None:
         """Raises: Interrupted: after a checkpoint of this very step. UserError: if that cannot be written."""
         self._save(step)
-        self.checkpoints.close()  # or the reason why it could not be written
+        self.checkpoints.close()  # raises the reason why the checkpoint could not be written
         logger.info("step %d: checkpoint written; the same command continues the run", step)
         raise self.interruption.interrupted()
 
-    def _stop_before_nonfinite(self, stage: InputStage, phase: TrainingPhase, step: int) -> None:
+    def _stop_before_nonfinite(self, span: _Span) -> None:
         """Raises: TrainingStopped: after a checkpoint of the state before the step that is not finite."""
+        step = self._step()
         self._save(step)
 
         def batches_from(first_step: int):
-            return self.loops.strategy.distribute_datasets_from_function(
-                lambda context: stage.training_batches(first_step, context)
-            )
+            return span.trainer.read(lambda context: span.stage.training_batches(first_step, context))
 
-        raise TrainingStopped(explain_nonfinite(phase.task, self.loops.strategy, batches_from, step))
+        raise TrainingStopped(explain_nonfinite(span.phase.task, self.loops.strategy, batches_from, step))
 
     def _require_finite_enough(self, step: int) -> None:
         """Raises: TrainingStopped: if more steps were left out than the configuration allows."""

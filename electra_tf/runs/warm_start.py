@@ -1,7 +1,5 @@
 """Starting a run from weights that were trained before, without the state of the optimizer that trained them."""
 
-import json
-import logging
 import os
 import re
 from collections import deque
@@ -25,7 +23,6 @@ from electra_tf.convert.stored_weights import (
     require_none_missing,
 )
 from electra_tf.convert.tf1 import TF1_STATE
-from electra_tf.files import is_remote, read_json, write_atomically
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.runs.agreement import (
     Known,
@@ -35,57 +32,14 @@ from electra_tf.runs.agreement import (
     known_of_task,
     require_agreement,
 )
-from electra_tf.runs.checkpoints import Checkpoints
-from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.source import find_source
 from electra_tf.tasks.base import Task
-
-logger = logging.getLogger(__name__)
 
 # The entry in which TensorFlow stores how the objects of a checkpoint refer to each other.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 # Entries beside the weights in our checkpoints.
 _OUR_STATE = re.compile(r"(?!task/)|task/optimizer/")
-
-
-def start_weights(
-    task: Task,
-    directory: RunDirectory,
-    checkpoints: Checkpoints,
-    is_started: bool,
-    init_from: str | os.PathLike | None,
-    chief: bool,
-    fresh_generator: bool = False,
-) -> None:
-    """Gives a run without a checkpoint its initial weights from elsewhere, and saves them as its checkpoint of step 0.
-
-    That checkpoint keeps the start the same whatever becomes of the source.
-
-    Args:
-        is_started: whether the run had a checkpoint before.
-        init_from, fresh_generator: see `initialize_from`; the first None for random weights, or for a run that was
-            started from somewhere and continues.
-        chief: whether this process writes the record.
-    Raises: UserError: if the run was started from elsewhere, or the source does not fit.
-    """
-    source = recorded = read_json(directory.warm_start_file).get("init_from")
-    if init_from is not None:
-        source = os.fspath(init_from) if is_remote(init_from) else os.path.abspath(init_from)
-    if is_started and source != recorded:
-        start = f"was started from {recorded}" if recorded else "was started without --init_from"
-        raise UserError(
-            f"--init_from={init_from}: the run in {directory.path} {start}; leave the flag out to continue it, or give "
-            "a new --model_dir"
-        )
-    if is_started or source is None:
-        return
-    lines = initialize_from(task, source, fresh_generator, directory.vocab_file, read_json(directory.tokenizer_file))
-    logger.info("\n".join(lines))
-    if chief:
-        content = json.dumps({"init_from": source, "report": lines}, indent=1)
-        write_atomically(directory.warm_start_file, content.encode())
-    checkpoints.save(0)
 
 
 def initialize_from(

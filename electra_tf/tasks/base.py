@@ -5,7 +5,7 @@ file only, never on one task.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,10 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import Encoder
 from electra_tf.ops.random import RandomStream
+from electra_tf.tasks.health import HealthCheck
 from electra_tf.tasks.terms import Ratio, Term, Total
 
 _PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
-
-# Takes the metrics of a report and returns what is wrong, in one clause, or None. See `electra_tf.train.health`.
-HealthCheck = Callable[[dict[str, float]], str | None]
 
 
 class Evaluated:

@@ -16,7 +16,7 @@ from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.reference import REFERENCE, ReferenceOps
 from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.terms import Term
-from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
+from electra_tf.train.optimizer import build_optimizer
 
 
 def compile_task(task: Task) -> Task:
@@ -31,21 +31,13 @@ def compile_task(task: Task) -> Task:
         first_steps=first_steps,
         learning_rate_multiplier=task.learning_rate_multiplier,
     )
-    for part in dict.fromkeys((task, *task.phases)):
+    for phase in dict.fromkeys((task, *task.phases)):
         # Without jit_compile=False Keras may compile the whole step with XLA under `fit`.
-        part.compile(optimizer, training_step=training_step, jit_compile=False)
+        phase.compile(optimizer, training_step=training_step, jit_compile=False)
     with tf.init_scope():
-        create_slots(optimizer, task.trainable_variables)
+        # Creates the moments ahead of the first step, so that a checkpoint can be restored into them.
+        optimizer.build(task.trainable_variables)
     return task
-
-
-def create_slots(optimizer, variables: list[tf.Variable]) -> None:
-    """Creates the optimizer's moments ahead of the first step, so that a checkpoint can be restored into them."""
-    optimizer.iterations  # noqa: B018  the legacy optimizers create it on first access
-    if hasattr(optimizer, "build"):
-        optimizer.build(variables)
-    else:
-        optimizer._create_all_weights(variables)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -57,14 +49,13 @@ def training_step(task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | N
     Args:
         batch: this replica's share of the global batch: tensors whose first axis is the examples. Each replica holds
             equally many; row i of replica r is example r * B + i.
-        ops: the implementation of the operations; by default that of `training_ops`.
+        ops: the implementation of the operations; default: that of `training_ops`.
     Returns: scalars float32, equal on all replicas: `loss`, each term by its name, `gradient_norm` before clipping,
         `learning_rate` of this update, and `nonfinite`, 1 if the update was left out.
     """
-    optimizer = task.optimizer
     # Read before the update: the step that this batch belongs to.
-    step = tf.identity(optimizer.iterations)
-    learning_rate = learning_rate_at(optimizer, step)
+    step = tf.identity(task.optimizer.iterations)
+    learning_rate = task.optimizer.schedule(step)
     terms, gradients = summed_gradients(task, batch, step, ops)
     loss = total_loss(task, terms)
     update = functools.partial(_clip_and_apply, task)
@@ -89,14 +80,11 @@ def training_ops(train: TrainConfig) -> ReferenceOps:
         return FusedOps("tpu", whole_step=True)
     if not train.fused_ops:
         return REFERENCE
-    on_gpu = any("GPU" in device for device in _worker_devices(strategy))
-    return FusedOps("gpu" if on_gpu else "cpu", whole_step=train.xla)
-
-
-def _worker_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
     if tf.distribute.has_strategy():
-        return strategy.extended.worker_devices
-    return tuple(device.name for device in tf.config.list_logical_devices())
+        devices = strategy.extended.worker_devices
+    else:
+        devices = [device.name for device in tf.config.list_logical_devices()]
+    return FusedOps("gpu" if any("GPU" in device for device in devices) else "cpu", whole_step=train.xla)
 
 
 def summed_gradients(
@@ -107,15 +95,17 @@ def summed_gradients(
     Runs in a replica context; the results are equal on all replicas.
 
     Args:
-        step: scalar int64; with the run's seed it fixes dropout and samples.
-        ops: as of `training_step`.
+        batch, ops: as for `training_step`.
+        step: scalar int64; with the run's seed it determines dropout and samples.
     Returns: each term by its name, scalar float32, and a dense gradient for each of `trained_variables`.
     """
+    train = task.config.train
     denominators = sum_over_replicas(task.denominators(batch))
-    differentiate = functools.partial(_accumulated_gradients, task, ops or training_ops(task.config.train))
-    if task.config.train.xla:
-        differentiate = tf.function(differentiate, jit_compile=True, autograph=False)
-    shares, gradients = differentiate(batch, denominators, step, _first_example(batch))
+    gradients_of = _gradients_of_batch if train.gradient_accumulation_steps == 1 else _gradients_of_micro_batches
+    gradients_of = functools.partial(gradients_of, task, ops or training_ops(train))
+    if train.xla:
+        gradients_of = tf.function(gradients_of, jit_compile=True, autograph=False)
+    shares, gradients = gradients_of(batch, denominators, step, _first_example(batch))
     return sum_over_replicas(shares), sum_over_replicas(gradients)
 
 
@@ -124,14 +114,30 @@ def total_loss(task: Task, terms: dict[str, tf.Tensor]) -> tf.Tensor:
     return tf.add_n([weight * terms[name] for name, weight in task.loss_weights.items()])
 
 
-def _accumulated_gradients(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
-    """This replica's share of each mean, and the gradients of its share of the loss, over its micro-batches.
+def _gradients_of_batch(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
+    """This replica's share of each mean, and the gradients of its share of the loss."""
+    random = task.random_stream(step, first_example)
+    variables = task.trained_variables
+    # Only these are watched, so that no activations are kept for a frozen network.
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
+        rematerialize = task.config.train.rematerialize
+        context = ForwardContext(training=True, random=random, rematerialize=rematerialize, ops=ops)
+        terms = task.training_terms(batch, context)
+        # The only division: by denominators that are already sums over all replicas.
+        shares = {name: tf.math.divide_no_nan(term.value, denominators[term.over]) for name, term in terms.items()}
+        loss = total_loss(task, shares)
+    gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    # The word table's gradient may be slices; its norm must be that of the merged rows.
+    return shares, [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+def _gradients_of_micro_batches(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
+    """As `_gradients_of_batch`, summed over micro-batches.
 
     Every micro-batch is divided by the denominators of the whole global batch, so shares and gradients add up.
     """
     count = task.config.train.gradient_accumulation_steps
-    if count == 1:
-        return _shares_and_gradients(task, ops, batch, denominators, step, first_example)
     rows = next(iter(batch.values())).shape[0] // count
     parts = {
         name: tf.reshape(values, tf.concat([[count, rows], tf.shape(values)[1:]], axis=0))
@@ -141,7 +147,7 @@ def _accumulated_gradients(task: Task, ops: ReferenceOps, batch, denominators, s
     def add_micro_batch(index, sums):
         part = {name: values[index] for name, values in parts.items()}
         first = first_example + tf.cast(index * rows, tf.int64)
-        shares_and_gradients = _shares_and_gradients(task, ops, part, denominators, step, first)
+        shares_and_gradients = _gradients_of_batch(task, ops, part, denominators, step, first)
         return index + 1, tf.nest.map_structure(tf.add, sums, shares_and_gradients)
 
     zeros = (
@@ -159,43 +165,19 @@ def _accumulated_gradients(task: Task, ops: ReferenceOps, batch, denominators, s
     return sums
 
 
-def _shares_and_gradients(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
-    """One micro-batch's part of what `_accumulated_gradients` returns."""
-    random = task.random_stream(step, first_example)
-    variables = task.trained_variables
-    # Only these, so that no activations are kept for a network that is not trained.
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(variables)
-        rematerialize = task.config.train.rematerialize
-        context = ForwardContext(training=True, random=random, rematerialize=rematerialize, ops=ops)
-        terms = task.training_terms(batch, context)
-        # The only division: by denominators that are already sums over all replicas.
-        shares = {name: tf.math.divide_no_nan(term.value, denominators[term.over]) for name, term in terms.items()}
-        loss = total_loss(task, shares)
-    gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    # The word table's gradient may be slices; its norm must be that of the merged rows.
-    return shares, [tf.convert_to_tensor(gradient) for gradient in gradients]
-
-
 def _clip_and_apply(task: Task, gradients, loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Scales the gradients to a joint norm of at most `clip_norm` and applies them, if all is finite.
 
-    Returns: their norm before, scalar float32, and whether it and the loss are finite.
+    Returns: the norm before scaling, scalar float32, and whether it and the loss are finite, scalar bool.
     """
     optimizer, config = task.optimizer, task.config
     norm = tf.linalg.global_norm(gradients)
     finite = tf.math.is_finite(norm) & tf.math.is_finite(loss)
     factor = config.optimizer.clip_norm / tf.maximum(norm, config.optimizer.clip_norm)
-    apply_summed_gradients(optimizer, gradients, task.trained_variables, factor, wanted=finite)
+    optimizer.apply(gradients, task.trained_variables, factor, wanted=finite)
     counts = finite | (config.train.on_nonfinite == "skip")
     optimizer.iterations.assign_add(tf.cast(counts, tf.int64))
     return norm, finite
-
-
-def learning_rate_at(optimizer, step: tf.Tensor) -> tf.Tensor:
-    """The learning rate that the optimizer's schedule gives for a step. Scalar float32."""
-    schedule = optimizer._hyper["learning_rate"] if hasattr(optimizer, "_hyper") else optimizer._learning_rate
-    return schedule(step)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -205,8 +187,8 @@ def evaluation_step(
     """One evaluation batch, without dropout. Runs in a replica context; the results are equal on all replicas.
 
     Args:
-        step: scalar int64, the number of the batch in the evaluation; it and the run's seed fix what is sampled.
-    Returns: the terms, summed over replicas; the outputs of each example, those of all replicas one after another.
+        step: scalar int64, the number of the batch in the evaluation; with the run's seed it determines samples.
+    Returns: the terms, summed over replicas; the outputs of each example, concatenated over replicas.
     """
     random = task.random_stream(step, _first_example(batch), name="evaluation")
     context = ForwardContext(training=False, random=random)
@@ -224,11 +206,11 @@ def sum_over_replicas(tensors):
 
 
 def _gathered(outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Tensors of all replicas one after another along the first axis, in the order of their rows in the batch."""
+    """The tensors of all replicas, concatenated along the first axis in the order of their rows in the batch."""
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
         return outputs
-    # Of several workers, a tensor to gather must be on a device; what comes right from the input is on none.
+    # With several workers, a tensor to gather must be on a device; one that comes straight from the input is on none.
     return {name: context.all_gather(tf.identity(values), axis=0) for name, values in outputs.items()}
 
 

@@ -17,13 +17,13 @@ MeanMetrics = dict[str, float]
 
 
 class StopRequest:
-    """A wish to end the run early, made on the host at any time and read on the device between two steps.
+    """A request to end the run early, made on the host at any time and read on the device between two steps.
 
-    The workers of a cluster must leave a loop after the same step, or those that stay would wait for the others for
-    ever. So there each worker's wish is summed over all of them in every step, by the collectives of the gradients.
+    All workers of a cluster must leave a loop after the same step, because those that stay would wait for the others
+    for ever. So each worker's request is summed over all of them in every step, like the gradients.
 
     Attributes:
-        is_shared: whether several workers have to agree.
+        is_shared: True if several workers have to agree.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy):
@@ -32,36 +32,49 @@ class StopRequest:
             self._wanted = tf.Variable(False, trainable=False, name="stop_request")
 
     def make(self) -> None:
-        """Asks for the end. May be called from any thread, while the device is at work."""
+        """Requests the end. May be called from any thread, while the device is at work."""
         self._wanted.assign(True)
 
     def is_decided(self) -> bool:
-        """Whether to end without another step: a stop was asked for, and nobody else has to agree."""
+        """True if the run may end without another step: a stop was requested, and no other worker has to agree."""
         return not self.is_shared and bool(self._wanted.numpy())
 
-    def read(self) -> tf.Tensor:
-        """Whether this worker wants to end. Scalar bool."""
-        return self._wanted.read_value()
+    def read_on_replica(self) -> tf.Tensor:
+        """Scalar bool, the same on all replicas: True if any worker of a cluster requests the end.
 
-    def read_from_all_workers(self) -> tf.Tensor:
-        """Whether any worker wants to end: the same answer for all. Scalar bool. Runs in a replica context."""
-        return sum_over_replicas(tf.cast(self.read(), tf.float32)) > 0.0
+        Runs in a replica context. Always False outside a cluster, where `read` looks at the request.
+        """
+        if not self.is_shared:
+            return tf.constant(False)
+        return sum_over_replicas(tf.cast(self._wanted.read_value(), tf.float32)) > 0.0
+
+    def read(self, of_workers: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
+        """Whether to end. Scalar bool. Runs outside the replica context.
+
+        Args:
+            of_workers: the result of `read_on_replica`.
+            after: the request is read after this tensor was computed, and not a step earlier.
+        """
+        if self.is_shared:
+            return of_workers
+        with tf.control_dependencies([after]):
+            return self._wanted.read_value()
 
 
 class EarlyEnd(NamedTuple):
-    """Why a loop on the device ended before its last step; both False if it did not."""
+    """Why a loop on the device ended before its last step: scalars bool, both False if it did not."""
 
-    stop_requested: bool
-    nonfinite: bool
+    stop_requested: tf.Tensor
+    nonfinite: tf.Tensor
 
 
 class Trainer:
-    """Trains a task by its `train_step` under a strategy. Call `read` first.
+    """Trains a task by its `train_step` under a strategy.
 
     Args:
         task: compiled, built under the strategy's scope.
-        metrics: where the metrics of the steps are added up.
-        stop_request: looked at after every step.
+        metrics: sums the metrics of the steps.
+        stop_request: read after every step.
     """
 
     def __init__(
@@ -71,53 +84,48 @@ class Trainer:
         self._strategy = strategy
         self._metrics = metrics
         self._stop_request = stop_request
-        self._iterator = None
-        self._train_steps_on_device = _traced_once(self._train_steps)
+        self.train = _traced_once(self._train)
 
-    def read(self, batches: BatchesFunction) -> None:
-        """Begins to read: `batches` gives a pipeline's per-replica batches from the task's current step on."""
-        self._iterator = iter(self._strategy.distribute_datasets_from_function(batches))
+    def read(self, batches: BatchesFunction):
+        """An iterator over distributed batches. `batches` builds the per-replica pipeline, from the current step on."""
+        return iter(self._strategy.distribute_datasets_from_function(batches))
 
-    def train(self, num_steps: int) -> EarlyEnd:
-        """Trains for `num_steps`, or up to the step at which a stop was asked for.
+    def _train(self, iterator, num_steps: tf.Tensor) -> EarlyEnd:
+        """Trains for `num_steps`, or up to the step at which a stop is requested. Call it as `train`.
 
-        Steps that are not finite end the loop too. Where `train.on_nonfinite` is `stop` the first one does, and nothing
-        has changed by it; where it is `skip`, the first one beyond `train.max_nonfinite_steps`.
+        Steps that are not finite end the loop too. Where `train.on_nonfinite` is `stop` the first one does, and it
+        changes nothing; where it is `skip`, the first one beyond `train.max_nonfinite_steps`.
+
+        Args:
+            iterator: of `read`.        num_steps: scalar int32.
         """
-        stop, nonfinite = self._train_steps_on_device(self._iterator, tf.constant(num_steps))
-        return EarlyEnd(bool(stop), bool(nonfinite))
 
-    def _train_steps(self, iterator, num_steps: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        _, stop, nonfinite = tf.while_loop(
-            lambda done, stop, nonfinite: (done < num_steps) & ~(stop | nonfinite),
-            lambda done, *_: (done + 1, *self._train_step(iterator.get_next())),
-            (tf.constant(0), tf.constant(False), tf.constant(False)),
+        def train_one_step(done, _):
+            results = self._strategy.run(self._train_on_replica, args=(iterator.get_next(),))
+            stop, nonfinite = first_replica(self._strategy, results)
+            return done + 1, EarlyEnd(self._stop_request.read(stop, after=nonfinite), nonfinite)
+
+        _, early_end = tf.while_loop(
+            lambda done, end: (done < num_steps) & ~(end.stop_requested | end.nonfinite),
+            train_one_step,
+            (tf.constant(0), EarlyEnd(tf.constant(False), tf.constant(False))),
             parallel_iterations=1,
         )
-        return stop, nonfinite
+        return early_end
 
-    def _train_step(self, batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """One step on every replica: whether a stop is wanted, and whether it must be as steps are not finite."""
-        if self._stop_request.is_shared:
-            return on_first_replica(self._strategy, self._train_and_agree, batch)
-        nonfinite = on_first_replica(self._strategy, self._train_on_replica, batch)
-        with tf.control_dependencies([nonfinite]):  # the answer of now, not of a step ago
-            return self._stop_request.read(), nonfinite
-
-    def _train_and_agree(self, batch) -> tuple[tf.Tensor, tf.Tensor]:
-        nonfinite = self._train_on_replica(batch)
+    def _train_on_replica(self, batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """One step: True if a worker requests the end, and True if steps that are not finite end the run."""
+        nonfinite = self._metrics.add(self._task.train_step(batch))
         with tf.control_dependencies([nonfinite]):
-            return self._stop_request.read_from_all_workers(), nonfinite
-
-    def _train_on_replica(self, batch) -> tf.Tensor:
-        return self._metrics.add(self._task.train_step(batch))
+            return self._stop_request.read_on_replica(), nonfinite
 
 
 class Evaluation(NamedTuple):
-    """What one pass over a held-out split gives.
+    """The result of one pass over a held-out split.
 
     Attributes:
-        metrics: of the task's terms.        outputs: `Task.example_outputs` by name, for each batch [B, ...].
+        metrics: the means of the task's terms.
+        outputs: `Task.example_outputs` by name, one array [B, ...] for each batch.
     """
 
     metrics: MeanMetrics
@@ -129,7 +137,7 @@ class Evaluator:
 
     Args:
         task: built under the strategy's scope.
-        stop_request: looked at after every batch.
+        stop_request: read after every batch.
     """
 
     def __init__(self, task: Evaluated, strategy: tf.distribute.Strategy, stop_request: StopRequest):
@@ -141,11 +149,11 @@ class Evaluator:
     def evaluate(
         self, batches: BatchesFunction, num_batches: int, after_batch: Callable[[int], None] | None = None
     ) -> Evaluation | None:
-        """Evaluates `num_batches` batches; None if a stop was asked for before the last of them.
+        """Evaluates `num_batches` batches; None if a stop was requested before the last of them.
 
         Args:
-            batches: gives a pipeline's per-replica batches of one pass over the held-out split.
-            after_batch: told how many batches are done.
+            batches: builds the per-replica pipeline of one pass over the held-out split.
+            after_batch: called with the number of batches that are done.
         """
         iterator = iter(self._distributed(batches))
         totals: dict[str, Term] = {}
@@ -164,10 +172,10 @@ class Evaluator:
         return Evaluation({name: term.value() for name, term in totals.items()}, outputs)
 
     def _distributed(self, batches: BatchesFunction):
-        """The batches for one device are read as they are.
+        """The distributed batches; for one device the pipeline as it is.
 
-        What tf.distribute puts around them is tuned, and an iterator that is tuned may not end before the tuner's next
-        turn: 1.3, 2.5, 5.1, ... seconds after its begin (TensorFlow 2.20). An evaluation of a small set takes less.
+        tf.distribute adds a tuned buffer, whose iterator cannot end before the tuner's next turn: 1.3, 2.5, 5.1, ...
+        seconds after it began (TensorFlow 2.20). The evaluation of a small set takes less.
         """
         if self._strategy.num_replicas_in_sync == 1:
             return batches(tf.distribute.InputContext())
@@ -176,19 +184,20 @@ class Evaluator:
     def _evaluate_batch(self, iterator, number: tf.Tensor):
         def evaluate(share):
             terms, outputs = evaluation_step(self._task, share, number)
-            stop = self._stop_request.read_from_all_workers() if self._stop_request.is_shared else tf.constant(False)
-            return stop, terms, outputs
+            return self._stop_request.read_on_replica(), terms, outputs
 
-        stop, terms, outputs = on_first_replica(self._strategy, evaluate, iterator.get_next())
-        return stop if self._stop_request.is_shared else self._stop_request.read(), terms, outputs
+        results = self._strategy.run(evaluate, args=(iterator.get_next(),))
+        stop, terms, outputs = first_replica(self._strategy, results)
+        return self._stop_request.read(stop, after=stop), terms, outputs
 
 
 class Loops:
     """The loops of a task and its phases, each traced once, for one run after another.
 
     Attributes:
-        task: compiled, built under the strategy's scope.        metrics: where training adds its metrics up.
-        stop_request: what all loops look at.
+        task: compiled, built under the strategy's scope.
+        metrics: sums the metrics of the training steps.
+        stop_request: read by all loops.
     """
 
     def __init__(self, task: Task, strategy: tf.distribute.Strategy):
@@ -206,22 +215,21 @@ class Loops:
         return self._trainers[phase]
 
     def evaluator(self, model: Evaluated) -> Evaluator:
-        """The evaluator of a phase of the task, or of what is made from one."""
+        """The evaluator of a phase of the task, or of a model made from one."""
         if model not in self._evaluators:
             self._evaluators[model] = Evaluator(model, self.strategy, self.stop_request)
         return self._evaluators[model]
 
 
+def first_replica(strategy: tf.distribute.Strategy, results):
+    """The results of the first replica, for results of `strategy.run` that are equal on all replicas."""
+    return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
+
+
 def _traced_once(method: Callable) -> Callable:
     """A `tf.function` of a method.
 
-    TensorFlow counts the traces of a method over all objects and warns from the fifth on, though each of several tasks
-    is traced once; a partial it takes for a function of its own.
+    TensorFlow counts the traces of a method over all objects and warns from the fifth on, though each object's method
+    is traced once. A partial counts as a function of its own.
     """
     return tf.function(functools.partial(method), autograph=False)
-
-
-def on_first_replica(strategy: tf.distribute.Strategy, step: Callable, batch):
-    """Runs a step on every replica; its results are equal on all, so the first one's are returned."""
-    results = strategy.run(step, args=(batch,))
-    return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)

@@ -12,7 +12,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.runs.checkpoints import steps_in
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.run import Run, evaluate
+from electra_tf.runs.evaluation import evaluate
+from electra_tf.runs.run import Run
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_questions
 from electra_tf.tasks.pretrain.config import load_config

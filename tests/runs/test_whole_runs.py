@@ -15,10 +15,13 @@ from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.files import read_bytes, write_atomically
 from electra_tf.runs.checkpoints import Checkpoints, steps_in
 from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.evaluation import evaluate
 from electra_tf.runs.interruption import Interrupted, Interruption
 from electra_tf.runs.reporting import Reporter
-from electra_tf.runs.run import describe, evaluate, train
-from electra_tf.train.trainer import Evaluator, Trainer
+from electra_tf.runs.run import describe, train
+from electra_tf.train.metrics import MetricAccumulator
+from electra_tf.train.timeline import StepTriggers
+from electra_tf.train.trainer import Evaluator
 from tests.toy import Regression, ToyStage, toy_config, toy_run
 
 
@@ -50,8 +53,8 @@ def test_the_directory_holds_what_the_run_was_made_of(whole):
 
 # (what is killed, at which call of it, whether before or after it) of a run that calls it at these steps.
 KILLS = [
-    (Trainer, "train", 5, "before"),  # after step 4
-    (Trainer, "train", 5, "after"),  # steps 5 and 6 are lost
+    (StepTriggers, "next_stop", 4, "before"),  # after step 4
+    (MetricAccumulator, "close", 4, "before"),  # steps 5 and 6 are lost
     (Reporter, "train", 3, "after"),  # the report of step 4 without its checkpoint
     (Checkpoints, "save", 1, "before"),
     (Checkpoints, "save", 1, "after"),
@@ -96,7 +99,9 @@ def test_a_killed_run_that_continues_gives_the_result_of_a_whole_one(
 
 
 @pytest.mark.parametrize(("number", "when"), [(1, "after"), (2, "before")])
-def test_so_does_one_on_a_store_that_cannot_append(whole, train_toy, assert_same_run, monkeypatch, number, when):
+def test_a_run_killed_on_a_store_that_cannot_append_continues_to_the_same_result(
+    whole, train_toy, assert_same_run, monkeypatch, number, when
+):
     model_dir = f"ram://kills/{number}-{when}"
     train_until_killed(lambda: train_toy(model_dir), monkeypatch, Checkpoints, "save", number, when)
     assert train_toy(model_dir) == whole[1]
@@ -140,7 +145,7 @@ def test_a_finished_run_called_again_trains_and_writes_nothing(whole, train_toy,
     checkpoint = Path(copied) / "checkpoints" / "step-8.index"
     before = checkpoint.stat().st_mtime_ns
     assert train_toy(copied, stop_at_step=6) == whole[1]
-    assert "the run is at step 8 already, this call was to end at 6: nothing to train" in caplog.messages
+    assert "the run is at step 8, and this call ends at step 6: nothing to train" in caplog.messages
     assert checkpoint.stat().st_mtime_ns == before
     assert_same_run(copied, whole[0])
 

@@ -9,14 +9,14 @@ from electra_tf.config.schema import OptimizerConfig
 from electra_tf.convert.names import tf1_variables
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import optimizer as optimizers
-from electra_tf.train.optimizer import apply_summed_gradients, build_optimizer
+from electra_tf.train.optimizer import build_optimizer
 from electra_tf.train.schedule import WarmupTimesDecay, missed_peak
-from electra_tf.train.step import compile_task, create_slots, learning_rate_at
+from electra_tf.train.step import compile_task
 
 
 def take_step(optimizer, gradients: list[tf.Tensor], variables: list[tf.Variable]) -> None:
-    create_slots(optimizer, variables)
-    apply_summed_gradients(optimizer, gradients, variables, factor=tf.constant(1.0), wanted=tf.constant(True))
+    optimizer.build(variables)
+    optimizer.apply(gradients, variables, factor=tf.constant(1.0), wanted=tf.constant(True))
     optimizer.iterations.assign_add(1)
 
 
@@ -63,7 +63,7 @@ def test_the_second_phase_of_a_training_updates_its_variables_as_a_training_of_i
     alone = build_optimizer(settings.model_copy(update={"learning_rate": rate_alone}), 6)
     first, second = tf.Variable([[1.0, 2.0]], name="first"), tf.Variable([[0.5, -2.0]], name="second")
     expected = tf.Variable(second)
-    create_slots(both, [first, second])
+    both.build([first, second])
     for step in range(3):
         take_step(both, [tf.constant([[0.1 * step, 1.0]])], [first])
     for step in range(2):
@@ -84,7 +84,7 @@ def test_a_warm_up_may_be_a_share_of_the_steps_of_each_part():
     # 3 of 10 steps of warm-up, 37 of 40 left; then 20 of 40 left; 5 of 20 steps in the second part, 75 of 80 left.
     expected = {3: 0.5 * 0.3 * 37 / 40, 20: 0.5 * 20 / 40, 45: 0.5 * 0.25 * 75 / 80}
     for step, rate in expected.items():
-        assert float(learning_rate_at(rates, tf.constant(step, tf.int64))) == pytest.approx(rate)
+        assert float(rates.schedule(tf.constant(step, tf.int64))) == pytest.approx(rate)
 
 
 SETTINGS = OptimizerConfig(learning_rate=0.02, warmup_steps=5)
@@ -153,7 +153,7 @@ def test_an_unwanted_step_changes_nothing_even_where_the_gradient_is_not_finite(
     state = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
     before = [value.numpy() for value in (variable, *state)]
     bad = [tf.constant([float("nan"), float("inf")])]
-    apply_summed_gradients(optimizer, bad, [variable], factor=tf.constant(float("nan")), wanted=tf.constant(False))
+    optimizer.apply(bad, [variable], factor=tf.constant(float("nan")), wanted=tf.constant(False))
     assert all(np.array_equal(old, value.numpy()) for old, value in zip(before, (variable, *state), strict=True))
 
 
@@ -186,7 +186,7 @@ def test_layer_norms_and_biases_are_not_decayed_and_everything_else_is(tiny_conf
 def test_the_moments_exist_before_the_first_step(name):
     optimizer = build_optimizer(OptimizerConfig(name=name, learning_rate=0.1), 5)
     variables = [tf.Variable(tf.zeros([3, 2])), tf.Variable(tf.zeros([5]))]
-    create_slots(optimizer, variables)
+    optimizer.build(variables)
     all_variables = optimizer.variables() if name == "lamb" else optimizer.variables
     shapes = sorted(tuple(variable.shape) for variable in all_variables if variable.shape.rank)
     assert shapes == [(3, 2), (3, 2), (5,), (5,)]
@@ -197,7 +197,7 @@ def test_the_moments_exist_before_the_first_step(name):
 def test_the_rate_of_a_step_is_that_of_the_schedule(name):
     settings = OptimizerConfig(name=name, learning_rate=0.1, warmup_steps=4)
     optimizer = build_optimizer(settings, 10)
-    assert float(learning_rate_at(optimizer, tf.constant(2, tf.int64))) == pytest.approx(0.1 * 0.5 * 0.8)
+    assert float(optimizer.schedule(tf.constant(2, tf.int64))) == pytest.approx(0.1 * 0.5 * 0.8)
 
 
 def test_lamb_repeats_tensorflow_addons_bit_for_bit(monkeypatch):

@@ -1,16 +1,76 @@
-"""What of a pre-training run's reports is a sign that it learns nothing."""
+"""Alarms of any task's checks, and signs that a pre-training run learns nothing."""
 
+import json
 import math
 
 import pytest
 
-from electra_tf.tasks.pretrain.health import (
+from electra_tf.tasks.health import (
+    HealthMonitor,
     MaskedLmCheck,
+    alarm_after,
     check_discriminator,
     plateau_verdict,
     pretraining_health_checks,
 )
-from electra_tf.train.health import HealthMonitor
+from tests.toy import toy_config
+
+GOOD, BAD = {"loss": 1.0}, {"loss": 3.0}
+
+
+def check(metrics: dict[str, float]) -> str | None:
+    return f"the loss is {metrics['loss']:g}" if metrics.get("loss", 0.0) > 2.0 else None
+
+
+def alarms(reports: list[dict], after: int = 30, checks=(check,)) -> list[tuple[int, str]]:
+    """(step, message) of the alarms of reports at every tenth step."""
+    monitor = HealthMonitor(after, checks)
+    return [(step, line) for step, report in enumerate(reports, 1) for line in monitor.observe(10 * step, report)]
+
+
+@pytest.mark.parametrize(
+    ("reports", "found"),
+    [
+        ([GOOD] * 9, []),
+        ([BAD] * 9, [(3, "since step 1 the loss is 3")]),  # once
+        ([BAD, BAD, GOOD, *[BAD] * 4], [(6, "since step 31 the loss is 3")]),  # the count starts anew
+        ([*[BAD] * 4, GOOD, *[BAD] * 4], [(3, "since step 1 the loss is 3"), (8, "since step 51 the loss is 3")]),
+        # A report without a finite value says nothing: it ends what lasted.
+        ([BAD, BAD, {"loss": None}, {"loss": math.nan}, BAD], []),
+    ],
+)
+def test_an_alarm_is_raised_once_for_each_time_a_check_fails_for_long_enough(reports, found):
+    assert alarms(reports) == found
+
+
+@pytest.mark.parametrize(
+    ("alarm_after_steps", "num_steps", "after"),
+    [(5000, 10**6, 5000), (5000, 1600, 800), (5000, 150, 500), (300, 1600, 300), (0, 1600, 0)],
+)
+def test_a_short_run_is_warned_after_half_of_its_steps_but_not_in_the_first_hundreds(
+    alarm_after_steps, num_steps, after
+):
+    train = toy_config(train={"alarm_after_steps": alarm_after_steps, "num_steps": num_steps}).train
+    assert alarm_after(train) == after
+
+
+def test_zero_steps_is_never_and_each_check_counts_for_itself():
+    assert alarms([BAD] * 9, after=0) == []
+    assert [line for _, line in alarms([BAD] * 3, checks=(check, lambda metrics: "always"))] == [
+        "since step 1 the loss is 3",
+        "since step 1 always",
+    ]
+
+
+def test_a_monitor_that_read_the_reports_of_before_raises_the_same_alarms():
+    reports = [GOOD, *[BAD] * 4, GOOD, *[BAD] * 4]
+    whole = HealthMonitor(30, [check])
+    expected = [whole.observe(10 * step, report) for step, report in enumerate(reports, 1)]
+    for stop in range(len(reports)):
+        continued = HealthMonitor(30, [check])
+        for step, report in enumerate(reports[:stop], 1):
+            continued.observe(10 * step, json.loads(json.dumps({"step": 10 * step, "split": "train", **report})))
+        assert [continued.observe(10 * step, reports[step - 1]) for step in range(stop + 1, 11)] == expected[stop:]
 
 
 # Of eight tokens one is [CLS] and one [SEP]. One answer for words gives 0.75 H(0.1 / 0.75) = 0.2945, and 2 % less is

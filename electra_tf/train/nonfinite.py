@@ -1,61 +1,16 @@
-"""Whether a run still learns: alarms while it goes on, and an explanation when a loss is no longer finite."""
+"""Explains why a step's loss or gradients were not finite."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.schema import TrainConfig
-from electra_tf.tasks.base import HealthCheck, Task
+from electra_tf.tasks.base import Task
 from electra_tf.train.step import summed_gradients
+from electra_tf.train.trainer import first_replica
 
 _NUM_NAMED = 5
-_FEWEST_STEPS = 500
-
-
-def alarm_after(train: TrainConfig) -> int:
-    """The steps after which a check that fails is an alarm: half of a short run, but not its first few hundred."""
-    return min(train.alarm_after_steps, max(_FEWEST_STEPS, train.num_steps // 2))
-
-
-class HealthMonitor:
-    """Raises an alarm when a check has failed in every report of `alarm_after_steps` steps, once per episode.
-
-    The alarms follow from the reports alone, so a continued run feeds the reports of its metrics.jsonl first.
-
-    Args:
-        alarm_after_steps: 0 for no alarms.        checks: new ones, as they may keep what they have seen.
-    """
-
-    def __init__(self, alarm_after_steps: int, checks: Sequence[HealthCheck]):
-        self._alarm_after_steps = alarm_after_steps
-        self._checks = checks
-        self._failing_since: list[int | None] = [None] * len(checks)
-        self._alarmed = [False] * len(checks)
-        self._last_step = 0
-
-    def observe(self, step: int, metrics: dict[str, float | None]) -> list[str]:
-        """Takes the report of a step. Returns the alarms, one line each.
-
-        Args:
-            metrics: means over the steps since the last report, as in metrics.jsonl; what is not finite is left out.
-        """
-        first_step, self._last_step = self._last_step + 1, step
-        if not self._alarm_after_steps:
-            return []
-        finite = {name: value for name, value in metrics.items() if isinstance(value, float) and math.isfinite(value)}
-        alarms = []
-        for index, check in enumerate(self._checks):
-            problem = check(finite)
-            if problem is None:
-                self._failing_since[index], self._alarmed[index] = None, False
-                continue
-            since = self._failing_since[index] = self._failing_since[index] or first_step
-            if not self._alarmed[index] and step - since + 1 >= self._alarm_after_steps:
-                self._alarmed[index] = True
-                alarms.append(f"since step {since} {problem}")
-        return alarms
 
 
 def explain_nonfinite(
@@ -63,13 +18,13 @@ def explain_nonfinite(
 ) -> str:
     """One line on why a step was not finite, by computing its loss and gradients again.
 
-    Random numbers belong to (seed, step, example), so with the weights as they were it is the same computation. Every
+    Random numbers are a function of (seed, step, example), so with the same weights it is the same computation. Every
     worker of a cluster must call it.
 
     Args:
         task: compiled, with the weights from before the step.
-        batches_from: gives the distributed batches from a step on.
-        step: how many steps came before. The message names the one that came to nothing, the next.
+        batches_from: the distributed batches from a step on.
+        step: the number of steps before the failed one. The message names step + 1.
     """
     variables = task.trained_variables
 
@@ -87,7 +42,7 @@ def explain_nonfinite(
         return strategy.run(on_replica, args=(batch,))
 
     results = on_replicas(next(iter(batches_from(step))))
-    first = tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0].numpy(), results)
+    first = tf.nest.map_structure(lambda value: value.numpy(), first_replica(strategy, results))
     terms, gradient_is_finite, norms, weight_is_finite = first
     names = [variable.name.partition(":")[0] for variable in variables]
     what, causes = _what_and_causes(step + 1, terms, bool(gradient_is_finite.all()))
@@ -101,7 +56,7 @@ def explain_nonfinite(
         where.append("largest gradient norms: " + ", ".join(f"{name} {norm:.3g}" for norm, name in largest))
     return (
         f"{'; '.join(where)}; usual causes: {causes}; nothing of the step was applied and the checkpoint is from "
-        "before it: continue with --set train.on_nonfinite=skip, or start anew with a lower optimizer.learning_rate, "
+        "before it: continue with --set train.on_nonfinite=skip, or start again with a lower optimizer.learning_rate, "
         "more optimizer.warmup_steps or --set train.precision=float32"
     )
 
@@ -122,7 +77,7 @@ def _what_and_causes(step: int, terms: dict[str, float], gradients_are_finite: b
 
 
 def _named(names: list[str], is_finite: np.ndarray) -> str:
-    """Those that are not finite, the last ones first: they lie nearest to the losses, where trouble starts."""
+    """The names of those that are not finite, the last first: they are nearest to the losses, where trouble starts."""
     broken = [name for name, finite in zip(names, is_finite, strict=True) if not finite][::-1]
     more = len(broken) - _NUM_NAMED
     return ", ".join(broken[:_NUM_NAMED]) + (f" and {more} more" if more > 0 else "")
@@ -133,6 +88,6 @@ def _is_finite(values: tf.Tensor) -> tf.Tensor:
 
 
 def _norm(values: tf.Tensor) -> tf.Tensor:
-    """The Euclidean norm, also where the squares would overflow. Scalar float32."""
+    """The Euclidean norm, computed so that squares do not overflow. Scalar float32."""
     largest = tf.reduce_max(tf.abs(values))
     return largest * tf.norm(tf.math.divide_no_nan(values, largest))

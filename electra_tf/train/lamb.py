@@ -1,0 +1,86 @@
+"""LAMB, of tf-models-official, with learning-rate multipliers, training phases and an update that can be left out."""
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+import tf_keras
+from official.modeling.optimization.lamb import LAMB
+
+from electra_tf.train.adam import in_cross_replica_context
+from electra_tf.train.schedule import steps_since
+
+
+class Lamb(LAMB):
+    """LAMB with bias correction; a variable without weight decay has no layer adaptation either.
+
+    The moments are corrected in each phase of a training as in a training of its own.
+
+    Args:
+        schedule: the learning rate as a function of the step.
+        first_steps: the first step of each training phase.
+        exclude_from_weight_decay: regular expressions of variables' names.
+        learning_rate_multiplier: the factor of each variable's learning rate.
+        options: as of LAMB.
+    """
+
+    def __init__(
+        self,
+        schedule: tf_keras.optimizers.schedules.LearningRateSchedule,
+        first_steps: Sequence[int],
+        *,
+        exclude_from_weight_decay: Sequence[str],
+        learning_rate_multiplier: Callable[[tf.Variable], float],
+        **options,
+    ):
+        super().__init__(
+            learning_rate=schedule,
+            exclude_from_weight_decay=list(exclude_from_weight_decay),
+            exclude_from_layer_adaptation=list(exclude_from_weight_decay),
+            **options,
+        )
+        self.schedule = schedule
+        self._first_steps = tuple(first_steps)
+        self._learning_rate_multiplier = learning_rate_multiplier
+
+    def build(self, variables: list[tf.Variable]) -> None:
+        """Creates `iterations` and the moments of these variables."""
+        self.iterations  # noqa: B018  created on first access
+        self._create_all_weights(variables)
+
+    def apply(
+        self, gradients: list[tf.Tensor], variables: list[tf.Variable], factor: tf.Tensor, wanted: tf.Tensor
+    ) -> None:
+        """As `AdamWeightDecay.apply`. LAMB has no conditional update, so an unwanted one is made and then undone."""
+        slots = [self.get_slot(variable, name) for name in self.get_slot_names() for variable in variables]
+        state = [*variables, *slots]
+        before = [tf.identity(variable) for variable in state]
+        pairs = [
+            (tf.where(wanted, gradient * factor, 0.0), variable)
+            for gradient, variable in zip(gradients, variables, strict=True)
+        ]
+        self.apply_gradients(pairs, experimental_aggregate_gradients=False)
+        self.iterations.assign_sub(1)
+
+        def keep_or_restore(strategy, before, wanted):
+            for variable, old in zip(state, before, strict=True):
+                choose = lambda variable, old, wanted: variable.assign(tf.where(wanted, variable, old))  # noqa: E731
+                strategy.extended.update(variable, choose, args=(old, wanted), group=False)
+
+        in_cross_replica_context(keep_or_restore, before, wanted)
+
+    def _prepare_local(self, var_device, var_dtype, apply_state):
+        super()._prepare_local(var_device, var_dtype, apply_state)
+        if len(self._first_steps) == 1:
+            return
+        # The moments of variables that only a later phase trains are zero until then.
+        state = apply_state[(var_device, var_dtype)]
+        step = tf.cast(steps_since(self._first_steps, self.iterations) + 1, var_dtype)
+        state |= {f"{name}_power": tf.pow(state[f"{name}_t"], step) for name in ("beta_1", "beta_2")}
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        multiplier = self._learning_rate_multiplier(var)
+        if multiplier != 1.0:
+            key = (var.device, var.dtype.base_dtype)
+            state = apply_state[key]
+            apply_state = {key: {**state, "lr_t": state["lr_t"] * multiplier}}
+        return super()._resource_apply_dense(grad, var, apply_state)
