@@ -81,7 +81,7 @@ def test_killed_twice_and_called_again_in_another_order_all_seeds_are_the_same(
     assert "classification, seed 1" not in caplog.messages
     assert steps_in(str(tmp_path / "seed_2/checkpoints")) == [6]
     with monkeypatch.context() as patched:
-        kill_at(patched, Training, "_train_span", 1)
+        kill_at(patched, Training, "_begin_span", 1)
         run_seeds(job_in(tmp_path, keep="none"), (1, 0, 2))
     assert (tmp_path / "seed_1/result.json").stat().st_mtime_ns == done
     for seed in (0, 1, 2):
