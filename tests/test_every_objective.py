@@ -15,7 +15,7 @@ import tf_keras
 from electra_tf.data.batch import batch_specs
 from electra_tf.flops.budget import RunCost
 from electra_tf.flops.traced import by_part, traced_products
-from electra_tf.models.context import ForwardContext
+from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.reports.traced_step import expected_products
 from electra_tf.runs.checkpoints import Checkpoints

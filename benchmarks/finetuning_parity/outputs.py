@@ -6,7 +6,7 @@ import tensorflow as tf
 from benchmarks.finetuning_parity.golden import Arrays, read_lines
 from benchmarks.finetuning_parity.model import MASKED, GoldenSet, compare_tensors, forward_tensors
 from electra_tf.config.errors import UserError
-from electra_tf.models.context import INFERENCE
+from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.task import FinetuningTask
 
 # Of entries closer than this rounding decides which comes first.

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from benchmarks.finetuning_parity.model import GoldenSet, largest, relative_above_1
 from electra_tf.convert.names import finetuned_variables
-from electra_tf.models.context import INFERENCE
+from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.step import summed_gradients

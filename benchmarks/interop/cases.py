@@ -14,8 +14,8 @@ from electra_tf.data.batch import Batch
 from electra_tf.export.finetuned import load_finetuned
 from electra_tf.export.load import load_run
 from electra_tf.export.stored import read_stored_model
-from electra_tf.models.context import INFERENCE
 from electra_tf.models.generators import TransformerGenerator
+from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.task import FinetuningTask

@@ -6,7 +6,7 @@ exists in training.
 
 import tensorflow as tf
 
-from electra_tf.models.context import ForwardContext
+from electra_tf.models.layers import ForwardContext
 from electra_tf.models.vocabulary_logits import sampling_uniform
 from electra_tf.ops.reference import COLUMNS, NEVER
 from electra_tf.ops.vocabulary import inverse_cdf_sample

@@ -7,8 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.models.context import INFERENCE, ForwardContext
-from electra_tf.models.layers import LayerNorm, truncated_normal
+from electra_tf.models.layers import INFERENCE, ForwardContext, LayerNorm, truncated_normal
 
 
 class Embeddings(tf_keras.layers.Layer):

@@ -8,9 +8,16 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.embeddings import Embeddings
-from electra_tf.models.layers import Dense, LayerNorm, glorot_uniform, product, truncated_normal
+from electra_tf.models.layers import (
+    INFERENCE,
+    Dense,
+    ForwardContext,
+    LayerNorm,
+    glorot_uniform,
+    product,
+    truncated_normal,
+)
 from electra_tf.ops.random import Draw
 
 

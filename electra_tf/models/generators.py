@@ -6,10 +6,10 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.encoder import Encoder, EncoderOutput
 from electra_tf.models.heads import MaskedLmHead, gather_positions
+from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 

@@ -6,10 +6,17 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
-from electra_tf.models.layers import Dense, DenseGelu, LayerNorm, glorot_uniform, truncated_normal
+from electra_tf.models.layers import (
+    INFERENCE,
+    Dense,
+    DenseGelu,
+    ForwardContext,
+    LayerNorm,
+    glorot_uniform,
+    truncated_normal,
+)
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 

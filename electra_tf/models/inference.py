@@ -10,8 +10,8 @@ import math
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.encoder import Encoder, TransformerLayer
+from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.ops.reference import float32, gelu, masked_scores
 
 

@@ -1,21 +1,75 @@
-"""Small layers and initial values that the networks are made of."""
+"""What all networks are made of: the context of a forward pass, initial values and small layers."""
+
+from dataclasses import dataclass, replace
 
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.models.context import INFERENCE, ForwardContext
+from electra_tf.ops.random import Draw, RandomStream
+from electra_tf.ops.reference import REFERENCE, ReferenceOps
+
+
+@dataclass(frozen=True)
+class ForwardContext:
+    """How a forward pass is run; passed down through every layer.
+
+    Attributes:
+        training: whether the pass belongs to a training step.
+        random: the stream to draw from. Inference without sampling needs none.
+        rematerialize: whether the gradient computes each layer again instead of keeping its tensors.
+        dropout_enabled: whether training applies dropout; False for frozen networks.
+        creates_variables: whether the pass only creates variables; encoder layers are built, not computed.
+        ops: the implementation of the operations: `REFERENCE` or an `electra_tf.ops.fused.FusedOps`.
+    """
+
+    training: bool = False
+    random: RandomStream | None = None
+    rematerialize: bool = False
+    dropout_enabled: bool = True
+    creates_variables: bool = False
+    ops: ReferenceOps = REFERENCE
+
+    def scope(self, name: str) -> "ForwardContext":
+        """The context of a named part of the model, with random numbers of its own."""
+        return replace(self, random=self.random and self.random.scope(name))
+
+    def frozen(self) -> "ForwardContext":
+        """The context of a frozen network: no dropout and no rematerialisation."""
+        return replace(self, dropout_enabled=False, rematerialize=False)
+
+    def dropout(self, values: tf.Tensor, rate: float, name: str) -> tf.Tensor:
+        """Zeroes a share `rate` of `values` and scales the rest by 1 / (1 - rate); the identity in inference.
+
+        Args:
+            values: [B, ...] with static inner dimensions.
+            rate: in [0, 1).
+            name: unique among the draws of this context.
+        Returns: like `values`.
+        """
+        draw = self.draw(rate, name)
+        return values if draw is None else self.ops.dropout(values, rate=rate, draw=draw)
+
+    def draw(self, rate: float, name: str) -> Draw | None:
+        """The random bits of a dropout mask; None where nothing is dropped."""
+        if not (self.training and self.dropout_enabled) or rate == 0.0:
+            return None
+        assert self.random is not None, "training needs a random stream"
+        return self.random.scope(name).draw()
+
+
+INFERENCE = ForwardContext()
 
 
 def truncated_normal(stddev: float) -> tf_keras.initializers.Initializer:
-    """The authors' for tables and kernels: a normal of this standard deviation, cut at two of them.
+    """The authors' initializer of tables and kernels: a normal distribution, cut off at two standard deviations.
 
-    (The standard deviation of the result is 0.88 of it.)
+    The standard deviation of the result is 0.88 * stddev.
     """
     return tf_keras.initializers.TruncatedNormal(stddev=stddev)
 
 
 def glorot_uniform() -> tf_keras.initializers.Initializer:
-    """TensorFlow's default, which the authors left in place for embedding projection and last discriminator layer."""
+    """TensorFlow's default, which the authors use for the embedding projection and the last discriminator layer."""
     return tf_keras.initializers.GlorotUniform()
 
 
@@ -28,7 +82,7 @@ def product(values: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
 class Dense(tf_keras.layers.Dense):
     """values x kernel + bias, with a bias gradient that is summed in float32.
 
-    TensorFlow's own adds bfloat16 up in bfloat16 on a CPU, where a sum stops growing at some hundred times its
+    On a CPU TensorFlow sums a bfloat16 bias gradient in bfloat16, where a sum stops growing at a few hundred times its
     summands: over 2,048 tokens half of the gradient was missing.
 
     Call:

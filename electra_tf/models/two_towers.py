@@ -9,9 +9,9 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.heads import MaskedLmHead, gather_positions
+from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 

@@ -1,22 +1,25 @@
-"""The generator's distribution over the vocabulary: losses and samples from logits that exist once.
+"""The generator's distribution over the vocabulary: losses, metrics and samples.
 
-For B * M masked positions the logits are by far the largest tensor of a step, larger than all activations of a layer. A
-softmax, a cross-entropy and a Gumbel sample each make further tensors of that size. Here the product with the word
-table is made once; one operation reduces it to sums of exponentials, from which both the loss and the sample follow,
-and one more turns it into its gradient.
+The logits of B * M masked positions are by far the largest tensor of a step, larger than all activations of a layer. A
+softmax, a cross-entropy and a Gumbel sample would each make further tensors of that size. Here the product with the
+word table is computed once; one operation reduces it to sums of exponentials, from which both the loss and the sample
+follow, and one more turns it into its gradient.
 """
 
 import functools
 
 import tensorflow as tf
 
-from electra_tf.models.context import ForwardContext
+from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.reference import COLUMNS, NEVER, REFERENCE, ReferenceOps, chosen_logits
 from electra_tf.ops.vocabulary import TokenLosses, inverse_cdf_sample, token_losses
 
+# Keeps the logarithms finite where the uniform number is exactly 0; the authors add 1e-9 inside both.
+_SMALLEST_UNIFORM = 1e-9
+
 
 class VocabularyLogits:
-    """Logits of every vocabulary entry for each of a set of vectors, and what follows from them.
+    """Logits of every vocabulary entry for each vector, with losses, metrics and samples from them.
 
     Args:
         vectors: [B, M, E] float32.        table: [V, E] float32.        bias: [V] float32.
@@ -55,7 +58,7 @@ class VocabularyLogits:
     def is_top1(self, token_ids: tf.Tensor) -> tf.Tensor:
         """1.0 where no token has a larger logit than the given one: [B, M] int32 -> [B, M] float32.
 
-        It follows from the sums that losses and samples need anyway; an argmax is one more pass over the logits.
+        Computed from the sums that losses and samples need anyway; an argmax is one more pass over the logits.
         """
         flat, (largest, _) = tf.reshape(token_ids, [-1]), self._sums
         chosen = chosen_logits(*self._constants, flat)
@@ -74,8 +77,8 @@ class VocabularyLogits:
         First the column, then the entry in it, each by inverting its cumulative distribution.
 
         Args:
-            context: its random stream gives the two numbers, in float32.
-            forbidden_ids: [B, M] int32, tokens that are not to be drawn; None for none.
+            context: with the random stream to draw from.
+            forbidden_ids: [B, M] int32, tokens that must not be drawn; None for none.
         Returns: [B, M] int32.
         """
         uniform = sampling_uniform(context, tf.shape(self._vectors)[0], self._vectors.shape[1])
@@ -92,7 +95,7 @@ class VocabularyLogits:
 
     @functools.cached_property
     def _products(self) -> tf.Tensor:
-        """[B*M, V'] float32, V' being V rounded up to whole rows: the logits without the bias."""
+        """[B*M, V'] float32: the logits without the bias; V' is V rounded up to whole rows."""
         flat = tf.reshape(self._vectors, [-1, self._vectors.shape[-1]])
         return tf.matmul(flat, tf.pad(self._table, [[0, self._num_missing], [0, 0]]), transpose_b=True)
 
@@ -115,7 +118,51 @@ class VocabularyLogits:
 
 
 def sampling_uniform(context: ForwardContext, num_examples: tf.Tensor, num_slots: int) -> tf.Tensor:
-    """[N, 2] float32 in [0, 1), N = B * M: the share of the column totals, and that of the masses in the column."""
+    """[N, 2] float32 in [0, 1), N = B * M: one number to draw the column and one to draw the entry in it."""
     assert context.random is not None, "sampling needs a random stream"
     uniform = context.random.scope("categorical").uniform(num_examples, (num_slots, 2))
     return tf.reshape(uniform, [-1, 2])
+
+
+# A sampler draws one token for each position; no gradient flows through a draw. Its arguments: the logits; the context
+# with the random stream to draw from; the temperature that divides the logits; and the ids, [B, M] int32, that must not
+# be drawn, or None. It returns [B, M] int32.
+
+
+def sample_categorical(
+    logits, context: ForwardContext, temperature: float = 1.0, forbidden_ids: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Draws from softmax(logits / temperature) by its cumulative sum: two random numbers a token."""
+    return logits.sample(context, temperature=temperature, forbidden_ids=forbidden_ids)
+
+
+def sample_gumbel(
+    logits: VocabularyLogits, context: ForwardContext, temperature: float = 1.0, forbidden_ids: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Draws from the same distribution by adding Gumbel noise and taking the largest, as the authors do.
+
+    It needs V random numbers a token and several tensors of the size of the logits.
+    """
+    assert context.random is not None, "sampling needs a random stream"
+    adjusted = _adjusted(logits, temperature, forbidden_ids)
+    uniform = context.random.scope("gumbel").uniform(tf.shape(adjusted)[0], tuple(adjusted.shape[1:]))
+    noise = -tf.math.log(-tf.math.log(uniform + _SMALLEST_UNIFORM) + _SMALLEST_UNIFORM)
+    return tf.argmax(adjusted + noise, axis=-1, output_type=tf.int32)
+
+
+def sample_greedy(
+    logits: VocabularyLogits, context: ForwardContext, temperature: float = 1.0, forbidden_ids: tf.Tensor | None = None
+) -> tf.Tensor:
+    """The most likely token, for comparisons without chance."""
+    return tf.argmax(_adjusted(logits, temperature, forbidden_ids), axis=-1, output_type=tf.int32)
+
+
+def _adjusted(logits: VocabularyLogits, temperature: float, forbidden_ids: tf.Tensor | None) -> tf.Tensor:
+    """[B, M, V] float32: the logits divided by the temperature, -inf for forbidden tokens."""
+    values = tf.stop_gradient(logits.logits) / temperature
+    if forbidden_ids is None:
+        return values
+    return tf.where(tf.range(values.shape[-1]) == forbidden_ids[..., tf.newaxis], NEVER, values)
+
+
+SAMPLERS = {"categorical": sample_categorical, "gumbel": sample_gumbel, "greedy": sample_greedy}

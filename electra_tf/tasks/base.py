@@ -15,8 +15,8 @@ import tf_keras
 from electra_tf.config.schema import RunConfig
 from electra_tf.data.batch import Batch
 from electra_tf.flops.budget import RunCost
-from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import Encoder
+from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.health import HealthCheck
 from electra_tf.tasks.terms import Ratio, Term, Total

@@ -11,7 +11,7 @@ import itertools
 import tensorflow as tf
 
 from electra_tf.config.schema import TrainConfig
-from electra_tf.models.context import ForwardContext
+from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.reference import REFERENCE, ReferenceOps
 from electra_tf.tasks.base import Evaluated, Task

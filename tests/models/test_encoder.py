@@ -3,8 +3,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.models.context import ForwardContext
 from electra_tf.models.heads import gather_positions
+from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
-from electra_tf.models.sampling import sample_categorical
-from electra_tf.models.vocabulary_logits import VocabularyLogits
+from electra_tf.models.layers import ForwardContext
+from electra_tf.models.vocabulary_logits import VocabularyLogits, sample_categorical
 from electra_tf.ops.random import RandomStream
 
 COUNTS = [0, 3, 8, 0, 1, 4]

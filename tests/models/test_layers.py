@@ -7,9 +7,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.heads import ReplacedTokenHead
-from electra_tf.models.layers import Dense
+from electra_tf.models.layers import INFERENCE, Dense, ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.models.context import ForwardContext
-from electra_tf.models.sampling import sample_categorical, sample_greedy, sample_gumbel
-from electra_tf.models.vocabulary_logits import VocabularyLogits
+from electra_tf.models.layers import ForwardContext
+from electra_tf.models.vocabulary_logits import VocabularyLogits, sample_categorical, sample_greedy, sample_gumbel
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
 

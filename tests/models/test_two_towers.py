@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.models.context import ForwardContext
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.heads import MaskedLmHead
+from electra_tf.models.layers import ForwardContext
 from electra_tf.models.two_towers import TwoTowerGenerator
 from electra_tf.ops.random import RandomStream
 

@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.convert.names import tf1_variables
-from electra_tf.models.context import ForwardContext
 from electra_tf.models.embeddings import Embeddings
+from electra_tf.models.layers import ForwardContext
 from electra_tf.models.tying import stand_alone
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective

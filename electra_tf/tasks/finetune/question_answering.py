@@ -11,8 +11,7 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
-from electra_tf.models.context import ForwardContext
-from electra_tf.models.layers import glorot_uniform
+from electra_tf.models.layers import ForwardContext, glorot_uniform
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.finetune.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
 from electra_tf.tasks.finetune.config import FinetuningConfig, QuestionAnsweringConfig

@@ -9,8 +9,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.data.batch import Batch
-from electra_tf.models.context import ForwardContext
-from electra_tf.models.layers import glorot_uniform
+from electra_tf.models.layers import ForwardContext, glorot_uniform
 from electra_tf.tasks.finetune.config import FinetuningConfig, TaggingConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
 from electra_tf.tasks.finetune.metrics import PLAIN_TAGGING_METRICS, TAGGING_METRICS, tagging_metrics

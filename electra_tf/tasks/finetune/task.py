@@ -6,9 +6,9 @@ from typing import Any
 import tensorflow as tf
 
 from electra_tf.data.batch import TEXT_TENSORS, Batch, BatchSchema, mask_and_segments
-from electra_tf.models.context import ForwardContext
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder, EncoderOutput
+from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune.config import FinetuningConfig

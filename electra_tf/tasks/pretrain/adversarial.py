@@ -24,8 +24,7 @@ import tf_keras
 from electra_tf.config.schema import NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
-from electra_tf.models.context import ForwardContext
-from electra_tf.models.layers import glorot_uniform
+from electra_tf.models.layers import ForwardContext, glorot_uniform
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
 from electra_tf.tasks.pretrain.losses import at_masked_positions, over_masked_tokens

@@ -14,7 +14,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.batch import PRETRAINING_BATCH, Batch
-from electra_tf.models.context import ForwardContext
+from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.base import Evaluated
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm

@@ -9,9 +9,8 @@ import tf_keras
 from electra_tf.config.schema import Fraction, NonNegative
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import HeadPass, NetworkPass
-from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
-from electra_tf.models.layers import glorot_uniform
+from electra_tf.models.layers import ForwardContext, glorot_uniform
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward

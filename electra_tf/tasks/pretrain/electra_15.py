@@ -6,7 +6,7 @@ from typing import Literal
 import tensorflow as tf
 
 from electra_tf.data.batch import Batch, word_tokens
-from electra_tf.models.context import ForwardContext
+from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.positions import put_at_positions, select_distinct
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig

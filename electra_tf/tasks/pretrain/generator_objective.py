@@ -13,14 +13,13 @@ from electra_tf.config.schema import EncoderConfig, GeneratorConfig, NonNegative
 from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.data.corpus import PretrainingData
 from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
-from electra_tf.models.context import ForwardContext
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.encoder import Encoder, EncoderOutput
 from electra_tf.models.generators import FIXED_GENERATORS, GeneratorOutput, TransformerGenerator, UnigramGenerator
 from electra_tf.models.heads import MaskedLmHead
-from electra_tf.models.sampling import SAMPLERS
+from electra_tf.models.layers import ForwardContext
 from electra_tf.models.tying import TYINGS, build_discriminator
-from electra_tf.models.vocabulary_logits import VocabularyLogits
+from electra_tf.models.vocabulary_logits import SAMPLERS, VocabularyLogits
 from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
 from electra_tf.tasks.pretrain.losses import mask_token_metrics, over_masked_tokens

@@ -7,10 +7,10 @@ import tensorflow as tf
 from electra_tf.config.schema import EncoderConfig, NonNegative, Positive, TransformerGeneratorConfig
 from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
 from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
-from electra_tf.models.context import ForwardContext
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.heads import DifficultyModel
+from electra_tf.models.layers import ForwardContext
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.positions import put_at_positions, select_weighted
 from electra_tf.tasks.pretrain.bert_mlm import BertMlm, BertMlmConfig

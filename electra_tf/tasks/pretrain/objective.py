@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from electra_tf.data.batch import PRETRAINING_BATCH, Batch, mask_and_segments
 from electra_tf.flops.budget import RunCost, known_cost
-from electra_tf.models.context import ForwardContext
+from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.health import HealthCheck, plateau_verdict, pretraining_health_checks
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, ObjectiveSettings, PretrainingConfig

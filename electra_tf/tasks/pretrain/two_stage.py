@@ -10,9 +10,9 @@ import tensorflow as tf
 from electra_tf.config.schema import Count
 from electra_tf.data.batch import Batch
 from electra_tf.flops.passes import Phase
-from electra_tf.models.context import ForwardContext
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.generators import GeneratorOutput
+from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
 from electra_tf.tasks.pretrain.losses import mask_token_metrics, masked_lm_accuracy, masked_lm_loss

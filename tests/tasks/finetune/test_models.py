@@ -9,8 +9,8 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.models.context import INFERENCE, ForwardContext
 from electra_tf.models.encoder import EncoderOutput
+from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.train.step import compile_task

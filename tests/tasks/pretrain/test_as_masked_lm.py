@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.models.context import INFERENCE
+from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.pretrain.as_masked_lm import (
     AsMaskedLm,
     as_masked_lm,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.models.context import INFERENCE
+from electra_tf.models.layers import INFERENCE
 
 MASK = 4
 MASKED = [[0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 0]]
