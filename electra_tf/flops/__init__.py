@@ -1,6 +1,6 @@
-"""Floating-point operations of a run, from what its objective says that a step computes: no model is built here.
+"""Floating-point operations of a run, computed from its configuration without building a model.
 
-`passes` holds that description, `paper` and `hardware` are the two conventions, `published` the paper's own figures,
-`budget` the cost of a run by its steps, `devices` the speeds that makers publish. `traced` and `xla` count what
-TensorFlow and XLA make of a step; they alone import TensorFlow.
+`passes` describes what a step computes, `paper` and `hardware` are the two counting conventions, `published` has the
+paper's own figures, `budget` the cost of a run by its steps, `devices` the peak speeds that makers publish. `traced`
+counts the matrix products of a traced step; it is the only module here that imports TensorFlow.
 """

@@ -1,11 +1,10 @@
-"""The cost of a run by its steps, and the length of a run that may cost a number of FLOPs.
+"""The cost of a run by its steps, and the number of steps that a FLOPs budget pays for.
 
-The cost is an exact function of the configuration and the step, so checkpoints do not store it. A run here is a
-`RunConfig` with the further groups of `PretrainingConfig`: `objective`, whose `phases(run)` are the training phases;
-`stages`, the input stages, empty for one; and `masking`.
+The cost is an exact function of the configuration and the step, so checkpoints do not store it. `run` is always a
+`PretrainingConfig`: `run.objective.phases(run)` are the training phases, `run.stages` the input stages (empty for one).
 
-With `train.flops_budget` a configuration leaves out `train.num_steps` and the `num_steps` of its last stage; the
-checked configuration states both.
+A configuration with `train.flops_budget` leaves out `train.num_steps` and the `num_steps` of its last stage; the
+validated configuration has both.
 """
 
 import bisect
@@ -22,18 +21,17 @@ from electra_tf.flops.passes import NetworkPass
 
 Convention = Literal["paper", "hardware"]
 MAX_STEPS = 2**31 - 1
-# A budget for more steps is a typing error.
-PAYS_FOR_TOO_MUCH = f"pays for {MAX_STEPS:,} steps or more, which is more than a run can have; give less"
-_REMEDY = "leave it out (in a file with a base, and with --set: null) or leave out train.flops_budget"
+_REMEDY = "leave it out (null in a file with a base, and with --set) or leave out train.flops_budget"
 
 
 @dataclass(frozen=True)
 class Spent(Countable):
-    """The cost of a number of steps, over all replicas. Evaluations do not count.
+    """The cost of a number of steps, over all replicas, without evaluations.
 
     Attributes:
         paper, hardware: FLOPs in the two conventions.
-        examples: sequences read.        token_slots: positions of these sequences, padding included.
+        examples: number of sequences.
+        token_slots: number of their positions, padding included.
     """
 
     paper: Fraction = Fraction(0)
@@ -47,12 +45,14 @@ class Spent(Countable):
 
 @dataclass(frozen=True)
 class StepRange:
-    """Steps that cost the same: those of one training phase in one input stage.
+    """Consecutive steps of equal cost: one training phase in one input stage.
 
     Attributes:
-        first_step, last_step: the steps after the first, up to and including the last.
-        phase: index of the training phase.        passes: the networks that run over each example.
-        batch_size: examples of a step, over all replicas.        seq_length, max_predictions: S and M.
+        first_step, last_step: the range excludes `first_step` and includes `last_step`.
+        phase: index of the training phase.
+        passes: the networks that run over each example.
+        batch_size: examples of a step, over all replicas.
+        seq_length, max_predictions: S and M.
     """
 
     first_step: int
@@ -68,7 +68,7 @@ class StepRange:
         return self.last_step - self.first_step
 
     def steps_until(self, step: int) -> int:
-        """How many of these steps are among the first `step` of the run."""
+        """The number of these steps among the first `step` steps of the run."""
         return max(0, min(step, self.last_step) - self.first_step)
 
     def example(self) -> Spent:
@@ -88,7 +88,7 @@ class StepRange:
 class RunCost:
     """The cost of a run up to any of its steps.
 
-    Raises: NotImplementedError: if the objective, one from outside, does not describe its steps.
+    Raises: NotImplementedError: if the objective does not define `phases`.
     """
 
     def __init__(self, run: RunConfig):
@@ -101,12 +101,12 @@ class RunCost:
         return sum(costs, Spent())
 
     def of_step(self, step: int) -> Spent:
-        """The cost of one step: the one that leads to `step`, counted from 1."""
+        """The cost of one step; the first step is 1."""
         index = bisect.bisect_left([each.last_step for each in self.ranges], step)
         return self._steps[min(index, len(self._steps) - 1)]
 
     def steps_within(self, budget: float, convention: Convention) -> int:
-        """How many of the run's steps a number of FLOPs pays for."""
+        """The number of the run's steps that `budget` FLOPs pay for."""
         left, steps = Fraction(budget), 0
         for each, cost in zip(self.ranges, self._steps, strict=True):
             affordable = int(left // cost.flops(convention))
@@ -118,7 +118,7 @@ class RunCost:
 
 
 def known_cost(run: RunConfig) -> RunCost | None:
-    """The cost of a run; None for an objective, one from outside, that does not describe its steps."""
+    """The cost of a run; None if its objective does not define `phases`, which an objective module may leave out."""
     try:
         return RunCost(run)
     except NotImplementedError:
@@ -126,7 +126,7 @@ def known_cost(run: RunConfig) -> RunCost | None:
 
 
 def _step_ranges(run: RunConfig) -> Iterator[StepRange]:
-    """The run, divided where its phases and where its stages end."""
+    """Divides the run where its phases and its stages end."""
     phases = run.objective.phases(run)
     stages = [(stage.num_steps, stage.max_seq_length, stage.batch_size) for stage in run.stages]
     stages = stages or [(run.train.num_steps, run.data.max_seq_length, run.train.batch_size)]
@@ -142,11 +142,13 @@ def _step_ranges(run: RunConfig) -> Iterator[StepRange]:
 
 
 def validate_within_budget(values: Any, validate: Callable[[Any], RunConfig]) -> RunConfig:
-    """Checks the settings of a run whose number of steps may follow from `train.flops_budget`.
+    """Validates settings in which `train.flops_budget` may replace the number of steps.
 
     Args:
-        values: as in the file.        validate: checks settings that are complete.
-    Raises: ValueError: if the budget pays for no step, or for another number than is given.
+        values: the settings, as in the file.
+        validate: validates settings that have a number of steps.
+    Returns: the run, with its number of steps.
+    Raises: ValueError: if the budget pays for no step, or for another number of steps than the settings have.
     """
     train = values.get("train") if isinstance(values, dict) else None
     if not isinstance(train, dict) or train.get("flops_budget") is None:
@@ -165,16 +167,16 @@ def validate_within_budget(values: Any, validate: Callable[[Any], RunConfig]) ->
 
 
 def steps_within_budget(run: RunConfig) -> int:
-    """The most steps whose cost is within `train.flops_budget`.
+    """The largest number of steps with a cost within `train.flops_budget`.
 
-    Raises: ValueError: if that is none, or more than a run can have.
+    Raises: ValueError: if it is 0, or more than `MAX_STEPS`.
     """
     budget, convention = run.train.flops_budget, run.train.flops_convention
     shortest = 1 + sum(stage.num_steps for stage in run.stages[:-1])  # one step for the last stage
     if known_cost(_lengthened(run, shortest)) is None:
         raise ValueError(
-            f"train.flops_budget needs to know what a step computes, and objective {run.objective.name!r} does not "
-            "say so; give train.num_steps, or define `phases` in its settings"
+            f"train.flops_budget requires an objective that defines `phases`, which {run.objective.name!r} does not; "
+            "give train.num_steps"
         )
 
     def cost(num_steps: int) -> Fraction:
@@ -183,17 +185,17 @@ def steps_within_budget(run: RunConfig) -> int:
     if cost(shortest) > budget:
         raise ValueError(
             f"train.flops_budget {budget:g} is too small: {shortest} steps cost {float(cost(shortest)):.4g} FLOPs by "
-            f"the convention {convention!r}; give more"
+            f"the convention {convention!r}"
         )
-    # A search and no division: the cost of the last step may depend on their number. The first length above the budget:
+    # The first length above the budget. A search, as the cost of a step may depend on the length of the run.
     too_long = bisect.bisect_right(range(MAX_STEPS + 1), budget, lo=shortest, key=cost)
     if too_long > MAX_STEPS:
-        raise ValueError(f"train.flops_budget {budget:g} {PAYS_FOR_TOO_MUCH}")
+        raise ValueError(f"train.flops_budget {budget:g} pays for more than {MAX_STEPS:,} steps; give less")
     return too_long - 1
 
 
 def _lengthened(run: RunConfig, num_steps: int) -> RunConfig:
-    """The run with so many steps, not checked; the last stage takes what the others leave."""
+    """The run with another number of steps, not validated; the last stage gets the steps after the other stages."""
     changes: dict[str, Any] = {"train": run.train.model_copy(update={"num_steps": num_steps})}
     if run.stages:
         *others, last = run.stages
@@ -203,7 +205,7 @@ def _lengthened(run: RunConfig, num_steps: int) -> RunConfig:
 
 
 def _with_most_steps(values: dict) -> dict:
-    """Settings as in a file, of the longest possible run. Raises: ValueError: if they give the last stage's steps."""
+    """The settings with `MAX_STEPS` steps. Raises: ValueError: if the last stage has a number of steps."""
     values = {**values, "train": {**values["train"], "num_steps": MAX_STEPS}}
     stages = values.get("stages")
     if not stages or not all(isinstance(stage, dict) for stage in stages):
@@ -211,10 +213,9 @@ def _with_most_steps(values: dict) -> dict:
     *others, last = stages
     if last.get("num_steps") is not None:
         raise ValueError(
-            f"stages.{len(others)}.num_steps is {last['num_steps']}, but with train.flops_budget the last stage takes "
-            f"what the others leave; {_REMEDY}"
+            f"stages.{len(others)}.num_steps is {last['num_steps']}, but train.flops_budget determines it; {_REMEDY}"
         )
     counts = [stage.get("num_steps") for stage in others]
-    if not all(isinstance(count, int) for count in counts):  # which is refused later
+    if not all(isinstance(count, int) for count in counts):  # `validate` refuses it
         return values
     return {**values, "stages": [*others, {**last, "num_steps": MAX_STEPS - sum(counts)}]}

@@ -1,6 +1,6 @@
-"""What makers publish for their devices: FLOP/s of dense products, without sparsity, in the precisions of a run.
+"""Published peaks of devices: FLOP/s of dense matrix products in the precisions of a run.
 
-A number that a data sheet gives with sparsity only is halved. Sources:
+Where a data sheet has a number with sparsity only, half of it is used. Sources:
 
 - H100, H200: nvidia.com/en-us/data-center/h100 and /h200        - A100: nvidia.com/en-us/data-center/a100
 - L4, T4, V100: nvidia.com/en-us/data-center/l4, /tesla-t4 and /v100
@@ -11,9 +11,9 @@ A number that a data sheet gives with sparsity only is halved. Sources:
 
 import re
 
-# TFLOP/s. On NVIDIA GPUs since Ampere float32 is TensorFloat-32, which TensorFlow uses there; a T4 and a V100 have
-# neither that nor bfloat16 (65 and 125 in float16, in which no run trains). Of GeForce: sums in float32, which take
-# twice as long as in float16. Patterns of the driver's names:
+# TFLOP/s by patterns of the driver's device names. On GPUs since Ampere float32 is TensorFloat-32, as in TensorFlow. T4
+# and V100 have neither that nor bfloat16, and no run trains in float16 (65 and 125 TFLOP/s). GeForce has half the peak
+# with sums in float32, used here, that it has with sums in float16.
 GPU_PEAKS = (
     (r"\bH[12]00 NVL\b", {"bfloat16": 835.5, "float32": 417.7}),
     (r"\bH200\b|\bGH200\b|\bH100\b.*(SXM|HBM3)|\bH800\b.*SXM", {"bfloat16": 989.4, "float32": 494.7}),
@@ -27,11 +27,11 @@ GPU_PEAKS = (
     (r"\bV100\b", {"bfloat16": 15.7, "float32": 15.7}),
     (r"\bT4\b", {"bfloat16": 8.1, "float32": 8.1}),
 )
-# TFLOP/s of one core as TensorFlow sees it: half a chip of v2 and v3, a whole one of the others. Its float32 products
-# are made of bfloat16 ones.
+# TFLOP/s of one core as TensorFlow counts them: half a chip for v2 and v3, a whole chip for the others. float32 has the
+# same peak, as its products are computed from bfloat16 ones.
 _TPU_PEAKS = {"v2": 22.5, "v3": 61.5, "v4": 275.0, "v5litepod": 197.0, "v5e": 197.0, "v5p": 459.0, "v6e": 918.0}
 
-# By the names of `profile_flops.py --device`: how many replicas one is, and what its driver or its TPU VM calls it.
+# The names of `profile_flops.py --device`, with the number of replicas and the name that the driver or TPU VM reports.
 DEVICES = {
     "t4": (1, "Tesla T4"),
     "v100": (1, "Tesla V100-SXM2-16GB"),
@@ -48,17 +48,17 @@ DEVICES = {
 
 
 def published_gpu_peak(device_name: str, precision: str) -> float | None:
-    """FLOP/s of a GPU by its driver's name, such as `NVIDIA A100-SXM4-40GB`; None if it is not known."""
+    """FLOP/s of a GPU by its driver's name, such as `NVIDIA A100-SXM4-40GB`; None for an unknown one."""
     return next((1e12 * peaks[precision] for name, peaks in GPU_PEAKS if re.search(name, device_name)), None)
 
 
 def published_tpu_peak(accelerator_type: str) -> float | None:
-    """FLOP/s of a TPU core by its type, such as `v5litepod-8`; None if it is not known."""
+    """FLOP/s of a TPU core by its type, such as `v5litepod-8`; None for an unknown one."""
     peak = _TPU_PEAKS.get(accelerator_type.partition("-")[0])
     return None if peak is None else 1e12 * peak
 
 
 def published_peak(device: str, precision: str) -> float:
-    """FLOP/s of a whole device by its name in `DEVICES`, such as `v4-8`: of all its cores."""
-    replicas, called = DEVICES[device]
-    return replicas * (published_gpu_peak(called, precision) or published_tpu_peak(called))
+    """FLOP/s of all cores of a device together, by its name in `DEVICES`."""
+    replicas, reported_name = DEVICES[device]
+    return replicas * (published_gpu_peak(reported_name, precision) or published_tpu_peak(reported_name))

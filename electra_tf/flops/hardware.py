@@ -1,9 +1,8 @@
 """The `hardware` convention: FLOPs that a device has to compute for a training step, by formula.
 
 In contrast to the paper's convention (`electra_tf.flops.paper`): look-ups are free, a backward pass computes two matrix
-products for each one of the forward pass, networks that are not trained have no backward pass, and the masked positions
-are the M slots of a step. Work that a run repeats to save memory (`train.rematerialize`) and padding of the vocabulary
-do not count: they do nothing for the model.
+products for each one of the forward pass, frozen networks have no backward pass, and a step predicts M masked
+positions. Layers computed again to save memory (`train.rematerialize`) and padding of the vocabulary do not count.
 
 Matrix products are exact. Everything else (biases, activations, softmax, dropout, LayerNorm) is counted by the paper's
 rules of thumb, and its gradient as twice that.
@@ -21,7 +20,7 @@ Counted = TypeVar("Counted", bound="Countable")
 
 
 class Countable:
-    """Lets a dataclass of numbers be added and multiplied, field by field."""
+    """A dataclass of numbers with addition, and multiplication by an integer, field by field."""
 
     def __add__(self: Counted, other: Counted) -> Counted:
         return type(self)(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
@@ -37,8 +36,8 @@ class Flops(Countable):
     """A number of operations.
 
     Attributes:
-        products: of matrix products; a multiplication and the addition after it are two.
-        elementwise: of everything else.
+        products: operations in matrix products; a multiplication and the addition after it are two.
+        elementwise: all others.
     """
 
     products: int
@@ -68,8 +67,8 @@ def pass_flops(network: NetworkPass, seq_length: int, max_predictions: int) -> d
     """FLOPs of one example of a training step in one network, by part.
 
     Args:
-        seq_length: S, padding included: padding is computed like any token.
-        max_predictions: M, the slots for masked positions; all are computed.
+        seq_length: S, with padding, which is computed like any token.
+        max_predictions: M, the slots for masked positions, empty ones included.
     """
     encoder = network.encoder
     parts = {"embeddings": _embeddings(encoder, seq_length)}
@@ -78,7 +77,7 @@ def pass_flops(network: NetworkPass, seq_length: int, max_predictions: int) -> d
         parts["projection"] = seq_length * Flops(2 * size, encoder.hidden_size)
     parts["attention"] = encoder.num_layers * _attention(encoder, seq_length)
     parts["feed_forward"] = encoder.num_layers * _feed_forward(encoder, seq_length)
-    # Segments are looked up as a product with one-hot vectors of two entries, which need no gradient themselves.
+    # The look-up of segments is a product with one-hot vectors; only the table needs a gradient.
     segments = Flops(2 * encoder.type_vocab_size * encoder.embedding_size * seq_length, 0)
     counted = {"segments": PassFlops(segments, segments)}
     counted |= {name: PassFlops(forward, 2 * forward) for name, forward in parts.items()}
@@ -96,14 +95,14 @@ def example_flops(passes: Iterable[NetworkPass], seq_length: int, max_prediction
 
 
 def classifier_heads(num_classes: int) -> tuple[HeadPass, ...]:
-    """A linear classifier on [CLS], or with one class a regression: the tasks of GLUE."""
+    """The head for GLUE: a linear classifier on [CLS], or with one class a regression."""
     return (HeadPass("unit", "first", num_outputs=num_classes),)
 
 
 def span_heads(encoder: EncoderConfig, inner_size: int = 512) -> tuple[HeadPass, ...]:
-    """The paper's question-answering module in training: start, end given the start, and answerability.
+    """The paper's question-answering heads in training, for start, end and answerability.
 
-    One unit scores the start; a dense layer over two concatenated vectors scores the end, and another answerability.
+    A single unit scores the start. The end and the answerability each have a dense layer over two concatenated vectors.
     """
     both = 2 * encoder.hidden_size
     return (
@@ -118,7 +117,7 @@ def _embeddings(encoder: EncoderConfig, seq_length: int) -> Flops:
 
 
 def _attention(encoder: EncoderConfig, seq_length: int) -> Flops:
-    """Of one layer."""
+    """FLOPs of one layer's attention."""
     hidden = encoder.hidden_size
     products = 4 * (2 * hidden * hidden) + 2 * (2 * hidden * seq_length)
     scores = (1 + SOFTMAX + DROPOUT) * seq_length * encoder.num_heads  # 1: the padding mask
@@ -126,18 +125,18 @@ def _attention(encoder: EncoderConfig, seq_length: int) -> Flops:
 
 
 def _feed_forward(encoder: EncoderConfig, seq_length: int) -> Flops:
-    """Of one layer."""
+    """FLOPs of one layer's feed-forward network."""
     hidden, inner = encoder.hidden_size, encoder.intermediate_size
     return seq_length * Flops(2 * (2 * hidden * inner), (1 + GELU) * inner + _residual(hidden))
 
 
 def _residual(hidden_size: int) -> int:
-    """Bias, dropout, sum and LayerNorm of a token."""
+    """FLOPs of bias, dropout, sum and LayerNorm for one token."""
     return (1 + DROPOUT + 1 + LAYER_NORM) * hidden_size
 
 
 def _head(encoder: EncoderConfig, head: HeadPass) -> PassFlops:
-    """Of one position."""
+    """FLOPs of a head for one position."""
     inputs = head.input_size or encoder.hidden_size
     if head.kind == "unit":
         first, others = 2 * inputs * head.num_outputs, Flops(0, head.num_outputs)

@@ -1,14 +1,14 @@
 """The `paper` convention: FLOPs as the paper's appendix E and the authors' code count them, peculiarities included.
 
-Use it to compare with the paper's figures only; `electra_tf.flops.hardware` says what a device has to compute. Where
-the two differ, the code below is marked QUIRK:
+Use it only to compare with the paper's figures; use `electra_tf.flops.hardware` for what a device has to compute. QUIRK
+marks the differences between the two:
 
-- a backward pass counts as much as the forward pass; matrix products need twice as much;
-- a look-up in the word or position table counts as a product with one-hot vectors: 40 % of ELECTRA-Small;
+- a backward pass counts as much as the forward pass, though its matrix products need twice as much;
+- a look-up in the word or position table counts as a product with one-hot vectors, 40 % of ELECTRA-Small's FLOPs;
 - 80 of 512 positions are predicted, whatever the length and the masked fraction;
 - one of the two LayerNorms of a layer costs five operations in total, not five for each hidden unit;
-- the weighted sum of the attention and the projection after it are counted with the hidden size even where the heads
-  together are wider (T5).
+- the attention's weighted sum and the projection after it count with the hidden size, even where all heads together
+  are wider (T5).
 
 An operation is a mathematical one: an exponential counts as one, a multiplication and the addition after it as two.
 All counts are exact: integers or fractions.
@@ -30,9 +30,9 @@ PREDICTED_FRACTION = Fraction(80, 512)
 
 
 def embeddings(encoder: EncoderConfig, seq_length: int) -> int:
-    """Forward, for a sequence: look-ups, their sum, LayerNorm, dropout, and the projection if there is one."""
+    """Forward FLOPs for a sequence: look-ups, their sum, LayerNorm, dropout, and the projection if there is one."""
     size, hidden = encoder.embedding_size, encoder.hidden_size
-    # QUIRK: dense look-ups, of a word among V, of a position among S and of a segment among 2.
+    # QUIRK: look-ups as products with one-hot vectors, over V words, S positions and 2 segments.
     look_ups = 2 * size * encoder.vocab_size + 2 * size * (seq_length + 2)
     operations = look_ups + (2 + LAYER_NORM + DROPOUT) * size
     if size != hidden:
@@ -41,10 +41,10 @@ def embeddings(encoder: EncoderConfig, seq_length: int) -> int:
 
 
 def attention(encoder: EncoderConfig, seq_length: int, attention_size: int | None = None) -> int:
-    """Forward, for a sequence, in all layers.
+    """Forward FLOPs for a sequence, in all layers.
 
     Args:
-        attention_size: of all heads together; None: the hidden size.
+        attention_size: units of all heads together; None: the hidden size.
     """
     hidden, width = encoder.hidden_size, attention_size or encoder.hidden_size
     projections = 3 * (2 * hidden * width + width)
@@ -57,7 +57,7 @@ def attention(encoder: EncoderConfig, seq_length: int, attention_size: int | Non
 
 
 def feed_forward(encoder: EncoderConfig, seq_length: int) -> int:
-    """Forward, for a sequence, in all layers."""
+    """Forward FLOPs for a sequence, in all layers."""
     hidden, inner = encoder.hidden_size, encoder.intermediate_size
     products = 2 * (2 * hidden * inner)
     biases_and_gelu = (1 + GELU) * inner + hidden
@@ -66,10 +66,10 @@ def feed_forward(encoder: EncoderConfig, seq_length: int) -> int:
 
 
 def head_flops(encoder: EncoderConfig, head: HeadPass, seq_length: int) -> Fraction:
-    """Forward, for a sequence.
+    """Forward FLOPs of a head for a sequence.
 
-    The paper has no rule for heads on [CLS], of one unit, or with an inner layer of another size; they are counted in
-    the way of its heads.
+    The paper has no rule for heads on [CLS], with a single layer, or with another inner size; they are counted like its
+    own heads.
     """
     inputs, size, vocab_size = head.input_size or encoder.hidden_size, encoder.embedding_size, encoder.vocab_size
     if head.kind == "vocabulary":
@@ -98,7 +98,7 @@ def forward_parts(network: NetworkPass, seq_length: int) -> dict[str, Fraction]:
 
 
 def example_flops(passes: Iterable[NetworkPass], seq_length: int) -> Fraction:
-    """FLOPs of one example of a training step, forward and backward; what is not trained has no backward pass."""
+    """FLOPs of one example of a training step, forward and backward; frozen parts have no backward pass."""
     total = Fraction(0)
     for network in passes:
         forward = sum(forward_parts(network, seq_length).values())
@@ -109,5 +109,5 @@ def example_flops(passes: Iterable[NetworkPass], seq_length: int) -> Fraction:
 
 
 def inference_flops(encoder: EncoderConfig, seq_length: int) -> Fraction:
-    """One forward pass over a sequence, with the discriminator's head, which the paper assumes for every task."""
+    """FLOPs of a forward pass over a sequence, with the discriminator's head, as the paper assumes for every task."""
     return example_flops((NetworkPass("encoder", encoder, (HeadPass("token", "all"),), trained=False),), seq_length)

@@ -1,7 +1,7 @@
-"""What a training step computes, as data: which networks run over an example, with which heads, and what is trained.
+"""A description of a training step: which networks run over an example, with which heads, and what is trained.
 
-Each objective describes its steps so, and the FLOPs follow without a model being built. A test compares the matrix
-products that follow with those of every objective's traced step.
+Each objective describes its steps in this form, and the FLOPs are computed from it without a model. A test compares
+them with the matrix products in the traced step of every objective.
 """
 
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from electra_tf.config.schema import EncoderConfig
 
 @dataclass(frozen=True)
 class HeadPass:
-    """A head on an encoder, and at how many positions it is computed.
+    """One head that runs on an encoder's output.
 
     Attributes:
-        kind: `vocabulary`: dense to the embedding size, GELU, LayerNorm, product with the word table;
-            `token`: dense with GELU to the hidden size (`inner_size`), then to one unit (`num_outputs`);
-            `unit`: dense to one unit (`num_outputs`), as a linear classifier is.
-        positions: `masked`: the M masked positions; `all`: all S; `first`: [CLS].
-        input_size: of the vectors that it reads; None: the encoder's hidden size. (Two towers give twice that.)
-        inner_size: units of the dense layer of a `token` head; None: the encoder's hidden size.
-        num_outputs: of a `token` or `unit` head.
-        trains_encoder: False if gradients stop at the head's input, so that the head alone learns.
-        trained: False if the head has a forward pass only.
+        kind: `vocabulary`: dense layer to the embedding size, GELU, LayerNorm, product with the word table;
+            `token`: dense layer with GELU to `inner_size`, then one to `num_outputs`;
+            `unit`: dense layer to `num_outputs`.
+        positions: where it runs: `masked`: the M masked positions; `all`: all S; `first`: [CLS].
+        input_size: size of the vectors that it reads; None: the encoder's hidden size. (Two towers have twice that.)
+        inner_size: size of a `token` head's inner layer; None: the encoder's hidden size.
+        num_outputs: units of a `token` or `unit` head's last layer.
+        trains_encoder: False if gradients stop at the head's input.
+        trained: False if the head has no backward pass.
     """
 
     kind: Literal["vocabulary", "token", "unit"]
@@ -40,9 +40,10 @@ class NetworkPass:
     """One network that runs once over every example of a batch.
 
     Attributes:
-        name: `generator`, `discriminator` or another name that the objective gives it.
-        encoder: its sizes.        heads: on top of it.
-        trained: False if it has a forward pass only.
+        name: `generator`, `discriminator` or another name, for tables.
+        encoder: its sizes.
+        heads: the heads on top of it.
+        trained: False if it has no backward pass.
     """
 
     name: str
@@ -56,7 +57,8 @@ class Phase:
     """A training phase: steps that train the same networks.
 
     Attributes:
-        num_steps: optimizer updates.        passes: the networks that run over each example.
+        num_steps: number of optimizer updates.
+        passes: the networks that run over each example.
     """
 
     num_steps: int

@@ -1,12 +1,12 @@
 """The paper's own figures, computed again: the authors' thirteen training costs and the FLOPs of tables 1, 2, 3 and 7.
 
 Rows are BERT-like networks in the convention of `electra_tf.flops.paper`, with steps and batches from table 5 or from
-the papers that they come from. A note states what was assumed, and why a row does not agree where it does not. QUIRK
-marks what one would not expect:
+the papers that describe the models. A row's note states the assumptions, and the reason where it does not agree. QUIRK
+marks the unexpected:
 
-- ELMo and XLNet are no BERT-like encoders: the authors counted their forward passes with TensorFlow's profiler, and
-  those counts are used here;
-- the authors' code counts XLNet at batch 8192, the paper's 9.6e20 has 2048;
+- ELMo and XLNet are not BERT-like: the authors counted their forward passes with TensorFlow's profiler, and their
+  counts are used here;
+- the authors' code counts XLNet at batch 8192, the paper's 9.6e20 is for 2048;
 - GPT predicts every token, in sequences of 512;
 - every vocabulary but those of GPT, RoBERTa, ALBERT and T5 has 30,522 entries;
 - RoBERTa, ALBERT and T5 are counted as BERTs of their sizes.
@@ -25,7 +25,7 @@ Number = int | Fraction
 
 
 def _encoder(hidden_size: int, num_layers: int, **sizes: int) -> EncoderConfig:
-    """A transformer with BERT's vocabulary and proportions, except for the sizes that are given."""
+    """A transformer with BERT's vocabulary and proportions, except for the given sizes."""
     like_bert = {
         "vocab_size": 30_522,
         "embedding_size": hidden_size,
@@ -48,7 +48,7 @@ _XLNET_STEPS = 500_000
 
 
 def xlnet(batch_size: int) -> Fraction:
-    """XLNet-Large, 500,000 steps."""
+    """FLOPs of training XLNet-Large for 500,000 steps."""
     return Fraction(2 * _XLNET_STEPS * batch_size * _XLNET_BATCH, 32)
 
 
@@ -57,33 +57,33 @@ def _masked_lm(model: EncoderConfig, positions: Literal["masked", "all"] = "mask
 
 
 def bert(model: EncoderConfig, batch_size: int, num_steps: int, seq_length: int = 512) -> Fraction:
-    """A masked language model alone."""
+    """FLOPs of training a masked language model."""
     return batch_size * num_steps * paper.example_flops([_masked_lm(model)], seq_length)
 
 
 def electra(
     model: EncoderConfig, generator_hidden_size: int, batch_size: int, num_steps: int, seq_length: int = 512
 ) -> Fraction:
-    """A discriminator, and a generator of the same depth with embeddings of the discriminator's size."""
+    """FLOPs of training a discriminator, and a generator with the same depth and embedding size."""
     generator = _encoder(generator_hidden_size, model.num_layers, embedding_size=model.embedding_size)
     passes = [_masked_lm(generator), NetworkPass("discriminator", model, (HeadPass("token", "all"),))]
     return batch_size * num_steps * paper.example_flops(passes, seq_length)
 
 
 def _t5_11b() -> Fraction:
-    """T5 with 11 B parameters, 512 tokens in the encoder and in the decoder, which predicts every token."""
+    """FLOPs of training T5 with 11 B parameters: 512 tokens in encoder and decoder, a prediction of every token."""
     model = _encoder(1024, 24, vocab_size=32_000, intermediate_size=65_536, num_heads=128)
     attention = paper.attention(model, 512, attention_size=128 * 128)
     others = paper.embeddings(model, 512) + paper.feed_forward(model, 512)
-    # QUIRK: the decoder's attention to the encoder counts as if all of its attention, residual and LayerNorm included,
-    # were done twice, with the decoder's length.
+    # QUIRK: the decoder's attention to the encoder counts as a second attention over the decoder's length, residual and
+    # LayerNorm included.
     decoder = 2 * attention + others + paper.head_flops(model, HeadPass("vocabulary", "all"), 512)
     return 2048 * 1_000_000 * 2 * (attention + others + decoder)
 
 
 # The thirteen numbers that the authors published with their code, by their names.
 PUBLISHED: dict[str, Fraction] = {
-    # QUIRK: the FLOPs of a batch are called those of an example, and divided by the batch's words: the result is right.
+    # QUIRK: the authors' code calls a batch's FLOPs those of an example, but divides by the batch's words: it is right.
     "elmo": Fraction(2 * _ELMO_WORDS * _ELMO_BATCH, 20 * 128),
     "xlnet": xlnet(batch_size=8192),
     "gpt": 128 * 960_800 * paper.example_flops([_masked_lm(GPT, "all")], 512),
@@ -105,11 +105,10 @@ class Row:
     """A model in one of the paper's tables.
 
     Attributes:
-        printed_train, printed_inference: the paper's FLOPs, such as "1.4e18" or the lower bound "6.4e19+"; empty where
-            it has none.
+        printed_train, printed_inference: the paper's FLOPs, such as "1.4e18" or the lower bound "6.4e19+"; or empty.
         printed_factors: the paper's speed-ups.
-        train, inference: FLOPs as computed here; None where the paper has none, or they cannot be derived.
-        note: what was assumed, and why the numbers differ.
+        train, inference: FLOPs as computed here; None if the paper has none or they cannot be derived.
+        note: the assumptions, and the reason for a difference.
     """
 
     model: str
@@ -122,7 +121,7 @@ class Row:
 
     @property
     def agrees(self) -> bool:
-        """True if each computed number rounds to the printed one, and none is below a printed lower bound."""
+        """True if each computed number rounds to the printed one, or is not below a printed lower bound."""
         return _agrees(self.train, self.printed_train) and _agrees(self.inference, self.printed_inference)
 
 
@@ -139,9 +138,8 @@ class PaperTable:
     """One of the paper's tables.
 
     Attributes:
-        reference: the model whose speed-up is 1.
-        counts_savings: True if speed-ups are how much less a model costs than the reference (table 1), not how much
-            more (the others).
+        reference: the model with a speed-up of 1.
+        counts_savings: True if a speed-up is reference / model (table 1), False if it is model / reference.
     """
 
     title: str
@@ -155,7 +153,7 @@ _inference = functools.partial(paper.inference_flops, seq_length=_INFERENCE_LENG
 
 
 def _spanbert() -> Fraction:
-    """Joshi et al. 2019: BERT-Large and the span boundary objective, whose softmax uses the word table too."""
+    """FLOPs of Joshi et al. 2019: BERT-Large and the span boundary objective, with a second softmax over all words."""
     hidden = LARGE.hidden_size
     boundary = 2 * (3 * hidden) * hidden + 2 * hidden * hidden + 2 * hidden * LARGE.vocab_size
     boundaries = paper.PREDICTED_FRACTION * 512 * boundary
@@ -163,7 +161,7 @@ def _spanbert() -> Fraction:
 
 
 def two_streams(model: EncoderConfig, batch_size: int, num_steps: int) -> int:
-    """Yang et al. 2019: the matrix products of an XLNet without memory, forward and as many backward."""
+    """FLOPs of Yang et al. 2019: matrix products of an XLNet without memory, the backward pass as much as forward."""
     hidden, length, predicted, vocab_size = model.hidden_size, 512, 85, 32_000  # one of six positions is predicted
     position_keys = 2 * length * 2 * hidden * hidden
     keys_and_values = length * 2 * (2 * hidden * hidden)
@@ -175,7 +173,7 @@ def two_streams(model: EncoderConfig, batch_size: int, num_steps: int) -> int:
 
 
 def _tinybert() -> Fraction:
-    """Jiao et al. 2019: the part that does not depend on a task."""
+    """FLOPs of Jiao et al. 2019: the part that does not depend on a task."""
     sequences = 3 * 2_500_000_000 // _INFERENCE_LENGTH
     student = _encoder(312, 4, intermediate_size=1200, num_heads=12)
     passes = [NetworkPass("teacher", BASE, (), trained=False), NetworkPass("student", student, ())]

@@ -1,4 +1,4 @@
-"""The matrix products of a traced function, counted one by one, also in the functions and loops that it calls."""
+"""Counts the matrix products of a traced function, including those in the functions and loops that it calls."""
 
 import math
 import re
@@ -10,9 +10,9 @@ import tensorflow as tf
 
 _LOOPS = ("While", "StatelessWhile")
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
-# Attributes that name derivatives, traced in case they are needed; they do not run with the operation.
+# Attributes with derivatives of an operation, which do not run with it.
 _NOT_CALLED = ("forward_function_name", "backward_function_name")
-# Parts of a network, by the names of its layers. Every other product belongs to a head.
+# Parts of a network, by the names of its layers. All other products are in heads.
 _PARTS = {
     "segments": re.compile(r"embeddings/Tensordot"),
     "projection": re.compile(r"embeddings_project/"),
@@ -25,8 +25,8 @@ class Product(NamedTuple):
     """A matrix product.
 
     Attributes:
-        name: of the operation, with those of the layers around it.
-        flops: twice its multiplications, times how often it runs.
+        name: name of the operation, which begins with the names of its layers.
+        flops: two for each multiplication, for all iterations of loops around it.
     """
 
     name: str
@@ -39,18 +39,17 @@ class Product(NamedTuple):
 
 
 def traced_products(traced: tf.types.experimental.ConcreteFunction) -> list[Product]:
-    """Every matrix product that a traced function computes when it runs once.
+    """The matrix products of one execution of a traced function.
 
-    Of branches that depend on data the most expensive one counts. Operations that no output depends on do not run, and
-    do not count.
+    Of several branches the most expensive one counts. Operations that no output depends on do not run or count.
 
-    Raises: ValueError: if a shape is not static, or a loop's number of iterations is not known.
+    Raises: ValueError: if a shape is not static, or the length of a loop is unknown.
     """
     return list(_products(traced.graph, {}))
 
 
 def by_part(products: Iterable[Product]) -> Counter:
-    """FLOPs by (part of the network, whether of the gradient); the part of every head is `heads`."""
+    """FLOPs by (part of the network, True for the gradient); all heads are the part `heads`."""
     flops: Counter = Counter()
     for product in products:
         part = next((part for part, pattern in _PARTS.items() if pattern.search(product.name)), "heads")
@@ -59,7 +58,7 @@ def by_part(products: Iterable[Product]) -> Counter:
 
 
 def _products(graph: tf.Graph, known: dict[int, object]) -> Iterator[Product]:
-    """Products of a graph. `known`: the values of its inputs that are constant, by the id of the tensor."""
+    """The products of a graph. `known` has the values of its constant inputs, by the id of the tensor."""
     for operation in _operations_that_run(graph):
         flops = _flops(operation)
         if flops:
@@ -70,7 +69,7 @@ def _products(graph: tf.Graph, known: dict[int, object]) -> Iterator[Product]:
 
 
 def _operations_that_run(graph: tf.Graph) -> list[tf.Operation]:
-    """The operations that the outputs of a function depend on, and those with side effects."""
+    """The operations that an output depends on, and those with side effects."""
     waiting = [tensor.op for tensor in graph.outputs] + list(getattr(graph, "control_outputs", ()))
     waiting += [operation for operation in graph.get_operations() if operation.op_def.is_stateful]
     reached: dict[str, tf.Operation] = {}
@@ -102,7 +101,7 @@ def _sizes(tensor: tf.Tensor) -> list[int]:
 
 
 def _einsum_sizes(operation: tf.Operation) -> dict[str, int]:
-    """The size of each label of an equation without ellipses."""
+    """The size of each label in the equation of an einsum."""
     terms = operation.get_attr("equation").decode().split("->")[0].split(",")
     if any("." in term for term in terms):
         raise ValueError(f"{operation.name}: einsum with an ellipsis is not counted")
@@ -111,7 +110,7 @@ def _einsum_sizes(operation: tf.Operation) -> dict[str, int]:
 
 
 def _called(operation: tf.Operation, known: dict[int, object]) -> Iterator[tuple[int, tf.Graph]]:
-    """The functions that an operation calls, as graphs, each with how often it runs."""
+    """The functions that an operation calls: (number of executions, graph) of each."""
     if operation.type in _LOOPS:
         yield _iterations(operation, known), _graph_of(operation, operation.get_attr("body").name)
         return
@@ -124,15 +123,15 @@ def _called(operation: tf.Operation, known: dict[int, object]) -> Iterator[tuple
 
 
 def _graph_of(operation: tf.Operation, name: str) -> tf.Graph:
-    """A function that an operation calls, as the graph that it was traced to, shapes included."""
+    """The graph, with shapes, of a function that an operation calls."""
     graph = operation.graph
-    while (function := graph._get_function(name)) is None:  # there is no public way from a name to its function
+    while (function := graph._get_function(name)) is None:  # TensorFlow has no public call for it
         graph = graph.outer_graph
     return function.graph
 
 
 def _known_inputs(operation: tf.Operation, body: tf.Graph, known: dict[int, object]) -> dict[int, object]:
-    """The constant inputs of a called function, so that a loop in it can be counted."""
+    """The constant inputs of a called function, from which the length of a loop in it may follow."""
     if operation.type in _LOOPS or not body.inputs:
         return {}
     outer = list(operation.inputs)[-len(body.inputs) :]
@@ -146,7 +145,7 @@ def _value(tensor: tf.Tensor, known: dict[int, object]):
 
 
 def _iterations(loop: tf.Operation, known: dict[int, object]) -> int:
-    """The iterations of a loop that counts up to a constant in steps of one, as `tf.while_loop` does."""
+    """The number of iterations of a loop that counts up to a constant in steps of one."""
     condition = _graph_of(loop, loop.get_attr("cond").name)
     start = dict(zip(map(id, condition.inputs), (_value(tensor, known) for tensor in loop.inputs), strict=True))
     iterations = []

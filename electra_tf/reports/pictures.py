@@ -1,4 +1,4 @@
-"""Results of runs as a picture: each metric over the FLOPs of pre-training, as figures 1, 3 and 4 of the paper."""
+"""Results of runs as a picture: metrics over the FLOPs of pre-training, as in figures 1, 3 and 4 of the paper."""
 
 import io
 import logging
@@ -17,20 +17,20 @@ _AXIS = {"paper": "pre-training FLOPs, as the paper counts", "hardware": "pre-tr
 
 
 def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: Convention) -> bytes:
-    """A PNG with a panel for each metric: the median over seeds, and the range from lowest to highest: as a band, or of
-    scores after fine-tuning as bars.
+    """Draws a PNG with a panel for each metric.
+
+    Each group of runs is a line through the medians over its seeds. The range from lowest to highest is a band around
+    it; for scores after fine-tuning it is an error bar at each point.
 
     Raises: UserError: if matplotlib is not installed, or there is nothing to draw.
     """
     if not metrics:
-        raise UserError("no run has one of the usual metrics, so there is nothing to draw; name one with --metric")
+        raise UserError("no run has one of the usual metrics to draw; name one with --metric")
     groups = _with_known_cost(groups)
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError(
-            "a picture needs matplotlib: pip install -r requirements-report.txt, or leave --picture out"
-        ) from None
+        raise UserError("--picture requires matplotlib: pip install -r requirements-report.txt") from None
     num_rows = -(-len(metrics) // _PANELS_PER_ROW)
     num_columns = min(len(metrics), _PANELS_PER_ROW)
     figure = Figure(figsize=(4.6 * num_columns, 3.6 * num_rows + 0.6), layout="constrained")
@@ -54,16 +54,13 @@ def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: 
 
 
 def _with_known_cost(groups: Sequence[RunGroup]) -> list[RunGroup]:
-    """The groups whose FLOPs are known; logs the others. Raises: UserError: if there are none."""
+    """The groups with known FLOPs; warns of the others. Raises: UserError: if there are no such groups."""
     unknown = ", ".join(group.label for group in groups if group.cost is None)
     known = [group for group in groups if group.cost is not None]
     if not known:
-        raise UserError(
-            f"a picture is over FLOPs, and the objectives of {unknown} do not say what a step computes; define "
-            "`phases` in their settings, or leave --picture out"
-        )
+        raise UserError(f"--picture requires FLOPs, but the objectives of {unknown} define no `phases`")
     if unknown:
-        logger.warning("not in the picture, for their objectives do not say what a step computes: %s", unknown)
+        logger.warning("not in the picture, as their objectives define no `phases`: %s", unknown)
     return known
 
 

@@ -1,4 +1,4 @@
-"""How fast a configuration trains on this machine: measured on random batches, or read from a run's reports."""
+"""The training speed of a configuration on this machine: measured on random batches, or read from a run's reports."""
 
 import os
 import statistics
@@ -18,13 +18,13 @@ from electra_tf.train.step import compile_task
 
 
 def measured_speed(config: PretrainingConfig, strategy: tf.distribute.Strategy, num_steps: int) -> float:
-    """FLOP/s in matrix products of the model while it trains, the median of some steps.
+    """Measures FLOP/s in matrix products of the model, the median over some training steps.
 
-    The steps are those of the longest stage and phase, on random tokens in memory without padding: reading data,
-    reports, evaluations and checkpoints take no time here.
+    The steps are those of the longest range of equal steps, on random tokens in memory without padding. Reading data,
+    reports, evaluations and checkpoints are not included.
 
     Args:
-        num_steps: timed, after one that compiles and one more.
+        num_steps: number of timed steps; two more run before them, one of which compiles.
     """
     longest = max(RunCost(config).ranges, key=lambda steps: steps.num_steps)
     with strategy.scope():
@@ -46,15 +46,17 @@ def measured_speed(config: PretrainingConfig, strategy: tf.distribute.Strategy, 
 
 
 def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
-    """FLOP/s in matrix products of a run, the median of its reports, and the cost of its steps.
+    """FLOP/s in matrix products of a run, the median over its reports, and the cost of the run.
 
-    Raises: UserError: if there is no run, or it has not reported twice; the first report includes the compilation.
+    The first report includes the compilation and does not count.
+
+    Raises: UserError: if there is no run, or it has less than two reports.
     """
     directory = run_in(model_dir)
     cost = cost_of(load_config(directory.config_file))
     reports = reports_of(directory.metrics_file, "train")[1:]
     if not reports:
-        raise UserError(f"{directory.metrics_file} holds no second report; let the run go on, or give --measure_speed")
+        raise UserError(f"{directory.metrics_file} holds no second report yet; give --measure_speed")
     rates = []
     for report in reports:
         spent = cost.of_step(report["step"])
@@ -63,7 +65,7 @@ def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
 
 
 def _batch(config: PretrainingConfig, steps: StepRange, strategy: tf.distribute.Strategy):
-    """A distributed batch of random tokens: every row is full, and all slots for masked positions are in use."""
+    """A distributed batch of random tokens, without padding and empty slots for masked positions."""
     batch_size = steps.batch_size // strategy.num_replicas_in_sync
     specs = PRETRAINING_BATCH.specs(batch_size, S=steps.seq_length, M=steps.max_predictions)
     random = tf.random.Generator.from_seed(0)

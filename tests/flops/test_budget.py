@@ -48,7 +48,7 @@ def test_the_cost_of_a_run_is_the_sum_of_its_steps(in_phases):
 
 
 @pytest.mark.parametrize("convention", ["paper", "hardware"])
-def test_a_budget_pays_for_the_steps_whose_cost_it_is(in_phases, convention):
+def test_the_cost_of_some_steps_as_a_budget_pays_for_exactly_these_steps(in_phases, convention):
     cost, *_ = in_phases
     for step in range(1, 9):
         budget = cost.spent(step).flops(convention)
@@ -74,13 +74,13 @@ def cost_of_eight(tiny_config):
 
 
 @pytest.mark.parametrize("convention", ["paper", "hardware"])
-def test_the_number_of_steps_is_what_the_budget_pays_for(tiny_config, cost_of_eight, convention):
+def test_a_budget_determines_the_number_of_steps(tiny_config, cost_of_eight, convention):
     budget = cost_of_eight[convention]
     for share, num_steps in ((1, 8), (0.999, 7), (100, 800)):
         assert budgeted(tiny_config, share * budget, flops_convention=convention).train.num_steps == num_steps
 
 
-def test_two_objectives_of_one_budget_cost_the_same_within_a_step(tiny_config):
+def test_two_objectives_with_one_budget_cost_the_same_within_a_step(tiny_config):
     budget = 1e9
     for name in ("electra", "bert_mlm"):
         config = tiny_config(objective={"name": name}, train={"num_steps": None, "flops_budget": budget})
@@ -95,7 +95,7 @@ def test_the_resolved_configuration_states_the_steps_and_reads_back_equal(tiny_c
     assert parse_config(yaml.safe_load(text), source="resolved") == config
 
 
-def test_the_last_stage_takes_what_the_others_leave(tiny_config):
+def test_the_last_stage_gets_the_steps_that_the_other_stages_leave(tiny_config):
     config = tiny_config(stages=STAGES, train={"num_steps": None, "flops_budget": 1e8})
     first, last = (stage.num_steps for stage in config.stages)
     assert (first, last) == (3, config.train.num_steps - 3)
@@ -106,24 +106,26 @@ def test_the_last_stage_takes_what_the_others_leave(tiny_config):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"train": {"num_steps": 9}}, r"train\.num_steps is 9, but train\.flops_budget .* \(paper\) pays for 8"),
-        ({"train": {"flops_budget": 9.0}}, "is too small: 1 steps cost"),
-        ({"train": {"flops_budget": 1e40}}, r"train\.flops_budget 1e\+40 pays for 2,147,483,647 steps or more"),
-        ({"train": {"flops_budget": 1e40, "num_steps": 2**31 - 1}}, "pays for 2,147,483,647 steps or more"),
+        ({"train": {"num_steps": 9}}, r"train\.num_steps is 9, .* pays for 8"),
+        ({"train": {"flops_budget": 9.0}}, r"train\.flops_budget 9"),
+        ({"train": {"flops_budget": 1e40}}, r"train\.flops_budget 1e\+40"),
+        ({"train": {"flops_budget": 1e40, "num_steps": 2**31 - 1}}, r"train\.flops_budget 1e\+40"),
         *(
             ({"train": {"flops_budget": budget}}, rf"train\.flops_budget is {re.escape(str(budget))}; input should be")
             for budget in (float("inf"), float("nan"), -1e18)
         ),
         (
             {"stages": [STAGES[0], {**STAGES[1], "num_steps": 5}]},
-            r"stages\.1\.num_steps is 5, but with train\.flops_budget the last stage takes",
+            r"stages\.1\.num_steps is 5",
         ),
-        ({"stages": STAGES, "train": {"flops_budget": 1e5}}, "is too small: 4 steps cost"),
+        ({"stages": STAGES, "train": {"flops_budget": 1e5}}, r"train\.flops_budget 100000 is too small: 4 steps"),
         ({"train": {"flops_budget": None}}, r"train\.num_steps is None"),
         ({"train": {"batch_size": 0}}, r"train\.batch_size is 0"),
     ],
 )
-def test_a_budget_that_does_not_fit_is_refused(tiny_config, cost_of_eight, changes, message):
+def test_a_budget_that_contradicts_other_settings_or_is_out_of_range_is_refused(
+    tiny_config, cost_of_eight, changes, message
+):
     train = {"num_steps": None, "flops_budget": cost_of_eight["paper"], **changes.get("train", {})}
     with pytest.raises(UserError, match=message):
         tiny_config(**{**changes, "train": train})
