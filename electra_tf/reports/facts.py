@@ -8,15 +8,13 @@ import yaml
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import validate
-from electra_tf.files import read_bytes, read_json
+from electra_tf.files import names_in, read_bytes, read_json
 from electra_tf.flops.budget import known_cost
-from electra_tf.reports.scores import score_file, scored_tasks
 from electra_tf.runs.directory import RunDirectory, run_in
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.summary import SUMMARY, score_file
 from electra_tf.tasks.pretrain.config import load_config
-
-_SUMMARY = "summary.json"  # of run_finetuning.py
 
 
 def run_facts(model_dir: str | os.PathLike, step: int) -> dict:
@@ -49,7 +47,7 @@ def _pretraining_facts(run: RunDirectory, step: int) -> dict:
 
 def _finetuning_facts(run: RunDirectory, step: int) -> dict:
     config = validate(yaml.safe_load(read_bytes(run.config_file)), FinetuningConfig, run.config_file)
-    file = os.path.join(os.path.dirname(run.path.rstrip("/")), _SUMMARY)
+    file = os.path.join(os.path.dirname(run.path.rstrip("/")), SUMMARY)
     try:
         scores = list(_summary_scores(read_json(file)))
     except (KeyError, TypeError, AttributeError):
@@ -76,7 +74,7 @@ def _milestone_scores(run: RunDirectory, step: int) -> Iterator[dict]:
         file = score_file(run.path, name)
         content = read_json(file)
         try:
-            summary = read_json(os.path.join(content["output_dir"], f"step_{step}", _SUMMARY))
+            summary = read_json(os.path.join(content["output_dir"], f"step_{step}", SUMMARY))
             rows = [row for row in content["results"] if row["step"] == step]
             yield from list(_summary_scores(summary)) or (
                 _score(content["task"], content["metric"], row) for row in rows
@@ -100,3 +98,10 @@ def _summary_scores(summary: dict) -> Iterator[dict]:
         values = task["statistics"][task["primary_metric"]]
         numbers = {name: values[name] for name in ("median", "sigma", "n")}
         yield {"task": task["task"], "metric": task["primary_metric"], **numbers}
+
+
+def scored_tasks(model_dir: str | os.PathLike) -> list[str]:
+    """The tasks of which a pre-training run's directory holds scores."""
+    begin, end = os.path.basename(score_file("", "*")).split("*")
+    names = (name for name in sorted(names_in(model_dir)) if name.startswith(begin) and name.endswith(end))
+    return [name.removeprefix(begin).removesuffix(end) for name in names]

@@ -6,7 +6,7 @@ import math
 import os
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_json
 from electra_tf.flops.budget import RunCost, known_cost
-from electra_tf.reports.scores import read_scores
 from electra_tf.runs.directory import lasting_settings, run_in
 from electra_tf.runs.reported_lines import reports_of
+from electra_tf.tasks.finetune.summary import score_file
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 
 logger = logging.getLogger(__name__)
@@ -102,6 +102,19 @@ def read_runs(model_dirs: Iterable[str | os.PathLike]) -> list[RunResults]:
     if not runs:
         raise UserError("none of the runs holds an evaluation yet")
     return runs
+
+
+def scores_by_step(rows: Sequence[Mapping]) -> dict[int, tuple[float, ...]]:
+    """The scores in the rows of `milestone_scores`: one for each seed, NaN where it has no value."""
+    return {
+        int(row["step"]): tuple(math.nan if value is None else float(value) for value in row["scores"].values())
+        for row in rows
+    }
+
+
+def read_scores(model_dir: str | os.PathLike, task: str) -> dict[int, tuple[float, ...]]:
+    """The scores of a run after fine-tuning on a task, by step; empty if there are none."""
+    return scores_by_step(read_json(score_file(model_dir, task)).get("results", ()))
 
 
 def read_scored_runs(model_dirs: Iterable[str | os.PathLike], task: str) -> list[RunResults]:

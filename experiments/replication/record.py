@@ -17,8 +17,7 @@ import electra_tf
 from electra_tf.config.errors import UserError
 from electra_tf.files import names_in, read_json, write_atomically
 from electra_tf.flops.budget import RunCost
-from electra_tf.reports.runs import RunResults, read_run, score_metric
-from electra_tf.reports.scores import scores_by_step
+from electra_tf.reports.runs import RunResults, read_run, score_metric, scores_by_step
 from electra_tf.runs.directory import RunDirectory, lasting_settings
 from electra_tf.runs.reported_lines import reports_of
 from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, seed_scores

@@ -1,11 +1,14 @@
 """Runs are read from their directories, and put together where they differ in their seed only."""
 
 import dataclasses
+import json
+import math
 
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.reports.runs import Point, group_runs, read_run, read_runs
+from electra_tf.reports.runs import Point, group_runs, read_run, read_runs, read_scores
+from electra_tf.tasks.finetune.summary import milestone_scores
 
 HELD_OUT = {8: {"masked_lm_accuracy": 0.1}}
 
@@ -105,3 +108,11 @@ def test_one_run_given_twice_is_refused(write_run):
     run = read_run(write_run("run", HELD_OUT))
     with pytest.raises(UserError, match="run, run have the same configuration and seed"):
         group_runs([run, run])
+
+
+def test_scores_are_read_as_they_were_written(tmp_path):
+    rows = milestone_scores({3: {0: 0.25, 1: math.nan}, 8: {0: 0.5, 1: 0.75}}, None)
+    (tmp_path / "finetuning_rte.json").write_text(json.dumps({"results": rows}))
+    scores = read_scores(tmp_path, "rte")
+    assert scores[3][0] == 0.25 and math.isnan(scores[3][1]) and scores[8] == (0.5, 0.75)
+    assert read_scores(tmp_path, "mrpc") == {}

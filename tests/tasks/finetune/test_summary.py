@@ -1,9 +1,12 @@
 """What seeds give together: median, spread, the best seed, and the paper's average over tasks."""
 
+import math
+
 import pytest
 
+from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.glue import PAPER_TASKS
-from electra_tf.tasks.finetune.summary import best_seed, glue_summary, summarize, table, write_summary
+from electra_tf.tasks.finetune.summary import best_seed, glue_summary, milestone_scores, summarize, table, write_summary
 
 
 def results(*values: float | None) -> dict[int, dict]:
@@ -59,3 +62,37 @@ def test_a_summary_is_json_without_nan(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         write_summary(str(tmp_path), {"loss": float("nan")})
     assert not list(tmp_path.iterdir())
+
+
+def test_each_step_has_its_flops_and_the_median_and_range_over_seeds(tiny_config):
+    cost = RunCost(tiny_config())
+    last, first = cost.spent(8), cost.spent(3)
+    rows = milestone_scores({8: {4: 0.75, 5: 0.5, 7: 0.625}, 3: {4: 0.25}}, cost)
+    assert rows == [
+        {
+            "step": 3,
+            "paper_flops": float(first.paper),
+            "hardware_flops": first.hardware.total,
+            "median": 0.25,
+            "lowest": 0.25,
+            "highest": 0.25,
+            "scores": {"4": 0.25},
+        },
+        {
+            "step": 8,
+            "paper_flops": float(last.paper),
+            "hardware_flops": last.hardware.total,
+            "median": 0.625,
+            "lowest": 0.5,
+            "highest": 0.75,
+            "scores": {"4": 0.75, "5": 0.5, "7": 0.625},
+        },
+    ]
+
+
+def test_unknown_flops_and_the_median_of_a_seed_without_a_score_are_null():
+    (row,) = milestone_scores({3: {0: 0.25, 1: math.nan}}, None)
+    assert row == {
+        **{"step": 3, "paper_flops": None, "hardware_flops": None},
+        **{"median": None, "lowest": None, "highest": None, "scores": {"0": 0.25, "1": None}},
+    }
