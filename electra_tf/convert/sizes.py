@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import validate
 from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.validation import validate
 from electra_tf.convert.stored_weights import list_briefly
 
 HEAD_SIZE = 64  # of all of the authors' models

@@ -6,7 +6,7 @@ import tensorflow as tf
 import yaml
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import validate
+from electra_tf.config.validation import validate
 from electra_tf.export.load import in_precision, load_tokenizer
 from electra_tf.files import read_bytes, read_json
 from electra_tf.runs.checkpoints import restore_strictly

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import yaml
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import validate
+from electra_tf.config.validation import validate
 from electra_tf.files import names_in, read_bytes, read_json
 from electra_tf.flops.budget import known_cost
 from electra_tf.runs.directory import RunDirectory, run_in

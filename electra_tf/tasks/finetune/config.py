@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import merge, validate
+from electra_tf.config.loader import merge
 from electra_tf.config.schema import (
     Count,
     CountOrZero,
@@ -21,6 +21,7 @@ from electra_tf.config.schema import (
     Settings,
     TrainConfig,
 )
+from electra_tf.config.validation import validate
 
 # Of every fine-tuning in the paper, also where an encoder was pre-trained without.
 _DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
