@@ -66,7 +66,7 @@ class SearchRun:
     def is_finished(self) -> bool:
         """Whether the run has its last evaluation, which comes after its last checkpoint."""
         from electra_tf.runs.directory import RunDirectory
-        from electra_tf.runs.reported_lines import evaluation_at
+        from electra_tf.runs.json_lines import evaluation_at
 
         return bool(evaluation_at(RunDirectory(self.directory).metrics_file, self.num_steps))
 

@@ -11,7 +11,7 @@ from electra_tf.config.validation import validate
 from electra_tf.files import names_in, read_bytes, read_json
 from electra_tf.flops.budget import known_cost
 from electra_tf.runs.directory import RunDirectory, run_in
-from electra_tf.runs.reported_lines import reports_of
+from electra_tf.runs.json_lines import reports_of
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.summary import SUMMARY, score_file
 from electra_tf.tasks.pretrain.config import load_config

@@ -15,7 +15,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import read_json
 from electra_tf.flops.budget import RunCost, known_cost
 from electra_tf.runs.directory import lasting_settings, run_in
-from electra_tf.runs.reported_lines import reports_of
+from electra_tf.runs.json_lines import reports_of
 from electra_tf.tasks.finetune.summary import score_file
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 

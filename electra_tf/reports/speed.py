@@ -11,7 +11,7 @@ from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.flops.budget import RunCost, StepRange
 from electra_tf.reports.costs import cost_of
 from electra_tf.runs.directory import run_in
-from electra_tf.runs.reported_lines import reports_of
+from electra_tf.runs.json_lines import reports_of
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.train.step import compile_task

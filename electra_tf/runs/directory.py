@@ -27,7 +27,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.config.schema import RunConfig
 from electra_tf.files import exists, read_bytes, store_errors, write_atomically
-from electra_tf.runs.reported_lines import reports_of
+from electra_tf.runs.json_lines import reports_of
 
 # What depends on the machine and its load: all in which the metrics.jsonl of two runs of one configuration differ.
 RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")

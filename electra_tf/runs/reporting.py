@@ -1,8 +1,6 @@
 """What a run reports while it trains: a line on the terminal, a JSON object in metrics.jsonl, TensorBoard events."""
 
 import contextlib
-import errno
-import json
 import logging
 import os
 import socket
@@ -12,64 +10,16 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError, first_line
-from electra_tf.files import is_remote, read_bytes, write_atomically
+from electra_tf.config.errors import first_line
 from electra_tf.flops.budget import RunCost
 from electra_tf.runs.directory import RATES, RunDirectory
+from electra_tf.runs.json_lines import JsonLines
 from electra_tf.runs.lock import require_held
-from electra_tf.runs.reported_lines import lines_until
 from electra_tf.train.device_peak import Peak
 
 logger = logging.getLogger(__name__)
 
 _NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", *RATES}
-
-
-class JsonLines:
-    """Appends JSON objects to a file, one a line, without those of steps that a continued run repeats.
-
-    On a local disk each line is appended at once and as a whole, so a kill cuts off at most the last one. A remote
-    store cannot append: there the file is rewritten at each `flush`, which comes before each checkpoint. What a full
-    disk refuses is kept and written with the next line.
-
-    Args:
-        last_step: lines of later steps are removed.
-    """
-
-    def __init__(self, path: str, last_step: int):
-        self._path = path
-        self._pending: list[bytes] = []
-        self._has_warned = False
-        before = read_bytes(path) or b""
-        kept = lines_until(before, last_step)
-        content = b"".join(line + b"\n" for line in kept)
-        if content != before:  # also where only the last line's end is missing
-            write_atomically(path, content)
-        self._written = kept if is_remote(path) else []
-
-    def append(self, values: dict) -> None:
-        self._pending.append(json.dumps(values).encode())
-        if is_remote(self._path):
-            return
-        try:
-            self.flush()
-            self._has_warned = False
-        except UserError as error:
-            if not self._has_warned:
-                logger.warning("%s; the report is kept and written later", error)
-            self._has_warned = True
-
-    def flush(self) -> None:
-        """Writes what is pending. Raises: UserError: if the filesystem does not take it."""
-        if not self._pending:
-            return
-        content = b"".join(line + b"\n" for line in self._written + self._pending)
-        if is_remote(self._path):
-            write_atomically(self._path, content)
-            self._written += self._pending
-        else:
-            _append(self._path, content)
-        self._pending = []
 
 
 class Reporter:
@@ -99,7 +49,7 @@ class Reporter:
             self._events = {s: _event_writer(os.path.join(directory.tensorboard, s), first_step + 1) for s in splits}
         self._num_steps = num_steps
         self._cost, self._peak = cost, peak
-        self._has_doubted_the_peak = False
+        self._warned_about_peak = False
         self._last_step, self._last_time = first_step, time.monotonic()
         # The time left is estimated from what follows the first step, which compiles.
         self._steady_since: tuple[int, float] | None = None
@@ -124,8 +74,8 @@ class Reporter:
             products = self._cost.spent(step).hardware.products - self._cost.spent(first_step).hardware.products
             rates["model_flops_utilization"] = utilization = products / seconds / self._peak.flops_per_second
             rates["peak_flops"] = self._peak.flops_per_second
-            if utilization > 1.0 and not self._has_doubted_the_peak:
-                self._has_doubted_the_peak = True
+            if utilization > 1.0 and not self._warned_about_peak:
+                self._warned_about_peak = True
                 logger.warning(
                     "step %d: model_flops_utilization is %.3g, so the peak of %.4g FLOP/s (%s) is too low; state a "
                     "device's as train.peak_flops",
@@ -228,19 +178,6 @@ class Reporter:
             # A closed terminal, or a pipe whose reader has ended, must not end a training.
             with contextlib.suppress(OSError, ValueError):
                 print(line, file=sys.stderr, flush=True)
-
-
-def _append(path: str, content: bytes) -> None:
-    """Appends to a local file as a whole or not at all. Raises: UserError."""
-    size = os.path.getsize(path) if os.path.exists(path) else 0
-    try:
-        with open(path, "ab", buffering=0) as stream:
-            if stream.write(content) < len(content):  # a disk that is nearly full takes a part
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except OSError as error:
-        if os.path.exists(path):
-            os.truncate(path, size)
-        raise UserError(f"{path} cannot be written: {error.strerror}; make room there") from None
 
 
 def _event_writer(directory: str, step: int) -> tf.summary.SummaryWriter:

@@ -11,14 +11,13 @@ from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
+from electra_tf.runs.json_lines import evaluation_at, reports_of
 from electra_tf.runs.lock import require_held
-from electra_tf.runs.reported_lines import evaluation_at, reports_of
 from electra_tf.runs.reporting import Reporter
 from electra_tf.tasks.base import InputStage
 from electra_tf.tasks.health import HealthMonitor, alarm_after
-from electra_tf.train.best_score import BestScore
 from electra_tf.train.device_peak import peak_of_run
-from electra_tf.train.metrics import metric_names
+from electra_tf.train.metrics import BestScore, metric_names
 from electra_tf.train.nonfinite import explain_nonfinite
 from electra_tf.train.timeline import StepTriggers, TrainingPhase, phases_of, span_after, span_at
 from electra_tf.train.trainer import Loops, MeanMetrics, Trainer

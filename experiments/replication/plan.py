@@ -23,7 +23,7 @@ from electra_tf.files import exists, read_json
 from electra_tf.flops.budget import Convention, RunCost
 from electra_tf.runs.checkpoints import checkpoint_prefix
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.reported_lines import evaluation_at
+from electra_tf.runs.json_lines import evaluation_at
 from electra_tf.tasks.finetune.summary import SUMMARY
 from electra_tf.tasks.pretrain.config import PretrainingConfig, StageConfig, load_config
 from electra_tf.train.timeline import milestone_steps

@@ -1,7 +1,5 @@
-"""Reports: metrics.jsonl and its damage, what a full disk costs, rates, and the lines on the terminal."""
+"""Reports: rates, the lines on the terminal, TensorBoard's events."""
 
-import contextlib
-import io
 import json
 import sys
 import time
@@ -10,23 +8,12 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import RunCost
-from electra_tf.runs import reporting
-from electra_tf.runs.checkpoints import steps_in
 from electra_tf.runs.directory import RATES, RunDirectory
-from electra_tf.runs.reported_lines import evaluation_at, reports_of
-from electra_tf.runs.reporting import JsonLines, Reporter
+from electra_tf.runs.reporting import Reporter
 from electra_tf.train.device_peak import Peak
-from tests.toy import ToyStage, toy_config
 
-WHOLE = b'{"step": 2, "split": "train", "loss": 1.0}\n'
 METRICS = {"loss": 2.5, "learning_rate": 0.1, "gradient_norm": 1.0}
-
-
-@pytest.fixture
-def metrics_file(tmp_path) -> Path:
-    return tmp_path / "metrics.jsonl"
 
 
 @pytest.fixture
@@ -36,125 +23,8 @@ def directory(tmp_path) -> RunDirectory:
     return run
 
 
-def test_reports_are_those_of_the_split_without_a_torn_last_line(metrics_file):
-    assert reports_of(metrics_file, "train") == []
-    metrics_file.write_bytes(WHOLE + b'{"step": 2, "split": "held_out", "auc": null}\n{"step": 4, "spl')
-    assert reports_of(metrics_file, "train") == [{"step": 2, "split": "train", "loss": 1.0}]
-    assert str(evaluation_at(metrics_file, 2)) == "{'auc': nan}"
-    assert evaluation_at(metrics_file, 4) == {}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b'{"step": 4}\n',
-        b'{"step": null, "split": "train"}\n',
-        b'{"step": 4, "spl\n' + WHOLE,
-        b'{"step": 4, "split": "tr\xffin"}\n' + WHOLE,
-        b"[4]\n",
-    ],
-    ids=["no_split", "no_step", "torn_in_the_middle", "no_utf_8", "no_object"],
-)
-def test_a_damaged_line_is_named_by_file_and_number(metrics_file, line):
-    metrics_file.write_bytes(WHOLE + line)
-    with pytest.raises(UserError, match=r"metrics\.jsonl, line 2: expected .* found '.*; mend the line or remove it"):
-        reports_of(metrics_file, "train")
-
-
-def test_a_directory_in_the_place_of_the_file_is_refused(metrics_file):
-    metrics_file.mkdir()
-    with pytest.raises(UserError, match=r"metrics\.jsonl cannot be read"):
-        reports_of(metrics_file, "train")
-
-
-@pytest.mark.parametrize(
-    "before",
-    [WHOLE + b'{"step": null}\n{"step": 1, "x": "\xff"}\n{"step": 4, "split": "train"}\n', WHOLE.rstrip()],
-    ids=["damaged_and_later_lines", "a_last_line_without_its_end"],
-)
-def test_a_continued_file_has_the_whole_lines_up_to_its_step(metrics_file, before):
-    metrics_file.write_bytes(before)
-    JsonLines(str(metrics_file), last_step=2).append({"step": 3})
-    assert metrics_file.read_bytes() == WHOLE + b'{"step": 3}\n'
-
-
-def test_a_store_that_cannot_append_gets_the_whole_file_at_each_flush():
-    path = "ram://reporting/metrics.jsonl"
-    with tf.io.gfile.GFile(path, "w") as stream:
-        stream.write('{"step": 1}\n{"step": 2}\n')
-    lines = JsonLines(path, last_step=1)
-    for step in (2, 3):
-        lines.append({"step": step})
-        assert f'"step": {step}' not in tf.io.gfile.GFile(path).read()
-        lines.flush()
-    assert tf.io.gfile.GFile(path).read() == '{"step": 1}\n{"step": 2}\n{"step": 3}\n'
-
-
-@pytest.fixture
-def full_disk(monkeypatch):
-    """`with full_disk():` a local file takes the first bytes of what is appended, and no more."""
-
-    class Full(io.FileIO):
-        def write(self, content) -> int:
-            return super().write(content[:5])
-
-    @contextlib.contextmanager
-    def full():
-        with monkeypatch.context() as patched:
-            patched.setattr(reporting, "open", lambda path, mode, buffering: Full(path, mode), raising=False)
-            yield
-
-    return full
-
-
 def steps_reported(directory: RunDirectory) -> list[int]:
     return [json.loads(line)["step"] for line in Path(directory.metrics_file).read_text().splitlines()]
-
-
-def test_reports_that_the_disk_refused_follow_in_their_order_and_the_refusal_is_said_once(directory, full_disk, caplog):
-    reporter = Reporter(directory, 0, 8)
-    reporter.evaluation(1, {"loss": 0.5})
-    with full_disk():
-        reporter.evaluation(2, {"loss": 0.5})
-        reporter.evaluation(3, {"loss": 0.5})
-        assert steps_reported(directory) == [1]
-        with pytest.raises(UserError, match="cannot be written: No space left on device; make room there"):
-            reporter.flush()
-    assert [message.partition("metrics.jsonl")[2] for message in caplog.messages] == [
-        " cannot be written: No space left on device; make room there; the report is kept and written later"
-    ]
-    reporter.evaluation(4, {"loss": 0.5})
-    reporter.close()
-    assert steps_reported(directory) == [1, 2, 3, 4]
-
-
-def test_a_full_disk_costs_the_checkpoints_of_its_time_and_no_report(
-    train_toy, full_disk, tmp_path, monkeypatch, caplog
-):
-    config = toy_config(train={"save_every_steps": 2, "milestone_fractions": (), "keep_checkpoints": 9})
-    report, full = Reporter.train, contextlib.ExitStack()
-
-    def full_from_4_to_6(self, step, metrics):
-        if step == 4:
-            full.enter_context(full_disk())
-        elif step == 8:
-            full.close()
-        report(self, step, metrics)
-
-    monkeypatch.setattr(Reporter, "train", full_from_4_to_6)
-    assert train_toy(tmp_path, config, ToyStage(config, num_evaluation_batches=0)) == {}  # no held-out split
-    assert [line for line in caplog.messages if "training goes on" in line][0].startswith(
-        "the checkpoint of step 4 could not be written ("
-    )
-    assert steps_reported(RunDirectory(tmp_path)) == [1, 2, 4, 6, 8]
-    assert steps_in(f"{tmp_path}/checkpoints") == [2, 8]
-
-
-def test_a_disk_that_stays_full_ends_the_run_with_an_error_after_its_last_step(train_toy, full_disk, tmp_path, capsys):
-    with full_disk(), pytest.raises(UserError, match="No space left on device"):
-        train_toy(tmp_path)
-    assert "step 8/8" in capsys.readouterr().err
-    assert steps_in(f"{tmp_path}/checkpoints") == []
 
 
 def test_events_that_cannot_be_written_hold_nothing_back(directory, monkeypatch, caplog):
