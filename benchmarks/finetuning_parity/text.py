@@ -13,11 +13,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+from seqeval.metrics.sequence_labeling import get_entities
 
 from benchmarks.finetuning_parity.golden import Arrays, load_arrays, read_json, read_lines
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, GlueTask, read_glue
-from electra_tf.tasks.finetune.metrics import classification_metrics, regression_metrics, tagging_metrics
-from electra_tf.tasks.finetune.tagged import in_scheme, read_tagged, spans_of, tag_targets
+from electra_tf.tasks.finetune.metrics import OWN_METRICS, sentence_scores, tagging_scores
+from electra_tf.tasks.finetune.tagged import read_tagged
 from electra_tf.tasks.finetune.text_examples import TextExamples, scaled_targets, with_swapped_pairs
 from electra_tf.tasks.finetune.text_features import tagging_features, text_features
 from electra_tf.text.tokenizer import BertTokenizer
@@ -49,7 +50,7 @@ def glue_differences(golden: Path) -> dict[str, float]:
             examples = read_glue(task, directory, split)
             # The authors number rows by their line, and the swapped copies from there on.
             header = 1 if name != "cola" or split == "test" else 0
-            index_of = {line - 1 - header: index for index, line in enumerate(examples.lines)}
+            index_of = {line - 1 - header: index for index, line in enumerate(examples.rows)}
             if is_doubled and task.unordered and split == "train":
                 index_of |= {len(examples) + eid: len(examples) + index for eid, index in index_of.items()}
                 examples = with_swapped_pairs(examples)
@@ -86,7 +87,7 @@ def tagging_differences(directory: Path) -> dict[str, float]:
     for split in ("train", "dev"):
         lines = [line for line in read_lines(directory / "features.jsonl.xz") if line["split"] == split]
         examples = read_tagged(directory.parent / "inputs" / f"{config['task']}_{split}.txt")
-        targets = tag_targets(examples, "bioes", labels)
+        targets = [[labels.index(tag) for tag in _in_bioes(tags)] for tags in examples.tags]
         features = tagging_features(examples.words, targets, tokenizer, config["max_seq_length"]).features
         for row, line in enumerate(lines):
             words, tokens = examples.words[row], features.row(row)
@@ -102,15 +103,14 @@ def tagging_differences(directory: Path) -> dict[str, float]:
 
 
 def span_differences(golden: Path) -> dict[str, float]:
-    """Sequences of tag_spans.jsonl.xz with one reading whose spans, or whose tags in BIOES or IOB2, differ."""
-    found = {"spans": 0.0, "bioes": 0.0, "iob2": 0.0}
+    """Sequences of tag_spans.jsonl.xz with one reading whose spans, as we score them, differ."""
+    found = {"spans": 0.0, "bioes": 0.0}
     for line in read_lines(golden / "tag_spans.jsonl.xz"):
         tags = line["tags"]
         if isinstance(line["spans"], str) or not _has_one_reading(tags):
             continue  # their code stops, or joins what are two spans
-        found["spans"] += [[first, last, kind] for kind, first, last in spans_of(tags)] != line["spans"]
-        found["bioes"] += "bioes" in line and in_scheme(tags, "bioes") != line["bioes"]
-        found["iob2"] += "bio" in line and in_scheme(tags, "iob2") != line["bio"]
+        found["spans"] += [[first, last, kind] for kind, first, last in _spans_of(tags)] != line["spans"]
+        found["bioes"] += "bioes" in line and _in_bioes(tags) != line["bioes"]
     return found
 
 
@@ -123,24 +123,28 @@ def scorer_differences(golden: Path) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, case in read_json(golden / "scorers.json").items():
         if "labels" in case:
-            ours = classification_metrics(np.array(case["predictions"]), np.array(case["labels"]))
+            ours = sentence_scores(
+                OWN_METRICS["classification"], np.array(case["predictions"]), np.array(case["labels"])
+            )
             pairs = (("accuracy", "AccuracyScorer", "accuracy"), ("matthews_correlation", "MCCScorer", "mcc"))
             for metric, scorer, theirs in pairs:
                 difference = _difference(ours[metric] * _PERCENT, case[scorer]["results"][theirs])
                 found[f"{name}/{metric}"] = difference
         elif "targets" in case:
-            ours = regression_metrics(np.float32(case["predictions"]), np.float32(case["targets"]))
+            ours = sentence_scores(
+                OWN_METRICS["regression"], np.float32(case["predictions"]), np.float32(case["targets"])
+            )
             theirs = case["RegressionScorer"]["results"]
             found[f"{name}/pearson"] = _difference(ours["pearson"] * _PERCENT, theirs["pearson"])
             found[f"{name}/spearmanr"] = _difference(ours["spearmanr"] * _PERCENT, theirs["spearman"])
             found[f"{name}/mse"] = _difference(ours["mse"], theirs["mse"])
         elif name == "tagging":
             predictions, gold = ([_as_they_read(tags) for tags in case[key]] for key in ("pred", "gold"))
-            ours = tagging_metrics(predictions, gold, "iob2")
+            ours = tagging_scores(predictions, gold, "iob2")
             theirs = case["EntityLevelF1Scorer"]["results"]
             for metric in ("precision", "recall", "f1"):
                 found[f"tagging/{metric}"] = _difference(ours[metric] * _PERCENT, theirs[metric])
-            accuracy = tagging_metrics(case["pred"], case["gold"], "bioes")["accuracy"]
+            accuracy = tagging_scores(case["pred"], case["gold"], "bioes")["accuracy"]
             theirs = case["AccuracyScorer"]["results"]["accuracy"]
             found["tagging/accuracy"] = _difference(accuracy * _PERCENT, theirs)
     return found
@@ -162,11 +166,11 @@ def _dev_scores(directory: Path, outputs: Arrays) -> dict[str, float]:
     """By the authors' names."""
     predictions, loss = outputs["predictions"], float(np.mean(outputs["loss"], dtype=np.float64))
     if "targets" in outputs:
-        scores = regression_metrics(predictions, outputs["targets"])
+        scores = sentence_scores(OWN_METRICS["regression"], predictions, outputs["targets"])
         percent = {"pearson": scores["pearson"], "spearman": scores["spearmanr"]}
         return {**{name: value * _PERCENT for name, value in percent.items()}, "mse": scores["mse"], "loss": loss}
     if "label_ids" in outputs:
-        scores = classification_metrics(predictions, outputs["label_ids"])
+        scores = sentence_scores(OWN_METRICS["classification"], predictions, outputs["label_ids"])
         percent = {"accuracy": scores["accuracy"], "mcc": scores["matthews_correlation"]}
         return {**{name: value * _PERCENT for name, value in percent.items()}, "loss": loss}
     mapping = read_json(directory / "label_mapping.json")
@@ -175,7 +179,7 @@ def _dev_scores(directory: Path, outputs: Arrays) -> dict[str, float]:
         [_as_they_read([names[label] for label in ids[mask > 0]]) for ids, mask in zip(labels, masks, strict=True)]
         for labels, masks in ((each, outputs["labels_mask"]) for each in (predictions, outputs["labels"]))
     ]
-    scores = tagging_metrics(*sentences, "iob2")
+    scores = tagging_scores(*sentences, "iob2")
     # Of a word; it is added twice there.
     loss = 2.0 * float(np.sum(outputs["loss"], dtype=np.float64) / np.sum(outputs["labels_mask"] > 0))
     return {**{name: scores[name] * _PERCENT for name in ("precision", "recall", "f1")}, "loss": loss}
@@ -193,7 +197,7 @@ def _chosen(examples: TextExamples, rows: Sequence[int]) -> TextExamples:
         return [values[row] for row in rows]
 
     labels = None if examples.labels is None else of(examples.labels)
-    return TextExamples(tuple(map(of, examples.texts)), labels, of(examples.ids), examples.source, of(examples.lines))
+    return TextExamples(tuple(map(of, examples.texts)), labels, of(examples.ids), examples.source, of(examples.rows))
 
 
 def _compare_examples(
@@ -230,6 +234,21 @@ def _has_one_reading(tags: Iterable[str]) -> bool:
             return False
         before = tag
     return True
+
+
+def _spans_of(tags: Sequence[str]) -> list[tuple[str, int, int]]:
+    """The type, first and last word of each span, as seqeval scores them."""
+    return get_entities([{"L": "E", "U": "S"}.get(tag[0], tag[0]) + tag[1:] for tag in tags])
+
+
+def _in_bioes(tags: Sequence[str]) -> list[str]:
+    """The tags in the scheme in which the authors' code trains."""
+    written = ["O"] * len(tags)
+    for kind, first, last in _spans_of(tags):
+        ending = "" if kind == "_" else f"-{kind}"  # seqeval's name for the type of a bare B
+        prefixes = "S" if first == last else f"B{'I' * (last - first - 1)}E"
+        written[first : last + 1] = [prefix + ending for prefix in prefixes]
+    return written
 
 
 def _as_they_read(tags: Sequence[str]) -> list[str]:

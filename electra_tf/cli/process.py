@@ -108,13 +108,6 @@ def training_process(strategy: str, ends_process: bool) -> Iterator[tuple[ExitSt
         end_without_teardown(status.code)
 
 
-def run_training(command: Callable[[Interruption], None], strategy: str, ends_process: bool) -> int:
-    """Runs a command as a `training_process`. Returns: the exit status."""
-    with training_process(strategy, ends_process) as (status, interruption):
-        command(interruption)
-    return status.code
-
-
 def import_tensorflow(tpu: bool = False) -> None:
     """Imports TensorFlow and Keras in about 60 % of the time of a plain import, and quietens their notes.
 

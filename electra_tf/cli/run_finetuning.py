@@ -9,9 +9,9 @@
     python run_finetuning.py --predict --model_dir=OUT/seed_0 --input_file=new.jsonl --output_file=predictions.tsv
     python run_finetuning.py --score --task=squad_v2 --data_file=dev-v2.0.json --predictions=predictions.json
 
-The same command again continues: seeds that are done stay, the one in progress goes on from its checkpoint. Each seed
-leaves config.yaml, metrics.jsonl, TensorBoard events and its predictions in OUT/seed_N, all together OUT/summary.json.
-With --milestones these are in OUT/step_N, and OUT/scores.json has the scores beside the FLOPs of pre-training.
+The same command again continues: finished seeds stay, and an unfinished one goes on from its checkpoint. OUT/seed_N has
+config.yaml, metrics.jsonl, TensorBoard events and predictions of each seed, OUT/summary.json the scores of all seeds.
+With --milestones they are in OUT/step_N, and OUT/scores.json has the scores and the FLOPs of pre-training.
 See docs/finetuning.md.
 """
 
@@ -20,25 +20,37 @@ import functools
 import json
 import math
 import sys
+from typing import TYPE_CHECKING
 
 from electra_tf.cli.configuration import load_module, strategy_of
 from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, add_strategy_flags, flag_parser
-from electra_tf.cli.process import import_tensorflow, run_training
+from electra_tf.cli.process import import_tensorflow, training_process
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.runs.interruption import Interruption
 
-_OF_EVERY_MODE = {"strategy", "tpu", "logical_cpu_devices"}
-_OF_MODE = {
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_FLAGS_OF_ALL_MODES = {"strategy", "tpu", "logical_cpu_devices"}
+_FLAGS_OF_MODE = {
     "predict": {"model_dir", "input_file", "output_file", "text_columns"},
     "score": {"task", "data_file", "predictions", "null_odds"},
 }
-_OF_PREDICT_AND_SCORE = (_OF_MODE["predict"] | _OF_MODE["score"]) - {"task", "text_columns"}
+_NOT_FOR_FINETUNING = (_FLAGS_OF_MODE["predict"] | _FLAGS_OF_MODE["score"]) - {"task", "text_columns"}
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
-    return run_training(functools.partial(_run, arguments), arguments.strategy, ends_process=argv is None)
+    with training_process(arguments.strategy, ends_process=argv is None) as (status, interruption):
+        _refuse_idle_flags(arguments)
+        if arguments.score:
+            _score(arguments)
+        elif arguments.predict:
+            _predict(arguments)
+        else:
+            _finetune(arguments, interruption)
+    return status.code
 
 
 def _flags() -> argparse.ArgumentParser:
@@ -52,16 +64,18 @@ def _flags() -> argparse.ArgumentParser:
         help="a GLUE task, glue, squad_v1, squad_v2, or one of your own: see docs/finetuning.md",
     )
     parser.add_argument(
-        "--init_from", metavar="PATH", help="run, checkpoint, milestone or Hugging Face folder to take the encoder from"
+        "--init_from", metavar="PATH", help="run, checkpoint, milestone or Hugging Face folder with the encoder"
     )
     parser.add_argument(
         "--milestones",
         action="store_true",
         help="fine-tune each milestone of the run --init_from, and its newest checkpoint; for report.py --score",
     )
-    parser.add_argument("--untrained", action="store_true", help="sizes and vocabulary of --init_from, random weights")
-    parser.add_argument("--vocab_file", metavar="FILE", help="of one of the authors' checkpoints")
-    parser.add_argument("--cased", action="store_true", help="the vocabulary of --vocab_file has capital letters")
+    parser.add_argument(
+        "--untrained", action="store_true", help="use only sizes and vocabulary of --init_from, with random weights"
+    )
+    parser.add_argument("--vocab_file", metavar="FILE", help="vocabulary of a checkpoint of the authors' code")
+    parser.add_argument("--cased", action="store_true", help="the vocabulary in --vocab_file has capital letters")
     parser.add_argument("--output_dir", metavar="DIR", help="gets a directory for each seed, and summary.json")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N")
     parser.add_argument("--config", metavar="FILE", help="YAML file of settings, see configs/finetune")
@@ -71,10 +85,12 @@ def _flags() -> argparse.ArgumentParser:
         "--keep",
         default=None,
         choices=["best", "last", "all", "none"],
-        help="checkpoints of a seed; without the flag last, with --milestones none",
+        help="checkpoints that stay of a seed (default: last, with --milestones none)",
     )
     parser.add_argument(
-        "--submission", action="store_true", help="write the files of GLUE's site, predicted by the best seed on dev"
+        "--submission",
+        action="store_true",
+        help="also write the files for GLUE's site, predicted by the best seed on the dev set",
     )
     _add_data_flags(parser)
     add_strategy_flags(parser)
@@ -85,44 +101,63 @@ def _flags() -> argparse.ArgumentParser:
 def _add_data_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data_dir", metavar="DIR", help="GLUE's folders (TSV or parquet), or SQuAD's files")
     parser.add_argument(
-        "--train_file", metavar="FILE", help=".csv, .tsv, .jsonl, .parquet; of tagging .jsonl or CoNLL columns"
+        "--train_file", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet; for tagging .jsonl or CoNLL columns"
     )
-    parser.add_argument("--validation_file", metavar="FILE", help="the dev set, as --train_file")
-    parser.add_argument("--text_columns", nargs="+", metavar="NAME", help="one or two columns; without the flag: text")
+    parser.add_argument("--validation_file", metavar="FILE", help="the dev set, in the same format")
+    parser.add_argument("--text_columns", nargs="+", metavar="NAME", help="one or two columns (default: text)")
     parser.add_argument("--label_column", default="label", metavar="NAME")
     parser.add_argument(
-        "--labels", nargs="+", metavar="LABEL", help="all labels, in this order; else those of the data"
+        "--labels", nargs="+", metavar="LABEL", help="all labels, in this order (default: those of the data)"
     )
-    parser.add_argument("--stride", type=int, metavar="N", help="long texts become windows, N tokens apart")
     parser.add_argument(
-        "--class_weights", nargs="+", metavar="LABEL=W", help="weights of the loss by label, or the word balanced"
+        "--stride", type=int, metavar="N", help="split long texts into windows that start N tokens apart"
+    )
+    parser.add_argument(
+        "--class_weights", nargs="+", metavar="LABEL=W", help="weights of the labels in the loss, or the word balanced"
     )
     parser.add_argument("--model_dir", metavar="DIR", help="--predict: a seed's directory")
-    parser.add_argument("--input_file", metavar="FILE", help="--predict: texts or questions, as the training file")
-    parser.add_argument("--output_file", metavar="FILE", help="--predict: gets the predictions")
+    parser.add_argument(
+        "--input_file", metavar="FILE", help="--predict: texts or questions, in a format of the training file"
+    )
+    parser.add_argument("--output_file", metavar="FILE", help="--predict: the file to write")
     parser.add_argument("--data_file", metavar="FILE", help="--score: a SQuAD file with answers")
     parser.add_argument(
-        "--predictions", metavar="FILE", help="--score: a JSON object, answers by id, or the output of --predict"
+        "--predictions",
+        metavar="FILE",
+        help="--score: a JSON object with an answer for each id, or the output of --predict",
     )
-    parser.add_argument("--null_odds", metavar="FILE", help="--score: a JSON object, the odds of no answer by id")
+    parser.add_argument(
+        "--null_odds", metavar="FILE", help="--score: a JSON object with the odds of no answer for each id"
+    )
 
 
-def _run(arguments, interruption: Interruption) -> None:
+def _refuse_idle_flags(arguments: argparse.Namespace) -> None:
+    """Raises: UserError: a flag is out of range or has no effect in the chosen mode."""
     if arguments.logical_cpu_devices < 1:
         raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices}: expected 1 or more")
-    _refuse_idle_flags(arguments)
-    if arguments.score:
-        return _score(arguments)
-    if arguments.predict:
-        return _predict(arguments)
-    _require(arguments, "fine-tuning", "task", "init_from", "output_dir")
+    parser = _flags()
+    mode = "predict" if arguments.predict else "score" if arguments.score else ""
+    for name, value in vars(arguments).items():
+        is_read = name in _FLAGS_OF_ALL_MODES | _FLAGS_OF_MODE[mode] if mode else name not in _NOT_FOR_FINETUNING
+        if not is_read and name != mode and value != parser.get_default(name):
+            flag = "--set" if name == "overrides" else f"--{name}"
+            raise UserError(f"{flag} has no effect {f'with --{mode}' if mode else 'on fine-tuning'}; remove it")
+
+
+def _require(arguments: argparse.Namespace, *flags: str) -> None:
+    if missing := [f"--{flag}" for flag in flags if getattr(arguments, flag) is None]:
+        raise UserError(f"missing: {', '.join(missing)}; see --help")
+
+
+def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None:
+    _require(arguments, "task", "init_from", "output_dir")
     seeds = arguments.seeds
     if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) >= 2**31:
         raise UserError(f"--seeds {' '.join(map(str, seeds))}: expected different numbers from 0 to {2**31 - 1}")
     stride = [] if arguments.stride is None else [f"task.stride={arguments.stride}"]
     values, source = read_values(arguments.config, [*stride, *arguments.overrides])
     if isinstance(values.get("train"), dict) and values["train"].get("seed") is not None:
-        raise UserError(f"{source}: train.seed is set; seeds are given by --seeds")
+        raise UserError(f"{source}: train.seed has no effect; remove it and give --seeds")
     class_weights = _class_weights(arguments.class_weights)
     strategy = _strategy(arguments)
     if arguments.objective_module:
@@ -133,7 +168,7 @@ def _run(arguments, interruption: Interruption) -> None:
     from electra_tf.tasks.finetune.milestones import finetune_milestones
     from electra_tf.tasks.finetune.protocol import Options, finetune
 
-    files = DataOptions(
+    data = DataOptions(
         data_dir=arguments.data_dir,
         train_file=arguments.train_file,
         validation_file=arguments.validation_file,
@@ -158,35 +193,19 @@ def _run(arguments, interruption: Interruption) -> None:
         load_pretrained, vocab_file=arguments.vocab_file, lower_case=not arguments.cased, num_heads=num_heads
     )
     if arguments.milestones:
-        table = finetune_milestones(arguments.task, arguments.init_from, load, files, options, strategy, interruption)
+        table = finetune_milestones(arguments.task, arguments.init_from, load, data, options, strategy, interruption)
     else:
-        table = finetune(arguments.task, load(arguments.init_from), files, options, strategy, interruption)
+        table = finetune(arguments.task, load(arguments.init_from), data, options, strategy, interruption)
     print(table)
 
 
-def _refuse_idle_flags(arguments) -> None:
-    """Raises: UserError: for a flag that the mode does not read."""
-    parser = _flags()
-    mode = "predict" if arguments.predict else "score" if arguments.score else ""
-    for name, value in vars(arguments).items():
-        is_read = name in _OF_EVERY_MODE | _OF_MODE[mode] if mode else name not in _OF_PREDICT_AND_SCORE
-        if not is_read and name != mode and value != parser.get_default(name):
-            flag = "--set" if name == "overrides" else f"--{name}"
-            raise UserError(f"{flag} says nothing to {f'--{mode}' if mode else 'fine-tuning'}; leave it out")
-
-
-def _require(arguments, mode: str, *flags: str) -> None:
-    if missing := [f"--{flag}" for flag in flags if getattr(arguments, flag) is None]:
-        raise UserError(f"{mode} needs {', '.join(f'--{flag}' for flag in flags)}; missing: {', '.join(missing)}")
-
-
-def _strategy(arguments):
+def _strategy(arguments: argparse.Namespace) -> "tf.distribute.Strategy":
     """Imports TensorFlow and starts the strategy of the flags."""
     import_tensorflow(tpu=arguments.strategy == "tpu")
     return strategy_of(arguments)
 
 
-def _class_weights(given: list[str] | None):
+def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
     if given is None or given == ["balanced"]:
         return given and given[0]
     try:
@@ -198,8 +217,8 @@ def _class_weights(given: list[str] | None):
     return weights
 
 
-def _predict(arguments) -> None:
-    _require(arguments, "--predict", "model_dir", "input_file", "output_file")
+def _predict(arguments: argparse.Namespace) -> None:
+    _require(arguments, "model_dir", "input_file", "output_file")
     strategy = _strategy(arguments)
     from electra_tf.export.finetuned import load_finetuned, null_threshold
     from electra_tf.files import exists
@@ -215,14 +234,14 @@ def _predict(arguments) -> None:
     predict_file(model, arguments.input_file, arguments.output_file, columns, strategy, threshold)
 
 
-def _score(arguments) -> None:
-    _require(arguments, "--score", "task", "data_file", "predictions")
+def _score(arguments: argparse.Namespace) -> None:
+    _require(arguments, "task", "data_file", "predictions")
     import_tensorflow()
     from electra_tf.tasks.finetune.squad import SQUAD_TASKS
     from electra_tf.tasks.finetune.squad_scores import score_files
 
     if arguments.task not in SQUAD_TASKS:
-        raise UserError(f"--score is of {' and '.join(SQUAD_TASKS)}, not of --task={arguments.task}")
+        raise UserError(f"--score requires --task={' or '.join(SQUAD_TASKS)}, not {arguments.task}")
     scores = score_files(arguments.task, arguments.data_file, arguments.predictions, arguments.null_odds)
     print(json.dumps(scores, indent=1))
 

@@ -88,14 +88,14 @@ def refused(place, tiny_pretrained, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("", "fine-tuning needs --task, --init_from, --output_dir; missing: --task, --init_from, --output_dir"),
+        ("", "missing: --task, --init_from, --output_dir"),
         ("--task=rte --init_from=x", "missing: --output_dir"),
         (
             "--predict --model_dir=x",
-            "--predict needs --model_dir, --input_file, --output_file; missing: --input_file, ",
+            "missing: --input_file, --output_file",
         ),
         ("--score --task=squad_v1", "missing: --data_file, --predictions"),
-        ("--score --task=rte --data_file=x --predictions=x", "--score is of squad_v1 and squad_v2, not of --task=rte"),
+        ("--score --task=rte --data_file=x --predictions=x", "--score requires --task=squad_v1 or squad_v2"),
         ("--predict --model_dir={place} --input_file=x --output_file=y", "holds no config.yaml; give the directory"),
         (
             "--predict --model_dir={pretrained} --input_file=x --output_file=y",
@@ -112,61 +112,67 @@ def test_flags_that_are_missing_or_name_nothing(refused, flags, message):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--task=mrcp", "--task=mrcp is not known; did you mean mrpc?"),
+        ("--task=mrcp", "--task=mrcp is unknown; did you mean mrpc?"),
         ("--task=rte --seeds 1 2 1", "--seeds 1 2 1: expected different numbers from 0 to 2147483647"),
         ("--task=rte --seeds 0 2147483648", "--seeds 0 2147483648: expected different numbers from 0 to 2147483647"),
         ("--task=rte --seeds -1", "--seeds -1: expected different numbers"),
         ("--task=rte", "--task=rte needs --data_dir"),
         ("--task=rte --data_dir={place}", "has no train split of rte; looked for RTE/train.tsv, "),
-        ("--task=rte --data_dir={place} --train_file=x", "--train_file is not for --task=rte, whose data is given by"),
+        ("--task=rte --data_dir={place} --train_file=x", "--train_file has no effect with --task=rte"),
         ("--task=squad_v2", "--task=squad_v2 needs --data_dir, or --train_file and --validation_file"),
         ("--task=squad_v2 --data_dir={place}", "has no train split of squad_v2; looked for train-v2.0.json, "),
         ("--task=tagging", "--task=tagging needs --train_file"),
         ("--task=tagging --train_file=x", "--task=tagging needs --validation_file"),
-        ("--task=tagging --train_file=x --labels a b", "--labels is not for --task=tagging"),
+        ("--task=tagging --train_file=x --labels a b", "--labels has no effect with --task=tagging"),
         (TRAIN + "classification --text_columns txt", "train.csv has no column 'txt'; did you mean text?"),
         (TRAIN + "classification --label_column=labels", "train.csv has no column 'labels'"),
         (TRAIN + "classification --class_weights yes", "--class_weights yes: expected LABEL=NUMBER, above 0"),
         (TRAIN + "classification --class_weights yes=-1", "--class_weights yes=-1: expected LABEL=NUMBER, above 0"),
         (
             TRAIN + "classification --class_weights maybe=2",
-            "class weights name the label 'maybe', expected one of no, ",
+            "--class_weights: the label 'maybe' is unknown",
         ),
-        (TRAIN + "multi_label --class_weights balanced", "--class_weights=balanced is for one label an example"),
-        (TRAIN + "classification --labels yes", "train.csv:3 has the label 'no', expected one of --labels"),
+        (TRAIN + "multi_label --class_weights balanced", "--class_weights=balanced is for --task=classification"),
+        (TRAIN + "classification --labels yes", "train.csv:3 has the label 'no', which --labels lacks"),
         (TRAIN + "classification --submission", "--submission is for GLUE's tasks"),
         (TRAIN + "classification --stride=100", "the stride is 100 tokens, expected 1 to "),
         (TRAIN + "classification --stride=4 --text_columns text score", "task: stride 4 with two texts; leave it out"),
-        (TRAIN + "classification --text_columns text text", "--text_columns text text names one twice"),
-        (TRAIN.replace("{train}", "nothing.csv") + "classification", "cannot read nothing.csv"),
+        (TRAIN + "classification --text_columns text text", "--text_columns text text has a column twice"),
+        (TRAIN.replace("{train}", "nothing.csv") + "classification", "nothing.csv: there is no such file"),
         (TRAIN.replace("{train}", "{place}/empty.csv") + "classification", "empty.csv has no examples"),
-        (TRAIN.replace("{train}", "{place}/one_class.csv") + "classification", "has one class only, 'yes' in all 2"),
+        (
+            TRAIN.replace("{train}", "{place}/one_class.csv") + "classification",
+            "one_class.csv has only the label 'yes'",
+        ),
         (
             TRAIN.replace("{dev}", "{place}/unknown.csv") + "classification",
             "unknown.csv:3 has the label 'perhaps', exp",
         ),
         (TRAIN.replace("{train}", "{place}/words.csv") + "regression", "words.csv:3 has 'warm' as 'label', expected a"),
         (TRAIN.replace("{train}", "{place}/same.csv") + "regression --label_column=score", "has 3.0 as every label"),
-        (TRAIN.replace("{train}", "{place}/broken.jsonl") + "classification", "broken.jsonl:2 is no JSON: "),
+        (TRAIN.replace("{train}", "{place}/broken.jsonl") + "classification", "broken.jsonl cannot be read: "),
         (
             TRAIN.replace("{train}", "{place}/narrow.conll") + "tagging",
-            "narrow.conll:2 has 1 columns, expected 2 as on",
+            "narrow.conll:2 has 1 columns, expected 2",
         ),
-        (TRAIN.replace("{train}", "{place}/broken.json") + "squad_v2", "broken.json:2 is broken JSON at column 11"),
+        (
+            TRAIN.replace("{train}", "{place}/broken.json") + "squad_v2",
+            "broken.json: the file: Invalid JSON: expected value at line 2",
+        ),
         (
             "--task=squad_v1 --train_file={place}/lost.json --validation_file={place}/squad.json",
-            "no question of lost.json can be trained on",
+            "lost.json has no question whose answer is in",
         ),
         (
             "--task=squad_v1 --train_file={place}/squad.json --validation_file={place}/blank.json",
-            "no question of blank.json has a context with a word in it",
+            "blank.json has no question whose context",
         ),
         (TRAIN + "classification --set task.kind=regression", "task.kind is 'regression', but 'classification' follow"),
         (TRAIN + "classification --set name=mine", "config --set: name is 'mine', but 'classification' follows from"),
         (TRAIN + "classification --set init_from=x", "init_from is 'x', but 'step 3 of RUN' follows from --init_from"),
         (
             "--task=squad_v1 --train_file={place}/wrong.json --validation_file={place}/squad.json",
-            "5 of 20 questions in wrong.json have an answer that is not in their context (q0, q1, q2, ...), ",
+            "wrong.json: 5 of 20 questions",
         ),
     ],
 )
@@ -198,9 +204,9 @@ def test_a_task_or_data_that_do_not_fit(refused, flags, message):
             "step 3 of RUN holds no variable electra/encoder/layer_1/",
         ),
         ("--init_from={pretrained} --set train.num_epochs=2", "train.num_epochs and train.num_steps both say how long"),
-        ("--init_from={pretrained} --set train.seed=2", "train.seed is set; seeds are given by --seeds"),
+        ("--init_from={pretrained} --set train.seed=2", "train.seed has no effect"),
         ("--init_from={pretrained} --set train.flops_budget=1e9", "train.flops_budget is "),
-        ("--init_from={pretrained} --predictions=x", "--predictions says nothing to fine-tuning; leave it out"),
+        ("--init_from={pretrained} --predictions=x", "--predictions has no effect on fine-tuning; remove it"),
         ("--init_from={pretrained} --set data.max_seq_length=21", "data.max_seq_length 21 is longer than the position"),
         ("--init_from={pretrained} --set evaluation.max_batches=2", "evaluation.max_batches is 2; "),
         ("--init_from={pretrained} --set evaluation.patience=2", "patience 2 without best_metric"),
@@ -209,23 +215,13 @@ def test_a_task_or_data_that_do_not_fit(refused, flags, message):
             "train.batch_size is 4, which does not divide among 1 replicas x 3 micro-batches; give a multiple of 3",
         ),
         ("--init_from={pretrained} --submission", "has no test split of rte; looked for RTE/test.tsv, "),
-        ("--init_from={pretrained} --submission --keep=none", "--submission is for GLUE's tasks, with --keep=last or"),
+        ("--init_from={pretrained} --submission --keep=none", "--submission is for GLUE's tasks, with --keep=last"),
     ],
 )
 def test_an_encoder_or_settings_that_do_not_fit(refused, flags, message):
     assert message in refused(
         f"--task=rte --data_dir={{place}}/glue --output_dir={{out}} {SET.join(['', *FAST])} {flags}"
     )
-
-
-@pytest.mark.parametrize("setting", ["task.strid=4", "optimizer.layerwise_deca=1"])
-def test_a_slip_of_the_pen_is_refused_without_tensorflow(setting):
-    program = "import sys; from run_finetuning import main; print(main(sys.argv[1:]), 'tensorflow' in sys.modules)"
-    flags = ["--task=rte", "--init_from=x", "--output_dir=y", f"--set={setting}"]
-    command = [sys.executable, "-c", program, *flags]
-    answer = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT)
-    assert (answer.stdout, len(answer.stderr.splitlines())) == ("2 False\n", 1)
-    assert "did you mean" in answer.stderr
 
 
 @pytest.mark.parametrize("command", ["run_finetuning", "report", "build_vocab", "build_pretraining_dataset"])

@@ -66,12 +66,17 @@ class SentenceConfig(Settings):
         return self
 
 
+# How the tags of words mark spans, under seqeval's names (bioes is its IOBES). plain: tags that are not spans, such as
+# parts of speech.
+TagScheme = Literal["iob1", "iob2", "ioe1", "ioe2", "bioes", "bilou", "plain"]
+
+
 class TaggingConfig(Settings):
     """A label for each word."""
 
     kind: Literal["tagging"]
-    labels: tuple[str, ...] = ()  # in the order of their ids, in `scheme`
-    scheme: Literal["iob2", "bioes", "plain"] = "iob2"  # plain: tags are not spans, such as parts of speech
+    labels: tuple[str, ...] = ()  # in the order of their ids
+    scheme: TagScheme = "iob2"
     dropout: DropoutRate = 0.0  # the authors' head has none
 
 

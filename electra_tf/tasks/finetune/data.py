@@ -1,4 +1,4 @@
-"""The data of a fine-tuning task: its splits as features, and what the model's outputs for them mean."""
+"""The data of a fine-tuning task: its splits as features, and metrics and predictions from a model's outputs."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -20,19 +20,19 @@ from electra_tf.tasks.base import InputStage
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.tokenizer import BertTokenizer
 
-Outputs = dict[str, np.ndarray]
+Outputs = dict[str, np.ndarray]  # by name [N, ...], one row for each row of the evaluated features
 
 
 class TaskData(ABC):
     """A split to train on and splits to evaluate; a subclass for each kind of task.
 
     Attributes:
-        train: None where only predictions are made.
-        evaluation: all evaluated splits as one, one after another.
-        primary_metric: by which seeds are compared: what the paper reports of the task.
-        source: where the data came from, for messages.
-        num_evaluated: how many examples the evaluated splits have.
-        num_truncated: how many examples lost tokens as they were too long, in training and in evaluation.
+        train: None for predictions only.
+        evaluation: all evaluated splits, concatenated.
+        primary_metric: the metric that selects the best seed; the paper's where it has one.
+        source: the file or folder, for messages.
+        num_evaluated: the number of examples in the evaluated splits.
+        num_truncated: how many examples of training and of evaluation were too long and lost tokens.
     """
 
     train: Features | None
@@ -44,24 +44,24 @@ class TaskData(ABC):
 
     @abstractmethod
     def metrics(self, outputs: Outputs) -> dict[str, float]:
-        """The metrics of the evaluated splits, from `Task.example_outputs` in the order of `evaluation`'s rows."""
+        """The metrics of the evaluated splits."""
 
     @abstractmethod
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
-        """What is predicted for each example of the evaluated splits, with probabilities: files by name."""
+        """The predictions for the evaluated splits, with probabilities: the content of files, by name."""
 
     def prediction_table(self, outputs: Outputs) -> bytes:
-        """The predictions of the one evaluated split, as the file that `--predict` writes."""
+        """The predictions for the only evaluated split: the content of the file that `--predict` writes."""
         (content,) = self.prediction_files(outputs).values()
         return content
 
     def problem(self, outputs: Outputs) -> str | None:
-        """What shows that nothing was learnt, in one clause; None if nothing does."""
+        """One clause on why the model has learnt nothing; None if it has learnt something."""
         return None
 
     @cached_property
     def identity(self) -> str:
-        """A hash that tells data sets apart."""
+        """A hash that differs between data sets."""
         digest = hashlib.sha256()
         for features in filter(None, (self.train, self.evaluation)):
             tables = {**features.row_targets, **features.token_targets}
@@ -75,8 +75,11 @@ class FinetuningStage(InputStage):
     """The input of a fine-tuning run: the batches of a task's data for one seed.
 
     Args:
-        data: of the task.        tokenizer: of the text; see `InputStage`.
-        static_shapes: all sequences are padded to one length, as a TPU wants it.
+        tokenizer, vocabulary_file: for the run's directory, see `InputStage`.
+        static_shapes: pads all sequences to one length, for TPUs.
+
+    Attributes:
+        last_outputs: the outputs of the last evaluation; None before one.
     """
 
     name, first_step = "", 0
@@ -99,8 +102,9 @@ class FinetuningStage(InputStage):
         self.source, self.identity = data.source, data.identity
         self.tokenizer = vocabulary_file, tokenizer.lower_case, tokenizer.strip_accents
         self.lengths = (longest,) if static_shapes else bucket_lengths(longest)
-        # Inference has no operation that is compiled for a length, so each batch has its own.
+        # No operation of inference is compiled for a length, so each batch has its own.
         self.evaluation_lengths = (longest,) if static_shapes else range(1, longest + 1)
+        self.last_outputs: Outputs | None = None
 
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
         order = self.training_order
@@ -110,10 +114,11 @@ class FinetuningStage(InputStage):
         return batches(self.data.evaluation, self.evaluation_order, self.evaluation_lengths, context)
 
     def output_metrics(self, outputs: dict[str, list[np.ndarray]]) -> dict[str, float]:
-        return self.data.metrics(self.in_row_order(outputs))
+        self.last_outputs = self.in_row_order(outputs)
+        return self.data.metrics(self.last_outputs)
 
     def in_row_order(self, outputs: dict[str, list[np.ndarray]]) -> Outputs:
-        """The outputs of all batches as one array each, [N, ...]; those of tokens are padded with zeros."""
+        """Joins the outputs of all batches; those of tokens are padded with zeros."""
         rows = np.concatenate(outputs["row_index"])
         ordered = {}
         for name, parts in outputs.items():
@@ -123,24 +128,24 @@ class FinetuningStage(InputStage):
             ordered[name][rows[rows >= 0]] = values[rows >= 0]
         return ordered
 
-    @cached_property  # every report asks for it
+    @cached_property
     def max_seq_length(self) -> int:
-        """The tokens of an example, padding included, on average over the batches of training."""
+        """The mean over the training batches of their length in tokens, padding included."""
         return round(np.mean(padded_lengths(self.data.train, self.training_order, self.lengths)))
 
     @cached_property
     def training_order(self) -> np.ndarray:
-        """[num_steps, B] int32: which rows each step trains on."""
+        """[num_steps, B] int32: the rows of each step."""
         return training_order(self.data.train, self.batch_size, self.config.train.seed, self.last_step)
 
     def describe(self) -> str:
-        """One line on lengths, padding and what was cut off."""
+        """One line on lengths, padding and truncation."""
         share = padding_share(self.data.train, self.training_order, self.lengths)
         longest = self.lengths[-1]
         to_longest = padding_share(self.data.train, self.training_order, (longest,))
         line = (
             f"{self.num_training_examples} sequences of {np.mean(self.data.train.lengths):.1f} tokens on average; "
-            f"{share:.0%} of what is computed is padding ({to_longest:.0%} if all were padded to {longest})"
+            f"{share:.0%} of the computed tokens are padding ({to_longest:.0%} if all were padded to {longest})"
         )
         if any(self.data.num_truncated):
             line += "; {} of training and {} of evaluation were longer than {} tokens and lost their end".format(
@@ -150,5 +155,5 @@ class FinetuningStage(InputStage):
 
 
 def _padded(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """[B, ...] with zeros up to these sizes of the axes after the first."""
+    """[B, ...] padded with zeros to these sizes of the axes after the first."""
     return np.pad(values, [(0, 0), *((0, size - now) for size, now in zip(sizes, values.shape[1:], strict=True))])

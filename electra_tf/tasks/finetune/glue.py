@@ -1,21 +1,16 @@
-"""The GLUE tasks, and their files: the official TSV folders and the parquet files of nyu-mll/glue."""
+"""The GLUE tasks, and their files: the official TSV folders or the parquet files of nyu-mll/glue."""
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import tensorflow as tf
-
 from electra_tf.config.errors import UserError
-from electra_tf.data.table_files import Table, read_table, read_text
+from electra_tf.data.tables import Table, read_bytes, read_separated, read_table
+from electra_tf.files import exists
 from electra_tf.tasks.finetune.text_examples import TextExamples, examples_of
 
-MAX_WRONG_ROWS = 10  # QQP's training file has a few rows without all columns; more means a damaged file
-
-logger = logging.getLogger(__name__)
-
+_MAX_WRONG_ROWS = 10  # QQP's training file has a few rows without all columns; more mean a damaged file
 _FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv",)}
 _MNLI_FILES = {
     "train": ("train.tsv",),
@@ -24,28 +19,27 @@ _MNLI_FILES = {
     "test_matched": ("test_matched.tsv",),
     "test_mismatched": ("test_mismatched.tsv",),
 }
-# CoLA's files with labels are the only ones without a header.
+# Only CoLA's files with labels have no header.
 _COLA_HEADER = ("source", "label", "mark", "sentence")
 
 
 @dataclass(frozen=True)
 class GlueTask:
-    """What there is to know of a task.
+    """A task of GLUE.
 
     Attributes:
-        folders: names of the folder with its TSV files: the official one, the authors', and others in use.
-        text_columns: of the TSV files.
+        folders: possible names of the folder with its TSV files: the official name, the authors', and others in use.
+        text_columns, label_column: columns of the TSV files.
         labels: in Hugging Face's order, as the TSV files and the leaderboard write them; empty for regression.
-        leaderboard: by test split, the file that GLUE's site wants, and the number of its rows.
+        leaderboard: for each test split, the file that GLUE's site takes and its number of rows.
         parquet_texts: the text columns of the parquet files; their labels are in `label`.
-        parquet_labels: what the parquet files call the labels.
-        label_column: of the TSV files.
-        files: by split, the names that its TSV file may have.
+        parquet_labels: the class names in the parquet files.
+        files: for each split, the possible names of its TSV file.
         smallest, largest: the range of a regression.
-        num_epochs: the authors'.
-        paper_metric: what the paper reports.
-        metrics: what the leaderboard and Hugging Face report.
-        unordered: whether the order of the two texts says nothing; the authors train on both orders then.
+        num_epochs: the authors' number of epochs.
+        paper_metric: the metric in the paper.
+        metrics: the metrics of the leaderboard and Hugging Face.
+        unordered: True if the order of the two texts has no meaning; the authors then train on both orders.
     """
 
     name: str
@@ -107,7 +101,7 @@ _TASKS = (
         parquet_texts=_SENTENCES,
         parquet_labels=("not_equivalent", "equivalent"),
         label_column="Quality",
-        metrics=("accuracy", "f1"),
+        metrics=("accuracy", "f1", "combined_score"),
         unordered=True,
     ),
     GlueTask(
@@ -123,7 +117,7 @@ _TASKS = (
         largest=5.0,
         num_epochs=10,
         paper_metric="spearmanr",
-        metrics=("pearson", "spearmanr"),
+        metrics=("pearson", "spearmanr", "combined_score"),
         unordered=True,
     ),
     GlueTask(
@@ -135,7 +129,7 @@ _TASKS = (
         parquet_texts=("question1", "question2"),
         parquet_labels=("not_duplicate", "duplicate"),
         label_column="is_duplicate",
-        metrics=("accuracy", "f1"),
+        metrics=("accuracy", "f1", "combined_score"),
     ),
     GlueTask(
         "mnli",
@@ -176,7 +170,7 @@ _TASKS = (
         parquet_texts=_SENTENCES,
         parquet_labels=("not_entailment", "entailment"),
     ),
-    # The diagnostic set: the MNLI model predicts it, and its labels are the site's secret. The authors put it in mnli/.
+    # The diagnostic set: the MNLI model predicts it, and only the site has its labels. The authors put it in mnli/.
     GlueTask(
         "ax",
         folders=("diagnostic", "AX", "ax", "MNLI", "mnli"),
@@ -198,23 +192,20 @@ def read_glue(task: GlueTask, data_dir: str | os.PathLike, split: str) -> TextEx
     """Reads a split of a task. Test splits have no labels.
 
     Args:
-        data_dir: holds a folder for each task: the official TSV files, in folders named as on GLUE's site or as by the
-            authors, or the parquet files of nyu-mll/glue.
+        data_dir: holds a folder for each task, with the official TSV files (the folder named as on GLUE's site or by
+            the authors) or the parquet files of nyu-mll/glue.
         split: one of `task.splits`.
-    Raises: UserError: no such file, a file without examples, more than a handful of rows of a wrong width, a missing
-        label or one that is no number, parquet files with other classes.
+    Raises: UserError: no such file, a file that cannot be read, a missing or wrong label, or parquet files with other
+        classes.
     """
-    directory = os.fspath(data_dir)
     tsv_files = [f"{folder}/{file}" for folder in task.folders for file in task.files[split]]
     parquet_files = _parquet_files(task, split)
     for file in (*tsv_files, *parquet_files):
-        path = os.path.join(directory, file)
-        if tf.io.gfile.exists(path):
+        path = os.path.join(data_dir, file)
+        if exists(path):
             return (_read_parquet if file in parquet_files else _read_tsv)(task, path, split)
-    raise UserError(
-        f"{directory} has no {split} split of {task.name}; looked for {', '.join([*tsv_files, *parquet_files])}; give "
-        "--data_dir the folder that holds the folders of the tasks"
-    )
+    looked_for = ", ".join([*tsv_files, *parquet_files])
+    raise UserError(f"--data_dir={data_dir} has no {split} split of {task.name}; looked for {looked_for}")
 
 
 def _parquet_files(task: GlueTask, split: str) -> list[str]:
@@ -226,66 +217,38 @@ def _parquet_files(task: GlueTask, split: str) -> list[str]:
 
 
 def read_glue_texts(task: GlueTask, path: str, text_columns: Sequence[str] | None) -> TextExamples:
-    """Reads the texts of a TSV file, which has quotes like GLUE's own, for the model of a task to predict.
+    """Reads the texts of a TSV file with quotes like GLUE's own, to predict them with the model of a task.
 
     Args:
-        text_columns: None for those of the task's TSV files or, where the file lacks these, of its parquet files.
-    Raises: UserError: as `read_glue`; a column that is not there.
+        text_columns: None for the columns of the task's parquet files if the file has them, or else of its TSV files.
+    Raises: UserError: see `read_glue`; a missing column.
     """
-    text = read_text(path)
-    first = text.partition("\n")[0].split("\t")
-    has_no_header = task.name == "cola" and len(first) == len(_COLA_HEADER) and task.text_columns[0] not in first
-    table = _tsv_table(path, text, _COLA_HEADER if has_no_header else None, keeps_all=True)
-    its_own = task.parquet_texts if set(task.parquet_texts) <= set(table.columns) else task.text_columns
-    return examples_of(table, text_columns or its_own, None, task.problem)
+    first = read_bytes(path).partition(b"\n")[0].split(b"\t")
+    has_no_header = task.name == "cola" and len(first) == len(_COLA_HEADER) and b"sentence" not in first
+    table = _tsv_table(path, _COLA_HEADER if has_no_header else None)
+    own = task.parquet_texts if set(task.parquet_texts) <= set(table.columns) else task.text_columns
+    return examples_of(table, text_columns or own, None, task.problem)
 
 
 def _read_tsv(task: GlueTask, path: str, split: str) -> TextExamples:
-    is_test = split.startswith("test")
-    header = _COLA_HEADER if task.name == "cola" and not is_test else None
-    table = _tsv_table(path, read_text(path), header, keeps_all=is_test)
-    return examples_of(table, task.text_columns, None if is_test else task.label_column, task.problem)
+    if split.startswith("test"):  # the leaderboard expects a prediction for each row: none may be left out
+        return examples_of(_tsv_table(path), task.text_columns, None, task.problem)
+    table = _tsv_table(path, _COLA_HEADER if task.name == "cola" else None, _MAX_WRONG_ROWS)
+    return examples_of(table, task.text_columns, task.label_column, task.problem)
 
 
-def _tsv_table(path: str, text: str, header: Sequence[str] | None, keeps_all: bool) -> Table:
-    """The columns of a file with this text; without a `header` its first line is one."""
-    # Not by csv: a quote is a character like any other here, and csv would join the rows between two of them.
-    lines = (line.removesuffix("\r") for line in text.split("\n"))
-    rows = [(number, line.split("\t")) for number, line in enumerate(lines, start=1) if line]
-    if header is None:
-        header = rows.pop(0)[1] if rows else ()
-    if not rows:
-        raise UserError(f"{path} has no examples; expected at least one row")
-    rows = _rows_of_width(rows, len(header), path, keeps_all)
-    columns = dict(zip(header, map(list, zip(*(row for _, row in rows), strict=True)), strict=True))
-    return Table(path, columns, [line for line, _ in rows])
-
-
-def _rows_of_width(rows: list, width: int, path: str, keeps_all: bool) -> list:
-    """The rows of a width, or with `keeps_all` the others too: the leaderboard wants a prediction for each."""
-    wrong = [line for line, row in rows if len(row) != width]
-    if not wrong:
-        return rows
-    shown = ", ".join(map(str, wrong[:MAX_WRONG_ROWS])) + (", ..." if len(wrong) > MAX_WRONG_ROWS else "")
-    found = f"{path}: {len(wrong)} of {len(rows)} rows have not the {width} columns of the header, lines {shown}"
-    if len(wrong) > MAX_WRONG_ROWS or len(wrong) == len(rows):
-        raise UserError(f"{found}; expected {MAX_WRONG_ROWS} such rows at most; fetch the file again")
-    if keeps_all:
-        logger.warning("%s; texts that they lack are empty", found)
-        return [(line, [*row, *[""] * width][:width]) for line, row in rows]
-    logger.warning("%s; they are left out", found)
-    return [(line, row) for line, row in rows if len(row) == width]
+def _tsv_table(path: str, header: Sequence[str] | None = None, max_wrong_rows: int = 0) -> Table:
+    # In GLUE's files a quote is a character like any other.
+    return read_separated(path, "\t", quote_char=False, header=header, max_wrong_rows=max_wrong_rows)
 
 
 def _read_parquet(task: GlueTask, path: str, split: str) -> TextExamples:
     table = read_table(path)
-    is_test = split.startswith("test")  # its labels are all -1
+    is_test = split.startswith("test")  # all labels there are -1
     names = table.class_names.get("label", task.parquet_labels)
     if names != task.parquet_labels:
-        raise UserError(
-            f"{path} has the classes {', '.join(names)}, expected {', '.join(task.parquet_labels)}; give the parquet "
-            f"files of {task.name} in nyu-mll/glue"
-        )
-    # Classes are numbers in the file; here they are called what the TSV files call them.
-    table = Table(table.source, table.columns, table.lines, {"label": task.labels} if task.labels else {})
+        expected = ", ".join(task.parquet_labels)
+        raise UserError(f"{path} has the classes {', '.join(names)}, expected {expected} as in nyu-mll/glue")
+    # The parquet files number the classes; here they have the names in the TSV files.
+    table = Table(table.source, table.columns, table.rows, {"label": task.labels} if task.labels else {})
     return examples_of(table, task.parquet_texts, None if is_test else "label", task.problem)

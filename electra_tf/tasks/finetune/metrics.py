@@ -1,77 +1,56 @@
-"""The scores of predictions, by scikit-learn, scipy and seqeval, under the names that Hugging Face prints.
+"""Scores by scikit-learn, scipy and seqeval, under the names that Hugging Face prints.
 
-Fractions, not percent; scores that are not sums over examples, so all predictions of a split are needed at once. Of no
-predictions every score is NaN, and so are the correlations of predictions that are all equal.
+Fractions, not percent. All predictions of a split are needed at once, because these scores are not sums over examples.
+Without predictions every score is NaN, and so is a correlation of predictions that are all equal.
 """
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from electra_tf.tasks.finetune.glue import GlueTask
-from electra_tf.tasks.finetune.tagged import Scheme, in_scheme
+from electra_tf.tasks.finetune.config import TagScheme
 
-Metric = Callable[[np.ndarray, np.ndarray], float]  # of predictions and targets
-
-# By problem, what is reported of a user's own task. The first selects the best epoch and the best seed; of a GLUE task
-# `GlueTask.paper_metric` does.
-CLASSIFICATION_METRICS = ("accuracy", "f1_macro", "matthews_correlation")
-MULTI_LABEL_METRICS = ("f1", "f1_macro", "accuracy")
-REGRESSION_METRICS = ("spearmanr", "pearson", "mse")
+# The metrics of a user's own task, by kind. The first one selects the best epoch and the best seed.
+OWN_METRICS = {
+    "classification": ("accuracy", "f1_macro", "matthews_correlation"),
+    "multi_label": ("f1", "f1_macro", "accuracy"),
+    "regression": ("spearmanr", "pearson", "mse"),
+}
 TAGGING_METRICS = ("f1", "precision", "recall", "accuracy")
 PLAIN_TAGGING_METRICS = ("accuracy",)
 
 
-def classification_metrics(predictions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-    """Accuracy, mean F1 of the classes, and Matthews' correlation.
+def sentence_scores(names: Sequence[str], predictions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    """The scores with these names: keys of `_SCORES`, or `combined_score`, the mean of those before it.
 
     Args:
-        predictions, targets: [N] int32, numbers of classes.
+        predictions, targets: [N] int32 class numbers; [N, C] int32, 0 or 1 for each label, where `f1` is over all
+            labels and `accuracy` the fraction of examples with all labels right; or [N] float32 numbers.
     """
-    return _scores(CLASSIFICATION_METRICS, _METRICS, predictions, targets)
+    assert predictions.shape == targets.shape, (predictions.shape, targets.shape)
+    scores: dict[str, float] = {}
+    with warnings.catch_warnings():  # scipy warns of equal predictions, for which it returns NaN
+        warnings.simplefilter("ignore")
+        for name in names:
+            if name == "combined_score":
+                scores[name] = sum(scores.values()) / len(scores)
+            else:
+                scores[name] = float(_SCORES[name](predictions, targets)) if len(targets) else math.nan
+    return scores
 
 
-def multi_label_metrics(predictions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-    """F1 over all labels (`f1`), mean F1 of the labels, and the share of examples with all labels right (`accuracy`).
-
-    Args:
-        predictions, targets: [N, C] int32, 0 or 1.
-    """
-    return _scores(MULTI_LABEL_METRICS, _METRICS | {"f1": _f1("micro")}, predictions, targets)
-
-
-def regression_metrics(predictions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-    """Spearman's and Pearson's correlation, and the mean squared error in the square of the unit given.
-
-    Args:
-        predictions, targets: [N] float32, in the same unit.
-    """
-    return _scores(REGRESSION_METRICS, _METRICS, predictions, targets)
-
-
-def glue_metrics(task: GlueTask, predictions: np.ndarray, targets: np.ndarray) -> dict[str, float]:
-    """What GLUE's site and Hugging Face report for a task; where that is two scores, also their mean, `combined_score`.
-
-    The paper's is `task.paper_metric`.
-
-    Args:
-        predictions, targets: [N], int32 numbers of classes or, for STS-B, float32.
-    """
-    scores = _scores(task.metrics, _METRICS, predictions, targets)
-    return scores | ({"combined_score": sum(scores.values()) / len(scores)} if len(scores) > 1 else {})
-
-
-def tagging_metrics(
-    predictions: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], scheme: Scheme
+def tagging_scores(
+    predictions: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], scheme: TagScheme
 ) -> dict[str, float]:
     """Precision, recall and F1 of spans as conlleval counts them, and the accuracy of tags; of plain tags only this.
 
+    Conlleval begins a span at B, S or U, and at any tag after O, after another type, or after E, S, L or U. So every
+    sequence that a model may predict has spans.
+
     Args:
-        predictions, tags: N sentences, a tag for each word. For a word that was cut away the prediction is O, or what
-            else the caller counts it as.
+        predictions, tags: N sentences, a tag for each word.
     """
     right = [ours == gold for pair in zip(predictions, tags, strict=True) for ours, gold in zip(*pair, strict=True)]
     accuracy = {"accuracy": sum(right) / len(right) if right else math.nan}
@@ -81,23 +60,17 @@ def tagging_metrics(
         return dict.fromkeys(TAGGING_METRICS, math.nan)
     from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
-    spans = [[in_scheme(sentence, "iob2") for sentence in sentences] for sentences in (tags, predictions)]
-    precision, recall, f1, _ = precision_recall_fscore_support(*spans, average="micro", zero_division=0)
+    pair = [[[_as_bioes(tag) for tag in sentence] for sentence in sentences] for sentences in (tags, predictions)]
+    precision, recall, f1, _ = precision_recall_fscore_support(*pair, average="micro", zero_division=0)
     return {"f1": float(f1), "precision": float(precision), "recall": float(recall)} | accuracy
 
 
-def _scores(
-    names: Sequence[str], metrics: Mapping[str, Metric], predictions: np.ndarray, targets: np.ndarray
-) -> dict[str, float]:
-    assert predictions.shape == targets.shape, (predictions.shape, targets.shape)
-    if not len(targets):
-        return dict.fromkeys(names, math.nan)
-    with warnings.catch_warnings():  # scipy warns of equal predictions; NaN says so
-        warnings.simplefilter("ignore")
-        return {name: float(metrics[name](predictions, targets)) for name in names}
+def _as_bioes(tag: str) -> str:
+    """seqeval's version of conlleval knows E and S, but not their other names L and U."""
+    return {"L": "E", "U": "S"}.get(tag[0], tag[0]) + tag[1:]
 
 
-# The imports stand in the functions: they take one to two seconds, which the start of a program must not.
+# The imports stand in the functions, because they take one to two seconds of a program's start.
 
 
 def _accuracy(predictions: np.ndarray, targets: np.ndarray) -> float:
@@ -106,15 +79,17 @@ def _accuracy(predictions: np.ndarray, targets: np.ndarray) -> float:
     return accuracy_score(targets, predictions)
 
 
-def _f1(average: Literal["binary", "micro", "macro"]) -> Metric:
-    """F1; "binary" is that of class 1."""
+def _f1(predictions: np.ndarray, targets: np.ndarray) -> float:
+    """F1 of class 1, or with several labels over all of them."""
+    from sklearn.metrics import f1_score
 
-    def score(predictions: np.ndarray, targets: np.ndarray) -> float:
-        from sklearn.metrics import f1_score
+    return f1_score(targets, predictions, average="binary" if targets.ndim == 1 else "micro", zero_division=0)
 
-        return f1_score(targets, predictions, average=average, zero_division=0)
 
-    return score
+def _f1_macro(predictions: np.ndarray, targets: np.ndarray) -> float:
+    from sklearn.metrics import f1_score
+
+    return f1_score(targets, predictions, average="macro", zero_division=0)
 
 
 def _matthews_correlation(predictions: np.ndarray, targets: np.ndarray) -> float:
@@ -139,10 +114,10 @@ def _mean_squared_error(predictions: np.ndarray, targets: np.ndarray) -> float:
     return np.mean(np.square(predictions - targets))
 
 
-_METRICS: dict[str, Metric] = {
+_SCORES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "accuracy": _accuracy,
-    "f1": _f1("binary"),
-    "f1_macro": _f1("macro"),
+    "f1": _f1,
+    "f1_macro": _f1_macro,
     "matthews_correlation": _matthews_correlation,
     "pearson": _pearson,
     "spearmanr": _spearman,

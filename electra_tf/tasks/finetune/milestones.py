@@ -1,4 +1,4 @@
-"""Every milestone of a pre-training run fine-tuned alike: the scores of figures 1, 3 and 4 of the paper."""
+"""Fine-tuning of every milestone of a pre-training run, for figures 1, 3 and 4 of the paper."""
 
 import dataclasses
 import json
@@ -30,32 +30,34 @@ def finetune_milestones(
     task: str,
     init_from: str,
     load: Callable[[str], PretrainedEncoder],
-    files: DataOptions,
+    data_options: DataOptions,
     options: Options,
     strategy: tf.distribute.Strategy,
     interruption: Interruption | None = None,
 ) -> str:
-    """Fine-tunes each milestone of a run, and its newest checkpoint, as `finetune` does, into `step_N/`.
+    """Fine-tunes each milestone of a run, and its newest checkpoint, with `finetune` into `step_N/`.
 
-    Writes `scores.json` after each of them, and the same into the run's directory for report.py. What an earlier call
-    has finished stays.
+    After each of them it writes `scores.json`, and the same into the run's directory for report.py. Results of earlier
+    calls stay.
 
     Args:
-        load: reads the encoder of a checkpoint.
+        init_from: the run's directory.
+        load: reads the encoder from a checkpoint.
     Returns: a table for the terminal.
-    Raises: UserError: as `finetune`, or if `init_from` is not the directory of a pre-training run with checkpoints.
+    Raises: UserError: see `finetune`; `init_from` is not the directory of a pre-training run with checkpoints.
     """
     run = _pretraining_run(init_from)
     if options.untrained or options.submission:
         flag = "untrained" if options.untrained else "submission"
-        raise UserError(f"--milestones compares the weights of one run; leave out --{flag}")
+        raise UserError(f"--{flag} has no effect with --milestones; remove it")
     cost = known_cost(load_config(run.config_file))
     scores: dict[int, dict[int, float]] = {}
     for prefix in _checkpoints(run):
         step = step_of(prefix)
         logger.info("fine-tuning from step %d of %s", step, run.path)
         directory = os.path.join(options.output_dir, f"step_{step}")
-        finetune(task, load(prefix), files, dataclasses.replace(options, output_dir=directory), strategy, interruption)
+        of_step = dataclasses.replace(options, output_dir=directory)
+        finetune(task, load(prefix), data_options, of_step, strategy, interruption)
         if is_chief(strategy):
             summary = read_json(os.path.join(directory, SUMMARY))
             scores[step] = seed_scores(summary)
@@ -77,12 +79,12 @@ def _pretraining_run(init_from: str) -> RunDirectory:
     if not exists(run.config_file) or run.is_finetuned:
         raise UserError(f"--milestones needs the directory of a pre-training run as --init_from, not {init_from}")
     if not steps_in(run.milestones) and not steps_in(run.checkpoints):
-        raise UserError(f"--init_from={init_from} is a run without a checkpoint yet; train it first")
+        raise UserError(f"--init_from={init_from} is a run without a checkpoint; train it first")
     return run
 
 
 def _checkpoints(run: RunDirectory) -> Iterator[str]:
-    """The milestones in their order; then the newest checkpoint, as it is by then, if it is none of them."""
+    """The milestones in order; then the newest checkpoint, unless it is one of them."""
     milestones = steps_in(run.milestones)
     for step in milestones:
         yield checkpoint_prefix(run.milestones, step)
@@ -98,7 +100,7 @@ def _write(run: RunDirectory, task: str, output_dir: str, content: dict) -> None
     try:
         write_atomically(score_file(run.path, task), text)
     except UserError as error:
-        logger.warning("%s; report.py looks for a copy of %s there", error, scores)
+        logger.warning("%s; copy %s there for report.py", error, scores)
 
 
 def _table(rows: list[dict]) -> str:

@@ -3,7 +3,6 @@
 import logging
 import os
 
-import numpy as np
 import tensorflow as tf
 
 from electra_tf.files import store_errors, write_atomically
@@ -30,45 +29,43 @@ def predict_file(
     strategy: tf.distribute.Strategy,
     null_threshold: float | None = None,
 ) -> None:
-    """Writes what a model predicts for a file.
+    """Writes a model's predictions for a file.
 
     Args:
-        text_columns: of the file; None for those of the training file.
-        null_threshold: null odds above which a question is left unanswered; None: that of the settings.
-    Raises: UserError: if the input cannot be read.
+        text_columns: the file's columns of text; None for those of the training file.
+        null_threshold: questions with larger null odds stay unanswered; None for the threshold in the settings.
+    Raises: UserError: the input cannot be read, or the output cannot be written.
     """
     data = _data_of(model, input_file, text_columns, null_threshold)
-    if directory := os.path.dirname(output_file):  # now, and not after hours of predictions
+    if directory := os.path.dirname(output_file):  # before hours of predictions
         with store_errors(f"--output_file={output_file}", "cannot be written"):
             tf.io.gfile.makedirs(directory)
-    outputs = outputs_of(model, data, strategy)
-    write_atomically(output_file, data.prediction_table(outputs))
+    write_atomically(output_file, data.prediction_table(outputs_of(model, data, strategy)))
     logger.info("wrote %s: %d predictions by %s", output_file, data.num_evaluated, model.source)
 
 
-def predict_texts(model: FinetunedModel, examples: TextExamples, strategy: tf.distribute.Strategy) -> list[str]:
-    """The predicted label, or number, of each example."""
-    data = SentenceData(model.config, model.tokenizer, None, {"input": examples}, score=None, primary_metric="")
-    (predicted,) = data.predicted_texts(outputs_of(model, data, strategy)).values()
-    return [text for _, text in predicted]
+def predict_labels(
+    model: FinetunedModel, examples: TextExamples, strategy: tf.distribute.Strategy
+) -> list[tuple[str, str]]:
+    """The id and the predicted label, or number, of each example."""
+    data = SentenceData(model.config, model.tokenizer, None, {"input": examples})
+    (predicted,) = data.predicted_labels(outputs_of(model, data, strategy)).values()
+    return predicted
 
 
 def outputs_of(model: FinetunedModel, data: TaskData, strategy: tf.distribute.Strategy) -> Outputs:
-    """The model's outputs for the evaluated split of some data, in the order of its rows; none if it has no row."""
+    """The model's outputs for the evaluated splits of some data; empty without rows."""
     if not data.evaluation.num_rows:
         return {}
     static = isinstance(strategy, tf.distribute.TPUStrategy)
     config = _with_divisible_batches(model.config, strategy.num_replicas_in_sync)
     stage = FinetuningStage(config, data, model.tokenizer, b"", static_shapes=static)
     evaluator = Evaluator(model.task, strategy, StopRequest(strategy))
-    batches: dict[str, list[np.ndarray]] = evaluator.evaluate(
-        stage.evaluation_batches, len(stage.evaluation_order)
-    ).outputs
-    return stage.in_row_order(batches)
+    return stage.in_row_order(evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches).outputs)
 
 
 def _with_divisible_batches(config: FinetuningConfig, num_replicas: int) -> FinetuningConfig:
-    """With evaluation batches that may be larger: a model need not predict on the replicas it was trained on."""
+    """The configuration with evaluation batches that divide among replicas: it may be from training on fewer."""
     size = config.evaluation.batch_size or config.train.batch_size
     evaluation = config.evaluation.model_copy(update={"batch_size": size + -size % num_replicas})
     return config.model_copy(update={"evaluation": evaluation})
@@ -86,4 +83,4 @@ def _data_of(
         examples = read_glue_texts(GLUE_TASKS[config.name], path, text_columns)
     else:
         examples = read_examples(path, text_columns or config.task.text_columns, None, kind)
-    return SentenceData(config, tokenizer, None, {"input": examples}, score=None, primary_metric="")
+    return SentenceData(config, tokenizer, None, {"input": examples})

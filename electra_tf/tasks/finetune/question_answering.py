@@ -1,4 +1,4 @@
-"""Question answering: the model, its data, and what its outputs mean: answers, and whether there is one."""
+"""Question answering: the model, its data, and answers from its outputs."""
 
 import json
 import logging
@@ -22,17 +22,17 @@ from electra_tf.tasks.finetune.squad_scores import choose_null_threshold, squad_
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.text.tokenizer import BertTokenizer
 
-_NOT_ALLOWED = 1000.0  # is subtracted from the logits of the question, padding and the first [SEP]
+_NOT_ALLOWED = 1000.0  # subtracted from the logits of the question, the padding and the first [SEP]
 
 
 class SpanLogits(NamedTuple):
-    """What the head computes of a batch.
+    """The head's outputs for a batch.
 
     Attributes:
         hidden: [B, S, H] float32, the encoder's output.
         allowed: [B, S] float32, 1 where a span may begin or end.
-        start_logits: [B, S], 1000 lower where it may not.
-        answerable_logits: [B], positive where there is no answer; None without that classifier.
+        start_logits: [B, S] float32, lowered by 1000 where a span may not begin.
+        answerable_logits: [B] float32, positive for "no answer"; None without that classifier.
     """
 
     hidden: tf.Tensor
@@ -42,16 +42,16 @@ class SpanLogits(NamedTuple):
 
 
 class QuestionAnsweringTask(FinetuningTask):
-    """The authors' head: the end is predicted from the start too, and a classifier says whether there is an answer.
+    """The authors' head: predicts the end of the answer given its start, and whether there is an answer.
 
         start = h . w                                            allowed: the context, its [SEP], and [CLS]
         end given s = dense(gelu(dense([h_s ; h_t])))
         answerable = dense(gelu(dense([h_CLS ; sum_t softmax(start)_t h_t])))      positive: no answer
 
-    Training gives it the true start; inference looks at the best starts. Layers over a pair of vectors are computed as
-    two products, one of each, so nothing of the size [B, beam, S, 2 H] exists. The loss of a row is the mean of the
-    cross-entropies of start and end, plus `answerable_loss_weight` times the binary cross-entropy. In float32.
-    With `joint_prediction: false` the end has a product of its own, as in Hugging Face's models.
+    Training uses the true start, inference the best `beam_size` starts. A layer over a pair of vectors is computed as
+    two products, one for each vector, so that no tensor of size [B, beam, S, 2 H] exists. The loss of a row is the mean
+    of the cross-entropies of start and end, plus `answerable_loss_weight` times the binary cross-entropy, in float32.
+    With `joint_prediction: false` the end has a dense layer of its own, as in Hugging Face's models.
     Source: finetune/qa/qa_tasks.py of the authors' code.
     """
 
@@ -111,7 +111,7 @@ class QuestionAnsweringTask(FinetuningTask):
         }
 
     def end_logits(self, forward: SpanLogits, starts: tf.Tensor) -> tf.Tensor:
-        """[B, K, S] float32: the logits of the end given each of the starts [B, K] int32."""
+        """The logits of the end, given each of several starts: [B, K] int32 -> [B, K, S] float32."""
         if self.end_hidden_layer is None:
             return self._masked(self.end_layer(forward.hidden)[..., 0], forward.allowed)[:, tf.newaxis]
         at_starts = tf.gather(forward.hidden, starts, batch_dims=1)  # [B, K, H]
@@ -120,7 +120,7 @@ class QuestionAnsweringTask(FinetuningTask):
         def logits_of(of_start: tf.Tensor) -> tf.Tensor:  # [B, F] -> [B, S]
             return self.end_layer(gelu(of_start[:, tf.newaxis] + of_ends))[..., 0]
 
-        # One start after the other: all at once are [B, K, S, F], gigabytes.
+        # One start at a time: all at once would be [B, K, S, F], gigabytes.
         logits = tf.map_fn(logits_of, tf.transpose(of_starts, [1, 0, 2]), parallel_iterations=1)
         return self._masked(tf.transpose(logits, [1, 0, 2]), forward.allowed[:, tf.newaxis])
 
@@ -143,7 +143,7 @@ def _dense(units: int, name: str) -> tf_keras.layers.Dense:
 
 
 def _products(layer: tf_keras.layers.Dense, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two summands of layer([first ; second]): [..., H] each -> [..., F] each. The pair itself is never made."""
+    """Two summands of layer([first ; second]), without concatenating: [..., H] each -> [..., F] each."""
     size = first.shape[-1]
     if not layer.built:
         with tf.name_scope(layer.name):
@@ -153,16 +153,17 @@ def _products(layer: tf_keras.layers.Dense, first: tf.Tensor, second: tf.Tensor)
 
 logger = logging.getLogger(__name__)
 
-_MOST_DROPPED = 0.05  # share of the training questions whose answer is not in their context; SQuAD's own is below 0.001
+_MAX_DROPPED = 0.05  # share of training questions whose answer is not in their context; SQuAD's is below 0.001
 
 
 class QuestionData(TaskData):
     """Questions with their contexts.
 
     Args:
-        train: None where only predictions are made.
-        evaluated: without answers they are predicted only.
-        null_threshold: null odds above which a question is left unanswered; None: chosen on the evaluated questions.
+        train: None for predictions only.
+        evaluated: predicted only if they have no answers.
+        source: the file, for messages.
+        null_threshold: questions with larger null odds stay unanswered; None to choose it on the evaluated questions.
     """
 
     primary_metric = "f1"
@@ -191,7 +192,7 @@ class QuestionData(TaskData):
             self.train = windows.features
         self._windows = squad_windows(evaluated, tokenizer, **lengths)
         self.evaluation = self._windows.features
-        self._last: tuple[Outputs, list[PredictedAnswer]] | None = None  # they take seconds
+        self._last: tuple[Outputs, list[PredictedAnswer]] | None = None  # computing answers takes seconds
 
     def metrics(self, outputs: Outputs) -> dict[str, float]:
         questions, answers = self._windows.questions, self.answers(outputs)
@@ -213,13 +214,13 @@ class QuestionData(TaskData):
         return {name: json.dumps(content, indent=1, ensure_ascii=False).encode() for name, content in files.items()}
 
     def prediction_table(self, outputs: Outputs) -> bytes:
-        """One JSON object a line: id, the answer ("" for none) with its place, probability, score and null odds."""
+        """JSON lines: id, the answer ("" for none) and its place, probability, score and null odds."""
         lines = []
         for answer in self.answers(outputs):
             best = answer.spans[0] if answer.spans else None
             is_none = best is None or (self._threshold is not None and (answer.null_odds or 0.0) > self._threshold)
             line = {"id": answer.id, "text": "" if is_none else best.text, "null_odds": answer.null_odds}
-            line |= dict.fromkeys(("best_text", "start", "end", "probability", "score"))  # where no span is possible
+            line |= dict.fromkeys(("best_text", "start", "end", "probability", "score"))
             if best is not None:
                 line |= {"best_text": best.text, "start": best.start, "end": best.end}
                 line |= {"probability": best.probability, "score": best.start_score + best.end_score}
@@ -260,7 +261,9 @@ def _warn_of_dropped(dropped: Sequence[str], num_questions: int, source: str) ->
     if not dropped:
         return
     listed = ", ".join(dropped[:3])
-    what = f"{len(dropped)} of {num_questions} questions in {source} have an answer that is not in their context"
-    if len(dropped) > max(1, math.floor(_MOST_DROPPED * num_questions)):
-        raise UserError(f"{what} ({listed}, ...), expected at most {_MOST_DROPPED:.0%}; correct answer_start")
-    logger.warning("%s (%s); they are left out", what, listed)
+    what = (
+        f"{source}: {len(dropped)} of {num_questions} questions have an answer that is not in their context ({listed})"
+    )
+    if len(dropped) > max(1, math.floor(_MAX_DROPPED * num_questions)):
+        raise UserError(f"{what}, expected at most {_MAX_DROPPED:.0%}; correct answer_start")
+    logger.warning("%s; they are left out", what)

@@ -1,4 +1,4 @@
-"""One task fine-tuned from the same encoder with several seeds: one traced step, one directory for each seed."""
+"""One task fine-tuned with several seeds: one traced training step for all, a directory for each."""
 
 import dataclasses
 import functools
@@ -39,7 +39,7 @@ class PretrainedEncoder:
 
     Attributes:
         config: its sizes.
-        tokenizer, vocabulary_file: of its text; the second is the content of vocab.txt.
+        tokenizer, vocabulary_file: its tokenizer, and the content of its vocab.txt.
         source: the checkpoint, for messages and for the record.
         assign_to: copies the weights into an encoder of the same sizes and returns a line for the log.
     """
@@ -52,15 +52,30 @@ class PretrainedEncoder:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A task to fine-tune.
+class FinetunedModel:
+    """A fine-tuned model.
 
     Attributes:
-        config: of all seeds; `train.seed` is replaced by each.
-        pretrained: the encoder.        untrained: its sizes and vocabulary are used, its weights are not.
-        output_dir: gets `seed_N/` for each seed.
+        task: with the fine-tuned weights.
+        source: the checkpoint of these weights.
+    """
+
+    config: FinetuningConfig
+    task: FinetuningTask
+    tokenizer: BertTokenizer
+    source: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """A task to fine-tune with several seeds.
+
+    Attributes:
+        config: the configuration of all seeds, but for `train.seed`.
+        output_dir: gets a directory `seed_N/` for each seed.
         keep: which checkpoints stay when a seed is done: one of `KEEP`.
-        force: take over a remote directory that another process is named as holding.
+        untrained: use the encoder's sizes and vocabulary, but random weights.
+        force: take over a remote directory that another process holds.
     """
 
     config: FinetuningConfig
@@ -73,7 +88,7 @@ class Job:
     force: bool = False
 
     def directory(self, seed: int) -> RunDirectory:
-        """Of a seed."""
+        """The directory of a seed."""
         return RunDirectory(os.path.join(self.output_dir, f"seed_{seed}"), flag="--output_dir")
 
     def config_of(self, seed: int) -> FinetuningConfig:
@@ -87,24 +102,46 @@ class Job:
         return FinetuningStage(self.config_of(seed), self.data, tokenizer, vocabulary, static_shapes=is_tpu)
 
 
-@dataclass(frozen=True)
-class FinetunedModel:
-    """A fine-tuned model.
+def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | None = None) -> None:
+    """Fine-tunes every seed that is not done yet, one after another; see `results_of`.
 
-    Attributes:
-        task: with its weights.        source: the checkpoint they came from.
+    A seed that was killed continues from its checkpoint, with the same result as an uninterrupted one.
+
+    Raises: UserError: a directory holds another task or other settings. Interrupted, TrainingStopped: see `train`.
     """
+    for seed in _started_seeds(job):
+        directory = job.directory(seed)
+        directory.require_same_run(job.config_of(seed))
+        directory.require_same_data([job.data.identity])
+    interruption = interruption or Interruption()
+    loops: Loops | None = None
+    for seed in seeds:
+        if exists(_result_file(job, seed)):
+            continue
+        build, stage = functools.partial(build_finetuning_task, job.config), job.stage(seed)
+        run = Run(job.config_of(seed), job.directory(seed), job.strategy, build, job.force)
+        is_first = loops is None
+        if is_first:
+            logger.info(stage.describe())
+            loops = Loops(run.build(), job.strategy)
+        logger.info("%s, seed %d", job.config.name, seed)
+        line = _reset(loops, job, seed)
+        if is_first:
+            logger.info(line)
+        train(dataclasses.replace(run, loops=loops), lambda stage=stage: [stage], interruption=interruption)
+        _finish(job, loops, stage, run, interruption)
 
-    config: FinetuningConfig
-    task: FinetuningTask
-    tokenizer: BertTokenizer
-    source: str
+
+def results_of(job: Job) -> dict[int, dict]:
+    """The content of `result.json` of every seed that is done, by this call or an earlier one."""
+    files = {seed: _result_file(job, seed) for seed in _started_seeds(job)}
+    return {seed: read_json(file) for seed, file in files.items() if exists(file)}
 
 
 def load_seed(job: Job, seed: int) -> FinetunedModel:
-    """The model of a seed that is done: of its best checkpoint if that was kept, else of its newest.
+    """The model of a seed that is done, from its best checkpoint if that was kept, else from its newest.
 
-    Raises: UserError: if no checkpoint was kept.
+    Raises: UserError: no checkpoint was kept.
     """
     directory, config = job.directory(seed), job.config_of(seed)
     prefix = newest_whole(directory.best) or newest_whole(directory.checkpoints)
@@ -116,59 +153,25 @@ def load_seed(job: Job, seed: int) -> FinetunedModel:
     return FinetunedModel(config, task, job.pretrained.tokenizer, prefix)
 
 
-def result_file(directory: RunDirectory) -> str:
-    """The file that a seed which is done leaves: its step and its dev metrics."""
-    return os.path.join(directory.path, "result.json")
-
-
-def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | None = None) -> None:
-    """Fine-tunes every seed that is not done yet, one after the other; `results_of` tells what they give.
-
-    A seed that a kill has ended goes on from its checkpoint; either way it gives what it would have given.
-
-    Raises: UserError: if a directory holds another task or other settings. Interrupted, TrainingStopped: as `train`.
-    """
-    for seed in _started_seeds(job):
-        directory = job.directory(seed)
-        directory.require_same_run(job.config_of(seed))
-        directory.require_same_data([job.data.identity])
-    todo = [seed for seed in seeds if not exists(result_file(job.directory(seed)))]
-    interruption = interruption or Interruption()
-    loops: Loops | None = None
-    for seed in todo:
-        build, stage = functools.partial(build_finetuning_task, job.config), job.stage(seed)
-        run = Run(job.config_of(seed), job.directory(seed), job.strategy, build, job.force)
-        if loops is None:
-            logger.info(stage.describe())
-            loops = Loops(run.build(), job.strategy)
-        logger.info("%s, seed %d", job.config.name, seed)
-        line = _reset(loops, job, seed)
-        if seed == todo[0]:
-            logger.info(line)
-        train(dataclasses.replace(run, loops=loops), lambda stage=stage: [stage], interruption=interruption)
-        _finish(job, loops, stage, run, interruption)
-
-
-def results_of(job: Job) -> dict[int, dict]:
-    """The content of `result.json` of every seed that is done, by this call or by an earlier one."""
-    files = {seed: result_file(job.directory(seed)) for seed in _started_seeds(job)}
-    return {seed: read_json(file) for seed, file in files.items() if exists(file)}
+def _result_file(job: Job, seed: int) -> str:
+    """The last file that a seed writes: its step and its dev metrics."""
+    return os.path.join(job.directory(seed).path, "result.json")
 
 
 def _started_seeds(job: Job) -> list[int]:
-    """The seeds in the output directory that are done or have a checkpoint, also those that are not asked for."""
+    """The seeds in the output directory that are done or have a checkpoint."""
     numbers = [name.removeprefix("seed_") for name in names_in(job.output_dir) if name.startswith("seed_")]
-    seeds = [(seed, job.directory(seed)) for seed in sorted(int(number) for number in numbers if number.isdecimal())]
-    return [seed for seed, run in seeds if exists(result_file(run)) or steps_in(run.checkpoints)]
+    seeds = sorted(int(number) for number in numbers if number.isdecimal())
+    return [seed for seed in seeds if exists(_result_file(job, seed)) or steps_in(job.directory(seed).checkpoints)]
 
 
 def _reset(loops: Loops, job: Job, seed: int) -> str:
-    """Puts a task that has been trained back to the initial state of a seed. Returns: a line on the weights."""
+    """Gives a task that has been trained the initial state of a seed. Returns: a line on the weights."""
     with tf.device("CPU:0"):
-        # A model of its own: initial values are drawn as Keras draws them, whatever was drawn before.
+        # Keras draws the initial values of a new model from its global seed, whatever was drawn before.
         tf_keras.utils.set_random_seed(seed)
         fresh = build_finetuning_task(job.config_of(seed))
-        line = "random weights: nothing is loaded (--untrained)"
+        line = "--untrained: the encoder's weights are random"
         if not job.untrained:
             line = job.pretrained.assign_to(fresh.encoder)
     for variable, initial in zip(loops.task.variables, fresh.variables, strict=True):
@@ -181,29 +184,29 @@ def _reset(loops: Loops, job: Job, seed: int) -> str:
 
 
 def _finish(job: Job, loops: Loops, stage: FinetuningStage, run: Run, interruption: Interruption) -> None:
-    """Evaluates what is kept of a seed, writes its predictions and its result, and removes what is not kept."""
-    directory, seed, prefix = run.directory, run.config.train.seed, None
-    if job.keep == "best":
-        prefix = newest_whole(directory.best)
-        restore_strictly(tf.train.Checkpoint(task=loops.task), prefix)
-    step = step_of(prefix) if prefix else int(loops.task.optimizer.iterations.numpy())
-    evaluator = loops.evaluator(loops.task)
-    evaluation = evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
-    if evaluation is None:  # a signal came after the last step
-        raise interruption.interrupted()
+    """Writes the predictions and the result of the weights that a seed keeps, and removes other checkpoints."""
+    directory, seed = run.directory, run.config.train.seed
+    step = int(loops.task.optimizer.iterations.numpy())
+    outputs = stage.last_outputs
+    if job.keep == "best" and step_of(best := newest_whole(directory.best)) != step:
+        restore_strictly(tf.train.Checkpoint(task=loops.task), best)
+        step, outputs = step_of(best), None
+    if outputs is None:  # of an earlier epoch, or evaluated before this process continued the seed
+        evaluation = loops.evaluator(loops.task).evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
+        if evaluation is None:
+            raise interruption.interrupted()
+        outputs = stage.in_row_order(evaluation.outputs)
     if not run.is_chief:
         return
-    ordered = stage.in_row_order(evaluation.outputs)
-    for name, content in job.data.prediction_files(ordered).items():
+    for name, content in job.data.prediction_files(outputs).items():
         write_atomically(os.path.join(directory.path, name), content)
     # JSON has no NaN, such as the correlation of predictions that are all equal: null.
-    metrics = {name: None if math.isnan(value) else value for name, value in job.data.metrics(ordered).items()}
+    metrics = {name: None if math.isnan(value) else value for name, value in job.data.metrics(outputs).items()}
     result = {"seed": seed, "step": step, "metrics": metrics}
-    if (problem := job.data.problem(ordered)) is not None:
+    if (problem := job.data.problem(outputs)) is not None:
         result["alarm"] = problem
         logger.warning("%s, seed %d has learnt nothing: %s; see docs/finetuning.md", job.config.name, seed, problem)
-    write_atomically(result_file(directory), json.dumps(result, indent=1, allow_nan=False).encode())
-    # What is left is what the result tells of, so `best/` stays only where it is that.
+    write_atomically(_result_file(job, seed), json.dumps(result, indent=1, allow_nan=False).encode())
     kept = {"best": [directory.best], "none": []}.get(job.keep, [directory.checkpoints])
     for path in (directory.best, directory.checkpoints):
         if path not in kept and tf.io.gfile.exists(path):

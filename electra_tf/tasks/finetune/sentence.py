@@ -1,9 +1,9 @@
-"""Classification with one label or several, and regression: the model, its data, and what its logits mean."""
+"""Classification with one label or several, and regression: the model, its data and its predictions."""
 
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +14,7 @@ from electra_tf.models.layers import ForwardContext, glorot_uniform
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.finetune.config import FinetuningConfig, SentenceConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
+from electra_tf.tasks.finetune.metrics import sentence_scores
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.finetune.text_examples import (
     TextExamples,
@@ -33,11 +34,11 @@ _TARGETS = {
 
 
 class SentenceTask(FinetuningTask):
-    """One text or a pair of them -> logits [B, C] float32; of regression [B, 1], in units of the scaled target.
+    """Classifies one text or a pair of texts: logits [B, C] float32; for regression [B, 1], the scaled target.
 
-    The head is the authors': dropout and one product; or that of Hugging Face's ElectraForSequenceClassification, which
-    has a dense layer with GELU in between. It is computed in float32 whatever the precision of the encoder.
-    Losses: cross-entropy; the mean over labels of binary cross-entropies; the squared error.
+    The head is the authors', dropout and one dense layer, or Hugging Face's ElectraForSequenceClassification, with
+    another dense layer and GELU before it. It computes in float32, whatever the precision of the encoder.
+    Losses: cross-entropy; mean of the labels' binary cross-entropies; squared error.
     Source: finetune/classification/classification_tasks.py of the authors' code.
     """
 
@@ -79,19 +80,18 @@ def _dense(units: int, name: str) -> tf_keras.layers.Dense:
     return tf_keras.layers.Dense(units, kernel_initializer=glorot_uniform(), dtype="float32", name=name)
 
 
-_SMALLEST_SHARE = 1e-12  # of a label that the training set never has
+_SMALLEST_SHARE = 1e-12  # the share of a label that the training set lacks
 
 
 class SentenceData(TaskData):
-    """Texts or pairs of texts.
+    """Texts or pairs of texts with labels or numbers.
 
     Args:
-        train: None where only predictions are made.
-        splits: the splits to evaluate by name; without labels they are predicted only. Of several the metrics of the
-            second and following have `_mm` at the end of their names, as Hugging Face names those of MNLI's.
-        score: gives the metrics of a split from what is predicted and what is true: numbers of classes [N], 0 or 1 for
-            each label [N, C], or numbers in the unit of the file [N].
-        primary_metric: one of these.
+        train: None for predictions only.
+        splits: the splits to evaluate, by name; predicted only if they have no labels. The metrics of a second split
+            have names that end in `_mm`, as Hugging Face names those of MNLI.
+        metric_names: the metrics of a split, see `sentence_scores`.
+        primary_metric: the metric that selects the best epoch and the best seed.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class SentenceData(TaskData):
         tokenizer: BertTokenizer,
         train: TextExamples | None,
         splits: Mapping[str, TextExamples],
-        score: Callable[[np.ndarray, np.ndarray], dict[str, float]],
-        primary_metric: str,
+        metric_names: Sequence[str] = (),
+        primary_metric: str = "",
     ):
         self._task: SentenceConfig = config.task
-        self._splits, self._score, self.primary_metric = dict(splits), score, primary_metric
+        self._splits, self._metric_names, self.primary_metric = dict(splits), metric_names, primary_metric
         self.source = (train or next(iter(splits.values()))).source
         self.num_evaluated = sum(map(len, splits.values()))
         if train is not None and config.task.double_unordered and len(train.texts) == 2:
@@ -126,7 +126,7 @@ class SentenceData(TaskData):
         logits = self._example_logits(outputs)
         for number, (examples, rows) in enumerate(zip(self._splits.values(), self._ranges(), strict=True)):
             suffix = "_mm" if number else ""
-            scores = self._score(self._predictions(logits[rows]), self._known(examples))
+            scores = sentence_scores(self._metric_names, self._predictions(logits[rows]), self._known(examples))
             metrics |= {f"{name}{suffix}": value for name, value in scores.items()}
         metrics["loss"] = float(np.mean(outputs["loss"], dtype=np.float64))
         return metrics
@@ -144,14 +144,14 @@ class SentenceData(TaskData):
             return f"all {len(predicted)} predictions of the dev set are {self._task.labels[predicted[0]]!r}"
         of_constant, constant = _constant_predictor(kind, train_targets, gold, len(self._task.labels))
         loss = float(np.mean(outputs["loss"]))
-        # A model that has learnt its training set by heart has a high loss, but more is right than by chance.
+        # A model that has memorised its training set has a high loss, but beats the constant predictor's accuracy.
         is_better = kind != "regression" and np.mean(predicted == gold) > np.mean(constant == gold)
         if not self._task.class_weights and loss >= of_constant and not is_better:
             return f"the dev loss is {loss:.4f}, that of always predicting the training set's mean {of_constant:.4f}"
         return None
 
-    def predicted_texts(self, outputs: Outputs) -> dict[str, list[tuple[str, str]]]:
-        """For each split the id and the predicted label, or number, of each example."""
+    def predicted_labels(self, outputs: Outputs) -> dict[str, list[tuple[str, str]]]:
+        """The ids and predicted labels, or numbers, of each split's examples."""
         logits, predicted = self._example_logits(outputs), {}
         for (name, examples), rows in zip(self._splits.items(), self._ranges(), strict=True):
             predicted[name] = list(zip(examples.ids, self._labels_of(logits[rows]), strict=True))
@@ -163,7 +163,7 @@ class SentenceData(TaskData):
         return dict([self._gold(examples)])
 
     def _gold(self, examples: list[TextExamples]) -> tuple[str, np.ndarray]:
-        """The name of the target, and its values for splits one after another."""
+        """The name of the target tensor, and the targets of several splits, concatenated."""
         task = self._task
         if task.kind == "regression":
             targets = [scaled_targets(each, task.min_value, task.max_value) for each in examples]
@@ -172,20 +172,20 @@ class SentenceData(TaskData):
         return "label_ids", np.concatenate([read(each, task.labels) for each in examples])
 
     def _predictions(self, logits: np.ndarray) -> np.ndarray:
-        """What is predicted, as the metrics take it: [N] or [N, C]."""
+        """The predictions as the metrics take them: [N] or [N, C]."""
         task = self._task
         if task.kind == "regression":
             return task.min_value + logits[:, 0].astype(np.float64) * (task.max_value - task.min_value)
         return (logits > 0).astype(np.int32) if task.kind == "multi_label" else logits.argmax(axis=1).astype(np.int32)
 
     def _known(self, examples: TextExamples) -> np.ndarray:
-        """What is true, alike."""
+        """The true labels, in the same form as `_predictions`."""
         if self._task.kind == "regression":
             return np.asarray(examples.labels, np.float64)
         return self._gold([examples])[1]
 
     def _example_logits(self, outputs: Outputs) -> np.ndarray:
-        """[examples, C] float32: of an example with several windows their mean."""
+        """[N, C] float32: the logits of each example; for one with several windows their mean."""
         index = self.evaluation.example_index
         sums = np.zeros((index[-1] + 1, outputs["logits"].shape[1]), np.float64)
         np.add.at(sums, index, outputs["logits"])
@@ -225,11 +225,11 @@ class SentenceData(TaskData):
 
 
 def _constant_predictor(kind: str, train: np.ndarray, gold: np.ndarray, num_labels: int) -> tuple[float, np.ndarray]:
-    """A model that gives every example the same output, the best for the training set.
+    """The best predictor for the training set among those with the same output for every example.
 
     Args:
-        train, gold: the targets of the training set and of the evaluated one.
-    Returns: its loss on the second, and what it predicts: a class, 0 or 1 for each label, or a number.
+        train, gold: the targets of the training set and of the evaluated set.
+    Returns: its loss on the evaluated set, and its prediction: a class, 0 or 1 for each label, or a number.
     """
     if kind == "regression":
         mean = train.mean(dtype=np.float64)

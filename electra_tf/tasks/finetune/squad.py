@@ -1,12 +1,13 @@
-"""SQuAD 1.1 and 2.0: the questions of a file in the official JSON layout, or in Hugging Face's parquet layout."""
+"""SQuAD 1.1 and 2.0: questions from the official JSON layout, Hugging Face's parquet layout, or JSON lines."""
 
-import io
-import json
-from pathlib import Path
-from typing import Any, NamedTuple
+import os
+from typing import NamedTuple
 
-from electra_tf.config.errors import UserError, first_line
-from electra_tf.data.table_files import json_objects, read_bytes
+from pydantic import BaseModel, ValidationError
+
+from electra_tf.config.errors import UserError
+from electra_tf.data.tables import Table, read_bytes, read_table
+from electra_tf.tasks.finetune.text_examples import ids_of
 
 SQUAD_TASKS = ("squad_v1", "squad_v2")
 
@@ -27,17 +28,46 @@ class Question(NamedTuple):
     is_impossible: bool
 
 
-def read_squad(path: str | Path) -> list[Question]:
-    """Reads the questions of a file, in its order.
+class _JsonAnswer(BaseModel):
+    text: str
+    answer_start: int
+
+
+class _JsonQuestion(BaseModel):
+    id: str
+    question: str
+    answers: list[_JsonAnswer] = []
+    is_impossible: bool = False
+
+
+class _JsonParagraph(BaseModel):
+    context: str
+    qas: list[_JsonQuestion]
+
+
+class _JsonArticle(BaseModel):
+    title: str = ""
+    paragraphs: list[_JsonParagraph]
+
+
+class _JsonFile(BaseModel):
+    """The official layout, that of train-v2.0.json."""
+
+    data: list[_JsonArticle]
+
+
+def read_squad(path: str | os.PathLike) -> list[Question]:
+    """Reads the questions of a file, in its order. Answers may be missing.
 
     Args:
-        path: a `.parquet` file with the columns id, question, context, answers {text, answer_start} of rajpurkar/squad,
-            or a JSON file in the layout of train-v2.0.json; a path or a URL such as gs://. Answers may be left out.
-    Raises: UserError: the file cannot be read, has another layout, lacks a key, repeats an id or has no question.
+        path: a `.parquet` file with the columns id, question, context and answers {text, answer_start} of
+            rajpurkar/squad; or a JSON file in the layout of train-v2.0.json.
+    Raises: UserError: the file cannot be read, has another layout, repeats an id or has no question.
     """
-    questions = _read_parquet(path) if str(path).endswith(".parquet") else _questions_of_json(read_json(path), path)
+    is_parquet = os.fspath(path).endswith(".parquet")
+    questions = _questions_of_parquet(read_table(path)) if is_parquet else _questions_of_json(path)
     if not questions:
-        raise UserError(f"{path} has no question; give a SQuAD file with at least one")
+        raise UserError(f"{path} has no question")
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:
@@ -46,113 +76,53 @@ def read_squad(path: str | Path) -> list[Question]:
     return questions
 
 
-def read_questions(path: str | Path) -> list[Question]:
+def read_questions(path: str | os.PathLike) -> list[Question]:
     """Reads questions to be answered: a file of `read_squad`, or `.jsonl` with `question`, `context` and maybe `id`.
 
-    Raises: UserError: as `read_squad`; a line that is no object or lacks a text.
+    Raises: UserError: see `read_squad`.
     """
-    if not str(path).endswith(".jsonl"):
+    if not os.fspath(path).endswith(".jsonl"):
         return read_squad(path)
-    questions = []
-    for line, value in json_objects(str(path)):
-        for key in ("question", "context"):
-            if not isinstance(value.get(key), str):
-                raise UserError(f"{path}:{line} lacks {key!r}, expected a text; give question and context on each line")
-        question_id = str(value.get("id", len(questions)))
-        questions.append(Question(question_id, "", value["question"], value["context"], (), is_impossible=False))
-    if not questions:
-        raise UserError(f"{path} has no question; give at least one line")
-    return questions
+    table = read_table(path)
+    columns = ids_of(table), table.texts("question"), table.texts("context")
+    return [Question(name, "", question, context, (), False) for name, question, context in zip(*columns, strict=True)]
 
 
-def read_json(path: str | Path) -> Any:
-    """The content of a JSON file.
-
-    Raises: UserError: the file cannot be read, is empty, or is not JSON; the message has line and column.
-    """
-    content = read_bytes(str(path))
-    if not content.strip():
-        raise UserError(f"{path} is empty, expected JSON")
+def _questions_of_json(path: str | os.PathLike) -> list[Question]:
     try:
-        return json.loads(content)
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 at byte {error.start}; convert it") from None
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"{path}:{error.lineno} is broken JSON at column {error.colno}: {error.msg}; get the file again or mend it"
-        ) from None
-
-
-def _questions_of_json(content: Any, path: str | Path) -> list[Question]:
-    questions = []
-    for article_index, article in enumerate(_get(content, "data", list, path, "the file")):
-        title = article.get("title", "") if isinstance(article, dict) else ""
-        where = f"article {article_index + 1}"
-        for index, paragraph in enumerate(_get(article, "paragraphs", list, path, where)):
-            inside = f"{where}, paragraph {index + 1}"
-            context = _get(paragraph, "context", str, path, inside)
-            for qa in _get(paragraph, "qas", list, path, inside):
-                questions.append(_question_of_json(qa, title, context, path, inside))
-    return questions
-
-
-def _question_of_json(qa: Any, title: str, context: str, path: str | Path, inside: str) -> Question:
-    question_id = _get(qa, "id", str, path, f"a question of {inside}")
-    where = f"question {question_id}"
-    answers = _get(qa, "answers", list, path, where) if "answers" in qa else []
-    return Question(
-        id=question_id,
-        title=title,
-        question=_get(qa, "question", str, path, where),
-        context=context,
-        answers=tuple(
-            Answer(_get(answer, "text", str, path, where), _get(answer, "answer_start", int, path, where))
-            for answer in answers
-        ),
-        is_impossible=bool(qa.get("is_impossible", False)),
-    )
-
-
-_JSON_NAMES = {list: "a list", str: "a string", int: "an integer"}
-
-
-def _get(parent: Any, key: str, kind: type, path: str | Path, where: str) -> Any:
-    if not isinstance(parent, dict) or key not in parent:
-        raise UserError(f"{path}: {where} lacks the key {key!r}; expected the layout of SQuAD's train-v2.0.json")
-    if not isinstance(parent[key], kind):
-        raise UserError(f"{path}: {key!r} of {where} is {str(parent[key])[:40]!r}, expected {_JSON_NAMES[kind]}")
-    return parent[key]
-
-
-def _read_parquet(path: str | Path) -> list[Question]:
-    import pyarrow
-    from pyarrow import parquet
-
-    content = read_bytes(str(path))
-    try:
-        table = parquet.read_table(io.BytesIO(content))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path} is not a parquet file: {first_line(error)}; get it again") from None
-    if missing := {"id", "question", "context"} - set(table.column_names):
-        raise UserError(
-            f"{path} lacks the columns {', '.join(sorted(missing))}; it has {', '.join(table.column_names)};"
-            " expected those of rajpurkar/squad"
+        file = _JsonFile.model_validate_json(read_bytes(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise UserError(f"{path}: {place}: {first['msg']}; expected the layout of SQuAD's train-v2.0.json") from None
+    return [
+        Question(
+            qa.id,
+            article.title,
+            qa.question,
+            paragraph.context,
+            tuple(Answer(answer.text, answer.answer_start) for answer in qa.answers),
+            qa.is_impossible,
         )
+        for article in file.data
+        for paragraph in article.paragraphs
+        for qa in paragraph.qas
+    ]
+
+
+def _questions_of_parquet(table: Table) -> list[Question]:
+    names = ("id", "question", "context")
     contexts: dict[str, str] = {}
-    has_answers = "answers" in table.column_names
     questions = []
-    for number, row in enumerate(table.to_pylist(), start=1):
-        where = f"row {number}"
-        for key in ("id", "question", "context"):
-            _get(row, key, str, path, where)
+    for row, (name, question, context) in enumerate(zip(*map(table.texts, names), strict=True)):
         answers = ()
-        if has_answers:
-            texts, starts = (
-                _get(row["answers"], key, list, path, f"'answers' of {where}") for key in ("text", "answer_start")
-            )
-            answers = tuple(map(Answer, texts, starts))
-        context = contexts.setdefault(row["context"], row["context"])
+        if "answers" in table.columns:
+            found = table.columns["answers"][row]
+            answers = tuple(map(Answer, found["text"], found["answer_start"]))
+        title = table.columns["title"][row] if "title" in table.columns else ""
         # The layout has no flag of its own: an impossible question is one without an answer.
-        impossible = has_answers and not answers
-        questions.append(Question(row["id"], row.get("title") or "", row["question"], context, answers, impossible))
+        is_impossible = "answers" in table.columns and not answers
+        questions.append(
+            Question(name, title or "", question, contexts.setdefault(context, context), answers, is_impossible)
+        )
     return questions

@@ -1,10 +1,11 @@
-"""SQuAD's scores, to the digit those that the official scripts for version 1.1 and 2.0 print, and the null threshold.
+"""SQuAD's scores, to the digit those of the official scripts for versions 1.1 and 2.0, and the null threshold.
 
-tf-models-official's scorers print other numbers: fractions for version 1.1, and for 2.0 those of the best threshold
+tf-models-official's scorers give other numbers: fractions for version 1.1, and for 2.0 the scores at the best threshold
 under the names of the plain scores.
 """
 
 import collections
+import json
 import logging
 import re
 import string
@@ -12,11 +13,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from electra_tf.config.errors import UserError
-from electra_tf.data.table_files import json_objects
-from electra_tf.tasks.finetune.squad import Question, read_json, read_squad
+from pydantic import TypeAdapter, ValidationError
 
-OFFICIAL_NULL_THRESHOLD = 1.0  # the script's default, meant for probabilities: by it none is emptied
+from electra_tf.config.errors import UserError
+from electra_tf.data.tables import read_bytes
+from electra_tf.tasks.finetune.squad import Question, read_squad
+
+OFFICIAL_NULL_THRESHOLD = 1.0  # the script's default, meant for probabilities: it empties no answer
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -29,26 +32,26 @@ def score_files(
     null_odds_file: str | Path | None = None,
     null_threshold: float = OFFICIAL_NULL_THRESHOLD,
 ) -> dict[str, float]:
-    """The scores of files, under the official script's keys and in its order.
+    """The scores of a file of predictions, with the official script's keys in its order.
 
     Args:
         task: "squad_v1" or "squad_v2".
         data_file: see `read_squad`.
-        predictions_file: JSON, the answer's text by question id, "" for no answer; or the JSON lines that `--predict`
-            writes.
-        null_odds_file: JSON, a number by question id, larger for "no answer" being likelier. Only for squad_v2.
-        null_threshold: an answer is emptied if its null odds are above. Only with null odds.
-    Returns: percentages, counts, and with null odds thresholds.
-    Raises: UserError: a file that cannot be read, predictions or odds that are missing, questions without an answer in
-        squad_v1.
+        predictions_file: JSON, the text of the answer for each question id, "" for no answer; or the JSON lines that
+            `--predict` writes.
+        null_odds_file: JSON, a number for each question id; the larger, the likelier there is no answer. Only for
+            squad_v2.
+        null_threshold: an answer with larger null odds is replaced by "". Only with null odds.
+    Returns: percentages and counts; with null odds also thresholds.
+    Raises: UserError: a file cannot be read, predictions or odds are missing, or a question of squad_v1 has no answer.
     """
     questions = read_squad(data_file)
     predictions = _read_predictions(predictions_file)
     if task == "squad_v1":
         if null_odds_file is not None:
-            raise UserError("null odds were given for squad_v1, which has no impossible questions; leave them out")
+            raise UserError("--null_odds is not for squad_v1, which has no impossible questions; remove it")
         return squad_v1_scores(questions, predictions)
-    null_odds = None if null_odds_file is None else _read_by_id(null_odds_file, (int, float), "null odds", "a number")
+    null_odds = None if null_odds_file is None else _read_by_id(null_odds_file, dict[str, float])
     return squad_v2_scores(questions, predictions, null_odds, null_threshold)
 
 
@@ -57,7 +60,7 @@ def squad_v1_scores(questions: Sequence[Question], predictions: Mapping[str, str
     exact = f1 = 0
     for question in questions:
         if not question.answers:
-            raise UserError(f"question {question.id} has no answer, expected one in squad_v1; give --task=squad_v2")
+            raise UserError(f"question {question.id} has no answer; give --task=squad_v2")
         if question.id in predictions:
             exact += max(exact_score(answer.text, predictions[question.id]) for answer in question.answers)
             f1 += max(f1_score_v1(answer.text, predictions[question.id]) for answer in question.answers)
@@ -74,19 +77,18 @@ def squad_v2_scores(
 ) -> dict[str, float]:
     """The scores of SQuAD 2.0; with null odds also best_exact, best_exact_thresh, best_f1 and best_f1_thresh.
 
-    The best_* are the official script's: its search begins with threshold 0.0, which it takes for "all answers empty".
-    Where odds are logits and some lie below 0, such a `best_*_thresh` of 0.0 is wrong: see `choose_null_threshold`.
+    The best_* are the official script's. Its search begins with threshold 0.0, which it assumes to empty all answers.
+    If odds are logits, some of them below 0, a `best_*_thresh` of 0.0 is wrong: see `choose_null_threshold`.
 
-    Raises: UserError: a question without a prediction or, if any are given, without null odds. The official script
-        stops with a KeyError there.
+    Raises: UserError: a question has no prediction or, if any odds are given, no null odds.
     """
-    _check_all_there(questions, predictions, "prediction", "give an empty string where there is no answer")
+    _require_all(questions, predictions, "prediction")
     exact, f1 = _raw_scores(questions, predictions)
     has_answer = {question.id: bool(question.answers) for question in questions}
     if null_odds is None:
         final_exact, final_f1 = exact, f1
     else:
-        _check_all_there(questions, null_odds, "null odds", "give a number for each question")
+        _require_all(questions, null_odds, "null odds")
         final_exact, final_f1 = (
             {
                 key: float(not has_answer[key]) if null_odds[key] > null_threshold else value
@@ -106,7 +108,7 @@ def squad_v2_scores(
 
 
 class NullThreshold(NamedTuple):
-    """A threshold on null odds, above which an answer is emptied, and the F1 in percent to which it leads."""
+    """A threshold on null odds, above which an answer is replaced by "", and the resulting F1 in percent."""
 
     threshold: float
     f1: float
@@ -118,14 +120,15 @@ def choose_null_threshold(
     """The threshold with the highest F1 on these questions, of equally good ones the lowest.
 
     Args:
-        predictions: answers before any is emptied.
+        predictions: answers before any is replaced by "".
         null_odds: any numbers, probabilities or logits.
-    Returns: midway between the odds of the last question that is answered and the next one, so that roundings on
-        another device move none across; 1 below the lowest odds if none is to be answered, 1 above the highest if all.
-    Raises: UserError: a question without a prediction or without null odds.
+    Returns: the middle between the odds of the last answered question and the next one, so that rounding on another
+        device changes no answer; 1 below the lowest odds if no question is to be answered, 1 above the highest if all
+        are.
+    Raises: UserError: a question has no prediction or no null odds.
     """
-    _check_all_there(questions, predictions, "prediction", "give one for each question")
-    _check_all_there(questions, null_odds, "null odds", "give a number for each question")
+    _require_all(questions, predictions, "prediction")
+    _require_all(questions, null_odds, "null odds")
     _, f1 = _raw_scores(questions, predictions)
     has_answer = {question.id: bool(question.answers) for question in questions}
     keys = sorted(has_answer, key=lambda key: null_odds[key])
@@ -141,22 +144,22 @@ def choose_null_threshold(
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, without ASCII punctuation, English articles and superfluous white space, in that order."""
+    """Lower-cases a text, then removes ASCII punctuation, English articles and superfluous white space."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
 
 
 def exact_score(gold: str, prediction: str) -> int:
-    """1 if both are equal when normalized."""
+    """1 if both texts are equal once normalized, else 0."""
     return int(normalize_answer(gold) == normalize_answer(prediction))
 
 
 def f1_score_v1(gold: str, prediction: str) -> float:
-    """F1 over normalized words; 0 where both have none, as in the script for version 1.1."""
+    """F1 over normalized words; 0 if both texts have none, as in the script for version 1.1."""
     return _word_f1(normalize_answer(gold).split(), normalize_answer(prediction).split())
 
 
 def f1_score_v2(gold: str, prediction: str) -> float:
-    """F1 over normalized words; 1 where both have none, as in the script for version 2.0."""
+    """F1 over normalized words; 1 if both texts have none, as in the script for version 2.0."""
     gold_words, words = normalize_answer(gold).split(), normalize_answer(prediction).split()
     return _word_f1(gold_words, words) if gold_words and words else int(gold_words == words)
 
@@ -172,7 +175,7 @@ def _word_f1(gold_words: list[str], words: list[str]) -> float:
 def _raw_scores(
     questions: Sequence[Question], predictions: Mapping[str, str]
 ) -> tuple[dict[str, int], dict[str, float]]:
-    """Exact match and F1 of version 2.0 by question, before any answer is emptied."""
+    """Exact match and F1 of version 2.0 by question id, before any answer is emptied."""
     exact, f1 = {}, {}
     for question in questions:
         golds = [answer.text for answer in question.answers if normalize_answer(answer.text)] or [""]
@@ -201,36 +204,31 @@ def _official_best(
     for key in sorted(null_odds, key=lambda key: null_odds[key]):
         if key not in scores:
             continue
-        # A right answer wins its score; one to an impossible question loses the point for saying nothing.
+        # A right answer gains its score; an answer to an impossible question loses the point of an empty one.
         total += scores[key] if has_answer[key] else -bool(predictions[key])
         if total > best:
             best, threshold = total, null_odds[key]
     return 100.0 * best / len(scores), threshold
 
 
-def _check_all_there(questions: Sequence[Question], by_id: Mapping[str, object], what: str, advice: str) -> None:
+def _require_all(questions: Sequence[Question], by_id: Mapping[str, object], what: str) -> None:
     missing = [question.id for question in questions if question.id not in by_id]
     if missing:
-        raise UserError(
-            f"{len(missing)} of {len(questions)} questions have no {what}, the first is {missing[0]}; {advice}"
-        )
+        raise UserError(f"{len(missing)} of {len(questions)} questions have no {what}, the first is {missing[0]}")
 
 
 def _read_predictions(path: str | Path) -> dict[str, str]:
+    lines = read_bytes(path).splitlines()
+    if lines and lines[0].startswith(b'{"id": '):  # as `QuestionData.prediction_table` writes
+        return {each["id"]: each["text"] for each in map(json.loads, lines)}
+    return _read_by_id(path, dict[str, str])
+
+
+def _read_by_id(path: str | Path, kind: type[dict]) -> dict:
+    """A JSON object with a value for each question id."""
     try:
-        lines = [value for _, value in json_objects(str(path))]
-    except UserError:  # an object of several lines, or nothing: what is wrong with it is said below
-        lines = []
-    if lines and all({"id", "text", "null_odds"} <= set(value) for value in lines):
-        return {value["id"]: value["text"] for value in lines}
-    return _read_by_id(path, str, "predictions", "a string")
-
-
-def _read_by_id(path: str | Path, kind: type | tuple[type, ...], what: str, kind_name: str) -> dict:
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise UserError(f"{path} holds a JSON {type(content).__name__}, expected an object: {what} by question id")
-    for key, value in content.items():
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise UserError(f"{path}: {what} of question {key} is {str(value)[:40]!r}, expected {kind_name}")
-    return content
+        return TypeAdapter(kind).validate_json(read_bytes(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise UserError(f"{path}: {place}: {first['msg']}; expected a JSON object, a value by question id") from None

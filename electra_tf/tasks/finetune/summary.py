@@ -1,4 +1,4 @@
-"""What several seeds give together: the paper reports the median over fine-tuning runs of one checkpoint."""
+"""Summaries of several seeds and tasks, and the scores of milestones. The paper reports the median over seeds."""
 
 import json
 import math
@@ -14,7 +14,7 @@ SUMMARY = "summary.json"
 
 
 def summarize(name: str, primary_metric: str, results: Mapping[int, dict], init_from: str | None) -> dict:
-    """The content of a task's summary.json. It holds no times, so equal runs have equal files.
+    """The content of a task's summary.json. It has no times, so equal runs have equal files.
 
     Args:
         results: by seed, the content of its result.json.
@@ -37,11 +37,10 @@ def write_summary(directory: str, summary: dict) -> None:
 
 
 def seed_scores(summary: Mapping) -> dict[int, float]:
-    """The score of each seed: its primary metric, or the mean of those of all tasks.
+    """The score of each seed: its primary metric, or for `glue` the mean over the tasks; NaN if a metric has no value.
 
     Args:
-        summary: the content of a summary.json, of one task or of `glue`.
-    Returns: by seed; NaN where a metric has no value.
+        summary: the content of a summary.json.
     """
     by_seed: dict[int, list[float]] = {}
     for task in summary.get("tasks", [summary]):
@@ -57,13 +56,13 @@ def score_file(model_dir: str | os.PathLike, task: str) -> str:
 
 
 def milestone_scores(scores: Mapping[int, Mapping[int, float]], cost: RunCost | None) -> list[dict]:
-    """Steps with what they cost and what the fine-tuned models score, as JSON takes it.
+    """The cost of each pre-training step and the scores of models fine-tuned from it, for JSON.
 
     Args:
-        scores: by step of pre-training, then by seed of fine-tuning; NaN where a seed has no value.
-        cost: of the pre-training run; None if it is not known.
-    Returns: for each step its FLOPs in both conventions, null if not known; the median and the range over seeds, null
-        where a seed has no value; and each seed's score.
+        scores: by step of pre-training, then by seed of fine-tuning; NaN for no value.
+        cost: of the pre-training run; None if unknown.
+    Returns: for each step its FLOPs in both conventions, None if unknown; median and range over the seeds, None if a
+        seed has no value; and each seed's score.
     """
     rows = []
     for step, by_seed in sorted(scores.items()):
@@ -81,20 +80,20 @@ def milestone_scores(scores: Mapping[int, Mapping[int, float]], cost: RunCost | 
 
 
 def spread(values: Sequence[float]) -> dict[str, float | None]:
-    """The median and the range of some values; without a number if one of them has none."""
+    """The median and the range of some values; all None if one of them is not finite."""
     if not all(map(math.isfinite, values)):
         return dict.fromkeys(("median", "lowest", "highest"))
     return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
 
 
 def best_seed(summary: dict) -> int:
-    """The seed whose primary metric is highest on the dev set; of equal ones the first."""
+    """The seed with the highest primary metric; of equal seeds the first."""
     metric = summary["primary_metric"]
     return max(summary["seeds"], key=lambda result: (_rank(result["metrics"][metric]), -result["seed"]))["seed"]
 
 
 def glue_summary(summaries: Sequence[dict]) -> dict:
-    """The summaries of several tasks, and the mean of the medians where all eight tasks of the paper are there."""
+    """The content of summary.json for `glue`; with the mean of the medians if the paper's eight tasks are there."""
     medians = {each["task"]: each["statistics"][each["primary_metric"]]["median"] for each in summaries}
     of_paper = [medians[task] for task in PAPER_TASKS if medians.get(task) is not None]
     complete = len(of_paper) == len(PAPER_TASKS)
@@ -106,12 +105,12 @@ def glue_summary(summaries: Sequence[dict]) -> dict:
 
 
 def table(summaries: Sequence[dict]) -> str:
-    """The metrics of tasks, one line each, in percent but for losses; the primary one of each task is marked."""
+    """The metrics of tasks, one line each, in percent except for losses; `*` marks a task's primary metric."""
     lines = [f"{'task':<16} {'metric':<24} {'median':>8} {'mean':>8} {'sigma':>7} {'min':>8} {'max':>8} {'n':>3}"]
     for summary in summaries:
         for metric, values in summary["statistics"].items():
             mark = " *" if metric == summary["primary_metric"] else ""
-            # The official scripts of SQuAD give percent themselves.
+            # SQuAD's official scores are in percent already.
             is_share = metric not in ("loss", "mse") and not summary["task"].startswith("squad")
             scale = 100.0 if is_share else 1.0
             numbers = {name: _shown(values[name], scale) for name in ("median", "mean", "sigma", "min", "max")}
@@ -123,7 +122,7 @@ def table(summaries: Sequence[dict]) -> str:
 
 
 def _statistics(values: Sequence[float | None]) -> dict:
-    """Median, mean, standard deviation of a sample, range and count; null where a value is missing."""
+    """Median, mean, sample standard deviation, range and count; only the count if a value is missing."""
     numbers = [value for value in values if value is not None and not math.isnan(value)]
     if len(numbers) < len(values):
         return {**dict.fromkeys(("median", "mean", "sigma", "min", "max")), "n": len(values)}

@@ -1,4 +1,4 @@
-"""Tagging: the model, its data, and what the labels of tokens mean for words."""
+"""Tagging: the model, its data, and the tags and predictions of words."""
 
 import csv
 import io
@@ -12,17 +12,17 @@ from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext, glorot_uniform
 from electra_tf.tasks.finetune.config import FinetuningConfig, TaggingConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
-from electra_tf.tasks.finetune.metrics import PLAIN_TAGGING_METRICS, TAGGING_METRICS, tagging_metrics
-from electra_tf.tasks.finetune.tagged import TaggedExamples, in_scheme, tag_targets
+from electra_tf.tasks.finetune.metrics import PLAIN_TAGGING_METRICS, TAGGING_METRICS, tagging_scores
+from electra_tf.tasks.finetune.tagged import TaggedExamples, tag_targets
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.finetune.text_features import TextFeatures, tagging_features, values_of_words
 from electra_tf.text.tokenizer import BertTokenizer
 
 
 class TaggingTask(FinetuningTask):
-    """Logits [B, S, C] float32 from one product, which is also the head of ElectraForTokenClassification.
+    """Tags the first word piece of each word: logits [B, S, C] float32 from one dense layer.
 
-    The loss of a sentence is the sum over its words.
+    ElectraForTokenClassification has the same head. The loss of a sentence is the sum over its words.
     Source: finetune/tagging/tagging_tasks.py of the authors' code.
     """
 
@@ -58,7 +58,8 @@ class TaggingData(TaskData):
     """Sentences whose words have tags.
 
     Args:
-        train: None where only predictions are made.        evaluated: without tags it is predicted only.
+        train: None for predictions only.
+        evaluated: predicted only if it has no tags.
     """
 
     def __init__(
@@ -74,9 +75,7 @@ class TaggingData(TaskData):
         self.source, self.num_evaluated = (train or evaluated).source, len(evaluated)
 
         def features_of(examples: TaggedExamples) -> TextFeatures:
-            targets = None
-            if examples.tags is not None:
-                targets = tag_targets(examples, self._task.scheme, self._task.labels)
+            targets = None if examples.tags is None else tag_targets(examples, self._task.labels)
             return tagging_features(examples.words, targets, tokenizer, config.data.max_seq_length)
 
         of_train = features_of(train) if train is not None else None
@@ -85,16 +84,15 @@ class TaggingData(TaskData):
         self.num_truncated = (of_train.num_truncated if of_train else 0), of_evaluated.num_truncated
 
     def metrics(self, outputs: Outputs) -> dict[str, float]:
-        # Words that were cut away count as predicted to be no span, or, with plain tags, as wrong.
-        scheme = self._task.scheme
-        missing = "" if scheme == "plain" else "O"
-        tags = [in_scheme(sentence, scheme) for sentence in self._evaluated.tags]
+        # Words that were cut off count as outside of any span or, with plain tags, as wrong.
+        missing = "" if self._task.scheme == "plain" else "O"
+        tags = self._evaluated.tags
         predicted = [_filled(words, len(gold), missing) for words, gold in zip(self._tags(outputs), tags, strict=True)]
         loss = float(np.mean(outputs["loss"], dtype=np.float64))
-        return {**tagging_metrics(predicted, tags, scheme), "loss": loss}
+        return {**tagging_scores(predicted, tags, self._task.scheme), "loss": loss}
 
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
-        """One word a line in columns: the word, its tag if it is known, the predicted tag and its probability."""
+        """Columns with one word a line: the word, its tag if it is known, the predicted tag and its probability."""
         probabilities = values_of_words(self.evaluation, outputs["probabilities"])
         stream = io.StringIO()
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE, quotechar=None)
@@ -114,7 +112,7 @@ class TaggingData(TaskData):
         return None
 
     def _tags(self, outputs: Outputs) -> list[list[str]]:
-        """The predicted tags of the words that fit."""
+        """The predicted tags of each sentence's words, without words that were cut off."""
         labels = self._task.labels
         return [[labels[i] for i in ids] for ids in values_of_words(self.evaluation, outputs["label_ids"])]
 

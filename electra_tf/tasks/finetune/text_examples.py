@@ -1,4 +1,4 @@
-"""A user's tables, CSV, TSV, JSON lines or parquet, as examples: texts, labels, and where each one stands."""
+"""Texts with labels: the columns of a table as examples, and labels as numbers."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.table_files import Table, listed, read_table
+from electra_tf.data.tables import Table, listed, read_table
 
 Problem = Literal["classification", "multi_label", "regression"]
 
@@ -19,41 +19,38 @@ ID_COLUMNS = ("id", "idx", "index")  # the first of these that a file has names 
 
 @dataclass(frozen=True)
 class TextExamples:
-    """The examples of a split, N of them, as they were read.
+    """The N examples of a split.
 
     Attributes:
         texts: one or two columns of N texts.
-        labels: N labels: str, for regression float, with several labels an example tuple[str, ...]; None if not read.
-        ids: what a prediction is called by: the file's own id, else the number of the row from 0.
-        source, lines: the file and, for each example, its line from 1.
+        labels: N labels: str, for regression float, for `multi_label` tuple[str, ...]; None if not read.
+        ids: the names of the examples in predictions: the file's own ids, or else numbers from 0.
+        source, rows: the file and, for each example, its row there, see `electra_tf.data.tables.Table`.
     """
 
     texts: tuple[list[str], ...]
     labels: list | None
     ids: list[str]
     source: str
-    lines: list[int]
+    rows: Sequence[int]
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def where(self, index: int) -> str:
-        """`file:line` of an example, for messages."""
-        return f"{self.source}:{self.lines[index]}"
+        """`file:row` of an example, for messages."""
+        return f"{self.source}:{self.rows[index]}"
 
 
 def read_examples(
     path: str | os.PathLike, text_columns: Sequence[str], label_column: str | None, problem: Problem
 ) -> TextExamples:
-    """Reads one or two columns of text and their labels from a file of a user's own.
+    """Reads one or two columns of text and their labels from a file of `electra_tf.data.tables.read_table`.
 
     Args:
-        path: `.csv`, `.tsv` (both quoted as csv quotes, with a header), `.jsonl` or `.json` (one object a line), or
-            `.parquet`; a file or a URL that TensorFlow reads, such as `gs://`.
-        label_column: None to read no labels, for prediction. Several labels of an example are a list, in CSV and TSV a
-            JSON list or names with commas between them.
-    Raises: UserError: unreadable or empty file, a row of another width, broken JSON, a missing column, text or label;
-        each names the line.
+        label_column: None to read no labels, for prediction. Several labels of an example are a list; in CSV and TSV
+            they are a JSON list, or names with commas between them.
+    Raises: UserError: a file that cannot be read, or a missing column, text or label.
     """
     return examples_of(read_table(path), text_columns, label_column, problem)
 
@@ -61,66 +58,51 @@ def read_examples(
 def examples_of(table: Table, text_columns: Sequence[str], label_column: str | None, problem: Problem) -> TextExamples:
     """The examples in a table's columns; see `read_examples`."""
     if not 1 <= len(text_columns) <= 2:
-        raise UserError(f"{len(text_columns)} text columns are given ({listed(text_columns)}), expected one or two")
-    used = [*text_columns, *([label_column] if label_column else [])]
-    texts = tuple(_texts(table, name) for name in text_columns)
+        raise UserError(f"--text_columns {' '.join(text_columns)}: expected one or two columns")
+    texts = tuple(table.texts(name) for name in text_columns)
     labels = None
     if label_column:
-        values = _class_texts(table, label_column)
+        values = _with_class_names(table, label_column)
         labels = [_LABEL_READERS[problem](value, table.where(row), label_column) for row, value in enumerate(values)]
-    return TextExamples(texts, labels, _ids(table, used), table.source, table.lines)
+    return TextExamples(texts, labels, ids_of(table, (*text_columns, label_column)), table.source, table.rows)
 
 
-def _class_texts(table: Table, name: str) -> list:
-    """The values of a column of labels, with the names of classes for their numbers where the file has names."""
-    names = table.class_names.get(name)
-    if names is None:
-        return table.column(name)
-    for row, value in enumerate(table.column(name)):
-        if value is not None and (not isinstance(value, int) or value >= len(names)):
-            raise UserError(
-                f"{table.where(row)} has {value!r} as {name!r}, expected the number of one of the file's {len(names)} "
-                f"classes, {listed(names)}; correct it"
-            )
-    return [names[value] if value is not None and value >= 0 else None for value in table.column(name)]
-
-
-def _texts(table: Table, name: str) -> list[str]:
-    values = table.column(name)
-    for row, value in enumerate(values):
-        if not isinstance(value, str):
-            found = f"no {name!r}" if value is None else f"{value!r} as {name!r}"
-            raise UserError(f"{table.where(row)} has {found}, expected a text")
-    return values
-
-
-def _ids(table: Table, used: Sequence[str]) -> list[str]:
+def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
+    """The ids of a table's rows: its own, or else numbers from 0. Columns in `used` hold something else."""
     for name in ID_COLUMNS:
         if name in table.columns and name not in used and None not in table.columns[name]:
             return [str(value) for value in table.columns[name]]
-    return [str(row) for row in range(len(table.lines))]
+    return [str(row) for row in range(len(table.rows))]
+
+
+def _with_class_names(table: Table, column: str) -> list:
+    """The values of a column of labels; where the file has class names, these and not their numbers."""
+    values, names = table.column(column), table.class_names.get(column)
+    if names is None:
+        return values
+    for row, value in enumerate(values):
+        if value is not None and (not isinstance(value, int) or value >= len(names)):
+            raise UserError(
+                f"{table.where(row)} has {value!r} as {column!r}, expected a class number of {listed(names)}"
+            )
+    return [names[value] if value is not None and value >= 0 else None for value in values]
 
 
 def _class_label(value: Any, where: str, column: str) -> str:
     if isinstance(value, list):
-        raise UserError(f"{where} has several labels as {column!r}; --task=multi_label takes such files")
-    if value is None or value == "" or value != value:  # NaN, by which pandas means none
-        raise UserError(f"{where} has no {column!r}, expected a label")
-    if not isinstance(value, str | int | float):
-        raise UserError(f"{where} has {str(value)[:40]!r} as {column!r}, expected a text or a number")
-    # pandas makes numbers with a gap among them floats.
+        raise UserError(f"{where} has several labels in {column!r}; give --task=multi_label")
+    if value is None or value == "" or value != value:  # pandas writes NaN for a missing value
+        raise UserError(f"{where} has no label in {column!r}")
+    # pandas makes a column of integers with a missing value floats.
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _label_tuple(value: Any, where: str, column: str) -> tuple[str, ...]:
     if isinstance(value, str):
-        if value.startswith("["):
-            try:
-                value = json.loads(value)
-            except json.JSONDecodeError as error:
-                raise UserError(f"{where} has {value!r} as {column!r}, which is no JSON list: {error.msg}") from None
-        else:
-            value = [label for label in map(str.strip, value.split(",")) if label]
+        try:
+            value = json.loads(value) if value.startswith("[") else list(filter(None, map(str.strip, value.split(","))))
+        except json.JSONDecodeError as error:
+            raise UserError(f"{where} has {value!r} as {column!r}, which is not a JSON list: {error.msg}") from None
     if not isinstance(value, list):
         raise UserError(f"{where} has {value!r} as {column!r}, expected a list of labels")
     return tuple(dict.fromkeys(_class_label(label, where, column) for label in value))
@@ -132,7 +114,7 @@ def _number(value: Any, where: str, column: str) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise UserError(f"{where} has {value!r} as {column!r}, expected a number; --task=classification takes names")
+        raise UserError(f"{where} has {value!r} as {column!r}, expected a number; names are for --task=classification")
     return number
 
 
@@ -144,9 +126,9 @@ _LABEL_READERS: dict[str, Callable[[Any, str, str], Any]] = {
 
 
 def with_swapped_pairs(examples: TextExamples) -> TextExamples:
-    """The examples, then all of them again with their two texts exchanged, for tasks in which the order says nothing.
+    """The examples, followed by the same examples with their two texts exchanged.
 
-    Source: google-research/electra, `double_unordered`, which does so for MRPC and STS-B.
+    For tasks in which the order of the texts has no meaning. Source: `double_unordered` of google-research/electra.
     """
     first, second = examples.texts
     return TextExamples(
@@ -154,7 +136,7 @@ def with_swapped_pairs(examples: TextExamples) -> TextExamples:
         labels=None if examples.labels is None else examples.labels * 2,
         ids=examples.ids * 2,
         source=examples.source,
-        lines=examples.lines * 2,
+        rows=[*examples.rows] * 2,
     )
 
 
@@ -162,27 +144,26 @@ def label_set(examples: TextExamples, given: Sequence[str] | None = None) -> tup
     """The labels to learn, in the order of their numbers.
 
     Args:
-        examples: of the training split, with labels of classification or `multi_label`.
-        given: the labels in an order of the user's; None takes those of the examples in sorted order, as numbers if
-            all of them are numbers.
-    Raises: UserError: a label given twice or not given, no label, or one class only.
+        examples: the training split, with labels of classification or `multi_label`.
+        given: the labels in the user's order; None for those of the examples, sorted by value if all are numbers.
+    Raises: UserError: a label is given twice or is not given; the examples have no label, or only one class.
     """
     names = [[label] if isinstance(label, str) else label for label in examples.labels]
-    flat = [name for each in names for name in each]
-    labels = tuple(given) if given is not None else tuple(sorted(set(flat), key=_sort_key(set(flat))))
+    used = {name for each in names for name in each}
+    if not used:
+        raise UserError(f"{examples.source} has no labels; training needs at least one")
+    if isinstance(examples.labels[0], str) and len(used) < 2:
+        raise UserError(f"{examples.source} has only the label {min(used)!r}; training needs two or more")
+    labels = tuple(given) if given is not None else tuple(sorted(used, key=_sort_key(used)))
     if len(set(labels)) < len(labels):
-        raise UserError(f"the labels {listed(labels)} hold one twice; give each once")
+        raise UserError(f"--labels {listed(labels)} has a label twice; give each label once")
     known = set(labels)
     for index, each in enumerate(names):
-        if unknown := [name for name in each if name not in known]:
-            message = f"has the label {unknown[0]!r}, expected one of --labels: {listed(labels)}; add it there"
-            raise UserError(f"{examples.where(index)} {message}")
-    if not labels:
-        raise UserError(f"{examples.source} has no labels; training needs at least one")
-    if isinstance(examples.labels[0], str) and len(set(flat)) < 2:
-        raise UserError(
-            f"{examples.source} has one class only, {flat[0]!r} in all {len(flat)} examples; training needs two or more"
-        )
+        for name in each:
+            if name not in known:
+                raise UserError(
+                    f"{examples.where(index)} has the label {name!r}, which --labels lacks: {listed(labels)}"
+                )
     return labels
 
 
@@ -195,35 +176,32 @@ def _sort_key(labels: set[str]) -> Callable[[str], Any]:
 
 
 def class_targets(examples: TextExamples, labels: Sequence[str]) -> np.ndarray:
-    """The number of each example's label: [N] int32. Raises: UserError: a label that is not among `labels`."""
+    """The number of each example's label: [N] int32. Raises: UserError: a label that is not in `labels`."""
     number_of = {label: number for number, label in enumerate(labels)}
-    for index, label in enumerate(examples.labels):
-        if label not in number_of:
-            raise _unknown_label(examples.where(index), label, labels)
-    return np.array([number_of[label] for label in examples.labels], np.int32)
+    targets = [number_of.get(label, -1) for label in examples.labels]
+    if -1 in targets:
+        raise _unknown_label(examples, targets.index(-1), examples.labels[targets.index(-1)], labels)
+    return np.array(targets, np.int32)
 
 
 def multi_label_targets(examples: TextExamples, labels: Sequence[str]) -> np.ndarray:
-    """1 where an example has a label: [N, C] int32. Raises: UserError: a label that is not among `labels`."""
+    """1 where an example has a label: [N, C] int32. Raises: UserError: a label that is not in `labels`."""
     number_of = {label: number for number, label in enumerate(labels)}
     targets = np.zeros((len(examples), len(labels)), np.int32)
     for index, names in enumerate(examples.labels):
         for name in names:
             if name not in number_of:
-                raise _unknown_label(examples.where(index), name, labels)
+                raise _unknown_label(examples, index, name, labels)
             targets[index, number_of[name]] = 1
     return targets
 
 
-def _unknown_label(where: str, label: str, labels: Sequence[str]) -> UserError:
-    return UserError(
-        f"{where} has the label {label!r}, expected one of the training file's: {listed(labels)}; correct it or train "
-        "with that label"
-    )
+def _unknown_label(examples: TextExamples, index: int, label: str, labels: Sequence[str]) -> UserError:
+    return UserError(f"{examples.where(index)} has the label {label!r}, expected one of: {listed(labels)}")
 
 
 def target_range(examples: TextExamples) -> tuple[float, float]:
-    """The smallest and largest number of a training split. Raises: UserError: all are the same."""
+    """The smallest and largest number of a training split. Raises: UserError: they are equal."""
     smallest, largest = min(examples.labels), max(examples.labels)
     if smallest == largest:
         raise UserError(f"{examples.source} has {smallest} as every label; regression needs different numbers")
@@ -231,7 +209,7 @@ def target_range(examples: TextExamples) -> tuple[float, float]:
 
 
 def scaled_targets(examples: TextExamples, smallest: float, largest: float) -> np.ndarray:
-    """The numbers, `smallest` as 0 and `largest` as 1: [N] float32."""
+    """The labels scaled so that `smallest` becomes 0 and `largest` becomes 1: [N] float32."""
     return ((np.array(examples.labels, np.float64) - smallest) / (largest - smallest)).astype(np.float32)
 
 
@@ -241,17 +219,16 @@ def class_weights(
     """The weight of each class in the loss: [C] float32.
 
     Args:
-        targets: [N] int32, of the training split.
-        setting: "balanced" weighs a class by N / (C * its examples), as scikit-learn does; else weights by label, 1 for
-            a label that is not named.
-    Raises: UserError: a weight of an unknown label, or a class without an example where "balanced".
+        targets: [N] int32, of the training split; only used for "balanced".
+        setting: "balanced" for N / (C * number of examples of the class), as in scikit-learn; or weights by label, 1
+            for a label that is not named.
+    Raises: UserError: a weight for an unknown label, or a class without examples where "balanced".
     """
     if setting == "balanced":
         counts = np.bincount(targets, minlength=len(labels))
         if not counts.all():
-            missing = labels[int(np.argmin(counts))]
-            raise UserError(f"class weights 'balanced': no training example has the label {missing!r}; give weights")
+            raise UserError(f"--class_weights balanced: no training example has {labels[int(np.argmin(counts))]!r}")
         return (len(targets) / (len(labels) * counts)).astype(np.float32)
     if unknown := [label for label in setting if label not in labels]:
-        raise UserError(f"class weights name the label {unknown[0]!r}, expected one of {listed(labels)}")
+        raise UserError(f"--class_weights: the label {unknown[0]!r} is unknown, expected one of {listed(labels)}")
     return np.array([setting.get(label, 1.0) for label in labels], np.float32)

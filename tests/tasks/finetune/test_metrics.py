@@ -9,29 +9,27 @@ import pytest
 
 import electra_tf
 from electra_tf.tasks.finetune.glue import GLUE_TASKS
-from electra_tf.tasks.finetune.metrics import (
-    classification_metrics,
-    glue_metrics,
-    multi_label_metrics,
-    regression_metrics,
-    tagging_metrics,
-)
+from electra_tf.tasks.finetune.metrics import OWN_METRICS, sentence_scores, tagging_scores
+
+
+def own_scores(kind: str, predictions, targets) -> dict[str, float]:
+    return sentence_scores(OWN_METRICS[kind], np.asarray(predictions), np.asarray(targets))
 
 
 def test_scores_of_classes():
-    scores = classification_metrics(np.array([0, 1, 1, 2]), np.array([0, 1, 2, 2]))
+    scores = own_scores("classification", [0, 1, 1, 2], [0, 1, 2, 2])
     assert scores["accuracy"] == 0.75
     assert scores["f1_macro"] == pytest.approx((1 + 2 / 3 + 2 / 3) / 3)
     assert set(scores) == {"accuracy", "f1_macro", "matthews_correlation"}
 
 
 def test_scores_of_several_labels():
-    scores = multi_label_metrics(np.array([[1, 0, 1], [0, 0, 0]]), np.array([[1, 1, 0], [0, 0, 0]]))
+    scores = own_scores("multi_label", [[1, 0, 1], [0, 0, 0]], [[1, 1, 0], [0, 0, 0]])
     assert scores == pytest.approx({"f1": 0.5, "f1_macro": 1 / 3, "accuracy": 0.5})
 
 
 def test_scores_of_numbers():
-    scores = regression_metrics(np.float32([1, 2, 4]), np.float32([10, 20, 30]))
+    scores = own_scores("regression", np.float32([1, 2, 4]), np.float32([10, 20, 30]))
     assert scores["spearmanr"] == pytest.approx(1.0)
     assert scores["pearson"] == pytest.approx(30 / math.sqrt(14 / 3 * 200))
     assert scores["mse"] == pytest.approx((81 + 324 + 676) / 3)
@@ -47,52 +45,65 @@ def test_scores_of_numbers():
     ],
 )
 def test_a_glue_task_has_the_scores_of_the_leaderboard(task, names):
-    scores = glue_metrics(GLUE_TASKS[task], np.array([1, 1, 0]), np.array([1, 0, 0]))
+    scores = sentence_scores(GLUE_TASKS[task].metrics, np.array([1, 1, 0]), np.array([1, 0, 0]))
     assert set(scores) == names
     assert GLUE_TASKS[task].paper_metric in scores
 
 
 def test_the_combined_score_is_the_mean():
-    scores = glue_metrics(GLUE_TASKS["qqp"], np.array([1, 1, 0]), np.array([1, 0, 0]))
+    scores = sentence_scores(GLUE_TASKS["qqp"].metrics, np.array([1, 1, 0]), np.array([1, 0, 0]))
     assert scores == pytest.approx({"accuracy": 2 / 3, "f1": 2 / 3, "combined_score": 2 / 3})
 
 
 def test_equal_predictions_have_no_correlation_and_matthews_zero():
     constant, targets = np.float32([3, 3, 3]), np.float32([1, 2, 3])
     with np.errstate(all="raise"):
-        scores = regression_metrics(constant, targets)
+        scores = own_scores("regression", constant, targets)
     assert math.isnan(scores["spearmanr"]) and math.isnan(scores["pearson"]) and scores["mse"] == pytest.approx(5 / 3)
-    assert classification_metrics(np.zeros(3, int), np.array([0, 1, 1]))["matthews_correlation"] == 0
+    assert own_scores("classification", [0, 0, 0], [0, 1, 1])["matthews_correlation"] == 0
 
 
-def test_no_predictions_have_no_score():
+def test_without_predictions_every_score_is_nan():
     nothing = np.zeros(0, np.int32)
     for scores in (
-        classification_metrics(nothing, nothing),
-        regression_metrics(nothing, nothing),
-        multi_label_metrics(np.zeros((0, 2)), np.zeros((0, 2))),
-        tagging_metrics([], [], "bioes"),
-        glue_metrics(GLUE_TASKS["mrpc"], nothing, nothing),
+        own_scores("classification", nothing, nothing),
+        own_scores("regression", nothing, nothing),
+        own_scores("multi_label", np.zeros((0, 2)), np.zeros((0, 2))),
+        tagging_scores([], [], "bioes"),
+        sentence_scores(GLUE_TASKS["mrpc"].metrics, nothing, nothing),
     ):
         assert scores and all(map(math.isnan, scores.values()))
 
 
 def test_one_prediction_has_no_correlation():
-    assert math.isnan(regression_metrics(np.float32([1]), np.float32([2]))["pearson"])
+    assert math.isnan(own_scores("regression", np.float32([1]), np.float32([2]))["pearson"])
 
 
-@pytest.mark.parametrize("tags", ["S-A O B-B E-B", "U-A O B-B L-B", "B-A O B-B I-B"])
-def test_spans_count_and_not_their_tags(tags):
-    scheme = {"S": "bioes", "U": "bilou", "B": "iob2"}[tags[0]]
-    predicted = {"bioes": "S-A O B-B I-B", "bilou": "U-A O B-B I-B", "iob2": "B-A O B-B I-B"}[scheme]
-    scores = tagging_metrics([predicted.split(), ["B-A"]], [tags.split(), ["O"]], scheme)
-    # 2 of 3 predicted spans are right, and both that there are were found.
+@pytest.mark.parametrize(
+    ("tags", "predicted", "scheme", "num_right"),
+    [
+        ("S-A O B-B E-B", "S-A O B-B I-B", "bioes", 3),
+        ("U-A O B-B L-B", "U-A O B-B I-B", "bilou", 3),
+        ("B-A O B-B I-B", "B-A O B-B I-B", "iob2", 4),
+        ("I-A O I-B I-B", "I-A O I-B I-B", "iob1", 4),
+        ("E-A O I-B E-B", "E-A O I-B E-B", "ioe2", 4),
+    ],
+)
+def test_spans_count_and_not_their_tags(tags, predicted, scheme, num_right):
+    scores = tagging_scores([predicted.split(), ["I-A"]], [tags.split(), ["O"]], scheme)
+    # 2 of 3 predicted spans are right, and none of the 2 true spans is missing.
     assert scores["precision"] == pytest.approx(2 / 3) and scores["recall"] == 1 and scores["f1"] == pytest.approx(0.8)
-    assert scores["accuracy"] == (4 if scheme == "iob2" else 3) / 5
+    assert scores["accuracy"] == num_right / 5
+
+
+def test_spans_of_tags_that_no_scheme_allows_follow_conlleval():
+    predicted, tags = "I-A I-B E-B I-B O E-A", "B-A B-B I-B B-B O B-A"  # spans: A 0, B 1 to 2, B 3, A 5
+    scores = tagging_scores([predicted.split()], [tags.split()], "iob2")
+    assert scores["f1"] == 1
 
 
 def test_plain_tags_have_accuracy_alone():
-    assert tagging_metrics([["NN", "VB"], ["NN"]], [["NN", "NN"], ["NN"]], "plain") == {"accuracy": 2 / 3}
+    assert tagging_scores([["NN", "VB"], ["NN"]], [["NN", "NN"], ["NN"]], "plain") == {"accuracy": 2 / 3}
 
 
 @pytest.mark.parametrize("room", ["data", "tasks/finetune"])

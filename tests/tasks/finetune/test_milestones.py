@@ -114,9 +114,9 @@ def test_scores_that_the_run_does_not_take_are_in_the_output_with_a_warning(
 
 
 @pytest.mark.parametrize("flag", ["untrained", "submission"])
-def test_what_does_not_go_with_several_milestones_is_refused(pretraining_run, fine_tuned, tmp_path, flag):
+def test_flags_without_effect_on_milestones_are_refused(pretraining_run, fine_tuned, tmp_path, flag):
     run = pretraining_run(milestones=[2], checkpoints=[], small=True)
-    with pytest.raises(UserError, match=f"leave out --{flag}"):
+    with pytest.raises(UserError, match=f"--{flag} "):
         fine_tune(run, tmp_path / "out", **{flag: True})
     assert fine_tuned == []
 
@@ -126,10 +126,10 @@ def test_what_does_not_go_with_several_milestones_is_refused(pretraining_run, fi
     [
         (None, "--milestones needs the directory of a pre-training run as --init_from, not "),
         ("task: {kind: tagging}", "--milestones needs the directory of a pre-training run"),
-        ("train: {}", "is a run without a checkpoint yet; train it first"),
+        ("train: {}", "a run without a checkpoint"),
     ],
 )
-def test_what_is_no_pre_training_run_is_refused(tmp_path, config, message):
+def test_a_directory_without_a_pre_training_run_is_refused(tmp_path, config, message):
     if config is not None:
         (tmp_path / "config.yaml").write_text(config)
     with pytest.raises(UserError, match=message):

@@ -137,5 +137,5 @@ def test_the_lines_that_predict_writes_are_scored(tmp_path, data_file, num_lines
 
 def test_predictions_that_are_no_text_are_refused(tmp_path, data_file):
     (tmp_path / "predictions.json").write_text('{"fox": null}')
-    with pytest.raises(UserError, match="predictions of question fox is 'None', expected a string"):
+    with pytest.raises(UserError, match="predictions.json: fox"):
         score_files("squad_v1", data_file, tmp_path / "predictions.json")

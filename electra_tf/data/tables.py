@@ -1,0 +1,202 @@
+"""Tables as columns: CSV, TSV, JSON lines and parquet files, read by pyarrow."""
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from electra_tf import files
+from electra_tf.config.errors import UserError, did_you_mean, first_line
+
+if TYPE_CHECKING:  # importing pyarrow takes 0.2 s
+    import pyarrow
+
+logger = logging.getLogger(__name__)
+
+_FORMATS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+_SHOWN_NAMES = 20
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a file.
+
+    Attributes:
+        source: the file's path.
+        columns: the values of each column: text from CSV and TSV, any value from JSON and parquet, None for no value.
+        rows: for each row its number in the file, from 1. A header is row 1, so in a text file without empty lines and
+            quoted line breaks this is the line.
+        class_names: by column, the class names that the `datasets` library stores beside numbers in parquet.
+    """
+
+    source: str
+    columns: Mapping[str, list]
+    rows: Sequence[int]
+    class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def column(self, name: str) -> list:
+        """The values of a column. Raises: UserError: the file has no such column."""
+        if name not in self.columns:
+            raise UserError(f"{self.source} has no column {name!r}{did_you_mean(name, self.columns)}")
+        return self.columns[name]
+
+    def texts(self, name: str) -> list[str]:
+        """The values of a column of texts. Raises: UserError: a value is missing, or is not a text."""
+        values = self.column(name)
+        for row, value in enumerate(values):
+            if not isinstance(value, str):
+                raise UserError(f"{self.where(row)} has {value!r} in column {name!r}, expected a text")
+        return values
+
+    def where(self, row: int) -> str:
+        """`file:number` of a row, for messages."""
+        return f"{self.source}:{self.rows[row]}"
+
+
+def read_table(path: str | os.PathLike) -> Table:
+    """Reads a file in the format that its name ends with.
+
+    Args:
+        path: `.csv` or `.tsv` with a header, `.jsonl` or `.json` with one object a line, or `.parquet`; a local file or
+            a URL that TensorFlow reads, such as `gs://`.
+    Raises: UserError: an unknown format, no such file, a file that pyarrow cannot parse, or a table without rows.
+    """
+    path = os.fspath(path)
+    ending = os.path.splitext(path)[1].lower()
+    if ending not in _FORMATS:
+        raise UserError(f"{path} ends in {ending or 'nothing'!r}, expected one of {', '.join(_FORMATS)}; rename it")
+    if ending in (".csv", ".tsv"):
+        return read_separated(path, "," if ending == ".csv" else "\t")
+    table = _read_parquet(path) if ending == ".parquet" else _read_json_lines(path)
+    return _as_table(path, table, range(1, table.num_rows + 1))
+
+
+def read_separated(
+    path: str,
+    delimiter: str,
+    quote_char: str | bool = '"',
+    header: Sequence[str] | None = None,
+    max_wrong_rows: int = 0,
+) -> Table:
+    """Reads a CSV or TSV file, every value as text.
+
+    Args:
+        quote_char: False if quotes are characters like any other.
+        header: the names of the columns; None if the first row has them.
+        max_wrong_rows: up to so many rows with a wrong number of columns are left out, with a warning.
+    Raises: UserError: see `read_table`; more wrong rows.
+    """
+    import pyarrow
+    from pyarrow import csv
+
+    content = read_bytes(path)
+    wrong: list[int] = []
+
+    def skip(row: csv.InvalidRow) -> str:
+        wrong.append(row.number)
+        return "skip"
+
+    # One block for the whole file, so that pyarrow counts its rows.
+    read = csv.ReadOptions(use_threads=False, block_size=_block_size(content), column_names=header)
+    parse = csv.ParseOptions(
+        delimiter=delimiter,
+        quote_char=quote_char,
+        double_quote=bool(quote_char),
+        newlines_in_values=bool(quote_char),
+        invalid_row_handler=skip if max_wrong_rows else None,
+    )
+    with _parse_errors(path):
+        names = csv.open_csv(pyarrow.BufferReader(content), read, parse).schema.names
+        wrong.clear()
+        texts = csv.ConvertOptions(column_types={name: pyarrow.string() for name in names}, strings_can_be_null=False)
+        table = csv.read_csv(pyarrow.BufferReader(content), read, parse, texts)
+    first = 1 if header else 2
+    shown = ", ".join(map(str, wrong[:10])) + (", ..." if len(wrong) > 10 else "")
+    if len(wrong) > max_wrong_rows:
+        raise UserError(f"{path}: {len(wrong)} rows do not have {len(names)} columns: {shown}; fetch the file again")
+    if wrong:
+        logger.warning("%s: left out %d rows that do not have %d columns: %s", path, len(wrong), len(names), shown)
+    left_out = set(wrong)
+    numbers = [number for number in range(first, first + table.num_rows + len(wrong)) if number not in left_out]
+    return _as_table(path, table, numbers)
+
+
+def read_bytes(path: str | os.PathLike) -> bytes:
+    """The content of a file. Raises: UserError: there is no such file, or it cannot be read."""
+    if (content := files.read_bytes(path)) is None:
+        raise UserError(f"{path}: there is no such file")
+    return content
+
+
+def read_text(path: str | os.PathLike) -> str:
+    """The text of a UTF-8 file, without a byte order mark. Raises: UserError: it cannot be read, or is not UTF-8."""
+    content = read_bytes(path)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}:{line} is not UTF-8; convert the file to UTF-8") from None
+
+
+def _read_json_lines(path: str) -> "pyarrow.Table":
+    import pyarrow
+    from pyarrow import json as arrow_json
+
+    content = read_bytes(path)
+    read = arrow_json.ReadOptions(use_threads=False, block_size=_block_size(content))  # an object must fit into a block
+
+    def parsed(schema: pyarrow.Schema | None) -> pyarrow.Table:
+        options = arrow_json.ParseOptions(explicit_schema=schema)
+        return arrow_json.read_json(pyarrow.BufferReader(content), read, options)
+
+    with _parse_errors(path):
+        table = parsed(None)
+        if dates := [each.name for each in table.schema if pyarrow.types.is_timestamp(each.type)]:
+            table = parsed(pyarrow.schema([(name, pyarrow.string()) for name in dates]))  # pyarrow guessed: texts
+    return table
+
+
+def _read_parquet(path: str) -> "pyarrow.Table":
+    import pyarrow
+    from pyarrow import parquet
+
+    with _parse_errors(path):
+        return parquet.read_table(pyarrow.BufferReader(read_bytes(path)))
+
+
+@contextlib.contextmanager
+def _parse_errors(path: str) -> Iterator[None]:
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
+        raise UserError(f"{path} cannot be read: {first_line(error)}") from None
+
+
+def _as_table(path: str, table: "pyarrow.Table", rows: Sequence[int]) -> Table:
+    if not table.num_rows:
+        raise UserError(f"{path} has no examples; expected at least one row")
+    names = table.column_names
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"{path} has the column {repeated[0]!r} twice; rename one of them")
+    columns = {name: table.column(name).to_pylist() for name in names}
+    # What the `datasets` library writes beside the columns of a parquet file.
+    metadata = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = metadata.get("info", {}).get("features", {})
+    classes = {name: tuple(feature["names"]) for name, feature in features.items() if "names" in feature}
+    return Table(path, columns, rows, classes)
+
+
+def _block_size(content: bytes) -> int:
+    return min(max(len(content) + 1, 2**16), 2**31 - 1)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message: the first of them if there are many."""
+    shown = [name if len(name) <= 40 else f"{name[:37]}..." for name in list(names)[:_SHOWN_NAMES]]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
