@@ -69,10 +69,9 @@ def examples_of(table: Table, text_columns: Sequence[str], label_column: str | N
 
 def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
     """The ids of a table's rows: its own, or else numbers from 0. Columns in `used` hold something else."""
-    for name in ID_COLUMNS:
-        if name in table.columns and name not in used and None not in table.columns[name]:
-            return [str(value) for value in table.columns[name]]
-    return [str(row) for row in range(len(table.rows))]
+    names = [name for name in ID_COLUMNS if name in table.columns and name not in used]
+    values = table.columns[names[0]] if names else [None] * len(table.rows)
+    return [str(row if value is None else value) for row, value in enumerate(values)]
 
 
 def _with_class_names(table: Table, column: str) -> list:

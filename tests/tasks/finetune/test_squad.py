@@ -87,11 +87,11 @@ def test_a_question_that_lacks_something_is_named(tmp_path, qas, message):
         read_squad(squad_file(tmp_path, qas))
 
 
-def test_questions_of_json_lines_need_no_id(tmp_path):
+def test_questions_of_json_lines_without_an_id_are_numbered(tmp_path):
     path = tmp_path / "new.jsonl"
-    path.write_text('{"question": "Who?", "context": "A fox."}\n{"question": "Why?", "context": ""}\n')
+    path.write_text('{"id": "a", "question": "Who?", "context": "A fox."}\n{"question": "Why?", "context": ""}\n')
     questions = [(each.id, each.question, each.context) for each in read_questions(path)]
-    assert questions == [("0", "Who?", "A fox."), ("1", "Why?", "")]
+    assert questions == [("a", "Who?", "A fox."), ("1", "Why?", "")]
 
 
 @pytest.mark.parametrize("name", ["dev.parquet", "nothing.json"])
