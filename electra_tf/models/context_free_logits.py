@@ -1,7 +1,7 @@
-"""A distribution over the vocabulary that is the same at every position, with all that its users ask of scores.
+"""A distribution over the vocabulary that is the same at every position, with the interface of `VocabularyLogits`.
 
-Losses are look-ups and draws go by the table's running sums, so that nothing of the size of all positions' scores ever
-exists in training.
+Losses are look-ups and samples come from the table's cumulative sums, so that training never needs the logits of all
+positions.
 """
 
 import tensorflow as tf
@@ -13,13 +13,11 @@ from electra_tf.ops.vocabulary import inverse_cdf_sample
 
 
 class ContextFreeLogits:
-    """Chances of every vocabulary entry in proportion to `counts`, for each of B * M positions.
-
-    Has the interface of `VocabularyLogits`; there is nothing that a gradient could flow to.
+    """Probabilities proportional to `counts` at each of B * M positions. No gradient flows through it.
 
     Args:
-        counts: [V] float32, 0 for what is never drawn; some entry is above 0.
-        positions: [B, M], whatever they hold: so many there are.
+        counts: [V] float32, 0 for tokens that are never drawn; at least one is above 0.
+        positions: [B, M]; only the shape is used.
     """
 
     def __init__(self, counts: tf.Tensor, positions: tf.Tensor):
@@ -35,14 +33,14 @@ class ContextFreeLogits:
     def losses(self, token_ids: tf.Tensor) -> tf.Tensor:
         """-log p(token) in nats: [B, M] int32 -> [B, M] float32.
 
-        A token that is never drawn counts as if it had been seen once: other text than that which was counted may well
-        hold it, and the loss is to stay finite.
+        A count of 0 is taken as 1: other text may contain tokens that the counted text does not, and the loss must
+        stay finite.
         """
         counts = tf.gather(tf.maximum(self._counts, 1.0), token_ids)
         return tf.math.log(tf.reduce_sum(self._counts)) - tf.math.log(counts)
 
     def is_top1(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """1.0 where no token is likelier than the given one: [B, M] int32 -> [B, M] float32."""
+        """1.0 where no token is more likely than the given one: [B, M] int32 -> [B, M] float32."""
         return tf.cast(tf.gather(self._counts, token_ids) >= tf.reduce_max(self._counts), tf.float32)
 
     def entropies(self) -> tf.Tensor:
@@ -54,14 +52,14 @@ class ContextFreeLogits:
     def sample(
         self, context: ForwardContext, *, temperature: float = 1.0, forbidden_ids: tf.Tensor | None = None
     ) -> tf.Tensor:
-        """Draws a token for each position, with chances in proportion to counts ** (1 / temperature).
+        """Draws a token for each position, with probabilities proportional to counts ** (1 / temperature).
 
-        First the column, then the entry in it, as `VocabularyLogits`: one running sum over a large vocabulary would
-        swallow its rarest tokens in float32, two shorter ones do not.
+        First the column, then the entry in it, as `VocabularyLogits`: in float32 one cumulative sum over a large
+        vocabulary would lose the rarest tokens, two shorter sums do not.
 
         Args:
-            context: its random stream gives the two numbers, in float32.
-            forbidden_ids: [B, M] int32, tokens that are not to be drawn; None for none.
+            context: with the random stream to draw from.
+            forbidden_ids: [B, M] int32, tokens that must not be drawn; None for none.
         Returns: [B, M] int32.
         """
         uniform = sampling_uniform(context, self._num_examples, self._num_slots)
@@ -76,13 +74,13 @@ class ContextFreeLogits:
         return tf.reshape(sampled, [self._num_examples, self._num_slots])
 
     def _columns(self, temperature: float) -> tf.Tensor:
-        """[128, V / 128], V rounded up: the chances, the likeliest's being 1; token t stands in column t % 128."""
+        """[128, V / 128], V rounded up: probabilities relative to the largest; token t is in column t % 128."""
         shares = self._counts / tf.reduce_max(self._counts)
         masses = tf.where(shares > 0, shares ** (1.0 / temperature), 0.0)
         return tf.transpose(tf.reshape(tf.pad(masses, [[0, -masses.shape[0] % COLUMNS]]), [-1, COLUMNS]))
 
     def _column_totals(self, columns: tf.Tensor, forbidden_ids: tf.Tensor | None, num_rows: tf.Tensor) -> tf.Tensor:
-        """[N, 128]: the sum of each column, for each position without the token that is ruled out there."""
+        """[N, 128]: for each position the sum of each column, without the token that is forbidden there."""
         totals = tf.broadcast_to(tf.reduce_sum(columns, axis=1), [num_rows, COLUMNS])
         if forbidden_ids is None:
             return totals
@@ -91,5 +89,5 @@ class ContextFreeLogits:
             tf.range(columns.shape[1]) == row[:, tf.newaxis], 0.0, tf.gather(columns, column)
         )  # [N, V / 128]
         is_its_column = tf.range(COLUMNS) == column[:, tf.newaxis]
-        # Summed up without it: taken off the sum, a token of nearly all the mass would leave rounding for the rest.
+        # A sum without the token. Subtracting it from the whole sum would leave rounding errors if it dominates.
         return tf.where(is_its_column, tf.reduce_sum(others, axis=1, keepdims=True), totals)

@@ -1,6 +1,6 @@
-"""Token, position and segment embeddings with their LayerNorm: the part that generator and discriminator share.
+"""Token, position and segment embeddings with their LayerNorm, which generator and discriminator can share.
 
-Either as one layer, or as tables of the generator's with a difference of the discriminator's own.
+They share either the whole layer, or the generator's tables, to which the discriminator adds differences of its own.
 """
 
 import tensorflow as tf
@@ -11,10 +11,10 @@ from electra_tf.models.layers import INFERENCE, ForwardContext, LayerNorm, trunc
 
 
 class Embeddings(tf_keras.layers.Layer):
-    """Sum of three look-ups, then LayerNorm. Dropout and the projection to the hidden size belong to each encoder.
+    """The sum of three look-ups, then LayerNorm. Dropout and the projection to the hidden size belong to the encoder.
 
-    Sharing this layer object shares all of it: the three tables and the LayerNorm, as the authors' code does (the paper
-    names token and position embeddings only).
+    Two encoders that are given the same layer object share the three tables and the LayerNorm, as in the authors' code
+    (the paper names token and position embeddings only).
 
     Args:
         config: sizes; `vocab_size`, `embedding_size`, `max_position_embeddings` and `type_vocab_size` are used.
@@ -30,14 +30,15 @@ class Embeddings(tf_keras.layers.Layer):
 
     def build(self, input_shape):
         for name, rows in self._table_rows().items():
-            initializer = truncated_normal(self.config.initializer_stddev)  # one each: unseeded, it repeats its values
+            # A new one for each table: an initializer without a seed repeats its values.
+            initializer = truncated_normal(self.config.initializer_stddev)
             setattr(self, name, self._table(name, rows, initializer))
         super().build(input_shape)
 
     def call(self, input_ids: tf.Tensor, segment_ids: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
         words = self._words(input_ids)  # [B, S, E]
         positions = self.position_embeddings[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
-        # Two rows only: a product with one-hot vectors has a dense gradient and no scatter.
+        # The table has two rows: a product with one-hot vectors has a dense gradient and no scatter.
         segments = tf.one_hot(segment_ids, self.config.type_vocab_size, dtype=words.dtype)
         segments = tf.tensordot(segments, self.token_type_embeddings, axes=1)  # [B, S, E]
         return self.layer_norm(words + positions + segments, context=context)
@@ -58,32 +59,32 @@ class Embeddings(tf_keras.layers.Layer):
 
 
 class DisentangledEmbeddings(Embeddings):
-    """Embeddings that lean on another network's: each table is the other's plus a difference that begins at zero.
+    """Embeddings that share another network's tables: each table is the other's plus a difference that begins at zero.
 
-    Losses of this network train the differences and leave the other's tables alone, which its own losses go on
-    training; so neither pulls the other's way. The LayerNorm is this network's own.
+    The losses of this network train the differences, and only the other network's losses train its tables. The
+    LayerNorm is this network's own.
 
     Args:
-        source: whose tables these are differences to; of the same sizes. Its weights are not among this layer's.
+        source: the other network's embeddings, of the same sizes. Its weights do not count as this layer's.
     Call and returns: as `Embeddings`.
     Source: He et al. 2021, "DeBERTaV3", section 3.3 (gradient-disentangled embedding sharing).
     """
 
     def __init__(self, config: EncoderConfig, source: Embeddings, **layer_options):
         super().__init__(config, **layer_options)
-        # Behind a function: Keras would count the source's weights as this layer's.
+        # In a function, because Keras would count the weights of an attribute as this layer's.
         self._get_source = lambda: source
 
     def build(self, input_shape):
-        assert self._get_source().built, "the generator comes first"
+        assert self._get_source().built, "the generator must be built first"
         for name, rows in self._table_rows().items():
             setattr(self, f"{name}_difference", self._table(f"{name}_difference", rows, "zeros"))
-        # Not of the class above, which would make tables of its own.
+        # Not `Embeddings.build`, which would create tables.
         tf_keras.layers.Layer.build(self, input_shape)
 
     @property
     def word_embeddings(self) -> tf.Tensor:
-        """[V, E], the sum. The two tables below likewise."""
+        """[V, E], the shared table plus the difference; likewise the two tables below."""
         return self._sum("word_embeddings")
 
     @property
@@ -95,7 +96,7 @@ class DisentangledEmbeddings(Embeddings):
         return self._sum("token_type_embeddings")
 
     def merged(self) -> Embeddings:
-        """Embeddings that have the sums for tables, to be used without the other network. The LayerNorm is this one."""
+        """Embeddings with the sums as tables, independent of the other network; the LayerNorm is the same object."""
         plain = Embeddings(self.config, name=self.name, dtype=self.dtype_policy)
         with tf.name_scope(self.name):
             plain.build([None, None])
@@ -108,6 +109,6 @@ class DisentangledEmbeddings(Embeddings):
         return tf.stop_gradient(getattr(self._get_source(), name)) + getattr(self, f"{name}_difference")
 
     def _words(self, input_ids: tf.Tensor) -> tf.Tensor:
-        # Rows are added, not tables: nothing of the size of the vocabulary is made.
+        # The rows are added and not the tables, so that no tensor has the size of the vocabulary.
         theirs = tf.stop_gradient(tf.gather(self._get_source().word_embeddings, input_ids))
         return theirs + tf.gather(self.word_embeddings_difference, input_ids)

@@ -22,11 +22,11 @@ from electra_tf.ops.random import Draw
 
 
 class EncoderOutput(NamedTuple):
-    """What an encoder computes.
+    """The output of an encoder.
 
     Attributes:
         sequence_output: [B, S, H], the last layer's output.
-        pooled_output: [B, H], the vector of [CLS] as it is: ELECTRA has no pooler layer.
+        pooled_output: [B, H], the last layer's vector of [CLS]: ELECTRA has no pooler layer.
         embedding_output: [B, S, H], the input of the first layer.
         all_layer_outputs: L tensors [B, S, H].
         attention_probs: L tensors [B, A, S, S] float32, rows sum to 1; for inspection. Empty in training.
@@ -40,7 +40,7 @@ class EncoderOutput(NamedTuple):
 
 
 class _EncoderPart(tf_keras.layers.Layer):
-    """What the parts of an encoder share: the configuration and how they make their sub-layers."""
+    """Base of the parts of an encoder: the configuration, and how to make a dense sub-layer."""
 
     def __init__(self, config: EncoderConfig, **layer_options):
         super().__init__(**layer_options)
@@ -56,7 +56,7 @@ class _EncoderPart(tf_keras.layers.Layer):
 
 
 def _build(layer: tf_keras.layers.Layer, input_size: int) -> None:
-    """Creates a layer's variables under its own name, for a layer whose product is taken by the layer above it."""
+    """Creates a layer's variables under its own name, for a layer that is never called itself."""
     with tf.name_scope(layer.name):
         layer.build([None, None, input_size])
 
@@ -98,7 +98,7 @@ class TransformerLayer(_EncoderPart):
     Call:
         hidden: [B, S, H].
         key_mask: [B, S] int32, 1 for keys that may be attended to; all queries are computed.
-    Returns: [B, S, H]; and [B, A, S, S], the attention probabilities, None in training.
+    Returns: [B, S, H]; and [B, A, S, S], the attention probabilities, or None in training.
     """
 
     def __init__(self, config: EncoderConfig, attention_mask: str = "bidirectional", **layer_options):
@@ -111,7 +111,7 @@ class TransformerLayer(_EncoderPart):
         self.feed_forward_output = _ResidualOutput(config, name="output", **options)
 
     def build(self, input_shape):
-        # In the order in which earlier versions drew initial values: a seed keeps giving the same ones.
+        # The order determines the initial values that a seed gives.
         for layer in (self.intermediate, self.attention, self.attention_output):
             _build(layer, self.config.hidden_size)
         _build(self.feed_forward_output, self.config.intermediate_size)
@@ -128,7 +128,7 @@ class TransformerLayer(_EncoderPart):
         return compute(hidden, key_mask, self._weights(), self._draws(context))
 
     def _weights(self) -> dict[str, tuple[tf.Tensor, ...]]:
-        """Kernel and bias of each product, and gamma and beta of the LayerNorm that follows it, as tensors."""
+        """Kernel and bias of each product, and gamma and beta of the LayerNorm after it, as tensors."""
         attention, outputs = self.attention, (self.attention_output, self.feed_forward_output)
         dense = (attention.query, attention.key, attention.value, self.intermediate)
         weights = {layer.name: (layer.kernel, layer.bias) for layer in dense}
@@ -148,7 +148,7 @@ class TransformerLayer(_EncoderPart):
 
 
 def _transformer_layer(hidden, key_mask, weights, draws, *, config: EncoderConfig, attention_mask, ops, with_probs):
-    """The formula of `TransformerLayer`, of tensors only, so that all layers of an encoder can share one function."""
+    """The formula of `TransformerLayer` on tensors alone, so that all layers of an encoder share one function."""
     with tf.name_scope("attention_self"):
         attention = {"config": config, "attention_mask": attention_mask, "ops": ops}
         attended, probs = _self_attention(hidden, key_mask, weights, draws["attention"], **attention)
@@ -225,8 +225,9 @@ class Encoder(_EncoderPart):
             hidden = self.embeddings_project(hidden, context=context)
         embedding_output, layer_outputs, attention_probs = hidden, [], []
         for layer in self.transformer_layers:
-            if context.creates_variables:  # a fifth of the time to build a model: thousands of small operations
-                _build(layer, self.config.hidden_size)
+            if context.creates_variables:  # building takes a fifth of the time of computing: thousands of operations
+                if not layer.built:
+                    _build(layer, self.config.hidden_size)
                 continue
             run = functools.partial(layer, key_mask=input_mask, context=context.scope(layer.name))
             if context.rematerialize:

@@ -1,4 +1,4 @@
-"""Generators propose tokens for the masked positions."""
+"""Generators: networks or fixed tables that propose tokens for the masked positions."""
 
 from typing import NamedTuple
 
@@ -14,12 +14,12 @@ from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 
 class GeneratorOutput(NamedTuple):
-    """A generator's answer.
+    """The output of a generator.
 
     Attributes:
-        scores: of every vocabulary entry at each masked position.
-        hidden: [B, M, G], the vectors the scores were computed from; None where the generator is no network.
-        encoder_output: of the whole sequence; None likewise.
+        scores: the logits of every vocabulary entry at each masked position.
+        hidden: [B, M, G], the vectors that the logits were computed from; None if the generator is not a network.
+        encoder_output: the encoder's output for the whole sequence; None if the generator is not a network.
     """
 
     scores: VocabularyLogits | ContextFreeLogits
@@ -59,32 +59,25 @@ class TransformerGenerator(tf_keras.layers.Layer):
 
 
 class _FixedGenerator(tf_keras.layers.Layer):
-    """Proposes by one table of chances whatever the input. Call and returns: as `TransformerGenerator`."""
+    """Proposes tokens from one distribution, whatever the input. Call and returns: as `TransformerGenerator`."""
 
     def __init__(self, vocab_size: int, **layer_options):
-        # Chances in bfloat16 would be no proportions any more.
+        # bfloat16 would round the counts.
         super().__init__(dtype="float32", **layer_options)
         self.vocab_size = vocab_size
 
     def counts(self) -> tf.Tensor:
-        """[V] float32: the chance of each entry of the vocabulary, in proportion."""
+        """[V] float32: a number proportional to the probability of each vocabulary entry."""
         raise NotImplementedError
 
-    def call(
-        self,
-        masked_input_ids: tf.Tensor,
-        input_mask: tf.Tensor,
-        segment_ids: tf.Tensor,
-        positions: tf.Tensor,
-        context: ForwardContext = INFERENCE,
-    ) -> GeneratorOutput:
+    def call(self, masked_input_ids, input_mask, segment_ids, positions, context=INFERENCE) -> GeneratorOutput:
         return GeneratorOutput(ContextFreeLogits(self.counts(), positions))
 
 
 class UniformGenerator(_FixedGenerator):
-    """Proposes every vocabulary entry equally often, special tokens included, as `uniform_generator` of the authors.
+    """Proposes every vocabulary entry equally often, special tokens included. It has no weights.
 
-    It has no weights.
+    Source: `uniform_generator` of the authors' code.
     """
 
     def counts(self) -> tf.Tensor:
@@ -92,12 +85,12 @@ class UniformGenerator(_FixedGenerator):
 
 
 class UnigramGenerator(_FixedGenerator):
-    """Proposes tokens as often as the training text has them, whatever stands around them (paper, section 3.2).
+    """Proposes tokens as often as they occur in the training text (paper, section 3.2).
 
-    What no text has is never proposed: [PAD], [MASK], and the [CLS] and [SEP] that examples are put together with,
-    which are never masked out either. [UNK] stands for words of the text and comes as often as they do.
+    Tokens that occur in no text are never proposed: [PAD], [MASK], [CLS] and [SEP]. [UNK] stands for words of the text
+    and is proposed as often as they occur.
 
-    The counts are a variable that is not trained, so that a checkpoint has them; until `adopt_counts` all are 1.
+    The counts are a non-trainable variable, so that a checkpoint contains them; before `adopt_counts` all are 1.
     """
 
     def build(self, input_shape):
@@ -107,12 +100,12 @@ class UnigramGenerator(_FixedGenerator):
         super().build(input_shape)
 
     def adopt_counts(self, token_counts: np.ndarray) -> None:
-        """Takes the counts of every vocabulary entry, [V]; to 24 bits, as float32 has them."""
+        """Sets the counts, [V], one for each vocabulary entry; they are rounded to float32."""
         self.token_counts.assign(token_counts.astype(np.float32))
 
     def counts(self) -> tf.Tensor:
         return tf.convert_to_tensor(self.token_counts)
 
 
-# By the kind that a configuration asks for; both take the vocabulary's size.
+# By `objective.generator.kind`; both take the vocabulary's size.
 FIXED_GENERATORS = {"unigram": UnigramGenerator, "uniform": UniformGenerator}

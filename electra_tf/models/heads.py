@@ -1,4 +1,4 @@
-"""The heads on top of an encoder: masked LM, replaced tokens, copied tokens, difficulty. None has dropout."""
+"""Heads on top of an encoder: masked LM, replaced tokens, copied tokens, difficulty. None has dropout."""
 
 import math
 
@@ -21,7 +21,7 @@ from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 
 def gather_positions(hidden: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """The vectors, or numbers, at the given positions.
+    """The vectors, or numbers, at some positions.
 
     Args:
         hidden: [B, S, ...].        positions: [B, M] int32, each in [0, S).
@@ -31,21 +31,22 @@ def gather_positions(hidden: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
 
 
 class MaskedLmHead(tf_keras.layers.Layer):
-    """Scores every vocabulary entry for a vector: dense to the embedding size, GELU, LayerNorm, product with the table.
+    """Predicts tokens: dense to the embedding size, GELU, LayerNorm, product with the word table.
 
-    The authors' form; the paper's formula has the bare product.
+    The authors' form; the paper's formula has the product alone.
 
     Args:
-        config: of the encoder below it.        embeddings: whose word table is the output table too.
-        dtype: policy of the layers before the product. The product itself, and so this layer, is float32 whatever it
-            is: the softmax over V and the sampling need more than eight bits of mantissa.
+        config: the sizes of the encoder below it.
+        embeddings: the layer whose word table is the output table too.
+        dtype: policy of the layers before the product. The product is always float32: the softmax over V and the
+            sampling need more than eight bits of mantissa.
     Call:
         hidden: [B, M, G], gathered at the masked positions, so that [B, S, V] logits never exist.
     Returns: `VocabularyLogits`.
     """
 
     def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype=None, **layer_options):
-        # Keras hands a layer its variables rounded to the layer's own compute dtype, the table of another layer too.
+        # Keras rounds all variables that a layer reads to its compute dtype, the table of another layer too.
         super().__init__(dtype="float32", **layer_options)
         self.embeddings = embeddings
         self.transform = DenseGelu(
@@ -69,7 +70,7 @@ class MaskedLmHead(tf_keras.layers.Layer):
 
 
 class ReplacedTokenHead(tf_keras.layers.Layer):
-    """Scores each token for having been replaced: dense with GELU, then dense to one unit.
+    """Predicts whether each token was replaced: dense with GELU, then dense to one unit.
 
     The authors' form; the paper's formula has a single product with a vector.
 
@@ -95,7 +96,7 @@ class ReplacedTokenHead(tf_keras.layers.Layer):
 
 
 class CopyHead(tf_keras.layers.Layer):
-    """Scores each token for being copied from the input: dense to one unit (paper section 3.5, "a sigmoid layer").
+    """Predicts whether each token is copied from the input: dense to one unit (paper section 3.5, "a sigmoid layer").
 
     Call:
         hidden: [B, S, H].
@@ -103,7 +104,7 @@ class CopyHead(tf_keras.layers.Layer):
     """
 
     def __init__(self, **layer_options):
-        # A logit, so float32 whatever the encoder computes in.
+        # A logit, so float32 whatever the policy.
         super().__init__(dtype="float32", **layer_options)
         self.score = Dense(1, kernel_initializer=glorot_uniform(), dtype="float32", name="dense")
 
@@ -112,9 +113,9 @@ class CopyHead(tf_keras.layers.Layer):
 
 
 class DifficultyModel(tf_keras.layers.Layer):
-    """Estimates from the unmasked text the loss that a masked LM would have at every token, were it masked.
+    """Predicts from the unmasked text, for every token, the loss of a masked LM if that token were masked.
 
-    It begins at ln V, the loss of an untrained one.
+    It begins at ln V, the loss of an untrained masked LM.
 
     Call:
         input_ids, input_mask, segment_ids: [B, S] int32, nothing masked.
@@ -132,12 +133,6 @@ class DifficultyModel(tf_keras.layers.Layer):
             name="difficulty_predictions",
         )
 
-    def call(
-        self,
-        input_ids: tf.Tensor,
-        input_mask: tf.Tensor,
-        segment_ids: tf.Tensor,
-        context: ForwardContext = INFERENCE,
-    ) -> tf.Tensor:
+    def call(self, input_ids, input_mask, segment_ids, context: ForwardContext = INFERENCE) -> tf.Tensor:
         output = self.encoder(input_ids, input_mask=input_mask, segment_ids=segment_ids, context=context)
         return tf.squeeze(self.head(output.sequence_output), axis=-1)

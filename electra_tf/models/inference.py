@@ -1,8 +1,8 @@
-"""Trained encoder layers in the form in which TensorFlow runs them fastest where nothing is compiled, as in a server.
+"""Trained encoder layers in the form that TensorFlow runs fastest without compilation, as in a server.
 
-What `TransformerLayer` computes in each call although it depends on the weights alone, the three kernels side by side
-and the scale of the queries, is computed once. Products are of matrices, each followed by a BiasAdd and GELU by erf:
-so TensorFlow's graph optimizer makes one oneDNN operation of them.
+The concatenated kernel of queries, keys and values and the scale of the queries depend on the weights alone and are
+computed once, not in each call. Each product is one of matrices, followed by a BiasAdd and GELU by erf, which
+TensorFlow's graph optimizer fuses into one oneDNN operation.
 """
 
 import math
@@ -16,17 +16,17 @@ from electra_tf.ops.reference import float32, gelu, masked_scores
 
 
 def prepare_for_inference(encoder: Encoder) -> None:
-    """Replaces the encoder's layers for good: it computes what it did, and cannot be trained further. Idempotent."""
+    """Replaces the encoder's layers; its results stay the same, and it cannot be trained any more. Idempotent."""
     encoder.transformer_layers = [
         layer if isinstance(layer, InferenceLayer) else InferenceLayer(layer) for layer in encoder.transformer_layers
     ]
 
 
 class InferenceLayer(tf_keras.layers.Layer):
-    """A trained `TransformerLayer`, called as that is, without dropout. Kernels are stored in the compute dtype.
+    """A trained `TransformerLayer` without dropout, called like it. Kernels are stored in the compute dtype.
 
     Args:
-        layer: whose weights are copied.
+        layer: the layer to copy the weights of.
     """
 
     def __init__(self, layer: TransformerLayer):

@@ -16,11 +16,11 @@ from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 
 class ClozeOutput(NamedTuple):
-    """A cloze model's answer.
+    """The output of a cloze model.
 
     Attributes:
-        scores: of every vocabulary entry at each of the positions asked for, to draw from; they send no gradient.
-        everywhere: the same at all S positions: for losses only, as they are seldom all there at once.
+        scores: the logits at the given positions, to sample from; no gradient flows through them.
+        everywhere: the logits at all S positions, for losses alone; they rarely exist all at once.
     """
 
     scores: VocabularyLogits
@@ -33,11 +33,11 @@ class ClozeOutput(NamedTuple):
 
 
 class TwoTowerGenerator(tf_keras.layers.Layer):
-    """Two encoders, each of which sees one side of a token, and a head that predicts it from what both have seen.
+    """Two encoders that each attend to one side of a token, and a head that predicts the token from both.
 
     Args:
         left_to_right, right_to_left: encoders with these attention masks.
-        head: over vectors of twice their hidden size.
+        head: reads vectors of twice their hidden size.
     Call:
         input_ids, input_mask, segment_ids: [B, S] int32, nothing masked.        positions: [B, M] int32.
     Returns: `ClozeOutput`.
@@ -62,8 +62,8 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
             tower(input_ids, **inputs, context=context.scope(tower.name)).sequence_output
             for tower in (self.left_to_right, self.right_to_left)
         )
-        # The neighbours' vectors: a token's own has seen it. The ends have none on one side (the authors' have the
-        # vector of the other end there, which has seen everything), and padding is no neighbour.
+        # The neighbours' vectors, because a token's own vector depends on the token. At the ends one side is zero (the
+        # authors' code has the vector of the other end there, which depends on all tokens), and so is padding.
         after = tf.where(input_mask[:, :, tf.newaxis] > 0, after, tf.zeros([], after.dtype))
         before = tf.pad(before[:, :-1], [[0, 0], [1, 0], [0, 0]])
         after = tf.pad(after[:, 1:], [[0, 0], [0, 1], [0, 0]])

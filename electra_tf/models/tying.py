@@ -1,7 +1,7 @@
-"""Which weights generator and discriminator share. Tying is passing the same layer object, from the start.
+"""Weight sharing between generator and discriminator: both are given the same layer object.
 
-Embeddings are shared whole (three tables and the LayerNorm) or not at all, but for the gradient-disentangled way. The
-embedding size is free in each: an encoder of another hidden size projects.
+Embeddings are shared as a whole (three tables and the LayerNorm) or not at all, except when gradient-disentangled. An
+encoder whose hidden size differs from the embedding size projects.
 Source: paper section 3.2, "Weight Sharing".
 """
 
@@ -20,7 +20,7 @@ class EncoderPair(NamedTuple):
 
 
 def build_discriminator(config: EncoderConfig, dtype) -> Encoder:
-    """An encoder that shares nothing, or whose embeddings another one is then given."""
+    """The discriminator's encoder, with embeddings of its own."""
     return Encoder(config, Embeddings(config, name="embeddings", dtype=dtype), name="electra", dtype=dtype)
 
 
@@ -32,16 +32,16 @@ def tie_none(config: EncoderConfig, generator: TransformerGeneratorConfig, dtype
 
 
 def tie_embeddings(config: EncoderConfig, generator: TransformerGeneratorConfig, dtype) -> EncoderPair:
-    """One embedding layer (tables and LayerNorm), two encoders, each with its own projection: the paper's choice."""
+    """Two encoders with one embedding layer (tables and LayerNorm) and a projection each: the paper's choice."""
     discriminator = build_discriminator(config, dtype)
     encoder = Encoder(generator.encoder(config), discriminator.embeddings, name="generator", dtype=dtype)
     return EncoderPair(encoder, discriminator)
 
 
 def tie_gradient_disentangled(config: EncoderConfig, generator: TransformerGeneratorConfig, dtype) -> EncoderPair:
-    """The generator's tables, which the discriminator reads with a difference of its own added and does not train.
+    """The discriminator reads the generator's three tables plus differences of its own; it trains the differences only.
 
-    All three tables are so covered; each network has its own LayerNorm.
+    Each network has its own LayerNorm.
     """
     sizes = generator.encoder(config)
     tables = Embeddings(sizes, name="generator_embeddings", dtype=dtype)
@@ -52,7 +52,7 @@ def tie_gradient_disentangled(config: EncoderConfig, generator: TransformerGener
 
 
 def tie_all(config: EncoderConfig, generator: TransformerGeneratorConfig, dtype) -> EncoderPair:
-    """One encoder in both roles; only the heads differ. The configuration has checked that the sizes agree."""
+    """One encoder in both roles; only the heads differ. The configuration checks that the sizes agree."""
     encoder = build_discriminator(config, dtype)
     return EncoderPair(encoder, encoder)
 
@@ -66,9 +66,9 @@ TYINGS = {
 
 
 def stand_alone(encoder: Encoder) -> None:
-    """Makes an encoder one that needs no other network, for good: it computes what it did, with tables of its own.
+    """Gives an encoder tables of its own, so that it needs no other network; its results stay the same.
 
-    Only for one that is not trained further beside the other.
+    Not for an encoder that is trained further together with the other.
     """
     if isinstance(encoder.embeddings, DisentangledEmbeddings):
         encoder.embeddings = encoder.embeddings.merged()

@@ -27,9 +27,29 @@ class BertMlmConfig(ObjectiveSettings):
         return (Phase(run.train.num_steps, (network,)),)
 
 
+class MaskedLm(Objective):
+    """Base of objectives whose only network predicts the masked tokens. A subclass defines `encoder` and `generate`."""
+
+    def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
+        """The predictions at the masked positions."""
+        raise NotImplementedError
+
+    def forward(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
+        return self.generate(batch, context)
+
+    def loss_totals(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
+        return {"masked_lm": masked_lm_loss(forward.scores, batch)}
+
+    def extra_metrics(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
+        return mask_token_metrics(forward.scores, batch)
+
+    def held_out_metrics(self, batch: Batch, forward: GeneratorOutput, context: ForwardContext) -> dict[str, Term]:
+        return {"masked_lm_accuracy": masked_lm_accuracy(forward.logits, batch)}
+
+
 @register_objective(BertMlmConfig)
-class BertMlm(Objective):
-    """Masked language modelling alone: the network of a generator, at full size."""
+class BertMlm(MaskedLm):
+    """Masked language modelling alone: a generator's network at full size."""
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
@@ -44,22 +64,9 @@ class BertMlm(Objective):
         return self.masked_lm.encoder
 
     def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
-        """The predictions at the masked positions."""
         return self.masked_lm(
             batch["masked_input_ids"],
             **mask_and_segments(batch),
             positions=batch["masked_lm_positions"],
             context=context.scope("masked_lm"),
         )
-
-    def forward(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
-        return self.generate(batch, context)
-
-    def loss_totals(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
-        return {"masked_lm": masked_lm_loss(forward.scores, batch)}
-
-    def extra_metrics(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
-        return mask_token_metrics(forward.scores, batch)
-
-    def held_out_metrics(self, batch: Batch, forward: GeneratorOutput, context: ForwardContext) -> dict[str, Term]:
-        return {"masked_lm_accuracy": masked_lm_accuracy(forward.logits, batch)}

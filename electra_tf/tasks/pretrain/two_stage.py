@@ -13,9 +13,9 @@ from electra_tf.flops.passes import Phase
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.layers import ForwardContext
+from electra_tf.tasks.pretrain.bert_mlm import MaskedLm
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
-from electra_tf.tasks.pretrain.losses import mask_token_metrics, masked_lm_accuracy, masked_lm_loss
 from electra_tf.tasks.pretrain.objective import Objective, register_objective
 from electra_tf.tasks.terms import Term, Total
 
@@ -117,7 +117,7 @@ class _Phase(Objective):
         object.__setattr__(self, "networks", networks)
 
 
-class GeneratorPhase(_Phase):
+class GeneratorPhase(_Phase, MaskedLm):
     """The generator with the masked-LM loss; its step does not contain the discriminator."""
 
     @property
@@ -132,17 +132,8 @@ class GeneratorPhase(_Phase):
     def loss_weights(self) -> dict[str, float]:
         return {"masked_lm": self.config.objective.masked_lm_loss_weight}
 
-    def forward(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
+    def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
         return self.networks.generate(batch, context)
-
-    def loss_totals(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
-        return {"masked_lm": masked_lm_loss(forward.scores, batch)}
-
-    def extra_metrics(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
-        return mask_token_metrics(forward.scores, batch)
-
-    def held_out_metrics(self, batch: Batch, forward: GeneratorOutput, context: ForwardContext) -> dict[str, Term]:
-        return {"masked_lm_accuracy": masked_lm_accuracy(forward.logits, batch)}
 
 
 class DiscriminatorPhase(_Phase):
