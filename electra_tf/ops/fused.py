@@ -1,9 +1,9 @@
-"""Operations of the encoder that are faster as one compiled program than as the ten operations they consist of.
+"""Fused operations: each is faster as one compiled program than as the ten operations it consists of.
 
-Between its matrix products a transformer adds, scales, draws, exponentiates and sums, each over a whole activation.
-As single operations every one of them reads and writes main memory, and that, not arithmetic, is where a step's time
-goes. Here each stretch between two products is one program, with a gradient of its own that keeps few tensors. In a
-step that XLA compiles as a whole, as on a TPU, the same formulas are parts of that one program.
+Between its matrix products a transformer adds, scales, draws, exponentiates and sums whole activations. As single
+operations each of these reads and writes main memory, which takes most of a step's time. Here the operations between
+two products are one program, with a gradient of its own that keeps few tensors. In a step that XLA compiles as a whole,
+as on a TPU, the same formulas are parts of that one program.
 """
 
 import functools
@@ -29,7 +29,7 @@ from electra_tf.ops.reference import (
 
 @functools.cache
 def _program(formula: Callable, **options) -> Callable:
-    """The formula as one XLA program for each signature it is called with; shared by all layers and traces."""
+    """The formula as one XLA program for each signature, shared by all layers and traces."""
     return tf.function(functools.partial(formula, **options), jit_compile=True, autograph=False)
 
 
@@ -56,7 +56,7 @@ class FusedOps(ReferenceOps):
     # --- how formulas are compiled
 
     def shared(self, formula: Callable, **options) -> Callable:
-        """As the reference, as one function in the graph; a step that is compiled as a whole has none."""
+        """As the reference, but as one function in the graph unless the step is compiled as a whole."""
         return super().shared(formula, **options) if self.whole_step else _function(formula, **options)
 
     def _compiled(self, formula: Callable, **options) -> Callable:
@@ -64,7 +64,7 @@ class FusedOps(ReferenceOps):
 
     @property
     def _sums_as_products(self) -> bool:
-        """XLA's loops over an axis are not vectorised on a CPU, its products with ones are.
+        """Whether to sum by a product with ones: XLA vectorises that on a CPU, but not its loops over an axis.
 
         On accelerators it is the other way round, and a TPU would round the summands to bfloat16.
         """
@@ -79,39 +79,36 @@ class FusedOps(ReferenceOps):
             return tf.matmul(rows, tf.ones([_last_size(rows), 1]))
         return tf.reduce_sum(rows, axis=-1, keepdims=True)
 
-    def _column_sums(self, rows: tf.Tensor) -> tf.Tensor:
-        """[N, H] float32 -> [H]."""
+    def column_sums(self, rows: tf.Tensor) -> tf.Tensor:
         if self._sums_as_products:
             return tf.matmul(tf.ones_like(rows[:, :1]), rows, transpose_a=True)[0]
-        return tf.reduce_sum(rows, axis=0)
+        return super().column_sums(rows)
 
     def _bias_gradient(self, gradient: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-        """The gradient of a bias from that of the sum, [..., F] -> [F] in the dtype of `bias`."""
-        if self._sums_as_products:
-            # TensorFlow's own product with ones: bfloat16 stays as it is, and is summed in float32 all the same.
-            rows = tf.reshape(gradient, [-1, gradient.shape[-1]])
-            return tf.cast(self._column_sums(rows), bias.dtype)
-        return tf.cast(self._column_sums(_rows(gradient)), bias.dtype)
+        """The gradient of a bias from the gradient of product + bias, [..., F] -> [F] in the dtype of `bias`."""
+        # TensorFlow's product with ones sums bfloat16 in float32, so that no cast is needed.
+        rows = tf.reshape(gradient, [-1, gradient.shape[-1]]) if self._sums_as_products else _rows(gradient)
+        return tf.cast(self.column_sums(rows), bias.dtype)
 
     def _keep_once(self, values: tf.Tensor) -> tf.Tensor:
-        """The values; in a step that is compiled as a whole, not computed again wherever they are used.
+        """The values; in a step that is compiled as a whole they are computed only once.
 
-        XLA takes random bits for cheap, and would draw them anew in every loop that their use is fused into.
+        XLA considers random bits cheap, and would draw them again in every loop that uses them.
         """
         return xla.optimization_barrier(values)[0] if self.whole_step else values
 
     def _materialize(self, values: tf.Tensor, beside: tf.Tensor) -> tf.Tensor:
-        """The values; in a program for a CPU, written to memory once and read from there.
+        """The values; in a program for a CPU they are written to memory once and read from there.
 
-        XLA on CPUs takes sums and products for cheaper than memory and repeats what leads to a value in every loop
-        that reads it: random bits in all three loops of a LayerNorm, and in a step that is compiled as a whole all
-        layers below too, so that time and code grow with the square of the depth. There it ignores
-        `optimization_barrier`. XLA does not duplicate divisions and cannot prove that this divisor is 1, so it keeps
-        the result in memory.
+        XLA on CPUs considers sums and products cheaper than memory and repeats the computation of a value in every
+        loop that reads it: random bits in all three loops of a LayerNorm, and in a step that is compiled as a whole
+        all layers below too, so that time and code grow with the square of the depth. It ignores
+        `optimization_barrier` there. XLA does not duplicate divisions and cannot prove that this divisor is 1, so it
+        keeps the result in memory.
 
         Args:
             values: float32.
-            beside: a vector that is not constant, without NaN unless `values` has them too.
+            beside: a vector that is not constant and contains NaN only if `values` does.
         """
         if self.device != "cpu":
             return values
@@ -133,22 +130,14 @@ class FusedOps(ReferenceOps):
 
         return operation(product, bias)
 
-    def attention_probs(
-        self,
-        scores: tf.Tensor,
-        key_mask: tf.Tensor,
-        *,
-        rate: float,
-        draw: Draw | None,
-        attention_mask: str = "bidirectional",
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def attention_probs(self, scores, key_mask, *, rate, draw, attention_mask="bidirectional"):
         """As the reference; probabilities before dropout are in the dtype of `scores`."""
         drop = self._compiled(self._drop_probs, rate=rate, dtype=scores.dtype)
         gradient = self._compiled(self._attention_gradient)
 
         @tf.custom_gradient
         def operation(scores):
-            # TensorFlow's own softmax is twice as fast on a CPU as the one that XLA makes.
+            # On a CPU TensorFlow's softmax is twice as fast as XLA's.
             probs, dropped = drop(tf.nn.softmax(masked_scores(scores, key_mask, attention_mask)), draw)
             return (probs, dropped), lambda _, upstream: gradient(probs, dropped, upstream)
 
@@ -159,13 +148,13 @@ class FusedOps(ReferenceOps):
         return tf.cast(probs, dtype), tf.cast(apply_dropout(probs, draw, rate, self._keep_once), dtype)
 
     def _attention_gradient(self, probs, dropped, upstream) -> tf.Tensor:
-        # upstream * dropped is the gradient of the undropped probabilities times themselves: no mask is needed.
+        # upstream * dropped equals probs * (their gradient through dropout): the mask is not needed.
         weighted = _rows(upstream) * _rows(dropped)
         gradient = weighted - _rows(probs) * self._row_sums(weighted)
         return tf.cast(tf.reshape(gradient, tf.shape(upstream)), upstream.dtype)
 
     def dropout(self, values: tf.Tensor, *, rate: float, draw: Draw) -> tf.Tensor:
-        """As the reference; the gradient draws the mask again."""
+        """As the reference; the gradient draws the same mask again."""
         drop = self._compiled(self._dropout, rate=rate)
 
         @tf.custom_gradient
@@ -177,19 +166,8 @@ class FusedOps(ReferenceOps):
     def _dropout(self, values: tf.Tensor, draw: Draw, *, rate: float) -> tf.Tensor:
         return tf.cast(apply_dropout(float32(values), draw, rate, self._keep_once), values.dtype)
 
-    def dropout_add_layer_norm(
-        self,
-        product: tf.Tensor,
-        bias: tf.Tensor,
-        residual: tf.Tensor,
-        gamma: tf.Tensor,
-        beta: tf.Tensor,
-        *,
-        epsilon: float,
-        rate: float,
-        draw: Draw | None,
-    ) -> tf.Tensor:
-        """As the reference; keeps the normalised sum and one number a row, and draws the dropout mask again."""
+    def dropout_add_layer_norm(self, product, bias, residual, gamma, beta, *, epsilon, rate, draw):
+        """As the reference; keeps the normalised sum and one number a row, and draws the same mask again."""
         forward = self._compiled(self._add_layer_norm, rate=rate, epsilon=epsilon)
         gradient = self._compiled(self._add_layer_norm_gradient, rate=rate)
 
@@ -219,22 +197,20 @@ class FusedOps(ReferenceOps):
         scaled = upstream_rows * gamma
         of_rows = scaled - self._row_means(scaled) - normalized * self._row_means(scaled * normalized)
         of_rows *= inverse_deviation
-        of_gamma, of_beta = self._column_sums(upstream_rows * normalized), self._column_sums(upstream_rows)
+        of_gamma, of_beta = self.column_sums(upstream_rows * normalized), self.column_sums(upstream_rows)
         of_residual = self._materialize(tf.reshape(of_rows, tf.shape(upstream)), gamma)
         of_product = tf.cast(apply_dropout(of_residual, draw, rate, self._keep_once), upstream.dtype)
         return of_product, tf.cast(of_residual, upstream.dtype), of_gamma, of_beta
 
     # --- the vocabulary
 
-    def exponential_sums(
-        self, products: tf.Tensor, bias: tf.Tensor, forbidden_ids: tf.Tensor | None, temperature: float = 1.0
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As the reference. XLA would make the sum of the sums one sum, which reads all logits once more."""
+    def exponential_sums(self, products, bias, forbidden_ids, temperature=1.0):
+        """As the reference. XLA would merge a sum over the column totals with them and read all logits once more."""
         largest, column_totals = super().exponential_sums(products, bias, forbidden_ids, temperature)
         return largest, self._keep_once(column_totals)
 
-    def column_logits(self, products: tf.Tensor, bias: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
-        """As the reference. On a TPU all logits are read: before it gathers, it copies them into another layout."""
+    def column_logits(self, products, bias, column):
+        """As the reference. On a TPU it reads all logits, as a gather would first copy them into another layout."""
         if self.device != "tpu":
             return super().column_logits(products, bias, column)
         logits = in_columns(products + bias)
@@ -242,10 +218,8 @@ class FusedOps(ReferenceOps):
         chosen = tf.reduce_sum(tf.where(is_chosen, logits, 0.0), axis=3)
         return tf.reshape(chosen, [-1, logits.shape[2]])
 
-    def cross_entropy(
-        self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tuple[tf.Tensor, tf.Tensor]
-    ) -> tf.Tensor:
-        """As the reference, from sums that are there already; keeps only log-sum-exp for the gradient."""
+    def cross_entropy(self, products, bias, token_ids, sums):
+        """As the reference, from the given sums; keeps only log-sum-exp for the gradient."""
 
         @tf.custom_gradient
         def operation(products, bias):
@@ -254,22 +228,9 @@ class FusedOps(ReferenceOps):
 
         return operation(products, bias)
 
-    def cross_entropy_gradient(
-        self,
-        products: tf.Tensor,
-        bias: tf.Tensor,
-        token_ids: tf.Tensor,
-        log_totals: tf.Tensor,
-        upstream: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As the reference."""
-        return self._compiled(self._cross_entropy_gradient)(products, bias, token_ids, log_totals, upstream)
-
-    def _cross_entropy_gradient(self, products, bias, token_ids, log_totals, upstream):
-        probs = tf.exp(products + bias - log_totals)
-        chosen = tf.cast(tf.range(products.shape[1]) == token_ids[:, tf.newaxis], tf.float32)
-        gradient = (probs - chosen) * upstream[:, tf.newaxis]
-        return gradient, self._column_sums(gradient)
+    def cross_entropy_gradient(self, products, bias, token_ids, log_totals, upstream):
+        """As the reference, compiled."""
+        return self._compiled(super().cross_entropy_gradient)(products, bias, token_ids, log_totals, upstream)
 
 
 def _rows(values: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,6 @@
-"""Drawing positions of a sequence, and writing values at positions.
+"""Draws positions of a sequence, and writes values at positions.
 
-Masking uses these in the input pipeline, and some objectives use them on the device.
+Masking uses these functions in the input pipeline, and some objectives use them on the device.
 """
 
 import math
@@ -9,12 +9,12 @@ import tensorflow as tf
 
 from electra_tf.ops.random import RandomStream
 
-# A finite stand-in for log(0), which keeps its order when noise is added.
+# A finite substitute for log(0), still the lowest after noise is added.
 LEAST_LOG_WEIGHT = -1e30
 
 
 def select_distinct(candidates: tf.Tensor, num_slots: int, random: RandomStream) -> tf.Tensor:
-    """Draws `num_slots` different candidate positions in random order, then others if there are too few candidates.
+    """Draws `num_slots` different candidate positions in random order, and others if there are too few candidates.
 
     Args:
         candidates: [B, S] bool.        random: one stream per use.

@@ -1,15 +1,15 @@
 """Counter-based random numbers, the same for any number of replicas.
 
-A counter-based generator turns a key and a counter into random bits, with no state in between. Here the key is a hash
-of (seed, name), and the counter holds the step and the index of the example in the global batch. So a replica that
-holds examples 8 to 15 draws exactly what a single replica would have drawn for them: dropout, masking and sampling do
-not depend on how a batch is divided, nor on what was drawn before.
+A counter-based generator computes random bits from a key and a counter, without state. Here the key is a hash of
+(seed, name), and the counter holds the step and the index of the example in the global batch. So a replica that holds
+examples 8 to 15 draws exactly what a single replica would draw for them: dropout, masking and sampling depend neither
+on how a batch is divided nor on earlier draws.
 
-There are two generators, each for what the other does badly:
+There are two generators:
 
 - Philox, one TensorFlow operation, for the few numbers of masking and sampling. It fills an array of four words per
   count, which a TPU pads to 128: as dropout's generator it made 88 of the 102 GB that a step moved (docs/notes/tpu.md).
-- Threefry for dropout masks: 32-bit additions, rotations and exclusive ors of an element's own index. XLA fuses them
+- Threefry for dropout masks: 32-bit additions, rotations and exclusive ors of each element's index. XLA fuses them
   into the loop that uses the bits, which never reach memory. As single operations they are slow.
 
 Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
@@ -32,11 +32,11 @@ _ROUNDS = 13
 
 
 class Draw(NamedTuple):
-    """One dropout mask to be drawn, as a tensor: an argument of a function that many layers share.
+    """A dropout mask to be drawn, as a tensor: an argument of a function that many layers share.
 
     Attributes:
-        words: [3] uint32: two of the key, a hash of (seed, name) xor the step, so distinct for each; and the index of
-            row 0 in the global batch.
+        words: [3] uint32: two words of the key, a hash of (seed, name) xor the step; and the index of row 0 in the
+            global batch.
     """
 
     words: tf.Tensor
@@ -60,7 +60,7 @@ class RandomStream:
         seed: the run's seed.
         step: scalar int64, the number of the global batch.
         first_example: scalar int64, the index of row 0 of this replica's batch in the global batch.
-        name: which use in the model; two names give independent numbers.
+        name: the use in the model; two names give independent numbers.
     """
 
     def __init__(self, seed: int, step: tf.Tensor | int, first_example: tf.Tensor | int, name: str = ""):
@@ -82,7 +82,7 @@ class RandomStream:
 
         Args:
             num_examples: rows of this replica's batch, B.
-            shape: static, of one example's draw. Two draws from one stream start with the same numbers: use `scope`.
+            shape: the static shape for one example. Two draws from one stream start with the same numbers: use `scope`.
         Returns: [B, *shape] float32 in [0, 1).
         """
         size = math.prod(shape)
@@ -131,7 +131,7 @@ def _rotate(word: tf.Tensor, num_bits: int) -> tf.Tensor:
 def _indices(shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
     """[1, *shape] uint32: each element's index in row-major order, as a sum over the axes.
 
-    (`tf.range` reshaped would have to be moved on a TPU, whose arrays are not row-major.)
+    A TPU, whose arrays are not row-major, would have to copy a reshaped `tf.range`.
     """
     indices = tf.zeros([1] * (len(shape) + 1), tf.uint32)
     for axis, size in enumerate(shape):

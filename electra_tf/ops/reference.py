@@ -1,7 +1,7 @@
-"""The operations of the models in plain TensorFlow, with TensorFlow's gradients: what the fused ones must equal.
+"""The operations of the models in plain TensorFlow, with TensorFlow's gradients; fused ones must equal them.
 
-`ReferenceOps` is what inference and tests use; `electra_tf.ops.fused.FusedOps` replaces some of its methods in
-training. Everything is computed in float32 inside, whatever the dtype of what comes in and goes out.
+Inference and tests use `ReferenceOps`; `electra_tf.ops.fused.FusedOps` replaces some of its methods in training.
+Every operation computes in float32, whatever the dtype of its inputs and outputs.
 """
 
 import functools
@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from electra_tf.ops.random import Draw
 
-# The vocabulary is read as a table of so many columns, the vector width of a TPU; token t is in column t % 128.
-# Sums down a column are vectorised, and a token is drawn by drawing its column first.
+# The vocabulary is viewed as a table with this many columns, the vector width of a TPU; token t is in column t % 128.
+# Sums down the columns are vectorised, and a token is drawn by drawing its column first.
 COLUMNS = 128
 _TILE_ROWS = 8  # a TPU keeps a matrix in tiles of 8 rows and 128 columns
-# The logit of what cannot be drawn: entries that fill the last row of that table, and forbidden tokens. The authors
-# subtract 1000 (pretrain_helpers.py), which a low temperature outweighs.
+# The logit of tokens that cannot be drawn: entries that pad the last row of that table, and forbidden tokens. The
+# authors subtract 1000 (pretrain_helpers.py), which is too little at a low temperature.
 NEVER = -math.inf
 _NEGLIGIBLE = -1000.0  # below the largest logit: its exponential is 0 in float32
 # Added to the scores of padded keys before the softmax (modeling.py of the authors' code).
@@ -33,7 +33,7 @@ def float32(values: tf.Tensor) -> tf.Tensor:
 def gelu(values: tf.Tensor) -> tf.Tensor:
     """The exact Gaussian error linear unit, by erf and not by the tanh approximation.
 
-    Not `tf.nn.gelu`: its erfc, more exact where the result is below 1e-6 of the input, takes XLA two loops.
+    `tf.nn.gelu` uses erfc, which is more exact where the result is below 1e-6 of the input, but takes XLA two loops.
     """
     return 0.5 * values * (1.0 + tf.math.erf(values * math.sqrt(0.5)))
 
@@ -41,17 +41,17 @@ def gelu(values: tf.Tensor) -> tf.Tensor:
 class ReferenceOps:
     """Operations of the encoder and of the vocabulary's logits; an object without state.
 
-    In the vocabulary's, `products` are [N, V'] float32: of N vectors with a word table of V' rows, V rounded up to
-    whole rows of 128 columns; `bias` is [V'], `NEVER` in the added entries.
+    In the operations of the vocabulary, `products` [N, V'] float32 are those of N vectors with a word table of V' rows,
+    where V' is V rounded up to whole rows of 128 columns; `bias` is [V'], `NEVER` in the added entries.
     """
 
     def shared(self, formula: Callable, **options) -> Callable:
-        """The formula, given its options; called for several layers with the tensors of each."""
+        """The formula with its options; called for several layers with the tensors of each."""
         return functools.partial(formula, **options)
 
     def add_bias(self, product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         """product + bias: [..., F] and [F] -> [..., F] in the dtype of `product`."""
-        # In float32, so that the bias gradient is a sum in float32: in bfloat16 a sum of ones ends at 256.
+        # In float32, so that the bias gradient is a sum in float32: in bfloat16 a sum of ones stops at 256.
         return tf.cast(float32(product) + float32(bias), product.dtype)
 
     def bias_gelu(self, product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
@@ -83,9 +83,9 @@ class ReferenceOps:
 
         Args:
             scores: [B, A, S, S], scaled.        key_mask: [B, S] int32, 1 for keys that may be attended to.
-            rate, draw: of the dropout; no dropout if `draw` is None.
-            attention_mask: `bidirectional`; `left_to_right`: a query sees its own position and those before it;
-                `right_to_left`: its own and those after it.
+            rate, draw: the rate and the random bits of dropout; no dropout if `draw` is None.
+            attention_mask: `bidirectional`; `left_to_right`: a query attends to its own and earlier positions;
+                `right_to_left`: to its own and later positions.
         Returns: probabilities before dropout ([B, A, S, S], for inspection only, without gradient), and after it, in
             the dtype of `scores`.
         """
@@ -112,7 +112,7 @@ class ReferenceOps:
 
         Args:
             product, residual: [B, S, H].        bias, gamma, beta: [H].
-            rate, draw: of the dropout; no dropout if `draw` is None.
+            rate, draw: as for `attention_probs`.
         Returns: [B, S, H] in the dtype of `product`.
         """
         summed = apply_dropout(float32(product) + float32(bias), draw, rate) + float32(residual)
@@ -131,8 +131,8 @@ class ReferenceOps:
         """The largest logit of each row [N, 1], and the sums of exp(logit - largest) down each column [N, 128].
 
         Args:
-            forbidden_ids: [N] int32, a token that is not to be drawn; None for none.
-            temperature: what logits are divided by.
+            forbidden_ids: [N] int32, tokens that must not be drawn; None for none.
+            temperature: divides the logits.
         """
         logits = (products + bias) * (1.0 / temperature)
         if forbidden_ids is not None:
@@ -168,7 +168,7 @@ class ReferenceOps:
         self, products: tf.Tensor, bias: tf.Tensor, largest: tf.Tensor, column_totals: tf.Tensor
     ) -> tf.Tensor:
         """The entropy of each row's softmax, [N]: with s = logit - largest, log sum exp(s) - E[s]."""
-        # The logit of what cannot be drawn is infinite, and times a probability of 0 it would be NaN.
+        # Some logits are -inf, and times a probability of 0 they would be NaN.
         below = tf.maximum(products + bias - largest, _NEGLIGIBLE)
         weighted = tf.reduce_sum(tf.reduce_sum(in_columns(below * tf.exp(below)), axis=2), axis=2)
         totals = tf.reduce_sum(column_totals, axis=1)
@@ -177,13 +177,13 @@ class ReferenceOps:
     def cross_entropy(
         self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tuple[tf.Tensor, tf.Tensor]
     ) -> tf.Tensor:
-        """-log p(token): [N, V'], [V'], [N] int32 -> [N]. `sums` are those of `exponential_sums` of the same logits."""
+        """-log p(token): [N, V'], [V'], [N] int32 -> [N]. `sums` is the result of `exponential_sums` for them."""
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=token_ids, logits=products + bias)
 
     def token_losses(
         self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, other_ids: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        """-log p of the tokens, of the others and of the most likely, and the logarithm of the totals; [N] each."""
+        """-log p of the tokens, of the other tokens and of the most likely, and the log of the totals; [N] each."""
         largest, column_totals = self.exponential_sums(products, bias, None)
         log_totals = (largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True)))[:, 0]
         chosen, other = (chosen_logits(products, bias, ids) for ids in (token_ids, other_ids))
@@ -201,7 +201,11 @@ class ReferenceOps:
         probs = tf.exp(products + bias - log_totals)
         chosen = tf.cast(tf.range(products.shape[1]) == token_ids[:, tf.newaxis], tf.float32)
         gradient = (probs - chosen) * upstream[:, tf.newaxis]
-        return gradient, tf.reduce_sum(gradient, axis=0)
+        return gradient, self.column_sums(gradient)
+
+    def column_sums(self, rows: tf.Tensor) -> tf.Tensor:
+        """[N, H] -> [H]."""
+        return tf.reduce_sum(rows, axis=0)
 
 
 REFERENCE = ReferenceOps()
@@ -215,7 +219,7 @@ def masked_scores(scores: tf.Tensor, key_mask: tf.Tensor, attention_mask: str) -
     positions = tf.range(scores.shape[-1] or tf.shape(scores)[-1])
     query, key = positions[:, tf.newaxis], positions[tf.newaxis, :]
     visible = key <= query if attention_mask == "left_to_right" else key >= query
-    # -inf, not the finite score of padding: where every visible key is padding, the others would be seen too.
+    # -inf, not the finite score of padding: where every visible key is padding, hidden keys would be attended to.
     return tf.where(visible, scores, -math.inf)
 
 
@@ -223,7 +227,7 @@ def apply_dropout(values: tf.Tensor, draw: Draw | None, rate: float, keep_once=t
     """[B, ...] float32 -> the same, with a share `rate` set to zero and the rest scaled up.
 
     Args:
-        keep_once: what the mask goes through, see `FusedOps`.
+        keep_once: applied to the mask, see `FusedOps`.
     """
     if draw is None:
         return values
@@ -233,10 +237,10 @@ def apply_dropout(values: tf.Tensor, draw: Draw | None, rate: float, keep_once=t
 
 
 def in_columns(rows: tf.Tensor) -> tf.Tensor:
-    """[N, V'] -> [N / K, K, V' / 128, 128]: each row as a table of 128 columns, K rows together.
+    """[N, V'] -> [N / K, K, V' / 128, 128]: each row as a table of 128 columns, in groups of K rows.
 
-    K is 8 where 8 divides N: then a TPU's tiles stay as they are. [N, V' / 128, 128] is another order of tiles, and the
-    logits would be copied into it.
+    K is 8 if 8 divides N, so that a TPU's tiles stay as they are. A TPU would copy the logits for the shape
+    [N, V' / 128, 128], which orders the tiles differently.
     """
     together = math.gcd(rows.shape[0] or 1, _TILE_ROWS)
     return tf.reshape(rows, [-1, together, rows.shape[1] // COLUMNS, COLUMNS])

@@ -1,8 +1,8 @@
-"""Losses and samples from logits over the vocabulary, by either implementation of the operations.
+"""Losses and samples from logits over the vocabulary, with either implementation of the operations.
 
-At all positions of 128 sequences of 128, with 30,522 entries, there are 2 GiB of logits and 2 GiB of gradient. So
-`token_losses` takes the vectors in parts of at most 256 MiB of logits each. Of a part it keeps the logarithms of the
-totals and computes its logits once more for the gradient, a third more work in products. A single part is kept.
+The logits of all positions of 128 sequences of 128, with 30,522 entries, take 2 GiB, and so does their gradient. So
+`token_losses` processes the vectors in parts of at most 256 MiB of logits. Of each part it keeps only the logarithms of
+the totals and computes the logits again for the gradient, a third more work in products. A single part is kept.
 """
 
 import math
@@ -16,14 +16,14 @@ _LOGITS_AT_ONCE = 2**26
 
 
 def inverse_cdf_sample(masses: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
-    """[N, K] masses, [N, 1] in [0, 1) -> [N] int32: the first index whose running sum exceeds that share of the total.
+    """[N, K] masses, [N, 1] in [0, 1) -> [N] int32: the first index whose cumulative sum exceeds uniform * total.
 
     No gradient flows through it.
     """
     running = tf.cumsum(masses, axis=1)
     total = running[:, -1:]
     below = tf.reduce_sum(tf.cast(running <= uniform * total, tf.int32), axis=1)
-    # A share that rounds to the whole must not lead past the last entry that has any mass.
+    # If uniform * total rounds to the total, the result must not be beyond the last entry with any mass.
     return tf.minimum(below, tf.reduce_sum(tf.cast(running < total, tf.int32), axis=1))
 
 
@@ -31,7 +31,7 @@ class TokenLosses(NamedTuple):
     """-log p of three tokens for each vector, in nats: [B, S] float32 each. Only the first has a gradient.
 
     Attributes:
-        token: the given one.        other: the other given one.        most_likely: a token with the largest logit.
+        token, other: the two given tokens.        most_likely: a token with the largest logit.
     """
 
     token: tf.Tensor
@@ -71,10 +71,7 @@ def token_losses(
 
 
 def _losses_in_parts(ops: ReferenceOps, vectors, token_ids, other_ids, table, bias) -> tuple[tf.Tensor, ...]:
-    """[K, N, E], [K, N] int32 twice, [V', E], [V'] -> [K, N] float32 three times, as in `TokenLosses`.
-
-    K parts, of whose logits only the logarithms of the totals are kept; a single part keeps its logits.
-    """
+    """[K, N, E], [K, N] int32 twice, [V', E], [V'] -> [K, N] float32 three times, as in `TokenLosses`, in K parts."""
 
     @tf.custom_gradient
     def operation(vectors, table, bias):
