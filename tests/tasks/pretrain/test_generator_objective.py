@@ -101,7 +101,7 @@ def test_data_without_counts_is_refused_in_one_line_that_says_what_to_do(build, 
     message = str(caught.value)
     assert "\n" not in message
     assert "objective.generator.kind unigram" in message and data_without_counts.directory in message
-    assert "build it anew" in message
+    assert "--overwrite" in message
 
 
 def test_no_other_objective_needs_counts(build, data_without_counts):
