@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from data_prep import output, storage
-from data_prep.readers.documents import Counts
+from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
 from data_prep.shards import SPLITS, ShardResult
 from data_prep.source_files import SourceFile, find_files
@@ -58,8 +58,7 @@ def build_once(
 ) -> Manifest:
     """The manifest of the data set in the output directory, by `build` unless the same command has finished it before.
 
-    Raises: UserError: see `output.finished_manifest`, `output.opened` and `build`; or input files are truncated, and
-        that is not allowed.
+    Raises: UserError: see `output.finished_manifest`, `output.opened` and `build`.
     """
     configuration = inputs.configuration(settings)
     if manifest := output.finished_manifest(settings, configuration):
@@ -68,23 +67,10 @@ def build_once(
     else:
         with output.opened(settings, configuration, [settings.vocab_file, *(file.path for file in inputs.files)]):
             manifest = build(settings, inputs)
-    if manifest.counts.num_truncated_inputs and not settings.allow_truncated:
-        raise UserError(
-            f"{manifest.counts.num_truncated_inputs} of {len(manifest.inputs)} input files are truncated (see the"
-            f" warnings); {settings.output_dir} is complete with the text before the end of each; fetch the files"
-            " again, or give --allow_truncated if they are as they should be"
-        )
     return manifest
 
 
-def add_counts(total: Counts, unit: Counts) -> None:
-    """Adds the counts of a work unit to `total`, and warns about truncated files."""
-    for message in unit.truncations:
-        _logger.warning("warning: %s", message)
-    total.add(unit)
-
-
-def require_documents(settings: BuildSettings, counts: Counts) -> None:
+def require_documents(settings: BuildSettings, counts: ReadCounts) -> None:
     """Checks that there are documents to train on. Raises: UserError: no document is left, or all are held out."""
     num_train, num_held_out = (counts.split_documents[split] for split in (TRAIN_SPLIT, HELD_OUT_SPLIT))
     if not num_train + num_held_out:
@@ -108,7 +94,7 @@ def require_documents(settings: BuildSettings, counts: Counts) -> None:
         )
 
 
-def _left_out(counts: Counts | data_manifest.Counts, too_short: str = "too short") -> str:
+def _left_out(counts: ReadCounts | data_manifest.Counts, too_short: str = "too short") -> str:
     """The documents that were left out and why: "3 redirects, 1 too short"."""
     left_out = {
         **counts.num_documents_skipped,
@@ -120,7 +106,11 @@ def _left_out(counts: Counts | data_manifest.Counts, too_short: str = "too short
 
 
 def write_manifest(
-    settings: BuildSettings, inputs: BuildInputs, counts: Counts, results: list[ShardResult], token_counts: np.ndarray
+    settings: BuildSettings,
+    inputs: BuildInputs,
+    counts: ReadCounts,
+    results: list[ShardResult],
+    token_counts: np.ndarray,
 ) -> Manifest:
     """Writes the vocabulary and, last of all, the manifest, which marks the data set as complete.
 
@@ -157,14 +147,13 @@ def write_manifest(
     return manifest
 
 
-def _manifest_counts(counts: Counts, results: list[ShardResult]) -> data_manifest.Counts:
+def _manifest_counts(counts: ReadCounts, results: list[ShardResult]) -> data_manifest.Counts:
     shared = {name: value for name, value in vars(counts).items() if name in data_manifest.Counts.model_fields}
     return data_manifest.Counts(
         **{**shared, "num_documents_skipped": dict(sorted(counts.num_documents_skipped.items()))},
         num_documents_duplicate=sum(result.num_duplicate_documents for result in results),
         num_documents=sum(result.num_documents for result in results),
         num_tokens_kept=sum(result.num_text_tokens for result in results),
-        num_truncated_inputs=len(set(counts.truncations)),
     )
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
-from data_prep.assembly import BuildInputs, add_counts, require_documents, write_manifest
+from data_prep.assembly import BuildInputs, require_documents, write_manifest
 from data_prep.examples import Example, ExampleBuilder
-from data_prep.readers.documents import Counts
+from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
 from data_prep.shards import ShardRange, ShardResult, index_of, shard_index, shard_ranges, write_shard
 from data_prep.work_units import WorkUnit, plan_units
@@ -87,8 +87,8 @@ class _BuildExamples(beam.DoFn):
     def setup(self) -> None:
         self._builder = ExampleBuilder(self._settings, self._vocabulary)
 
-    def process(self, unit: WorkUnit) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], Counts]]:
-        counts = Counts()
+    def process(self, unit: WorkUnit) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], ReadCounts]]:
+        counts = ReadCounts()
         num_examples = 0
         for example in self._builder.examples(unit, counts):
             num_examples += 1
@@ -99,8 +99,8 @@ class _BuildExamples(beam.DoFn):
         yield TaggedOutput(_COUNTS, counts)
 
 
-def _sum_counts(counts_of_units: Iterable[Counts]) -> Counts:
-    total = Counts()
+def _sum_counts(counts_of_units: Iterable[ReadCounts]) -> ReadCounts:
+    total = ReadCounts()
     for counts in counts_of_units:
         total.add(counts)
     return total
@@ -110,9 +110,8 @@ def _sum_arrays(arrays: Iterable[np.ndarray], size: int) -> np.ndarray:
     return sum(arrays, start=np.zeros(size, np.int64))
 
 
-def _num_shards(_: None, counts: Counts, settings: BuildSettings) -> dict[str, int]:
+def _num_shards(_: None, counts: ReadCounts, settings: BuildSettings) -> dict[str, int]:
     """The number of shards by split. Raises: UserError: no document is left to train on."""
-    add_counts(Counts(), counts)  # for its warnings
     require_documents(settings, counts)
     ranges = shard_ranges(counts.split_record_bytes, settings.num_shards)
     return {shard_range.split: shard_range.num_shards for shard_range in ranges}

@@ -9,7 +9,7 @@ acute to "é") changes no id where accents are stripped, and unifies spellings w
 import re
 import unicodedata
 
-from data_prep.readers.documents import Counts, Document
+from data_prep.readers.documents import Document, ReadCounts
 from electra_tf.text.manifest import DatasetSettings
 
 _REPLACEMENT_CHARACTER = "\ufffd"  # written by an earlier program for bytes that it could not decode
@@ -18,7 +18,7 @@ _DROPPED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
 _WHITE_SPACE_CONTROLS = re.compile("[\t\n\r]")
 
 
-def clean_document(document: Document, settings: DatasetSettings, counts: Counts) -> Document | None:
+def clean_document(document: Document, settings: DatasetSettings, counts: ReadCounts) -> Document | None:
     """Cleans a document and counts what was changed.
 
     Returns: the same object if nothing changed; None if the document is shorter than `min_document_characters`, or
@@ -36,7 +36,7 @@ def clean_document(document: Document, settings: DatasetSettings, counts: Counts
     return document if lines is document.lines else Document(lines, document.has_paragraphs)
 
 
-def _without_control_characters(lines: list[str], counts: Counts) -> list[str]:
+def _without_control_characters(lines: list[str], counts: ReadCounts) -> list[str]:
     """Drops control characters and turns those that are white space into spaces, so that a line stays one line."""
     # A printable string holds no control character; this test is far faster than a regular expression.
     if all(line.isprintable() and _REPLACEMENT_CHARACTER not in line for line in lines):
@@ -49,7 +49,7 @@ def _without_control_characters(lines: list[str], counts: Counts) -> list[str]:
     return lines if cleaned == lines else [line for line in cleaned if line]
 
 
-def _normalized(lines: list[str], counts: Counts) -> list[str]:
+def _normalized(lines: list[str], counts: ReadCounts) -> list[str]:
     is_normalized = unicodedata.is_normalized
     if all(line.isascii() or is_normalized("NFC", line) for line in lines):
         return lines

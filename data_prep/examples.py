@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from data_prep.cleaning import clean_document
-from data_prep.readers.documents import Counts, Document
+from data_prep.readers.documents import Document, ReadCounts
 from data_prep.segments import Segmenter, draw_target_length
 from data_prep.sentences import SentenceSplitter
 from data_prep.work_units import WorkUnit, read_unit
@@ -101,7 +101,7 @@ class ExampleBuilder:
 
         self._serialize_example = serialize_example
 
-    def examples(self, unit: WorkUnit, counts: Counts) -> Iterator[Example]:
+    def examples(self, unit: WorkUnit, counts: ReadCounts) -> Iterator[Example]:
         """The examples of a unit's documents, in order; what is read and left out is added to `counts`.
 
         Raises: UserError: see `read_unit`.
@@ -111,7 +111,7 @@ class ExampleBuilder:
         for batch in _grouped(filter(None, cleaned), lambda document: sum(map(len, document.lines)), _BATCH_CHARACTERS):
             yield from self._examples_of_batch(batch, counts)
 
-    def _examples_of_batch(self, documents: list[Document], counts: Counts) -> Iterator[Example]:
+    def _examples_of_batch(self, documents: list[Document], counts: ReadCounts) -> Iterator[Example]:
         sentences = [self._sentence_splitter.sentences(document) for document in documents]
         token_ids, row_splits = self._token_ids([line for lines in sentences for line in lines])
         counts.num_tokens_read += len(token_ids)
@@ -136,7 +136,7 @@ class ExampleBuilder:
         return np.concatenate(flat_ids), np.cumsum(np.concatenate(lengths)).tolist()
 
     def _examples_of_document(
-        self, document: Document, ids: list[int], rows: list[int], counts: Counts
+        self, document: Document, ids: list[int], rows: list[int], counts: ReadCounts
     ) -> Iterator[Example]:
         settings = self._settings
         cls, sep = [self._vocabulary.cls_id], [self._vocabulary.sep_id]

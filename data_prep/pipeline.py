@@ -22,7 +22,6 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from data_prep import output, processes, storage
 from data_prep.assembly import (
     BuildInputs,
-    add_counts,
     build_once,
     log_summary,
     require_documents,
@@ -30,7 +29,7 @@ from data_prep.assembly import (
     write_manifest,
 )
 from data_prep.examples import ExampleBuilder
-from data_prep.readers.documents import Counts
+from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
 from data_prep.shards import (
     ShardRange,
@@ -68,14 +67,14 @@ def set_up(settings: BuildSettings, vocabulary: Vocabulary) -> None:
     _example_builder = ExampleBuilder(settings, vocabulary)
 
 
-def write_unit(task: tuple[WorkUnit, Path]) -> Counts:
+def write_unit(task: tuple[WorkUnit, Path]) -> ReadCounts:
     """Phase 1: writes the examples of a work unit to a spill directory.
 
     Raises: UserError: see `ExampleBuilder.examples`. OSError: see `write_spill`.
     """
     assert _example_builder is not None
     unit, spill = task
-    counts = Counts()
+    counts = ReadCounts()
     write_spill(spill, _example_builder.examples(unit, counts), counts)
     return counts
 
@@ -169,11 +168,11 @@ def _build_in_processes(settings: BuildSettings, inputs: BuildInputs) -> Manifes
         "reading %d files, %.1f MB, with %d processes",
         len(inputs.files), inputs.num_bytes / 1e6, settings.num_processes,
     )  # fmt: skip
-    counts, earlier, spills = Counts(), Counts(), []
+    counts, earlier, spills = ReadCounts(), ReadCounts(), []
     with processes.started(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all:
         with progress_bar(inputs.num_bytes) as progress:
             for unit_counts in run_all(write_unit, _unit_tasks(settings, inputs, spills, earlier, progress)):
-                add_counts(counts, unit_counts)
+                counts.add(unit_counts)
                 progress.set_postfix_str(speed(counts.num_tokens_read, time.monotonic() - begin), refresh=False)
                 progress.update(unit_counts.num_bytes)
         num_tokens = counts.num_tokens_read
@@ -195,7 +194,7 @@ def progress_bar(num_bytes: int) -> Iterator[tqdm]:
 
 
 def _unit_tasks(
-    settings: BuildSettings, inputs: BuildInputs, spills: list[Path], earlier: Counts, progress: tqdm
+    settings: BuildSettings, inputs: BuildInputs, spills: list[Path], earlier: ReadCounts, progress: tqdm
 ) -> Iterator[tuple[WorkUnit, Path]]:
     """The units that are left to do.
 
@@ -210,7 +209,7 @@ def _unit_tasks(
             yield unit, spills[-1]
         else:
             num_done += 1
-            add_counts(earlier, done)
+            earlier.add(done)
             # Counts as done, but not for the speed.
             progress.initial += done.num_bytes
             progress.update(done.num_bytes)
@@ -219,7 +218,7 @@ def _unit_tasks(
 
 
 def _write_shards(
-    settings: BuildSettings, vocabulary: Vocabulary, counts: Counts, num_spills: int, run_all: processes.RunAll
+    settings: BuildSettings, vocabulary: Vocabulary, counts: ReadCounts, num_spills: int, run_all: processes.RunAll
 ) -> tuple[list[ShardResult], np.ndarray]:
     """Returns: the results of all shards, and the token counts of the training split, [V] int64."""
     tasks = [

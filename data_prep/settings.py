@@ -62,7 +62,6 @@ class BuildSettings(TextSettings):
     work_dir: str = Field(
         "", description="local directory for intermediate files; by default they are inside output_dir"
     )
-    allow_truncated: bool = Field(False, description="accept truncated input files, which are read up to their end")
 
     @pydantic.model_validator(mode="after")
     def _check_work_dir(self) -> "BuildSettings":

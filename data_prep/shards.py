@@ -24,7 +24,7 @@ import pydantic
 
 from data_prep import storage
 from data_prep.examples import Example
-from data_prep.readers.documents import Counts
+from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
 
@@ -65,7 +65,7 @@ def spill_path(build_dir: Path, unit_index: int) -> Path:
     return build_dir / f"unit-{unit_index:06d}"
 
 
-def write_spill(directory: Path, examples: Iterable[Example], counts: Counts) -> None:
+def write_spill(directory: Path, examples: Iterable[Example], counts: ReadCounts) -> None:
     """Writes the examples of a work unit as a new directory, atomically.
 
     Args:
@@ -90,10 +90,10 @@ def write_spill(directory: Path, examples: Iterable[Example], counts: Counts) ->
             raise
 
 
-def read_spill_counts(directory: Path) -> Counts | None:
+def read_spill_counts(directory: Path) -> ReadCounts | None:
     """The counts of a spill; None if there is no complete one."""
     try:
-        return Counts.from_json(json.loads((directory / _SUMMARY_FILE).read_text()))
+        return ReadCounts.from_json(json.loads((directory / _SUMMARY_FILE).read_text()))
     except FileNotFoundError:
         return None
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from data_prep import archives, storage
-from data_prep.archives import Truncation
+from data_prep.archives import reading
 from data_prep.readers import FORMATS
 from data_prep.readers.documents import BYTE_ORDER_MARK
 from data_prep.readers.json_lines import is_json
 from data_prep.readers.lines import check_is_text
 from data_prep.readers.tables import table_of
 from electra_tf.config.errors import UserError, did_you_mean
-from electra_tf.files import is_remote
+from electra_tf.files import is_remote, store_errors
 
 _logger = logging.getLogger(__name__)
 
@@ -95,12 +95,12 @@ def find_files(inputs: Iterable[str], undetected_format: str = "") -> list[Sourc
 
 def _files_of_input(index: int, text: str, undetected_format: str) -> list[SourceFile]:
     given_format, pattern = _parsed(text)
-    try:
+    with store_errors(f"--input={text}", "cannot be listed"):
         matches = storage.matches(pattern)
-    except OSError as error:
-        raise UserError(f"--input={text}: cannot list {pattern}: {error.strerror or error}") from None
     if not matches:
-        raise _matches_nothing(text, pattern)
+        if os.path.isdir(pattern):
+            raise UserError(f"--input={text} is a directory; name the files in it, as in DIR/*.txt")
+        raise UserError(f"--input={text}: no file matches {pattern}; check the path, and quote the glob for the shell")
     root = os.path.dirname(pattern)
     while glob.has_magic(root):
         root = os.path.dirname(root)
@@ -143,27 +143,13 @@ def _parsed(text: str) -> tuple[str, str]:
     return format_name, pattern
 
 
-def _matches_nothing(text: str, pattern: str) -> UserError:
-    try:
-        exists = not glob.has_magic(pattern) and storage.exists(pattern)
-    except OSError:
-        exists = False
-    if not exists:
-        problem = f"no file matches {pattern}; check the path, and quote the glob for the shell"
-    elif is_remote(pattern) or os.path.isdir(pattern):
-        problem = f"{pattern} is a directory; name the files in it, as in DIR/*.txt"
-    else:
-        problem = f"{pattern} is no regular file; copy its content to a file"
-    return UserError(f"--input={text}: {problem}")
-
-
 def _name_of(path: str, root: str) -> str:
     """The path relative to `root`, which identifies a file in the manifest."""
     name = path.removeprefix(root).lstrip("/") if is_remote(path) else os.path.relpath(path, root).replace(os.sep, "/")
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
-        raise UserError(f"the name of the input file {name!r} is not UTF-8; rename the file") from None
+        raise UserError(f"the file name {name!r} is not UTF-8; rename the file") from None
     return name
 
 
@@ -172,23 +158,20 @@ def _inspect(path: str, format_name: str) -> _Content:
 
     Raises: UserError: the file cannot be read, or cannot be in this format ("": any).
     """
-    try:
-        with storage.open_binary(path) as file:
-            stream = archives.buffered(file)
-            compression = archives.compression_of(archives.begin_of(stream))
-            stream = archives.unpacked(stream, path, Truncation())
-            is_archive = archives.is_archive(archives.begin_of(stream))
-            leaves = archives.text_files(stream, path, Truncation()) if is_archive else iter([(path, stream)])
-            leaf_path, leaf = next(leaves, (path, None))
-            begin = archives.begin_of(leaf) if leaf else b""
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+    with reading(path), storage.open_binary(path) as file:
+        stream = archives.buffered(file)
+        compression = archives.compression_of(archives.begin_of(stream))
+        stream = archives.unpacked(stream)
+        is_archive = archives.is_archive(archives.begin_of(stream))
+        leaves = archives.text_files(stream, path) if is_archive else iter([(path, stream)])
+        leaf_path, leaf = next(leaves, (path, None))
+        begin = archives.begin_of(leaf) if leaf else b""
     table = table_of(begin)
     is_openwebtext = _OPENWEBTEXT_MEMBER.search(leaf_path.removeprefix(path))
     detected = "openwebtext" if is_openwebtext else table or _text_format_of(begin)
     if table and format_name not in ("", *_TABLE_FORMATS, "sentences"):
         raise UserError(
-            f"{leaf_path} is a table of {table}; read it as {table}:GLOB, or as sentences:GLOB if a row is a sentence"
+            f"{leaf_path} is in the format {table}; give --input={table}:GLOB, or sentences:GLOB if a row is a sentence"
         )
     if begin and not table and format_name in _TABLE_FORMATS:
         raise UserError(f"{leaf_path} begins with {begin[:12]!r}; expected a Parquet or Arrow file")
@@ -219,9 +202,8 @@ def _detected_format(text: str, paths: list[str], contents: list[_Content], unde
     }
     if "" in examples:
         raise UserError(
-            f"--input={text}: {examples['']} does not show its format; give it, as in --input=text:GLOB: text (a"
-            " blank line ends a document), sentences (one a line, no documents), book (a file is one), openwebtext (the"
-            " same, a paragraph a line)"
+            f"--input={text}: {examples['']} does not show its format; give it, as in --input=text:GLOB: text,"
+            " sentences, book or openwebtext (see --help)"
         )
     if len(examples) > 1:
         formats = ", ".join(f"{path} is {name}" for name, path in sorted(examples.items()))

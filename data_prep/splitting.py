@@ -19,13 +19,17 @@ class LineBoundaries:
 
     def __init__(self, begins_document: BeginsDocument):
         self.begins_document = begins_document
+        self._is_in_line = False  # after a piece of a long line, which has no LF
 
     def pass_block(self, block: bytes) -> None:
-        """Goes past whole lines."""
+        """Goes past whole lines, or a piece of a long one."""
+        self._is_in_line = not block.endswith(b"\n")
 
     def lies_before(self, line: bytes) -> bool:
-        """Whether a boundary lies before the next line, given with its LF if it has one; goes past it."""
-        return self.begins_document(line)
+        """Whether a boundary lies before the next line, or piece of one, with its LF if it has one; goes past it."""
+        is_boundary = not self._is_in_line and self.begins_document(line)
+        self.pass_block(line)
+        return is_boundary
 
 
 class LengthBoundaries(LineBoundaries):
@@ -58,34 +62,21 @@ class CountBoundaries(LineBoundaries):
     """A document begins every `lines_per_document` lines."""
 
     def __init__(self, lines_per_document: int):
-        self._lines_per_document = lines_per_document
+        super().__init__(lambda line: self._num_lines % lines_per_document == 0)
         self._num_lines = 0
-        self._is_in_line = False
 
     def pass_block(self, block: bytes) -> None:
+        super().pass_block(block)
         self._num_lines += block.count(b"\n")
-        self._is_in_line = not block.endswith(b"\n")
-
-    def lies_before(self, line: bytes) -> bool:
-        is_boundary = self._num_lines % self._lines_per_document == 0 and not self._is_in_line
-        self.pass_block(line)
-        return is_boundary
 
 
 class Piece(NamedTuple):
-    """Bytes `begin` to `end` of a stream.
-
-    Attributes:
-        is_end: the piece ends at the end of the stream.
-        is_cut: a document continues after the piece.
-        content: None if it is too long to hold.
-    """
+    """Bytes `begin` to `end` of a stream; `is_cut`: a document that is too long continues after the piece."""
 
     begin: int
     end: int
-    is_end: bool
     is_cut: bool
-    content: bytes | None
+    content: bytes
 
 
 def next_document(
@@ -112,38 +103,31 @@ def next_document(
     return position
 
 
-def pieces(stream: BinaryIO, boundaries: LineBoundaries, piece_bytes: int, max_held_bytes: int) -> Iterator[Piece]:
-    """Splits a stream at the first boundary after every `piece_bytes`.
-
-    Args:
-        max_held_bytes: longer pieces are given without their content; a document may be longer.
-    """
+def pieces(stream: BinaryIO, boundaries: LineBoundaries, piece_bytes: int) -> Iterator[Piece]:
+    """Splits a stream at the first boundary after every `piece_bytes`. Memory holds one piece."""
     recorder = _Recorder(stream)
     begin = position = 0
     for block in line_blocks(recorder):
         if position + len(block) <= begin + piece_bytes:
             boundaries.pass_block(block)
             position += len(block)
-        else:
-            for line in block.splitlines(keepends=True):
-                if position < begin + piece_bytes:
-                    boundaries.pass_block(line)
-                elif boundaries.lies_before(line):
-                    yield Piece(begin, position, False, boundaries.is_cut, recorder.take(begin, position))
-                    begin = position
-                position += len(line)
-        if position - begin > max_held_bytes:
-            recorder.forget(position)
+            continue
+        for line in block.splitlines(keepends=True):
+            if position < begin + piece_bytes:
+                boundaries.pass_block(line)
+            elif boundaries.lies_before(line):
+                yield Piece(begin, position, boundaries.is_cut, recorder.take(position - begin))
+                begin = position
+            position += len(line)
     if position > begin:
-        yield Piece(begin, position, True, False, recorder.take(begin, position))
+        yield Piece(begin, position, False, recorder.take(position - begin))
 
 
 class _Recorder:
-    """Keeps the last bytes that were read from a stream, with their original line ends."""
+    """Keeps the bytes that were read from a stream, with their original line ends, until they are taken."""
 
     def __init__(self, stream: BinaryIO):
         self._stream = stream
-        self._begin = 0
         self._content = bytearray()
 
     def read(self, num_bytes: int) -> bytes:
@@ -151,14 +135,7 @@ class _Recorder:
         self._content += content
         return content
 
-    def take(self, begin: int, end: int) -> bytes | None:
-        """Bytes `begin` to `end`, which are then forgotten; None if they are already."""
-        taken = bytes(self._content[begin - self._begin : end - self._begin]) if begin >= self._begin else None
-        self.forget(end)
+    def take(self, num_bytes: int) -> bytes:
+        taken = bytes(self._content[:num_bytes])
+        del self._content[:num_bytes]
         return taken
-
-    def forget(self, end: int) -> None:
-        """Forgets the bytes before `end`."""
-        if end > self._begin:
-            del self._content[: end - self._begin]
-            self._begin = end

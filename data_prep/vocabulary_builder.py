@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_prep import processes, storage
-from data_prep.assembly import add_counts, speed
+from data_prep.assembly import speed
 from data_prep.cleaning import clean_document
 from data_prep.pipeline import progress_bar
-from data_prep.readers.documents import Counts
+from data_prep.readers.documents import ReadCounts
 from data_prep.settings import VocabularySettings
 from data_prep.source_files import SourceFile, find_files
 from data_prep.work_units import WorkUnit, plan_units, read_unit
@@ -68,10 +68,10 @@ def set_up(settings: VocabularySettings) -> None:
     _word_counter = WordCounter(settings.lower_case, settings.strip_accents)
 
 
-def count_unit(unit: WorkUnit) -> tuple[Counter[str], Counts]:
+def count_unit(unit: WorkUnit) -> tuple[Counter[str], ReadCounts]:
     """The words of a work unit's documents, and the counts of what was read. Raises: UserError: see `read_unit`."""
     assert _settings is not None and _word_counter is not None
-    counts = Counts()
+    counts = ReadCounts()
     for document in read_unit(unit, _settings, counts):
         if cleaned := clean_document(document, _settings, counts):
             _word_counter.add(cleaned.lines)
@@ -210,12 +210,12 @@ def _count(
     """
     num_bytes = sum(file.num_bytes for file in files)
     _logger.info("reading %d files, %.1f MB, with %d processes", len(files), num_bytes / 1e6, settings.num_processes)
-    counts = Counts()
+    counts = ReadCounts()
     begin = time.monotonic()
     with progress_bar(num_bytes) as progress:
         for words, unit_counts in run_all(count_unit, plan_units(files, _UNIT_BYTES, settings)):
             totals.add(words)
-            add_counts(counts, unit_counts)
+            counts.add(unit_counts)
             progress.update(unit_counts.num_bytes)
     if not totals.num_words:
         raise UserError(f"{' '.join(inputs)}: {len(files)} file(s) without a word; give files with text in them")
@@ -224,7 +224,6 @@ def _count(
         "inputs": list(inputs),
         "num_files": len(files),
         "num_bytes": counts.num_bytes,
-        "num_truncated_inputs": len(set(counts.truncations)),
         **{name: getattr(counts, name) for name in _REPORTED_COUNTS},
         "num_words": totals.num_words,
     }

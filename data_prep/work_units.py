@@ -11,15 +11,14 @@ from io import BytesIO
 from typing import BinaryIO
 
 from data_prep import archives, storage
-from data_prep.archives import Truncation
+from data_prep.archives import reading
 from data_prep.readers import FORMATS, Document, tables
-from data_prep.readers.documents import Counts, Source
+from data_prep.readers.documents import Origin, ReadCounts
 from data_prep.readers.json_lines import begins_json_line
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.readers.wikiextractor import is_json_layout
 from data_prep.source_files import SourceFile
 from data_prep.splitting import CountBoundaries, LengthBoundaries, LineBoundaries, next_document, pieces
-from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
 # A compressed text file expands to about this many times its size.
@@ -28,8 +27,6 @@ _USUAL_COMPRESSION = 4
 _SPLIT_BY_LENGTH = ("text", "book", "openwebtext")
 # Without a boundary in this many bytes, a document reaches its maximum length.
 _MAX_WHOLE_BYTES = 4 * MAX_DOCUMENT_CHARACTERS
-# A longer document than this many units is not passed on: its worker decompresses the file again up to its end.
-_MAX_UNITS_HELD = 4
 
 
 @dataclass(frozen=True)
@@ -40,24 +37,18 @@ class FilePart:
         num_bytes: this part's share of the size of the stored file; all parts together have that size.
         begin, end: document boundaries, in bytes of the decompressed file or archive member, or in rows of a table.
             `end` is None for the whole file or member as stored, which may itself be compressed or an archive.
-        is_end: the part ends at the end of the file or member.
         is_cut: a document longer than the maximum continues after this part.
         member: path of the member in the archive, or "".
-        indices: of the member in the archive, of the member in the archive that this member is, and so on.
         content: the bytes of the part; None if the worker opens the file.
-        truncation: message if the file is truncated after this part.
     """
 
     file: SourceFile
     num_bytes: int
     begin: int = 0
     end: int | None = None
-    is_end: bool = True
     is_cut: bool = False
     member: str = ""
-    indices: tuple[int, ...] = ()
     content: bytes | None = None
-    truncation: str = ""
 
     @property
     def path(self) -> str:
@@ -68,70 +59,45 @@ class FilePart:
 WorkUnit = tuple[FilePart, ...]
 
 
-@contextlib.contextmanager
-def _reading(file: SourceFile) -> Iterator[BinaryIO]:
-    """Opens a file. Raises: UserError: opening or reading it fails."""
-    try:
-        with storage.open_binary(file.path) as stream:
-            yield stream
-    except OSError as error:
-        raise UserError(f"cannot read {file.path}: {error.strerror or error}") from None
-
-
-def read_unit(unit: WorkUnit, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
+def read_unit(unit: WorkUnit, settings: DatasetSettings, counts: ReadCounts) -> Iterator[Document]:
     """The documents of a work unit; what is read is added to `counts`.
 
     Raises: UserError: a file cannot be read, is damaged, is not UTF-8, or not in its format.
     """
     for part in unit:
         counts.num_bytes += part.num_bytes
-        truncation = Truncation(part.truncation)
-        num_truncations = len(counts.truncations)
-        with contextlib.ExitStack() as stack:
-            for path, stream in _streams(part, stack, truncation):
+        with reading(part.path), contextlib.ExitStack() as stack:
+            for path, stream in _streams(part, stack):
                 yield from _documents(part, stream, path, settings, counts)
         counts.num_documents_cut += part.is_cut
-        if truncation.message:
-            # Replaces what the reader says about the end of the same file.
-            counts.truncations[num_truncations:] = [truncation.message]
 
 
-def _streams(part: FilePart, stack: contextlib.ExitStack, truncation: Truncation) -> Iterator[tuple[str, BinaryIO]]:
+def _streams(part: FilePart, stack: contextlib.ExitStack) -> Iterator[tuple[str, BinaryIO]]:
     """The (path, stream) of each text file or table in a part, positioned at `part.begin` unless it is a table."""
     is_held = part.content is not None
-    stream = BytesIO(part.content) if is_held else stack.enter_context(_reading(part.file))
-    if part.end is None and (is_held or not part.indices):
-        yield from archives.text_files(stream, part.path, truncation)
-    elif is_held:
-        yield part.path, stream
-    elif not part.file.is_packed:
-        if not part.file.table:
-            stream.seek(part.begin)
-            stream = archives.section(stream, part.end - part.begin)
-        yield part.path, stream
-    else:
-        stream = archives.text_file_at(stream, part.file.path, part.indices, truncation)
-        if part.end is not None:
-            stream = archives.section(stream, part.end - part.begin, num_skipped=part.begin)
-        yield part.path, stream
+    stream = BytesIO(part.content) if is_held else stack.enter_context(storage.open_binary(part.file.path))
+    if part.end is None:
+        yield from archives.text_files(stream, part.path)
+        return
+    if not is_held and not part.file.table:
+        stream.seek(part.begin)
+        stream = archives.section(stream, part.end - part.begin)
+    yield part.path, stream
 
 
 def _documents(
-    part: FilePart, stream: BinaryIO, path: str, settings: DatasetSettings, counts: Counts
+    part: FilePart, stream: BinaryIO, path: str, settings: DatasetSettings, counts: ReadCounts
 ) -> Iterator[Document]:
     rows_are_sentences = part.file.format == "sentences"
+    origin = Origin(path, part.begin)
     if part.file.table and not part.file.is_packed and part.end is not None:
-        source = Source(path, part.begin, part.is_end)
-        yield from tables.read_rows(stream, source, part.end, settings, counts, rows_are_sentences)
+        yield from tables.read_rows(stream, origin, part.end, settings, counts, rows_are_sentences)
         return
-    if part.file.compression and not part.file.is_archive:
-        path = f"{path} (unpacked)"  # the readers' messages name offsets in the unpacked file
-    source = Source(path, part.begin, part.is_end)
     stream = archives.buffered(stream)
     if part.begin == 0 and tables.table_of(archives.begin_of(stream)):
-        yield from tables.read_table(stream, source, settings, counts, rows_are_sentences)
+        yield from tables.read_table(stream, origin, settings, counts, rows_are_sentences)
     else:
-        yield from FORMATS[part.file.format].documents(stream, source, settings, counts)
+        yield from FORMATS[part.file.format].documents(stream, origin, settings, counts)
 
 
 def plan_units(files: Iterable[SourceFile], unit_bytes: int, settings: DatasetSettings) -> Iterator[WorkUnit]:
@@ -161,23 +127,19 @@ def _unpacked_bytes(file: SourceFile, num_bytes: int) -> int:
 
 def _parts(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FilePart]:
     # Splitting a file that is one document only pays when the document exceeds its maximum length.
-    may_be_split = _has_boundaries(file) or file.is_archive
+    has_boundaries = file.format == "sentences" or FORMATS[file.format].begins_document is not None
+    may_be_split = has_boundaries or file.is_archive
     is_small = _unpacked_bytes(file, file.num_bytes) <= max(unit_bytes, 0 if may_be_split else _MAX_WHOLE_BYTES)
     if is_small and (file.is_packed or not file.table):
         yield FilePart(file, file.num_bytes)
         return
-    with _reading(file) as stream:
+    with reading(file.path), storage.open_binary(file.path) as stream:
         if file.is_packed:
             yield from _with_num_bytes(file, archives.buffered(stream), unit_bytes, settings)
         elif file.table:
             yield from _table_parts(file, stream, unit_bytes, settings)
         else:
             yield from _plain_parts(file, stream, unit_bytes, settings)
-
-
-def _has_boundaries(file: SourceFile) -> bool:
-    """Whether documents end within a file."""
-    return file.format == "sentences" or FORMATS[file.format].begins_document is not None
 
 
 def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> LineBoundaries:
@@ -201,53 +163,44 @@ def _plain_parts(file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: 
             end = next_document(stream, begin + unit_bytes, boundaries.begins_document, max_scanned_bytes)
         if end is None:
             break
-        yield FilePart(file, end - begin, begin, end, end == file.num_bytes)
+        yield FilePart(file, end - begin, begin, end)
         begin = end
     # The boundaries of the rest can only be found by reading all of it.
     stream.seek(begin)
-    for piece in pieces(stream, boundaries, unit_bytes, max_held_bytes=0):
-        num_bytes = piece.end - piece.begin
-        yield FilePart(file, num_bytes, begin + piece.begin, begin + piece.end, piece.is_end, piece.is_cut)
+    for piece in pieces(stream, boundaries, unit_bytes):
+        yield FilePart(file, piece.end - piece.begin, begin + piece.begin, begin + piece.end, piece.is_cut)
 
 
 def _with_num_bytes(
     file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings
 ) -> Iterator[FilePart]:
     """The parts of a packed file, each with the number of stored bytes that were read for it."""
-    truncation = Truncation()
     last = None
     counted = position = 0
-    for part in _packed_parts(FilePart(file, 0), stream, unit_bytes, settings, truncation):
+    for part in _packed_parts(FilePart(file, 0), stream, unit_bytes, settings):
         if last is not None:
             yield replace(last, num_bytes=position - counted)
             counted = position
         position, last = stream.tell(), part
     # An empty archive has one part too, so that its bytes are counted.
-    last = last or FilePart(file, 0, end=0, content=b"")
-    yield replace(last, num_bytes=file.num_bytes - counted, truncation=truncation.message)
+    yield replace(last or FilePart(file, 0, end=0, content=b""), num_bytes=file.num_bytes - counted)
 
 
-def _packed_parts(
-    origin: FilePart, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings, truncation: Truncation
-) -> Iterator[FilePart]:
+def _packed_parts(origin: FilePart, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings) -> Iterator[FilePart]:
     """The parts of the file or archive member `origin`."""
-    stream = archives.unpacked(stream, origin.path, truncation)
+    stream = archives.unpacked(stream)
     begin = archives.begin_of(stream)
     if archives.is_archive(begin):
-        max_held_bytes = unit_bytes * (1 if _has_boundaries(origin.file) else _MAX_UNITS_HELD)
-        for i, member in enumerate(archives.members(stream, origin.path, truncation)):
-            name = f"{origin.member}/{member.name}" if origin.member else member.name
-            inner = replace(origin, member=name, indices=(*origin.indices, i), end=None, content=None)
-            if member.num_bytes <= max_held_bytes:
+        for member in archives.members(stream):
+            inner = replace(origin, member=f"{origin.member}/{member.name}".lstrip("/"))
+            if member.num_bytes <= unit_bytes:
                 yield replace(inner, content=member.stream.read())
             else:
-                yield from _packed_parts(inner, member.stream, unit_bytes, settings, truncation)
+                yield from _packed_parts(inner, member.stream, unit_bytes, settings)
     elif tables.table_of(begin):
-        yield replace(origin, end=None, content=None)
+        yield replace(origin, content=stream.read() if origin.member else None)
     else:
-        text = archives.whole_lines(stream, truncation)
-        boundaries = _boundaries(origin.file, begin, settings)
-        for piece in pieces(text, boundaries, unit_bytes, _MAX_UNITS_HELD * unit_bytes):
+        for piece in pieces(stream, _boundaries(origin.file, begin, settings), unit_bytes):
             yield replace(origin, **piece._asdict())
 
 
@@ -261,5 +214,5 @@ def _table_parts(file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: 
     counted = 0
     for begin, end in ranges:
         num_bytes = file.num_bytes * end // num_rows - counted
-        yield FilePart(file, num_bytes, begin, end, end == num_rows)
+        yield FilePart(file, num_bytes, begin, end)
         counted += num_bytes

@@ -37,7 +37,7 @@ import numpy as np
 from data_prep import storage
 from data_prep.cleaning import clean_document
 from data_prep.examples import document_hash, is_held_out, random_source
-from data_prep.readers.documents import Counts
+from data_prep.readers.documents import ReadCounts
 from data_prep.sentences import SentenceSplitter
 from data_prep.source_files import SourceFile, find_files
 from data_prep.work_units import plan_units, read_unit
@@ -166,7 +166,7 @@ def held_out_documents(manifest: Manifest, files: Sequence[SourceFile]) -> list[
 
     tokenizer = BasicTokenizer(manifest.lower_case, manifest.strip_accents)
     splitter = SentenceSplitter(manifest.sentences, manifest.language)
-    counts, documents, num_copies = Counts(), {}, 0
+    counts, documents, num_copies = ReadCounts(), {}, 0
     for name, group in itertools.groupby(files, key=attrgetter("format")):
         for unit in plan_units(group, _UNIT_BYTES, manifest):
             for text in read_unit(unit, manifest, counts):

@@ -1,4 +1,4 @@
-"""What all readers share: documents, where they come from, and the counts of what was read."""
+"""What all readers share: documents, the origin of their text, and the counts of what was read."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,22 +24,20 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Source:
+class Origin:
     """The origin of a stream of bytes.
 
     Attributes:
         path: the file, for messages; ARCHIVE/MEMBER for a member of an archive.
         offset: where the stream begins in the file, in decompressed bytes (in rows for a table).
-        is_end: the stream ends at the end of the file: an unfinished document there means that the file is truncated.
     """
 
     path: str
     offset: int
-    is_end: bool
 
 
 @dataclass
-class Counts:
+class ReadCounts:
     """Totals of a work unit or of the whole build, before duplicates are dropped; see also `manifest.Counts`.
 
     Attributes:
@@ -47,7 +45,6 @@ class Counts:
         num_documents_too_short: documents without any character included.
         num_documents_without_tokens: the tokenizer drops all their characters.
         split_documents, split_record_bytes: by split, duplicates included.
-        truncations: a message for each truncated file that names it and the byte.
     """
 
     num_bytes: int = 0
@@ -62,15 +59,14 @@ class Counts:
     num_unknown_tokens: int = 0
     split_documents: Counter[str] = field(default_factory=Counter)
     split_record_bytes: Counter[str] = field(default_factory=Counter)
-    truncations: list[str] = field(default_factory=list)
 
-    def add(self, other: "Counts") -> None:
+    def add(self, other: "ReadCounts") -> None:
         """Adds `other`, field by field."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
     @classmethod
-    def from_json(cls, fields: dict) -> "Counts":
+    def from_json(cls, fields: dict) -> "ReadCounts":
         """Reads `vars(counts)` back from JSON."""
         return cls(**{name: Counter(value) if isinstance(value, dict) else value for name, value in fields.items()})
 
@@ -80,13 +76,13 @@ class TextFormat:
     """How files of one format become documents.
 
     Attributes:
-        documents: (stream, source, settings, counts) -> documents. The stream is a file, or a part of one that begins
+        documents: (stream, origin, settings, counts) -> documents. The stream is a file, or a part of one that begins
             and ends at document boundaries. Readers go through it in pieces of bounded size.
         begins_document: (line) -> whether a document begins at this line. It is called for millions of lines and sees
             only the line. None: a file is one document, or cannot be split by lines.
     """
 
-    documents: Callable[[BinaryIO, Source, DatasetSettings, Counts], Iterator[Document]]
+    documents: Callable[[BinaryIO, Origin, DatasetSettings, ReadCounts], Iterator[Document]]
     begins_document: Callable[[bytes], bool] | None
 
 
@@ -96,6 +92,6 @@ def decode(content: bytes, path: str, offset: int) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(
-            f"{path} is not UTF-8: byte 0x{content[error.start]:02x} at offset {offset + error.start}"
-            f" ({error.reason}); convert the file, for example with iconv -f LATIN1 -t UTF-8"
+            f"{path} is not UTF-8: byte 0x{content[error.start]:02x} at offset {offset + error.start}; convert the"
+            " file, for example with iconv -f LATIN1 -t UTF-8"
         ) from None

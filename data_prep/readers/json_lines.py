@@ -4,47 +4,33 @@ import json
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import Counts, Document, Source, decode
+from data_prep.readers.documents import Document, Origin, ReadCounts, decode
 from data_prep.readers.lines import LineReader, collect_documents, split_lines
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
-# A line is parsed in one piece: its bytes, its text and the parsed text are in memory at once.
+# A line is parsed in one piece: its bytes, its text and the parsed text are in memory at once. A longer one is cut,
+# and its pieces are no JSON.
 MAX_JSON_LINE_BYTES = 2**26
 
 
-def read_json_lines(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
+def read_json_lines(
+    stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
+) -> Iterator[Document]:
     """Documents of JSON lines. The lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
-
-    An incomplete last line of a file means that the file is truncated.
 
     Raises: UserError: a line is no JSON object, lacks the field, or the field is no string.
     """
-    text_field = settings.text_field
 
     def lines() -> Iterator[str | None]:
-        reader = LineReader(stream, source, MAX_JSON_LINE_BYTES)
-        unfinished = b""
+        reader = LineReader(stream, origin, MAX_JSON_LINE_BYTES)
         for block in reader.blocks():
             offset = reader.offset - len(block)
-            if unfinished:
-                raise UserError(
-                    f"{source.path} at offset {offset - len(unfinished)}: a line of more than {MAX_JSON_LINE_BYTES}"
-                    " bytes; cut its text into several documents"
-                )
-            *raw_lines, unfinished = block.split(b"\n")
-            for raw_line in raw_lines:
+            for raw_line in block.split(b"\n"):
                 if raw_line and not raw_line.isspace():
-                    yield from split_lines(_text(raw_line, source.path, offset, text_field))
+                    yield from split_lines(_text(raw_line, origin.path, offset, settings.text_field))
                     yield None
                 offset += len(raw_line) + 1
-        if source.is_end and unfinished.strip() and not is_json(unfinished):
-            counts.truncations.append(
-                f"{source.path} is truncated at byte {reader.offset}, in the middle of a JSON line"
-            )
-        elif unfinished.strip():
-            yield from split_lines(_text(unfinished, source.path, reader.offset - len(unfinished), text_field))
-            yield None
 
     return collect_documents(lines(), has_paragraphs=True, counts=counts)
 
@@ -59,25 +45,19 @@ def is_json(raw_line: bytes) -> bool:
 
 def _text(raw_line: bytes, path: str, offset: int, text_field: str) -> str:
     line = decode(raw_line, path, offset)
-    position = f"{path} at offset {offset}"
+    place = f"{path} at offset {offset}"
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{position}: expected a JSON object on each line ({error}); fix or remove the line") from None
+        raise UserError(f"{place}: a line that is no JSON ({error})") from None
     if not isinstance(fields, dict):
-        raise UserError(f"{position}: {line.strip()[:40]!r} is no JSON object; expected one on each line")
+        raise UserError(f"{place}: {line.strip()[:40]!r} is no JSON object; expected one on each line")
     if text_field not in fields:
         names = ", ".join(map(repr, fields))
-        raise UserError(
-            f"{position}: a JSON object without the field {text_field!r}; its fields are {names};"
-            " name the one with the text in --text_field"
-        )
+        raise UserError(f"{place}: no field {text_field!r}; name the field with the text in --text_field: {names}")
     text = fields[text_field]
     if not isinstance(text, str):
-        raise UserError(
-            f"{position}: {json.dumps(text_field)} is {json.dumps(text)[:40]}, expected a string; fix or"
-            " remove the line"
-        )
+        raise UserError(f"{place}: {json.dumps(text_field)} is {json.dumps(text)[:40]}, expected a string")
     # An escape such as "\ud800" gives half of a surrogate pair, which UTF-8 cannot represent.
     return text.encode("utf-8", "ignore").decode("utf-8")
 

@@ -7,7 +7,7 @@ only on the bytes since the beginning of the line, so that a file read in parts 
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import BYTE_ORDER_MARK, Counts, Document, Source, decode
+from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts, decode
 from electra_tf.config.errors import UserError
 
 # A longer document is cut into several: a worker holds a few of this size, and no article is that long.
@@ -100,11 +100,11 @@ class LineReader:
         offset: in the file, in bytes, of the end of the last block.
     """
 
-    def __init__(self, stream: BinaryIO, source: Source, max_line_bytes: int = MAX_LINE_BYTES):
+    def __init__(self, stream: BinaryIO, origin: Origin, max_line_bytes: int = MAX_LINE_BYTES):
         self._stream = stream
-        self._source = source
+        self._origin = origin
         self._max_line_bytes = max_line_bytes
-        self.offset = source.offset
+        self.offset = origin.offset
 
     def blocks(self) -> Iterator[bytes]:
         """`line_blocks` of the stream, without a byte order mark. Raises: UserError: the text is UTF-16."""
@@ -112,7 +112,7 @@ class LineReader:
             is_begin = self.offset == 0
             self.offset += len(block)
             if is_begin:
-                check_is_text(block[:2], self._source.path)
+                check_is_text(block[:2], self._origin.path)
                 block = block.removeprefix(BYTE_ORDER_MARK)
             yield block
 
@@ -124,10 +124,10 @@ class LineReader:
 
     def decoded(self, block: bytes) -> str:
         """The text of the last block. Raises: UserError: it is not UTF-8."""
-        return decode(block, self._source.path, self.offset - len(block))
+        return decode(block, self._origin.path, self.offset - len(block))
 
 
-def collect_documents(lines: Iterable[str | None], has_paragraphs: bool, counts: Counts) -> Iterator[Document]:
+def collect_documents(lines: Iterable[str | None], has_paragraphs: bool, counts: ReadCounts) -> Iterator[Document]:
     """Gathers lines to documents; cuts documents of over `MAX_DOCUMENT_CHARACTERS`.
 
     Args:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import BinaryIO
 
-from data_prep.readers.documents import Counts, Document, Source
+from data_prep.readers.documents import Document, Origin, ReadCounts
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, LineReader, collect_documents
 from electra_tf.text.manifest import DatasetSettings
 
@@ -26,9 +26,11 @@ _SENTENCE_END = re.compile(r"""[.!?:;][)\]"'”’_*]*$""")
 _HYPHENATED_END = re.compile(r"\w-$")
 
 
-def read_plain_text(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
+def read_plain_text(
+    stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
+) -> Iterator[Document]:
     """Documents of plain text, a sentence or paragraph a line; a blank line ends a document. See `TextFormat`."""
-    lines = chain(LineReader(stream, source), [""])
+    lines = chain(LineReader(stream, origin), [""])
     return collect_documents((line or None for line in lines), has_paragraphs=False, counts=counts)
 
 
@@ -38,7 +40,9 @@ def begins_plain_text_document(line: bytes) -> bool:
     return not line.strip() or not line.decode("utf-8", errors="replace").strip()
 
 
-def read_sentences(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
+def read_sentences(
+    stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
+) -> Iterator[Document]:
     """A document of every `settings.lines_per_document` lines, blank ones included. See `TextFormat`.
 
     The stream begins at a multiple of that number of lines.
@@ -46,7 +50,7 @@ def read_sentences(stream: BinaryIO, source: Source, settings: DatasetSettings, 
 
     def lines() -> Iterator[str | None]:
         num_lines = 0
-        reader = LineReader(stream, source)
+        reader = LineReader(stream, origin)
         for block in reader.blocks():
             *whole_lines, unfinished = reader.decoded(block).split("\n")
             for line in whole_lines:
@@ -60,16 +64,18 @@ def read_sentences(stream: BinaryIO, source: Source, settings: DatasetSettings, 
     return collect_documents(lines(), has_paragraphs=False, counts=counts)
 
 
-def read_whole_text(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
+def read_whole_text(
+    stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
+) -> Iterator[Document]:
     """The one document of a file of OpenWebText, a paragraph a line. See `TextFormat`."""
-    return collect_documents(chain(LineReader(stream, source), [None]), has_paragraphs=True, counts=counts)
+    return collect_documents(chain(LineReader(stream, origin), [None]), has_paragraphs=True, counts=counts)
 
 
-def read_book(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
+def read_book(stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts) -> Iterator[Document]:
     """The one document of a book, whose lines are paragraphs; several if it exceeds `MAX_DOCUMENT_CHARACTERS`."""
     lines: list[str] = []
     num_characters = 0
-    for line in LineReader(stream, source):
+    for line in LineReader(stream, origin):
         if line and num_characters and num_characters + len(line) > MAX_DOCUMENT_CHARACTERS:
             yield Document(_paragraphs(lines), has_paragraphs=True)
             counts.num_documents_cut += 1

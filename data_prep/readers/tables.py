@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from data_prep.readers.documents import Counts, Document, Source
+from data_prep.readers.documents import Document, Origin, ReadCounts
 from data_prep.readers.lines import collect_documents, split_lines
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
@@ -41,7 +41,7 @@ def table_of(begin: bytes) -> str:
 
 
 def read_table(
-    stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts, rows_are_sentences: bool = False
+    stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts, rows_are_sentences: bool = False
 ) -> Iterator[Document]:
     """The documents of a whole table that can only be read once: copies it to a temporary file first.
 
@@ -51,24 +51,24 @@ def read_table(
         while block := stream.read(_READ_BYTES):
             copy.write(block)
         copy.seek(0)
-        yield from read_rows(copy, source, None, settings, counts, rows_are_sentences)
+        yield from read_rows(copy, origin, None, settings, counts, rows_are_sentences)
 
 
 def read_rows(
     stream: BinaryIO,
-    source: Source,
+    origin: Origin,
     end: int | None,
     settings: DatasetSettings,
-    counts: Counts,
+    counts: ReadCounts,
     rows_are_sentences: bool = False,
 ) -> Iterator[Document]:
-    """The documents of the rows from `source.offset` to `end` (None: the end of the table).
+    """The documents of the rows from `origin.offset` to `end` (None: the end of the table).
 
     A row without text is counted as skipped.
 
     Raises: UserError: the file is no table, is damaged, or has no column of strings called `settings.text_field`.
     """
-    texts = _texts(_open(stream, source.path), source, end, settings.text_field)
+    texts = _texts(_open(stream, origin.path), origin, end, settings.text_field)
 
     def lines() -> Iterator[str | None]:
         for i, text in enumerate(texts):
@@ -128,16 +128,11 @@ class _Table(NamedTuple):
 
 
 def _open(stream: BinaryIO, path: str) -> _Table:
-    import pyarrow
-
     begin = stream.read(PEEK_BYTES)
     stream.seek(0)
     if not (kind := table_of(begin)):
         raise UserError(f"{path} begins with {begin!r}; expected a Parquet or Arrow file")
-    try:
-        return _open_parquet(stream) if kind == "parquet" else _open_arrow(stream)
-    except pyarrow.ArrowException as error:
-        raise UserError(f"{path} is no {kind} file, or truncated ({_one_line(error)}); fetch it again") from None
+    return _open_parquet(stream) if kind == "parquet" else _open_arrow(stream)
 
 
 def _open_parquet(stream: BinaryIO) -> _Table:
@@ -169,27 +164,20 @@ def _open_arrow(stream: BinaryIO) -> _Table:
     return _Table(reader.schema, groups, has_cheap_groups=is_mapped)
 
 
-def _texts(table: _Table, source: Source, end: int | None, column: str) -> Iterator[str | None]:
-    import pyarrow
-
-    _check_column(table.schema, source.path, column)
+def _texts(table: _Table, origin: Origin, end: int | None, column: str) -> Iterator[str | None]:
+    _check_column(table.schema, origin.path, column)
     row = 0
-    try:
-        for group in table.groups:
-            if row + group.num_rows <= source.offset:
-                row += group.num_rows
-                continue
-            for batch in group.batches(columns=[column]):
-                texts = batch.column(column)[max(source.offset - row, 0) : None if end is None else end - row]
-                for i in range(0, len(texts), _BATCH_ROWS):
-                    yield from texts[i : i + _BATCH_ROWS].to_pylist()
-                row += batch.num_rows
-                if end is not None and row >= end:
-                    return
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise UserError(f"{source.path} is damaged after row {row} ({_one_line(error)}); fetch it again") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{source.path} is not UTF-8 after row {row} of the column {column!r} ({error})") from None
+    for group in table.groups:
+        if row + group.num_rows <= origin.offset:
+            row += group.num_rows
+            continue
+        for batch in group.batches(columns=[column]):
+            texts = batch.column(column)[max(origin.offset - row, 0) : None if end is None else end - row]
+            for i in range(0, len(texts), _BATCH_ROWS):
+                yield from texts[i : i + _BATCH_ROWS].to_pylist()
+            row += batch.num_rows
+            if end is not None and row >= end:
+                return
 
 
 def _check_column(schema: "pyarrow.Schema", path: str, column: str) -> None:
@@ -206,7 +194,3 @@ def _check_column(schema: "pyarrow.Schema", path: str, column: str) -> None:
     value_type = column_type.value_type if types.is_dictionary(column_type) else column_type
     if not (types.is_string(value_type) or types.is_large_string(value_type) or types.is_string_view(value_type)):
         raise UserError(f"{path}: the column {column!r} holds {column_type}, expected strings")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

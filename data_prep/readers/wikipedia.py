@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from data_prep.readers.documents import BYTE_ORDER_MARK, Counts, Document, Source
+from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts
 from data_prep.readers.wiki_links import CATEGORY_NAMES, FILE_NAMES, NAMES, names_of
 from data_prep.readers.wikitext import plain_text
 from electra_tf.config.errors import UserError
@@ -32,9 +32,7 @@ _PAGE_BEGIN = b"<page>"
 _PAGE_END = b"</page>"
 _REVISION_BEGIN = b"<revision>"
 _EXPORT_BEGIN = re.compile(rb"<(?:\?xml|mediawiki|!--|page>|/mediawiki>)")
-_EXPORT_END = b"</mediawiki>"
 _NAMESPACE = re.compile(r"-?[0-9]{1,9}")
-_FETCH_AGAIN = "the file is damaged, download it again"
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Page:
         namespace: its number in the export; None before schema 0.6, which had none.
         is_redirect: according to the export; False before schema 0.4, which does not state it.
         model: of the content, such as "wikitext", "css" or "json"; "wikitext" if the export states none.
-        text: the source of the page; empty if it was suppressed or is stored elsewhere.
+        text: its wikitext; empty if it was suppressed or is stored elsewhere.
     """
 
     title: str
@@ -55,13 +53,15 @@ class Page:
     text: str
 
 
-def read_wikipedia(stream: BinaryIO, source: Source, settings: DatasetSettings, counts: Counts) -> Iterator[Document]:
+def read_wikipedia(
+    stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
+) -> Iterator[Document]:
     """The articles of a MediaWiki XML export; the first line of each is its title. See `TextFormat`.
 
     Other pages are counted as skipped. The decision depends on the page alone, not on the header of the export, so that
     a part of a file gives the same documents as the whole.
     """
-    for page in _read_pages(stream, source, counts):
+    for page in _read_pages(stream, origin):
         if reason := _reason_to_skip(page, settings):
             counts.num_documents_skipped[reason] += 1
         elif paragraphs := plain_text(page.text):
@@ -101,48 +101,35 @@ def begins_page(line: bytes) -> bool:
     return line.lstrip().startswith(_PAGE_BEGIN)
 
 
-def _read_pages(stream: BinaryIO, source: Source, counts: Counts) -> Iterator[Page]:
+def _read_pages(stream: BinaryIO, origin: Origin) -> Iterator[Page]:
     """The pages of an export or of a part of one, in order, at their last revisions.
-
-    A file that ends inside a page or without `</mediawiki>` gives the preceding pages and a message in
-    `counts.truncations`.
 
     Raises: UserError: the stream is no such export, or a page is broken.
     """
-    offset = source.offset
+    offset = origin.offset
     pending: _PendingPage | None = None
     is_first = True
-    is_closed = False
     for line in iter(stream.readline, b""):
         stripped = line.strip()
         if is_first and stripped:
             is_first = False
             if not _EXPORT_BEGIN.match(stripped.removeprefix(BYTE_ORDER_MARK)):
                 raise UserError(
-                    f"{source.path} at byte {source.offset} begins with {stripped[:20]!r}; expected a MediaWiki XML"
-                    " export: <mediawiki ...> or a line with <page>; name the right format in --input=FORMAT:GLOB"
+                    f"{origin.path} at byte {origin.offset} begins with {stripped[:20]!r}; expected a MediaWiki XML"
+                    " export, or give the right format in --input=FORMAT:GLOB"
                 )
         if stripped.startswith(_PAGE_BEGIN):
             if pending:
-                raise UserError(f"{pending.location()} has no </page> before the next <page>; {_FETCH_AGAIN}")
-            pending = _PendingPage(source.path, offset)
+                raise UserError(f"{pending.location()} has no </page>")
+            pending = _PendingPage(origin.path, offset)
         if pending:
-            pending.add(line, stripped, offset)
+            pending.add(line, stripped)
             if stripped.endswith(_PAGE_END):
                 yield pending.parse()
                 pending = None
-                is_closed = False
-        elif stripped.endswith(_EXPORT_END):
-            is_closed = True
         offset += len(line)
-
-    if pending and not source.is_end:
-        raise UserError(f"{pending.location()} has no </page>; {_FETCH_AGAIN}")
-    if source.is_end and not is_closed:
-        where = "between two pages" if pending is None else f"inside the page that begins at byte {pending.offset}"
-        counts.truncations.append(
-            f"{source.path} is truncated at byte {offset}: {where}, expected </mediawiki> at its end"
-        )
+    if pending:
+        raise UserError(f"{pending.location()} has no </page>")
 
 
 class _PendingPage:
@@ -153,29 +140,21 @@ class _PendingPage:
         self._path = path
         self._head: list[bytes] = []
         self._revision: list[bytes] = []
-        self._revision_offset = 0
 
     def location(self) -> str:
         return f"{self._path}: the page that begins at byte {self.offset}"
 
-    def add(self, line: bytes, stripped: bytes, offset: int) -> None:
+    def add(self, line: bytes, stripped: bytes) -> None:
         if stripped.startswith(_REVISION_BEGIN):
-            self._revision, self._revision_offset = [line], offset
+            self._revision = [line]
         else:
             (self._revision or self._head).append(line)
 
     def parse(self) -> Page:
-        lines = self._head + self._revision
         try:
-            page = ElementTree.fromstring(b"".join(lines))
+            page = ElementTree.fromstring(b"".join(self._head + self._revision))
         except ElementTree.ParseError as error:
-            index = error.position[0] - 1  # of the line
-            at = self.offset + sum(map(len, lines[:index]))
-            if index >= len(self._head):
-                at = self._revision_offset + sum(map(len, self._revision[: index - len(self._head)]))
-            raise UserError(
-                f"{self.location()} is not well-formed XML at byte {at} ({error}); {_FETCH_AGAIN}"
-            ) from None
+            raise UserError(f"{self.location()} is not well-formed XML ({error})") from None
         namespace = page.findtext("ns", "").strip()
         revision = page.findall("revision")[-1:] or [ElementTree.Element("revision")]
         return Page(

@@ -78,7 +78,7 @@ class Counts(_Model):
     num_tokens_read: int  # before duplicates were dropped
     num_unknown_tokens: int  # of those read
     num_tokens_kept: int  # the rest were duplicates or exceeded the length of an example
-    num_truncated_inputs: int  # truncated files, read up to the end of their data
+    num_truncated_inputs: int = 0  # not 0 only in older data sets: the builder refuses truncated files now
 
 
 class DatasetSettings(_Model):

@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 from data_prep.readers import FORMATS
-from data_prep.readers.documents import Counts, Source
+from data_prep.readers.documents import Origin, ReadCounts
 from data_prep.settings import BuildSettings
 from data_prep.source_files import find_files
 from data_prep.work_units import WorkUnit, plan_units, read_unit
@@ -82,8 +82,8 @@ def plan() -> Callable[[str, int], list[WorkUnit]]:
 def read_units() -> Callable[..., list[list[str]]]:
     """`read_units(units, counts)`: the lines of their documents."""
 
-    def lines_of_documents(units: list[WorkUnit], counts: Counts | None = None) -> list[list[str]]:
-        counts = counts or Counts()
+    def lines_of_documents(units: list[WorkUnit], counts: ReadCounts | None = None) -> list[list[str]]:
+        counts = counts or ReadCounts()
         units = copy.deepcopy(units)  # by what they are reduced to, as when they are sent to another process
         return [document.lines for unit in units for document in read_unit(unit, READER_SETTINGS, counts)]
 
@@ -95,11 +95,11 @@ def read() -> Callable[..., list[list[str]]]:
     """`read(format, content, counts)`: the lines of the documents of a file `file.txt`, three lines to a document."""
 
     def lines_of_documents(
-        format_name: str, content: str | bytes, counts: Counts | None = None, offset: int = 0, is_end: bool = True
+        format_name: str, content: str | bytes, counts: ReadCounts | None = None, offset: int = 0
     ) -> list[list[str]]:
         stream = io.BytesIO(content.encode() if isinstance(content, str) else content)
-        source = Source("file.txt", offset, is_end)
-        documents = FORMATS[format_name].documents(stream, source, READER_SETTINGS, counts or Counts())
+        origin = Origin("file.txt", offset)
+        documents = FORMATS[format_name].documents(stream, origin, READER_SETTINGS, counts or ReadCounts())
         return [document.lines for document in documents]
 
     return lines_of_documents

@@ -120,15 +120,6 @@ def test_a_fault_of_the_input_has_the_local_builders_message_and_leaves_nothing(
     assert storage.names_in(settings.output_dir) == []
 
 
-def test_truncated_input_is_read_up_to_its_end(make_settings, source, tmp_path):
-    (tmp_path / "cut.txt").write_bytes((source / "b.txt").read_bytes()[:-20])
-    settings = make_settings(tmp_path / "beam", inputs=[f"text:{tmp_path}/cut.txt"], num_shards=1)
-    assert "1 of 1 input files are truncated" in refusal(settings, IN_PROCESS)
-    allowed = settings.model_copy(update={"allow_truncated": True, "output_dir": str(tmp_path / "local")})
-    pipeline.build(allowed)
-    assert contents(settings.output_dir) == contents(allowed.output_dir)
-
-
 def test_a_shard_that_cannot_be_written_is_named(make_settings, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

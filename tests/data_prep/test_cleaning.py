@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from data_prep.cleaning import clean_document
-from data_prep.readers.documents import Counts, Document
+from data_prep.readers.documents import Document, ReadCounts
 from electra_tf.text.manifest import DatasetSettings
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.tokenizer import BertTokenizer
@@ -18,7 +18,7 @@ DECOMPOSED, COMPOSED = "cafe\u0301", "caf\u00e9"
 
 def clean(*lines, min_document_characters=1, **settings):
     """The lines that are left, or None, and the counts."""
-    counts = Counts()
+    counts = ReadCounts()
     settings = DatasetSettings(min_document_characters=min_document_characters, **settings)
     document = clean_document(Document(list(lines), has_paragraphs=True), settings, counts)
     return document and document.lines, counts
@@ -26,9 +26,9 @@ def clean(*lines, min_document_characters=1, **settings):
 
 def test_a_clean_document_is_given_back_itself():
     document = Document(["Plain text.", f"{COMPOSED}\u00a0— «ok»\u3000\u200d"], has_paragraphs=True)
-    counts = Counts()
+    counts = ReadCounts()
     assert clean_document(document, DatasetSettings(min_document_characters=1), counts) is document
-    assert counts == Counts(num_documents_read=1)
+    assert counts == ReadCounts(num_documents_read=1)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_clean_document_is_given_back_itself():
     ],
 )
 def test_lines_are_cleaned_and_what_changed_is_counted(lines, settings, cleaned, counts):
-    assert clean(*lines, **settings) == (cleaned, Counts(num_documents_read=1, **counts))
+    assert clean(*lines, **settings) == (cleaned, ReadCounts(num_documents_read=1, **counts))
 
 
 @pytest.mark.parametrize(("least", "is_kept"), [(0, True), (5, True), (6, False)])

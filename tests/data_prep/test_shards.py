@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from data_prep.examples import Example
-from data_prep.readers.documents import Counts
+from data_prep.readers.documents import ReadCounts
 from data_prep.shards import (
     ShardRange,
     count_tokens,
@@ -32,7 +32,7 @@ def write_spills(directory, *units: list[Example]) -> list:
     """A spill for each unit."""
     paths = [spill_path(directory, i) for i in range(len(units))]
     for path, examples in zip(paths, units, strict=True):
-        write_spill(path, examples, Counts())
+        write_spill(path, examples, ReadCounts())
     return paths
 
 
@@ -128,14 +128,13 @@ def test_the_tokens_of_a_shard_are_counted_copies_that_stay_included(tmp_path):
 
 
 def test_the_counts_of_units_survive_in_their_spills_and_add_up(tmp_path):
-    one, other = Counts(num_bytes=10, num_tokens_read=7), Counts(num_bytes=5, num_unknown_tokens=2)
+    one, other = ReadCounts(num_bytes=10, num_tokens_read=7), ReadCounts(num_bytes=5, num_unknown_tokens=2)
     for counts in (one, other):
         counts.num_documents_skipped["redirects"] += 1
         counts.split_documents["train"] += counts.num_bytes // 5
-    other.truncations.append("truncated")
     write_spill(spill_path(tmp_path, 0), [example(5, b"abc")], other)
     one.add(read_spill_counts(spill_path(tmp_path, 0)))
-    assert (one.num_bytes, one.num_tokens_read, one.num_unknown_tokens, one.truncations) == (15, 7, 2, ["truncated"])
+    assert (one.num_bytes, one.num_tokens_read, one.num_unknown_tokens) == (15, 7, 2)
     assert one.num_documents_skipped == {"redirects": 2}
     assert one.split_documents == {"train": 3}
     assert read_spill_counts(spill_path(tmp_path, 1)) is None

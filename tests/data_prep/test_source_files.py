@@ -122,7 +122,7 @@ def test_openwebtext_is_detected_by_the_names_in_its_archive(tmp_path, tar):
 @pytest.mark.parametrize("content", [b"Once upon a time\n", b"{{cite}}\n", b"{[(\n", b"<html>"])
 def test_plain_text_does_not_show_its_format(tmp_path, content):
     (tmp_path / "a").write_bytes(content)
-    with pytest.raises(UserError, match="a does not show its format; give it, as in --input=text:GLOB: text .*, book"):
+    with pytest.raises(UserError, match="a does not show its format; give it, as in --input=text:GLOB"):
         find_files([f"{tmp_path}/a"])
 
 
@@ -152,8 +152,8 @@ def test_a_line_for_each_input_says_what_was_found(tmp_path, caplog):
         ("book", b"\x7fELF\x02\x01\x01\0", "a is no text: byte 0x00 at offset 7"),
         ("jsonl", "\ufeff{}".encode("utf-16-le"), "begins with the byte order mark of UTF-16; convert it"),
         ("parquet", b"Once upon a time", "a begins with b'Once upon a '; expected a Parquet or Arrow file"),
-        ("text", b"PAR1\x15\x04", "a is a table of parquet; read it as parquet:GLOB, or as sentences:GLOB"),
-        ("wikipedia", b"ARROW1\0\0", "a is a table of arrow"),
+        ("text", b"PAR1\x15\x04", "a is in the format parquet; give --input=parquet:GLOB"),
+        ("wikipedia", b"ARROW1\0\0", "a is in the format arrow"),
     ],
 )
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])

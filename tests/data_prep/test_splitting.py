@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.readers.documents import Counts, Source
+from data_prep.readers.documents import Origin, ReadCounts
 from data_prep.readers.lines import MAX_LINE_BYTES
 from data_prep.readers.plain_text import begins_plain_text_document, read_plain_text
 from data_prep.splitting import CountBoundaries, LengthBoundaries, LineBoundaries, next_document, pieces
@@ -19,26 +19,19 @@ def begins_document(line: bytes) -> bool:
 LETTERS = LineBoundaries(begins_document)
 
 
-def cut(content: bytes, boundaries, piece_bytes: int, max_held_bytes: int = 1000):
-    return list(pieces(io.BytesIO(content), boundaries, piece_bytes, max_held_bytes))
+def cut(content: bytes, boundaries, piece_bytes: int):
+    return list(pieces(io.BytesIO(content), boundaries, piece_bytes))
 
 
 def test_pieces_end_at_the_first_boundary_after_their_size():
     found = cut(b"a\n1\nb\n2\nc\n3\n", LETTERS, piece_bytes=3)
-    assert [(piece.begin, piece.end, piece.is_end) for piece in found] == [(0, 4, False), (4, 8, False), (8, 12, True)]
+    assert [(piece.begin, piece.end) for piece in found] == [(0, 4), (4, 8), (8, 12)]
     assert [piece.content for piece in found] == [b"a\n1\n", b"b\n2\n", b"c\n3\n"]
-
-
-def test_a_piece_that_is_too_long_to_hold_has_no_content():
-    long = b"b\n" + b"12345678\n" * 100_000
-    found = cut(b"a\n" + long + b"c\n1\n", LETTERS, piece_bytes=2, max_held_bytes=100)
-    assert [piece.content for piece in found] == [b"a\n", None, b"c\n1\n"]
-    assert [piece.end for piece in found] == [2, 2 + len(long), 6 + len(long)]
 
 
 def test_a_line_that_is_too_long_counts_as_one():
     long = b"x" * (2 * MAX_LINE_BYTES) + b"\n"
-    found = cut(long + b"2\n3\n4\n5\n", CountBoundaries(2), piece_bytes=1, max_held_bytes=4 * MAX_LINE_BYTES)
+    found = cut(long + b"2\n3\n4\n5\n", CountBoundaries(2), piece_bytes=1)
     assert [piece.content for piece in found] == [long + b"2\n", b"3\n4\n", b"5\n"]
 
 
@@ -46,16 +39,13 @@ def test_a_line_that_is_too_long_counts_as_one():
     content=st.text(alphabet="a1\r\n", max_size=50).map(str.encode),
     piece_bytes=st.integers(1, 60),
     lines_per_document=st.integers(1, 4),
-    max_held_bytes=st.integers(0, 20),
 )
-def test_pieces_are_the_whole_stream(content, piece_bytes, lines_per_document, max_held_bytes):
+def test_pieces_are_the_whole_stream(content, piece_bytes, lines_per_document):
     for boundaries in (LETTERS, CountBoundaries(lines_per_document)):
-        found = cut(content, boundaries, piece_bytes, max_held_bytes)
+        found = cut(content, boundaries, piece_bytes)
         assert [piece.begin for piece in found] == [0, *(piece.end for piece in found)][: len(found)]
-        assert [piece.is_end for piece in found] == [False] * (len(found) - 1) + [True] * bool(found)
-        for piece in found:
-            assert piece.content in (None, content[piece.begin : piece.end])
-            assert piece.content is not None or piece.end - piece.begin > max_held_bytes
+        assert [piece.content for piece in found] == [content[piece.begin : piece.end] for piece in found]
+        assert b"".join(piece.content for piece in found) == content
 
 
 @pytest.mark.parametrize(
@@ -89,7 +79,7 @@ LINE = b"word " * 200_000 + b"\n"  # four of them are as much as a document hold
 def test_a_document_that_is_too_long_is_cut_where_its_reader_cuts_it(begin):
     content = begin + LINE * 10 + b"\n" + LINE * 3 + b"\xc3\xa9" * 300_000 + b"\n" + LINE
     found = cut(content, LengthBoundaries(begins_plain_text_document), piece_bytes=1)
-    documents = read_plain_text(io.BytesIO(content), Source("file", 0, True), DatasetSettings(), Counts())
+    documents = read_plain_text(io.BytesIO(content), Origin("file", 0), DatasetSettings(), ReadCounts())
     num_lines = [len(document.lines) for document in documents]
     assert num_lines == [4, 4, 2, 4, 1]
     assert [content[piece.begin : piece.end].count(b"\n") for piece in found] == [4, 4, 2, 5, 1]

@@ -39,7 +39,6 @@ def test_the_report_says_what_was_read_and_what_of_it_was_changed(tmp_path, corp
         "inputs": [corpus],
         "num_files": 2,
         "num_bytes": 90,
-        "num_truncated_inputs": 0,
         "num_documents_read": 2,
         "num_documents_normalized": 1,
         "num_control_characters_dropped": 1,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.readers.documents import Counts, Source
+from data_prep.readers.documents import Origin, ReadCounts
 from data_prep.readers.lines import (
     MAX_DOCUMENT_CHARACTERS,
     LineReader,
@@ -73,16 +73,16 @@ def test_a_line_of_50_mb_takes_little_memory():
 
 @pytest.mark.parametrize(
     ("content", "offset", "place"),
-    [(b"\xef\xbb\xbfa\xef\n", 0, "0xef at offset 4 "), (b"a\r\nb\r\r\n\xff\n", 1000, "0xff at offset 1007 ")],
+    [(b"\xef\xbb\xbfa\xef\n", 0, "0xef at offset 4"), (b"a\r\nb\r\r\n\xff\n", 1000, "0xff at offset 1007")],
     ids=["after a byte order mark", "in a part"],
 )
 def test_an_error_names_the_byte_of_the_file(content, offset, place):
-    with pytest.raises(UserError, match=rf"file.txt is not UTF-8: byte {place}\(.*\); convert the file"):
-        list(LineReader(io.BytesIO(content), Source("file.txt", offset, is_end=True)))
+    with pytest.raises(UserError, match=rf"file.txt is not UTF-8: byte {place}; convert"):
+        list(LineReader(io.BytesIO(content), Origin("file.txt", offset)))
 
 
 def test_a_document_that_is_too_long_is_cut_between_lines_and_every_cut_is_counted():
-    report = Counts()
+    report = ReadCounts()
     line = "x" * (MAX_DOCUMENT_CHARACTERS // 2)
     documents = collect_documents([line, line, "a", line, line, "", "b", None, None, "c"], True, report)
     assert [document.lines for document in documents] == [[line, line], ["a", line], [line, "b"]]

@@ -1,6 +1,6 @@
 import pytest
 
-from data_prep.readers.documents import Counts
+from data_prep.readers.documents import ReadCounts
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from electra_tf.config.errors import UserError
 
@@ -36,7 +36,7 @@ def test_text_that_is_not_utf_8_is_a_user_error_that_names_file_and_byte(read, f
 
 
 def test_a_text_without_a_blank_line_is_cut_into_documents_of_bounded_size(read):
-    report = Counts()
+    report = ReadCounts()
     line = "word " * 20_000
     num_lines = MAX_DOCUMENT_CHARACTERS // len(line.strip())
     documents = read("text", f"{line}\n" * (2 * num_lines + 1), report)
@@ -85,7 +85,7 @@ def test_a_dash_at_the_end_of_a_line_is_not_a_broken_word(read):
 
 
 def test_a_file_too_long_for_a_book_becomes_several_documents(read):
-    report = Counts()
+    report = ReadCounts()
     paragraph = "x" * 1_000_000
     documents = read("book", f"{paragraph}\n\n" * 9, report)
     assert [len(lines) for lines in documents] == [4, 4, 1]
