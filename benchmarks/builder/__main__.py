@@ -24,7 +24,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -149,12 +149,12 @@ def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Ver
 
 
 def decompressed_size(pattern: str) -> int:
-    """Bytes of .bz2 or plain files; of a truncated one, those that can be read. Raises: UserError: no file matches."""
+    """Bytes of .bz2 or plain files, decompressed. Raises: UserError: no file matches."""
     paths, size = sorted(glob.glob(pattern, recursive=True)), 0
     if not paths:
         raise UserError(f"--wikipedia={pattern} matches no file; give dumps such as 'dumps/*.bz2', in quotes")
     for path in paths:
-        with bz2.open(path) if path.endswith(".bz2") else open(path, "rb") as file, suppress(EOFError):
+        with bz2.open(path) if path.endswith(".bz2") else open(path, "rb") as file:
             while block := file.read(2**20):
                 size += len(block)
     return size
@@ -165,7 +165,7 @@ def measure_dumps(bench: Bench, pattern: str, rounds: int) -> None:
     num_megabytes = decompressed_size(pattern) / 1e6
 
     def rate(num_processes: int) -> float:
-        return num_megabytes / bench.seconds_and_tokens(f"wikipedia:{pattern}", num_processes, "--allow_truncated")[0]
+        return num_megabytes / bench.seconds_and_tokens(f"wikipedia:{pattern}", num_processes)[0]
 
     rates = take_turns({ONE_PROCESS: partial(rate, 1), TWO_PROCESSES: partial(rate, NUM_PROCESSES)}, rounds)
     _print_rates(f"Raw dumps, {num_megabytes:.1f} MB of XML", "MB/s", rates)

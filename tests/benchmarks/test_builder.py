@@ -63,10 +63,9 @@ def test_memory_is_that_of_a_process_and_its_descendants_at_once():
     assert 120 * MIB <= peak <= 170 * MIB  # two interpreters hold about 10 MiB each
 
 
-def test_the_size_of_dumps_is_decompressed_and_of_a_truncated_one_what_can_be_read(tmp_path):
+def test_the_size_of_dumps_is_decompressed(tmp_path):
     (tmp_path / "a.xml").write_bytes(b"x" * 7)
     (tmp_path / "b.xml.bz2").write_bytes(bz2.compress(b"y" * 1000))
-    (tmp_path / "c.xml.bz2").write_bytes(bz2.compress(b"z" * 1000)[:20])
     assert builder.decompressed_size(str(tmp_path / "*.xml*")) == 1007
 
 
