@@ -22,12 +22,11 @@ RANKS = {
     "electra_tf.flops": 2,
     "electra_tf.tasks": 3,
     "electra_tf.train": 4,
-    "electra_tf.convert": 4,
     "electra_tf.runs": 5,
     "electra_tf.tasks.finetune": 6,
-    "electra_tf.export": 7,
-    "electra_tf.reports": 7,
-    "electra_tf.finetuning": 8,
+    "electra_tf.weights": 7,
+    "electra_tf.export": 8,
+    "electra_tf.reports": 8,
     "electra_tf.cli": 9,
 }
 # The tables of names and heads still stand in `convert`, below the tasks that they know.

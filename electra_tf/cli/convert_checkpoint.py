@@ -5,13 +5,12 @@
     python convert_checkpoint.py --from=AUTHORS/electra_small --to=hugging_face --output_dir=DIR --vocab_file=vocab.txt
     python convert_checkpoint.py --from=FOLDER --to=run --output_dir=RUN
 
-What is read is found out: a run's directory, one of its checkpoints or milestones, a fine-tuned seed's directory, a
-checkpoint of the authors' code, or a folder with model.safetensors or tf_model.h5, or with discriminator/ and
-generator/. Weights are kept to the bit. See docs/interop.md.
+--from takes a run's directory, one of its checkpoints or milestones, a fine-tuned seed's directory, a checkpoint of the
+authors' code, or a folder with model.safetensors or tf_model.h5, or with discriminator/ and generator/. Weights are
+kept to the bit. See docs/interop.md.
 """
 
 import argparse
-import dataclasses
 import sys
 
 from electra_tf.cli.configuration import load_module
@@ -32,15 +31,11 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument("--from", required=True, dest="source", metavar="PATH", help="the model to convert")
     parser.add_argument("--to", required=True, choices=FORMATS, help="what to write")
     parser.add_argument("--output_dir", required=True, metavar="DIR", help="a directory that is empty or new")
-    parser.add_argument(
-        "--vocab_file", metavar="FILE", help="of a source that has none: an authors' checkpoint without its vocab.txt"
-    )
-    parser.add_argument("--cased", action="store_true", help="the text of an authors' checkpoint was not lower-cased")
-    parser.add_argument("--num_heads", type=int, metavar="N", help="of a source that does not say; else hidden size/64")
-    parser.add_argument("--generator_num_heads", type=int, metavar="N", help="likewise of its generator")
-    parser.add_argument(
-        "--fresh_generator", action="store_true", help="--to=run with a random generator, also where there is one"
-    )
+    parser.add_argument("--vocab_file", metavar="FILE", help="vocabulary, for sources without one")
+    parser.add_argument("--cased", action="store_true", help="text was not lower-cased")
+    parser.add_argument("--num_heads", type=int, metavar="N", help="attention heads (default: hidden size / 64)")
+    parser.add_argument("--generator_num_heads", type=int, metavar="N", help="attention heads of the generator")
+    parser.add_argument("--fresh_generator", action="store_true", help="with --to=run: write a random generator")
     add_set_flag(parser)
     add_objective_module_flag(parser)
     return parser
@@ -52,22 +47,22 @@ def _convert(arguments: argparse.Namespace) -> None:
         if number is not None and number < 1:
             raise UserError(f"--{flag}={number}: expected 1 or more")
     if arguments.to != "run" and (arguments.fresh_generator or arguments.overrides):
-        raise UserError("--fresh_generator and --set are for --to=run; leave them out")
+        raise UserError("--fresh_generator and --set require --to=run")
     import_tensorflow()
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
-    from electra_tf.export.stored import given_of, read_stored_model
     from electra_tf.files import names_in
+    from electra_tf.weights.source import read_stored_model, source_overrides
 
     if names_in(arguments.output_dir):
         raise UserError(f"--output_dir={arguments.output_dir} is not empty; give a new directory")
-    given = given_of(arguments.vocab_file, arguments.cased, arguments.num_heads, arguments.generator_num_heads)
-    model = read_stored_model(arguments.source, given)
+    heads = arguments.num_heads, arguments.generator_num_heads
+    model = read_stored_model(arguments.source, source_overrides(arguments.vocab_file, arguments.cased, *heads))
     if arguments.generator_num_heads is not None and model.generator is None:
         raise UserError(
             f"--generator_num_heads={arguments.generator_num_heads}: {model.source} has no generator beside a "
-            "discriminator; leave it out (--num_heads is of the one encoder there is)"
+            "discriminator; remove it (--num_heads is of a single network)"
         )
     print(f"read {model.source}: {len(model.weights)} variables")
     print("\n".join(_write(model, arguments)))
@@ -75,20 +70,17 @@ def _convert(arguments: argparse.Namespace) -> None:
 
 def _write(model, arguments: argparse.Namespace) -> list[str]:
     """Returns: lines for the terminal."""
-    if arguments.to == "hugging_face":
-        from electra_tf.export.hugging_face import write_hugging_face
-        from electra_tf.reports.facts import run_facts
+    if arguments.to == "run":
+        from electra_tf.weights.run_writer import write_run
 
-        if run := model.facts.get("run"):
-            model = dataclasses.replace(model, facts={**model.facts, **run_facts(run, model.step)})
-        return write_hugging_face(model, arguments.output_dir)
+        return write_run(model, arguments.output_dir, arguments.fresh_generator, arguments.overrides)
     if arguments.to == "tf1":
-        from electra_tf.convert.tf1 import write_tf1
+        from electra_tf.weights.tf1 import write_tf1
 
         return write_tf1(model, arguments.output_dir)
-    from electra_tf.export.as_run import write_run
+    from electra_tf.weights.hugging_face.writer import write_hugging_face
 
-    return write_run(model, arguments.output_dir, arguments.fresh_generator, arguments.overrides)
+    return write_hugging_face(model, arguments.output_dir)
 
 
 if __name__ == "__main__":

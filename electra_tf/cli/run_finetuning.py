@@ -163,10 +163,10 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
-    from electra_tf.finetuning.pretrained import load_pretrained
     from electra_tf.tasks.finetune.datasets import DataOptions
     from electra_tf.tasks.finetune.milestones import finetune_milestones
     from electra_tf.tasks.finetune.protocol import Options, finetune
+    from electra_tf.weights.source import load_pretrained
 
     data = DataOptions(
         data_dir=arguments.data_dir,
@@ -220,9 +220,9 @@ def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
 def _predict(arguments: argparse.Namespace) -> None:
     _require(arguments, "model_dir", "input_file", "output_file")
     strategy = _strategy(arguments)
-    from electra_tf.export.finetuned import load_finetuned, null_threshold
     from electra_tf.files import exists
     from electra_tf.tasks.finetune.prediction import predict_file
+    from electra_tf.weights.run import load_finetuned, null_threshold
 
     if exists(arguments.output_file):
         raise UserError(f"--output_file={arguments.output_file} exists; give another name")

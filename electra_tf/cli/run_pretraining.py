@@ -23,14 +23,13 @@ def main(argv: list[str] | None = None) -> int:
         _require_flags_that_fit(arguments)
         config = config_of(arguments)
 
-        from electra_tf.files import read_json
         from electra_tf.runs import run as runs
         from electra_tf.runs.directory import RunDirectory
         from electra_tf.runs.evaluation import evaluate
-        from electra_tf.runs.warm_start import initialize_from
         from electra_tf.tasks.pretrain import build_objective
         from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_questions
         from electra_tf.tasks.pretrain.input import open_stages, plan_stages
+        from electra_tf.weights.warm_start import initialize_run
 
         strategy = strategy_of(arguments)
         for plan in plan_stages(config):
@@ -49,13 +48,7 @@ def main(argv: list[str] | None = None) -> int:
                 lambda: open_stages(config, arguments.data_dirs),
                 stop_at_step=arguments.stop_at_step,
                 init_from=arguments.init_from,
-                initialize=lambda task, source: initialize_from(
-                    task,
-                    source,
-                    arguments.fresh_generator,
-                    directory.vocab_file,
-                    read_json(directory.tokenizer_file),
-                ),
+                initialize=lambda task, source: initialize_run(task, source, directory, arguments.fresh_generator),
                 interruption=interruption,
             )
     return status.code

@@ -5,14 +5,14 @@ from typing import Literal
 
 from electra_tf.config.errors import UserError
 from electra_tf.export.answering_model import AnsweringModel
-from electra_tf.export.finetuned import load_finetuned, null_threshold
-from electra_tf.export.load import load_run, load_tokenizer
 from electra_tf.export.sentence_model import SentenceModel
 from electra_tf.export.served_model import ServedModel, ServingShapes
 from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.export.text_encoder import TextEncoder
 from electra_tf.runs.directory import run_in
+from electra_tf.runs.restore import load_tokenizer
 from electra_tf.tasks.finetune.seeds import FinetunedModel
+from electra_tf.weights.run import load_finetuned, load_objective, null_threshold
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -34,7 +34,7 @@ def load_served_model(
     if batch_size is not None and batch_size < 1:
         raise UserError(f"--batch_size={batch_size}: expected 1 or more, or no such flag for any number of texts")
     model = load_finetuned(model_dir, precision=precision) if run_in(model_dir).is_finetuned else None
-    task = model.task if model else load_run(model_dir, precision=precision)
+    task = model.task if model else load_objective(model_dir, precision=precision)
     longest = task.config.data.max_seq_length if max_seq_length is None else max_seq_length
     shapes = ServingShapes(longest, batch_size, pad_to_max_length)
     if model is None:

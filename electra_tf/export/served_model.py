@@ -7,7 +7,6 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.errors import UserError
-from electra_tf.convert.stored_weights import sound_values
 from electra_tf.data.batch import TEXT_TENSORS
 from electra_tf.export.packing import Rows, Tokens, cut, pack, tokens_of
 from electra_tf.models.encoder import Encoder
@@ -15,6 +14,7 @@ from electra_tf.models.inference import prepare_for_inference
 from electra_tf.models.tying import stand_alone
 from electra_tf.tasks.base import Task
 from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.weights.stored_model import sound_weights
 
 # Rows that the model computes at once where a text has become many windows: so a long one costs time, not memory.
 _ROWS_AT_ONCE = 32
@@ -78,7 +78,7 @@ class ServedModel(tf.Module):
         # too, and the generator's weights. What the graphs read must then be named here.
         self.get_task = lambda: task
         self._weights = [variable for layer in layers for variable in layer.variables]
-        sound_values("the model", {variable.name: variable.numpy() for variable in self._weights})
+        sound_weights("the model", {variable.name: variable.numpy() for variable in self._weights})
         self.tokenizer = tokenizer
         self.shapes = shapes
         # One graph that the functions share. Behind a function, as it is none that is served.

@@ -10,24 +10,20 @@ import tf_keras
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import merge, read_values
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.convert.names import finetuned_variables, tf1_variables
-from electra_tf.convert.stored_model import StoredModel
-from electra_tf.convert.stored_weights import ArrayReader, StoredWeight, assign_strictly, list_briefly
 from electra_tf.runs.checkpoints import checkpoint_prefix
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
+from electra_tf.weights.names import list_briefly, named_variables
+from electra_tf.weights.stored_model import StoredModel, assign_weights
 
-# Objectives whose networks are those of the authors' code.
+# Objectives that train the networks of the authors' code.
 _KNOWN_OBJECTIVES = ("electra", "electra_15", "bert_mlm")
 _GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
-# What a run has once for both networks; the first do not change what is computed without training.
-_SHARED_RATES = ("hidden_dropout", "attention_dropout", "initializer_range")
-_SHARED = ("max_position_embeddings", "type_vocab_size", "layer_norm_epsilon")
-# What --set may change: of a shorter position table the first rows are taken, with a line that says so.
-_FREE = {*_SHARED_RATES, "max_position_embeddings"}
+# What --set may change: training alone uses the rates, and of a shorter position table the first rows are taken.
+_FREE = ("hidden_dropout", "attention_dropout", "initializer_range", "max_position_embeddings")
 # What --fresh_generator leaves random: the generator, and the discriminator's head where there is an encoder alone.
 _MAY_BE_FRESH = ("generator/", "generator_predictions/", "discriminator_predictions/")
 # By the hidden size of the discriminator: the generator's share of it, and the learning rate (paper, table 5).
@@ -43,39 +39,35 @@ def write_run(
     Args:
         output_dir: a directory, empty or new.
         fresh_generator: the generator is random, from `train.seed`, and nothing of one is taken from the model.
-        overrides: `a.b=value` settings of the run. Those that the source does not tell are the paper's.
+        overrides: `a.b=value` settings of the run. Settings that the source does not state are the paper's.
     Returns: lines for the log.
     Raises: UserError: if the model is only a part of what a run trains, or settings do not fit it or would compute
         something else with its weights.
     """
+    model, notes = model.of_authors()
     if model.finetuned is not None:
         if overrides or fresh_generator:
             raise UserError("--set and --fresh_generator are for runs of pre-training; the source is fine-tuned")
-        notes, config, task = [], model.finetuned, build_finetuning_task(model.finetuned)
-        named = finetuned_variables(task, config.name)
+        config, task = model.finetuned, build_finetuning_task(model.finetuned)
     else:
         if fresh_generator and model.has_discriminator_head:
-            model = _without_generator(model)
-        notes = _shared_settings(model)
+            kept = {name: value for name, value in model.weights.items() if not name.startswith("generator")}
+            model = dataclasses.replace(model, generator=None, weights=kept)
         config = _configuration(model, fresh_generator, overrides)
         _require_same_networks(model, config)
         tf_keras.utils.set_random_seed(config.train.seed)
         task = build_objective(config)
-        named = tf1_variables(task)
-    fresh = sorted(set(named) - set(model.weights))
-    if unknown := sorted(set(model.weights) - set(named)):
-        raise UserError(f"{model.source} holds {list_briefly(unknown)}, for which these settings have no place")
-    if lacking := [name for name in fresh if not (fresh_generator and name.startswith(_MAY_BE_FRESH))]:
-        raise UserError(
-            f"{model.source} does not hold {list_briefly(lacking)}, which these settings need; leave out the --set "
-            "that asks for them"
-        )
+    named = named_variables(task)
+    if unused := sorted(set(model.weights) - set(named)):
+        raise UserError(f"{model.source} holds {list_briefly(unused)}, which these settings have no place for")
+    fresh = sorted(set(named) - set(model.weights)) if fresh_generator else []
+    fresh = [name for name in fresh if name.startswith(_MAY_BE_FRESH)]
     if fresh_generator and not fresh:
-        raise UserError("--fresh_generator: this objective trains no generator; leave it out")
-    weights = [StoredWeight(name, name, variable) for name, variable in named.items() if name not in fresh]
-    notes = [*notes, *assign_strictly(model.source, ArrayReader(model.weights), weights)]
+        raise UserError("--fresh_generator: this objective trains no generator; remove the flag")
+    variables = {name: variable for name, variable in named.items() if name not in fresh}
+    notes += assign_weights(model.source, model.weights, variables)
     prefix = _write(model, config, task, RunDirectory(output_dir, flag="--output_dir"))
-    lines = [f"wrote {prefix}: {len(weights)} variables, no state of an optimizer", *notes]
+    lines = [f"wrote {prefix}: {len(variables)} variables, no state of an optimizer", *notes]
     if fresh:
         lines.append(
             f"random, from seed {config.train.seed} (--fresh_generator): {len(fresh)} variables, {list_briefly(fresh)}"
@@ -84,22 +76,17 @@ def write_run(
     return lines
 
 
-def _without_generator(model: StoredModel) -> StoredModel:
-    weights = {name: value for name, value in model.weights.items() if not name.startswith("generator")}
-    return dataclasses.replace(model, generator=None, weights=weights)
-
-
 def _require_same_networks(model: StoredModel, config: PretrainingConfig) -> None:
     """Raises: UserError: if settings say that the networks compute otherwise than the model's."""
     pairs = [("encoder", model.encoder, config.encoder)]
     if model.generator is not None and getattr(config.objective, "has_generator_network", False):
         pairs.append(("objective.generator", model.generator, config.objective.generator_encoder(config)))
-    for group, found, wanted in pairs:
-        for name, value in found:
+    for group, sizes, wanted in pairs:
+        for name, value in sizes:
             if name not in _FREE and getattr(wanted, name) != value:
                 raise UserError(
-                    f"--set: {group}.{name} would be {getattr(wanted, name)}, that of {model.source} is {value}: "
-                    "its weights would compute something else; leave the setting out"
+                    f"{group}.{name} would be {getattr(wanted, name)}, that of {model.source} is {value}: its weights "
+                    "would compute something else; remove --set, or give two networks of one model"
                 )
 
 
@@ -118,29 +105,8 @@ def _write(model: StoredModel, config, task: Task, run: RunDirectory) -> str:
     return checkpoint_prefix(run.checkpoints, model.step)
 
 
-def _shared_settings(model: StoredModel) -> list[str]:
-    """Compares what a run has once for both of its networks.
-
-    Returns: lines for the log. Raises: UserError: if the two networks compute with different settings.
-    """
-    if model.generator is None:
-        return []
-    differing = {
-        name: f"{name} {getattr(model.generator, name):g} (discriminator {getattr(model.encoder, name):g})"
-        for name in (*_SHARED, *_SHARED_RATES)
-        if getattr(model.generator, name) != getattr(model.encoder, name)
-    }
-    if refused := [text for name, text in differing.items() if name in _SHARED]:
-        raise UserError(
-            f"{model.source}: the generator has {', '.join(refused)}, a run has one for both; give the two networks of "
-            "one model"
-        )
-    texts = ", ".join(differing.values())
-    return [f"the generator had {texts}: in this run both have the discriminator's"] if differing else []
-
-
 def _configuration(model: StoredModel, fresh_generator: bool, overrides: Sequence[str]) -> PretrainingConfig:
-    """That of the run it comes from, if it does; else what follows from the model, and the paper's settings."""
+    """The source's own settings if it was a run; else what follows from the model, and the paper's settings."""
     changes, _ = read_values(None, overrides)
     encoder = model.encoder
     fraction, learning_rate = _PAPER.get(encoder.hidden_size, _OTHERWISE)

@@ -1,25 +1,28 @@
-"""The files of one of Hugging Face's folders, read: tensors of three formats, config.json, vocabulary and its settings.
+"""The tensors of a Hugging Face folder, and their names.
 
-Pickled files (pytorch_model.bin) are refused: reading one runs what code it holds.
+ElectraForPreTraining is the authors' discriminator, ElectraForMaskedLM the generator, each with an `electra.` of its
+own. Products are stored transposed, as `weight` [out, in].
+Source: transformers 5, models/electra/modeling_electra.py.
 """
 
 import io
 import os
 import re
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.convert.stored_weights import list_briefly
 from electra_tf.files import exists, read_bytes, read_json
+
+Tensors = dict[str, np.ndarray]
 
 _SAFETENSORS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _H5 = "tf_model.h5"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-# By the names in a file; bfloat16 is no type of numpy's own.
-_DTYPES = {"F64": tf.float64, "F32": tf.float32, "F16": tf.float16, "BF16": tf.bfloat16}
+_DTYPES = {"F64": tf.float64, "F32": tf.float32, "F16": tf.float16, "BF16": tf.bfloat16}  # NumPy has no bfloat16
 # Parts of transformers' classes.
 _ROOTS = (
     "electra",
@@ -30,24 +33,52 @@ _ROOTS = (
     "qa_outputs",
     "sequence_summary",
 )
+# What our names begin with, or are, and what stands there in transformers.
+_SCOPES = (
+    (r"(electra|generator)/", "electra."),
+    (r"discriminator_predictions/dense_1/", "discriminator_predictions.dense_prediction."),
+    (r"generator_predictions/output_bias$", "generator_lm_head.bias"),
+)
+_ENDINGS = {"gamma": "weight", "beta": "bias", "kernel": "weight"}
 
-Tensors = dict[str, np.ndarray]
+
+class TensorName(NamedTuple):
+    """The tensor of one of our weights.
+
+    Attributes:
+        transposed: whether the tensor is the weight's transpose.
+    """
+
+    name: str
+    transposed: bool
+
+
+def tensor_name(name: str) -> TensorName:
+    """Where transformers has the weight of this name, which is not of a fine-tuned head.
+
+    Word embeddings that both networks share have one name here and one there, and stand in both folders.
+    """
+    for pattern, replacement in _SCOPES:
+        name = re.sub(f"^{pattern}", replacement, name)
+    *parents, ending = re.split(r"[/.]", re.sub(r"/layer_(\d+)/", r"/layer/\1/", name))
+    if ending.endswith("_embeddings"):  # a table
+        return TensorName(".".join([*parents, ending, "weight"]), False)
+    return TensorName(".".join([*parents, _ENDINGS.get(ending, ending)]), ending == "kernel")
 
 
 def read_tensors(folder: str) -> tuple[str, Tensors]:
-    """The tensors of a model, by the names and in the layout of transformers' classes in PyTorch.
+    """The tensors of a model as float32, by the names and in the layout of transformers' classes in PyTorch.
 
-    `model.safetensors`, whole or in shards, else `tf_model.h5`. All become float32. Old names of a LayerNorm are made
-    new, and what is no weight (`position_ids`) is left out.
+    `model.safetensors`, whole or in shards, else `tf_model.h5`. A pickled file is refused: reading it runs its code.
 
     Returns: the file, and the tensors by name.
-    Raises: UserError: if there is no such file, or it is damaged.
+    Raises: UserError: if there is no such file.
     """
     whole, index, h5 = (os.path.join(folder, name) for name in (_SAFETENSORS, _INDEX, _H5))
     if (content := read_bytes(whole)) is not None:
         return whole, _safetensors(whole, content)
     if exists(index):
-        return index, _shards(folder, index, read_json(index))
+        return index, _shards(folder, index)
     if (content := read_bytes(h5)) is not None:
         return h5, _h5(h5, content)
     for name in _PICKLED:
@@ -60,18 +91,13 @@ def read_tensors(folder: str) -> tuple[str, Tensors]:
     raise UserError(f"{folder} holds no {_SAFETENSORS}, {_INDEX} or {_H5}; give a folder that transformers has saved")
 
 
-def _shards(folder: str, index: str, listing: dict) -> Tensors:
-    where = listing.get("weight_map")
-    if not isinstance(where, dict) or not all(isinstance(file, str) for file in where.values()):
-        raise UserError(f"{index} is damaged: expected a weight_map of tensors and files; copy the file again")
+def _shards(folder: str, index: str) -> Tensors:
     tensors: Tensors = {}
-    for file in sorted(set(where.values())):
+    for file in sorted(set(read_json(index)["weight_map"].values())):
         path = os.path.join(folder, os.path.basename(file))  # the listing may not lead out of the folder
         if (content := read_bytes(path)) is None:
-            raise UserError(f"{index} names the shard {file}, and {folder} has none; copy the missing file there")
+            raise UserError(f"{index} names {file}, which is missing; copy it there")
         tensors |= _safetensors(path, content)
-    if lost := sorted({_plain_name(name) for name in where} - tensors.keys() - {None}):
-        raise UserError(f"{index} names {list_briefly(lost)}, which no shard holds; copy the folder again")
     return tensors
 
 
@@ -81,20 +107,14 @@ def _safetensors(path: str, content: bytes) -> Tensors:
     try:
         stored = deserialize(content)
     except SafetensorError as error:
-        raise UserError(
-            f"{path} is damaged or cut off ({len(content)} bytes): {first_line(error)}; copy the file again"
-        ) from None
+        raise UserError(f"{path} ({len(content)} bytes) cannot be read: {first_line(error)}; copy it again") from None
     tensors: Tensors = {}
-    for stored_name, tensor in stored:
-        if (name := _plain_name(stored_name)) is None:
-            continue
-        if tensor["dtype"] not in _DTYPES:
-            raise UserError(
-                f"{path}: {stored_name} is of type {tensor['dtype']}, expected one of {', '.join(_DTYPES)}; quantized "
-                "models have lost their weights"
-            )
-        values = np.frombuffer(tensor["data"], _DTYPES[tensor["dtype"]].as_numpy_dtype)
-        tensors[name] = values.reshape(tensor["shape"]).astype(np.float32)
+    for name, tensor in stored:
+        if tensor["dtype"] not in _DTYPES and not name.endswith("position_ids"):
+            raise UserError(f"{path}: {name} is of type {tensor['dtype']}, expected one of {', '.join(_DTYPES)}")
+        if plain := _plain_name(name):
+            values = np.frombuffer(tensor["data"], _DTYPES[tensor["dtype"]].as_numpy_dtype)
+            tensors[plain] = values.reshape(tensor["shape"]).astype(np.float32)
     return tensors
 
 
@@ -111,16 +131,16 @@ def _h5(path: str, content: bytes) -> Tensors:
     try:
         with h5py.File(io.BytesIO(content), "r") as file:
             file.visititems(collect)
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # h5py passes on what HDF5 meets
-        raise UserError(f"{path} is damaged or cut off: {first_line(error)}; copy the file again") from None
+    except OSError as error:
+        raise UserError(f"{path} ({len(content)} bytes) cannot be read: {first_line(error)}; copy it again") from None
     return tensors
 
 
 def _name_in_h5(stored_name: str) -> str:
     """PyTorch's name for a tensor of a TensorFlow model.
 
-    Source: transformers 4.57, models/electra/modeling_tf_electra.py. What stands before the last of the roots are
-    groups of the file and the name of the model.
+    What stands before the last of the roots are groups of the file and the name of the model.
+    Source: transformers 4.57, models/electra/modeling_tf_electra.py.
     """
     parts = stored_name.removesuffix(":0").split("/")
     roots = [index for index, part in enumerate(parts) if part in _ROOTS]
@@ -132,7 +152,7 @@ def _name_in_h5(stored_name: str) -> str:
 
 
 def _plain_name(name: str) -> str | None:
-    """A tensor's name as transformers writes it today; None for what is no weight."""
+    """A tensor's name as transformers writes it today; None for a tensor that is no weight."""
     if name.endswith("embeddings.position_ids"):
         return None
     return name.replace(".LayerNorm.gamma", ".LayerNorm.weight").replace(".LayerNorm.beta", ".LayerNorm.bias")

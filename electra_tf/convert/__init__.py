@@ -1,1 +1,0 @@
-"""Names and weights of other code's checkpoints: the authors' and Hugging Face's."""

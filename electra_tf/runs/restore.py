@@ -1,0 +1,99 @@
+"""Reading a run back: the checkpoint that a path names, and the tokenizer."""
+
+import os
+import re
+from typing import NamedTuple, TypeVar
+
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.schema import RunConfig
+from electra_tf.files import exists, is_remote, read_bytes, read_json
+from electra_tf.runs.checkpoints import newest_whole, step_of
+from electra_tf.runs.directory import RunDirectory, run_in
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import Vocabulary
+
+Config = TypeVar("Config", bound=RunConfig)
+
+# The files of a checkpoint, whose names a shell completes.
+_FILE_ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+
+
+class RunCheckpoint(NamedTuple):
+    """A checkpoint of a run.
+
+    Attributes:
+        prefix: the path of its files without their endings.
+    """
+
+    run: RunDirectory
+    prefix: str
+
+    @property
+    def step(self) -> int:
+        return step_of(self.prefix)
+
+
+def checkpoint_prefix_of(path: str) -> str | None:
+    """The prefix of the checkpoint that a path, or one of its files, names; None if there is none."""
+    prefix = path if tf.io.gfile.isdir(path) else _FILE_ENDING.sub("", path)
+    return prefix if exists(f"{prefix}.index") and not tf.io.gfile.isdir(f"{prefix}.index") else None
+
+
+def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
+    """The checkpoint of a run that a path names; None if the path is of no run.
+
+    Args:
+        path: a run's directory, for its newest whole checkpoint (of fine-tuning the best one if it was kept); its
+            `checkpoints/`, `milestones/` or `best/`, likewise; or one of its checkpoints, also by the name of a file.
+        flag: by which the user gives the path, for messages.
+    Raises: UserError: if the run has no whole checkpoint.
+    """
+    path = os.fspath(path)
+    path = path.rstrip("/") if is_remote(path) else os.path.abspath(path)
+    if (prefix := checkpoint_prefix_of(path)) is not None:
+        run = _run_around(os.path.dirname(prefix))
+        return None if run is None else RunCheckpoint(run, prefix)
+    run, folders = RunDirectory(path), [path]
+    if exists(run.config_file):
+        folders = [run.best, run.checkpoints] if run.is_finetuned else [run.checkpoints]
+    elif (run := _run_around(path)) is None:
+        return None
+    for folder in folders:
+        if (prefix := newest_whole(folder)) is not None:
+            return RunCheckpoint(run, prefix)
+    raise UserError(f"{flag}={path} is a run without a checkpoint; train it first (--keep=none keeps none)")
+
+
+def _run_around(folder: str) -> RunDirectory | None:
+    """The run whose folder of checkpoints this is, also where a link of this machine leads there."""
+    for each in (folder,) if is_remote(folder) else (folder, os.path.realpath(folder)):
+        directory, name = os.path.split(each)
+        run = RunDirectory(directory)
+        if name in ("checkpoints", "milestones", "best") and exists(run.config_file):
+            return run
+    return None
+
+
+def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:
+    """The tokenizer of the text that a run was trained on.
+
+    Raises: UserError: if `model_dir` holds no run, or one that has not read data yet.
+    """
+    run = run_in(model_dir)
+    settings, vocabulary = read_json(run.tokenizer_file), read_bytes(run.vocab_file)
+    if not settings or vocabulary is None:
+        missing = run.vocab_file if settings else run.tokenizer_file
+        raise UserError(f"{missing} is missing: the run has read no data yet; train first")
+    return BertTokenizer(Vocabulary.from_bytes(vocabulary, run.vocab_file), **settings)
+
+
+def in_precision(config: Config, precision: str | None) -> Config:
+    """A configuration whose model computes in a precision of `train.precision`; None for its own.
+
+    Weights stay float32: a checkpoint of either fits.
+    """
+    if precision is None:
+        return config
+    return config.model_copy(update={"train": config.train.model_copy(update={"precision": precision})})

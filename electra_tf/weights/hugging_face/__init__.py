@@ -1,0 +1,1 @@
+"""Hugging Face folders, as transformers reads and writes them."""

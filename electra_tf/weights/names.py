@@ -1,0 +1,214 @@
+"""The one table of names for weights: the authors' names where their code has such a variable, ours elsewhere.
+
+Runs, Hugging Face folders and TensorFlow 1 checkpoints are all read into these names, so a warm start of any objective
+from any source is a copy by name. The authors' discriminator, and their masked-LM baseline, is the scope `electra`,
+the generator `generator`; embeddings that both networks use, or a whole shared encoder, stand under `electra`.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.schema import EncoderConfig
+from electra_tf.config.validation import validate
+from electra_tf.models.encoder import Encoder
+from electra_tf.tasks.base import Task
+from electra_tf.tasks.finetune.task import FinetuningTask
+
+NamedVariables = dict[str, tf.Variable]
+Shape = tuple[int, ...]
+Shapes = dict[str, Shape]
+
+# What the names of the authors' variables begin with.
+AUTHORS_SCOPES = ("electra/", "generator/", "discriminator_predictions/", "generator_predictions/", "task_specific/")
+HEAD_SIZE = 64  # of all published models
+
+# From the attributes that lead to a variable to its name. A path that no rule matches is the name.
+_RULES = (
+    (r"^generator/encoder/", "generator/"),
+    (r"^generator/(left_to_right|right_to_left)/", r"generator_\1/"),  # the two towers of Electric
+    (r"^(generator|masked_lm)/head/", "generator_predictions/"),
+    (r"^replaced_token_head/transform/", "discriminator_predictions/dense/"),
+    (r"^replaced_token_head/score/", "discriminator_predictions/dense_1/"),
+    (r"^prediction_head/", "encoder_predictions/"),
+    (r"^difficulty/encoder/", "difficulty/"),
+    (r"^difficulty/head/", "difficulty_predictions/"),
+    (r"/transformer_layers/(\d+)/", r"/encoder/layer_\1/"),
+    (r"/attention/", "/attention/self/"),
+    (r"/attention_output/projection/", "/attention/output/dense/"),
+    (r"/attention_output/", "/attention/output/"),
+    (r"/intermediate/", "/intermediate/dense/"),
+    (r"/feed_forward_output/projection/", "/output/dense/"),
+    (r"/feed_forward_output/", "/output/"),
+    (r"/transform/", "/dense/"),
+    (r"/layer_norm/", "/LayerNorm/"),
+)
+_FINETUNED_HEADS = {
+    "output_layer": "dense",
+    "hidden_layer": "hidden",  # of Hugging Face's head; the authors have none
+    "start_layer": "dense",
+    "end_hidden_layer": "qa_hidden",
+    "end_layer": "dense_1",
+}
+_TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+# The parts of a transformer layer: products by input and output size, LayerNorms by their size; H hidden, F inner.
+_LAYER_PARTS = {
+    "attention/self/query": "HH",
+    "attention/self/key": "HH",
+    "attention/self/value": "HH",
+    "attention/output/dense": "HH",
+    "attention/output/LayerNorm": "H",
+    "intermediate/dense": "HF",
+    "output/dense": "FH",
+    "output/LayerNorm": "H",
+}
+
+
+def named_variables(task: Task) -> NamedVariables:
+    """Every trainable variable of a task by its name."""
+    if isinstance(task, FinetuningTask):
+        return finetuned_variables(task, task.config.name)
+    named = encoder_variables(task.encoder)
+    unnamed = {id(each) for each in task.trainable_variables} - {id(each) for each in named.values()}
+    return named | {_name_of(path): variable for path, variable in _variables_of(task) if id(variable) in unnamed}
+
+
+def encoder_variables(encoder: Encoder) -> NamedVariables:
+    """Every variable of an encoder by its name as the network that is kept."""
+    return {_name_of(f"electra/{path}"): variable for path, variable in _variables_of(encoder)}
+
+
+def finetuned_variables(task: FinetuningTask, task_name: str) -> NamedVariables:
+    """Every trainable variable of a fine-tuning task by its name.
+
+    Args:
+        task_name: the task in the names of the head's variables.
+    """
+    answerable = [each for each in ("answerable_hidden_layer", "answerable_layer") if getattr(task, each, None)]
+    layers = _FINETUNED_HEADS | {each: f"dense_{number}" for number, each in enumerate(answerable, start=2)}
+    named = encoder_variables(task.encoder)
+    for path, variable in _variables_of(task):
+        layer, _, part = path.partition("/")
+        if layer in layers:
+            named[f"task_specific/{task_name}/{layers[layer]}/{part}"] = variable
+    return named
+
+
+def _variables_of(root: tf.Module) -> Iterator[tuple[str, tf.Variable]]:
+    """Each variable below an object with the attributes that lead to it, the shortest path where there are several."""
+    view, queue, seen = tf.train.TrackableView(root), deque([("", root)]), {id(root)}
+    while queue:
+        path, node = queue.popleft()
+        if isinstance(node, tf.Variable):
+            yield path, node
+            continue
+        for name, child in view.children(node).items():
+            if id(child) not in seen and not (node is root and name == "optimizer"):
+                seen.add(id(child))
+                queue.append((f"{path}/{name}" if path else name, child))
+
+
+def _name_of(path: str) -> str:
+    for pattern, replacement in _RULES:
+        path = re.sub(pattern, replacement, path)
+    return path
+
+
+def default_num_heads(hidden_size: int) -> int:
+    """The number of attention heads where the source does not state it."""
+    return max(1, hidden_size // HEAD_SIZE)
+
+
+def encoder_shapes(config: EncoderConfig, scope: str = "electra", with_embeddings: bool = True) -> Shapes:
+    """The shape of every variable of an encoder.
+
+    Args:
+        with_embeddings: whether it has embeddings of its own.
+    """
+    sizes = {"H": config.hidden_size, "F": config.intermediate_size}
+    embedding, shapes = config.embedding_size, {}
+    if with_embeddings:
+        rows = (config.vocab_size, config.max_position_embeddings, config.type_vocab_size)
+        shapes = {f"{scope}/embeddings/{name}": (count, embedding) for name, count in zip(_TABLES, rows, strict=True)}
+        shapes |= _part_shapes(f"{scope}/embeddings/LayerNorm", embedding)
+    if embedding != config.hidden_size:
+        shapes |= _part_shapes(f"{scope}/embeddings_project", embedding, config.hidden_size)
+    for index in range(config.num_layers):
+        for part, letters in _LAYER_PARTS.items():
+            shapes |= _part_shapes(f"{scope}/encoder/layer_{index}/{part}", *(sizes[letter] for letter in letters))
+    return shapes
+
+
+def masked_lm_shapes(config: EncoderConfig) -> Shapes:
+    """The shapes of a masked-LM head on an encoder of these sizes."""
+    scope = "generator_predictions"
+    return {
+        **_part_shapes(f"{scope}/dense", config.hidden_size, config.embedding_size),
+        **_part_shapes(f"{scope}/LayerNorm", config.embedding_size),
+        f"{scope}/output_bias": (config.vocab_size,),
+    }
+
+
+def replaced_token_shapes(config: EncoderConfig) -> Shapes:
+    """The shapes of a discriminator's head on an encoder of these sizes."""
+    scope, hidden = "discriminator_predictions", config.hidden_size
+    return {**_part_shapes(f"{scope}/dense", hidden, hidden), **_part_shapes(f"{scope}/dense_1", hidden, 1)}
+
+
+def _part_shapes(name: str, *sizes: int) -> Shapes:
+    if len(sizes) == 1:
+        return {f"{name}/gamma": sizes, f"{name}/beta": sizes}
+    return {f"{name}/kernel": sizes, f"{name}/bias": sizes[1:]}
+
+
+def encoder_sizes(
+    source: str, shapes: Mapping[str, Shape], scope: str = "electra", tables_scope: str = "electra", **settings
+) -> EncoderConfig:
+    """The sizes of an encoder, from the shapes of its weights.
+
+    Args:
+        source: what messages call the place of the weights.
+        scope, tables_scope: what the names of its layers, and of its embeddings, begin with.
+        settings: those that no shape shows. Without `num_heads`: one head for 64 hidden units.
+    Raises: UserError: if weights of an encoder are missing.
+    """
+    first_layer = f"{scope}/encoder/layer_0/intermediate/dense/kernel"
+    names = [*(f"{tables_scope}/embeddings/{name}" for name in _TABLES), first_layer]
+    if wrong := [name for name in names if len(shapes.get(name, ())) != 2]:
+        raise UserError(f"{source} holds no matrix {list_briefly(wrong)}; give a checkpoint of ELECTRA")
+    (vocab_size, embedding_size), (positions, _), (types, _), (hidden_size, inner_size) = (shapes[n] for n in names)
+    num_layers = 1
+    while f"{scope}/encoder/layer_{num_layers}/intermediate/dense/kernel" in shapes:
+        num_layers += 1
+    sizes = {
+        "vocab_size": vocab_size,
+        "embedding_size": embedding_size,
+        "hidden_size": hidden_size,
+        "num_layers": num_layers,
+        "num_heads": settings.pop("num_heads", None) or default_num_heads(hidden_size),
+        "intermediate_size": inner_size,
+        "max_position_embeddings": positions,
+        "type_vocab_size": types,
+    }
+    return validate({**sizes, **settings}, EncoderConfig, f"of {source}")
+
+
+def require_shapes(source: str, expected: Mapping[str, Shape], found: Mapping[str, Shape]) -> None:
+    """Raises: UserError: if a weight is missing or has another shape."""
+    wrong = [
+        f"{name} has shape {list(found[name])}, expected {list(shape)}" if name in found else f"there is no {name}"
+        for name, shape in expected.items()
+        if tuple(found.get(name, (-1,))) != tuple(shape)
+    ]
+    if wrong:
+        raise UserError(f"{source}: {list_briefly(wrong, '; ')}; give a whole checkpoint of one ELECTRA model")
+
+
+def list_briefly(texts: Iterable[str], separator: str = ", ") -> str:
+    """The first six texts, and the number of the others."""
+    texts = list(texts)
+    more = [f"and {len(texts) - 6} more"] if len(texts) > 6 else []
+    return separator.join([*texts[:6], *more])

@@ -1,0 +1,127 @@
+"""Runs of this program as models: their tasks restored, and the weights by name."""
+
+import os
+
+import tensorflow as tf
+import yaml
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.validation import validate
+from electra_tf.files import read_bytes, read_json
+from electra_tf.runs.checkpoints import restore_strictly
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.restore import RunCheckpoint, find_checkpoint, in_precision, load_tokenizer
+from electra_tf.tasks.base import Task
+from electra_tf.tasks.finetune import build_finetuning_task
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.finetune.seeds import FinetunedModel
+from electra_tf.tasks.pretrain import Objective, build_objective
+from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.train.timeline import phases_of, span_at
+from electra_tf.weights.names import named_variables
+from electra_tf.weights.stored_model import StoredModel, sound_weights
+
+
+def load_objective(path: str | os.PathLike, precision: str | None = None) -> Objective:
+    """The objective of a pre-training run with its weights; before its last phase, the objective of its own phase.
+
+    Args:
+        path: see `electra_tf.runs.restore.find_checkpoint`.
+        precision: of products and activations; None for the run's own.
+    Raises: UserError: if there is no such checkpoint or it does not fit.
+    """
+    checkpoint = _checkpoint_at(path)
+    objective = _restored_objective(checkpoint, precision)
+    phases = phases_of(objective)
+    phase = span_at(phases, checkpoint.step)
+    return objective if phase is phases[-1] else phase.task
+
+
+def load_finetuned(path: str | os.PathLike, precision: str | None = None) -> FinetunedModel:
+    """The model of a seed's directory, or of one of its checkpoints. Args, Raises: as `load_objective`."""
+    checkpoint = _checkpoint_at(path)
+    config = in_precision(finetuning_config(checkpoint.run), precision)
+    task = build_finetuning_task(config)
+    restore_strictly(tf.train.Checkpoint(task=task), checkpoint.prefix)
+    return FinetunedModel(config, task, load_tokenizer(checkpoint.run.path), checkpoint.prefix)
+
+
+def finetuning_config(run: RunDirectory) -> FinetuningConfig:
+    """The configuration of a seed's directory. Raises: UserError: if it is not one of fine-tuning."""
+    if not run.is_finetuned:
+        raise UserError(f"{run.config_file} has no group `task`: it is not of fine-tuning; give OUTPUT/seed_0, say")
+    return validate(yaml.safe_load(read_bytes(run.config_file)), FinetuningConfig, run.config_file)
+
+
+def null_threshold(model_dir: str | os.PathLike, config: FinetuningConfig) -> float | None:
+    """The null odds above which a question is left unanswered: chosen on the dev set, else set; None: none is."""
+    chosen = read_json(os.path.join(model_dir, "null_threshold.json")).get("null_threshold")
+    return config.task.null_threshold if chosen is None else chosen
+
+
+def read_run(checkpoint: RunCheckpoint) -> StoredModel:
+    """The model of a run, of pre-training or fine-tuning, as its training left it."""
+    return (_read_finetuned if checkpoint.run.is_finetuned else _read_pretrained)(checkpoint)
+
+
+def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
+    run, step = checkpoint.run, checkpoint.step
+    objective = _restored_objective(checkpoint)
+    config, weights, source = objective.config, _weights_of(objective, run), f"step {step} of {run.path}"
+    has_generator = getattr(config.objective, "has_generator_network", False)
+    is_kept = span_at(phases_of(objective), step).task.encoder is objective.encoder
+    return StoredModel(
+        source=source,
+        encoder=config.encoder,
+        generator=config.objective.generator_encoder(config) if has_generator else None,
+        weights=weights,
+        objective=config.objective.name,
+        step=step,
+        kept_scope="electra/" if is_kept else "generator/",
+        facts={
+            "data": read_json(run.data_file).get("data", []),
+            "init_from": read_json(run.warm_start_file).get("init_from"),
+            "configuration": config.model_dump(mode="json"),
+        },
+        **_text_of(run),
+    )
+
+
+def _read_finetuned(checkpoint: RunCheckpoint) -> StoredModel:
+    model = load_finetuned(checkpoint.prefix)
+    return StoredModel(
+        source=model.source,
+        encoder=model.config.encoder,
+        generator=None,
+        weights=_weights_of(model.task, checkpoint.run),
+        step=checkpoint.step,
+        finetuned=model.config,
+        facts={"init_from": model.config.init_from},
+        **_text_of(checkpoint.run),
+    )
+
+
+def _checkpoint_at(path: str | os.PathLike) -> RunCheckpoint:
+    checkpoint = find_checkpoint(path, "--model_dir")
+    if checkpoint is None:
+        raise UserError(f"{os.fspath(path)} holds no config.yaml; give the directory of a run")
+    return checkpoint
+
+
+def _restored_objective(checkpoint: RunCheckpoint, precision: str | None = None) -> Objective:
+    objective = build_objective(in_precision(load_config(checkpoint.run.config_file), precision))
+    restore_strictly(tf.train.Checkpoint(task=objective), checkpoint.prefix)
+    return objective
+
+
+def _weights_of(task: Task, run: RunDirectory) -> dict:
+    return sound_weights(run.path, {name: variable.numpy() for name, variable in named_variables(task).items()})
+
+
+def _text_of(run: RunDirectory) -> dict:
+    tokenizer = load_tokenizer(run.path)
+    return {
+        "vocabulary_file": read_bytes(run.vocab_file),
+        "lower_case": tokenizer.lower_case,
+        "strip_accents": tokenizer.strip_accents,
+    }

@@ -1,0 +1,116 @@
+"""Reads a trained model of any format: what `--from` of the converter and `--init_from` of training name."""
+
+import logging
+import os
+
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.files import is_remote, names_in, store_errors
+from electra_tf.runs.restore import checkpoint_prefix_of, find_checkpoint
+from electra_tf.tasks.finetune.seeds import PretrainedEncoder
+from electra_tf.text.vocabulary import read_vocabulary_file
+from electra_tf.weights.hugging_face.reader import is_hugging_face, read_hugging_face
+from electra_tf.weights.run import read_run
+from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel
+from electra_tf.weights.tf1 import read_tf1
+
+logger = logging.getLogger(__name__)
+
+_FLAGS = {
+    "vocabulary": "--vocab_file",
+    "lower_case": "--cased",
+    "num_heads": "the number of heads (--num_heads, encoder.num_heads)",
+    "generator_num_heads": "--generator_num_heads",
+}
+
+
+def read_stored_model(
+    path: str | os.PathLike, overrides: SourceOverrides = NO_OVERRIDES, flag: str = "--from"
+) -> StoredModel:
+    """Reads a trained model for other uses than its own training, and logs what is left out.
+
+    Args:
+        path: as of `read_source`.        overrides: what the user states of the source; nothing for a run.
+        flag: by which the user gives the path, for messages.
+    Raises: UserError: if there is no such model, weights are missing, or the vocabulary does not fit.
+    """
+    model, notes = read_source(path, overrides, flag)
+    for note in notes:
+        logger.warning(note)
+    model = model.finished()
+    model.require_fitting_vocabulary()
+    return model
+
+
+def read_source(
+    path: str | os.PathLike, overrides: SourceOverrides = NO_OVERRIDES, flag: str = "--from"
+) -> tuple[StoredModel, list[str]]:
+    """Reads a model with all the weights that its training has.
+
+    Args:
+        path: a run or a checkpoint of one, see `electra_tf.runs.restore.find_checkpoint`; the prefix of a TensorFlow 1
+            checkpoint, a file of it, or a directory with TensorFlow's file `checkpoint`; a Hugging Face folder, or a
+            directory with `discriminator/` and `generator/`.
+        overrides, flag: as of `read_stored_model`.
+    Returns: the model, and lines for the log.
+    Raises: UserError: if there is no such model or weights are missing.
+    """
+    path = os.fspath(path)
+    place = f"{flag}={path}"
+    with store_errors(place, "cannot be reached"):
+        is_directory = tf.io.gfile.isdir(path)
+        prefix = checkpoint_prefix_of(path)
+    if (checkpoint := find_checkpoint(path, flag)) is not None:
+        if stated := [_FLAGS[name] for name, value in overrides._asdict().items() if value is not None]:
+            raise UserError(f"{place} is a run, which states this itself: remove {', '.join(stated)}")
+        return read_run(checkpoint), []
+    path = path.rstrip("/") if is_remote(path) else os.path.abspath(path)
+    if prefix is None and not is_directory:
+        raise UserError(
+            f"{place}: there is no run, no checkpoint and no Hugging Face folder; a checkpoint is given by the path of "
+            "its files without their endings, a folder by its own path"
+        )
+    if prefix is None and is_hugging_face(path):
+        return read_hugging_face(path, overrides)
+    return read_tf1(prefix or _registered_prefix(path, place), overrides)
+
+
+def _registered_prefix(directory: str, place: str) -> str:
+    """The newest checkpoint of a directory by TensorFlow's file `checkpoint`."""
+    if (prefix := tf.train.latest_checkpoint(directory)) is not None:
+        return prefix
+    if seeds := sorted(name for name in names_in(directory) if name.startswith("seed_")):
+        raise UserError(f"{place} holds seeds of a fine-tuning; give one of them: {directory}/{seeds[0]}")
+    raise UserError(
+        f"{place} holds neither config.yaml (a run), nor a checkpoint that TensorFlow's file `checkpoint` names, nor "
+        "config.json (a Hugging Face folder)"
+    )
+
+
+def source_overrides(
+    vocab_file: str | None = None,
+    cased: bool = False,
+    num_heads: int | None = None,
+    generator_num_heads: int | None = None,
+) -> SourceOverrides:
+    """What the flags of a command state of a source. Raises: UserError: if the vocabulary cannot be read."""
+    vocabulary = None if vocab_file is None else read_vocabulary_file(vocab_file)
+    return SourceOverrides(vocabulary, False if cased else None, num_heads, generator_num_heads)
+
+
+def load_pretrained(
+    path: str | os.PathLike, vocab_file: str | None = None, lower_case: bool = True, num_heads: int | None = None
+) -> PretrainedEncoder:
+    """The encoder that fine-tuning starts from.
+
+    Args:
+        path: as of `read_source`.        vocab_file, lower_case, num_heads: for sources that do not state them.
+    Raises: UserError: as `read_stored_model`.
+    """
+    path = os.fspath(path)
+    if not is_remote(path):  # the record names it wherever the command is called from
+        path = os.path.abspath(path)
+    overrides = source_overrides(vocab_file, cased=not lower_case, num_heads=num_heads)
+    model = read_stored_model(path, overrides, flag="--init_from")
+    return PretrainedEncoder(model.encoder, model.tokenizer, model.vocabulary_file, model.source, model.assign_encoder)

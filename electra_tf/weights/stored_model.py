@@ -1,0 +1,196 @@
+"""A trained model between two formats: plain arrays by name, sizes, tokenizer, and what else is known of it."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.schema import EncoderConfig
+from electra_tf.models.encoder import Encoder
+from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.weights.names import AUTHORS_SCOPES, encoder_variables, list_briefly
+
+_DIFFERENCE = "_difference"  # ends the names of the tables of `DisentangledEmbeddings`
+
+
+class SourceOverrides(NamedTuple):
+    """What the user states of a source that does not state it, or states it wrongly; None: as the source has it.
+
+    Attributes:
+        vocabulary: the content of a vocab.txt.
+        num_heads, generator_num_heads: of the encoder that is kept, and of a generator.
+    """
+
+    vocabulary: bytes | None = None
+    lower_case: bool | None = None
+    num_heads: int | None = None
+    generator_num_heads: int | None = None
+
+
+NO_OVERRIDES = SourceOverrides()
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """What every format is read into and written from.
+
+    Attributes:
+        source: the checkpoint or folder, for messages and records.
+        encoder: the sizes of the network that is kept: ELECTRA's discriminator, or the only encoder.
+        generator: the sizes of ELECTRA's generator; None without one.
+        weights: float32 and finite, by the names of `electra_tf.weights.names`; [in, out] for products. Without the
+            optimizer's state. Embeddings that both networks use stand there once, under `electra/`.
+        vocabulary_file: the content of vocab.txt; empty where the source has none.
+        lower_case, strip_accents: how text was tokenized.
+        objective: its name in a configuration; "" if the source does not name one.
+        step: of training; 0 if the source has none.
+        finetuned: the configuration of a fine-tuned model; None for any other.
+        states_settings: whether the source states what shapes do not show: numbers of heads, `layer_norm_epsilon`,
+            casing. A TensorFlow 1 checkpoint does not.
+        kept_scope: the scope of the network that is kept: `generator/` in the first phase of two_stage.
+        facts: for model cards and converted runs, each key optional. data: the SHA-256 of each input stage's manifest.
+            init_from: the source of the initial weights. configuration: the settings of the run.
+    """
+
+    source: str
+    encoder: EncoderConfig
+    generator: EncoderConfig | None
+    weights: dict[str, np.ndarray]
+    vocabulary_file: bytes
+    lower_case: bool = True
+    strip_accents: bool = True
+    objective: str = ""
+    step: int = 0
+    finetuned: FinetuningConfig | None = None
+    states_settings: bool = True
+    kept_scope: str = "electra/"
+    facts: dict = field(default_factory=dict)
+
+    @property
+    def has_discriminator_head(self) -> bool:
+        return "discriminator_predictions/dense/kernel" in self.weights
+
+    @property
+    def has_masked_lm_head(self) -> bool:
+        return "generator_predictions/dense/kernel" in self.weights
+
+    @property
+    def tokenizer(self) -> BertTokenizer:
+        vocabulary = Vocabulary.from_bytes(self.vocabulary_file, f"of {self.source}")
+        return BertTokenizer(vocabulary, self.lower_case, self.strip_accents)
+
+    def part(self, scope: str) -> dict[str, np.ndarray]:
+        """The weights whose names begin with a scope, such as `electra/`."""
+        return {name: value for name, value in self.weights.items() if name.startswith(scope)}
+
+    def finished(self) -> "StoredModel":
+        """The model for other uses than its own training: the network that is kept, with tables of its own."""
+        if self.kept_scope == "electra/":
+            return self.with_merged_tables()
+        kept = {name.replace(self.kept_scope, "electra/"): each for name, each in self.part(self.kept_scope).items()}
+        return dataclasses.replace(self, encoder=self.generator, generator=None, weights=kept, kept_scope="electra/")
+
+    def with_merged_tables(self) -> "StoredModel":
+        """The model with whole tables in place of differences to the generator's, see `DisentangledEmbeddings`."""
+        weights = {}
+        for name, value in self.weights.items():
+            if name.endswith(_DIFFERENCE):
+                name = name.removesuffix(_DIFFERENCE)
+                value = self.weights[name.replace("electra/", "generator/", 1)] + value
+            weights[name] = value
+        return dataclasses.replace(self, weights=weights)
+
+    def of_authors(self) -> tuple["StoredModel", list[str]]:
+        """What other formats have names for: all weights, or else the encoder alone, with a line that says so."""
+        unknown = [name for name in self.weights if not name.startswith(AUTHORS_SCOPES)]
+        if not unknown:
+            return self, []
+        note = f"{self.source}: only its encoder is converted; other formats have no {list_briefly(unknown)}"
+        return dataclasses.replace(self, weights=self.part("electra/"), generator=None), [note]
+
+    def require_fitting_vocabulary(self) -> None:
+        """Raises: UserError: if the vocabulary is none or not of the encoder's size."""
+        if not self.vocabulary_file:
+            raise UserError(f"{self.source} has no vocabulary; give the one it was trained with as --vocab_file")
+        size = Vocabulary.from_bytes(self.vocabulary_file, f"of {self.source}").size
+        if size != self.encoder.vocab_size:
+            raise UserError(
+                f"the vocabulary has {size} tokens, the encoder of {self.source} has {self.encoder.vocab_size}; give "
+                "the vocabulary it was trained with as --vocab_file"
+            )
+
+    def assign_encoder(self, encoder: Encoder) -> str:
+        """Gives an encoder of the same sizes these weights. Returns: a line for the log."""
+        variables, weights = encoder_variables(encoder), self.part("electra/")
+        if unused := sorted(set(weights) - set(variables)):
+            raise UserError(
+                f"{self.source} holds {list_briefly(unused)}, which the encoder lacks; remove --set encoder.*"
+            )
+        assign_weights(self.source, weights, variables)
+        return f"loaded {len(variables)} of {len(variables)} encoder variables from {self.source}"
+
+
+def assign_weights(source: str, weights: Mapping[str, np.ndarray], variables: Mapping[str, tf.Variable]) -> list[str]:
+    """Assigns all variables their weights by name, or none. Of a longer position table the first rows are taken.
+
+    Args:
+        source: what messages call the place of the weights.
+    Returns: a line for the log for each table that was cut.
+    Raises: UserError: if a weight is missing or has another shape.
+    """
+    if missing := [name for name in variables if name not in weights]:
+        raise UserError(f"{source} holds no variable {list_briefly(missing)}; {_hint(missing)}")
+    mismatches = (_mismatch(name, list(weights[name].shape), each.shape.as_list()) for name, each in variables.items())
+    if problems := list(filter(None, mismatches)):
+        raise UserError(f"{source}: {list_briefly(problems, '; ')}")
+    notes = []
+    for name, variable in variables.items():
+        value, rows = weights[name], variable.shape[:1]
+        if rows != value.shape[:1]:
+            notes.append(f"{name}: the first {rows[0]} of {value.shape[0]} positions")
+            value = value[: rows[0]]
+        variable.assign(value)
+    return notes
+
+
+def _hint(missing: list[str]) -> str:
+    if all(name.startswith("generator") for name in missing):
+        return (
+            "give both networks of the pre-training with the sizes of objective.generator, or start a random generator "
+            "with --fresh_generator"
+        )
+    return "is it of another objective or of fewer layers?"
+
+
+def _mismatch(name: str, found: list[int], expected: list[int]) -> str | None:
+    if found == expected:
+        return None
+    problem = f"{name} has shape {found}, the model's is {expected}"
+    if found[1:] == expected[1:] and len(expected) == 2:
+        if name.endswith("position_embeddings"):
+            if found[0] > expected[0]:
+                return None
+            return f"{problem}: set encoder.max_position_embeddings to {found[0]} or less"
+        if name.endswith("word_embeddings"):
+            return f"{problem}: the vocabularies differ in size; use data that was built with its vocabulary"
+    return problem
+
+
+def sound_weights(source: str, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Weights by name as float32, whatever their precision.
+
+    Raises: UserError: if one is of no floating-point type or holds NaN or infinity.
+    """
+    if odd := [name for name, value in values.items() if not tf.as_dtype(np.asarray(value).dtype).is_floating]:
+        raise UserError(f"{source}: {list_briefly(odd)} holds no floating-point numbers; give a model's own weights")
+    with np.errstate(over="ignore"):  # becomes infinity, which is refused
+        sound = {name: np.asarray(value, np.float32) for name, value in values.items()}
+    if broken := [name for name, value in sound.items() if not np.isfinite(value).all()]:
+        raise UserError(f"{source}: {list_briefly(broken)} holds NaN or infinity; give an earlier checkpoint")
+    return sound

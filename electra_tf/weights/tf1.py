@@ -1,0 +1,171 @@
+"""Checkpoints of the authors' code (TensorFlow 1), read and written."""
+
+import os
+import re
+
+import numpy as np
+import tensorflow as tf
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.schema import EncoderConfig
+from electra_tf.files import read_bytes, store_errors, write_atomically
+from electra_tf.weights.names import (
+    AUTHORS_SCOPES,
+    default_num_heads,
+    encoder_shapes,
+    encoder_sizes,
+    list_briefly,
+    masked_lm_shapes,
+    replaced_token_shapes,
+    require_shapes,
+)
+from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
+
+# Entries beside the weights: of the authors' code and of other optimizers of TensorFlow 1.
+_TRAINING_STATE = re.compile(r"global_step$|.*/(adam_[mv]|lamb_[mv]|Adam(_1)?)$")
+_TASK_HEADS = "task_specific/"
+# The authors' names of tasks that have another name here, and their order of labels where it differs.
+_AUTHORS_TASKS = {"sst2": "sst", "stsb": "sts", "squad_v1": "squadv1", "squad_v2": "squad"}
+_AUTHORS_LABELS = {"mnli": ("contradiction", "entailment", "neutral")}
+
+
+def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[StoredModel, list[str]]:
+    """Reads one of the authors' checkpoints: of pre-training, with or without a generator, or of fine-tuning.
+
+    Of a fine-tuned one the encoder is read. Sizes follow from the shapes.
+
+    Args:
+        prefix: the path of its files without their endings; the vocabulary is in vocab.txt beside them.
+        overrides: the vocabulary, casing and numbers of heads, which the checkpoint does not state.
+    Returns: the model, and lines for the log.
+    Raises: UserError: if it is a checkpoint of another model, or weights are missing.
+    """
+    tensors, step = _tensors_in(prefix)
+    unread = [name for name in tensors if not name.startswith(AUTHORS_SCOPES) or name.startswith(_TASK_HEADS)]
+    weights = sound_weights(prefix, {name: value for name, value in tensors.items() if name not in unread})
+    shapes = {name: value.shape for name, value in weights.items()}
+    encoder, generator = _sizes(prefix, shapes, overrides)
+    has_discriminator = any(name.startswith("discriminator_predictions/") for name in weights)
+    has_masked_lm = any(name.startswith("generator_predictions/") for name in weights)
+    expected = encoder_shapes(encoder)
+    if generator is not None:
+        has_tables = "generator/embeddings/word_embeddings" in weights
+        expected |= encoder_shapes(generator, "generator", with_embeddings=has_tables)
+    elif has_masked_lm and has_discriminator:
+        generator = encoder  # one network in both roles
+    if has_discriminator:
+        expected |= replaced_token_shapes(encoder)
+    if has_masked_lm:
+        expected |= masked_lm_shapes(generator or encoder)
+    require_shapes(prefix, expected, shapes)
+    unread += sorted(set(weights) - set(expected))
+    lower_case = overrides.lower_case is not False
+    model = StoredModel(
+        source=prefix,
+        encoder=encoder,
+        generator=generator,
+        weights={name: weights[name] for name in expected},
+        vocabulary_file=overrides.vocabulary or read_bytes(os.path.join(os.path.dirname(prefix), "vocab.txt")) or b"",
+        lower_case=lower_case,
+        strip_accents=lower_case,
+        objective="electra" if has_discriminator else "bert_mlm" if has_masked_lm else "",
+        step=step,
+        states_settings=False,
+    )
+    return model, [f"{prefix}: not read: {list_briefly(unread)}"] if unread else []
+
+
+def _tensors_in(prefix: str) -> tuple[dict[str, np.ndarray], int]:
+    """The tensors of a checkpoint without the state of its training, and its step; 0 where it has none."""
+    with store_errors(prefix, "is no readable TensorFlow checkpoint"):
+        reader = tf.compat.v1.train.NewCheckpointReader(prefix)
+        names = sorted(name for name in reader.get_variable_to_shape_map() if not _TRAINING_STATE.match(name))
+        if any(name.startswith("task/") for name in names):
+            raise UserError(
+                f"{prefix} is a checkpoint of this program without its run; put it into checkpoints/ beside the run's "
+                "config.yaml"
+            )
+        step = int(reader.get_tensor("global_step")) if reader.has_tensor("global_step") else 0
+        return {name: reader.get_tensor(name) for name in names}, step
+
+
+def _sizes(prefix: str, shapes: dict, overrides: SourceOverrides) -> tuple[EncoderConfig, EncoderConfig | None]:
+    """The sizes of the encoder that is kept, and of a generator with layers of its own."""
+    encoder = encoder_sizes(prefix, shapes, num_heads=overrides.num_heads)
+    if not any(name.startswith("generator/encoder/") for name in shapes):
+        return encoder, None
+    tables = "generator" if "generator/embeddings/word_embeddings" in shapes else "electra"
+    generator = encoder_sizes(prefix, shapes, "generator", tables, num_heads=overrides.generator_num_heads)
+    if overrides.generator_num_heads is None and generator.hidden_size == encoder.hidden_size:
+        generator = generator.model_copy(update={"num_heads": encoder.num_heads})
+    return encoder, generator
+
+
+def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
+    """Writes a checkpoint that the authors' code reads: `model.ckpt-STEP`, with their `global_step`, and vocab.txt.
+
+    Args:
+        output_dir: a directory, empty or new.
+    Returns: lines for the log.
+    """
+    model, notes = model.of_authors()
+    tensors = {name: value for name, value in model.weights.items() if not name.startswith(_TASK_HEADS)}
+    heads = _heads_of_authors(model)
+    if any("/hidden/" in name for name in heads):
+        notes.append("the authors' code has no head with a hidden layer on [CLS]: the encoder alone is written")
+    else:
+        tensors |= heads
+    prefix = os.path.join(output_dir, f"model.ckpt-{model.step}")
+    entries = tensors | {"global_step": np.int64(model.step)}
+    # By the file `checkpoint` their code, and TensorFlow, find the newest one of a directory, wherever that is moved.
+    state = f'model_checkpoint_path: "{os.path.basename(prefix)}"\n'
+    with store_errors(output_dir, "cannot be written"):
+        tf.io.gfile.makedirs(output_dir)
+        tf.raw_ops.SaveV2(
+            prefix=prefix,
+            tensor_names=list(entries),
+            shape_and_slices=[""] * len(entries),
+            tensors=[tf.convert_to_tensor(value) for value in entries.values()],
+        )
+    for name, content in (("checkpoint", state.encode()), ("vocab.txt", model.vocabulary_file)):
+        write_atomically(os.path.join(output_dir, name), content)
+    return [f"wrote {prefix}: {len(tensors)} variables", *notes, *_limitations(model)]
+
+
+def _heads_of_authors(model: StoredModel) -> dict[str, np.ndarray]:
+    """The head of a fine-tuned model under their task's name, its columns in their order of labels.
+
+    Source: finetune/classification/classification_tasks.py and finetune/qa/qa_tasks.py of the authors' code.
+    """
+    heads = {}
+    for name, value in model.part(_TASK_HEADS).items():
+        scope, task, layer = name.split("/", 2)
+        if task in _AUTHORS_LABELS:
+            value = value[..., [model.finetuned.task.labels.index(label) for label in _AUTHORS_LABELS[task]]]
+        heads[f"{scope}/{_AUTHORS_TASKS.get(task, task)}/{layer}"] = value
+    return heads
+
+
+def _limitations(model: StoredModel) -> list[str]:
+    """Lines on what the format does not keep, where it is unusual."""
+    notes, flags = [], []
+    usual = default_num_heads(model.encoder.hidden_size)
+    if model.encoder.num_heads != usual:
+        flags.append(f"--num_heads={model.encoder.num_heads}")
+    if model.generator is not None:
+        is_as_wide = model.generator.hidden_size == model.encoder.hidden_size
+        usual = model.encoder.num_heads if is_as_wide else default_num_heads(model.generator.hidden_size)
+        if model.generator.num_heads != usual:
+            flags.append(f"--generator_num_heads={model.generator.num_heads}")
+    if flags:
+        notes.append(
+            f"a checkpoint does not keep the number of heads: convert_checkpoint reads it with {' '.join(flags)}"
+        )
+    epsilon = model.encoder.layer_norm_epsilon
+    if epsilon != EncoderConfig.model_fields["layer_norm_epsilon"].default:
+        notes.append(f"layer_norm_epsilon {epsilon} is lost in the TF1 format, and the authors' code has another one")
+    if not model.lower_case:
+        notes.append("a checkpoint does not keep the casing: read it with --cased")
+    elif not model.strip_accents:
+        notes.append("strip_accents false is lost in the TF1 format, and the authors' code strips accents")
+    return notes

@@ -1,0 +1,139 @@
+"""The initial weights of a pre-training run from another model, without the state of its optimizer."""
+
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from electra_tf.config.errors import UserError
+from electra_tf.config.schema import EncoderConfig
+from electra_tf.files import read_bytes, read_json
+from electra_tf.models.embeddings import DisentangledEmbeddings
+from electra_tf.runs.directory import RunDirectory
+from electra_tf.runs.restore import find_checkpoint
+from electra_tf.tasks.base import Task
+from electra_tf.tasks.pretrain.config import PretrainingConfig
+from electra_tf.weights.names import list_briefly, named_variables
+from electra_tf.weights.run import finetuning_config
+from electra_tf.weights.source import read_source
+from electra_tf.weights.stored_model import StoredModel, assign_weights
+
+
+def initialize_run(task: Task, path: str, run: RunDirectory, fresh_generator: bool = False) -> list[str]:
+    """`initialize_from` for the task of a run, with the tokenizer that the run's directory holds."""
+    return initialize_from(task, path, fresh_generator, read_bytes(run.vocab_file), read_json(run.tokenizer_file))
+
+
+def initialize_from(
+    task: Task,
+    path: str | os.PathLike,
+    fresh_generator: bool = False,
+    vocabulary_file: bytes | None = None,
+    text: Mapping[str, bool] = MappingProxyType({}),
+) -> list[str]:
+    """Gives a task the weights of a stored model; the optimizer, and with it the step, stay as they are.
+
+    Every trainable variable needs a weight of its shape; of a longer position table the first rows are taken. Weights
+    that the task has no variable for, such as those of another head, are ignored.
+
+    Args:
+        task: built, compiled or not.        path: see `electra_tf.weights.source.read_source`.
+        fresh_generator: the variables that only the generator has keep their initial values.
+        vocabulary_file, text: of the task's data: the content of vocab.txt, `lower_case` and `strip_accents`.
+    Returns: what was loaded and what was ignored, lines for the log.
+    Raises: UserError: if there is no such model, a weight is missing or of another shape, or the model computes
+        otherwise: other heads, `layer_norm_epsilon`, vocabulary or casing.
+    """
+    place = f"--init_from={os.fspath(path)}"
+    _refuse_finetuned_run(place, path)
+    model, notes = read_source(path, flag="--init_from")
+    if model.finetuned is not None:
+        raise UserError(f"{place} is a fine-tuned model, without pre-training's heads; give a pre-trained one")
+    named = named_variables(task)
+    fresh = [name for name in named if fresh_generator and name.startswith("generator")]
+    if fresh_generator:
+        _require_separable(task, fresh)
+    _require_agreement(place, model, _networks_of(task, fresh_generator), vocabulary_file, text)
+    variables = {name: variable for name, variable in named.items() if name not in fresh}
+    if not isinstance(task.encoder.embeddings, DisentangledEmbeddings):
+        model = model.with_merged_tables()
+    if model.has_masked_lm_head and not model.has_discriminator_head and any("discriminator_" in n for n in variables):
+        raise UserError(
+            f"{place} is a masked language model alone, such as ELECTRA's generator, and this objective trains a "
+            "discriminator; give a directory with discriminator/ and generator/"
+        )
+    notes = [*notes, *assign_weights(model.source, _shared_weights(model) | model.weights, variables)]
+    if fresh:
+        notes.append(
+            f"a fresh generator: {len(fresh)} variables stay random (--fresh_generator). Until it has learnt, its "
+            "samples are easy to detect, so the first steps teach the discriminator little; see docs/interop.md"
+        )
+    if ignored := sorted(set(model.weights) - set(variables)):
+        notes.append(f"ignored: {len(ignored)} variables, {list_briefly(ignored)}")
+    return [f"weights from {model.source}: {len(variables)} variables; the optimizer starts anew", *notes]
+
+
+def _refuse_finetuned_run(place: str, path: str | os.PathLike) -> None:
+    checkpoint = find_checkpoint(path, "--init_from")
+    if checkpoint is not None and checkpoint.run.is_finetuned:
+        origin = finetuning_config(checkpoint.run).init_from or "a pre-trained one"
+        raise UserError(f"{place} is a fine-tuned model, without pre-training's heads; give {origin}")
+
+
+def _require_separable(task: Task, fresh: list[str]) -> None:
+    """Raises: UserError: if a task has no generator to start afresh, or its discriminator depends on the generator."""
+    if not fresh:
+        raise UserError("--fresh_generator: this objective trains no generator; remove the flag")
+    if isinstance(task.encoder.embeddings, DisentangledEmbeddings):
+        raise UserError(
+            "--fresh_generator: with objective.tying gradient_disentangled the discriminator's embeddings are "
+            "differences to the generator's; set objective.tying to embeddings or none"
+        )
+
+
+def _shared_weights(model: StoredModel) -> dict[str, np.ndarray]:
+    """What a model's two networks share, by the names of a generator that shares nothing."""
+    if not (model.has_masked_lm_head and model.has_discriminator_head):
+        return {}
+    scope = "electra/embeddings/" if model.part("generator/encoder/") else "electra/"
+    return {name.replace("electra/", "generator/", 1): value for name, value in model.part(scope).items()}
+
+
+def _networks_of(task: Task, fresh_generator: bool) -> dict[str, EncoderConfig]:
+    """The sizes of the networks that get weights, by the group of the configuration that holds them."""
+    config = getattr(task, "config", None)
+    if not isinstance(config, PretrainingConfig):
+        return {}
+    networks = {"encoder": config.encoder}
+    if getattr(config.objective, "has_generator_network", False) and not fresh_generator:
+        networks["objective.generator"] = config.objective.generator_encoder(config)
+    return networks
+
+
+def _require_agreement(
+    place: str,
+    model: StoredModel,
+    networks: Mapping[str, EncoderConfig],
+    vocabulary_file: bytes | None,
+    text: Mapping[str, bool],
+) -> None:
+    """Compares what shapes do not show. If it differs, weights load and the model computes nonsense."""
+    if vocabulary_file and model.vocabulary_file and _lines(vocabulary_file) != _lines(model.vocabulary_file):
+        raise UserError(f"{place} has another vocabulary than the data; build the data with that of the source")
+    if not model.states_settings:
+        return
+    for group, sizes in (("encoder", model.encoder), ("objective.generator", model.generator)):
+        expected = networks.get(group)
+        for name in ("num_heads", "layer_norm_epsilon"):
+            if sizes and expected and (value := getattr(sizes, name)) != (ours := getattr(expected, name)):
+                setting = f"{group if name == 'num_heads' else 'encoder'}.{name}"
+                raise UserError(f"{place}: {name} of its {group} is {value}, {setting} is {ours}; set it to {value}")
+    for name in ("lower_case", "strip_accents") if model.lower_case else ("lower_case",):
+        value = getattr(model, name)
+        if text.get(name, value) != value:
+            raise UserError(f"{place} was trained with {name} {value}, the data with {text[name]}; build the data anew")
+
+
+def _lines(vocabulary_file: bytes) -> list[bytes]:
+    return [line.strip() for line in vocabulary_file.rstrip().split(b"\n")]
