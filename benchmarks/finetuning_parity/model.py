@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from benchmarks.finetuning_parity.golden import Arrays, load_arrays, read_json
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.convert.names import finetuned_variables
+from electra_tf.weights.names import finetuned_variables
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask, SpanLogits

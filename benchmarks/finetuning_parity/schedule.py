@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from benchmarks.finetuning_parity.golden import read_json
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.convert.names import finetuned_variables
+from electra_tf.weights.names import finetuned_variables
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.datasets import GlueDataset, SquadDataset
 from electra_tf.tasks.finetune.glue import GLUE_TASKS

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.finetuning_parity.model import GoldenSet, largest, relative_above_1
-from electra_tf.convert.names import finetuned_variables
+from electra_tf.weights.names import finetuned_variables
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.task import FinetuningTask

@@ -93,10 +93,9 @@ class Written:
 def write(case, directory: Path) -> list[Written]:
     """Writes the networks of a case, and computes what they give."""
     from benchmarks.interop.cases import batch_of
-    from electra_tf.convert.hugging_face import hugging_face_networks
-    from electra_tf.export.hugging_face import write_hugging_face
     from electra_tf.text.tokenizer import BertTokenizer
     from electra_tf.text.vocabulary import Vocabulary
+    from electra_tf.weights.hugging_face.writer import hugging_face_networks, write_hugging_face
 
     model = case.model
     write_hugging_face(model, str(directory))

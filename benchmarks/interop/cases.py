@@ -8,12 +8,12 @@ import tensorflow as tf
 
 from benchmarks.harness import PROJECT
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.convert.names import finetuned_variables, tf1_variables
-from electra_tf.convert.stored_model import StoredModel
+from electra_tf.weights.names import finetuned_variables, named_variables
+from electra_tf.weights.stored_model import StoredModel
 from electra_tf.data.batch import Batch
-from electra_tf.export.finetuned import load_finetuned
-from electra_tf.export.load import load_run
-from electra_tf.export.stored import read_stored_model
+from electra_tf.weights.run import load_finetuned
+from electra_tf.weights.run import load_objective
+from electra_tf.weights.source import read_stored_model
 from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune import build_finetuning_task
@@ -57,7 +57,7 @@ class Case:
     """A model and what our code gives for it.
 
     Attributes:
-        outputs: by the name of a network (`electra_tf.convert.hugging_face.Network`): from a batch to arrays by the
+        outputs: by the name of a network (see `electra_tf.weights.hugging_face.writer`): from a batch to arrays by the
             names of transformers' outputs, [B, ...].
     """
 
@@ -76,7 +76,7 @@ def built_cases(size: str) -> Iterator[Case]:
     config = load_config(PROJECT / "configs" / "pretrain" / "small.yaml", overrides)
     for seed, (name, changes) in enumerate(_objectives(config).items()):
         objective = build_objective(parse_config({**config.model_dump(mode="json"), **changes}, name))
-        weights = randomize(tf1_variables(objective), seed)
+        weights = randomize(named_variables(objective), seed)
         settings = objective.config.objective
         generator = settings.generator_encoder(objective.config) if isinstance(objective, Electra) else None
         model = StoredModel(
@@ -95,7 +95,7 @@ def case_of_run(model_dir: str) -> Case:
     model = read_stored_model(model_dir)
     if model.finetuned:
         return Case(model_dir, model, _finetuned_outputs(load_finetuned(model_dir).task))
-    return Case(model_dir, model, _pretrained_outputs(load_run(model_dir)))
+    return Case(model_dir, model, _pretrained_outputs(load_objective(model_dir)))
 
 
 def _pretrained_outputs(objective: Objective) -> dict[str, Callable[[Batch], Outputs]]:
@@ -104,7 +104,7 @@ def _pretrained_outputs(objective: Objective) -> dict[str, Callable[[Batch], Out
         outputs["discriminator"] = lambda batch: {"logits": objective.detection_logits(batch).numpy()}
         outputs["generator"] = lambda batch: _masked_lm_logits(objective.generator, batch)
     elif isinstance(objective, BertMlm):
-        outputs |= dict.fromkeys(("electra", "bert"), lambda batch: _masked_lm_logits(objective.masked_lm, batch))
+        outputs |= {"generator": lambda batch: _masked_lm_logits(objective.masked_lm, batch)}
     return outputs
 
 

@@ -87,9 +87,9 @@ class _Tokenizers:
     def __init__(self, vocab_file: Path, lower_case: bool, strip_accents: bool):
         from transformers import AutoTokenizer
 
-        from electra_tf.convert.tokenizer_files import tokenizer_files
         from electra_tf.text.tokenizer import BertTokenizer
         from electra_tf.text.vocabulary import Vocabulary
+        from electra_tf.weights.hugging_face.tokenizer import tokenizer_files
 
         vocabulary = Vocabulary.load(vocab_file)
         self._ours = BertTokenizer(vocabulary, lower_case, strip_accents)

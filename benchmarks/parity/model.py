@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.convert.names import tf1_variables
+from electra_tf.weights.names import named_variables
 from electra_tf.models.layers import ForwardContext
-from electra_tf.runs.warm_start import initialize_from
+from electra_tf.weights.warm_start import initialize_from
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
 from electra_tf.tasks.pretrain.objective import Objective
@@ -183,7 +183,7 @@ def gradient_differences(objective: Objective, batches: Arrays, directory: Path)
     the same sums.
     """
     expected = load_arrays(directory / "gradients.npz")
-    variables = tf1_variables(objective)
+    variables = named_variables(objective)
     computed = tf.function(_gradients)(objective, variables, _batch(batches, 0))
     global_norm = float(expected.pop("global_norm"))
     _require_same_names(expected, variables)
@@ -218,7 +218,7 @@ def trajectory_differences(objective: Objective, batches: Arrays, directory: Pat
         rate = float(expected["learning_rate"][step])
         if abs(metrics["learning_rate"] - rate) > 1e-6 * objective.config.optimizer.learning_rate:
             differences[f"trajectory_losses/learning_rate/step_{step}"] = float("inf")
-    final, variables = load_arrays(directory / "final_variables.npz"), tf1_variables(objective)
+    final, variables = load_arrays(directory / "final_variables.npz"), named_variables(objective)
     _require_same_names({name: value for name, value in final.items() if name != "global_step"}, variables)
     for name, variable in variables.items():
         differences[f"final_weights/{name}"] = _relative(

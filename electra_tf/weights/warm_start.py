@@ -7,6 +7,7 @@ from types import MappingProxyType
 import numpy as np
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.loader import read_values
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.files import read_bytes, read_json
 from electra_tf.models.embeddings import DisentangledEmbeddings
@@ -15,7 +16,6 @@ from electra_tf.runs.restore import find_checkpoint
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.weights.names import list_briefly, named_variables
-from electra_tf.weights.run import finetuning_config
 from electra_tf.weights.source import read_source
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
@@ -54,15 +54,15 @@ def initialize_from(
     fresh = [name for name in named if fresh_generator and name.startswith("generator")]
     if fresh_generator:
         _require_separable(task, fresh)
-    _require_agreement(place, model, _networks_of(task, fresh_generator), vocabulary_file, text)
-    variables = {name: variable for name, variable in named.items() if name not in fresh}
-    if not isinstance(task.encoder.embeddings, DisentangledEmbeddings):
-        model = model.with_merged_tables()
-    if model.has_masked_lm_head and not model.has_discriminator_head and any("discriminator_" in n for n in variables):
+    if model.has_masked_lm_head and not model.has_discriminator_head and any("discriminator_" in n for n in named):
         raise UserError(
             f"{place} is a masked language model alone, such as ELECTRA's generator, and this objective trains a "
             "discriminator; give a directory with discriminator/ and generator/"
         )
+    _require_agreement(place, model, _networks_of(task, fresh_generator), vocabulary_file, text)
+    variables = {name: variable for name, variable in named.items() if name not in fresh}
+    if not isinstance(task.encoder.embeddings, DisentangledEmbeddings):
+        model = model.with_merged_tables()
     notes = [*notes, *assign_weights(model.source, _shared_weights(model) | model.weights, variables)]
     if fresh:
         notes.append(
@@ -77,7 +77,7 @@ def initialize_from(
 def _refuse_finetuned_run(place: str, path: str | os.PathLike) -> None:
     checkpoint = find_checkpoint(path, "--init_from")
     if checkpoint is not None and checkpoint.run.is_finetuned:
-        origin = finetuning_config(checkpoint.run).init_from or "a pre-trained one"
+        origin = read_values(checkpoint.run.config_file)[0].get("init_from") or "a pre-trained one"
         raise UserError(f"{place} is a fine-tuned model, without pre-training's heads; give {origin}")
 
 
@@ -128,7 +128,7 @@ def _require_agreement(
         for name in ("num_heads", "layer_norm_epsilon"):
             if sizes and expected and (value := getattr(sizes, name)) != (ours := getattr(expected, name)):
                 setting = f"{group if name == 'num_heads' else 'encoder'}.{name}"
-                raise UserError(f"{place}: {name} of its {group} is {value}, {setting} is {ours}; set it to {value}")
+                raise UserError(f"{place}: {name} of its {group.removeprefix('objective.')} is {value}, {setting} is {ours}; set it to {value}")
     for name in ("lower_case", "strip_accents") if model.lower_case else ("lower_case",):
         value = getattr(model, name)
         if text.get(name, value) != value:

@@ -15,10 +15,10 @@ from benchmarks.finetuning_parity import model, training
 from benchmarks.finetuning_parity.golden import load_arrays
 from benchmarks.finetuning_parity.outputs import beam_differences
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.convert.names import finetuned_variables
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask
 from electra_tf.train.step import summed_gradients
+from electra_tf.weights.names import finetuned_variables
 
 GOLDEN = os.environ.get("ELECTRA_TF_GOLDEN_DIR")
 needs_golden_sets = pytest.mark.skipif(not GOLDEN, reason="ELECTRA_TF_GOLDEN_DIR is not set")

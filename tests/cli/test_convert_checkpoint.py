@@ -10,7 +10,7 @@ import tensorflow as tf
 import run_pretraining
 from electra_tf.cli import convert_checkpoint
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.export.stored import read_stored_model
+from electra_tf.weights.source import read_stored_model
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ import pytest
 import tf_keras
 
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.convert.names import tf1_variables
 from electra_tf.models.encoder import TransformerLayer
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.weights.names import named_variables
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
 # Of a normal of standard deviation 0.02 cut at two of them.
@@ -40,7 +40,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def initial_values(small) -> dict[str, np.ndarray]:
-    return {name: variable.numpy() for name, variable in tf1_variables(small).items()}
+    return {name: variable.numpy() for name, variable in named_variables(small).items()}
 
 
 def num_parameters(layer: tf_keras.layers.Layer) -> int:

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.convert.names import tf1_variables
+from electra_tf.weights.names import named_variables
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.layers import ForwardContext
 from electra_tf.models.tying import stand_alone
@@ -157,7 +157,7 @@ def test_an_encoder_that_leans_on_none_stands_alone_as_it_is(build):
 
 def test_the_authors_code_has_no_disentangled_embeddings(build):
     with pytest.raises(UserError, match="no objective.tying 'gradient_disentangled'; expected none, embeddings or all"):
-        tf1_variables(build("gradient_disentangled"))
+        named_variables(build("gradient_disentangled"))
 
 
 # Of the hidden sizes 16 and 6 (16 and 16 with everything tied): one that is neither, and each of them.

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from electra_tf.runs.directory import RATES
 from electra_tf.runs.run import train
-from electra_tf.runs.warm_start import initialize_from
+from electra_tf.weights.warm_start import initialize_from
 from tests.toy import ToyStage, toy_config, toy_run
 
 

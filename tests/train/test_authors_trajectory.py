@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.runs.warm_start import initialize_from
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import parse_config
 from electra_tf.train.step import compile_task
+from electra_tf.weights.warm_start import initialize_from
 
 GOLDEN = Path(__file__).resolve().parents[1] / "fixtures" / "parity"
 # The sizes of tests/fixtures/parity/config.json.

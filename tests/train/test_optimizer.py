@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import OptimizerConfig
-from electra_tf.convert.names import tf1_variables
+from electra_tf.weights.names import named_variables
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import optimizer as optimizers
 from electra_tf.train.optimizer import build_optimizer
@@ -177,7 +177,7 @@ def test_layer_norms_and_biases_are_not_decayed_and_everything_else_is(tiny_conf
     chosen = two_replicas if strategy == "mirrored" else tf.distribute.get_strategy()
     with chosen.scope():
         objective = compile_task(build_objective(tiny_config()))
-    for name, variable in tf1_variables(objective).items():
+    for name, variable in named_variables(objective).items():
         excluded = "LayerNorm" in name or name.endswith("bias")
         assert objective.optimizer.decays(variable) != excluded, name
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from electra_tf.finetuning.pretrained import PretrainedEncoder, load_pretrained
 from electra_tf.runs.directory import RATES
 from electra_tf.tasks.finetune.datasets import DataOptions, read_dataset
 from electra_tf.tasks.finetune.protocol import Options, configured
-from electra_tf.tasks.finetune.seeds import Job, run_seeds
+from electra_tf.tasks.finetune.seeds import Job, PretrainedEncoder, run_seeds
 from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.weights.source import load_pretrained
 
 SETTINGS = {
     "data": {"max_seq_length": 12},

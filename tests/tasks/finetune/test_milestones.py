@@ -158,7 +158,7 @@ def test_milestones_keep_no_checkpoints_unless_asked_to(monkeypatch, flags, kept
 
     name = "milestones.finetune_milestones" if "--milestones" in flags else "protocol.finetune"
     monkeypatch.setattr(f"electra_tf.tasks.finetune.{name}", start)
-    monkeypatch.setattr("electra_tf.finetuning.pretrained.load_pretrained", lambda path, **_: path)
+    monkeypatch.setattr("electra_tf.weights.source.load_pretrained", lambda path, **_: path)
     required = ["--task=rte", "--init_from=run", f"--output_dir={tmp_path}"]
     assert run_finetuning.main([*required, *flags]) == 0
     assert calls == [kept]

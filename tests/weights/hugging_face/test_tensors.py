@@ -1,4 +1,4 @@
-"""Files of Hugging Face's folders: three formats of tensors give the same, damaged ones give one line."""
+"""The tensors of Hugging Face folders: three formats give the same, and each has a name of ours."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.convert.hugging_face_files import read_tensors
+from electra_tf.weights.hugging_face.tensors import read_tensors, tensor_name
 
 TENSORS = {
     "electra.embeddings.word_embeddings.weight": np.arange(6, dtype=np.float32).reshape(3, 2),
@@ -121,31 +121,18 @@ def test_half_precision_becomes_float32(tmp_path, dtype):
 def test_a_file_that_is_cut_off_is_one_line(tmp_path, length):
     content = safetensors.numpy.save(TENSORS)[:length]
     (tmp_path / "model.safetensors").write_bytes(content)
-    assert f"model.safetensors is damaged or cut off ({len(content)} bytes): " in refusal(tmp_path)
+    assert f"model.safetensors ({len(content)} bytes) cannot be read: " in refusal(tmp_path)
 
 
 def test_a_damaged_old_file_is_one_line(tmp_path):
     (tmp_path / "tf_model.h5").write_bytes(b"no such format")
-    assert "tf_model.h5 is damaged or cut off: " in refusal(tmp_path)
+    assert "tf_model.h5 (14 bytes) cannot be read: " in refusal(tmp_path)
 
 
 def test_a_shard_that_is_missing_is_named(tmp_path):
     shards(tmp_path)
     (tmp_path / "model-2.safetensors").unlink()
-    assert "names the shard model-2.safetensors, and " in refusal(tmp_path)
-
-
-def test_a_tensor_that_no_shard_holds_is_named(tmp_path):
-    shards(tmp_path)
-    listing = tmp_path / "model.safetensors.index.json"
-    listing.write_text(listing.read_text().replace("model-3.safe", "model-2.safe"))
-    assert "names generator_lm_head.bias, which no shard holds; copy the folder again" in refusal(tmp_path)
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"weight_map": {"a": 1}}'])
-def test_a_listing_that_is_damaged_is_refused(tmp_path, content):
-    (tmp_path / "model.safetensors.index.json").write_text(content)
-    assert "model.safetensors.index.json is damaged: expected a" in refusal(tmp_path)
+    assert "names model-2.safetensors, which is missing" in refusal(tmp_path)
 
 
 def test_a_listing_does_not_lead_out_of_its_folder(tmp_path):
@@ -154,12 +141,12 @@ def test_a_listing_does_not_lead_out_of_its_folder(tmp_path):
     folder.mkdir()
     where = dict.fromkeys(TENSORS, "../elsewhere.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
-    assert "names the shard ../elsewhere.safetensors, and " in refusal(folder)
+    assert "names ../elsewhere.safetensors, which is missing" in refusal(folder)
 
 
 def test_quantized_tensors_are_refused(tmp_path):
     safetensors.numpy.save_file({"electra.x.weight": np.ones(2, np.int8)}, tmp_path / "model.safetensors")
-    assert "electra.x.weight is of type I8, expected one of F64, F32, F16, BF16; " in refusal(tmp_path)
+    assert "electra.x.weight is of type I8, expected one of F64, F32, F16, BF16" in refusal(tmp_path)
 
 
 def test_a_pickle_is_refused_and_never_opened(tmp_path):
@@ -172,3 +159,25 @@ def test_a_pickle_is_refused_and_never_opened(tmp_path):
 
 def test_a_folder_without_tensors_is_refused(tmp_path):
     assert "holds no model.safetensors, model.safetensors.index.json or tf_model.h5; give" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "transposed"),
+    [
+        ("electra/embeddings/word_embeddings", "electra.embeddings.word_embeddings.weight", False),
+        ("electra/embeddings/LayerNorm/gamma", "electra.embeddings.LayerNorm.weight", False),
+        ("generator/embeddings_project/kernel", "electra.embeddings_project.weight", True),
+        (
+            "electra/encoder/layer_11/attention/self/query/bias",
+            "electra.encoder.layer.11.attention.self.query.bias",
+            False,
+        ),
+        ("generator/encoder/layer_2/output/LayerNorm/beta", "electra.encoder.layer.2.output.LayerNorm.bias", False),
+        ("discriminator_predictions/dense/kernel", "discriminator_predictions.dense.weight", True),
+        ("discriminator_predictions/dense_1/kernel", "discriminator_predictions.dense_prediction.weight", True),
+        ("generator_predictions/LayerNorm/gamma", "generator_predictions.LayerNorm.weight", False),
+        ("generator_predictions/output_bias", "generator_lm_head.bias", False),
+    ],
+)
+def test_every_weight_has_a_tensor(name, tensor, transposed):
+    assert tensor_name(name) == (tensor, transposed)

@@ -10,14 +10,13 @@ import pytest
 import safetensors.numpy
 
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.convert.hugging_face_names import hugging_face_tensor
-from electra_tf.convert.names import encoder_variables, finetuned_variables, tf1_variables
-from electra_tf.convert.sizes import encoder_shapes, masked_lm_shapes, replaced_token_shapes
-from electra_tf.convert.stored_model import StoredModel
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.electra import Electra
+from electra_tf.weights.hugging_face.tensors import tensor_name
+from electra_tf.weights.names import encoder_shapes, masked_lm_shapes, named_variables, replaced_token_shapes
+from electra_tf.weights.stored_model import StoredModel
 
 VOCABULARY = "".join(f"{token}\n" for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "der", "##s", "Wald"))
 TINY_VOCABULARY = VOCABULARY.replace("der\n##s\nWald\n", "".join(f"w{index}\n" for index in range(5, 47))).encode()
@@ -77,7 +76,7 @@ def networks(stored_electra) -> dict[str, dict[str, np.ndarray]]:
             tensor.name: np.ascontiguousarray(value.T if tensor.transposed else value)
             for name, value in weights.items()
             if name.startswith(scope)
-            for tensor in [hugging_face_tensor(name)]
+            for tensor in [tensor_name(name)]
         }
         for network, scope in scopes.items()
     }
@@ -95,8 +94,6 @@ def folder(networks, tmp_path) -> Callable[..., Path]:
         place.mkdir()
         sizes = SIZES if network == "discriminator" else GENERATOR
         values = {theirs: getattr(sizes, ours) for theirs, ours in NAMES_IN_CONFIG.items()} | (config or {})
-        if "electra_tf" in values:
-            values["electra_tf"] = {"num_heads": values["num_attention_heads"]} | values["electra_tf"]
         (place / "config.json").write_text(json.dumps({"model_type": "electra"} | _given(values)))
         (place / "vocab.txt").write_text(VOCABULARY)
         safetensors.numpy.save_file(_given(networks[network] | (tensors or {})), place / "model.safetensors")
@@ -120,14 +117,12 @@ def stored(tiny_config) -> Callable[..., StoredModel]:
     def built(changes: dict) -> StoredModel:
         config = tiny_config(**changes)
         objective = build_objective(config)
-        has_names = isinstance(objective, Electra) or config.objective.name == "bert_mlm"
-        named = tf1_variables(objective) if has_names else encoder_variables(objective.encoder)
         has_generator = isinstance(objective, Electra) and config.objective.has_generator_network
         return StoredModel(
             source="a test",
             encoder=config.encoder,
             generator=config.objective.generator_encoder(config) if has_generator else None,
-            weights=_random(named),
+            weights=_random(named_variables(objective)),
             vocabulary_file=TINY_VOCABULARY,
             objective=config.objective.name,
             step=3,
@@ -148,7 +143,7 @@ def stored_finetuned(tiny_config) -> Callable[..., StoredModel]:
             source="a test",
             encoder=encoder,
             generator=None,
-            weights=_random(finetuned_variables(build_finetuning_task(config), name)),
+            weights=_random(named_variables(build_finetuning_task(config))),
             vocabulary_file=TINY_VOCABULARY,
             finetuned=config,
             step=4,

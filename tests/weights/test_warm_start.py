@@ -1,6 +1,5 @@
-"""Weights from elsewhere: runs of ours, their milestones, and the authors' checkpoints; strictly."""
+"""Initial weights from other models: runs, milestones and TensorFlow 1 checkpoints, all of them or none."""
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -11,14 +10,15 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.convert.names import tf1_variables
-from electra_tf.export.load import load_run
-from electra_tf.runs.checkpoints import Checkpoints, steps_in
+from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.warm_start import initialize_from
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train.step import compile_task
+from electra_tf.weights.names import named_variables
+from electra_tf.weights.run import load_objective
+from electra_tf.weights.warm_start import initialize_from
 
+VOCABULARY = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n" + b"".join(b"w%d\n" % index for index in range(5, 47))
 TABLE = "electra/embeddings/position_embeddings"
 
 
@@ -54,6 +54,7 @@ def run_of(objective, directory, steps=(7,)) -> RunDirectory:
         checkpoints.save(step)
     checkpoints.save_milestone(steps[-1])
     Path(run.config_file).write_text(config_to_yaml(objective.config), encoding="utf-8")
+    run.adopt_tokenizer(VOCABULARY, True, False, is_started=False)
     return run
 
 
@@ -66,7 +67,7 @@ def authors_checkpoint(directory: Path, tensors: dict) -> str:
 
 
 def named_values(objective) -> dict[str, np.ndarray]:
-    return {name: variable.numpy() for name, variable in tf1_variables(objective).items()}
+    return {name: variable.numpy() for name, variable in named_variables(objective).items()}
 
 
 def assert_same_weights(objective, expected: dict[str, np.ndarray]) -> None:
@@ -94,21 +95,9 @@ def test_a_run_gives_its_weights_and_not_its_optimizer(source, source_run, targe
     lines = initialize_from(objective, os.path.join(source_run.path, place))
     assert_same_weights(objective, named_values(source))
     assert int(objective.optimizer.iterations) == 0
-    prefix = os.path.join(source_run.path, (place or "checkpoints/step-7").removesuffix(".index"))
-    count = len(objective.trainable_variables)
-    assert lines[0].startswith(f"weights from {prefix}, of a run of this program: {count} variables; the optimizer")
+    step, count = (5 if "step-5" in place else 7), len(objective.trainable_variables)
+    assert lines[0].startswith(f"weights from step {step} of {source_run.path}: {count} variables; the optimizer")
     assert len(lines) == 1
-
-
-def test_of_a_run_the_newest_whole_checkpoint_is_taken_and_a_named_damaged_one_refused(
-    source, target, tmp_path, caplog
-):
-    run = run_of(source, tmp_path, steps=(7, 9))
-    os.remove(f"{run.checkpoints}/step-9.data-00000-of-00001")
-    objective = target()
-    assert "checkpoints/step-7," in initialize_from(objective, run.path)[0]
-    assert "step-9 is damaged: " in caplog.text
-    assert "step-9 is no readable TensorFlow checkpoint: " in refusal(objective, f"{run.checkpoints}/step-9")
 
 
 def test_every_replica_gets_the_weights(source, source_run, target, two_replicas):
@@ -131,7 +120,7 @@ def test_tied_weights_serve_an_untied_generator_and_the_other_way_round(source, 
     tied = target()
     lines = initialize_from(tied, run_of(untied, tmp_path).path)
     assert_same_weights(tied, found)
-    assert lines[1].startswith("ignored: 5 variables, generator/encoder/embeddings/")
+    assert lines[1].startswith("ignored: 5 variables, generator/embeddings/")
 
 
 def test_the_authors_checkpoint_gives_both_networks(source, target, tmp_path):
@@ -142,30 +131,29 @@ def test_the_authors_checkpoint_gives_both_networks(source, target, tmp_path):
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt"\n')
     lines = initialize_from(objective, tmp_path)  # the directory, by TensorFlow's file `checkpoint`
     assert_same_weights(objective, tensors)
-    assert f"of the authors' code: {len(tensors)} variables; " in lines[0]
-    assert f" {2 * len(tensors) + 1} entries of its state " in lines[0]
-    assert lines[1:] == ["ignored: 1 variables, task_head/kernel"]
+    assert f"model.ckpt: {len(tensors)} variables; " in lines[0]
+    assert lines[1:] == [f"{tmp_path}/model.ckpt: not read: task_head/kernel"]
 
 
 def test_missing_variables_are_named_with_what_to_do(source, target, tmp_path):
     objective, tensors = target(), named_values(source)
     discriminator = {name: value for name, value in tensors.items() if not name.startswith("generator")}
     message = refusal(objective, authors_checkpoint(tmp_path, discriminator))
-    assert "holds no variable generator/embeddings_project/kernel, generator/embeddings_project/bias, " in message
-    assert "and 17 more; a discriminator alone cannot go on with ELECTRA's training" in message
+    assert "holds no variable generator_predictions/output_bias, " in message
+    assert "and 17 more; give both networks" in message and "--fresh_generator" in message
     del tensors["electra/encoder/layer_0/output/LayerNorm/beta"]
     message = refusal(objective, authors_checkpoint(tmp_path, tensors))
-    assert "holds no variable electra/encoder/layer_0/output/LayerNorm/beta; is it of another objective" in message
+    assert "there is no electra/encoder/layer_0/output/LayerNorm/beta" in message
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"encoder": {"num_layers": 2}}, "layer_1/attention_self/query/kernel"),
+        ({"encoder": {"num_layers": 2}}, "holds no variable electra/encoder/layer_1/intermediate/dense/kernel"),
         ({"encoder": {"vocab_size": 48}}, "word_embeddings has shape [47, 12], the model's is [48, 12]: the vocabular"),
         (
             {"encoder": {"max_position_embeddings": 17}},
-            "position_embeddings has shape [13, 12], the model's is [17, 12]: too few positions; set encoder.max_",
+            "position_embeddings has shape [13, 12], the model's is [17, 12]: set encoder.max_",
         ),
     ],
 )
@@ -177,10 +165,7 @@ def test_a_run_of_other_sizes_is_refused_naming_what_differs(source_run, target,
     ("changes", "message"),
     [
         ({"encoder": {"num_heads": 4}}, ": num_heads of its encoder is 2, encoder.num_heads is 4; set it to 2"),
-        (
-            {"objective": {"generator": {"num_heads": 1}}},
-            ": num_heads of its generator is 3, objective.generator.num_heads is 1; set it to 3",
-        ),
+        ({"objective": {"generator": {"num_heads": 1}}}, "is 3, objective.generator.num_heads is 1; set it to 3"),
         ({"encoder": {"layer_norm_epsilon": 1e-6}}, ": layer_norm_epsilon of its encoder is 1e-12, encoder.layer_norm"),
     ],
 )
@@ -201,11 +186,9 @@ def test_the_first_rows_of_a_longer_position_table_are_taken(source, source_run,
 def test_the_vocabulary_beside_an_authors_checkpoint_is_compared(source, target, tmp_path):
     prefix = authors_checkpoint(tmp_path, named_values(source))
     (tmp_path / "vocab.txt").write_bytes(b"a\nb\n")
-    (tmp_path / "same.txt").write_bytes(b"a\r\nb")
-    (tmp_path / "other.txt").write_bytes(b"a\nc\n")
-    initialize_from(target(), prefix, vocab_file=str(tmp_path / "same.txt"))
+    initialize_from(target(), prefix, vocabulary_file=b"a\r\nb")
     with pytest.raises(UserError, match="model.ckpt has another vocabulary than the data"):
-        initialize_from(target(), prefix, vocab_file=str(tmp_path / "other.txt"))
+        initialize_from(target(), prefix, vocabulary_file=b"a\nc\n")
 
 
 @pytest.mark.parametrize("place", ["", "best/step-7"])
@@ -213,54 +196,57 @@ def test_a_fine_tuned_seed_is_refused_naming_what_it_came_from(source, target, t
     run = run_of(source, tmp_path)
     shutil.copytree(run.checkpoints, run.best)
     Path(run.config_file).write_text("task: {kind: classification}\ninit_from: runs/small\n")
-    message = refusal(target(), tmp_path / place)
-    assert message.endswith(
-        " is a fine-tuned model, without pre-training's heads; give what it was fine-tuned from, runs/small"
+    assert refusal(target(), tmp_path / place).endswith(
+        "is a fine-tuned model, without pre-training's heads; give runs/small"
     )
 
 
-def test_what_is_no_checkpoint_is_said_so(source, target, tmp_path):
-    objective = target()
-    for name in ("nothing", "nothing/at/all"):
-        assert "there is neither a run nor a checkpoint; expected" in refusal(objective, tmp_path / name)
-    assert "it holds neither a run (config.yaml) nor TensorFlow's file `checkpoint`" in refusal(objective, tmp_path)
-    prefix = authors_checkpoint(tmp_path, named_values(source))
-    Path(f"{prefix}.index").write_bytes(Path(f"{prefix}.index").read_bytes()[:100])
-    assert "is no readable TensorFlow checkpoint: " in refusal(objective, prefix)
-    (tmp_path / "config.yaml").write_text("train: {}\n")
-    assert "is a run without a checkpoint yet" in refusal(objective, tmp_path)
-
-
-def test_a_run_starts_from_another_and_remembers_it(whole, train_toy, tensors, tmp_path):
-    train_toy(tmp_path, init_from=whole[0], stop_at_step=2)
-    started, source = (tensors(path) for path in (tmp_path / "checkpoints/step-0", f"{whole[0]}/checkpoints/step-8"))
-    weights = [name for name in source if name.startswith("task/")]
-    assert len(weights) == 4 and all(np.array_equal(started[name], source[name]) for name in weights)
-    assert json.loads((tmp_path / "warm_start.json").read_text())["init_from"] == whole[0]
-    with pytest.raises(UserError, match=rf"--init_from=elsewhere: the run in .* was started from {whole[0]}"):
-        train_toy(tmp_path, init_from="elsewhere")
-    train_toy(tmp_path, init_from=whole[0])  # the same source may be named again
-    assert steps_in(f"{tmp_path}/checkpoints")[-1] == 8
-
-
-def test_a_run_killed_before_its_first_checkpoint_starts_from_its_source_again(train_toy, whole, tmp_path):
-    (tmp_path / "config.yaml").write_text(Path(whole[0], "config.yaml").read_text())
-    (tmp_path / "warm_start.json").write_text(json.dumps({"init_from": whole[0], "report": []}))
-    train_toy(tmp_path, stop_at_step=1)
-    assert steps_in(f"{tmp_path}/checkpoints") == [0, 1]
-
-
-def test_weights_are_not_put_into_a_run_that_has_begun(copied, whole, train_toy):
-    with pytest.raises(UserError, match="was started without --init_from; leave the flag out to continue it"):
-        train_toy(copied, init_from=whole[0])
-
-
-def test_a_run_is_loaded_at_the_step_that_is_asked_for(source, source_run):
+@pytest.mark.parametrize("place", ["", "checkpoints/step-5", "milestones/step-7"])
+def test_a_run_is_loaded_from_each_of_its_checkpoints(source, source_run, place):
+    loaded = load_objective(os.path.join(source_run.path, place))
     expected = named_values(source)["electra/embeddings/word_embeddings"]
-    for step in (None, 5, 7):
-        loaded = load_run(source_run.path, step)
-        assert np.array_equal(loaded.encoder.embeddings.word_embeddings, expected)
-    with pytest.raises(UserError, match=r"has no checkpoint of step 6; it has those of 5, 7$"):
-        load_run(source_run.path, 6)
+    assert np.array_equal(loaded.encoder.embeddings.word_embeddings, expected)
+
+
+def test_a_directory_without_a_run_is_refused(source_run):
     with pytest.raises(UserError, match="holds no config.yaml; give the directory of a run"):
-        load_run(os.path.dirname(source_run.path))
+        load_objective(os.path.dirname(source_run.path))
+
+
+def test_weights_of_differences_are_kept_and_go_to_other_objectives_as_sums(target, tmp_path):
+    disentangled = target(objective={"tying": "gradient_disentangled"})
+    run = run_of(disentangled, tmp_path)
+    same, plain = (target(objective={"tying": tying}) for tying in ("gradient_disentangled", "none"))
+    for variable in same.trainable_variables:
+        variable.assign(tf.zeros_like(variable))
+    initialize_from(same, run.path)
+    assert_same_weights(same, named_values(disentangled))
+    initialize_from(plain, run.path)
+    table = disentangled.encoder.embeddings.word_embeddings.numpy()
+    assert np.array_equal(plain.encoder.embeddings.word_embeddings.numpy(), table)
+
+
+@pytest.mark.parametrize(
+    "name", "contrastive electric hard_mlm replace_mlm all_tokens_mlm adversarial".split()
+)
+def test_an_objective_of_ours_starts_from_its_own_run(target, tmp_path, name):
+    started, source = target(objective={"name": name}), target(objective={"name": name})
+    for variable in started.trainable_variables:
+        variable.assign(tf.zeros_like(variable))
+    assert len(initialize_from(started, run_of(source, tmp_path).path)) == 1
+    assert_same_weights(started, named_values(source))
+
+
+def test_electra_starts_from_a_run_with_another_head(target, tmp_path):
+    source, started = target(objective={"name": "contrastive"}), target()
+    lines = initialize_from(started, run_of(source, tmp_path).path)
+    assert_same_weights(started, named_values(source))
+    assert lines[1:] == ["ignored: 2 variables, corrupted_input_head/bias, corrupted_input_head/kernel"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [({"lower_case": False}, "lower_case"), ({"strip_accents": True}, "strip_accents")]
+)
+def test_text_that_was_prepared_otherwise_is_refused(source_run, target, text, name):
+    with pytest.raises(UserError, match=f"{source_run.path} was trained with {name} "):
+        initialize_from(target(), source_run.path, text=text)

@@ -8,14 +8,11 @@ import struct
 import numpy as np
 import pytest
 
-from electra_tf.cli import convert_checkpoint
 from electra_tf.config.errors import UserError
-from electra_tf.convert.names import tf1_variables
-from electra_tf.convert.stored_model import StoredModel
-from electra_tf.export.hugging_face import write_hugging_face
-from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.weights.hugging_face.writer import write_hugging_face
+from electra_tf.weights.names import named_variables
+from electra_tf.weights.stored_model import StoredModel
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{index}" for index in range(5, 47))]
 FILES = [
@@ -32,7 +29,7 @@ FILES = [
 @pytest.fixture(scope="module")
 def model(tiny_config) -> StoredModel:
     config = tiny_config()
-    weights = {name: variable.numpy() for name, variable in tf1_variables(build_objective(config)).items()}
+    weights = {name: variable.numpy() for name, variable in named_variables(build_objective(config)).items()}
     content = "".join(f"{token}\n" for token in TOKENS).encode()
     generator = config.objective.generator_encoder(config)
     return StoredModel("a run", config.encoder, generator, weights, content, objective="electra", step=3)
@@ -83,7 +80,7 @@ def test_transformers_reads_configuration_and_tokenizer(written):
     config = transformers.AutoConfig.from_pretrained(generator)
     assert isinstance(config, transformers.ElectraConfig)
     assert (config.hidden_size, config.num_attention_heads, config.intermediate_size) == (6, 3, 14)
-    assert config.electra_tf == {"objective": "electra", "step": 3, "data": [], "num_heads": 3}
+    assert config.electra_tf == {"objective": "electra", "step": 3, "data": []}
     tokenizer = transformers.AutoTokenizer.from_pretrained(generator)
     assert tokenizer("w5 [MASK] w7")["input_ids"] == [2, 5, 4, 7, 3]
 
@@ -104,14 +101,3 @@ def test_a_vocabulary_of_another_size_is_refused(model, tmp_path):
     with pytest.raises(UserError, match="the vocabulary has 48 tokens, the encoder of a run has 47"):
         write_hugging_face(other, str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
-
-
-def test_the_command_writes_a_card_with_what_the_run_has_cost(tiny_pretrained, tmp_path, capsys):
-    output_dir = tmp_path / "out"
-    flags = [f"--from={tiny_pretrained}", "--to=hugging_face", f"--output_dir={output_dir}"]
-    assert convert_checkpoint.main(flags) == 0
-    assert f"{output_dir}/generator: ElectraForMaskedLM, 28 tensors" in capsys.readouterr().out
-    rows = (output_dir / "discriminator" / "README.md").read_text(encoding="utf-8").splitlines()
-    spent = RunCost(load_config(f"{tiny_pretrained}/config.yaml")).spent(3)
-    assert f"| FLOPs of pre-training, as the paper counts | {float(spent.paper):.4g} |" in rows
-    assert "| steps | 3 |" in rows

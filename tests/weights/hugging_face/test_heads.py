@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-from electra_tf.convert.hugging_face import hugging_face_networks
-from electra_tf.convert.hugging_face_heads import linear_as_pairs, linear_as_shift
+from electra_tf.weights.hugging_face.heads import linear_as_pairs, linear_as_shift
+from electra_tf.weights.hugging_face.writer import hugging_face_networks
 
 ROUNDING = 2.0**-24  # of a float32, relative: half the distance to the next one
 

@@ -8,9 +8,10 @@ import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.finetuning.pretrained import PretrainedEncoder, load_pretrained
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
+from electra_tf.tasks.finetune.seeds import PretrainedEncoder
+from electra_tf.weights.source import load_pretrained
 
 _INPUT = {"input_ids": [[2, 5, 3]], "input_mask": [[1, 1, 1]], "segment_ids": [[0, 0, 0]]}
 
@@ -23,10 +24,10 @@ def encoder_of(config: EncoderConfig) -> Encoder:
 
 @pytest.fixture
 def authors_checkpoint(tiny_pretrained, tiny_encoder, tmp_path) -> str:
-    """The tiny encoder under the authors' names, with a generator and optimizer slots beside it."""
-    others = {"generator_predictions/dense/bias": np.ones(6), "global_step": np.array(3)}
+    """The tiny encoder under the authors' names, with another head and optimizer slots beside it."""
+    others = {"another_head/bias": np.ones(6), "global_step": np.array(3)}
     others["electra/embeddings/word_embeddings/adam_m"] = np.ones([47, 12])
-    tables = {name: tf.Variable(values) for name, values in {**tiny_encoder.weights, **others}.items()}
+    tables = {name: tf.Variable(values) for name, values in {**tiny_encoder.part("electra/"), **others}.items()}
     prefix = str(tmp_path / "model.ckpt-3")
     tf.compat.v1.train.Saver(tables).save(None, prefix, write_meta_graph=False)
     return prefix

@@ -1,0 +1,173 @@
+"""Tokenizers of Hugging Face folders: transformers gives our ids, and published folders are read."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from electra_tf.config.errors import UserError
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.weights.hugging_face.reader import read_hugging_face
+from electra_tf.weights.hugging_face.tokenizer import tokenizer_files
+from electra_tf.weights.stored_model import SourceOverrides
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "tokenization.jsonl"
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "paris", "cafe", "café", "Café", "a", "##a", "Paris", "!"]
+OURS = {"electra_tf": {"objective": "electra"}}
+MODES = [(True, True), (True, False), (False, False), (False, True)]  # lower_case, strip_accents
+
+
+@pytest.fixture(scope="module")
+def transformers():
+    return pytest.importorskip("transformers")
+
+
+@pytest.fixture
+def both(tmp_path, transformers):
+    """`both(vocabulary, lower_case, strip_accents)`: transformers' tokenizer of a folder, and ours."""
+
+    def load(tokens: list[str], lower_case: bool, strip_accents: bool):
+        content = "".join(f"{token}\n" for token in tokens).encode()
+        vocabulary = Vocabulary.from_bytes(content, "a test")
+        files = tokenizer_files(vocabulary, content, lower_case, strip_accents, max_length=13)
+        files["config.json"] = b'{"model_type": "electra"}'
+        for name, value in files.items():
+            (tmp_path / name).write_bytes(value)
+        ours = BertTokenizer(vocabulary, lower_case, strip_accents)
+        return transformers.AutoTokenizer.from_pretrained(tmp_path), ours
+
+    return load
+
+
+@pytest.mark.parametrize(("lower_case", "strip_accents"), MODES)
+def test_transformers_lowers_and_strips_as_the_training_did(both, lower_case, strip_accents):
+    theirs, ours = both(TOKENS, lower_case, strip_accents)
+    texts = ["Café Paris!", "paris", "a" * 150, "a" * 200, "a" * 201, "Paris\u00a0cafe\u0301"]
+    ids = ours.tokenize(texts).to_list()
+    assert theirs(texts, add_special_tokens=False)["input_ids"] == ids
+    assert ids[2] == [9] + [10] * 149  # BertTokenizer of transformers would give [UNK]
+
+
+def test_texts_and_pairs_have_special_tokens_and_segments(both):
+    theirs, _ = both(TOKENS, True, True)
+    rows = theirs(["paris [MASK]", "cafe"], ["a", "a a"], padding=True)
+    assert dict(rows) == {
+        "input_ids": [[2, 5, 4, 3, 9, 3], [2, 6, 3, 9, 9, 3]],
+        "token_type_ids": [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1]],
+        "attention_mask": [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]],
+    }
+    assert (theirs.model_max_length, theirs.pad_token_id, theirs.mask_token_id) == (13, 0, 4)
+    assert theirs.decode([5, 9, 10]) == "paris aa"
+
+
+def test_the_settings_are_written_for_readers_that_look_at_nothing_else(both, tmp_path):
+    both(TOKENS, False, True)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))
+    assert (settings["do_lower_case"], settings["strip_accents"]) == (False, False)
+    assert json.loads((tmp_path / "special_tokens_map.json").read_text(encoding="utf-8"))["mask_token"] == "[MASK]"
+
+
+@pytest.mark.parametrize(("strip_accents", "expected"), [(True, "tokens"), (False, "tokens_keep_accents")])
+def test_only_hard_lines_have_other_tokens_than_the_authors_code_gives(both, strip_accents, expected):
+    lines = [json.loads(line) for line in FIXTURE.read_text(encoding="utf-8").splitlines()]
+    special = TOKENS[:5]
+    tokens = special + sorted({token for line in lines for token in line[expected]} - set(special))
+    theirs, _ = both(tokens, True, strip_accents)
+    differing = {line["kind"] for line in lines if theirs.tokenize(line["text"]) != line[expected]}
+    assert differing == {"greek", "newer_unicode", "special_codepoints", "special_tokens_literal"}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, (True, True)),
+        ({"tokenizer_config.json": {"do_lower_case": False}}, (False, False)),
+        ({"tokenizer_config.json": {"do_lower_case": False, "strip_accents": True}}, (False, False)),
+        ({"tokenizer_config.json": {"do_lower_case": True, "strip_accents": False}}, (True, False)),
+        ({"tokenizer.json": {"normalizer": {"lowercase": False, "strip_accents": None}}}, (False, False)),
+        (
+            {  # as in the folders of published uncased models
+                "tokenizer_config.json": {"do_lower_case": True},
+                "tokenizer.json": {"normalizer": {"lowercase": True, "strip_accents": None}},
+            },
+            (True, True),
+        ),
+        (
+            {
+                "tokenizer_config.json": {"do_lower_case": True, "strip_accents": None},
+                "tokenizer.json": {"normalizer": {"lowercase": None, "strip_accents": False}},
+            },
+            (True, False),
+        ),
+    ],
+)
+def test_how_text_is_tokenized(folder, files, expected):
+    place = folder("discriminator", OURS)
+    for name, content in files.items():
+        (place / name).write_text(json.dumps(content))
+    found, _ = read_hugging_face(str(place))
+    assert (found.lower_case, found.strip_accents) == expected
+
+
+def test_the_tokens_of_tokenizer_json_count(folder, stored_electra):
+    place = folder("discriminator", OURS)
+    tokens = (place / "vocab.txt").read_text().split()
+    (place / "vocab.txt").write_text("another\n")
+    ids = {token: number for number, token in reversed(list(enumerate(tokens[:-1])))}
+    added = [{"id": 4, "content": "[MASK]"}, {"id": 7, "content": tokens[-1]}]
+    content = {"model": {"type": "WordPiece", "vocab": ids}, "added_tokens": added}
+    (place / "tokenizer.json").write_text(json.dumps(content))
+    assert read_hugging_face(str(place))[0].vocabulary_file == stored_electra().vocabulary_file
+    overrides = SourceOverrides(vocabulary=b"mine")
+    assert read_hugging_face(str(place), overrides)[0].vocabulary_file == b"mine"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"model": {"type": "BPE", "vocab": {}}}, "tokenizer.json is a BPE tokenizer"),
+        ({"model": {"vocab": {"a": 0, "b": 2}}}, "tokenizer.json: ids are not 0 to 1"),
+    ],
+)
+def test_a_tokenizer_json_that_electra_cannot_have_is_refused(folder, content, message):
+    place = folder("discriminator", OURS)
+    (place / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=message):
+        read_hugging_face(str(place))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "part"),
+    [
+        ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class BertJapanese"),
+        ("tokenizer_config.json", {"tokenize_chinese_chars": False}, "tokenize_chinese_chars false"),
+        ("tokenizer.json", {"normalizer": {"type": "NFKC"}}, "normalizer NFKC"),
+        ("tokenizer.json", {"normalizer": None, "model": {}}, "normalizer None"),
+        ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer Whitespace"),
+    ],
+)
+def test_a_tokenizer_that_is_not_berts_gives_a_warning(folder, file, content, part):
+    place = folder("discriminator", OURS)
+    (place / file).write_text(json.dumps(content))
+    (note,) = read_hugging_face(str(place))[1]
+    assert note.startswith(f"warning: {place} has {part}")
+
+
+def test_the_tokenizers_that_transformers_saves_for_electra_give_no_warning(folder):
+    place = folder("discriminator", OURS)
+    config = {"tokenizer_class": "ElectraTokenizerFast", "tokenize_chinese_chars": True}
+    (place / "tokenizer_config.json").write_text(json.dumps(config))
+    assert read_hugging_face(str(place))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "has no vocabulary"), (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n", "vocabulary has 6 tokens, ")],
+)
+def test_a_vocabulary_that_does_not_fit_is_refused(folder, content, message):
+    place = folder("discriminator", OURS)
+    (place / "vocab.txt").write_bytes(content)
+    model, _ = read_hugging_face(str(place))
+    with pytest.raises(UserError, match=message):
+        model.require_fitting_vocabulary()

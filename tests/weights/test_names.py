@@ -1,0 +1,96 @@
+"""The table of names: every variable of every objective has one, and shapes and sizes go with it."""
+
+import pytest
+import tf_keras
+
+from electra_tf.tasks.pretrain import build_objective
+from electra_tf.train.step import compile_task
+from electra_tf.weights.names import (
+    AUTHORS_SCOPES,
+    default_num_heads,
+    encoder_shapes,
+    encoder_sizes,
+    masked_lm_shapes,
+    named_variables,
+    replaced_token_shapes,
+)
+
+EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
+
+
+def own_scopes(named) -> set[str]:
+    """What the names begin with that the authors do not have."""
+    return {name.partition("/")[0] for name in named if not name.startswith(AUTHORS_SCOPES)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "scopes"),
+    [
+        ({}, set()),
+        ({"name": "electra_15"}, set()),
+        ({"name": "bert_mlm"}, set()),
+        ({"name": "two_stage", "generator": EQUAL_SIZES, "tying": "none"}, set()),
+        ({"tying": "all", "generator": EQUAL_SIZES}, set()),
+        ({"tying": "gradient_disentangled"}, set()),
+        ({"generator": {"kind": "uniform"}}, set()),
+        ({"name": "adversarial"}, {"baseline"}),
+        ({"name": "contrastive"}, {"corrupted_input_head"}),
+        ({"name": "electric"}, {"generator_left_to_right", "generator_right_to_left"}),
+        ({"name": "hard_mlm"}, {"difficulty", "difficulty_predictions"}),
+        ({"name": "replace_mlm"}, {"encoder_predictions"}),
+        ({"name": "all_tokens_mlm"}, {"encoder_predictions", "copy_head"}),
+    ],
+)
+def test_every_trainable_variable_has_one_name(tiny_config, settings, scopes):
+    objective = compile_task(build_objective(tiny_config(objective=settings)))
+    named = named_variables(objective)
+    assert {id(each) for each in named.values()} == {id(each) for each in objective.trainable_variables}
+    assert own_scopes(named) == scopes
+    assert "electra/encoder/layer_0/attention/self/query/kernel" in named
+
+
+@pytest.mark.parametrize("tying", ["embeddings", "none"])
+def test_a_generator_has_embeddings_of_its_own_only_where_it_shares_none(tiny_config, tying):
+    named = named_variables(build_objective(tiny_config(objective={"tying": tying})))
+    assert ("generator/embeddings/word_embeddings" in named) == (tying == "none")
+    assert {"generator/embeddings_project/kernel", "generator_predictions/output_bias"} <= named.keys()
+    assert {"discriminator_predictions/dense/kernel", "discriminator_predictions/dense_1/bias"} <= named.keys()
+
+
+def test_a_variable_that_the_table_does_not_know_is_named_by_its_attributes(tiny_config):
+    objective = build_objective(tiny_config())
+    objective.more = tf_keras.layers.Dense(3)
+    objective.more.build([None, 5])
+    assert {"more/kernel", "more/bias"} <= named_variables(objective).keys()
+
+
+def test_under_a_strategy_the_variables_are_those_of_the_strategy(tiny_config, two_replicas):
+    with two_replicas.scope():
+        objective = build_objective(tiny_config(train={"precision": "bfloat16"}))
+    assert {id(each) for each in named_variables(objective).values()} == {
+        id(each) for each in objective.trainable_variables
+    }
+
+
+@pytest.mark.parametrize("tying", ["embeddings", "none"])
+def test_the_shapes_are_those_of_the_networks_that_are_built(tiny_config, tying):
+    config = tiny_config(objective={"tying": tying}, encoder={"embedding_size": 16})
+    built = {name: tuple(variable.shape) for name, variable in named_variables(build_objective(config)).items()}
+    generator = config.objective.generator_encoder(config)
+    expected = {
+        **encoder_shapes(config.encoder, "electra"),
+        **encoder_shapes(generator, "generator", with_embeddings=tying == "none"),
+        **replaced_token_shapes(config.encoder),
+        **masked_lm_shapes(generator),
+    }
+    assert built == expected
+    assert "electra/embeddings_project/kernel" not in built  # as wide as the layers
+    found = encoder_sizes("there", built, num_heads=2, hidden_dropout=0.1)
+    assert found == config.encoder
+    tables = "generator" if tying == "none" else "electra"
+    assert encoder_sizes("there", built, "generator", tables, num_heads=3) == generator
+
+
+@pytest.mark.parametrize(("hidden_size", "num_heads"), [(24, 1), (64, 1), (256, 4), (1024, 16)])
+def test_a_head_has_64_units_by_default(hidden_size, num_heads):
+    assert default_num_heads(hidden_size) == num_heads
