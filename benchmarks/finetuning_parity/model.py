@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from benchmarks.finetuning_parity.golden import Arrays, load_arrays, read_json
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.weights.names import finetuned_variables
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask, SpanLogits
@@ -20,6 +19,7 @@ from electra_tf.tasks.finetune.tagging import TaggingTask
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.optimizer import reset_optimizer
 from electra_tf.train.step import compile_task
+from electra_tf.weights.names import finetuned_variables
 
 MASKED = -500.0  # logits and log-probabilities below are of masked positions
 _ENCODER_SIZES = {

@@ -6,12 +6,12 @@ import tensorflow as tf
 
 from benchmarks.finetuning_parity.golden import read_json
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.weights.names import finetuned_variables
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.datasets import GlueDataset, SquadDataset
 from electra_tf.tasks.finetune.glue import GLUE_TASKS
 from electra_tf.tasks.finetune.sentence import SentenceTask
 from electra_tf.train.optimizer import build_optimizer
+from electra_tf.weights.names import finetuned_variables
 
 _TASKS = {"sst": "sst2", "sts": "stsb"}  # the authors' names
 

@@ -9,11 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.finetuning_parity.model import GoldenSet, largest, relative_above_1
-from electra_tf.weights.names import finetuned_variables
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.step import summed_gradients
+from electra_tf.weights.names import finetuned_variables
 
 
 def gradient_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], dict[str, float]]:

@@ -8,12 +8,7 @@ import tensorflow as tf
 
 from benchmarks.harness import PROJECT
 from electra_tf.config.schema import EncoderConfig
-from electra_tf.weights.names import finetuned_variables, named_variables
-from electra_tf.weights.stored_model import StoredModel
 from electra_tf.data.batch import Batch
-from electra_tf.weights.run import load_finetuned
-from electra_tf.weights.run import load_objective
-from electra_tf.weights.source import read_stored_model
 from electra_tf.models.generators import TransformerGenerator
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune import build_finetuning_task
@@ -25,6 +20,10 @@ from electra_tf.tasks.pretrain.config import load_config, parse_config
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.weights.names import finetuned_variables, named_variables
+from electra_tf.weights.run import load_finetuned, load_objective
+from electra_tf.weights.source import read_stored_model
+from electra_tf.weights.stored_model import StoredModel
 
 Outputs = dict[str, np.ndarray]
 VOCAB_FILE = PROJECT / "sample" / "vocab.txt"

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.weights.names import named_variables
 from electra_tf.models.layers import ForwardContext
-from electra_tf.weights.warm_start import initialize_from
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
 from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.train.step import compile_task
+from electra_tf.weights.names import named_variables
+from electra_tf.weights.warm_start import initialize_from
 
 # A gradient that is zero in theory holds only rounding noise: its norm counts as at least
 # this share of the global norm.

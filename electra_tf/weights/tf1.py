@@ -9,6 +9,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.files import read_bytes, store_errors, write_atomically
+from electra_tf.runs.checkpoints import damage
 from electra_tf.weights.names import (
     AUTHORS_SCOPES,
     default_num_heads,
@@ -77,16 +78,17 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
 
 def _tensors_in(prefix: str) -> tuple[dict[str, np.ndarray], int]:
     """The tensors of a checkpoint without the state of its training, and its step; 0 where it has none."""
-    with store_errors(prefix, "is no readable TensorFlow checkpoint"):
-        reader = tf.compat.v1.train.NewCheckpointReader(prefix)
-        names = sorted(name for name in reader.get_variable_to_shape_map() if not _TRAINING_STATE.match(name))
-        if any(name.startswith("task/") for name in names):
-            raise UserError(
-                f"{prefix} is a checkpoint of this program without its run; put it into checkpoints/ beside the run's "
-                "config.yaml"
-            )
-        step = int(reader.get_tensor("global_step")) if reader.has_tensor("global_step") else 0
-        return {name: reader.get_tensor(name) for name in names}, step
+    if (reason := damage(prefix)) is not None:
+        raise UserError(f"{prefix} is no readable TensorFlow checkpoint: {reason}; give another one")
+    reader = tf.compat.v1.train.NewCheckpointReader(prefix)
+    names = sorted(name for name in reader.get_variable_to_shape_map() if not _TRAINING_STATE.match(name))
+    if any(name.startswith("task/") for name in names):
+        raise UserError(
+            f"{prefix} is a checkpoint of this program without its run; put it into checkpoints/ beside the run's "
+            "config.yaml"
+        )
+    step = int(reader.get_tensor("global_step")) if reader.has_tensor("global_step") else 0
+    return {name: reader.get_tensor(name) for name in names}, step
 
 
 def _sizes(prefix: str, shapes: dict, overrides: SourceOverrides) -> tuple[EncoderConfig, EncoderConfig | None]:

@@ -101,13 +101,13 @@ def _shared_weights(model: StoredModel) -> dict[str, np.ndarray]:
 
 
 def _networks_of(task: Task, fresh_generator: bool) -> dict[str, EncoderConfig]:
-    """The sizes of the networks that get weights, by the group of the configuration that holds them."""
+    """The sizes of a task's networks that get weights: `encoder` and `generator`."""
     config = getattr(task, "config", None)
     if not isinstance(config, PretrainingConfig):
         return {}
     networks = {"encoder": config.encoder}
     if getattr(config.objective, "has_generator_network", False) and not fresh_generator:
-        networks["objective.generator"] = config.objective.generator_encoder(config)
+        networks["generator"] = config.objective.generator_encoder(config)
     return networks
 
 
@@ -123,12 +123,14 @@ def _require_agreement(
         raise UserError(f"{place} has another vocabulary than the data; build the data with that of the source")
     if not model.states_settings:
         return
-    for group, sizes in (("encoder", model.encoder), ("objective.generator", model.generator)):
-        expected = networks.get(group)
-        for name in ("num_heads", "layer_norm_epsilon"):
-            if sizes and expected and (value := getattr(sizes, name)) != (ours := getattr(expected, name)):
-                setting = f"{group if name == 'num_heads' else 'encoder'}.{name}"
-                raise UserError(f"{place}: {name} of its {group.removeprefix('objective.')} is {value}, {setting} is {ours}; set it to {value}")
+    for network, found in (("encoder", model.encoder), ("generator", model.generator)):
+        if found is None or network not in networks:
+            continue
+        heads = "encoder.num_heads" if network == "encoder" else "objective.generator.num_heads"
+        for name, setting in (("num_heads", heads), ("layer_norm_epsilon", "encoder.layer_norm_epsilon")):
+            value, ours = getattr(found, name), getattr(networks[network], name)
+            if value != ours:
+                raise UserError(f"{place}: {name} of its {network} is {value}, {setting} is {ours}; set it to {value}")
     for name in ("lower_case", "strip_accents") if model.lower_case else ("lower_case",):
         value = getattr(model, name)
         if text.get(name, value) != value:

@@ -50,10 +50,10 @@ def test_a_conversion_says_what_it_has_read_and_written(formats, tmp_path, capsy
     assert read_stored_model(tmp_path / "run").facts["configuration"]["train"]["batch_size"] == 6
 
 
-def test_what_the_authors_format_does_not_say_is_said(tiny_pretrained, tmp_path, capsys):
+def test_the_flags_that_read_an_authors_checkpoint_are_printed(tiny_pretrained, tmp_path, capsys):
     assert convert_checkpoint.main([f"--from={tiny_pretrained}", "--to=tf1", f"--output_dir={tmp_path / 'out'}"]) == 0
     note = capsys.readouterr().out.splitlines()[-1]
-    assert "reads it with --num_heads=2 --generator_num_heads=3, training with --set encoder.num_heads=2 --set " in note
+    assert note.endswith("reads it with --num_heads=2 --generator_num_heads=3")
 
 
 @pytest.mark.parametrize(
@@ -61,15 +61,18 @@ def test_what_the_authors_format_does_not_say_is_said(tiny_pretrained, tmp_path,
     [
         (
             "--from={here}/none --to=run --output_dir={here}/out",
-            "there is neither a run nor a checkpoint; ",
+            "--from={here}/none: there is no run, no checkpoint",
         ),
         ("--from={run} --to=tf1 --output_dir={formats}", "is not empty; give a new directory"),
-        ("--from={run} --to=tf1 --output_dir={here}/out --fresh_generator", "are for --to=run; leave them out"),
+        (
+            "--from={run} --to=tf1 --output_dir={here}/out --fresh_generator",
+            "--fresh_generator and --set require --to=run",
+        ),
         ("--from={run} --to=tf1 --output_dir={here}/out --num_heads=0", "--num_heads=0: expected 1 or more"),
-        ("--from={formats}/tf1 --to=run --output_dir={here}/out --num_heads=5", "16 hidden units do not divide into 5"),
+        ("--from={formats}/tf1 --to=run --output_dir={here}/out --num_heads=5", "does not divide into num_heads 5"),
         (
             "--from={formats}/tf1 --to=run --output_dir={here}/out --vocab_file={here}/none.txt",
-            "cannot read the vocabulary ",
+            "{here}/none.txt does not exist",
         ),
         (
             "--from={formats}/hugging_face/discriminator --to=run --output_dir={here}/out",
@@ -85,8 +88,8 @@ def test_what_the_authors_format_does_not_say_is_said(tiny_pretrained, tmp_path,
         ),
     ],
 )
-def test_what_cannot_be_converted_is_one_line(refused, formats, flags, message):
-    assert message.format(formats=formats) in refused(flags)
+def test_what_cannot_be_converted_is_one_line(refused, formats, tmp_path, flags, message):
+    assert message.format(formats=formats, here=tmp_path) in refused(flags)
 
 
 def damage(folder: Path, what: str) -> None:
@@ -95,7 +98,8 @@ def damage(folder: Path, what: str) -> None:
         file = folder / "model.safetensors"
         file.write_bytes(file.read_bytes()[:-9])
     elif what == "vocabulary":
-        (folder / "vocab.txt").write_text("")
+        (folder / "vocab.txt").unlink()
+        (folder / "tokenizer.json").unlink()
     elif what == "heads":
         file = folder / "config.json"
         file.write_text(file.read_text().replace('"num_attention_heads": 2', '"num_attention_heads": 3'))
@@ -106,10 +110,10 @@ def damage(folder: Path, what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("tensors", "model.safetensors is damaged or cut off "),
-        ("vocabulary", " is empty, expected one token a line"),
-        ("heads", "16 hidden units do not divide into 3 heads; correct the number of heads"),
-        ("configuration", "config.json is damaged: expected a JSON object"),
+        ("tensors", "model.safetensors ("),
+        ("vocabulary", "has no vocabulary"),
+        ("heads", "does not divide into num_heads 3"),
+        ("configuration", "config.json is damaged: "),
     ],
 )
 def test_a_damaged_folder_is_one_line(refused, formats, tmp_path, what, message):
@@ -125,7 +129,7 @@ def test_an_authors_checkpoint_without_a_vocabulary_is_refused_until_one_is_give
     shutil.copytree(formats / "tf1", tmp_path / "tf1")
     (tmp_path / "tf1/vocab.txt").unlink()
     here = "--from={here}/tf1 --to=hugging_face --output_dir={here}/out"
-    assert "model.ckpt-3 has no vocabulary with it; give the one it was trained with as --vocab_file" in refused(here)
+    assert "model.ckpt-3 has no vocabulary; give the one it was trained with as --vocab_file" in refused(here)
     flags = [f"--vocab_file={tiny_pretrained}/vocab.txt", "--cased", "--num_heads=2", "--generator_num_heads=3"]
     assert convert_checkpoint.main([*here.format(here=tmp_path).split(), *flags]) == 0
     assert not read_stored_model(tmp_path / "out").lower_case
@@ -135,7 +139,7 @@ def test_a_checkpoint_of_another_model_is_one_line(refused, tmp_path):
     prefix = str(tmp_path / "bert.ckpt")
     tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["bert/x"], shape_and_slices=[""], tensors=[tf.ones([2])])
     message = refused("--from={here}/bert.ckpt --to=run --output_dir={here}/out --vocab_file={run}/vocab.txt")
-    assert "bert.ckpt holds no variable electra/embeddings/word_embeddings, " in message
+    assert "bert.ckpt holds no matrix electra/embeddings/word_embeddings, " in message
 
 
 @pytest.mark.slow
@@ -147,7 +151,7 @@ def test_training_goes_on_from_a_discriminator_alone_with_a_fresh_generator(
     flags = [f"--config={tmp_path}/tiny.yaml", f"--data_dir={data}", f"--model_dir={tmp_path}/run"]
     flags += [f"--init_from={formats}/hugging_face/discriminator"]
     assert run_pretraining.main(flags) == 2
-    assert "or start a random one with --fresh_generator" in capsys.readouterr().err
+    assert "or start a random generator with --fresh_generator" in capsys.readouterr().err
     assert run_pretraining.main([*flags, "--fresh_generator"]) == 0
     report = json.loads((tmp_path / "run/warm_start.json").read_text())["report"]
     assert report[1] == "electra/embeddings/position_embeddings: the first 13 of 20 positions"

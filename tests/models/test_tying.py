@@ -3,12 +3,12 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.weights.names import named_variables
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.layers import ForwardContext
 from electra_tf.models.tying import stand_alone
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
+from electra_tf.weights.names import named_variables
 
 
 @pytest.fixture

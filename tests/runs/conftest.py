@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from electra_tf.runs.directory import RATES
 from electra_tf.runs.run import train
-from electra_tf.weights.warm_start import initialize_from
 from tests.toy import ToyStage, toy_config, toy_run
 
 
@@ -22,7 +21,7 @@ def train_toy() -> Callable[..., dict]:
     def call(model_dir, config=None, stage=None, strategy=None, force=False, **options) -> dict:
         config = config or toy_config()
         run = toy_run(config, model_dir, strategy, force=force)
-        return train(run, lambda: [stage or ToyStage(config)], initialize=initialize_from, **options)
+        return train(run, lambda: [stage or ToyStage(config)], **options)
 
     return call
 

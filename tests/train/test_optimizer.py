@@ -6,12 +6,12 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.config.schema import OptimizerConfig
-from electra_tf.weights.names import named_variables
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import optimizer as optimizers
 from electra_tf.train.optimizer import build_optimizer
 from electra_tf.train.schedule import WarmupTimesDecay, missed_peak
 from electra_tf.train.step import compile_task
+from electra_tf.weights.names import named_variables
 
 
 def take_step(optimizer, gradients: list[tf.Tensor], variables: list[tf.Variable]) -> None:

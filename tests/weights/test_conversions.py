@@ -145,21 +145,6 @@ def test_the_identity_of_the_data_is_kept_by_way_of_hugging_face(model, tmp_path
     assert read_stored_model(tmp_path / "run").facts["data"] == ["abc", "def"]
 
 
-@pytest.mark.parametrize(
-    ("given", "flag"),
-    [
-        (SourceOverrides(vocabulary=b"x"), "--vocab_file"),
-        (SourceOverrides(lower_case=False), "--cased"),
-        (SourceOverrides(num_heads=2), "the number of heads (--num_heads, encoder.num_heads)"),
-        (SourceOverrides(generator_num_heads=3), "--generator_num_heads"),
-    ],
-)
-def test_what_is_said_beside_a_run_is_refused(tiny_pretrained, given, flag):
-    with pytest.raises(UserError) as caught:
-        read_stored_model(tiny_pretrained, given)
-    assert str(caught.value) == f"--from={tiny_pretrained} is a run, which states this itself: remove {flag}"
-
-
 def test_weights_that_are_not_finite_are_refused(model, tmp_path):
     bias = "discriminator_predictions/dense/bias"
     weights = {**model.weights, bias: np.full([16], np.nan, np.float32)}

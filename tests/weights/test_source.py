@@ -1,4 +1,4 @@
-"""What a path means that a user gives: which checkpoint of which run, or which other format."""
+"""Paths with weights: which checkpoint of which run, or which other format."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,9 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.runs.source import find_source
+from electra_tf.runs.restore import find_checkpoint
+from electra_tf.weights.source import read_source, read_stored_model
+from electra_tf.weights.stored_model import SourceOverrides
 
 
 def write_checkpoint(prefix: Path) -> str:
@@ -29,18 +31,9 @@ def run(tmp_path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.fixture
-def folder(tmp_path) -> Path:
-    """A pair of Hugging Face's folders, without tensors."""
-    for name in ("discriminator", "generator"):
-        (tmp_path / "pair" / name).mkdir(parents=True)
-        (tmp_path / "pair" / name / "config.json").write_text("{}")
-    return tmp_path / "pair"
-
-
 def refusal(path) -> str:
     with pytest.raises(UserError) as caught:
-        find_source(path, "--from")
+        read_source(path)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -57,106 +50,87 @@ def refusal(path) -> str:
         ("/milestones/step-7.data-00000-of-00001", "milestones/step-7"),
     ],
 )
-def test_a_path_in_a_run_is_the_checkpoint_it_names(run, path, name):
-    source = find_source(f"{run}{path}", "--from")
-    assert (source.prefix, source.run.path) == (f"{run}/{name}", str(run))
+def test_a_path_in_a_run_names_a_checkpoint(run, path, name):
+    checkpoint = find_checkpoint(f"{run}{path}", "--from")
+    assert (checkpoint.prefix, checkpoint.run.path) == (f"{run}/{name}", str(run))
 
 
-def test_a_checkpoint_is_taken_where_the_milestone_of_its_step_is_damaged(run):
-    damage(run / "milestones/step-7")
-    assert find_source(run / "checkpoints/step-7", "--from").prefix == f"{run}/checkpoints/step-7"
-
-
-def test_a_path_from_where_the_command_is_called_is_of_the_run_around_it(run, monkeypatch):
+def test_a_relative_path_belongs_to_the_run_around_it(run, monkeypatch):
     monkeypatch.chdir(run / "milestones")
-    source = find_source("step-7", "--from")
-    assert (source.prefix, source.run.path) == (f"{run}/milestones/step-7", str(run))
-
-
-def test_of_a_fine_tuned_seed_the_best_is_taken(run):
-    (run / "config.yaml").write_text("task: {}\n")
-    assert find_source(run, "--from").prefix == f"{run}/best/step-5"
-
-
-def test_of_a_run_damaged_newer_checkpoints_are_passed_over(run):
-    damage(run / "checkpoints/step-7")
-    assert find_source(run, "--from").prefix == f"{run}/checkpoints/step-3"
-
-
-@pytest.mark.parametrize("name", ["model.ckpt-9", ".", "model.ckpt-9.meta"])
-def test_other_checkpoints_belong_to_no_run(tmp_path, name):
-    prefix = write_checkpoint(tmp_path / "model.ckpt-9")
-    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-9"\n')
-    source = find_source(tmp_path / name, "--from")
-    assert (source.prefix, source.run) == (prefix, None)
-
-
-@pytest.mark.parametrize("name", ["run.meta", "run.index", "run.data-00000-of-00001"])
-def test_a_run_that_is_named_like_a_file_of_a_checkpoint_is_itself(run, name):
-    other = run.with_name(name)
-    write_checkpoint(other / "checkpoints/step-4")
-    (other / "config.yaml").write_text("train: {}\n")
-    assert find_source(other, "--from").prefix == f"{other}/checkpoints/step-4"
-    assert find_source(run, "--from").prefix == f"{run}/checkpoints/step-7"
-    shutil.rmtree(run)
-    assert find_source(other, "--from").prefix == f"{other}/checkpoints/step-4"
+    checkpoint = find_checkpoint("step-7", "--from")
+    assert (checkpoint.prefix, checkpoint.run.path) == (f"{run}/milestones/step-7", str(run))
 
 
 @pytest.mark.parametrize("path", ["", "/step-3", "/step-3.index"])
-def test_a_checkpoint_that_a_link_leads_to_is_of_its_run(run, tmp_path, path):
+def test_a_checkpoint_that_a_link_leads_to_belongs_to_its_run(run, tmp_path, path):
     (tmp_path / "link").symlink_to(run / "checkpoints")
-    assert find_source(f"{tmp_path}/link{path}", "--from").run.path == str(run)
+    assert find_checkpoint(f"{tmp_path}/link{path}", "--from").run.path == str(run)
 
 
-def test_a_protocol_that_is_not_there_is_said_of_the_path_that_was_given():
-    assert refusal("https://host/model.index").startswith("--from=https://host/model.index ")
+def test_the_best_checkpoint_of_a_fine_tuned_seed_is_taken(run):
+    (run / "config.yaml").write_text("task: {}\n")
+    assert find_checkpoint(run, "--from").prefix == f"{run}/best/step-5"
 
 
-def test_the_directory_of_several_seeds_is_refused_naming_one(run, tmp_path):
+def test_damaged_newer_checkpoints_of_a_run_are_passed_over(run):
+    damage(run / "checkpoints/step-7")
+    assert find_checkpoint(run, "--from").prefix == f"{run}/checkpoints/step-3"
+
+
+def test_a_run_without_a_checkpoint_is_refused(run):
+    shutil.rmtree(run / "checkpoints")
+    with pytest.raises(UserError, match=f"--from={run} is a run without a checkpoint"):
+        find_checkpoint(run, "--from")
+
+
+@pytest.mark.parametrize("name", ["model.ckpt-9", ".", "model.ckpt-9.meta"])
+def test_another_checkpoint_is_one_of_tensorflow_1(tmp_path, name):
+    prefix = write_checkpoint(tmp_path / "model.ckpt-9")
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-9"\n')
+    assert find_checkpoint(tmp_path / name, "--from") is None
+    assert refusal(tmp_path / name).startswith(f"{prefix} holds no matrix electra/embeddings/word_embeddings")
+
+
+def test_a_run_that_is_named_like_a_file_of_a_checkpoint_is_itself(run):
+    other = run.with_name("run.index")
+    write_checkpoint(other / "checkpoints/step-4")
+    (other / "config.yaml").write_text("train: {}\n")
+    assert find_checkpoint(other, "--from").prefix == f"{other}/checkpoints/step-4"
+    assert find_checkpoint(run, "--from").prefix == f"{run}/checkpoints/step-7"
+
+
+@pytest.mark.parametrize("name", ["nothing", "nothing/at/all", "a_file"])
+def test_a_path_without_weights_is_refused(tmp_path, name):
+    (tmp_path / "a_file").write_bytes(b"")
+    assert refusal(tmp_path / name).startswith(f"--from={tmp_path / name}: there is no run, no checkpoint and no")
+
+
+def test_an_empty_directory_is_refused(tmp_path):
+    assert refusal(tmp_path).startswith(f"--from={tmp_path} holds neither config.yaml")
+
+
+def test_a_directory_of_several_seeds_is_refused_naming_one(run, tmp_path):
     (tmp_path / "out").mkdir()
     run.rename(tmp_path / "out/seed_3")
-    assert refusal(tmp_path / "out").endswith(f"holds seeds of a fine-tuning; give one of them: {tmp_path}/out/seed_3")
+    assert refusal(tmp_path / "out").endswith(f"give one of them: {tmp_path}/out/seed_3")
 
 
-def test_a_folder_of_hugging_faces_is_one(folder):
-    assert (find_source(folder, "--from").path, find_source(folder, "--from").prefix) == (str(folder), None)
-    assert find_source(folder / "generator/", "--from").path == f"{folder}/generator"
-
-
-def test_a_file_of_a_folder_is_refused_naming_what_to_give(folder):
-    (folder / "model.safetensors").write_bytes(b"")
-    message = refusal(folder / "model.safetensors")
-    assert "is a file; give the folder that holds it, or the path of a checkpoint's files without" in message
-
-
-@pytest.mark.parametrize("name", ["step--5", f"step-{10**30}", "final"])
-def test_in_a_run_other_names_than_its_own_are_refused(run, name):
-    write_checkpoint(run / "milestones" / name)
-    assert "is not named as the checkpoint of a run: expected step-N; rename its files" in refusal(
-        run / "milestones" / name
-    )
-    assert find_source(run / "milestones", "--from").prefix == f"{run}/milestones/step-7"
-
-
-def test_a_damaged_checkpoint_that_is_named_is_refused(run):
-    damage(run / "milestones/step-7")
-    assert "milestones/step-7 is no readable TensorFlow checkpoint: " in refusal(run / "milestones/step-7")
+def test_a_damaged_checkpoint_that_is_named_is_refused_with_its_path(tiny_pretrained, tmp_path):
+    shutil.copytree(tiny_pretrained, tmp_path / "run")
+    damage(tmp_path / "run/checkpoints/step-3")
+    assert f"{tmp_path}/run/checkpoints/step-3" in refusal(tmp_path / "run/checkpoints/step-3")
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("overrides", "flag"),
     [
-        (b"\xff\xfe", "its file `checkpoint` is damaged, it is not UTF-8; give the path of"),
-        (b'model_checkpoint_path: "gone"\n', "file `checkpoint` with a checkpoint that is there, and is no folder"),
-        (b"five", "file `checkpoint` with a checkpoint that is there, and is no folder"),
+        (SourceOverrides(vocabulary=b"x"), "--vocab_file"),
+        (SourceOverrides(lower_case=False), "--cased"),
+        (SourceOverrides(num_heads=2), "the number of heads (--num_heads, encoder.num_heads)"),
+        (SourceOverrides(generator_num_heads=3), "--generator_num_heads"),
     ],
 )
-def test_a_listing_that_names_no_checkpoint_is_one_line(tmp_path, content, message):
-    (tmp_path / "checkpoint").write_bytes(content)
-    assert message in refusal(tmp_path)
-
-
-@pytest.mark.parametrize("content", ["[1", "5", "\udcff"])
-def test_a_run_whose_configuration_is_none_is_one_line(run, content):
-    (run / "config.yaml").write_text(content, errors="surrogateescape")
-    assert "config.yaml is " in refusal(run)
+def test_a_run_states_what_flags_would_state(tiny_pretrained, overrides, flag):
+    with pytest.raises(UserError) as caught:
+        read_stored_model(tiny_pretrained, overrides)
+    assert str(caught.value) == f"--from={tiny_pretrained} is a run, which states this itself: remove {flag}"

@@ -227,7 +227,7 @@ def test_weights_of_differences_are_kept_and_go_to_other_objectives_as_sums(targ
 
 
 @pytest.mark.parametrize(
-    "name", "contrastive electric hard_mlm replace_mlm all_tokens_mlm adversarial".split()
+    "name", ["contrastive", "electric", "hard_mlm", "replace_mlm", "all_tokens_mlm", "adversarial"]
 )
 def test_an_objective_of_ours_starts_from_its_own_run(target, tmp_path, name):
     started, source = target(objective={"name": name}), target(objective={"name": name})

@@ -8,7 +8,7 @@ import pytest
 
 from electra_tf.weights.hugging_face.writer import hugging_face_networks
 
-FIXTURE = Path(__file__).parents[2] / "fixtures" / "tensor_names.json"
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "hugging_face_tensors.json"
 EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
 LABELS = ("no", "maybe", "yes")
 PLAIN_ANSWERS = {"joint_prediction": False, "answerable_classifier": False}
