@@ -184,12 +184,12 @@ def test_a_task_or_data_that_do_not_fit(refused, flags, message):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--init_from={place}/nowhere", "nowhere: there is neither a run nor a checkpoint; expected a run"),
-        ("--init_from={place}/untrained", "untrained is a run without a checkpoint yet; train it first"),
-        ("--init_from={place}/part.ckpt", "part.ckpt has no vocabulary with it; give the one it was trained with as"),
+        ("--init_from={place}/nowhere", "nowhere: there is no run, no checkpoint"),
+        ("--init_from={place}/untrained", "untrained is a run without a checkpoint"),
+        ("--init_from={place}/part.ckpt", "part.ckpt holds no matrix electra/embeddings/position_embeddings"),
         (
             "--init_from={place}/part.ckpt --vocab_file={place}/foreign.txt",
-            "part.ckpt holds no variable electra/embeddings/position_embeddings, ",
+            "part.ckpt holds no matrix electra/embeddings/position_embeddings, ",
         ),
         (
             "--init_from={place}/foreign",
@@ -197,7 +197,7 @@ def test_a_task_or_data_that_do_not_fit(refused, flags, message):
         ),
         (
             "--init_from={pretrained} --set encoder.hidden_size=24",
-            "step 3 of RUN has electra/embeddings_project/kernel of shape [12, 16], the encoder's is [12, 24]; leave",
+            "step 3 of RUN: electra/embeddings_project/kernel has shape [12, 16], the model's is [12, 24]",
         ),
         (
             "--init_from={pretrained} --set encoder.num_layers=2",

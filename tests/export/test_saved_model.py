@@ -50,7 +50,7 @@ def test_weights_that_are_no_numbers_are_not_exported(tiny_config, tokenizer):
     objective = build_objective(tiny_config(encoder={"vocab_size": len(TOKENS)}))
     gamma = objective.encoder.trainable_variables[-1]
     gamma.assign(tf.fill(gamma.shape, float("nan")))
-    with pytest.raises(UserError, match="the model: .* holds NaN or infinity, its training has failed"):
+    with pytest.raises(UserError, match="the model: .* holds NaN or infinity"):
         TextEncoder(objective, tokenizer, SHAPES)
 
 

@@ -2,13 +2,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.layers import ForwardContext
 from electra_tf.models.tying import stand_alone
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.weights.names import named_variables
 
 
 @pytest.fixture
@@ -153,11 +151,6 @@ def test_an_encoder_that_leans_on_none_stands_alone_as_it_is(build):
     embeddings = objective.encoder.embeddings
     stand_alone(objective.encoder)
     assert objective.encoder.embeddings is embeddings
-
-
-def test_the_authors_code_has_no_disentangled_embeddings(build):
-    with pytest.raises(UserError, match="no objective.tying 'gradient_disentangled'; expected none, embeddings or all"):
-        named_variables(build("gradient_disentangled"))
 
 
 # Of the hidden sizes 16 and 6 (16 and 16 with everything tied): one that is neither, and each of them.

@@ -390,3 +390,14 @@ def test_a_fine_tuned_model_goes_to_the_authors_under_the_name_of_its_task(finet
     kernel = expected.weights["task_specific/classification/dense/kernel"]
     assert found.get_tensor("task_specific/classification/dense/kernel").tobytes() == kernel.tobytes()
     assert_same_weights(read_stored_model(tmp_path, HEADS).weights, expected.part("electra/"))
+
+
+def test_a_question_answering_model_by_way_of_hugging_face_is_the_same(finetuned, tmp_path):
+    spans = {"joint_prediction": False, "answerable_classifier": False}
+    expected = finetuned(kind="question_answering", version_2=True, **spans)
+    write_hugging_face(expected, str(tmp_path / "folder"))
+    write_run(read_stored_model(tmp_path / "folder"), str(tmp_path / "seed_0"))
+    found = read_stored_model(tmp_path / "seed_0")
+    assert_same_weights(found.weights, expected.weights)
+    assert found.finetuned.task.version_2
+    assert load_finetuned(tmp_path / "seed_0").task.end_layer is not None

@@ -7,11 +7,9 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.config.errors import UserError
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.tasks.pretrain.electra import ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput
-from electra_tf.weights.names import named_variables
 
 # Two examples of six tokens over a vocabulary of four; three slots, the last one of the second example not in use.
 # At [0, 1] the sample is the original 2, at [0, 4] and [1, 2] another token, at [1, 5] the original.
@@ -140,8 +138,3 @@ def test_the_policy_gradient_is_in_expectation_that_of_the_discriminators_loss(
 def test_the_generator_has_no_masked_lm_loss_unless_it_has_a_weight(build):
     assert build("adversarial").loss_weights == {"replaced_token": 50.0, "policy": 1.0, "baseline": 1.0}
     assert build("adversarial", masked_lm_loss_weight=0.5).loss_weights["masked_lm"] == 0.5
-
-
-def test_the_authors_checkpoints_have_no_baseline(build):
-    with pytest.raises(UserError, match="the authors' code has no adversarial: it knows no variable .*baseline/kernel"):
-        named_variables(build("adversarial"))
