@@ -15,8 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from data_prep.cleaning import clean_document
-from data_prep.readers.documents import Document, ReadCounts
+from data_prep.readers.documents import Document, ReadCounts, clean_document
 from data_prep.segments import Segmenter, draw_target_length
 from data_prep.sentences import SentenceSplitter
 from data_prep.work_units import WorkUnit, read_unit

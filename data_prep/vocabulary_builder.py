@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from data_prep import processes, storage
 from data_prep.assembly import speed
-from data_prep.cleaning import clean_document
 from data_prep.pipeline import progress_bar
-from data_prep.readers.documents import ReadCounts
+from data_prep.readers.documents import ReadCounts, clean_document
 from data_prep.settings import VocabularySettings
 from data_prep.source_files import SourceFile, find_files
 from data_prep.work_units import WorkUnit, plan_units, read_unit

@@ -35,9 +35,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data_prep import storage
-from data_prep.cleaning import clean_document
 from data_prep.examples import document_hash, is_held_out, random_source
-from data_prep.readers.documents import ReadCounts
+from data_prep.readers.documents import ReadCounts, clean_document
 from data_prep.sentences import SentenceSplitter
 from data_prep.source_files import SourceFile, find_files
 from data_prep.work_units import plan_units, read_unit

@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Callable
 
-from data_prep.readers.wiki_links import NAMES, names_of
+from data_prep.readers.wiki_elements import NAMES, names_of
 
 _HEADING = re.compile(r"(={1,6})(.+?)\1\s*")
 _LINE_MARKERS = " \t=*#:;|!-"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from data_prep.readers.wiki_links import NAMES, names_of
+from data_prep.readers.wiki_elements import NAMES, names_of
 
 
 @dataclass(frozen=True)

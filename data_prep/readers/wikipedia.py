@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts
-from data_prep.readers.wiki_links import CATEGORY_NAMES, FILE_NAMES, NAMES, names_of
+from data_prep.readers.wiki_elements import CATEGORY_NAMES, FILE_NAMES, NAMES, names_of
 from data_prep.readers.wikitext import plain_text
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings

@@ -6,8 +6,7 @@ import unicodedata
 import pytest
 import tensorflow as tf
 
-from data_prep.cleaning import clean_document
-from data_prep.readers.documents import Document, ReadCounts
+from data_prep.readers.documents import Document, ReadCounts, clean_document
 from electra_tf.text.manifest import DatasetSettings
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.tokenizer import BertTokenizer
