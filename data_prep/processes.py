@@ -59,7 +59,7 @@ def _forkserver_environment() -> Iterator[None]:
 
 @contextlib.contextmanager
 def started(num_processes: int, set_up: Callable[..., None], *arguments: Any) -> Iterator[RunAll]:
-    """Gives a function that runs a task function on many tasks and yields the results as they come, in any order.
+    """Starts processes; yields a function that runs tasks on them and yields the results in any order.
 
     It takes the tasks one by one, no faster than they are done.
 

@@ -36,7 +36,7 @@ class FileStatus(NamedTuple):
 
 @contextlib.contextmanager
 def _filesystem_of(url: str) -> Iterator[tuple["AbstractFileSystem", str]]:
-    """Gives the file system of a URL, and the file's name in it. Any error inside the context becomes an OSError.
+    """Yields the file system of a URL and the path in it. Any error inside the context becomes an OSError.
 
     Raises: UserError: unknown protocol, or its package is not installed. OSError: the file system cannot be reached.
     """
@@ -135,7 +135,7 @@ def write_bytes(path: str | os.PathLike, content: bytes) -> None:
 
 @contextlib.contextmanager
 def replaced(path: str | os.PathLike, scratch_dir: Path | None = None) -> Iterator[Path]:
-    """Gives a local file to write. At the end of the block it takes the place of `path`, atomically.
+    """Yields a local file to write. At the end of the block it replaces `path`, atomically.
 
     Args:
         scratch_dir: directory of the local file if `path` is a URL (None: the system's).

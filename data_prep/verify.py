@@ -43,7 +43,7 @@ def verify(data_dir: str) -> Manifest:
         )
     splits = manifest.splits.values()
     _logger.info(
-        "%s: %d shards, %d examples, %d tokens, all as the manifest says",
+        "%s: %d shards, %d examples, %d tokens, all as in the manifest",
         data_dir,
         sum(len(split.shards) for split in splits),
         sum(split.num_examples for split in splits),

@@ -1,3 +1,3 @@
 """Flags and entry points of the dataset commands."""
 
-import electra_tf.cli.flags  # noqa: F401  first, as it says in one line that TensorFlow is missing
+import electra_tf.cli.flags  # noqa: F401  first: if TensorFlow is missing, it ends with one line

@@ -10,7 +10,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
 # A line is parsed in one piece: its bytes, its text and the parsed text are in memory at once. A longer one is cut,
-# and its pieces are no JSON.
+# and its pieces are not JSON.
 MAX_JSON_LINE_BYTES = 2**26
 
 
@@ -19,7 +19,7 @@ def read_json_lines(
 ) -> Iterator[Document]:
     """Documents of JSON lines. The lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
 
-    Raises: UserError: a line is no JSON object, lacks the field, or the field is no string.
+    Raises: UserError: a line is not a JSON object, lacks the field, or the field is no string.
     """
 
     def lines() -> Iterator[str | None]:
@@ -49,9 +49,9 @@ def _text(raw_line: bytes, path: str, offset: int, text_field: str) -> str:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{place}: a line that is no JSON ({error})") from None
+        raise UserError(f"{place}: a line that is not JSON ({error})") from None
     if not isinstance(fields, dict):
-        raise UserError(f"{place}: {line.strip()[:40]!r} is no JSON object; expected one on each line")
+        raise UserError(f"{place}: {line.strip()[:40]!r} is not a JSON object; expected one on each line")
     if text_field not in fields:
         names = ", ".join(map(repr, fields))
         raise UserError(f"{place}: no field {text_field!r}; name the field with the text in --text_field: {names}")

@@ -28,7 +28,7 @@ def check_is_text(begin: bytes, path: str) -> None:
         raise UserError(f"{path} begins with the byte order mark of UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
     if (position := begin.find(b"\0")) >= 0:
         raise UserError(
-            f"{path} is no text: byte 0x00 at offset {position}; expected UTF-8, so convert the file, or give its right"
+            f"{path} is not text: byte 0x00 at offset {position}; expected UTF-8; convert the file, or give its right"
             " format in --input=FORMAT:GLOB"
         )
 

@@ -21,7 +21,7 @@ def read_wikiextractor(
 ) -> Iterator[Document]:
     """The articles of a WikiExtractor file; the first line of each is its title. See `TextFormat`.
 
-    Raises: UserError: the content is in neither layout, an article has no end, or is no JSON object with `text`.
+    Raises: UserError: the content is in neither layout, an article has no end, or a line is not JSON.
     """
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
     begin = buffered.peek(_PEEK_BYTES)[:_PEEK_BYTES].removeprefix(BYTE_ORDER_MARK).lstrip()

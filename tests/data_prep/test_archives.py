@@ -122,7 +122,7 @@ def test_a_broken_header_of_an_archive_is_a_user_error(tar):
         texts_in(bytes(content))
 
 
-def test_peeking_and_sections():
+def test_peeking_reads_nothing_and_a_section_has_the_given_length():
     stream = buffered(io.BytesIO(b"0123456789"))
     assert begin_of(stream) == b"0123456789"
     assert section(stream, 5).read() == b"01234"

@@ -69,7 +69,7 @@ def test_two_worker_processes_give_the_same_bytes(make_settings, expected, tmp_p
     assert contents(str(tmp_path / "data")) == expected
 
 
-def test_steps_that_are_done_again_leave_no_trace(make_settings, expected, tmp_path):
+def test_repeated_steps_do_not_change_the_data_set(make_settings, expected, tmp_path):
     beam.run(make_settings(tmp_path / "data"), [*IN_PROCESS, "--direct_runner_bundle_repeat=2"])
     assert contents(str(tmp_path / "data")) == expected
 
@@ -100,7 +100,7 @@ def test_a_data_set_of_other_settings_is_refused(make_settings, tmp_path):
     assert contents(settings.output_dir) == before
 
 
-def test_a_build_that_broke_off_begins_anew_with_the_same_command(make_settings, expected, tmp_path, monkeypatch):
+def test_the_same_command_starts_a_failed_beam_build_again(make_settings, expected, tmp_path, monkeypatch):
     settings = make_settings(tmp_path / "data")
     with monkeypatch.context() as patch:
         patch.setattr(beam_transforms, "write_manifest", lambda *_: 1 / 0)
@@ -111,7 +111,7 @@ def test_a_build_that_broke_off_begins_anew_with_the_same_command(make_settings,
 
 
 @pytest.mark.parametrize("arguments", [IN_PROCESS, JOB_SERVICE])
-def test_a_fault_of_the_input_has_the_local_builders_message_and_leaves_nothing(make_settings, tmp_path, arguments):
+def test_bad_input_gives_the_local_builders_message_and_no_output(make_settings, tmp_path, arguments):
     (tmp_path / "bad.txt").write_bytes(b"w1 w2\nw3 \xff")
     settings = make_settings(tmp_path / "data", inputs=[f"text:{tmp_path}/bad.txt"])
     with pytest.raises(UserError) as local:
@@ -159,7 +159,7 @@ def test_what_beam_cannot_do_is_refused(make_settings, tmp_path, changes, argume
     assert not (tmp_path / "data").exists()
 
 
-def test_without_beam_the_message_says_how_to_install_it(make_settings, tmp_path, monkeypatch):
+def test_without_beam_the_message_names_the_command_that_installs_it(make_settings, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     assert "install it with `pip install .[beam]`" in refusal(make_settings(tmp_path / "data"), IN_PROCESS)
 
@@ -175,5 +175,5 @@ def test_without_beam_the_message_says_how_to_install_it(make_settings, tmp_path
         (RuntimeError("worker gone"), None),
     ],
 )
-def test_the_message_of_a_mistake_is_found_in_what_workers_send(error, message):
+def test_the_user_error_is_extracted_from_a_workers_traceback(error, message):
     assert beam._user_message(error) == message

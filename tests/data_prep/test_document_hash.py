@@ -14,7 +14,7 @@ def test_the_hash_is_the_same_on_every_machine_and_in_every_version():
     assert random_source(digest).random() == 0.20811144386162106
 
 
-def test_seed_and_every_line_count():
+def test_the_hash_depends_on_the_seed_and_on_every_line():
     identities = [(1, ["a", "b"]), (2, ["a", "b"]), (1, ["a"]), (1, ["b", "a"]), (1, ["ab"]), (1, ["a b"]), (11, [])]
     assert len({document_hash(seed, lines) for seed, lines in identities}) == len(identities)
 
@@ -25,7 +25,7 @@ def test_the_held_out_part_has_the_size_asked_for():
     assert abs(held_out - number * fraction) < 4 * math.sqrt(number * fraction * (1 - fraction))
 
 
-def test_the_held_out_part_of_zero_is_empty_and_that_of_a_fraction_is_in_that_of_a_greater_one():
+def test_a_greater_held_out_fraction_includes_the_documents_of_a_smaller_one():
     assert not any(is_held_out(digest, 0.0) for digest in digests(1000))
     assert all(is_held_out(digest, 0.4) for digest in digests(1000) if is_held_out(digest, 0.1))
 

@@ -67,7 +67,7 @@ def test_the_same_command_finds_what_an_unfinished_build_has_done(tmp_path):
         assert (tmp_path / "train-00000-of-00002.tfrecord").read_text() == "done"
 
 
-def test_what_a_killed_process_had_begun_is_removed(tmp_path):
+def test_incomplete_files_of_a_killed_process_are_removed(tmp_path):
     open_it(tmp_path)
     (tmp_path / BUILD_DIR / f"unit-000001.{PARTIAL}").mkdir()
     (tmp_path / f"train-00000-of-00002.tfrecord.{PARTIAL}").write_text("half")
@@ -76,7 +76,7 @@ def test_what_a_killed_process_had_begun_is_removed(tmp_path):
     assert f"unit-000001.{PARTIAL}" not in names(tmp_path / BUILD_DIR)
 
 
-def test_a_leftover_of_another_configuration_is_refused_with_both_named(tmp_path):
+def test_an_unfinished_build_with_other_settings_is_refused_and_both_are_named(tmp_path):
     open_it(tmp_path)
     with pytest.raises(UserError, match="unfinished build with seed=1; this command has seed=2") as error:
         open_it(tmp_path, {**CONFIGURATION, "seed": 2})
@@ -84,7 +84,7 @@ def test_a_leftover_of_another_configuration_is_refused_with_both_named(tmp_path
     assert (tmp_path / BUILD_DIR / "unit-000000").is_dir()
 
 
-def test_a_leftover_of_files_that_have_changed_since_is_refused(tmp_path):
+def test_an_unfinished_build_of_other_files_is_refused(tmp_path):
     open_it(tmp_path)
     changed = {**CONFIGURATION, "inputs": [{**CONFIGURATION["inputs"][0], "modified": "13"}]}
     with pytest.raises(UserError, match="1 input files, of which 1 differ, first a.txt"):

@@ -151,7 +151,7 @@ def test_any_number_of_processes_gives_the_same_bytes(data_dir, tmp_path, monkey
 
 
 @pytest.mark.parametrize("unit_bytes", [1, 100, 700])
-def test_the_division_into_work_units_leaves_no_trace(data_dir, tmp_path, monkeypatch, unit_bytes, settings):
+def test_any_size_of_work_units_gives_the_same_data_set(data_dir, tmp_path, monkeypatch, unit_bytes, settings):
     monkeypatch.setattr(pipeline, "_MIN_UNIT_BYTES", unit_bytes)
     build(settings(tmp_path / "data"))
     assert contents(tmp_path / "data") == contents(data_dir)

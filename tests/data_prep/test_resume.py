@@ -97,7 +97,7 @@ def test_a_build_killed_at_any_moment_goes_on(
     assert contents(settings.output_dir) == expected
 
 
-def test_what_was_done_is_not_done_again(settings, in_small_units, monkeypatch):
+def test_finished_work_is_not_repeated(settings, in_small_units, monkeypatch):
     with monkeypatch.context() as patch:
         stop_at(patch, pipeline, "write_shard_of_spills", 2, Killed())
         with pytest.raises(Killed):
@@ -113,7 +113,7 @@ def test_a_finished_data_set_is_left_as_it_is_by_the_same_command(settings, monk
     assert build(settings) == manifest
 
 
-def test_a_shard_that_was_damaged_meanwhile_is_written_again(settings, expected, in_small_units, monkeypatch):
+def test_a_damaged_shard_is_written_again(settings, expected, in_small_units, monkeypatch):
     with monkeypatch.context() as patch:
         stop_at(patch, pipeline, "write_shard_of_spills", 2, Killed())
         with pytest.raises(Killed):

@@ -61,7 +61,7 @@ def test_abbreviations_initials_and_decimals_end_no_sentence():
     ]
 
 
-def test_the_language_says_which_abbreviations_there_are():
+def test_abbreviations_depend_on_the_language():
     paragraph = "Das kostet ca. 5 Mio. Euro. Zu viel!"
     assert split(paragraph, language="de") == ["Das kostet ca. 5 Mio. Euro.", "Zu viel!"]
     assert split(paragraph, language="en") == ["Das kostet ca. 5 Mio.", "Euro.", "Zu viel!"]
@@ -73,7 +73,7 @@ def test_a_space_of_several_bytes_beside_an_initial_does_no_harm(space):
     assert split(paragraph, language="ru") == [f"А.{space}С.{space}Пушкин родился.", "Да."]
 
 
-def test_a_paragraph_that_the_library_panics_at_stays_whole(monkeypatch):
+def test_a_paragraph_on_which_the_library_panics_stays_whole(monkeypatch):
     class PanicException(BaseException):
         pass
 

@@ -85,7 +85,7 @@ def test_a_result_describes_the_file(tmp_path):
     assert (result.num_documents, result.num_duplicate_documents) == (1, 0)
 
 
-def test_of_a_document_that_is_there_three_times_one_stays(tmp_path):
+def test_one_of_three_equal_documents_is_kept(tmp_path):
     document = [example(5, b"a"), example(8, b"b", is_first=False)]
     result, records, _ = write(tmp_path, write_spills(tmp_path, document + document, [example(6, b"c"), *document]))
     assert records == [b"a", b"c", b"b"]
@@ -99,14 +99,14 @@ def test_duplicates_can_be_kept(tmp_path):
     assert (result.num_documents, result.num_duplicate_documents) == (2, 0)
 
 
-def test_other_records_with_an_equal_key_stay_in_an_order_of_their_own(tmp_path):
+def test_different_records_with_an_equal_key_are_all_kept_in_a_fixed_order(tmp_path):
     forth = write(tmp_path, write_spills(tmp_path, [example(5, b"b")], [example(5, b"a")]))[1]
     (tmp_path / "other").mkdir()
     back = write(tmp_path, write_spills(tmp_path / "other", [example(5, b"a")], [example(5, b"b")]))[1]
     assert forth == back == [b"a", b"b"]
 
 
-def test_a_spill_that_another_process_has_written_first_stays(tmp_path):
+def test_a_spill_that_another_process_wrote_first_is_kept(tmp_path):
     (first,) = write_spills(tmp_path, [example(5, b"a")])
     write_spills(tmp_path, [example(5, b"a")])
     assert sorted(path.name for path in tmp_path.iterdir()) == [first.name]
@@ -118,7 +118,7 @@ def test_keys_beyond_the_signed_range_are_sorted_as_unsigned(tmp_path):
     assert [int(record) for record in write(tmp_path, spills)[1]] == np.sort(np.uint64(keys)).tolist()
 
 
-def test_the_tokens_of_a_shard_are_counted_copies_that_stay_included(tmp_path):
+def test_the_token_counts_of_a_shard_include_kept_duplicates(tmp_path):
     spills = write_spills(tmp_path, [example(1, b"\2\5\5\3")] * 2 + [example(2, b"\2\7\3")])
     _, _, token_counts = write(tmp_path, spills, drop_duplicates=False)
     assert token_counts[:9].tolist() == [0, 0, 3, 3, 0, 4, 0, 1, 0]

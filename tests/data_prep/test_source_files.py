@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_opened_is_a_user_error(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("packing", ["plain", "gzip", "bzip2", "xz", "zstd"])
-def test_compression_is_told_by_content_whatever_the_name(tmp_path, packers, packing):
+def test_compression_is_detected_from_the_content(tmp_path, packers, packing):
     (tmp_path / "a.txt").write_bytes(packers[packing](b"text"))
     (file,) = find_files([f"text:{tmp_path}/*"])
     assert (file.compression, file.is_archive, file.table) == (packing.replace("plain", ""), False, "")
@@ -133,7 +133,7 @@ def test_files_of_several_formats_need_an_input_each(tmp_path):
         find_files([f"{tmp_path}/*"])
 
 
-def test_a_line_for_each_input_says_what_was_found(tmp_path, caplog):
+def test_the_files_of_each_input_are_logged_in_one_line(tmp_path, caplog):
     (tmp_path / "a.xml").write_bytes(bz2.compress(WIKIPEDIA * 1000))
     (tmp_path / "b.xml").write_bytes(WIKIPEDIA * 40_000)
     write(tmp_path, c="text")
@@ -148,8 +148,8 @@ def test_a_line_for_each_input_says_what_was_found(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("format_name", "content", "complaint"),
     [
-        ("text", b"ab\0cd", "a is no text: byte 0x00 at offset 2; expected UTF-8"),
-        ("book", b"\x7fELF\x02\x01\x01\0", "a is no text: byte 0x00 at offset 7"),
+        ("text", b"ab\0cd", "a is not text: byte 0x00 at offset 2; expected UTF-8"),
+        ("book", b"\x7fELF\x02\x01\x01\0", "a is not text: byte 0x00 at offset 7"),
         ("jsonl", "\ufeff{}".encode("utf-16-le"), "begins with the byte order mark of UTF-16; convert it"),
         ("parquet", b"Once upon a time", "a begins with b'Once upon a '; expected a Parquet or Arrow file"),
         ("text", b"PAR1\x15\x04", "a is in the format parquet; give --input=parquet:GLOB"),
@@ -163,9 +163,9 @@ def test_content_that_is_not_of_the_format_is_a_user_error(tmp_path, format_name
         find_files([f"{format_name}:{tmp_path}/a"])
 
 
-def test_the_first_member_of_an_archive_is_looked_at_too(tmp_path, tar):
+def test_the_first_member_of_an_archive_is_checked(tmp_path, tar):
     (tmp_path / "a.tar").write_bytes(tar({"1.bin": b"ab\0cd"}))
-    with pytest.raises(UserError, match="a.tar/1.bin is no text: byte 0x00 at offset 2"):
+    with pytest.raises(UserError, match="a.tar/1.bin is not text: byte 0x00 at offset 2"):
         find_files([f"text:{tmp_path}/a.tar"])
 
 

@@ -66,7 +66,7 @@ def test_seeking_finds_the_boundaries_that_reading_finds(content, position):
 
 
 @pytest.mark.parametrize("line", [b"1\n", b"1" * 99], ids=["many lines", "a long line"])
-def test_seeking_ends_where_there_is_no_boundary_far_and_wide(line):
+def test_seeking_stops_when_no_boundary_is_near(line):
     file = io.BytesIO(b"a\n" + line * 100_000 + b"\nb\n")
     assert next_document(file, 1, begins_document, max_scanned_bytes=100_000) is None
     assert next_document(file, 1, begins_document, max_scanned_bytes=None) == len(file.getvalue()) - 2

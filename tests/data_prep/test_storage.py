@@ -98,7 +98,7 @@ def test_a_failed_upload_leaves_neither_the_file_nor_a_part_of_it(tmp_path, monk
     assert os.listdir(tmp_path / "data") == ["a"] and (tmp_path / "data/a").read_bytes() == b"old"
 
 
-def test_what_a_store_raises_of_its_own_is_an_os_error(tmp_path, monkeypatch):
+def test_an_error_of_the_storage_library_becomes_an_os_error(tmp_path, monkeypatch):
     class NoCredentials(Exception):
         pass
 
@@ -123,7 +123,7 @@ def test_what_a_store_raises_of_its_own_is_an_os_error(tmp_path, monkeypatch):
         ("nowhere://a", "nowhere"),
     ],
 )
-def test_a_storage_that_cannot_be_used_says_what_to_do(url, message, monkeypatch):
+def test_the_message_about_an_unusable_storage_names_the_remedy(url, message, monkeypatch):
     # As if neither package were installed, on machines that have them.
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     monkeypatch.setitem(sys.modules, "s3fs", None)

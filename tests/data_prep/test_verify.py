@@ -47,7 +47,7 @@ def test_every_damaged_file_is_named(data_dir):
     assert "\n" not in str(error.value)
 
 
-def test_a_shard_that_no_one_wrote_is_found(data_dir):
+def test_a_shard_that_is_not_in_the_manifest_is_found(data_dir):
     shutil.copy(data_dir / SHARD, data_dir / "train-00002-of-00002.tfrecord")
     with pytest.raises(UserError, match="train-00002-of-00002.tfrecord is not in the manifest"):
         verify(str(data_dir))
@@ -75,7 +75,7 @@ def of_version_2(fields):
 
 
 def rewrite_manifest(data_dir, change):
-    """A manifest that is whole in itself and says something else."""
+    """Changes fields of the manifest and writes it with the checksum of the changed fields."""
     fields = Manifest.load(data_dir).model_dump(mode="json")
     change(fields)
     (data_dir / "manifest.json").write_text(Manifest.model_validate_json(json.dumps(fields)).to_json())
@@ -90,12 +90,12 @@ def rewrite_manifest(data_dir, change):
         (with_one_more("splits", "train", "shards", 1, "num_examples"), rf"{SHARD} holds \d+ examples, expected \d+"),
     ],
 )
-def test_a_manifest_that_says_something_else_is_found(data_dir, change, complaint):
+def test_a_manifest_with_wrong_numbers_is_found(data_dir, change, complaint):
     rewrite_manifest(data_dir, change)
     with pytest.raises(UserError, match=complaint):
         verify(str(data_dir))
 
 
-def test_a_data_set_of_the_version_before_token_counts_passes(data_dir):
+def test_a_data_set_without_token_counts_passes(data_dir):
     rewrite_manifest(data_dir, of_version_2)
     assert verify(str(data_dir)).token_counts is None

@@ -33,7 +33,7 @@ def corpus(tmp_path):
     return f"{tmp_path}/*.txt"
 
 
-def test_the_report_says_what_was_read_and_what_of_it_was_changed(tmp_path, corpus):
+def test_the_report_counts_what_was_read_and_changed(tmp_path, corpus):
     _, report = build(tmp_path, corpus)
     assert report["training_text"] == {
         "inputs": [corpus],

@@ -82,7 +82,7 @@ def test_the_size_of_the_units_and_the_packing_do_not_change_the_documents(
     unit_bytes=st.integers(1, 30),
     packing=st.sampled_from(["plain", "gzip"]),
 )
-def test_the_size_of_the_units_changes_nothing_whatever_the_lines(
+def test_the_size_of_the_units_does_not_change_the_documents_of_any_text(
     plan, read_units, packers, tmp_path, format_name, text, unit_bytes, packing
 ):
     # An empty file is refused, so there is a first line.
@@ -103,7 +103,7 @@ def test_a_big_compressed_file_is_passed_on_in_pieces(packed_files, plan, conten
     assert b"".join(part.content for unit in units for part in unit) == content_of(format_name)
 
 
-def test_wikiextractor_json_is_cut_too(plan, read_units, written_documents, content_of, tmp_path):
+def test_a_big_wikiextractor_json_file_is_split(plan, read_units, written_documents, content_of, tmp_path):
     (tmp_path / "a").write_bytes(content_of("jsonl"))
     units = plan(f"wikiextractor:{tmp_path}/a", unit_bytes=40)
     assert len(units) > 3

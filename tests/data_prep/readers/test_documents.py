@@ -23,7 +23,7 @@ def clean(*lines, min_document_characters=1, **settings):
     return document and document.lines, counts
 
 
-def test_a_clean_document_is_given_back_itself():
+def test_a_document_that_needs_no_cleaning_is_returned_as_the_same_object():
     document = Document(["Plain text.", f"{COMPOSED}\u00a0— «ok»\u3000\u200d"], has_paragraphs=True)
     counts = ReadCounts()
     assert clean_document(document, DatasetSettings(min_document_characters=1), counts) is document

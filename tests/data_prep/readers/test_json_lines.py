@@ -29,9 +29,9 @@ def test_a_line_is_a_document_whose_lines_are_paragraphs(read, content, document
         ('{"text": null}', '"text" is null, expected a string'),
         ('{"text": 12}', '"text" is 12, expected a string'),
         ('{"text": ["a"]}', '"text" is ["a"], expected a string'),
-        ('{"text": ', "a line that is no JSON"),
-        ("text", "a line that is no JSON"),
-        ('{"text": ' + "[" * 100_000, "a line that is no JSON"),
+        ('{"text": ', "a line that is not JSON"),
+        ("text", "a line that is not JSON"),
+        ('{"text": ' + "[" * 100_000, "a line that is not JSON"),
     ],
     ids=["no field", "null", "a number", "a list", "cut", "no JSON", "too deep"],
 )
@@ -43,5 +43,5 @@ def test_a_wrong_line_is_a_user_error_that_names_its_place(read, line, complaint
 def test_a_line_of_more_than_the_limit_is_a_user_error(read, monkeypatch):
     monkeypatch.setattr(json_lines, "MAX_JSON_LINE_BYTES", 40)
     assert read("jsonl", f'{{"text": "{"x" * 28}"}}\n') == [["x" * 28]]
-    with pytest.raises(UserError, match="file.txt at offset 14: a line that is no JSON"):
+    with pytest.raises(UserError, match="file.txt at offset 14: a line that is not JSON"):
         read("jsonl", f'{{"text": "a"}}\n{{"text": "{"x" * 50}"}}\n')

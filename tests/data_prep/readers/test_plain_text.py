@@ -15,7 +15,7 @@ from electra_tf.config.errors import UserError
         ("openwebtext", "Title\n\nOne. Two.\n\n\nThree.\n", [["Title", "One. Two.", "Three."]]),
     ],
 )
-def test_a_format_says_where_a_document_ends(read, format_name, content, documents):
+def test_each_format_has_its_own_document_ends(read, format_name, content, documents):
     assert read(format_name, content) == documents
 
 
@@ -25,7 +25,7 @@ def test_every_line_end_gives_the_same_documents(read, line_end):
 
 
 @pytest.mark.parametrize("format_name", ["text", "sentences", "book", "openwebtext", "wikiextractor", "jsonl"])
-def test_a_file_without_text_holds_no_document(read, format_name):
+def test_a_file_without_text_has_no_documents(read, format_name):
     assert read(format_name, "") == read(format_name, " \n\n") == []
 
 

@@ -113,6 +113,6 @@ def test_a_table_that_is_cut_off_is_a_user_error(tmp_path, kind):
         read(path)
 
 
-def test_something_else_is_a_user_error():
+def test_a_file_that_is_no_table_is_a_user_error():
     with pytest.raises(UserError, match="a begins with b'Once upo'; expected a Parquet or Arrow file"):
         list(read_rows(io.BytesIO(b"Once upon"), Origin("a", 0), None, DatasetSettings(), ReadCounts()))

@@ -28,7 +28,7 @@ def test_an_article_without_text_is_no_document(read):
     [
         ("Once upon a time", "begins with b'Once upon.*give the right format"),
         ('<doc id="1">\none\n<doc id="2">\ntwo\n</doc>', 'the article <doc id="1"> has no </doc>'),
-        ('{"text": "a"}\n{"text": \n', "a line that is no JSON"),
+        ('{"text": "a"}\n{"text": \n', "a line that is not JSON"),
         ('{"title": "a"}', "no field 'text'.*'title'"),
     ],
     ids=["other text", "no end", "broken JSON", "no text"],

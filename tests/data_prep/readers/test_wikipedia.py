@@ -97,7 +97,7 @@ def test_pages_that_are_no_articles_are_skipped_and_counted(reason, pages):
     assert skipped("".join(pages)) == {reason: len(pages)}
 
 
-def test_a_title_with_a_colon_may_be_one_of_an_article():
+def test_an_article_may_have_a_colon_in_its_title():
     assert lines_of(page("Alien: Covenant", head="")) == [["Alien: Covenant", "A cat."]]
     assert lines_of(page("User: the film", head="<ns>0</ns>")) == [["User: the film", "A cat."]]
 
@@ -115,7 +115,7 @@ def test_a_title_with_a_colon_may_be_one_of_an_article():
         "* a\n__DISAMBIG__",
     ],
 )
-def test_disambiguation_pages_are_skipped_unless_they_are_wanted(text):
+def test_disambiguation_pages_are_skipped_by_default(text):
     assert skipped(page(text=text)) == {"disambiguation pages": 1}
     assert len(lines_of(page(text=text), keep_disambiguation_pages=True)) == 1
 

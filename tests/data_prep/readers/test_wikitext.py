@@ -79,7 +79,7 @@ def test_markup_within_a_line_becomes_what_a_reader_sees(wikitext, text):
         ("{{ Lang |fr| {{nowrap| a b }} }}", "a b"),
     ],
 )
-def test_a_template_that_stands_for_text_gives_it(wikitext, text):
+def test_a_template_that_stands_for_text_becomes_the_text(wikitext, text):
     assert plain_text(wikitext) == [text]
 
 
@@ -123,7 +123,7 @@ def test_lines_are_paragraphs_list_items_and_headings_with_text_under_them(wikit
         ("[]][ {}}{ {{{{ }}}}}", []),
     ],
 )
-def test_brackets_without_their_counterpart_go_and_the_text_stays(wikitext, lines):
+def test_unmatched_brackets_are_removed_and_their_text_stays(wikitext, lines):
     assert plain_text(wikitext) == lines
 
 
@@ -150,13 +150,13 @@ def test_broken_markup_is_read_in_linear_time(wikitext):
     assert not any(marker in line for line in lines for marker in ("[[", "{{", "{|"))
 
 
-def test_what_is_too_long_for_the_parser_keeps_its_text():
+def test_text_that_is_too_long_for_the_parser_is_kept():
     words = "word " * 2_000
     assert plain_text("{{quote|" + words + "end}}") == [words + "end"]
     assert plain_text(words + "[http://example.org the ''site''].") == [words + "the site."]
 
 
-def test_what_the_parser_gives_up_on_keeps_its_text(monkeypatch):
+def test_text_that_the_parser_cannot_parse_is_kept(monkeypatch):
     def give_up(*args, **options):
         raise RecursionError
 
