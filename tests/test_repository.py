@@ -99,7 +99,7 @@ def test_an_installation_has_every_program_as_a_command():
 
 
 @pytest.mark.parametrize(
-    "program", [*PROGRAMS, "benchmarks.kills", "experiments.replication", "benchmarks.stablehlo_step"]
+    "program", [*PROGRAMS, "benchmarks.train_step", "experiments.replication", "benchmarks.stablehlo_step"]
 )
 def test_help_answers_at_once_and_without_tensorflow(program):
     # Its own processor time: what it takes on a machine that is not busy.

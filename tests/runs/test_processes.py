@@ -1,4 +1,4 @@
-"""Real processes: told to end, and several workers of one run. (tests/benchmarks/test_kills.py kills them.)"""
+"""Real processes: told to end, and several workers of one run. (test_kills.py kills them.)"""
 
 import json
 import os

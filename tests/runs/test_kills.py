@@ -1,0 +1,145 @@
+"""A run that is ended again and again by kill -9 or SIGTERM equals an uninterrupted one, bit for bit.
+
+    ELECTRA_TF_KILLS=30 python -m pytest -s tests/runs/test_kills.py
+
+Each call of run_pretraining.py is killed when the run's directory shows a certain moment, plus a random delay, and the
+same command is given again. Prints a table of the calls. Without the variable there are 3 kills.
+"""
+
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+
+from electra_tf.config.loader import config_to_yaml
+from electra_tf.runs.checkpoints import steps_in
+from electra_tf.runs.directory import RATES
+
+pytestmark = pytest.mark.slow
+PROJECT = Path(__file__).resolve().parents[2]
+NUM_KILLS = int(os.environ.get("ELECTRA_TF_KILLS", "3"))
+STEPS_PER_KILL = 200
+PATIENCE_SECONDS = 600.0  # long enough for a start on a busy machine
+SPLITS = ("train", "held_out")
+
+
+class RunState(NamedTuple):
+    """What a run's directory shows at a moment: the last steps that were reported, saved and evaluated."""
+
+    reported: int
+    saved: int
+    evaluated: int
+    is_writing_checkpoint: bool
+
+    @classmethod
+    def of(cls, run: Path) -> "RunState":
+        steps, checkpoints = dict.fromkeys(SPLITS, 0), run / "checkpoints"
+        text = (run / "metrics.jsonl").read_text() if (run / "metrics.jsonl").exists() else ""
+        for line in text.splitlines(keepends=True):
+            if line.endswith("\n"):
+                report = json.loads(line)
+                steps[report["split"]] = report["step"]
+        saved = max((int(path.stem.removeprefix("step-")) for path in checkpoints.glob("step-*.index")), default=0)
+        return cls(steps["train"], saved, steps["held_out"], any(checkpoints.glob("step-*_temp*")))
+
+
+class Moment(NamedTuple):
+    """When to kill: at most `delay_seconds` after `is_reached`, given the state at the call's start and now."""
+
+    name: str
+    is_reached: Callable[[RunState, RunState], bool]
+    delay_seconds: float = 0.0
+    sent: signal.Signals = signal.SIGKILL
+
+
+def _has_reported(start: RunState, now: RunState) -> bool:
+    return now.reported > start.reported
+
+
+def _evaluates(start: RunState, now: RunState) -> bool:
+    return now != start and now.saved == now.reported > now.evaluated
+
+
+MOMENTS = (
+    Moment("in a checkpoint", lambda start, now: now.is_writing_checkpoint and now != start),
+    Moment("in an evaluation", _evaluates, delay_seconds=0.02),
+    Moment("SIGTERM in a step", _has_reported, delay_seconds=0.3, sent=signal.SIGTERM),
+    Moment("while it starts", lambda start, now: True, delay_seconds=8.0),
+    Moment("in a step", _has_reported, delay_seconds=0.3),
+    Moment("after a checkpoint", lambda start, now: now.saved > start.saved),
+)
+
+
+def call(command: list[str], run: Path, moment: Moment | None, delays: random.Random) -> int:
+    """Gives the command and kills it at the moment; without one it ends by itself. Returns: the exit status."""
+    start, deadline = RunState.of(run), time.monotonic() + PATIENCE_SECONDS
+    with open(run.with_suffix(".log"), "ab") as log:
+        process = subprocess.Popen([*command, f"--model_dir={run}"], cwd=PROJECT, stdout=log, stderr=log)
+        try:
+            while moment and process.poll() is None:
+                if moment.is_reached(start, RunState.of(run)):
+                    time.sleep(delays.uniform(0.0, moment.delay_seconds))
+                    process.send_signal(moment.sent)
+                    break
+                assert time.monotonic() < deadline, f"the run did not reach the moment {moment.name!r}"
+                time.sleep(0.0005)
+            return process.wait(PATIENCE_SECONDS)
+        finally:
+            process.kill()
+
+
+def events(directory: Path) -> list[tuple]:
+    """The scalars that TensorBoard shows, without rates."""
+    logging.getLogger("tensorboard").setLevel(logging.WARNING)  # it tells of every file
+    accumulator = EventAccumulator(str(directory), size_guidance={"tensors": 0}).Reload()
+    tags = sorted(set(accumulator.Tags()["tensors"]) - set(RATES))
+    return [
+        (tag, event.step, event.tensor_proto.SerializeToString()) for tag in tags for event in accumulator.Tensors(tag)
+    ]
+
+
+def test_a_run_that_is_killed_again_and_again_equals_an_uninterrupted_one(
+    tiny_config, write_data, tmp_path, lines, tensors
+):
+    config = tiny_config(
+        # Reports, checkpoints and evaluations fall on different steps, and sometimes on the same one.
+        train={"num_steps": STEPS_PER_KILL * NUM_KILLS, "log_every_steps": 4, "save_every_steps": 5},
+        evaluation={"every_steps": 10},
+    )
+    (tmp_path / "tiny.yaml").write_text(config_to_yaml(config), encoding="utf-8")
+    command = [sys.executable, str(PROJECT / "run_pretraining.py"), f"--config={tmp_path / 'tiny.yaml'}"]
+    command.append(f"--data_dir={write_data(tmp_path / 'data')}")
+    whole, killed, delays = tmp_path / "whole", tmp_path / "killed", random.Random(0)
+    assert call(command, whole, None, delays) == 0
+    moments = [MOMENTS[number % len(MOMENTS)] for number in range(NUM_KILLS)]
+    if len(MOMENTS) < NUM_KILLS:
+        delays.shuffle(moments)
+    for moment in moments:
+        status = call(command, killed, moment, delays)
+        print(f"| {moment.name:18} | {status:4} | {RunState.of(killed)} |", flush=True)
+        assert status in (-signal.SIGKILL, 128 + signal.SIGTERM)
+    assert call(command, killed, None, delays) == 0
+
+    assert lines(killed) == lines(whole)
+    for split in SPLITS:
+        assert events(killed / "tensorboard" / split) == events(whole / "tensorboard" / split)
+    for folder in ("checkpoints", "milestones"):
+        steps = steps_in(str(whole / folder))
+        # Which older checkpoints are kept depends on where the run was stopped.
+        compared = steps[-1:] if folder == "checkpoints" else steps
+        assert compared and set(compared) <= set(steps_in(str(killed / folder)))
+        for step in compared:
+            one, other = (tensors(run / folder / f"step-{step}") for run in (killed, whole))
+            # As bytes: a NaN equals itself, and -0 differs from 0.
+            assert {name: each.tobytes() for name, each in one.items()} == {n: e.tobytes() for n, e in other.items()}
+    print(f"{NUM_KILLS} kills; bit-identical")

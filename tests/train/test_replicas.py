@@ -1,0 +1,117 @@
+"""N replicas train like one: a global batch on 1, 2 and 4 devices and on 2 worker processes, ten steps each.
+
+    ELECTRA_TF_REPLICAS=all python -m pytest -s tests/train/test_replicas.py
+
+Dropout is on, in float32, and the replicas hold unequal numbers of real and of masked tokens. Prints, for every
+objective, number of micro-batches, compiler and division, the largest relative difference from one device that takes
+the whole batch: of any loss of any step, and of any weight tensor (norm of the difference over the norm of the tensor).
+Without the variable only a few of these cases run. All take about ten minutes on 2 cores.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.train.replica_steps import Variant
+
+pytestmark = pytest.mark.slow
+PROJECT = Path(__file__).resolve().parents[2]
+LIMIT = 1e-6
+# A bias before a softmax has no gradient but rounding noise, which Adam divides by its own size. So the norm of a
+# tensor counts as at least this share of the root mean square of all weights.
+SMALLEST_SCALE = 1e-2
+TIMEOUT_SECONDS = 1800
+DIVISIONS = {
+    "1 device": ("one_device", "1"),
+    "2 devices": ("mirrored", "2"),
+    "4 devices": ("mirrored", "4"),
+    "2 workers": ("multi_worker_mirrored", "1"),
+}
+ALL = [Variant(*values) for values in itertools.product(("electra", "bert_mlm"), (1, 2, 4), ("tensorflow", "xla"))]
+FEW = {
+    "1 device": [Variant("electra", 4, "xla")],
+    "4 devices": [Variant("electra", 2, "xla")],
+    "2 workers": [Variant("electra", 1, "tensorflow"), Variant("bert_mlm", 1, "tensorflow")],
+}
+CASES = dict.fromkeys(DIVISIONS, ALL) if os.environ.get("ELECTRA_TF_REPLICAS") == "all" else FEW
+
+
+def run_division(division: str, variants: list[Variant], directory: Path) -> None:
+    """Runs the steps of the variants in one division; DIRECTORY/VARIANT.npz then has the results."""
+    directory.mkdir()
+    command = [sys.executable, "-W", "ignore", "-m", "tests.train.replica_steps", str(directory), *DIVISIONS[division]]
+    command += map(str, dict.fromkeys(variants))
+    inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for environment in worker_environments(2) if division == "2 workers" else [{}]:
+            log = stack.enter_context(open(directory / f"{len(processes)}.log", "wb"))
+            options = {"env": {**inherited, **environment}, "stdout": log, "stderr": log}
+            processes.append(subprocess.Popen(command, cwd=PROJECT, **options))
+            stack.callback(processes[-1].kill)
+        for number, process in enumerate(processes):
+            assert process.wait(TIMEOUT_SECONDS) == 0, (directory / f"{number}.log").read_text()[-2000:]
+
+
+def worker_environments(num_workers: int) -> list[dict[str, str]]:
+    """TF_CONFIG for each worker of a cluster on this machine, at ports that are free now."""
+    with contextlib.ExitStack() as sockets:
+        listeners = [sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(num_workers)]
+        addresses = [f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners]
+    tasks = [{"type": "worker", "index": index} for index in range(num_workers)]
+    return [{"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})} for task in tasks]
+
+
+def differences(actual_file: Path, expected_file: Path) -> tuple[float, float, str]:
+    """The largest relative difference of losses, that of weights, and the tensor that has it; NaN is infinite."""
+    with np.load(actual_file) as stored, np.load(expected_file) as reference:
+        actual, expected = dict(stored), dict(reference)
+    weights = {name: values.astype(np.float64) for name, values in expected.items() if name.startswith("weights/")}
+    metrics = {name: values for name, values in expected.items() if name.startswith("metrics/")}
+    losses = [np.abs(actual[name] - values) / np.maximum(np.abs(values), 1e-30) for name, values in metrics.items()]
+    mean_square = np.mean(np.concatenate([values.ravel() for values in weights.values()]) ** 2)
+    by_tensor = {
+        name: np.linalg.norm(actual[name] - values)
+        / max(np.linalg.norm(values), SMALLEST_SCALE * np.sqrt(mean_square * values.size))
+        for name, values in weights.items()
+    }
+    by_tensor = {name: float(np.nan_to_num(value, nan=np.inf)) for name, value in by_tensor.items()}
+    worst = max(by_tensor, key=by_tensor.get)
+    return float(np.nan_to_num(losses, nan=np.inf).max()), by_tensor[worst], worst.removeprefix("weights/")
+
+
+def test_differences_are_of_losses_by_value_and_of_weights_by_norm_and_nan_is_the_worst(tmp_path):
+    files = {}
+    for name, losses, kernel, bias in (
+        ("one", [4.0, 2.0], [3.0, 4.0], [0.0, 5.0]),
+        ("other", [4.0, 2.5], [3.0, 4.5], [0.0, 5.0]),
+        ("nan", [4.0, np.nan], [3.0, 400.0], [0.0, np.nan]),
+    ):
+        files[name] = tmp_path / f"{name}.npz"
+        np.savez(files[name], **{"metrics/loss": losses, "weights/kernel": kernel, "weights/bias": bias})
+    assert differences(files["other"], files["one"]) == (0.25, pytest.approx(0.1), "kernel")
+    assert differences(files["nan"], files["one"]) == (np.inf, np.inf, "bias")
+
+
+def test_replicas_train_like_one_device_that_takes_the_whole_batch(tmp_path):
+    references = {variant: variant._replace(accumulation=1) for variants in CASES.values() for variant in variants}
+    run_division("1 device", list(references.values()), tmp_path / "references")
+    found = []
+    for division, variants in CASES.items():
+        run_division(division, variants, tmp_path / division)
+        for variant in variants:
+            expected = tmp_path / "references" / f"{references[variant]}.npz"
+            found.append(differences(tmp_path / division / f"{variant}.npz", expected))
+            losses, weights, name = found[-1]
+            print(f"{str(variant):24} {division:10} losses {losses:.1e} weights {weights:.1e} {name}", flush=True)
+    losses, weights = (max(each[index] for each in found) for index in (0, 1))
+    print(f"largest differences: losses {losses:.1e}, weights {weights:.1e}; limit {LIMIT:.0e}")
+    assert losses < LIMIT and weights < LIMIT
