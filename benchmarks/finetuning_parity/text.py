@@ -24,7 +24,6 @@ from electra_tf.tasks.finetune.text_features import tagging_features, text_featu
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary
 
-_GLUE_MAX_SEQ_LENGTH = 52  # of glue_features.jsonl.xz
 _TASKS = {"sst": "sst2", "sts": "stsb"}  # the authors' names
 _SPLITS = {"dev": "validation", "diagnostic": "test"}
 _PERCENT = 100.0
@@ -42,6 +41,7 @@ def glue_differences(golden: Path) -> dict[str, float]:
         if "eid" in line:  # else a note of the rows that were dropped
             groups.setdefault((line["task"], line["split"], line["double_unordered"]), []).append(line)
     tokenizer = BertTokenizer(Vocabulary.load(golden / "vocab.txt"))
+    max_seq_length = read_json(golden / "settings.json")["glue_max_seq_length"]
     found = {"texts": 0.0, "labels": 0.0, "targets": 0.0, "rows": 0.0}
     with tempfile.TemporaryDirectory() as directory, tarfile.open(golden / "inputs" / "glue_tsv.tar.xz") as archive:
         archive.extractall(directory, filter="data")
@@ -55,7 +55,7 @@ def glue_differences(golden: Path) -> dict[str, float]:
                 index_of |= {len(examples) + eid: len(examples) + index for eid, index in index_of.items()}
                 examples = with_swapped_pairs(examples)
             chosen = _chosen(examples, [index_of[line["eid"]] for line in lines])
-            for key, value in _compare_examples(task, chosen, lines, tokenizer).items():
+            for key, value in _compare_examples(task, chosen, lines, tokenizer, max_seq_length).items():
                 found[key] = max(found[key], value) if key == "targets" else found[key] + value
     return found
 
@@ -201,10 +201,10 @@ def _chosen(examples: TextExamples, rows: Sequence[int]) -> TextExamples:
 
 
 def _compare_examples(
-    task: GlueTask, examples: TextExamples, lines: list[dict], tokenizer: BertTokenizer
+    task: GlueTask, examples: TextExamples, lines: list[dict], tokenizer: BertTokenizer, max_seq_length: int
 ) -> dict[str, float]:
     theirs = [[line[name] for line in lines] for name in ("text_a", "text_b")[: len(examples.texts)]]
-    ours = text_features(examples.texts, {}, tokenizer, _GLUE_MAX_SEQ_LENGTH, None)
+    ours = text_features(examples.texts, {}, tokenizer, max_seq_length, None)
     found = {
         "texts": sum(a != b for pair in zip(examples.texts, theirs, strict=True) for a, b in zip(*pair, strict=True)),
         "rows": _differing_rows(ours.features, lines),
