@@ -8,27 +8,27 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.stablehlo_step.files import STEP, BadInput, StepFiles, first_line
+from benchmarks.stablehlo_step.files import StepFiles
 from benchmarks.stablehlo_step.measurement import published_peak
 from benchmarks.tpu_compile.device import compile_program
 
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?([\w.-]+) = (\(.*?\)|\S+) ([\w-]+)\((.*)")
-# What names memory and moves nothing.
+# Operations that name memory and move nothing.
 _FREE = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "partition-id", "replica-id")
 
 
 def main(arguments: argparse.Namespace) -> int:
     files = StepFiles(arguments.step)
-    files.require_one_replica()
-    if arguments.keep is not None and (Path(arguments.keep).exists() or not Path(arguments.keep).parent.is_dir()):
-        raise BadInput(f"--keep={arguments.keep}: expected a new file in a directory that exists")
-    target = _read(arguments.target)
-    device = _field(target, "device_description_str", r"""["'](.*)["']""", arguments.target)
-    bandwidth = float(_field(target, "memory_bandwidth", r"([1-9]\d*)", arguments.target))
+    target = Path(arguments.target).read_text(encoding="utf-8")
+    device = re.search(r"""^\s*device_description_str:\s*["'](.*)["']""", target, re.MULTILINE)[1]
+    bandwidth = float(re.search(r"^\s*memory_bandwidth:\s*(\d+)", target, re.MULTILINE)[1])
     os.environ["JAX_PLATFORMS"] = "cpu"  # else JAX looks for a GPU
-    executable, seconds = _compiled(target, files.read(STEP), arguments.target)
+    from jax.experimental import topologies
+
+    (gpu,) = topologies.get_topology_desc(platform="cuda", topology="1x1x1", target_config=target).devices
+    executable, timing = compile_program([gpu], files.program)
     (text,) = (module.to_string() for module in executable.hlo_modules())
-    print(f"{device}: compiled in {seconds:.0f} s; kernels, and the bytes that they read and write, by kind")
+    print(f"{device}: compiled in {timing['compile_s']:.0f} s; kernels by kind, and the bytes that they read and write")
     kernels = kernels_of(text)
     for kind, (count, size) in sorted(kernels.items(), key=lambda entry: -entry[1][1]):
         print(f"{count:6d} {size / 1e9:8.2f} GB  {kind}")
@@ -98,34 +98,3 @@ def _size(shapes: str) -> float:
         bits = 8 if dtype == "pred" else int(re.search(r"\d+", dtype)[0])
         total += bits / 8 * math.prod(int(dimension) for dimension in dimensions.split(",") if dimension)
     return total
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise BadInput(f"--target={path} cannot be read ({getattr(error, 'strerror', None) or error})") from None
-
-
-def _field(target: str, name: str, value: str, path: str) -> str:
-    if found := re.search(rf"^\s*{name}:\s*{value}", target, re.MULTILINE):
-        return found[1]
-    raise BadInput(f"--target={path} has no {name}; expected a GpuTargetConfigProto as text, a field a line")
-
-
-def _compiled(target: str, program: bytes, path: str):
-    """The executable, and the seconds that it took. Raises: BadInput: if the compiler is not there or gives up."""
-    try:
-        from jax.experimental import topologies
-
-        (device,) = topologies.get_topology_desc(platform="cuda", topology="1x1x1", target_config=target).devices
-    except (ImportError, RuntimeError, ValueError) as error:
-        raise BadInput(
-            f"no compiler for --target={path} ({first_line(error)}); expected a GpuTargetConfigProto as text, and JAX "
-            "with CUDA as docs/notes/accelerators.md has it, which needs no GPU"
-        ) from None
-    try:
-        executable, timing = compile_program([device], program)
-    except (RuntimeError, ValueError) as error:
-        raise BadInput(f"the step was not compiled ({first_line(error)}); export it again") from None
-    return executable, timing["compile_s"]

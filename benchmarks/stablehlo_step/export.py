@@ -1,4 +1,4 @@
-"""Writes a run's training step, what it starts from and what it reads: see `benchmarks.stablehlo_step.files`."""
+"""Writes a run's training step, its initial state and a few batches: see `benchmarks.stablehlo_step.files`."""
 
 import argparse
 import json
@@ -17,12 +17,8 @@ from benchmarks.train_step.ours import batch_shape, network_sizes
 from electra_tf import __version__
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
-from electra_tf.data.batch import INPUT_MASK, SEGMENT_IDS, Batch, batch_specs
-from electra_tf.data.corpus import damaged_data_reported
-from electra_tf.data.masking import mask_batch
-from electra_tf.data.pretraining_input import shuffled_records
+from electra_tf.data.batch import batch_specs
 from electra_tf.flops.devices import GPU_PEAKS
-from electra_tf.ops.random import RandomStream
 from electra_tf.runs.checkpoints import newest_whole, restore_strictly, step_of
 from electra_tf.runs.directory import run_in
 from electra_tf.tasks.pretrain import build_objective
@@ -42,10 +38,12 @@ def main(arguments: argparse.Namespace) -> int:
 def export(arguments: argparse.Namespace) -> None:
     """Writes the files of one replica's step.
 
-    Raises: UserError: if the directory is not empty, the configuration cannot be exported or the data does not fit.
+    Raises: UserError: if the directory is not empty or the configuration cannot be exported.
     """
     directory, replicas = Path(arguments.step), arguments.replicas
-    _check(arguments, directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise UserError(f"{directory} is not empty; give a new directory")
     config = load_config(arguments.config, arguments.overrides)
     checkpoint = _newest_checkpoint(config, arguments.model_dir)
     first_step = step_of(checkpoint) if checkpoint else 0
@@ -75,27 +73,14 @@ def export(arguments: argparse.Namespace) -> None:
         "state": _state(state, objective.trainable_variables, lowered),
         "step_variable": _name_of(state, objective.optimizer.iterations),
     }
-    directory.mkdir(parents=True, exist_ok=True)
     (directory / files.STEP).write_bytes(lowered.program)
     if arguments.state:
-        values = {each["name"]: state[each["name"]].numpy() for each in manifest["state"]}
-        files.write_arrays(directory / files.STATE, values)
+        np.savez(directory / files.STATE, **{each["name"]: state[each["name"]].numpy() for each in manifest["state"]})
     if replicas == 1:
-        with damaged_data_reported():
-            _write_data(directory, stage, plan, first_step, min(arguments.steps, manifest["last_step"] - first_step))
+        np.savez_compressed(directory / files.BATCHES, **_batches(stage, plan, first_step))
     (directory / files.MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     size = sum(path.stat().st_size for path in directory.iterdir())
     print(f"wrote {directory}: {size / 2**20:.1f} MiB, step {first_step + 1} and after")
-
-
-def _write_data(
-    directory: Path, stage: PretrainingStage | StagePlan, plan: StagePlan, first_step: int, num_steps: int
-) -> None:
-    """Writes a few masked batches; and what so many steps read, with the program that masks it."""
-    files.write_arrays(directory / files.BATCHES, _batches(stage, plan, first_step), compressed=True)
-    if num_steps:
-        files.write_arrays(directory / files.EXAMPLES, _examples(stage, first_step, num_steps), compressed=True)
-        (directory / files.MASK).write_bytes(_mask_program(stage))
 
 
 def build_step(config: PretrainingConfig, replicas: int, first_step: int = 0) -> tuple[Objective, Callable]:
@@ -122,17 +107,6 @@ def state_variables(objective: Objective) -> dict[str, tf.Variable]:
     state |= {f"optimizer/{index}": variable for index, variable in enumerate(optimizer.variables())}
     constants = getattr(optimizer, "_hyper", {}).items()
     return state | {f"optimizer/{name}": value for name, value in constants if isinstance(value, tf.Variable)}
-
-
-def _check(arguments: argparse.Namespace, directory: Path) -> None:
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise UserError(f"{directory} is not empty; give a new directory")
-    if arguments.steps < 0 or arguments.replicas < 1:
-        raise UserError(f"--steps={arguments.steps} --replicas={arguments.replicas}: expected 0 or more, and 1 or more")
-    if arguments.steps and not arguments.data_dir:
-        raise UserError(f"--steps={arguments.steps} are of a data set; give --data_dir too")
-    if arguments.replicas > 1 and (arguments.data_dir or arguments.state):
-        raise UserError("--replicas is for compiling alone; leave out --data_dir and --state")
 
 
 def _newest_checkpoint(config: PretrainingConfig, model_dir: str | None) -> str | None:
@@ -179,7 +153,7 @@ def _signature(name: str, spec: tf.TensorSpec | tf.Variable) -> dict:
 
 
 def _state(state: dict[str, tf.Variable], trainable: list[tf.Variable], lowered: Lowered) -> list[dict]:
-    """Of each argument after the batch: what it is, which result replaces it, and how it begins."""
+    """Describes each argument after the batch: its signature, the result that replaces it, and its initial value."""
     trained = {variable.name.partition(":")[0] for variable in trainable}
     return [
         {
@@ -196,7 +170,7 @@ def _name_of(state: dict[str, tf.Variable], variable: tf.Variable) -> str:
 
 
 def _initial(variable: tf.Variable, is_random: bool) -> dict[str, float] | None:
-    """What the value is, a constant, or what it may have been drawn from, normal around 0; None: something else."""
+    """The value if it is constant, else the deviation of a normal distribution around 0; None: something else."""
     value = variable.numpy()
     first = value.flat[0].item()
     if (value == first).all():
@@ -212,47 +186,3 @@ def _batches(stage: PretrainingStage | StagePlan, plan: StagePlan, first_step: i
         dataset = stage.training_batches(first_step, tf.distribute.InputContext())
         batches = list(dataset.take(NUM_BATCHES).as_numpy_iterator())
     return {name: np.stack([batch[name] for batch in batches]) for name in batch_specs(plan.config, 1)}
-
-
-def _examples(stage: PretrainingStage, first_step: int, num_steps: int) -> dict[str, np.ndarray]:
-    """What so many steps read.
-
-    Returns: `input_ids` [N, S] and `segment_lengths` [N, 2], each example once; `order` [steps * B] int32, which of
-        them the rows of each batch are.
-    """
-    numbers, order = {}, []
-    first_example = (first_step - stage.first_step) * stage.batch_size
-    records = shuffled_records(stage.data.train, stage.plan.seed, first_example)
-    for record in records.take(num_steps * stage.batch_size).as_numpy_iterator():
-        order.append(numbers.setdefault(record, len(numbers)))
-    rows = stage.data.train.parse(tf.constant(list(numbers)))
-    second = tf.reduce_sum(rows[SEGMENT_IDS], axis=1)
-    lengths = tf.stack([tf.reduce_sum(rows[INPUT_MASK], axis=1) - second, second], axis=1)
-    ids = rows["input_ids"].numpy()
-    smallest = np.uint16 if stage.plan.config.encoder.vocab_size <= 2**16 else np.int32
-    return {
-        "input_ids": ids.astype(smallest),
-        "segment_lengths": lengths.numpy().astype(np.uint16),
-        "order": np.array(order, np.int32),
-    }
-
-
-def _mask_program(stage: PretrainingStage) -> bytes:
-    """The masking of the input pipeline: ([B, S] int32, [B, 2] int32, step int64) -> the tensors of `batch_specs`."""
-    config, size = stage.plan.config, stage.batch_size
-    length, vocabulary = config.data.max_seq_length, stage.data.masking_vocabulary
-
-    def mask(input_ids: tf.Tensor, segment_lengths: tf.Tensor, step: tf.Tensor) -> list[tf.Tensor]:
-        positions, first = tf.range(length), segment_lengths[:, :1]
-        is_token = positions < first + segment_lengths[:, 1:]
-        batch: Batch = {
-            "input_ids": input_ids,
-            INPUT_MASK: tf.cast(is_token, tf.int32),
-            SEGMENT_IDS: tf.cast(is_token & (positions >= first), tf.int32),
-        }
-        random = RandomStream(stage.plan.seed, step - stage.first_step, 0, name="masking")
-        masked = mask_batch(batch, config.masking, vocabulary, random)
-        return [masked[name] for name in batch_specs(config, 1)]
-
-    specs = [tf.TensorSpec([size, length], tf.int32), tf.TensorSpec([size, 2], tf.int32), tf.TensorSpec([], tf.int64)]
-    return lower(tf.function(mask, jit_compile=True), specs).program

@@ -1,15 +1,12 @@
-"""How steps are timed and reported, ours and a peer's alike. Imports the standard library alone."""
+"""Times and reports steps, ours and a peer's. Imports the standard library alone."""
 
 import argparse
 import json
-import math
 import re
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-from benchmarks.stablehlo_step.files import BadInput
 
 
 def add_timing_flags(parser: argparse.ArgumentParser) -> None:
@@ -18,15 +15,6 @@ def add_timing_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--warmup", type=int, default=5, metavar="N", help="steps before them, not timed (5)")
     parser.add_argument("--peak_flops", type=float, metavar="FLOP/S", help="of the device; else as published, if known")
     parser.add_argument("--output", metavar="FILE", help="file to which lines of JSON are added")
-
-
-def check_timing_flags(arguments: argparse.Namespace) -> None:
-    """Raises: BadInput: if a number of rounds or steps is too small, or the peak none."""
-    for name, least in (("rounds", 1), ("steps", 1), ("warmup", 0)):
-        if getattr(arguments, name) < least:
-            raise BadInput(f"--{name}={getattr(arguments, name)}: expected {least} or more")
-    if arguments.peak_flops is not None and not 0.0 < arguments.peak_flops < math.inf:
-        raise BadInput(f"--peak_flops={arguments.peak_flops}: expected a positive number")
 
 
 def timed_rounds(run: Callable[[], object], wait: Callable[[], None], rounds: int, steps: int) -> list[float]:

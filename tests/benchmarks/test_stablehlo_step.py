@@ -1,10 +1,9 @@
-"""The exported step: its programs and files here; that JAX computes TensorFlow's numbers, where there is a JAX."""
+"""The exported step: its program and files; where there is a JAX, that JAX computes TensorFlow's numbers."""
 
 import ast
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +13,11 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.stablehlo_step.__main__ import main
+from benchmarks.stablehlo_step.compile import kernels_of
 from benchmarks.stablehlo_step.export import build_step, state_variables
-from benchmarks.stablehlo_step.files import BadInput, StepFiles, state_from, write_arrays
+from benchmarks.stablehlo_step.files import StepFiles
 from benchmarks.stablehlo_step.lowering import in_stablehlo_alone
 from benchmarks.stablehlo_step.measurement import published_peak, result, timed_rounds
-from electra_tf.cli import run_pretraining
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.tasks.pretrain.config import load_config
@@ -28,6 +27,35 @@ JAX_PYTHON = os.environ.get("ELECTRA_TF_JAX_PYTHON")  # of an environment with J
 PEERS_PYTHON = os.environ.get("ELECTRA_TF_PEERS_PYTHON")  # of an environment of benchmarks/requirements-peers.txt
 needs_jax = pytest.mark.skipif(not JAX_PYTHON, reason="ELECTRA_TF_JAX_PYTHON is not set")
 NUM_STEPS = 5
+PROGRAM = """HloModule step, is_scheduled=true
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  ROOT %sum = f32[] add(%a, %a)
+}
+
+%micro_batch (state: (s32[], f32[6])) -> (s32[], f32[6]) {
+  %state = (s32[], f32[6]{0}) parameter(0)
+  %sums.1 = f32[6]{0} get-tuple-element(%state), index=1
+  %sums.2 = f32[6]{0} fusion(%sums.1), kind=kInput, calls=%row
+  ROOT %next = (s32[], f32[6]{0}) tuple(%index, %sums.2)
+}
+
+ENTRY %main (values.1: f32[6,5], ids.2: s32[3]) -> (f32[6], bf16[6,5]) {
+  %values.1 = f32[6,5]{1,0} parameter(0), metadata={op_name="values"}
+  %ids.2 = s32[3]{0} parameter(1)
+  %loop.3 = bf16[6,5]{1,0} fusion(%values.1), kind=kLoop, calls=%cast
+  %rows.4 = (f32[6]{0}, bf16[6,5]{1,0}) fusion(%loop.3, %values.1), kind=kCustom, calls=%rows, \
+backend_config={"fusion_backend_config":{"kind":"__triton"}}
+  %sum.5 = f32[6]{0} get-tuple-element(%rows.4), index=0
+  %next.6 = f32[6]{0} fusion(%sum.5), kind=kLoop, calls=%next
+  %product.7 = (f32[6,6]{1,0}, s8[1024]{0}) custom-call(%values.1, %values.1), custom_call_target="__cublas$lt$matmul"
+  %copy.8 = s32[3]{0} copy(%ids.2)
+  %while.9 = (s32[], f32[6]{0}) while(%state.0), condition=%until, body=%micro_batch, \
+backend_config={"known_trip_count":{"n":"3"}}
+  ROOT %tuple.10 = (f32[6]{0}, bf16[6,5]{1,0}) tuple(%next.6, %loop.3)
+}
+"""
 
 
 # --- without JAX
@@ -47,9 +75,9 @@ def data_dir(write_data, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exported(config_file, data_dir, tmp_path_factory):
-    """A tiny step of electra, with the examples of the first five batches, of two epochs."""
+    """A tiny step of electra, with batches of a data set."""
     step = tmp_path_factory.mktemp("export") / "step"
-    assert main(["export", str(step), f"--config={config_file}", f"--data_dir={data_dir}", "--steps=5"]) == 0
+    assert main(["export", str(step), f"--config={config_file}", f"--data_dir={data_dir}"]) == 0
     return StepFiles(step)
 
 
@@ -88,17 +116,6 @@ def test_the_manifest_tells_how_the_state_begins(exported):
     assert [each for name, each in initial.items() if name.startswith("optimizer/")] == [{"constant": 0.0}] * 101
 
 
-def test_the_examples_are_those_of_the_pipeline_in_its_order_each_once(exported):
-    with np.load(exported.directory / "examples.npz") as stored:
-        examples = dict(stored)
-    assert examples["input_ids"].shape == (12, 10) and examples["input_ids"].dtype == np.uint16
-    rows = examples["order"].reshape(5, 4)
-    with np.load(exported.directory / "batches.npz") as stored:
-        np.testing.assert_array_equal(examples["input_ids"][rows[:4]], stored["input_ids"])
-        np.testing.assert_array_equal(examples["segment_lengths"][rows[:4]].sum(-1), stored["input_mask"].sum(-1))
-        np.testing.assert_array_equal(examples["segment_lengths"][rows[:4]][..., 1], stored["segment_ids"].sum(-1))
-
-
 def test_what_is_no_stablehlo_is_written_as_stablehlo():
     copy, erf = "%3 = mhlo.copy %2 : tensor<4x2xf32> loc(#a)", "%5 = mhlo.erf %4 : tensor<bf16>"
     assert in_stablehlo_alone(copy) == "%3 = stablehlo.reshape %2 : (tensor<4x2xf32>) -> tensor<4x2xf32> loc(#a)"
@@ -107,87 +124,36 @@ def test_what_is_no_stablehlo_is_written_as_stablehlo():
         in_stablehlo_alone("%1 = mhlo.minimum_broadcast %0 : tensor<f32>")
 
 
-STATE = {
-    "step_variable": "optimizer/0",
-    "state": [
-        {"name": "kernel", "shape": [2, 3], "dtype": "float32", "initial": {"deviation": 0.5}},
-        {"name": "optimizer/0", "shape": [], "dtype": "int64", "initial": {"constant": 0}},
-        {"name": "optimizer/1", "shape": [2, 3], "dtype": "float32", "initial": {"constant": 0.0}},
-    ],
-}
+def test_a_state_of_other_shapes_is_refused(exported, tmp_path):
+    state = {each["name"]: np.zeros(each["shape"], each["dtype"]) for each in exported.manifest["state"]}
+    np.savez(tmp_path / "state.npz", **state)
+    assert [values.shape for values in exported.state_from(tmp_path / "state.npz")] == [v.shape for v in state.values()]
+    name = "electra/layer_0/intermediate/bias"
+    np.savez(tmp_path / "state.npz", **{**state, name: np.zeros([21], np.float32)})
+    with pytest.raises(ValueError, match=name):
+        exported.state_from(tmp_path / "state.npz")
 
 
-def test_moments_that_a_state_leaves_out_are_those_of_a_beginning(tmp_path):
-    kernel = np.full([2, 3], 0.25, np.float32)
-    write_arrays(tmp_path / "weights.npz", {"kernel": kernel, "optimizer/0": np.int64(7)})
-    state = state_from(tmp_path / "weights.npz", STATE)
-    assert state["kernel"].tolist() == kernel.tolist() and state["optimizer/0"] == 7
-    assert state["optimizer/1"].tolist() == [[0.0] * 3] * 2 and state["optimizer/1"].dtype == np.float32
+def test_the_step_of_one_of_several_replicas_is_refused(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"replicas": 4}', encoding="utf-8")
+    with pytest.raises(ValueError, match="4 replicas"):
+        StepFiles(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"kernel": np.zeros([2, 3], np.float32)}, "optimizer/0 should be int64 [], found nothing"),
-        ({"kernel": np.zeros([3, 2], np.float32)}, "kernel should be float32 [2, 3], found float32 [3, 2]"),
-        ({"kernel": np.zeros([2, 3])}, "kernel should be float32 [2, 3], found float64 [2, 3]"),
-    ],
-)
-def test_a_state_of_another_step_is_refused(arrays, message, tmp_path):
-    write_arrays(tmp_path / "state.npz", arrays)
-    with pytest.raises(BadInput) as refused:
-        state_from(tmp_path / "state.npz", STATE)
-    assert message in str(refused.value)
+def test_a_directory_with_files_is_not_exported_to(config_file, tmp_path, capsys):
+    (tmp_path / "kept").touch()
+    assert main(["export", str(tmp_path), f"--config={config_file}"]) == 2
+    assert str(tmp_path) in capsys.readouterr().err
 
 
-def test_a_damaged_state_is_refused(tmp_path):
-    path = tmp_path / "state.npz"
-    write_arrays(path, {"kernel": np.zeros([2, 3], np.float32)})
-    path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(BadInput, match="state.npz cannot be read as .npz"):
-        state_from(path, STATE)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["export", "FULL", "--config=small.yaml"], "FULL is not empty; give a new directory"),
-        (["export", "NEW", "--config=small.yaml", "--steps=3"], "--steps=3 are of a data set; give --data_dir too"),
-        (["export", "NEW", "--config=small.yaml", "--replicas=0"], "--replicas=0: expected 0 or more, and 1 or more"),
-        (["export", "NEW", "--config=small.yaml", "--replicas=2", "--state"], "--replicas is for compiling alone"),
-        (["run", "NEW"], "manifest.json cannot be read (No such file or directory); export the step again"),
-        (["run", "FULL", "--rounds=0"], "--rounds=0: expected 1 or more"),
-        (["run", "FULL", "--peak_flops=-5"], "--peak_flops=-5.0: expected a positive number"),
-        (["run", "FULL", "--peak_flops=nan"], "--peak_flops=nan: expected a positive number"),
-        (["train", "FULL", "--output_dir=OUT", "--log_every=0"], "--log_every=0: expected 1 or more"),
-        (["run", "FULL"], "manifest.json is damaged: no object of JSON"),
-    ],
-)
-def test_a_wrong_flag_is_one_line(flags, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("FULL").mkdir()
-    Path("FULL", "manifest.json").write_text("{")
-    assert main(flags) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
-
-
-def test_a_final_state_overwrites_nothing(exported, tmp_path, capsys):
-    (tmp_path / "kept.npz").touch()
-    assert main(["run", str(exported.directory), f"--final_state={tmp_path / 'kept.npz'}"]) == 2
-    assert capsys.readouterr().err == f"error: --final_state={tmp_path / 'kept.npz'} exists; give a new file\n"
-
-
-def test_a_file_as_the_directory_of_a_training_is_one_line(exported, tmp_path, capsys):
-    (tmp_path / "file").touch()
-    assert main(["train", str(exported.directory), f"--output_dir={tmp_path / 'file'}"]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path / 'file'}: Not a directory\n"
-
-
-def test_a_module_of_another_environment_is_one_line(exported, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "jax", None)
-    assert main(["run", str(exported.directory)]) == 2
-    assert capsys.readouterr().err.startswith("error: no jax in this Python; docs/notes/accelerators.md")
+def test_kernels_are_counted_by_kind_with_the_bytes_that_they_read_and_write():
+    assert kernels_of(PROGRAM) == {
+        "fusion kLoop": (2, (60 + 120) + (24 + 24)),
+        "fusion kCustom __triton": (1, (24 + 60) + (60 + 120)),
+        "__cublas$lt$matmul": (1, (144 + 1024) + (120 + 120)),
+        "copy": (1, 12 + 12),
+        "fusion kInput": (3, 3 * (24 + 24)),  # in a loop of three micro-batches
+    }
 
 
 def test_the_seconds_a_step_are_of_whole_rounds():
@@ -215,7 +181,7 @@ def test_a_row_has_the_median_and_its_share_of_the_peak():
 
 def test_what_runs_on_another_machine_needs_no_tensorflow_and_nothing_of_electra_tf():
     folder, known = PROJECT / "benchmarks", {"jax", "jaxlib", "numpy", "torch", "transformers"}
-    names = ("__main__", "compile", "files", "measurement", "program", "run", "train")
+    names = ("__main__", "compile", "files", "measurement", "run")
     files = [*(f"stablehlo_step/{name}.py" for name in names), "tpu_compile/device.py"]
     files += ["gpu_peers.py", "train_step/pytorch.py"]
     modules = {f"benchmarks.{name[:-3].replace('/', '.')}" for name in files}
@@ -251,17 +217,6 @@ def steps_of_tensorflow(config, step: Path) -> tuple[list[float], dict[str, np.n
 
 def distance(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:
     return math.sqrt(sum(np.square(one[name].astype("float64") - other[name]).sum() for name in other))
-
-
-@needs_jax
-@pytest.mark.slow
-def test_a_damaged_program_is_one_line_under_jax(exported, tmp_path):
-    step = shutil.copytree(exported.directory, tmp_path / "step")
-    (step / "step.stablehlo").write_bytes(b"no program")
-    command = [JAX_PYTHON, "-m", "benchmarks.stablehlo_step", "run", str(step)]
-    finished = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
-    assert finished.returncode == 2
-    assert "step.stablehlo was not compiled" in finished.stderr and "Traceback" not in finished.stderr
 
 
 @needs_jax
@@ -302,33 +257,6 @@ def test_five_steps_under_jax_are_those_of_tensorflow(size, objective, precision
     exact_losses, exact = steps_of_tensorflow(load_config(config_file, overrides), step)
     assert math.dist(found, losses) <= math.sqrt(2.0) * math.dist(losses, exact_losses)
     assert distance(after, weights) <= math.sqrt(2.0) * distance(weights, exact)
-
-
-@needs_jax
-@pytest.mark.slow
-def test_a_run_goes_on_from_what_jax_has_trained(config_file, data_dir, tmp_path):
-    step, output, run, whole = (tmp_path / name for name in ("step", "output", "run", "whole"))
-    flags = [f"--config={config_file}", f"--data_dir={data_dir}"]
-    assert main(["export", str(step), *flags, "--steps=5", "--state"]) == 0
-    train = ["train", str(step), f"--output_dir={output}", "--log_every=2", "--save_every=2"]
-    printed = run_python(JAX_PYTHON, "benchmarks.stablehlo_step", *train)
-    assert "the first batches equal the input pipeline's" in printed
-    assert sorted(path.name for path in output.iterdir()) == ["metrics.jsonl", "step-5.npz"]
-    restore = ["import", str(output / "step-5.npz"), f"--step_dir={step}", f"--data_dir={data_dir}"]
-    assert main([*restore, f"--model_dir={run}"]) == 0
-    for model_dir in (run, whole):
-        assert run_pretraining.main([*flags, f"--model_dir={model_dir}"]) == 0
-    reports, expected = (reports_of(path / "metrics.jsonl") for path in (run, whole))
-    # The first report of a run that continues is of its own steps alone; evaluations are of the weights.
-    for name in ("masked_lm_loss", "replaced_token_loss"):
-        assert reports[8, "held_out"][name] == pytest.approx(expected[8, "held_out"][name], rel=1e-5)
-    of_jax = reports_of(output / "metrics.jsonl")
-    assert of_jax[1, "train"]["loss"] == pytest.approx(expected[1, "train"]["loss"], rel=1e-5)
-
-
-def reports_of(path: Path) -> dict[tuple[int, str], dict]:
-    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return {(line["step"], line["split"]): line for line in lines}
 
 
 @pytest.mark.slow
