@@ -39,7 +39,7 @@ def detect(saved_model: str, text: str) -> list[tuple[str, float]]:
 
 
 def as_bars(scored_tokens: list[tuple[str, float]]) -> str:
-    """One line a token: the token, its probability, a bar of that length, and a pointer at the one that stands out."""
+    """One line for each token: the token, its probability, a bar of that length; a pointer marks one."""
     words = [(token, probability) for token, probability in scored_tokens if token not in ("[CLS]", "[SEP]")]
     if not words:
         return "  (no tokens)"

@@ -117,9 +117,9 @@ def realigned_text(vocabulary: Vocabulary) -> TextOf:
 
     def text_of(windows: SquadWindows, row: int, start: int, end: int) -> str:
         context = windows.questions[windows.features.example_index[row]].context
-        shift = windows.first_token[row] - windows.context_position[row]
+        shift = int(windows.windows.first_token[row] - windows.windows.position[row])
         words, begins = _words(context)
-        first, last = (bisect_right(begins, windows.token_starts[at + shift]) - 1 for at in (start, end))
+        first, last = (bisect_right(begins, int(windows.token_starts[at + shift])) - 1 for at in (start, end))
         ids = windows.features.input_ids[windows.features.row(row)][start : end + 1]
         pieces = " ".join(vocabulary.tokens[i] for i in ids)
         joined = pieces.replace(f" {CONTINUATION_PREFIX}", "").replace(CONTINUATION_PREFIX, "")
@@ -199,16 +199,17 @@ def _compare_features(task: str, settings: dict, lines: list[dict], vocabulary: 
 def _row(windows: SquadWindows, row: int) -> dict:
     features, where = windows.features, windows.features.row(row)
     question = windows.questions[features.example_index[row]]
-    positions = range(int(windows.context_position[row]), int(features.lengths[row]) - 1)
+    first_token, is_max_context = int(windows.windows.first_token[row]), windows.windows.is_max_context[row].numpy()
+    positions = range(int(windows.windows.position[row]), int(features.lengths[row]) - 1)
     _, begins = _words(question.context)
-    starts = windows.token_starts[windows.first_token[row] :][: len(positions)]
+    starts = windows.token_starts[first_token : first_token + len(positions)].numpy()
     words = (np.searchsorted(begins, starts, side="right") - 1).tolist()
     return {
         "id": question.id,
         "input_ids": features.input_ids[where].tolist(),
         "segment_ids": features.segment_ids[where].tolist(),
         "words": dict(zip(map(str, positions), words, strict=True)),
-        "not_max_context": [at for at in positions if not windows.is_max_context[where][at]],
+        "not_max_context": [at for at, is_max in zip(positions, is_max_context, strict=True) if not is_max],
         "targets": [int(values[row]) for values in features.row_targets.values()],
     }
 

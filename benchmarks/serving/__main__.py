@@ -132,8 +132,7 @@ def write_export(flags: argparse.Namespace, directory: Path) -> tuple[dict, str]
     The process of `_export` calls this, in a checkout that may be another one: keep its name and what it takes.
     """
     from electra_tf.export.saved_model import export_saved_model
-    from electra_tf.export.served_model import ServingShapes
-    from electra_tf.export.text_encoder import TextEncoder
+    from electra_tf.export.served_model import ServingShapes, TextEncoder
     from electra_tf.tasks.pretrain import build_objective
     from electra_tf.tasks.pretrain.config import load_config
     from electra_tf.text.tokenizer import BertTokenizer

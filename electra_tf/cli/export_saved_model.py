@@ -5,7 +5,7 @@
 
 Signatures of a run of run_pretraining.py: embed, text -> vectors; detect, text -> each token's probability of having
 been replaced. Of a seed's directory of run_finetuning.py: classify, regress, tag or answer, which give what --predict
-gives, and embed. Each has a second one with _ids at its end, for people with a tokenizer of their own.
+gives, and embed. Each has a second one that ends in _ids, for callers with their own tokenizer.
 A program that loads EXPORT/1 needs tensorflow and tensorflow_text, but not this project. See docs/serving.md.
 """
 
@@ -24,33 +24,32 @@ def main(argv: list[str] | None = None) -> int:
         "--max_seq_length",
         type=int,
         metavar="N",
-        help="tokens at which texts are cut or become windows; None: the run's own length",
+        help="longest row in tokens; longer texts are cut or become windows (default: the run's length)",
     )
     parser.add_argument(
         "--pad_to_max_length",
         action="store_true",
-        help="pad every text to --max_seq_length tokens, not to the longest text of the call: shapes are static",
+        help="pad every text to --max_seq_length tokens, so that shapes are static",
     )
-    parser.add_argument("--batch_size", type=int, metavar="N", help="texts of every call; None: any number")
+    parser.add_argument("--batch_size", type=int, metavar="N", help="number of texts in every call (default: any)")
     parser.add_argument(
         "--precision",
         choices=["float32", "bfloat16"],
-        help="of products and activations; None: that of the training",
+        help="compute precision (default: the run's)",
     )
     parser.add_argument(
         "--serving_config",
         action="store_true",
         help="write models.config, batching.config and monitoring.config of TF Serving beside the SavedModel",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace a DIR/1 that is there")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing DIR/1")
     add_objective_module_flag(parser)
     arguments = parser.parse_args(argv)
     return run_command(lambda: _export(arguments))
 
 
 def _export(arguments) -> None:
-    from electra_tf.export.load_served import load_served_model
-    from electra_tf.export.saved_model import export_saved_model
+    from electra_tf.export.saved_model import export_saved_model, load_served_model
     from electra_tf.export.server_files import server_files
 
     if arguments.objective_module:

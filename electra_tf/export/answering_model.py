@@ -1,20 +1,27 @@
-"""Question answering as it is served: the best spans of a context, and whether the question has an answer in it.
+"""Served question answering: the best spans of a context, and whether it holds an answer.
 
-Windows and rules are those of `run_finetuning.py --predict` (`electra_tf.tasks.finetune.answers`), in TensorFlow
-operations.
+A long context becomes windows (`context_windows` of tasks/finetune/squad_features.py), whose spans are compared
+(`tasks/finetune/answers.py`): the functions of `run_finetuning.py --predict`.
 """
 
 import tensorflow as tf
 
-from electra_tf.export.best_spans import best_spans
-from electra_tf.export.context_windows import ContextWindows, context_windows, is_max_context
-from electra_tf.export.packing import Rows, cut, halves, joined_pairs, tokens_of
 from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes, in_blocks
+from electra_tf.tasks.finetune.answers import (
+    allowed_spans,
+    best_positions,
+    context_texts,
+    n_best,
+    null_odds,
+    window_null_scores,
+)
 from electra_tf.tasks.finetune.config import QuestionAnsweringConfig
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask
+from electra_tf.tasks.finetune.squad_features import context_windows
+from electra_tf.text.packing import Rows, cut
 from electra_tf.text.tokenizer import BertTokenizer
 
-_ODDS_WITHOUT_TOKENS = 1e6  # of a context that has none: there is no answer
+_NO_ANSWER = {"text": "", "start": 0, "end": 0}
 
 
 class AnsweringModel(ServedModel):
@@ -51,33 +58,34 @@ class AnsweringModel(ServedModel):
             context; "", 0 and 0 where there is no answer. `score` [N] float32, of the best span: the sum of the
             log-probabilities (of the independent head: of the logits) of its start and its end; the lowest number there
             is without a span. Of version 2 `null_score` [N] float32: where it is above the threshold, there is no
-            answer. The n-best list, of K = `n_best_size` whatever the null score is: see `best_spans`. `truncated` [N]
-            bool, whether the question was cut.
+            answer. The n-best list, with K, `n_best_size`, whatever the null score is: `nbest_text` [N, K] string,
+            `nbest_start`, `nbest_end` [N, K] int32, `nbest_score` [N, K] float32, `nbest_probability` [N, K] float32,
+            the softmax of the scores, and `num_answers` [N] int32, how many there are; beyond these a score is the
+            lowest number there is. `truncated` [N] bool, whether the question was cut.
         """
+        num_questions = tf.size(question)
         # Tokenized together, as one set of operations is enough.
-        ids, starts, ends = self.tokenizer.tokenize_with_offsets(joined_pairs(question, context))
-        whole, tokens = halves(tokens_of(ids))
-        query = cut(whole, self._config.max_query_length)
-        windows = context_windows(query, tokens, self.shapes.max_seq_length, self._config.doc_stride)
+        texts = self.pairs(question, context)
+        tokens, token_starts, token_ends = self.tokenizer.tokenize_with_offsets(texts)
+        query, context_of = tokens[:num_questions], tf.range(num_questions, 2 * num_questions, dtype=tf.int64)
+        truncated = query.row_lengths() > self._config.max_query_length
+        query = cut(query, self._config.max_query_length)
+        windows = context_windows(query, tokens, context_of, self.shapes.max_seq_length, self._config.doc_stride)
         rows = self.pack(windows.parts(query, tokens), least_width=self._beam)
-        outputs = in_blocks(self._best_of_windows, rows, self._shapes_of_best())
-        score, first, last = self._candidates(windows, outputs)
-        in_context = tf.gather(tokens.start, windows.question)[:, tf.newaxis, tf.newaxis]
-        start, end = (
-            # One value more, so that there is one to gather where no context has a token.
-            tf.gather(tf.concat([characters.values, [0]], axis=0), in_context + token)
-            for characters, token in ((starts, first), (ends, last))
-        )
-        by_question = [self._by_question(values, windows, tf.size(question)) for values in (score, start, end)]
-        spans = best_spans(context, *by_question, self._config.n_best_size)
-        best = {name: spans[f"nbest_{name}"][:, 0] for name in ("text", "start", "end", "score")}
+        best = in_blocks(self._best_of_windows, rows, self._shapes_of_best())
+        spans = allowed_spans(best, windows, token_starts.values, token_ends.values, self._config.max_answer_length)
+        listed = n_best(spans, context_texts(context), num_questions, self._config.n_best_size)
+        types = {"start": tf.int32, "end": tf.int32, "probability": tf.float32}
+        listed |= {name: tf.cast(listed[name], dtype) for name, dtype in types.items()}
+        outputs = {name: listed[name][:, 0] for name in ("text", "start", "end", "score")}
         if self._config.version_2:
-            null_score = self._null_score(windows, outputs, tokens.length, spans)
-            best["null_score"] = null_score
+            null_score = null_odds(best["null_score"], windows.question, listed, self._config.answerable_classifier)
+            outputs["null_score"] = null_score
             if self._null_threshold is not None:
                 answered = tf.cast(null_score, tf.float64) <= self._null_threshold
-                best |= {name: tf.where(answered, best[name], nothing) for name, nothing in _NO_ANSWER.items()}
-        return {**best, **spans, "truncated": query.length < whole.length}
+                outputs |= {name: tf.where(answered, outputs[name], nothing) for name, nothing in _NO_ANSWER.items()}
+        outputs |= {f"nbest_{name}": listed[name] for name in ("text", "start", "end", "score", "probability")}
+        return {**outputs, "num_answers": tf.cast(listed["num_answers"], tf.int32), "truncated": truncated}
 
     def _answer_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
         """What the head gives for token ids, for those who look for spans themselves.
@@ -115,65 +123,6 @@ class AnsweringModel(ServedModel):
 
     def _best_of_windows(self, rows: Rows) -> Outputs:
         """The best starts of windows [W, K], the best ends of each or of all starts [W, K or 1, K], and null scores."""
-        head = self._head(rows)
-        if self._config.joint_prediction:
-            best = {
-                "start": head["start_top_index"],
-                "start_score": head["start_top_log_probs"],
-                "end": head["end_top_index"],
-                "end_score": head["end_top_log_probs"],
-            }
-        else:
-            of_tokens = {
-                name: tf.where(rows.input_mask > 0, head[f"{name}_logits"], -float("inf")) for name in ("start", "end")
-            }
-            start_score, start = tf.math.top_k(of_tokens["start"], self._beam)
-            end_score, end = tf.math.top_k(of_tokens["end"], self._beam)
-            ends = {"end": end[:, tf.newaxis], "end_score": end_score[:, tf.newaxis]}
-            best = {"start": start, "start_score": start_score, **ends}
-        if self._config.version_2:
-            of_cls = "answerable_logits" not in head
-            best["null_score"] = (
-                head["start_logits"][:, 0] + head["end_logits"][:, 0] if of_cls else head["answerable_logits"]
-            )
-        return best
-
-    def _candidates(self, windows: ContextWindows, best: Outputs) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """All pairs of starts and ends: their scores [W, K, K], -inf where not allowed, and their first and last token.
-
-        A span lies in the context, begins in the window where its first token has most context, and has at most
-        `max_answer_length` tokens. Tokens are numbered as in the context, 0 where not allowed.
-        """
-        shift = (windows.begin - windows.position)[:, tf.newaxis, tf.newaxis]
-        first = tf.cast(best["start"], tf.int64)[:, :, tf.newaxis] + shift  # [W, K, 1]
-        last = tf.cast(best["end"], tf.int64) + shift  # [W, K or 1, K]
-        begin, length = (values[:, tf.newaxis, tf.newaxis] for values in (windows.begin, windows.length))
-        allowed = (first >= begin) & (last < begin + length)
-        allowed &= (last >= first) & (last - first < self._config.max_answer_length)
-        longest = self.shapes.max_seq_length - 3
-        farthest = -(-longest // min(longest, self._config.doc_stride))
-        allowed &= is_max_context(windows, first[:, :, 0], farthest)[:, :, tf.newaxis]
-        score = best["start_score"][:, :, tf.newaxis] + best["end_score"]
-        allowed &= tf.math.is_finite(score)
-        return tf.where(allowed, score, -float("inf")), *(tf.where(allowed, token, 0) for token in (first, last))
-
-    def _by_question(self, values: tf.Tensor, windows: ContextWindows, num_questions: tf.Tensor) -> tf.Tensor:
-        """[W, K, K] -> [N, candidates of the question with most windows]; -inf or 0 where there are fewer."""
-        ragged = tf.RaggedTensor.from_value_rowids(
-            values, windows.question, nrows=tf.cast(num_questions, tf.int64), validate=False
-        )
-        dense = ragged.to_tensor(-float("inf") if values.dtype.is_floating else 0)  # [N, windows, K, K]
-        return tf.reshape(dense, [num_questions, tf.shape(dense)[1] * self._beam**2])
-
-    def _null_score(
-        self, windows: ContextWindows, best: Outputs, context_length: tf.Tensor, spans: Outputs
-    ) -> tf.Tensor:
-        """[N] float32: the smallest over the windows of a question."""
-        scores = tf.math.unsorted_segment_min(best["null_score"], windows.question, tf.size(context_length))
-        scores = tf.where(context_length > 0, scores, _ODDS_WITHOUT_TOKENS)
-        if self._config.answerable_classifier:
-            return scores
-        return tf.where(spans["num_answers"] > 0, scores - spans["nbest_score"][:, 0], scores)
-
-
-_NO_ANSWER = {"text": "", "start": 0, "end": 0}
+        outputs = self._head(rows)
+        best = best_positions(outputs, rows.num_tokens, self._beam)
+        return {**best, **({"null_score": window_null_scores(outputs)} if self._config.version_2 else {})}

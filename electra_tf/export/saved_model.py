@@ -1,20 +1,74 @@
-"""A model as a SavedModel in TensorFlow Serving's layout, with what the server reads beside it."""
+"""From a run to a SavedModel in TensorFlow Serving's layout, with what the server reads beside it."""
 
 import contextlib
+import itertools
 import os
 from collections.abc import Mapping
+from typing import Literal
 
 import absl.logging
+import numpy as np
 import tensorflow as tf
+from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
-from electra_tf.config.errors import UserError, first_line
-from electra_tf.export.served_model import ServedModel
-from electra_tf.export.warmup import write_warmup_requests
-from electra_tf.files import is_remote, write_atomically
+from electra_tf.config.errors import UserError
+from electra_tf.export.answering_model import AnsweringModel
+from electra_tf.export.finetuned import load_finetuned, null_threshold
+from electra_tf.export.load import load_run, load_tokenizer
+from electra_tf.export.sentence_model import SentenceModel
+from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncoder
+from electra_tf.export.tagging_model import TaggingModel
+from electra_tf.files import is_remote, names_in, store_errors, write_atomically
+from electra_tf.runs.directory import run_in
+from electra_tf.tasks.finetune.seeds import FinetunedModel
+
+Precision = Literal["float32", "bfloat16"]
 
 _VERSION = "1"
-# What a kill may leave: a version that is not written to its end, and the one that it was to replace.
-_UNFINISHED, _REPLACED = ".unfinished", ".replaced"
+_UNFINISHED = ".unfinished"  # a version until it is complete; a kill may leave it
+# Where TF Serving looks for warm-up requests, below the version's directory.
+WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
+# A batch of one short text, and one of two that differ in length. The letter is outside the tokenizer's fast path.
+_TEXTS = (
+    "The quick brown fox jumps over the lazy dog.",
+    "\u01c6 ELECTRA learns from every token.",
+    "A discriminator tells which of the tokens in a text were replaced.",
+)
+_BATCH_SIZES = (1, 2)
+_WIDTH = 16  # of rows of ids
+
+
+def load_served_model(
+    model_dir: str | os.PathLike,
+    max_seq_length: int | None = None,
+    batch_size: int | None = None,
+    pad_to_max_length: bool = False,
+    precision: Precision | None = None,
+) -> ServedModel:
+    """Loads the model of a pre-training run, or of a seed's directory of fine-tuning, to be served.
+
+    Args:
+        max_seq_length: None for the run's own.        batch_size, pad_to_max_length: as of `ServingShapes`.
+        precision: of products and activations; None for the run's own.
+    Raises: UserError: there is no such run or no whole checkpoint in it, or the model does not allow the length.
+    """
+    if batch_size is not None and batch_size < 1:
+        raise UserError(f"--batch_size={batch_size}: expected 1 or more; leave it out for any number of texts")
+    model = load_finetuned(model_dir, precision=precision) if run_in(model_dir).is_finetuned else None
+    task = model.task if model else load_run(model_dir, precision=precision)
+    longest = task.config.data.max_seq_length if max_seq_length is None else max_seq_length
+    shapes = ServingShapes(longest, batch_size, pad_to_max_length)
+    if model is None:
+        return TextEncoder(task, load_tokenizer(model_dir), shapes)
+    return _finetuned(model, shapes, model_dir)
+
+
+def _finetuned(model: FinetunedModel, shapes: ServingShapes, model_dir: str | os.PathLike) -> ServedModel:
+    arguments = model.task, model.tokenizer, shapes
+    kind = model.config.task.kind
+    if kind == "question_answering":
+        return AnsweringModel(*arguments, null_threshold(model_dir, model.config))
+    return TaggingModel(*arguments) if kind == "tagging" else SentenceModel(*arguments)
 
 
 def export_saved_model(
@@ -25,81 +79,79 @@ def export_saved_model(
 ) -> str:
     """Writes `output_dir/1/`, the layout of TF Serving, with warm-up requests for every signature.
 
-    On a local disk the directory appears whole, or not at all; one that is replaced stays until the new one is written.
-    `output_dir` may be on any filesystem that TensorFlow writes.
+    On a local disk the version appears when it is complete, and until then the one that it replaces stays. A remote
+    store cannot rename a directory, so there it is written in its place.
 
     Args:
-        overwrite: replace a version 1 that is there, and those of `server_files`.
+        output_dir: on any filesystem that TensorFlow writes.
+        overwrite: replace an existing version 1, and those of `server_files`.
         server_files: texts by name, beside the version's directory; of `electra_tf.export.server_files`.
     Returns: the version's directory.
-    Raises: UserError: if `output_dir` holds something already.
+    Raises: UserError: `output_dir` already holds something, or cannot be written.
     """
     output_dir, server_files = os.fspath(output_dir), server_files or {}
     version_dir = os.path.join(output_dir, _VERSION)
-    try:
+    with store_errors(f"--output_dir={output_dir}", "cannot be written"):
         tf.io.gfile.makedirs(output_dir)
-        names = {name.rstrip("/") for name in tf.io.gfile.listdir(output_dir)} - {_UNFINISHED, _REPLACED}
-    except tf.errors.OpError as error:
-        raise UserError(
-            f"--output_dir={output_dir} is no usable directory: {first_line(error)}; give another one"
-        ) from None
+        names = set(names_in(output_dir)) - {_UNFINISHED}
     if others := names - {_VERSION, *server_files}:
         raise UserError(f"--output_dir={output_dir} also holds {', '.join(sorted(others))}; give a new directory")
     if names and not overwrite:
         raise UserError(
-            f"--output_dir={output_dir} already holds {', '.join(sorted(names))}; give a new directory, or --overwrite "
-            "to replace it"
+            f"--output_dir={output_dir} already holds {', '.join(sorted(names))}; give a new directory, or --overwrite"
         )
-    is_direct = is_remote(output_dir) and _VERSION not in names  # a remote store cannot rename a directory
-    temporary = version_dir if is_direct else os.path.join(output_dir, _UNFINISHED)
-    # At every save TensorFlow warns of renamed inner names, which nobody sees, and names the temporary directory.
+    target = version_dir if is_remote(output_dir) else os.path.join(output_dir, _UNFINISHED)
+    # At every save TensorFlow warns of inner names that it changed, and names the temporary directory.
     absl.logging.set_verbosity(absl.logging.ERROR)
     tf.get_logger().setLevel("ERROR")
-    try:
-        _remove(temporary)
+    with store_errors(version_dir, "cannot be written"):
+        _remove(target)
         signatures = model.signatures()
-        tf.saved_model.save(model, temporary, signatures=signatures)
-        write_warmup_requests(temporary, signatures)
-        if not is_direct:
-            (_copy_over if is_remote(output_dir) else _swap)(temporary, version_dir)
+        tf.saved_model.save(model, target, signatures=signatures)
+        _write_warmup_requests(target, signatures)
+        if target != version_dir:
+            _remove(version_dir)
+            tf.io.gfile.rename(target, version_dir)
         for name, content in server_files.items():
             write_atomically(os.path.join(output_dir, name), content.encode())
-    except tf.errors.OpError as error:
-        raise UserError(f"{version_dir} cannot be written: {first_line(error)}; make room there") from None
     return version_dir
 
 
-def _swap(new: str, version_dir: str) -> None:
-    """Puts a directory in the place of a version that may be there, by two renames; a failed one is undone."""
-    replaced = os.path.join(os.path.dirname(version_dir), _REPLACED)
-    is_there = tf.io.gfile.exists(version_dir)
-    if is_there:
-        _remove(replaced)
-        tf.io.gfile.rename(version_dir, replaced)
-    try:
-        tf.io.gfile.rename(new, version_dir)
-    except tf.errors.OpError:
-        if is_there:
-            tf.io.gfile.rename(replaced, version_dir)
-        raise
-    _remove(replaced)
-
-
-def _copy_over(new: str, version_dir: str) -> None:
-    """Puts a directory in the place of a version on a store that copies files alone; what servers look for last."""
-    _remove(version_dir)
-    paths = [os.path.join(directory, name) for directory, _, names in tf.io.gfile.walk(new) for name in names]
-    for path in sorted(paths, key=lambda path: path.endswith("saved_model.pb")):
-        target = os.path.join(version_dir, path.removeprefix(new).lstrip("/"))
-        tf.io.gfile.makedirs(os.path.dirname(target))
-        tf.io.gfile.copy(path, target)
-    _remove(new)
-
-
 def _remove(directory: str) -> None:
-    """Removes a directory, if it is there, with what it holds; of a link the link alone."""
+    """Removes a directory with all that it holds, if there is one; a link without what it points to."""
     if os.path.islink(directory):
         os.remove(directory)
     elif tf.io.gfile.exists(directory):
         with contextlib.suppress(tf.errors.NotFoundError):  # ram:// removes all, then misses the directory
             tf.io.gfile.rmtree(directory)
+
+
+def _write_warmup_requests(version_dir: str, signatures: Mapping[str, tf.types.experimental.ConcreteFunction]) -> None:
+    """Writes requests for each signature.
+
+    Source: the SavedModel warm-up page of TensorFlow Serving's documentation.
+    """
+    file = os.path.join(version_dir, WARMUP_FILE)
+    tf.io.gfile.makedirs(os.path.dirname(file))
+    with tf.io.TFRecordWriter(file) as writer:
+        for name, function in sorted(signatures.items()):
+            for batch_size in _BATCH_SIZES:
+                inputs = {spec.name: _values(spec, batch_size) for spec in _inputs(function)}
+                request = predict_pb2.PredictRequest(
+                    model_spec=model_pb2.ModelSpec(signature_name=name),
+                    inputs={key: tf.make_tensor_proto(values) for key, values in inputs.items()},
+                )
+                log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
+                writer.write(log.SerializeToString(deterministic=True))
+
+
+def _inputs(function: tf.types.experimental.ConcreteFunction) -> list[tf.TensorSpec]:
+    return tf.nest.flatten(function.structured_input_signature)
+
+
+def _values(spec: tf.TensorSpec, batch_size: int) -> np.ndarray | list[str]:
+    """A batch for an input: texts, or ones: an id that there is, a mask of real tokens, a segment."""
+    size = spec.shape[0] or batch_size
+    if spec.dtype == tf.string:
+        return list(itertools.islice(itertools.cycle(_TEXTS[batch_size - 1 :]), size))
+    return np.ones([size, spec.shape[1] or _WIDTH], np.int32)

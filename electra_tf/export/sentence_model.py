@@ -1,16 +1,16 @@
-"""Classification and regression as they are served: one text or a pair of them -> labels with probabilities, a number.
+"""Served classification and regression: a text or a pair of texts -> labels with probabilities, or a number.
 
-With the stride that the model was fine-tuned with, a long text becomes windows whose logits are averaged; without one
-it is cut. Both as `run_finetuning.py --predict` does.
+If the model was fine-tuned with a stride, a long text becomes windows and their logits are averaged; else it is cut.
+`run_finetuning.py --predict` does the same.
 """
 
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.export.packing import Rows, cut_pair, halves, joined_pairs, windows
 from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes, in_blocks
 from electra_tf.tasks.finetune.config import SentenceConfig
 from electra_tf.tasks.finetune.sentence import SentenceTask
+from electra_tf.text.packing import Rows, cut_pair, windows
 from electra_tf.text.tokenizer import BertTokenizer
 
 
@@ -40,11 +40,11 @@ class SentenceModel(ServedModel):
         return {self.default: predict, f"{self.default}_ids": (self._predict_ids, self.ids()), **super().served()}
 
     def _predict(self, text: tf.Tensor) -> Outputs:
-        """What the model predicts of texts.
+        """The predictions for texts.
 
         Args:
             text: [N] string, UTF-8.
-        Returns: those of `_predict_ids`; `truncated` [N] bool, whether the text was cut.
+        Returns: the outputs of `_predict_ids`; `truncated` [N] bool, whether the text was cut.
         """
         if self._config.stride is not None:
             return {**self._predictions(self._mean_logits(text)), "truncated": tf.zeros_like(text, tf.bool)}
@@ -52,20 +52,21 @@ class SentenceModel(ServedModel):
         return {**self._predicted(rows), "truncated": truncated}
 
     def _predict_pairs(self, text: tf.Tensor, text_pair: tf.Tensor) -> Outputs:
-        """What the model predicts of pairs of texts.
+        """The predictions for pairs of texts.
 
         Args:
             text, text_pair: [N] string, UTF-8: the first and the second text of each pair.
-        Returns: those of `_predict_ids`; `truncated` [N] bool, whether one of the texts was cut.
+        Returns: the outputs of `_predict_ids`; `truncated` [N] bool, whether one of the texts was cut.
         """
         # Tokenized together, as one set of operations is enough.
-        whole = halves(self.tokenize(joined_pairs(text, text_pair)))
+        tokens, num_pairs = self.tokenize(self.pairs(text, text_pair)), tf.size(text)
+        whole = tokens[:num_pairs], tokens[num_pairs:]
         parts = cut_pair(*whole, self.shapes.max_seq_length - 3)
-        lost = [part.length < each.length for part, each in zip(parts, whole, strict=True)]
+        lost = [part.row_lengths() < each.row_lengths() for part, each in zip(parts, whole, strict=True)]
         return {**self._predicted(self.pack(parts)), "truncated": tf.reduce_any(lost, axis=0)}
 
     def _predict_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
-        """What the model predicts of token ids.
+        """The predictions for token ids.
 
         Args:
             input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.

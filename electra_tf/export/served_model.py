@@ -1,4 +1,4 @@
-"""The base of what is exported: a trained model whose served functions take raw text or token ids, each one graph."""
+"""Served models: functions of a trained model that take raw text or token ids, each one TensorFlow graph."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,13 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import TEXT_TENSORS
-from electra_tf.export.packing import Rows, Tokens, cut, pack, tokens_of
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.inference import prepare_for_inference
 from electra_tf.models.tying import stand_alone
 from electra_tf.tasks.base import Task
+from electra_tf.tasks.pretrain.electra import Electra
+from electra_tf.tasks.pretrain.objective import Objective
+from electra_tf.text.packing import Rows, cut, pack
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.weights.stored_model import sound_weights
 
@@ -44,20 +46,20 @@ class ServingShapes:
 
 
 class ServedModel(tf.Module):
-    """What a SavedModel holds: `embed`, and in a subclass what else the model was trained for.
+    """The functions of a SavedModel: `embed`, and in a subclass those of the task that the model was trained for.
 
-    A subclass extends `served`, which names the functions with their inputs. Each is an attribute: `model.embed(text)`.
-    Where a function takes text, invalid bytes of UTF-8 are dropped.
+    A subclass extends `served`. Each function is an attribute too: `model.embed(text)`.
+    Invalid bytes of UTF-8 in a text are dropped.
 
     Args:
-        task: trained; not to be trained further, as its encoder is made to stand alone.
-        layers: those that the served functions use.
-        tokenizer: of the vocabulary it was trained with.
+        task: the trained model. It cannot be trained further, because its encoder gets weights of its own.
+        layers: the layers that the served functions use.
+        tokenizer: the tokenizer of the training.
 
     Attributes:
-        default: the name of the function that is served where a request names none.
+        default: the name of the function that answers requests without a signature's name.
 
-    Raises: UserError: if a weight is NaN or infinite, or the shapes are none that the model allows.
+    Raises: UserError: a weight is NaN or infinite, or the model does not allow the shapes.
     """
 
     default = "embed"
@@ -81,9 +83,9 @@ class ServedModel(tf.Module):
         sound_weights("the model", {variable.name: variable.numpy() for variable in self._weights})
         self.tokenizer = tokenizer
         self.shapes = shapes
-        # One graph that the functions share. Behind a function, as it is none that is served.
+        # One graph that the functions share; behind a function, because it is not a served one.
         texts = [tf.TensorSpec([None], tf.string)]
-        tokenize = tf.function(lambda text: tokens_of(tokenizer.tokenize(text)), input_signature=texts, autograph=False)
+        tokenize = tf.function(tokenizer.tokenize, input_signature=texts, autograph=False)
         self._get_tokenize = lambda: tokenize
         functions = self.served()
         self.names = tuple(functions)
@@ -110,26 +112,31 @@ class ServedModel(tf.Module):
         return [tf.TensorSpec([self.shapes.batch_size], tf.string, name=name) for name in names]
 
     def ids(self) -> list[tf.TensorSpec]:
-        """The inputs of those who have a tokenizer of their own, [N, T] int32 each."""
+        """Inputs that are token ids, for callers with their own tokenizer, [N, T] int32 each."""
         shape = [self.shapes.batch_size, self.shapes.width]
         return [tf.TensorSpec(shape, tf.int32, name=name) for name in TEXT_TENSORS]
 
-    def tokenize(self, text: tf.Tensor) -> Tokens:
-        """The tokens of [N] texts."""
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """The tokens of [N] texts: [N, (tokens)] int32."""
         return self._get_tokenize()(text)
 
-    def rows(self, text: tf.Tensor) -> tuple[Rows, tf.Tensor]:
-        """[CLS] text [SEP] of each text, cut where it is too long, and which were: [N] bool."""
-        whole = self.tokenize(text)
-        part = cut(whole, self.shapes.max_seq_length - 2)
-        return self.pack([part]), part.length < whole.length
+    def pairs(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+        """The first texts of [N] pairs and then the second ones, [2 N] string, to be tokenized at once."""
+        message = "expected as many texts in the second input as in the first"
+        with tf.control_dependencies([tf.debugging.assert_equal(tf.size(first), tf.size(second), message)]):
+            return tf.concat([first, second], axis=0)
 
-    def pack(self, parts: Sequence[Tokens], least_width: int = 2) -> Rows:
+    def rows(self, text: tf.Tensor) -> tuple[Rows, tf.Tensor]:
+        """[CLS] text [SEP] of each text, cut where it is too long, and which were cut: [N] bool."""
+        tokens, room = self.tokenize(text), self.shapes.max_seq_length - 2
+        return self.pack([cut(tokens, room)]), tokens.row_lengths() > room
+
+    def pack(self, parts: Sequence[tf.RaggedTensor], least_width: int = 2) -> Rows:
         """The rows of parts that fit."""
         return pack(parts, self.tokenizer.vocabulary, self.shapes.width, least_width)
 
     def given(self, *tensors: tf.Tensor) -> Rows:
-        """The rows of a call with ids, of one shape, in the ranges that the model has."""
+        """The rows of a call with ids, after a check of their shapes and ranges."""
         sizes, rows = self.get_task().config.encoder, Rows(*tensors)
         longest, shape = sizes.max_position_embeddings, tf.shape(rows.input_ids)
         message = f"input_ids has rows of more than {longest} tokens, which is what the model has positions for"
@@ -145,7 +152,7 @@ class ServedModel(tf.Module):
             return Rows(*map(tf.identity, tensors))
 
     def of_tokens(self, compute: Callable[[Rows], Outputs], text: tf.Tensor) -> Outputs:
-        """What is computed for the tokens of texts, with `tokens`, `num_tokens` and `truncated`."""
+        """The outputs of `compute` for the rows of texts, with `tokens`, `num_tokens` and `truncated`."""
         rows, truncated = self.rows(text)
         tokens = tf.where(rows.input_mask > 0, self.tokenizer.tokens_of(rows.input_ids), "")  # [N, T]
         return {**compute(rows), "tokens": tokens, "num_tokens": rows.num_tokens, "truncated": truncated}
@@ -155,8 +162,8 @@ class ServedModel(tf.Module):
 
         Args:
             text: [N] string, UTF-8.
-        Returns: those of `_embed_ids`; `tokens` [N, T] string, "" in padding; `num_tokens` [N] int32, [CLS] and [SEP]
-            included; `truncated` [N] bool, whether the text was cut.
+        Returns: the outputs of `_embed_ids`; `tokens` [N, T] string, "" in padding; `num_tokens` [N] int32, with [CLS]
+            and [SEP]; `truncated` [N] bool, whether the text was cut.
         """
         return self.of_tokens(self._vectors, text)
 
@@ -180,11 +187,47 @@ class ServedModel(tf.Module):
         }
 
 
+class TextEncoder(ServedModel):
+    """The model of a pre-training run: `embed`, and `detect` where the objective has a discriminator."""
+
+    def __init__(self, objective: Objective, tokenizer: BertTokenizer, shapes: ServingShapes):
+        self._has_discriminator = isinstance(objective, Electra)
+        layers = objective.detection_layers if self._has_discriminator else [objective.encoder]
+        super().__init__(objective, layers, tokenizer, shapes)
+
+    def served(self) -> dict[str, Served]:
+        detect = {"detect": (self._detect, self.texts("text")), "detect_ids": (self._detect_ids, self.ids())}
+        return {**super().served(), **(detect if self._has_discriminator else {})}
+
+    def _detect(self, text: tf.Tensor) -> Outputs:
+        """Which tokens were replaced.
+
+        Args:
+            text: [N] string, UTF-8.
+        Returns: the output of `_detect_ids`; `tokens` [N, T] string, "" in padding; `num_tokens` [N] int32, with [CLS]
+            and [SEP]; `truncated` [N] bool, whether the text was cut.
+        """
+        return self.of_tokens(self._detected, text)
+
+    def _detect_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
+        """Which of the tokens were replaced.
+
+        Args:
+            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
+        Returns: `replaced_probability` [N, T] float32, 0 in padding.
+        """
+        return self._detected(self.given(input_ids, input_mask, segment_ids))
+
+    def _detected(self, rows: Rows) -> Outputs:
+        probability = self.get_task().detect(rows._asdict())
+        return {"replaced_probability": probability * tf.cast(rows.input_mask, tf.float32)}
+
+
 def in_blocks(function: Callable[[Rows], Outputs], rows: Rows, shapes: dict[str, tuple[list, tf.DType]]) -> Outputs:
-    """`function(rows)`, computed for a few rows after another.
+    """Computes `function(rows)`, a few rows at a time.
 
     Args:
-        function: gives tensors with a row for each row.        shapes: of each, without that axis; and its type.
+        function: its outputs have a row for each row.        shapes: shape (without that axis) and type of each output.
     """
     num_rows = tf.shape(rows.input_ids)[0]
     num_blocks = -(-num_rows // _ROWS_AT_ONCE)

@@ -1,12 +1,12 @@
-"""Tagging as it is served: a tag for each word of a text, and where the word stands."""
+"""Served tagging: a tag and the place of each word of a text."""
 
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.export.packing import Rows, cut, tokens_of
 from electra_tf.export.served_model import Outputs, Served, ServedModel, ServingShapes
 from electra_tf.tasks.finetune.tagging import TaggingTask
+from electra_tf.text.packing import Rows, cut, join_words
 from electra_tf.text.tokenizer import BertTokenizer
 
 _SPACES = (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20)  # as a file of tagged words has them; others may stand in a word
@@ -42,7 +42,7 @@ class TaggingModel(ServedModel):
     def _tag(self, text: tf.Tensor) -> Outputs:
         """A tag for each word that fits; words are what spaces, tabs and line breaks separate, as in a training file.
 
-        Each word is tokenized for itself, as in training: one that the tokenizer leaves nothing of is [UNK].
+        Words are tokenized one by one, as in training; a word without a piece is [UNK].
 
         Args:
             text: [N] string, UTF-8; each invalid byte counts as a character.
@@ -51,21 +51,17 @@ class TaggingModel(ServedModel):
             characters (code points); `num_tokens` [N] int32, the number of words; `truncated` [N] bool, whether tokens
             were cut away.
         """
-        words = words_of(text)
-        nrows = tf.size(text, tf.int64)
-        pieces = self._pieces(words.texts)  # [words, (pieces)]
-        by_text = tf.RaggedTensor.from_value_rowids(pieces, words.row, nrows=nrows, validate=False)
-        whole = tokens_of(by_text.merge_dims(1, 2))
-        part = cut(whole, self.shapes.max_seq_length - 2)
-        first_piece = pieces.row_starts() - tf.gather(whole.start, words.row)
-        fits = first_piece < tf.gather(part.length, words.row)
+        words, nrows = words_of(text), tf.size(text, tf.int64)
+        pieces, room = self.tokenizer.tokenize(words.texts), self.shapes.max_seq_length - 2
+        tokens, first_piece = join_words(pieces, words.row, nrows, self.tokenizer.vocabulary.unk_id)
+        fits = first_piece < room
         row = tf.boolean_mask(words.row, fits)
 
         def of_texts(values: tf.Tensor) -> tf.Tensor:  # [words] -> [N, W]
             kept = tf.boolean_mask(values, fits)
             return tf.RaggedTensor.from_value_rowids(kept, row, nrows=nrows, validate=False).to_tensor()
 
-        tagged = self._tagged(self.pack([part]))
+        tagged = self._tagged(self.pack([cut(tokens, room)]))
         position = of_texts(1 + first_piece)  # after [CLS]; in padding 0
         real = position > 0
         return {
@@ -75,7 +71,7 @@ class TaggingModel(ServedModel):
             "start": of_texts(words.start),
             "end": of_texts(words.end),
             "num_tokens": tf.reduce_sum(tf.cast(real, tf.int32), axis=1),
-            "truncated": part.length < whole.length,
+            "truncated": tokens.row_lengths() > room,
         }
 
     def _tag_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
@@ -99,13 +95,6 @@ class TaggingModel(ServedModel):
             "probability": tf.where(real, tf.reduce_max(probabilities, axis=-1), 0.0),
             "probabilities": probabilities,
         }
-
-    def _pieces(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """The pieces of words, one a word or more: [words, (pieces)] int32."""
-        pieces = self.tokenizer.tokenize(words)
-        nothing = tf.cast(pieces.row_lengths() == 0, tf.int64)
-        unknown = tf.fill([tf.reduce_sum(nothing)], self.tokenizer.vocabulary.unk_id)
-        return tf.concat([pieces, tf.RaggedTensor.from_row_lengths(unknown, nothing, validate=False)], axis=1)
 
 
 def words_of(text: tf.Tensor) -> Words:

@@ -123,7 +123,7 @@ class _Batcher:
                     future.set_result(result)
 
     def _next_batch(self, first):
-        """Those to be run together with the first, in the order they came, and the one that comes after them."""
+        """The calls that run together with the first one, in their order, and the call after them."""
         batch, num_rows, deadline = [first], _num_rows(first[0]), time.monotonic() + self._batch_timeout
         while num_rows < self._max_batch_size:
             try:

@@ -44,7 +44,7 @@ def predict(server: str, model_name: str, signature: str, inputs: Mapping[str, S
     Args:
         inputs: the rows of each input, all of the same number.
         timeout: seconds.
-    Raises: urllib.error.HTTPError: whose body is {"error": ".."}; urllib.error.URLError: if nobody answers.
+    Raises: urllib.error.HTTPError: the server refuses, with the body {"error": ".."}; urllib.error.URLError: no answer.
     """
     rows = [dict(zip(inputs, row, strict=True)) for row in zip(*inputs.values(), strict=True)]
     body = json.dumps({"signature_name": signature, "instances": rows}).encode()

@@ -159,7 +159,7 @@ def _is_object(value) -> bool:
 
 
 def _array(name: str, values, dtype: tf.DType) -> np.ndarray:
-    """A JSON value as an array of the dtype that the signature wants; what does not fit is refused."""
+    """A JSON value as an array of the signature's dtype; a value that does not fit is refused."""
     kinds = (str, dict) if dtype == tf.string else (int,) if dtype.is_integer else (int, float)
     flat = list(_leaves(values))
     for leaf in flat:

@@ -41,13 +41,13 @@ def test_the_most_suspicious_word_is_pointed_at_and_special_tokens_are_not_shown
     assert lines == ["  tea     0.100  ###", "  window  0.500  ###############  <- most likely replaced"]
 
 
-def test_where_no_token_stands_out_none_is_pointed_at():
+def test_no_token_is_pointed_at_if_none_stands_out():
     lines = example.as_bars([("tea", 0.1), ("for", 0.12), ("two", 0.13)]).splitlines()
     assert lines[:3] == ["  tea  0.100  ###", "  for  0.120  ####", "  two  0.130  ####"]
     assert lines[3].startswith("  No token stands out")
 
 
-def test_an_empty_text_says_so():
+def test_an_empty_text_is_reported():
     assert example.as_bars([("[CLS]", 0.9), ("[SEP]", 0.8)]) == "  (no tokens)"
 
 
@@ -59,7 +59,7 @@ def test_the_program_prints_the_text_and_a_line_a_token(saved_model, capsys):
     assert "swapped" not in printed
 
 
-def test_the_default_text_holds_the_word_it_says_was_swapped(saved_model, capsys):
+def test_the_default_text_holds_the_swapped_word(saved_model, capsys):
     assert example.main([saved_model]) == 0
     assert example.DEFAULT_TEXT.split().count("forest,") == 1
     assert 'The swapped word is "forest"' in capsys.readouterr().out

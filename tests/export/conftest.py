@@ -15,9 +15,8 @@ from electra_tf.config.schema import EncoderConfig
 from electra_tf.export.answering_model import AnsweringModel
 from electra_tf.export.saved_model import export_saved_model
 from electra_tf.export.sentence_model import SentenceModel
-from electra_tf.export.served_model import ServedModel, ServingShapes
+from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncoder
 from electra_tf.export.tagging_model import TaggingModel
-from electra_tf.export.text_encoder import TextEncoder
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.seeds import FinetunedModel

@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.export.answering_model import AnsweringModel
-from electra_tf.export.best_spans import best_spans
 from electra_tf.export.served_model import ServingShapes
 from electra_tf.tasks.finetune.prediction import outputs_of
 from electra_tf.tasks.finetune.question_answering import QuestionData
@@ -28,7 +27,7 @@ OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("squad_v1", "i
 
 
 @pytest.mark.parametrize("name", ["squad_v2", *OTHERS])
-def test_answers_are_those_of_predict(name, served, finetuned):
+def test_served_answers_equal_those_of_predict(name, served, finetuned):
     outputs = call(served(name), "answer", QUESTIONS, CONTEXTS)
     questions = [
         Question(str(i), "", question, context, (), False)
@@ -56,7 +55,7 @@ def test_answers_are_those_of_predict(name, served, finetuned):
         np.testing.assert_allclose(outputs["null_score"], [answer.null_odds for answer in answers], rtol=1e-5)
 
 
-def test_unlike_numbers_of_questions_and_contexts_are_refused(served):
+def test_different_numbers_of_questions_and_contexts_are_refused(served):
     with pytest.raises(tf.errors.InvalidArgumentError, match="as many texts in the second input"):
         call(served("squad_v2"), "answer", ["a", "b", "c"], ["d"])
 
@@ -75,24 +74,6 @@ def test_an_answer_is_empty_where_the_null_score_is_above_the_threshold(finetune
     np.testing.assert_array_equal(bound["nbest_text"], free["nbest_text"])
 
 
-def test_only_a_question_is_cut(served):
+def test_a_long_question_is_cut_and_a_long_context_is_not(served):
     outputs = call(served("squad_v2"), "answer", QUESTIONS, CONTEXTS)
     assert outputs["truncated"].tolist() == [False, True, False, False, False, False, False]
-
-
-def test_of_spans_with_one_text_the_best_counts_in_its_own_context_only():
-    low = -float("inf")
-    spans = best_spans(
-        tf.constant(["ab ab é", "ab"]),
-        score=tf.constant([[-3.0, -1.0, -2.0, low], [-5.0, low, low, low]]),
-        start=tf.constant([[0, 3, 6, 1], [0, 0, 0, 0]], tf.int64),
-        end=tf.constant([[2, 5, 7, 2], [2, 0, 0, 0]], tf.int64),
-        n_best_size=3,
-    )
-    assert spans["nbest_text"].numpy().tolist() == [[b"ab", "é".encode(), b""], [b"ab", b"", b""]]
-    assert spans["nbest_start"].numpy().tolist() == [[3, 6, 0], [0, 0, 0]]
-    assert spans["num_answers"].numpy().tolist() == [2, 1]
-    lowest = tf.float32.min
-    assert spans["nbest_score"].numpy().tolist() == [[-1.0, -2.0, lowest], [-5.0, lowest, lowest]]
-    share = 1 / (1 + np.exp(-1.0))
-    np.testing.assert_allclose(spans["nbest_probability"], [[share, 1 - share, 0], [1, 0, 0]], atol=1e-7)

@@ -14,7 +14,7 @@ import tensorflow_text
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
-from electra_tf.export.warmup import WARMUP_FILE
+from electra_tf.export.saved_model import WARMUP_FILE
 from tests.export.conftest import HARD_TEXTS, LONG_TEXTS
 
 SIGNATURES = {
@@ -61,7 +61,7 @@ def test_the_signatures_are_those_of_the_kind_and_the_default_is_its_own(kind, l
 
 
 @every_kind
-def test_a_graph_needs_no_operation_beyond_core_but_three_that_a_stock_server_has(kind, exported):
+def test_a_graph_uses_core_operations_and_three_of_tensorflow_text(kind, exported):
     """tf.raw_ops has the operations that TensorFlow was built with: importing a library adds none to it."""
     saved_model = saved_model_pb2.SavedModel.FromString(Path(exported(kind), "saved_model.pb").read_bytes())
     graph = saved_model.meta_graphs[0].graph_def
@@ -111,7 +111,7 @@ def test_a_signature_answers_any_texts(kind, texts, loaded):
 
 
 @pytest.mark.parametrize("kind", ["tagging"])
-def test_rows_longer_than_the_model_has_positions_for_are_refused_by_name(kind, loaded):
+def test_rows_with_more_tokens_than_positions_are_refused(kind, loaded):
     rows = tf.ones([1, 41], tf.int32)
     with pytest.raises(tf.errors.InvalidArgumentError, match="more than 40 tokens, which is what the model has"):
         loaded(kind)["embed_ids"](input_ids=rows, input_mask=rows, segment_ids=rows)
@@ -128,7 +128,7 @@ def test_rows_longer_than_the_model_has_positions_for_are_refused_by_name(kind, 
         ("input_ids", [[2, 99, 3], [2, 5, 3]], "input_ids has a number that is not below 3"),
     ],
 )
-def test_ids_that_the_model_has_no_rows_for_are_refused_by_name(kind, loaded, name, values, message):
+def test_ids_of_wrong_shape_or_range_are_refused(kind, loaded, name, values, message):
     inputs = {"input_ids": [[2, 9, 3], [2, 5, 3]], "input_mask": [[1, 1, 1]] * 2, "segment_ids": [[0, 0, 0]] * 2}
     inputs[name] = values
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
@@ -207,7 +207,7 @@ def test_the_c_runtime_without_python_gives_what_python_gives(kind, exported, lo
 
 
 @pytest.mark.slow
-def test_a_runtime_without_the_text_operations_says_which_one_it_lacks(exported):
+def test_a_runtime_without_the_text_operations_names_the_missing_one(exported):
     """As a server before 2.12 does. It loads the model: the functions are looked into when they are called."""
     call = _call_of(exported("pretraining"), "embed", {"text": tf.constant(["sea"])})
     reply = _run_in_c_runtime({"saved_model": exported("pretraining"), "calls": [call]}, [])

@@ -21,14 +21,14 @@ SECONDS = ["a b c d e f g h i a b c", "old", "sea sea", "sea", "", "d " * 9]
 def predicted(model, *columns):
     """The cells of the table that --predict writes, a row for each text."""
     examples = TextExamples(list(columns), None, [str(n) for n in range(len(columns[0]))], "a test", [])
-    data = SentenceData(model.config, model.tokenizer, None, {"input": examples}, score=None, primary_metric="")
+    data = SentenceData(model.config, model.tokenizer, None, {"input": examples})
     outputs = outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))
     lines = data.prediction_files(outputs)["predictions_input.tsv"].decode().splitlines()
     return [line.split("\t")[1:] for line in lines[1:]]
 
 
 @pytest.mark.parametrize("name", ["classification", "pairs", "windows"])
-def test_classes_are_those_of_predict(name, served, finetuned):
+def test_served_classes_equal_those_of_predict(name, served, finetuned):
     columns = [TEXTS, SECONDS][: 2 if name == "pairs" else 1]
     outputs = call(served(name), "classify", *columns)
     rows = predicted(finetuned(name), *columns)
@@ -40,7 +40,7 @@ def test_classes_are_those_of_predict(name, served, finetuned):
     assert np.flatnonzero(outputs["truncated"]).tolist() == long
 
 
-def test_several_labels_are_those_of_predict(served, finetuned):
+def test_served_multi_labels_equal_those_of_predict(served, finetuned):
     outputs = call(served("multi_label"), "classify", TEXTS)
     rows = predicted(finetuned("multi_label"), TEXTS)
     names = [np.array(["x", "y", "z"])[row].tolist() for row in outputs["predicted"]]
@@ -49,7 +49,7 @@ def test_several_labels_are_those_of_predict(served, finetuned):
     np.testing.assert_allclose(outputs["probabilities"], [list(map(float, row[1:])) for row in rows], atol=2e-6)
 
 
-def test_numbers_are_those_of_predict_in_the_unit_of_the_file(served, finetuned):
+def test_served_numbers_equal_those_of_predict(served, finetuned):
     value = call(served("regression"), "regress", TEXTS)["value"]
     np.testing.assert_allclose(value, [float(row[0]) for row in predicted(finetuned("regression"), TEXTS)], rtol=2e-5)
     assert np.ptp(value) > 0.1
@@ -75,7 +75,7 @@ def test_windows_are_computed_in_blocks_of_32_rows(served):
     np.testing.assert_allclose(alone[0], beside[1], atol=1e-6)
 
 
-def test_lengths_that_do_not_go_with_the_task_are_refused(finetuned):
+def test_lengths_too_short_for_the_task_are_refused(finetuned):
     pairs, windows = finetuned("pairs"), finetuned("windows")
     with pytest.raises(UserError, match="--max_seq_length=4: expected 5 to 40"):
         SentenceModel(pairs.task, pairs.tokenizer, ServingShapes(4))

@@ -69,7 +69,7 @@ def test_metrics_are_served_for_prometheus():
     assert config.prometheus_config.path == "/monitoring/prometheus/metrics"
 
 
-def test_they_are_written_beside_the_version_and_replaced_only_on_request(served, tmp_path):
+def test_server_files_are_written_beside_the_version_and_replaced_only_on_request(served, tmp_path):
     files = server_files(ServingShapes(16))
     export_saved_model(served("tagging"), tmp_path, server_files=files)
     assert {path.name for path in tmp_path.iterdir()} == {"1", *files}

@@ -18,7 +18,7 @@ SENTENCES = [
 ]
 
 
-def test_tags_are_those_of_predict(served, finetuned):
+def test_served_tags_equal_those_of_predict(served, finetuned):
     texts = ["\t".join(SENTENCES[0]), *(" ".join(words) for words in SENTENCES[1:])]
     outputs = call(served("tagging"), "tag", texts)
     model = finetuned("tagging")

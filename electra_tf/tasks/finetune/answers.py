@@ -1,14 +1,24 @@
-"""From the outputs of a question-answering model to answers: the best spans of each question, and its null odds."""
+"""From the outputs of a question-answering model to answers: the best spans of each question, and its null odds.
 
+The rules are TensorFlow operations, which `--predict` and the graph of a served model share. With W windows of Q
+questions, and K starts and ends of a window that are looked at.
+"""
+
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
-from electra_tf.tasks.finetune.squad_features import SquadWindows
+from electra_tf.tasks.finetune.squad_features import ContextWindows, SquadWindows
+from electra_tf.tasks.finetune.text_features import encoded
+from electra_tf.text.packing import cut, slices
 
-_WINDOWS_AT_ONCE = 1024
-_ODDS_WITHOUT_WINDOW = 1e6  # of a question whose context has no token: there is no answer
+_QUESTIONS_AT_ONCE = 512
+_ODDS_WITHOUT_WINDOW = 1e6  # no answer: the context has no token
+
+Outputs = Mapping[str, tf.Tensor]
 
 
 class AnswerSpan(NamedTuple):
@@ -33,8 +43,8 @@ class PredictedAnswer(NamedTuple):
 
     Attributes:
         spans: the n-best list, the best first, with distinct texts. Empty if no span is allowed.
-        null_odds: the larger, the likelier is it that there is no answer: a logit, positive for "none", of the head
-            that says so, else the score of [CLS] less that of the best span. None in version 1.1.
+        null_odds: the larger, the likelier is it that there is no answer: the logit of the answerable classifier,
+            else the score of [CLS] less that of the best span. None in version 1.1.
     """
 
     id: str
@@ -45,6 +55,26 @@ class PredictedAnswer(NamedTuple):
     def text(self) -> str:
         """The best answer, whatever the null odds are; "" if there is no span."""
         return self.spans[0].text if self.spans else ""
+
+
+class Spans(NamedTuple):
+    """Spans of the contexts of questions, [C] each: int64, the scores float32.
+
+    Attributes:
+        window: of each span.        question: of each span.
+        first, last: its first and last token, as positions in the window's row.
+        start, end: its first character in the context and its end (exclusive).
+        start_score, end_score: their sum is the score of the span.
+    """
+
+    window: tf.Tensor
+    question: tf.Tensor
+    first: tf.Tensor
+    last: tf.Tensor
+    start: tf.Tensor
+    end: tf.Tensor
+    start_score: tf.Tensor
+    end_score: tf.Tensor
 
 
 # Gives the text of a span: (windows, row of the window, position of its first token, of its last) -> text.
@@ -62,33 +92,54 @@ def predicted_answers(
 ) -> list[PredictedAnswer]:
     """The answers to all questions of the windows, in their order.
 
-    A span must lie in the context, begin in the window where its first token has most context, and have at most
-    `max_answer_length` tokens. Its score is that of its start plus that of its end; equal ones stay in the order of
-    windows, starts and ends. Of spans with the same text the best counts.
-
     Args:
-        outputs: of the model, a row for each window. Of the joint head `start_top_log_probs` and `start_top_index`
-            [N, K], `end_top_log_probs` and `end_top_index` [N, K, K]; of the independent one `start_logits` and
-            `end_logits` [N, S]; of the classifier `answerable_logits` [N], positive for "no answer". Positions beyond
-            a window and infinite entries do not count.
+        outputs: of the model, a row for each window: see `best_positions` and `window_null_scores`.
         version_2: whether there are null odds.
         n_best_size: spans of a question; with the independent head also starts and ends of a window that are combined.
-        text_of: gives the texts of spans instead of the offsets of their tokens, for comparisons.
-    Raises: ValueError: null odds are wanted of a joint head without that classifier.
+        text_of: gives the texts of spans instead of the characters of their tokens, for comparisons.
     Source: finetune/qa/qa_metrics.py of the authors' code, which answers "empty" if no span is allowed.
     """
-    null_scores = _null_scores(windows, outputs) if version_2 else None
-    spans_of = _best_spans(windows, outputs, max_answer_length, n_best_size, text_of)
+    if not windows.features.num_rows:
+        odds = _ODDS_WITHOUT_WINDOW if version_2 else None
+        return [PredictedAnswer(question.id, (), odds) for question in windows.questions]
     answers = []
-    for index, question in enumerate(windows.questions):
-        spans = spans_of.get(index, ())
-        odds = None
-        if null_scores is not None:
-            odds = null_scores[index]
-            if "answerable_logits" not in outputs and spans:
-                odds = odds - np.float32(spans[0].start_score) - np.float32(spans[0].end_score)
-        answers.append(PredictedAnswer(question.id, spans, None if odds is None else float(odds)))
+    for begin in range(0, len(windows.questions), _QUESTIONS_AT_ONCE):
+        questions = windows.questions[begin : begin + _QUESTIONS_AT_ONCE]
+        first, end = np.searchsorted(windows.features.example_index, [begin, begin + len(questions)])
+        rows = {name: each[first:end] for name, each in outputs.items()}
+        places = ContextWindows(*(each[first:end] for each in windows.windows))
+        places = places._replace(question=places.question - begin)
+        best = best_positions(rows, windows.features.lengths[first:end], n_best_size)
+        spans = allowed_spans(best, places, windows.token_starts, windows.token_ends, max_answer_length)
+        if text_of is None:
+            texts_of = context_texts(encoded([question.context for question in questions]))
+        else:
+            texts_of = functools.partial(_given_texts, text_of, windows, first)
+        listed = n_best(spans, texts_of, len(questions), n_best_size)
+        odds = [None] * len(questions)
+        if version_2:
+            has_classifier = "answerable_logits" in rows
+            odds = null_odds(window_null_scores(rows), places.question, listed, has_classifier).numpy().tolist()
+        lists = zip(questions, odds, _span_lists(listed), strict=True)
+        answers += [PredictedAnswer(question.id, of_question, odd) for question, odd, of_question in lists]
     return answers
+
+
+def _given_texts(text_of: TextOf, windows: SquadWindows, first_row: int, spans: Spans) -> tf.Tensor:
+    """The texts of spans, [C] string, by a function of the caller."""
+    columns = (spans.window.numpy() + first_row, spans.first.numpy(), spans.last.numpy())
+    return encoded([text_of(windows, *each) for each in zip(*columns, strict=True)])
+
+
+def _span_lists(listed: Mapping[str, tf.Tensor]) -> list[tuple[AnswerSpan, ...]]:
+    """The n-best list of each question, of `n_best`."""
+    columns = [listed[name].numpy().tolist() for name in AnswerSpan._fields]
+    return [
+        tuple(
+            AnswerSpan(text.decode(), *each) for text, *each in zip(*(values[:count] for values in lists), strict=True)
+        )
+        for count, *lists in zip(listed["num_answers"].numpy(), *columns, strict=True)
+    ]
 
 
 def predictions_of(answers: Sequence[PredictedAnswer], null_threshold: float | None) -> dict[str, str]:
@@ -104,115 +155,169 @@ def nbest_of(answers: Sequence[PredictedAnswer]) -> dict[str, list[dict[str, Any
     return {answer.id: [span._asdict() for span in answer.spans] for answer in answers}
 
 
-class _Candidates(NamedTuple):
-    """Allowed spans, flat: the window's row, first and last position in it, and their scores in float32."""
+def best_positions(outputs: Outputs, lengths: tf.Tensor, size: int) -> dict[str, tf.Tensor]:
+    """The best starts and ends of windows.
 
-    row: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    start_score: np.ndarray
-    end_score: np.ndarray
+    Args:
+        outputs: of the model, a row for each window. Of the joint head `start_top_log_probs` and `start_top_index`
+            [W, K], `end_top_log_probs` and `end_top_index` [W, K, K]; of the independent one `start_logits` and
+            `end_logits` [W, S].
+        lengths: [W], tokens of each row; positions beyond do not count.
+        size: K of the independent head, if S is not less.
+    Returns: `start` [W, K] int32 and `start_score` [W, K] float32; `end` and `end_score` [W, K, K] of the joint head,
+        the ends of each start, [W, 1, K] of the independent one.
+    """
+    if "start_top_index" in outputs:
+        names = {"start": "start_top_index", "start_score": "start_top_log_probs"}
+        names |= {"end": "end_top_index", "end_score": "end_top_log_probs"}
+        return {name: outputs[output] for name, output in names.items()}
+    width = tf.shape(outputs["start_logits"])[1]
+    is_token = tf.sequence_mask(lengths, width)
+    best = {}
+    for name in ("start", "end"):
+        logits = tf.where(is_token, outputs[f"{name}_logits"], -float("inf"))
+        best[f"{name}_score"], best[name] = tf.math.top_k(logits, tf.minimum(size, width))
+    return best | {name: best[name][:, tf.newaxis] for name in ("end", "end_score")}
 
 
-def _best_spans(
-    windows: SquadWindows,
-    outputs: Mapping[str, np.ndarray],
+def window_null_scores(outputs: Outputs) -> tf.Tensor:
+    """[W] float32, large for windows without an answer: `answerable_logits`, else the score of [CLS].
+
+    Args:
+        outputs: of the model: with `answerable_logits` [W], positive for "no answer", or of the independent head.
+    """
+    if "answerable_logits" in outputs:
+        return outputs["answerable_logits"]
+    return outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0]
+
+
+def allowed_spans(
+    best: Mapping[str, tf.Tensor],
+    windows: ContextWindows,
+    token_starts: tf.Tensor,
+    token_ends: tf.Tensor,
     max_answer_length: int,
-    n_best_size: int,
-    text_of: TextOf | None,
-) -> dict[int, tuple[AnswerSpan, ...]]:
-    """The n-best lists by the question's index; questions without an allowed span are not in it."""
-    num_rows = windows.features.num_rows
-    blocks = [np.arange(at, min(at + _WINDOWS_AT_ONCE, num_rows)) for at in range(0, num_rows, _WINDOWS_AT_ONCE)]
-    parts = [_allowed(windows, rows, outputs, max_answer_length, n_best_size) for rows in blocks]
-    if not parts:
-        return {}
-    candidates = _Candidates(*map(np.concatenate, zip(*parts, strict=True)))
-    question = windows.features.example_index[candidates.row]
-    indices, counts = np.unique(question, return_counts=True)
-    ends = np.cumsum(counts)  # those of a question stand together, as its windows do
+) -> Spans:
+    """The spans that may be answers, in the order of windows, starts and ends.
+
+    A span lies in the context, begins in the window where its first token has most context, has at most
+    `max_answer_length` tokens, and a finite score.
+
+    Args:
+        best: of `best_positions`.
+        token_starts, token_ends: int64, the first character and the end (exclusive) of each token of all contexts.
+    """
+    starts = tf.cast(best["start"], tf.int64)[:, :, tf.newaxis], best["start_score"][:, :, tf.newaxis]
+    (first, start_score), (last, end_score) = starts, (tf.cast(best["end"], tf.int64), best["end_score"])
+    position = windows.position[:, tf.newaxis, tf.newaxis]
+    allowed = (first >= position) & (last < position + windows.length[:, tf.newaxis, tf.newaxis])
+    allowed &= (last >= first) & (last - first < max_answer_length) & tf.math.is_finite(start_score + end_score)
+    place = tf.where(allowed)  # [places, 3]
+    window, flags = place[:, 0], windows.is_max_context
+    flag = tf.gather(flags.row_starts() - windows.position, window) + tf.gather_nd(first[:, :, 0], place[:, :2])
+    place = tf.boolean_mask(place, tf.gather(flags.values, flag))  # [C, 3]
+    window, shape = place[:, 0], tf.shape(allowed)
+    first, last, start_score, end_score = (
+        tf.gather_nd(tf.broadcast_to(values, shape), place) for values in (first, last, start_score, end_score)
+    )
+    shift = tf.gather(windows.first_token - windows.position, window)
+    start, end = tf.gather(token_starts, first + shift), tf.gather(token_ends, last + shift)
+    return Spans(window, tf.gather(windows.question, window), first, last, start, end, start_score, end_score)
+
+
+def context_texts(contexts: tf.Tensor) -> Callable[[Spans], tf.Tensor]:
+    """Returns a function that gives the texts of spans, [C] string.
+
+    Args:
+        contexts: [Q] string, UTF-8, of each question; each invalid byte counts as a character.
+    """
+    characters = tf.strings.unicode_decode(contexts, "UTF-8")
+
+    def texts_of(spans: Spans) -> tf.Tensor:
+        start = tf.gather(characters.row_starts(), spans.question) + spans.start
+        return tf.strings.unicode_encode(slices(characters.values, start, spans.end - spans.start), "UTF-8")
+
+    return texts_of
+
+
+def n_best(
+    spans: Spans, texts_of: Callable[[Spans], tf.Tensor], num_questions: int | tf.Tensor, n_best_size: int
+) -> dict[str, tf.Tensor]:
+    """The best spans of each question, the best first: of those with one text the best counts, of equal ones the first.
+
+    Args:
+        texts_of: gives the texts of spans, [C] string, as of `context_texts`.
+    Returns: with N, `n_best_size`: `text` [Q, N] string, `start` and `end` [Q, N] int64, `start_score`, `end_score` and
+        their sum `score` [Q, N] float32, `probability` [Q, N] float64, the softmax of the scores, and `num_answers` [Q]
+        int64, how many there are. Beyond these a score is the lowest number there is, and all else "" or 0.
+    """
+    order = tf.argsort(spans.start_score + spans.end_score, direction="DESCENDING", stable=True)
+    order = tf.gather(order, tf.argsort(tf.gather(spans.question, order), stable=True))
+    spans = Spans(*(tf.gather(values, order) for values in spans))
+    num_questions = tf.cast(num_questions, tf.int64)
+    places = tf.range(tf.size(order, tf.int64))
+    by_question = tf.RaggedTensor.from_value_rowids(places, spans.question, num_questions, validate=False)
+    num_spans = by_question.row_lengths()
+
+    def distinct(limit: tf.Tensor) -> tf.RaggedTensor:
+        """The spans with distinct texts among the `limit` best of each question."""
+        best = cut(by_question, limit).values
+        question, texts = tf.gather(spans.question, best), texts_of(Spans(*(tf.gather(each, best) for each in spans)))
+        text = tf.unique(texts, tf.int64).idx
+        text = tf.unique(question * tf.size(texts, tf.int64) + text, tf.int64).idx  # other questions' texts are others
+        first = tf.math.unsorted_segment_min(best, text, tf.size(texts))
+        is_first = best == tf.gather(first, text)
+        values = tf.boolean_mask(best, is_first), tf.boolean_mask(question, is_first)
+        return tf.RaggedTensor.from_value_rowids(*values, num_questions, validate=False)
+
+    # Most spans have a text of their own, so the best few are usually enough.
+    limit = tf.constant(2 * n_best_size, tf.int64)
+    _, chosen = tf.while_loop(
+        lambda limit, chosen: tf.reduce_any((chosen.row_lengths() < n_best_size) & (num_spans > limit)),
+        lambda limit, _: (4 * limit, distinct(4 * limit)),
+        (limit, distinct(limit)),
+    )
+    chosen = chosen.to_tensor(tf.size(places, tf.int64), shape=[None, n_best_size])
+    return _listed(spans, texts_of, chosen)
+
+
+def _listed(spans: Spans, texts_of: Callable[[Spans], tf.Tensor], chosen: tf.Tensor) -> dict[str, tf.Tensor]:
+    """The outputs of `n_best`, of the spans `chosen` [Q, N] int64; indices beyond the spans are padding."""
+    is_span = chosen < tf.size(spans.question, tf.int64)
+    index = tf.boolean_mask(chosen, is_span)
+    best = Spans(*(tf.gather(values, index) for values in spans))
+    place = tf.where(is_span)
+
+    def dense(values: tf.Tensor, nothing: str | int | float) -> tf.Tensor:
+        return tf.tensor_scatter_nd_update(tf.fill(tf.shape(chosen), tf.constant(nothing, values.dtype)), place, values)
+
+    score = dense(best.start_score + best.end_score, tf.float32.min)  # JSON has no infinity
+    weights = tf.where(is_span, tf.exp(tf.cast(score - score[:, :1], tf.float64)), 0.0)
     return {
-        int(index): _distinct(windows, _Candidates(*(values[begin:end] for values in candidates)), n_best_size, text_of)
-        for index, begin, end in zip(indices, ends - counts, ends, strict=True)
+        "text": dense(texts_of(best), ""),
+        "start": dense(best.start, 0),
+        "end": dense(best.end, 0),
+        "start_score": dense(best.start_score, tf.float32.min),
+        "end_score": dense(best.end_score, tf.float32.min),
+        "score": score,
+        "probability": tf.math.divide_no_nan(weights, tf.reduce_sum(weights, axis=1, keepdims=True)),
+        "num_answers": tf.reduce_sum(tf.cast(is_span, tf.int64), axis=1),
     }
 
 
-def _allowed(
-    windows: SquadWindows,
-    rows: np.ndarray,
-    outputs: Mapping[str, np.ndarray],
-    max_answer_length: int,
-    n_best_size: int,
-) -> _Candidates:
-    """The allowed spans of some windows, in the order of windows, starts and ends."""
-    lengths = windows.features.lengths[rows]
-    start, start_score, end, end_score = _combinations(outputs, rows, lengths, n_best_size)
-    begin, after = windows.context_position[rows][:, None, None], lengths[:, None, None] - 1
-    start, start_score = start[:, :, None], start_score[:, :, None]
-    at_start = windows.features.row_splits[rows][:, None, None] + np.minimum(start, after)
-    allowed = (start >= begin) & (end < after) & (end >= start) & (end - start < max_answer_length)
-    allowed &= windows.is_max_context[at_start] & np.isfinite(start_score + end_score)
-    found = np.nonzero(allowed)
-    spread = (np.broadcast_to(values, allowed.shape)[found] for values in (start, end, start_score, end_score))
-    return _Candidates(rows[found[0]], *spread)
+def null_odds(
+    null_scores: tf.Tensor, question: tf.Tensor, listed: Mapping[str, tf.Tensor], has_classifier: bool
+) -> tf.Tensor:
+    """[Q] float32: the odds that a question has no answer: the smallest null score of its windows.
 
-
-def _combinations(
-    outputs: Mapping[str, np.ndarray], rows: np.ndarray, lengths: np.ndarray, n_best_size: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Starts and their scores [R, K], ends and theirs [R, K or 1, K], of windows with these rows [R] and lengths."""
-    if "start_top_index" in outputs:
-        names = ("start_top_index", "start_top_log_probs", "end_top_index", "end_top_log_probs")
-        return tuple(outputs[name][rows] for name in names)
-    found = []
-    for name in ("start_logits", "end_logits"):
-        logits = outputs[name][rows]
-        logits = np.where(np.arange(logits.shape[1]) < lengths[:, None], logits, -np.inf)
-        best = np.argsort(-logits, axis=1, kind="stable")[:, :n_best_size]
-        found += [best, np.take_along_axis(logits, best, axis=1)]
-    return found[0], found[1], found[2][:, None], found[3][:, None]
-
-
-def _distinct(
-    windows: SquadWindows, candidates: _Candidates, n_best_size: int, text_of: TextOf | None
-) -> tuple[AnswerSpan, ...]:
-    """The n-best list of one question, of its candidates, of which there is at least one."""
-    context = windows.questions[windows.features.example_index[candidates.row[0]]].context
-    order = np.argsort(-(candidates.start_score + candidates.end_score), kind="stable")
-    best: dict[str, int] = {}
-    # Most spans have a text of their own, so the first few indices are usually enough.
-    for begin in range(0, len(order), 2 * n_best_size):
-        block = order[begin : begin + 2 * n_best_size]
-        chosen = _Candidates(*(values[block] for values in candidates))
-        columns = (block, chosen.row, chosen.start, chosen.end, *_characters(windows, chosen))
-        for i, row, start, end, first, after in zip(*(values.tolist() for values in columns), strict=True):
-            if len(best) < n_best_size:
-                best.setdefault(text_of(windows, row, start, end) if text_of else context[first:after], i)
-        if len(best) == n_best_size:
-            break
-    chosen = _Candidates(*(values[list(best.values())] for values in candidates))
-    scores = chosen.start_score + chosen.end_score  # float32, as in the authors' code
-    weights = np.exp((scores - scores[0]).astype(np.float64))
-    columns = (*_characters(windows, chosen), weights / weights.sum(), chosen.start_score, chosen.end_score)
-    return tuple(map(AnswerSpan, best, *(values.tolist() for values in columns)))
-
-
-def _characters(windows: SquadWindows, candidates: _Candidates) -> tuple[np.ndarray, np.ndarray]:
-    """Where spans begin and end (exclusive) in their contexts, in characters."""
-    shift = windows.first_token[candidates.row] - windows.context_position[candidates.row]
-    return windows.token_starts[candidates.start + shift], windows.token_ends[candidates.end + shift]
-
-
-def _null_scores(windows: SquadWindows, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """[questions] float32: the smallest score, over the windows of a question, of there being no answer."""
-    scores = np.full(len(windows.questions), _ODDS_WITHOUT_WINDOW, np.float32)
-    if not windows.features.num_rows:
-        return scores
-    if "answerable_logits" in outputs:
-        of_window = outputs["answerable_logits"]
-    elif "start_logits" in outputs:
-        of_window = outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0]
-    else:
-        raise ValueError("null odds of the joint head need answerable_classifier: true")
-    np.minimum.at(scores, windows.features.example_index, of_window)
-    return scores
+    Args:
+        null_scores: [W] float32, of `window_null_scores`.        question: [W] int64, of each window.
+        listed: of `n_best`.
+        has_classifier: whether the null scores are logits; else the score of the best span is subtracted.
+    """
+    odds = tf.math.unsorted_segment_min(null_scores, question, tf.size(listed["num_answers"]))
+    odds = tf.minimum(odds, _ODDS_WITHOUT_WINDOW)
+    if has_classifier:
+        return odds
+    less_best = odds - listed["start_score"][:, 0] - listed["end_score"][:, 0]
+    return tf.where(listed["num_answers"] > 0, less_best, odds)

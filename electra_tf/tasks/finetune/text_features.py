@@ -1,39 +1,28 @@
-"""Texts, pairs of texts and tagged words as model input: [CLS] a [SEP], or [CLS] a [SEP] b [SEP].
+"""Texts, pairs of texts and tagged words as model input: [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
 
-All of a split at once, with flat arrays: no loop over tokens.
-"""
-
-from collections.abc import Mapping, Sequence
+import codecs
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.features import Features, ranges
+from electra_tf.data.features import Features
+from electra_tf.text.packing import cut, cut_pair, join, join_words, windows
 from electra_tf.text.tokenizer import BertTokenizer
 
-_TEXTS_PER_CALL = 4096  # of the tokenizer: enough for its speed, and little memory
+_TEXTS_PER_CALL = 16_384  # so many that the calls of TensorFlow's operations cost little beside their work
+_REPLACE = "replace_surrogates"  # one character by one, so that places in a text stay
+codecs.register_error(_REPLACE, lambda error: ("\ufffd".encode() * (error.end - error.start), error.end))
 
 
 @dataclass(frozen=True)
 class TextFeatures:
-    """Features, and how many of the examples did not fit: texts, pairs or sentences that lost tokens."""
+    """Features, and the number of examples (texts, pairs or sentences) that lost tokens."""
 
     features: Features
     num_truncated: int
-
-
-@dataclass(frozen=True)
-class _Tokens:
-    """The tokens of N texts: those of text i are `length[i]` from `start[i]` on.
-
-    Attributes:
-        ids: [T] int32.        start, length: [N] int64.
-    """
-
-    ids: np.ndarray
-    start: np.ndarray
-    length: np.ndarray
 
 
 def text_features(
@@ -45,33 +34,37 @@ def text_features(
 ) -> TextFeatures:
     """The features of texts or of pairs of texts.
 
-    Too long a text loses its end; of too long a pair the longer text, and of two equally long ones the second, loses
-    its last token until they fit. With a stride, a long text has several rows instead, windows of as many tokens as
-    fit, the last of which ends with the text.
+    A text that is too long loses its end; in a pair that is too long, the longer text (the second one of two equally
+    long ones) loses its last token until the pair fits. With a stride, a long text has several rows instead, windows of
+    as many tokens as fit, the last of which ends with the text.
 
     Args:
         texts: one or two lists of N texts.
         targets: by name, [N, ...]: what is learnt for an example.
         max_seq_length: tokens of the longest row, special ones included; at least 3, of pairs 5.
-        stride: how many tokens a window of a text begins after the window before it; None to truncate, and for pairs.
-    Raises: UserError: a stride of more tokens than a window has.
+        stride: tokens between the starts of two windows of a text; None to truncate, and for pairs.
+    Raises: UserError: the stride is longer than a window.
     Source: google-research/electra, finetune/classification (truncation of pairs); windows are ours.
     """
-    tokens = [_tokenize(column, tokenizer) for column in texts]
-    room = max_seq_length - 1 - len(tokens)  # beside [CLS] and one [SEP] a text
-    assert room >= len(tokens), f"max_seq_length {max_seq_length} is too small"
-    num_examples = len(tokens[0].length)
-    if stride is None:
-        parts = _truncated_pairs(*tokens, room) if len(tokens) == 2 else [_cut(tokens[0], room)]
-        num_truncated = np.any([part.length < whole.length for part, whole in zip(parts, tokens, strict=True)], axis=0)
-        example_index = np.arange(num_examples, dtype=np.int32)
-        return TextFeatures(_joined(parts, tokenizer, example_index, targets), int(num_truncated.sum()))
-    if not 1 <= stride <= room:
-        raise UserError(
-            f"the stride is {stride} tokens, expected 1 to {room}, which is what fits between [CLS] and [SEP]"
-        )
-    windows, example_index = _windows(tokens[0], room, stride)
-    return TextFeatures(_joined([windows], tokenizer, example_index, targets), num_truncated=0)
+    room = max_seq_length - 1 - len(texts)  # beside [CLS] and one [SEP] a text
+    assert room >= len(texts), f"max_seq_length {max_seq_length} is too small"
+    if stride is not None and not 1 <= stride <= room:
+        raise UserError(f"stride is {stride}, expected 1 to {room}: the tokens that fit between [CLS] and [SEP]")
+    rows, num_truncated = [], 0
+    for begin, end in batches(len(texts[0])):
+        tokens = [tokenizer.tokenize(encoded(column[begin:end])) for column in texts]
+        example = tf.range(end - begin, dtype=tf.int64)
+        if stride is None:
+            parts = cut_pair(*tokens, room) if len(tokens) == 2 else [cut(tokens[0], room)]
+            is_cut = [part.row_lengths() < whole.row_lengths() for part, whole in zip(parts, tokens, strict=True)]
+            num_truncated += np.count_nonzero(np.any(is_cut, axis=0))
+        else:
+            part, example = windows(tokens[0], room, stride)
+            parts = [part]
+        rows.append((*join(parts, tokenizer.vocabulary), begin + example))
+    features = joined_features(rows)
+    row_targets = {name: np.asarray(values)[features.example_index] for name, values in targets.items()}
+    return TextFeatures(replace(features, row_targets=row_targets), num_truncated)
 
 
 def tagging_features(
@@ -80,10 +73,10 @@ def tagging_features(
     tokenizer: BertTokenizer,
     max_seq_length: int,
 ) -> TextFeatures:
-    """The features of tagged sentences: all pieces of their words are fed, and the first piece of each is labelled.
+    """The features of tagged sentences: all pieces of a word are fed, and its first piece is labelled.
 
-    Too long a sentence loses its end; `values_of_words` tells what is left. A word of which the tokenizer leaves
-    nothing, such as a control character, is fed as [UNK]: each word that fits has its label.
+    A sentence that is too long loses its end; `values_of_words` gives one value for each word that is left. A word
+    without a piece, such as a control character, is fed as [UNK]: each word that fits has its label.
 
     Args:
         sentences: N lists of words.
@@ -91,27 +84,32 @@ def tagging_features(
     Returns: with the token targets `label_ids`, 0 where there is none, and `label_weights`, 1 on the first piece of a
         word; without `label_ids` the weights alone.
     """
-    flat_words = [word for sentence in sentences for word in sentence]
-    words = _tokenize(flat_words, tokenizer, empty=tokenizer.vocabulary.unk_id)
-    first_pieces = {"label_weights": np.ones(len(flat_words), np.float32)}
-    if label_ids is not None:
-        first_pieces["label_ids"] = np.array([label for labels in label_ids for label in labels], np.int32)
+    room = max_seq_length - 2
+    rows, first_pieces, num_truncated = [], [np.zeros(0, np.int64)], 0
+    num_words = np.array([len(sentence) for sentence in sentences], np.int64)
+    for begin, end in batches(len(sentences)):
+        pieces = tokenizer.tokenize(encoded([word for sentence in sentences[begin:end] for word in sentence]))
+        sentence = np.repeat(np.arange(end - begin), num_words[begin:end])
+        tokens, first_piece = join_words(pieces, sentence, end - begin, tokenizer.vocabulary.unk_id)
+        rows.append((*join([cut(tokens, room)], tokenizer.vocabulary), tf.range(begin, end)))
+        first_pieces.append(first_piece.numpy())
+        num_truncated += np.count_nonzero(tokens.row_lengths() > room)
+    features = joined_features(rows)
 
-    piece_splits = _splits(words.length)[_splits([len(sentence) for sentence in sentences])]
-    whole = _Tokens(words.ids, piece_splits[:-1], np.diff(piece_splits))
-    kept = _cut(whole, max_seq_length - 2)
-    features = _joined([kept], tokenizer, np.arange(len(sentences), dtype=np.int32), {})
-    source, target = ranges(kept.start, kept.length), ranges(features.row_splits[:-1] + 1, kept.length)
-    token_targets = {
-        name: _put(target, _put(words.start, values, len(words.ids))[source], len(features.input_ids))
-        for name, values in first_pieces.items()
-    }
-    num_truncated = int((kept.length < whole.length).sum())
+    first_piece = np.concatenate(first_pieces)
+    fits = first_piece < room
+    position = (np.repeat(features.row_splits[:-1], num_words) + 1 + first_piece)[fits]
+    values = {"label_weights": np.ones(len(fits), np.float32)}
+    if label_ids is not None:
+        values["label_ids"] = np.array([label for labels in label_ids for label in labels], np.int32)
+    token_targets = {name: np.zeros(len(features.input_ids), of_words.dtype) for name, of_words in values.items()}
+    for name, of_words in values.items():
+        token_targets[name][position] = of_words[fits]
     return TextFeatures(replace(features, token_targets=token_targets), num_truncated)
 
 
 def values_of_words(features: Features, values: np.ndarray) -> list[np.ndarray]:
-    """What a tagging model says of the words: one array a sentence, one value a word that fits.
+    """What a tagging model gives for the words: an array for each sentence, with a value for each word that fits.
 
     Args:
         features: of `tagging_features`.
@@ -121,72 +119,20 @@ def values_of_words(features: Features, values: np.ndarray) -> list[np.ndarray]:
     return [values[row, : features.lengths[row]][is_word[features.row(row)]] for row in range(features.num_rows)]
 
 
-def _tokenize(texts: Sequence[str], tokenizer: BertTokenizer, empty: int | None = None) -> _Tokens:
-    """The tokens of texts; with `empty`, this id for a text without a token."""
-    ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    for begin in range(0, len(texts), _TEXTS_PER_CALL):
-        # A lone surrogate, which JSON can hold, has no UTF-8.
-        batch = [text.encode("utf-8", "ignore") for text in texts[begin : begin + _TEXTS_PER_CALL]]
-        tokens = tokenizer.tokenize(batch)
-        ids.append(tokens.values.numpy())
-        lengths.append(tokens.row_lengths().numpy())
-    flat, length = np.concatenate(ids), np.concatenate(lengths)
-    start = np.cumsum(length) - length
-    if empty is not None:
-        flat = np.insert(flat, start[length == 0], empty)
-        length = np.maximum(length, 1)
-        start = np.cumsum(length) - length
-    return _Tokens(flat, start, length)
+def encoded(texts: Sequence[str]) -> tf.Tensor:
+    """[N] string, UTF-8. A lone surrogate, which JSON can hold, becomes U+FFFD, which the tokenizer drops."""
+    return tf.constant([text.encode("utf-8", _REPLACE) for text in texts], tf.string)
 
 
-def _cut(tokens: _Tokens, room: int) -> _Tokens:
-    return _Tokens(tokens.ids, tokens.start, np.minimum(tokens.length, room))
+def joined_features(rows: Sequence[tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Tensor]]) -> Features:
+    """The features of one or more batches of rows: ids and segments [R, (tokens)], and the example of each row [R]."""
+    input_ids, segment_ids = (np.concatenate([batch[part].values.numpy() for batch in rows]) for part in (0, 1))
+    row_splits = np.cumsum(np.concatenate([[0], *(ids.row_lengths().numpy() for ids, _, _ in rows)]))
+    example_index = np.concatenate([index.numpy() for _, _, index in rows]).astype(np.int32)
+    return Features(input_ids, segment_ids, row_splits.astype(np.int64), example_index)
 
 
-def _truncated_pairs(first: _Tokens, second: _Tokens, room: int) -> list[_Tokens]:
-    """Both texts cut so that the longer one lost its end first; of an odd room the first text has one token more."""
-    first_length = np.minimum(first.length, np.maximum(room - second.length, (room + 1) // 2))
-    second_length = np.minimum(second.length, room - first_length)
-    return [_Tokens(first.ids, first.start, first_length), _Tokens(second.ids, second.start, second_length)]
-
-
-def _windows(tokens: _Tokens, room: int, stride: int) -> tuple[_Tokens, np.ndarray]:
-    """The windows of texts, and the text of each."""
-    too_many = np.maximum(tokens.length - room, 0)
-    num_windows = 1 + -(-too_many // stride)
-    text = np.repeat(np.arange(len(num_windows)), num_windows)
-    number = ranges(np.zeros_like(num_windows), num_windows)  # 0, 1, ... within each text
-    offset = np.minimum(number * stride, too_many[text])
-    length = np.minimum(tokens.length[text] - offset, room)
-    return _Tokens(tokens.ids, tokens.start[text] + offset, length), text.astype(np.int32)
-
-
-def _joined(
-    parts: Sequence[_Tokens], tokenizer: BertTokenizer, example_index: np.ndarray, targets: Mapping[str, np.ndarray]
-) -> Features:
-    """Rows of [CLS], and of each part its tokens and [SEP]; segment 0 up to the first [SEP], then 1."""
-    lengths = 1 + sum(part.length + 1 for part in parts)
-    row_splits = _splits(lengths)
-    # What no token takes stays [SEP], but for the first place of each row.
-    input_ids = np.full(row_splits[-1], tokenizer.vocabulary.sep_id, np.int32)
-    segment_ids = np.zeros(row_splits[-1], np.int32)
-    begin = row_splits[:-1]
-    input_ids[begin] = tokenizer.vocabulary.cls_id
-    begin = begin + 1
-    for segment, part in enumerate(parts):
-        input_ids[ranges(begin, part.length)] = part.ids[ranges(part.start, part.length)]
-        segment_ids[ranges(begin, part.length + 1)] = segment
-        begin = begin + part.length + 1
-    row_targets = {name: np.asarray(values)[example_index] for name, values in targets.items()}
-    return Features(input_ids, segment_ids, row_splits, example_index, row_targets)
-
-
-def _splits(lengths: Sequence[int]) -> np.ndarray:
-    """0 and the sums of the first lengths: [N + 1] int64."""
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-
-
-def _put(index: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
-    placed = np.zeros(size, values.dtype)
-    placed[index] = values
-    return placed
+def batches(num_examples: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of each batch of examples; one empty batch if there is no example."""
+    for begin in range(0, max(num_examples, 1), _TEXTS_PER_CALL):
+        yield begin, min(begin + _TEXTS_PER_CALL, num_examples)

@@ -41,7 +41,7 @@ def test_a_call_that_does_not_fit_goes_into_the_next_batch_in_order(toy_export):
     assert [result["whole_bytes"].tolist() for result in results] == [[b"a", b"b"], [b"c", b"d"]]
 
 
-def test_rows_of_unlike_widths_are_not_merged(toy_export):
+def test_rows_of_different_widths_are_not_merged(toy_export):
     model = BatchedModel("toy", toy_export, max_batch_size=4, batch_timeout=0.2)
     with ThreadPoolExecutor(2) as pool:
         results = pool.map(lambda call: model.call("weigh", call), [weights([[1, 2]]), weights([[1, 2, 3]])])
@@ -65,7 +65,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("inputs, message", REFUSED)
-def test_inputs_that_are_not_the_signatures_are_refused_and_the_next_call_is_served(toy, inputs, message):
+def test_inputs_that_do_not_fit_the_signature_are_refused_and_the_next_call_is_served(toy, inputs, message):
     with pytest.raises(ServingError, match=message) as caught:
         toy.call("weigh", inputs)
     assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT

@@ -110,12 +110,12 @@ def test_the_client_prints_a_row_a_line_and_errors_in_one(address, capsys):
     assert capsys.readouterr().err == error
 
 
-def test_the_client_says_in_a_line_that_nobody_answers(capsys):
+def test_the_client_reports_in_one_line_that_no_server_answers(capsys):
     assert rest_client.main(["--server=http://127.0.0.1:9", "a"]) == 1
     assert capsys.readouterr().err.startswith("error: http://127.0.0.1:9: ")
 
 
-def test_the_client_wants_as_many_rows_of_each_input(capsys):
+def test_the_client_refuses_inputs_with_different_numbers_of_rows(capsys):
     with pytest.raises(SystemExit) as ended:
         rest_client.main(["--input=question=Who?", "--input=context=It was Ann.", "--input=context=Or Bob."])
     assert ended.value.code == 2

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from electra_tf.tasks.finetune.answers import nbest_of, predicted_answers, predictions_of
+from electra_tf.tasks.finetune.answers import Spans, context_texts, n_best, nbest_of, predicted_answers, predictions_of
 from electra_tf.tasks.finetune.squad import Question
 from electra_tf.tasks.finetune.squad_features import squad_windows
 from electra_tf.text.tokenizer import BertTokenizer
@@ -99,11 +100,6 @@ def test_logits_beyond_a_window_do_not_count(windows):
     assert second.text == "A"
 
 
-def test_null_odds_of_a_joint_head_need_the_classifier(windows):
-    with pytest.raises(ValueError, match="answerable_classifier"):
-        predicted_answers(windows, joint(NOTHING, NOTHING, NOTHING), **{**SETTINGS, "version_2": True})
-
-
 def test_a_question_without_a_window_has_no_answer(tokenizer):
     questions = [Question("q1", "", "?", " ", (), False), Question("q2", "", "?", "a", (), False)]
     windows = squad_windows(questions, tokenizer, max_seq_length=9, doc_stride=3, max_query_length=2)
@@ -122,3 +118,35 @@ def test_predictions_are_emptied_above_the_threshold_and_the_n_best_list_is_not(
     best = nbest_of(answers)["q2"][0]
     assert list(best) == ["text", "start", "end", "probability", "start_score", "end_score"]
     assert (best["text"], best["start"], best["end"]) == ("A", 0, 1)
+
+
+def test_of_spans_with_one_text_the_best_counts_in_its_own_context_only():
+    question = tf.constant([0, 0, 0, 1], tf.int64)
+    start, end = tf.constant([0, 3, 6, 0], tf.int64), tf.constant([2, 5, 7, 2], tf.int64)
+    scores = tf.constant([-2.0, -0.5, -1.5, -4.0]), tf.constant([-1.0, -0.5, -0.5, -1.0])
+    spans = Spans(question, question, start, end, start, end, *scores)
+    texts_of = context_texts(tf.constant(["ab ab é", "ab", "no span"]))
+    listed = {name: values.numpy().tolist() for name, values in n_best(spans, texts_of, 3, n_best_size=3).items()}
+    assert listed["text"] == [[b"ab", "é".encode(), b""], [b"ab", b"", b""], [b""] * 3]
+    assert listed["start"] == [[3, 6, 0], [0, 0, 0], [0, 0, 0]]
+    assert listed["end"] == [[5, 7, 0], [2, 0, 0], [0, 0, 0]]
+    assert listed["num_answers"] == [2, 1, 0]
+    lowest = tf.float32.min
+    assert listed["score"] == [[-1.0, -2.0, lowest], [-5.0, lowest, lowest], [lowest] * 3]
+    share = 1 / (1 + np.exp(-1.0))
+    np.testing.assert_allclose(listed["probability"], [[share, 1 - share, 0], [1, 0, 0], [0] * 3], atol=1e-7)
+
+
+def test_an_invalid_byte_of_a_context_is_a_character():
+    zero, one, two = (tf.constant([value], tf.int64) for value in (0, 1, 3))
+    spans = Spans(zero, zero, zero, zero, one, two, tf.constant([0.0]), tf.constant([0.0]))
+    assert context_texts(tf.constant([b"a\xffbc"]))(spans).numpy().tolist() == ["\ufffdb".encode()]
+
+
+def test_a_text_that_stands_in_the_context_often_does_not_hide_the_others():
+    start = tf.range(20, dtype=tf.int64)
+    zero, score = tf.zeros_like(start), -tf.cast(start, tf.float32)
+    spans = Spans(zero, zero, start, start, start, start + 1, score, score)
+    listed = n_best(spans, context_texts(tf.constant(["a" * 18 + "bc"])), 1, n_best_size=2)
+    assert listed["text"].numpy().tolist() == [[b"a", b"b"]]
+    assert listed["start"].numpy().tolist() == [[0, 18]]

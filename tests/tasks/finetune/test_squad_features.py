@@ -1,6 +1,7 @@
 """Windows of questions: small enough to be cut by hand."""
 
 import pytest
+import tensorflow as tf
 
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune.squad import Answer, Question
@@ -46,24 +47,24 @@ def test_a_context_is_cut_into_windows_with_a_stride(tokenizer):
         "[CLS] who ? [SEP] d e f g h [SEP]",
     ]
     assert windows.features.segment_ids.reshape(2, 10).tolist() == [[0] * 4 + [1] * 6] * 2
-    assert windows.context_position.tolist() == [4, 4]
-    assert windows.first_token.tolist() == [0, 3]
+    assert windows.windows.position.numpy().tolist() == [4, 4]
+    assert windows.windows.first_token.numpy().tolist() == [0, 3]
 
 
 def test_a_token_has_most_context_in_one_window_and_the_first_of_equals(tokenizer):
     windows = squad_windows([question("Who?", "A b c d e f g h i")], tokenizer, **SIZES)
-    flat = [windows.is_max_context[windows.features.row(row)].astype(int).tolist() for row in range(3)]
     # a b c d e | d e f g h | g h i: d is as far from the edge of the first as e from that of the second, and so on.
-    assert flat == [[0, 0, 0, 0, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 1, 0]]
+    is_max_context = tf.cast(windows.windows.is_max_context, tf.int32).to_list()
+    assert is_max_context == [[1, 1, 1, 1, 0], [0, 1, 1, 1, 0], [0, 1, 1]]
 
 
 def test_questions_share_the_tokens_of_their_context(tokenizer):
     both = [question("Who?", "a bé"), question("What who?", "c"), question("What?", "a bé")]
     windows = squad_windows(both, tokenizer, **SIZES)
     assert windows.features.example_index.tolist() == [0, 1, 2]
-    assert windows.first_token.tolist() == [0, 2, 0]
-    assert windows.token_starts.tolist() == [0, 2, 0]
-    assert windows.token_ends.tolist() == [1, 4, 1]
+    assert windows.windows.first_token.numpy().tolist() == [0, 2, 0]
+    assert windows.token_starts.numpy().tolist() == [0, 2, 0]
+    assert windows.token_ends.numpy().tolist() == [1, 4, 1]
 
 
 def test_a_long_question_is_cut_off(tokenizer):

@@ -1,0 +1,128 @@
+"""Tokens as model input, in TensorFlow operations: cut, in windows, and joined to [CLS] a [SEP] b [SEP].
+
+Training, `--predict` and the graph of a SavedModel all use these functions. The tokens of texts are ragged tensors,
+[N, (tokens)] int32.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from electra_tf.text.vocabulary import Vocabulary
+
+
+class Rows(NamedTuple):
+    """Model input, [R, T] int32 each."""
+
+    input_ids: tf.Tensor
+    input_mask: tf.Tensor
+    segment_ids: tf.Tensor
+
+    @property
+    def num_tokens(self) -> tf.Tensor:
+        """[R] int32, special tokens included."""
+        return tf.reduce_sum(self.input_mask, axis=1)
+
+
+def slices(values: tf.Tensor, start: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
+    """Parts of a flat tensor: `length[i]` values from `start[i]` on.
+
+    Args:
+        values: [V], any type.        start, length: [R] int64.
+    Returns: [R, (values)].
+    """
+    index = tf.ragged.range(start, start + length)
+    return index.with_values(tf.gather(values, index.values))
+
+
+def numbered(counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Lists `counts[i]` things for each i: the i of each thing, and its number 0, 1, ... within i; int64."""
+    each = tf.ragged.range(counts)
+    return each.value_rowids(), each.values
+
+
+def cut(tokens: tf.RaggedTensor, length: int | tf.Tensor) -> tf.RaggedTensor:
+    """Keeps the first `length` tokens of each text, or `length[i]` [N] int64 of text i."""
+    return slices(tokens.values, tokens.row_starts(), tf.minimum(tokens.row_lengths(), length))
+
+
+def cut_pair(first: tf.RaggedTensor, second: tf.RaggedTensor, room: int) -> list[tf.RaggedTensor]:
+    """Cuts pairs to `room` tokens: the longer text loses its last token until the pair fits.
+
+    Of two equally long texts the second one loses a token.
+    """
+    lengths = first.row_lengths(), second.row_lengths()
+    first_length = tf.minimum(lengths[0], tf.maximum(room - lengths[1], (room + 1) // 2))
+    return [cut(first, first_length), cut(second, room - first_length)]
+
+
+def windows(tokens: tf.RaggedTensor, room: int, stride: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Cuts texts into overlapping windows of at most `room` tokens; the last one ends with its text.
+
+    Args:
+        stride: tokens between the starts of two windows; at most `room`.
+    Returns: the windows [W, (tokens)] in the order of the texts, and the text of each [W] int64. Each text has at
+        least one.
+    """
+    lengths = tokens.row_lengths()
+    too_many = tf.maximum(lengths - room, 0)
+    text, number = numbered(1 - (-too_many // stride))
+    offset = tf.minimum(number * stride, tf.gather(too_many, text))
+    length = tf.minimum(tf.gather(lengths, text) - offset, room)
+    return slices(tokens.values, tf.gather(tokens.row_starts(), text) + offset, length), text
+
+
+def join_words(
+    pieces: tf.RaggedTensor, text: tf.Tensor, num_texts: int | tf.Tensor, unknown_id: int
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Joins words that were tokenized one by one. A word without a piece, such as a control character, gets [UNK].
+
+    Args:
+        pieces: [words, (pieces)] int32.        text: [words] int64, the text of each word, ascending.
+    Returns: the tokens of the texts, and where in its text each word's first piece stands, [words] int64.
+    """
+    is_empty = tf.cast(pieces.row_lengths() == 0, tf.int64)
+    unknown = tf.fill([tf.reduce_sum(is_empty)], unknown_id)
+    pieces = tf.concat([pieces, tf.RaggedTensor.from_row_lengths(unknown, is_empty, validate=False)], axis=1)
+    words = tf.RaggedTensor.from_value_rowids(pieces, text, nrows=tf.cast(num_texts, tf.int64), validate=False)
+    tokens = words.merge_dims(1, 2)
+    return tokens, pieces.row_starts() - tf.gather(tokens.row_starts(), text)
+
+
+def join(parts: Sequence[tf.RaggedTensor], vocabulary: Vocabulary) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Joins one or two parts of R texts to rows of [CLS], and of each part its tokens and [SEP].
+
+    Returns: the ids, and the segments: 0 up to the first [SEP], then 1; [R, (tokens)] int32 each.
+    """
+    # Each row is made of slices of one flat array: [CLS], then for each part [SEP] and the tokens of all its rows.
+    values, ones = [[vocabulary.cls_id]], tf.ones([parts[0].nrows()], tf.int64)
+    starts, lengths, sep = [ones * 0], [ones], tf.constant(1, tf.int64)
+    for part in parts:
+        values += [[vocabulary.sep_id], part.values]
+        starts += [sep + 1 + part.row_starts(), ones * sep]
+        lengths += [part.row_lengths(), ones]
+        sep += 1 + tf.size(part.values, tf.int64)
+    start, length = tf.stack(starts, axis=1), tf.stack(lengths, axis=1)  # [R, slices]
+    index = tf.ragged.range(tf.reshape(start, [-1]), tf.reshape(start + length, [-1])).values
+    ids = tf.gather(tf.concat(values, axis=0), index)
+    rows = tf.RaggedTensor.from_row_lengths(ids, tf.reduce_sum(length, axis=1), validate=False)
+    is_second = index >= 2 + tf.size(parts[0].values, tf.int64)
+    return rows, rows.with_values(tf.cast(is_second, tf.int32))
+
+
+def pack(
+    parts: Sequence[tf.RaggedTensor], vocabulary: Vocabulary, width: int | None = None, least_width: int = 2
+) -> Rows:
+    """The padded rows of one or two parts that fit.
+
+    Args:
+        width: tokens of a row, padding included; None: those of the longest row, at least `least_width`.
+    """
+    input_ids, segment_ids = join(parts, vocabulary)
+    lengths = input_ids.row_lengths()
+    if width is None:
+        width = tf.maximum(tf.reduce_max(lengths), least_width)  # a call without a text has columns too
+    shape = tf.stack([-1, width]) if tf.is_tensor(width) else [None, width]
+    padded = input_ids.to_tensor(vocabulary.pad_id, shape=shape), segment_ids.to_tensor(0, shape=shape)
+    return Rows(padded[0], tf.sequence_mask(lengths, width, tf.int32), padded[1])

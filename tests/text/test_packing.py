@@ -1,0 +1,49 @@
+"""Tokens to rows, by hand: texts of 3, 0 and 5 tokens."""
+
+import tensorflow as tf
+
+from electra_tf.text.packing import cut, cut_pair, join_words, pack, windows
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+TEXTS = tf.RaggedTensor.from_row_lengths([10, 11, 12, 20, 21, 22, 23, 24], [3, 0, 5])
+
+
+def ragged(*rows: list[int]) -> tf.RaggedTensor:
+    return tf.ragged.constant(rows, tf.int32)
+
+
+def test_a_text_loses_its_end():
+    assert cut(TEXTS, 4).to_list() == [[10, 11, 12], [], [20, 21, 22, 23]]
+
+
+def test_the_longer_text_of_a_pair_loses_its_end_first():
+    first, second = cut_pair(TEXTS, ragged([1, 2], [1, 2, 3, 4, 5, 6], [1, 2, 3, 4]), room=5)
+    assert first.to_list() == [[10, 11, 12], [], [20, 21, 22]]
+    assert second.to_list() == [[1, 2], [1, 2, 3, 4, 5], [1, 2]]
+
+
+def test_windows_have_a_stride_and_the_last_one_ends_with_its_text():
+    parts, text = windows(TEXTS, room=2, stride=2)
+    assert text.numpy().tolist() == [0, 0, 1, 2, 2, 2]
+    assert parts.to_list() == [[10, 11], [11, 12], [], [20, 21], [22, 23], [23, 24]]
+
+
+def test_words_are_joined_and_one_without_a_piece_is_unknown():
+    tokens, first_piece = join_words(ragged([7, 8], [], [9]), tf.constant([0, 0, 2], tf.int64), 3, unknown_id=1)
+    assert tokens.to_list() == [[7, 8, 1], [], [9]]
+    assert first_piece.numpy().tolist() == [0, 2, 0]
+
+
+def test_rows_have_special_tokens_segments_and_padding():
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a"), sha256="")
+    cls, sep, pad = vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id
+    rows = pack([TEXTS, ragged([30], [], [30])], vocabulary)
+    assert rows.input_ids.numpy().tolist() == [
+        [cls, 10, 11, 12, sep, 30, sep, pad, pad],
+        [cls, sep, sep, pad, pad, pad, pad, pad, pad],
+        [cls, 20, 21, 22, 23, 24, sep, 30, sep],
+    ]
+    assert rows.num_tokens.numpy().tolist() == [7, 3, 9]
+    assert rows.segment_ids.numpy().tolist()[0] == [0, 0, 0, 0, 0, 1, 1, 0, 0]
+    assert pack([TEXTS], vocabulary, width=11).input_mask.shape == (3, 11)
+    assert pack([TEXTS[:0]], vocabulary, least_width=4).input_ids.shape == (0, 4)
