@@ -13,14 +13,14 @@ from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
 from electra_tf.config.errors import UserError
 from electra_tf.export.answering_model import AnsweringModel
-from electra_tf.export.finetuned import load_finetuned, null_threshold
-from electra_tf.export.load import load_run, load_tokenizer
 from electra_tf.export.sentence_model import SentenceModel
 from electra_tf.export.served_model import ServedModel, ServingShapes, TextEncoder
 from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.files import is_remote, names_in, store_errors, write_atomically
 from electra_tf.runs.directory import run_in
+from electra_tf.runs.restore import load_tokenizer
 from electra_tf.tasks.finetune.seeds import FinetunedModel
+from electra_tf.weights.run import load_finetuned, load_objective, null_threshold
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -55,7 +55,7 @@ def load_served_model(
     if batch_size is not None and batch_size < 1:
         raise UserError(f"--batch_size={batch_size}: expected 1 or more; leave it out for any number of texts")
     model = load_finetuned(model_dir, precision=precision) if run_in(model_dir).is_finetuned else None
-    task = model.task if model else load_run(model_dir, precision=precision)
+    task = model.task if model else load_objective(model_dir, precision=precision)
     longest = task.config.data.max_seq_length if max_seq_length is None else max_seq_length
     shapes = ServingShapes(longest, batch_size, pad_to_max_length)
     if model is None:
