@@ -1,7 +1,7 @@
 """The interfaces between a model that is trained and the code that trains it: `Task` and `InputStage`.
 
 Pre-training objectives and fine-tuning tasks are both `Task`s. `electra_tf.train` and `electra_tf.runs` depend on this
-file only, never on one task.
+file and never on a particular task.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ _PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 class Evaluated:
-    """What `electra_tf.train.trainer.Evaluator` evaluates: a task, or another use of its networks."""
+    """Base of all that `electra_tf.train.trainer.Evaluator` evaluates: tasks, and other uses of their networks."""
 
     config: RunConfig
 
@@ -34,14 +34,14 @@ class Evaluated:
         raise NotImplementedError
 
     def example_outputs(self, batch: Batch, context: ForwardContext) -> dict[str, tf.Tensor]:
-        """What an evaluation keeps of each example, [B, ...] by name: for metrics that do not sum over batches.
+        """Outputs to keep for each example, [B, ...] by name, for metrics that do not sum over batches.
 
-        `InputStage.output_metrics` takes them.
+        `InputStage.output_metrics` receives them.
         """
         return {}
 
     def random_stream(self, step: tf.Tensor, first_example: tf.Tensor, name: str = "") -> RandomStream:
-        """The random numbers of a step. Args: as of `RandomStream`."""
+        """The random numbers of a step. Args: as for `RandomStream`."""
         return RandomStream(self.config.train.seed, step, first_example, name)
 
 
@@ -74,7 +74,7 @@ class Task(tf_keras.Model, Evaluated):
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The factor of each loss in the total loss. A term without a factor is reported and not minimised."""
+        """The factor of each loss in the total loss. A term without a factor is reported but not minimised."""
         raise NotImplementedError
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
@@ -89,7 +89,7 @@ class Task(tf_keras.Model, Evaluated):
         raise NotImplementedError
 
     def empty_batch(self) -> Batch:
-        """A batch of one short example, with which the variables are created."""
+        """A batch of one short example, used to create the variables."""
         raise NotImplementedError
 
     def as_ratios(self, batch: Batch, totals: dict[str, Total]) -> dict[str, Ratio]:
@@ -98,22 +98,22 @@ class Task(tf_keras.Model, Evaluated):
         return {name: Ratio(total.value, denominators[total.over]) for name, total in totals.items()}
 
     def learning_rate_multiplier(self, variable: tf.Variable) -> float:
-        """The factor of the learning rate for a variable: its parameter group."""
+        """The factor of a variable's learning rate, for parameter groups."""
         return 1.0
 
     @property
     def phases(self) -> "tuple[Task, ...]":
-        """The tasks that are trained one after the other, on shared networks and with one optimizer."""
+        """The tasks to train one after the other, with shared networks and one optimizer; usually this task alone."""
         return (self,)
 
     @property
     def phase_steps(self) -> tuple[int, ...]:
-        """How many optimizer updates each of the `phases` has."""
+        """The number of optimizer updates of each of the `phases`."""
         return (self.config.train.num_steps,)
 
     @property
     def schedule_steps(self) -> tuple[int, ...]:
-        """The lengths, in updates, of the ranges of steps that each have a warm-up and a decay."""
+        """The number of updates of each part of the schedule; each part has its own warm-up and decay."""
         return (self.config.train.num_steps,)
 
     @property
@@ -123,16 +123,16 @@ class Task(tf_keras.Model, Evaluated):
 
     @property
     def cost(self) -> RunCost | None:
-        """The FLOPs of the run's steps; None if the task does not describe its steps."""
+        """The FLOPs of the run's steps; None if they are unknown."""
         return None
 
     @property
     def health_checks(self) -> Sequence[HealthCheck]:
-        """New checks that a run still learns, one for each loss that can tell."""
+        """New checks that a run still learns, see `electra_tf.tasks.health`."""
         return ()
 
     def verdict(self, metrics: dict[str, float]) -> str | None:
-        """One line on what the metrics of a run's last evaluation say of it; None for nothing."""
+        """One line on a run's result, from the metrics of its last evaluation; None for no line."""
         return None
 
     def begin(self) -> None:
@@ -141,13 +141,13 @@ class Task(tf_keras.Model, Evaluated):
     def adopt_data(self, data: Any) -> None:
         """Copies statistics of the training data into the model, before the first step of a run.
 
-        They belong in non-trainable variables, so that a restored checkpoint needs no data.
+        They are kept in non-trainable variables, so that a restored checkpoint needs no data.
 
         Raises: UserError: if the data lacks them.
         """
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """One update; the same function under `fit` and in a run. See `electra_tf.train.step.training_step`."""
+        """One update: the same function in `fit` and in a run. See `electra_tf.train.step.training_step`."""
         return self._training_step(self, batch)
 
     def compile(self, optimizer, training_step, **keras_options):
@@ -166,13 +166,14 @@ class InputStage(ABC):
     """Consecutive steps of a run with their own data, sequence length and batch size. Most runs have one stage.
 
     Attributes:
-        name: the configuration's name for it, used in messages; empty if there is only one.
-        first_step, last_step: it provides the batches of the steps first_step + 1 to last_step.
+        name: its name in the configuration, for messages; empty if there is only one stage.
+        first_step, last_step: the stage has the steps first_step + 1 to last_step.
         batch_size, evaluation_batch_size: examples over all replicas.
         max_seq_length: tokens of an example, padding included.
-        num_training_examples, num_evaluation_batches: the second is 0 without a held-out split.
-        data: what `Task.adopt_data` takes.        source: its directory, for messages.
-        identity: a hash that tells data sets apart.
+        num_training_examples: the size of the training split.
+        num_evaluation_batches: the size of the held-out split in batches; 0 without one.
+        data: the argument of `Task.adopt_data`.        source: the directory of the data, for messages.
+        identity: a hash of the data set.
         tokenizer: the content of the vocabulary's file, and whether text is lower-cased and stripped of accents.
     """
 
@@ -191,12 +192,12 @@ class InputStage(ABC):
 
     @abstractmethod
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:
-        """Per-replica batches of one input pipeline, without end, starting at step `first_step` of the run."""
+        """Endless per-replica batches of one input pipeline, from step `first_step` of the run on."""
 
     @abstractmethod
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
         """Per-replica batches of one pass over the held-out split."""
 
     def output_metrics(self, outputs: dict[str, list[np.ndarray]]) -> dict[str, float]:
-        """The metrics of the held-out split that follow from `Task.example_outputs`, given batch by batch."""
+        """Held-out metrics computed from `Task.example_outputs`, which are given batch by batch."""
         return {}

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 
 class Total(NamedTuple):
-    """The numerator of a mean whose denominator is one of `Task.denominators`.
+    """The numerator of a mean; its denominator is one of `Task.denominators`.
 
     Attributes:
         value: scalar float32, the sum of weighted values over a batch.
@@ -34,12 +34,12 @@ class Ratio(NamedTuple):
     weight: tf.Tensor
 
     def value(self) -> float:
-        """The mean, for fully summed terms; NaN if the weight is 0."""
+        """The mean, once all terms are summed; NaN if the weight is 0."""
         return float(self.total) / float(self.weight) if float(self.weight) else float("nan")
 
 
 class BinaryEntropy(NamedTuple):
-    """The entropy in nats of a binary share `total / weight`: the loss of the best constant predictor."""
+    """The entropy in nats of the fraction `total / weight`: the loss of the best constant predictor."""
 
     total: tf.Tensor
     weight: tf.Tensor
@@ -53,7 +53,7 @@ class BinaryEntropy(NamedTuple):
 
 
 class RankingCounts(NamedTuple):
-    """A histogram of logits for each class, from which the area under the ROC curve follows.
+    """A histogram of logits for each of two classes, to compute the area under the ROC curve.
 
     Attributes:
         negatives, positives: [K] float32, the number of logits of each class in each of K equal bins.
@@ -84,8 +84,8 @@ class Count(NamedTuple):
 
 Term = Ratio | BinaryEntropy | RankingCounts | Count
 
-# Bins from -16 to 16, each 1/2048 wide: the logits of a discriminator early in training lie within 0.1 of each other,
-# and still fall into hundreds of bins.
+# Bins from -16 to 16, each 1/2048 wide: early in training a discriminator's logits differ by at most 0.1, which is
+# still hundreds of bins.
 _LARGEST_LOGIT, _BINS_PER_UNIT = 16, 2048
 _NUM_BINS = 2 * _LARGEST_LOGIT * _BINS_PER_UNIT
 
@@ -96,12 +96,12 @@ def count_of(weights: tf.Tensor) -> tf.Tensor:
 
 
 def weighted_total(values: tf.Tensor, weights: tf.Tensor, over: str) -> Total:
-    """The Total of `values` weighted by `weights`, of one shape and any type, over the denominator `over`."""
+    """The sum of values * weights, of one shape and any type, as a `Total` over the denominator `over`."""
     return Total(tf.reduce_sum(tf.cast(values, tf.float32) * tf.cast(weights, tf.float32)), over)
 
 
 def weighted_sum(values: tf.Tensor, weights: tf.Tensor) -> Ratio:
-    """The mean of `values` weighted by `weights`, of one shape and any type, as a Ratio."""
+    """The mean of `values` weighted by `weights`, of one shape and any type, as a `Ratio`."""
     return Ratio(weighted_total(values, weights, "").value, count_of(weights))
 
 
@@ -109,7 +109,7 @@ def ranking_counts(logits: tf.Tensor, is_positive: tf.Tensor, weights: tf.Tensor
     """The histograms for the area under the ROC curve.
 
     Args:
-        logits: any shape, float32; beyond +-16 they count as ties.
+        logits: any shape, float32; those beyond +-16 count as ties.
         is_positive, weights: the same shape; 0 or 1, and float32.
     """
     position = (tf.reshape(logits, [-1]) + _LARGEST_LOGIT) * _BINS_PER_UNIT

@@ -1,7 +1,6 @@
-"""The peak FLOP/s of a run's devices: model FLOPs utilisation is a share of it.
+"""The peak FLOP/s of a run's devices, to which model FLOPs utilisation is relative.
 
-It is the one that the configuration states, else the one that the maker publishes, else the rate that a large matrix
-product reaches on the device.
+It is the setting `train.peak_flops`, or else the published peak, or else the measured rate of a large matrix product.
 """
 
 import functools
@@ -21,14 +20,14 @@ logger = logging.getLogger(__name__)
 
 _PROCESSOR_FILE = Path("/proc/cpuinfo")  # of Linux
 _TPU_TYPE_VARIABLE = "TPU_ACCELERATOR_TYPE"  # a TPU VM sets it, for example to "v5litepod-8"
-# Large enough for the rate not to depend on the size; small on a CPU, where a short product is disturbed less often.
+# So large that the rate does not depend on the size; smaller on a CPU, where a short product is disturbed less often.
 _CPU_SIZE, _ACCELERATOR_SIZE = 1024, 8192
-# With rests between the bursts, what disturbs one need not disturb the next.
+# Pauses between the bursts, so that another program that disturbs one burst may spare the next.
 _BURSTS, _BURST_SECONDS, _REST_SECONDS = 6, 0.2, 0.06
 
 
 class Peak(NamedTuple):
-    """The peak of all devices of a run together, and where the number comes from, for messages."""
+    """The peak of all devices of a run together, and the source of the number, for messages."""
 
     flops_per_second: float
     source: str
@@ -37,7 +36,7 @@ class Peak(NamedTuple):
 def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | None:
     """The peak of all replicas together, in the precision of the run. A measurement takes 1.5 s.
 
-    Returns: None if the device is not known and refuses the product: that must not stop a training.
+    Returns: None if the device is unknown and cannot compute the product, which must not stop a training.
     """
     replicas, device = strategy.num_replicas_in_sync, strategy.extended.worker_devices[0]
     kind = tf.DeviceSpec.from_string(device).device_type
@@ -62,12 +61,12 @@ def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | 
 
 
 def _lacks_bfloat16() -> bool:
-    """Whether this machine's processor is known to have no products in bfloat16: x86 and ARM list them by name."""
+    """True if this machine's processor is known to have no bfloat16 instructions: Linux lists them by name."""
     return _PROCESSOR_FILE.exists() and "bf16" not in _PROCESSOR_FILE.read_text(errors="replace")
 
 
 def _published(kind: str, precision: str) -> tuple[str, float | None]:
-    """The name of this machine's devices of a kind, and the published peak of one; None if it is not known."""
+    """The name of this machine's devices of a kind, and the published peak of one; None if it is unknown."""
     if kind == "GPU":
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
         name = details.get("device_name", "")
@@ -82,7 +81,7 @@ def measured_rate(precision: str, device: str, size: int | None = None) -> float
 
     Args:
         precision: `float32` or `bfloat16`.        device: such as `/CPU:0`.
-        size: rows of the matrices; None: one that suits the device.
+        size: rows of the matrices; None: a size that suits the device.
     """
     size = size or (_CPU_SIZE if "CPU" in device else _ACCELERATOR_SIZE)
     with tf.device(device):
@@ -92,7 +91,7 @@ def measured_rate(precision: str, device: str, size: int | None = None) -> float
 
 
 def _fastest(run: Callable[[], object]) -> float:
-    """Seconds of the fastest call in several short bursts, after one call that is not timed."""
+    """The seconds of the fastest call in several short bursts, after one call that is not timed."""
     run()
     seconds = []
     for _ in range(_BURSTS):

@@ -1,4 +1,4 @@
-"""Strategies by name, and every way in which asking for one can fail, as one line."""
+"""The tf.distribute strategies by name; a failure to start one is an error of one line."""
 
 import tensorflow as tf
 
@@ -66,8 +66,8 @@ def build_strategy(name: str, tpu: str = "local") -> tf.distribute.Strategy:
     """The strategy of that name. Raises: UserError: if its devices are not there."""
     strategy = STRATEGIES[name](tpu)
     if not tf.config.list_physical_devices("GPU"):
-        # Grappler rewrites graphs before their first run: seconds at the start of every training and evaluation, after
-        # which the steps are no faster on CPUs (docs/notes/performance.md). Programs of a TPU do without it anyhow.
+        # Grappler rewrites graphs before their first run, which takes seconds at the start of every training and
+        # evaluation and makes no step faster on a CPU (docs/notes/performance.md). TPU programs do not use it.
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     return strategy
 

@@ -10,34 +10,34 @@ from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.schema import EvaluationConfig
 from electra_tf.tasks.base import Task
 
-# Not averaged: the one is given as it was last, the other as a sum.
+# Not averaged: of the learning rate the last value is reported, of `nonfinite` the sum.
 _LEARNING_RATE, _NONFINITE = "learning_rate", "nonfinite"
 _LOWER_IS_BETTER = re.compile(r"(.+_)?(loss|mse)(_mm)?")  # of all other metrics the highest value is the best
 
 
 def metric_accumulator(task: Task) -> "MetricAccumulator":
     """An empty accumulator for the metrics of a task's training step. Call it under the strategy's scope."""
-    # Each name once, in order.
+    # Unique, in order.
     names = tuple(dict.fromkeys(name for phase in task.phases for name in metric_names(phase)))
     train = task.config.train
     return MetricAccumulator(names, train.max_nonfinite_steps if train.on_nonfinite == "skip" else None)
 
 
 def metric_names(task: Task) -> tuple[str, ...]:
-    """What a training step of a task reports, without `learning_rate` and `nonfinite`."""
+    """The metrics that a task's training step returns, without `learning_rate` and `nonfinite`."""
     return ("loss", *task.term_names, "gradient_norm")
 
 
 class MetricAccumulator(tf.Module):
     """Sums over the steps since the last report.
 
-    They are variables, and tracked by the checkpoint, so a run that ends between two reports loses nothing: the next
-    report of the run that continues is bit for bit that of a run that never ended.
+    The sums are variables in the checkpoint, so a run that ends between two reports loses nothing: the next report of
+    the continued run is bit for bit that of an uninterrupted one.
 
     Args:
-        names: of the metrics of a training step, see `metric_names`; where there are several phases, of all of them.
-        max_nonfinite_steps: how many steps with a loss or gradient that is not finite the run may have; they are
-            counted, and left out of the means. None: none, and the step leaves no trace, as the run ends before it.
+        names: the metrics of a training step, see `metric_names`; with several phases, those of all phases.
+        max_nonfinite_steps: the number of steps with a loss or gradient that is not finite that the run may have; they
+            are counted, and left out of the means. None: the run ends before the first such step.
     """
 
     def __init__(self, names: Sequence[str], max_nonfinite_steps: int | None):
@@ -53,11 +53,11 @@ class MetricAccumulator(tf.Module):
     def add(self, metrics: dict[str, tf.Tensor]) -> tf.Tensor:
         """Adds one step. Runs in a replica context.
 
-        The steps of a window are of one phase: each phase's last step closes it.
+        All steps between two reports belong to one phase, because each phase's last step is reported.
 
         Args:
-            metrics: scalars float32, equal on all replicas: what `electra_tf.train.step.training_step` returns.
-        Returns: whether the run must not go on, as steps are not finite. Scalar bool.
+            metrics: the result of `electra_tf.train.step.training_step`: scalars float32, equal on all replicas.
+        Returns: True if the run must end because steps are not finite. Scalar bool.
         """
         names = set(metrics) - {_LEARNING_RATE, _NONFINITE}
         assert names <= set(self.names), f"the step returns {sorted(names)}, expected some of {sorted(self.names)}"
@@ -73,12 +73,12 @@ class MetricAccumulator(tf.Module):
         return self._nonfinite_steps_of_run > self._max_nonfinite_steps
 
     def close(self, names: Sequence[str] | None = None) -> dict[str, float]:
-        """The metrics of the window, which is empty afterwards. Runs on the host, and waits for the device.
+        """Returns the metrics since the last report and resets the sums. Runs on the host; waits for the device.
 
         Args:
-            names: those of the phase that the steps were of; None: all.
-        Returns: means over the finite steps, NaN if there were none; the learning rate of the last one; and
-            `nonfinite_steps`, how many there were, if there were any.
+            names: the metrics of the phase that was trained; None: all.
+        Returns: means over the finite steps, NaN if there were none; the last learning rate; and the number of
+            `nonfinite_steps`, if there were any.
         """
         steps, nonfinite_steps = self._finite_steps.numpy(), int(self._nonfinite_steps.numpy())
         means = self._sums.numpy() / steps.astype("float32") if steps else [float("nan")] * len(self.names)
@@ -92,12 +92,12 @@ class MetricAccumulator(tf.Module):
         return report
 
     def nonfinite_steps_of_run(self) -> int:
-        """How many steps of the whole run so far were not finite, and left out."""
+        """The number of steps of the whole run so far that were not finite and left out."""
         return int(self._nonfinite_steps_of_run.numpy())
 
 
 def _counter(shape: Sequence[int], dtype: tf.DType) -> tf.Variable:
-    # The replicas compute equal metrics, so the first one's addition stands for all.
+    # The replicas compute equal metrics, so the first one's is added.
     first = tf.VariableAggregation.ONLY_FIRST_REPLICA
     return tf.Variable(tf.zeros(shape, dtype), trainable=False, aggregation=first)
 

@@ -11,12 +11,13 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """learning_rate * min(1, step / warmup_steps) * max(0, 1 - step / num_steps) ** decay_power.
 
     Warm-up and decay multiply, as in the authors' code: step 0 has rate 0, and with the usual 10,000 of 1,000,000 steps
-    the peak is 0.99 of `learning_rate`. (Elsewhere the decay usually starts after the warm-up.)
+    the peak is 0.99 of `learning_rate`. (In other schedules the decay usually starts after the warm-up.)
 
     Args:
         learning_rate: the factor in front.
-        warmup_steps, part_steps: `warmup_steps`, 0 for none, and `num_steps` of each part of the training; step counts
-            from the beginning of its part. Usually there is one.
+        warmup_steps: the `warmup_steps` of each part of the training, 0 for none.
+        part_steps: the `num_steps` of each part. Usually there is one part. `step` counts from the beginning of its
+            part.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
 
 
 def _of_part(values: Sequence[float], first_steps: Sequence[int], step: tf.Tensor) -> tf.Tensor:
-    """Of one value for each part that of the part a step is in. Scalar float32."""
+    """The value of the part that contains a step, from one value for each part. Scalar float32."""
     value = tf.constant(values[0], tf.float32)
     for first_step, of_part in zip(first_steps[1:], values[1:], strict=True):
         value = tf.where(step >= tf.cast(first_step, step.dtype), tf.constant(of_part, tf.float32), value)
@@ -54,13 +55,13 @@ def missed_peak(warmup_steps: Sequence[float], part_steps: Sequence[int]) -> str
     for warmup, steps in zip(warmup_steps, part_steps, strict=True):
         if warmup >= steps:
             return (
-                f"the warm-up has {warmup:g} steps, of a schedule of {steps}: the learning rate never reaches its peak"
+                f"the warm-up has {warmup:g} steps and the schedule {steps}: the learning rate never reaches its peak"
             )
     return None
 
 
 def steps_since(first_steps: Sequence[int], step: tf.Tensor) -> tf.Tensor:
-    """The number of steps since the last of `first_steps` (rising, the first is 0) that is not after `step`.
+    """The number of steps since the last of `first_steps` (ascending, the first is 0) that is not after `step`.
 
     Scalar integer -> the same.
     """

@@ -1,8 +1,8 @@
-"""The training step as a TPU takes it: traced for one batch of static shape, and searched for what no TPU runs.
+"""The training step as one program for a TPU, and a search of its graph for operations that a TPU cannot run.
 
-A TPU runs one compiled program: every shape is known beforehand and nothing is asked of the host. XLA itself refuses
-some of what breaks this, but `tf.boolean_mask`, `tf.unique` and float64 pass its compilers, and cost a TPU dearly or
-fail there at run time. So the traced graph is read as well.
+A TPU runs one compiled program: all shapes are static and the host is not called. XLA refuses some operations that
+break this, but compiles `tf.boolean_mask`, `tf.unique` and float64, which are slow on a TPU or fail at run time. So
+the traced graph is searched as well.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,17 +18,17 @@ from electra_tf.train.step import training_step
 _DATA_DEPENDENT = ("Where", "Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "DynamicPartition")
 _ON_THE_HOST = ("PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "NumpyFunction", "XlaHostCompute")
 _REFUSED_TYPES = {
-    tf.string.as_datatype_enum: "text: a TPU has none",
+    tf.string.as_datatype_enum: "text: a TPU has no strings",
     tf.float64.as_datatype_enum: "float64: a TPU emulates it slowly; use float32",
 }
-# Handles to variables and lists: scalars to the graph, whatever they lead to.
+# Handles to variables and lists, which are scalars in the graph.
 _HANDLES = (tf.resource.as_datatype_enum, tf.variant.as_datatype_enum)
 
 
 def training_step_function(task: Task) -> Callable:
     """The task's training step as one program for XLA: a `tf.function` of the tensors of `batch_specs`, in order.
 
-    (Of functions of plain tensors only does TensorFlow give the compiled form.)
+    Its arguments are plain tensors because TensorFlow shows the compiled form of no other function.
     """
     names = list(batch_specs(task.config, batch_size=1))
 
@@ -40,17 +40,17 @@ def training_step_function(task: Task) -> Callable:
 
 
 def unfit_operations(traced: tf.types.experimental.ConcreteFunction) -> list[str]:
-    """What in a traced function no TPU takes, one line for each operation; empty where there is nothing.
+    """The operations of a traced function that a TPU cannot run, one line each.
 
-    Found are outputs with an open dimension, operations whose output depends on the data in its size, calls back to
-    the host, text and float64, also inside the loops and functions that the graph calls.
+    These are: outputs with an unknown dimension, outputs whose size depends on the data, calls of the host, text and
+    float64, also inside the loops and functions that the graph calls.
     """
     graph = traced.graph.as_graph_def(add_shapes=True)
     return [f"{node.name} ({node.op}): {fault}" for node in _nodes(graph) for fault in _faults(node)]
 
 
 def _nodes(graph: tf.compat.v1.GraphDef) -> Iterator[tf.compat.v1.NodeDef]:
-    """The nodes of a graph and of every function that it reaches. A library may hold others, which never run."""
+    """The nodes of a graph and of every function that it calls. Its library may hold others, which never run."""
     library = {function.signature.name: function.node_def for function in graph.library.function}
     waiting, seen = [graph.node], set()
     while waiting:
@@ -64,14 +64,14 @@ def _nodes(graph: tf.compat.v1.GraphDef) -> Iterator[tf.compat.v1.NodeDef]:
 
 def _called(node: tf.compat.v1.NodeDef) -> Iterator[str]:
     for key, value in node.attr.items():
-        # Derivatives that were traced in case somebody asks for them stand in this attribute and do not run.
+        # These attributes name derivatives that were traced and do not run.
         if key not in ("forward_function_name", "backward_function_name"):
             yield from (function.name for function in (value.func, *value.list.func) if function.name)
 
 
 def _faults(node: tf.compat.v1.NodeDef) -> Iterator[str]:
     if node.op in _ON_THE_HOST:
-        yield "asks the host"
+        yield "calls the host"
     if node.op in _DATA_DEPENDENT:
         yield "the size of its output depends on the data"
     types = _types(node)
@@ -80,11 +80,11 @@ def _faults(node: tf.compat.v1.NodeDef) -> Iterator[str]:
         shapes = node.attr["_output_shapes"].list.shape
         for shape in map(tf.TensorShape, shapes):
             if not shape.is_fully_defined():
-                yield f"its output has the open shape {shape}"
+                yield f"its output has the unknown shape {shape}"
 
 
 def _types(node: tf.compat.v1.NodeDef) -> set[int]:
-    """The types that an operation was given, and those that it always takes or gives."""
+    """The types of an operation's attributes, and the fixed types of its inputs and outputs."""
     given = {kind for value in node.attr.values() for kind in (value.type, *value.list.type)}
     definition = op_def_registry.get(node.op)
     fixed = {argument.type for argument in (*definition.input_arg, *definition.output_arg)} if definition else set()

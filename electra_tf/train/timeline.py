@@ -1,7 +1,7 @@
-"""What is due at which step of a run: arithmetic on the step alone, the same however often a run is interrupted.
+"""The steps at which a run reports, evaluates and saves: functions of the step, however often a run is interrupted.
 
-A run has input stages (`electra_tf.tasks.base.InputStage`: what is read) and training phases (what is trained). Both
-are spans of steps.
+A run has input stages (`electra_tf.tasks.base.InputStage`: their own data) and training phases (a task each). Both are
+spans of steps.
 """
 
 import itertools
@@ -39,12 +39,12 @@ def phases_of(task: Task) -> tuple[TrainingPhase, ...]:
 
 
 def span_after(spans: Sequence[SpanT], step: int) -> SpanT:
-    """The span of the step that follows `step`; the last one at the end of the run."""
+    """The span of step + 1; at the end of the run the last span."""
     return next((span for span in spans if step < span.last_step), spans[-1])
 
 
 def span_at(spans: Sequence[SpanT], step: int) -> SpanT:
-    """The span that `step` itself belongs to."""
+    """The span of `step` itself."""
     return next((span for span in spans if step <= span.last_step), spans[-1])
 
 
@@ -54,7 +54,7 @@ class StepTriggers:
 
     Attributes:
         span_ends: the last step of each input stage and each training phase, ascending.
-        last_step: where this call ends; at most the run's last step.
+        last_step: the last step of this call; at most the run's last step.
     """
 
     train: TrainConfig
@@ -63,7 +63,7 @@ class StepTriggers:
     last_step: int
 
     def reports(self, step: int) -> bool:
-        """Also at step 1, the loss of the untrained model, and at the end of a span, so that no mean covers two."""
+        """Also true at step 1, for the loss of the untrained model, and at a span's end, so that no mean covers two."""
         return step == 1 or step % self.train.log_every_steps == 0 or step in self.span_ends
 
     def evaluates(self, step: int) -> bool:

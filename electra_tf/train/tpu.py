@@ -1,6 +1,6 @@
-"""Connects to a TPU, and turns every way in which that fails into one line.
+"""Connects to a TPU; every failure is an error of one line.
 
-TensorFlow waits for ever for a TPU that does not answer, so everything that waits here has a time-out of ours.
+TensorFlow waits for ever for a TPU that does not answer, so each call that waits has a time-out here.
 """
 
 import socket
@@ -33,13 +33,13 @@ def tpu_strategy(tpu: str) -> tf.distribute.Strategy:
 
     Args:
         tpu: `local` on a TPU VM, a TPU's name, or grpc://HOST:PORT.
-    Raises: UserError: if no TPU answers to that.
+    Raises: UserError: if no TPU answers.
     """
     if not tpu:
         raise UserError(f"--strategy=tpu: --tpu is empty; {_HELP}")
     if tpu.startswith("grpc://"):
         _require_listening(tpu)
-    tf.get_logger().setLevel("ERROR")  # its notes on every step of the search would bury the one line below
+    tf.get_logger().setLevel("ERROR")  # its notes on the search would bury the line below
     try:
         resolver = _within(_CONNECT_SECONDS, tpu, lambda: _connect(tpu))
         _within(_START_SECONDS, tpu, lambda: tf.tpu.experimental.initialize_tpu_system(resolver))
@@ -58,7 +58,7 @@ def _connect(tpu: str) -> tf.distribute.cluster_resolver.TPUClusterResolver:
 def _within(seconds: float, tpu: str, call: Callable[[], Result]) -> Result:
     """The result of a call that may never return.
 
-    Raises: UserError: if it has not after `seconds`. What it does goes on in a thread, which cannot be ended; so the
+    Raises: UserError: if it has not returned after `seconds`. It continues in a thread, which cannot be ended; the
         process ends without waiting for it.
     """
     future: Future[Result] = Future()
@@ -80,7 +80,7 @@ def _within(seconds: float, tpu: str, call: Callable[[], Result]) -> Result:
 
 
 def _require_listening(address: str) -> None:
-    """Raises: UserError: if nothing listens at grpc://HOST:PORT. That takes seconds to find out, not a minute."""
+    """Raises: UserError: if nothing listens at grpc://HOST:PORT, after seconds instead of a minute."""
     try:
         parts = urlsplit(address)
         socket.create_connection((parts.hostname or "", parts.port or 8470), timeout=_LISTEN_SECONDS).close()

@@ -25,7 +25,7 @@ def test_a_generator_of_another_kind_drops_the_sizes_of_the_base_and_its_kind_na
             "objective={generator: {kind: uniform}, tying: all}",
             "tying is 'all', but a uniform generator has no weights",
         ),
-        ("objective={generator: {kind: unigram}, sampling: greedy}", "objective.sampling is 'greedy', which compares"),
+        ("objective={generator: {kind: unigram}, sampling: greedy}", "objective.sampling is 'greedy'"),
     ],
 )
 def test_what_is_wrong_with_a_generator_is_named_with_its_place(write, settings, refusal, override, complaint):
@@ -74,19 +74,19 @@ def test_only_the_uniform_scheme_selects_with_replacement(write, settings, refus
         ),
         (
             ["objective.masked_lm_loss_weight=0", "objective.replaced_token_loss_weight=0"],
-            "masked_lm_loss_weight, replaced_token_loss_weight: all 0, so there is nothing to learn",
+            "masked_lm_loss_weight, replaced_token_loss_weight: all are 0",
         ),
         (
             ["objective.generator.kind=unigram", "objective.replaced_token_loss_weight=0"],
-            "replaced_token_loss_weight: all 0, so there is nothing to learn",
+            "replaced_token_loss_weight: all are 0",
         ),
         (
             ["objective={name: two_stage, generator: {size_fraction: 1.0}, masked_lm_loss_weight: 0}"],
-            "objective.masked_lm_loss_weight is 0, so that the first phase learns nothing",
+            "objective.masked_lm_loss_weight is 0",
         ),
         (
             ["objective={name: two_stage, generator: {size_fraction: 1.0}, replaced_token_loss_weight: 0}"],
-            "objective.replaced_token_loss_weight is 0, so that the second phase learns nothing",
+            "objective.replaced_token_loss_weight is 0",
         ),
         (["objective.name=electra_15", "objective.disallow_correct=true"], "replaces every masked token"),
         (["objective={name: hard_mlm}", "masking.scheme=span"], "masking.scheme is 'span', but objective.name"),

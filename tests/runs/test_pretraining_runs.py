@@ -167,7 +167,7 @@ def test_a_stage_reads_its_own_data_from_its_beginning_in_its_own_order(tiny_con
 
 def test_stages_need_a_data_set_each_with_one_vocabulary(tiny_config, data_dir, write_data, tmp_path):
     config = tiny_config(stages=STAGES)
-    with pytest.raises(UserError, match="--data_dir is given 1 times, the run has 2 stages"):
+    with pytest.raises(UserError, match="--data_dir is given 1 times"):
         open_stages(config, [data_dir])
     other = write_data(tmp_path / "other")
     (other / "vocab.txt").write_text((other / "vocab.txt").read_text().replace("w46", "other"))

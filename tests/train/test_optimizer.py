@@ -76,7 +76,7 @@ def test_the_second_phase_of_a_training_updates_its_variables_as_a_training_of_i
 
 def test_a_warm_up_that_outlasts_a_part_of_the_training_is_worth_a_warning():
     assert missed_peak([9, 9], [12, 10]) is None
-    assert "the warm-up has 10 steps, of a schedule of 10" in missed_peak([10, 10], [12, 10])
+    assert "the warm-up has 10 steps and the schedule 10" in missed_peak([10, 10], [12, 10])
 
 
 def test_a_warm_up_may_be_a_share_of_the_steps_of_each_part():

@@ -34,7 +34,7 @@ def test_the_whole_step_of_every_objective_runs_as_one_compiled_program(tiny_con
 
 def test_an_open_batch_is_found():
     found = faults(lambda values: values + 1.0, tf.TensorSpec([None, 10], tf.float32))
-    assert any("(Placeholder): its output has the open shape (None, 10)" in fault for fault in found)
+    assert any("(Placeholder): its output has the unknown shape (None, 10)" in fault for fault in found)
 
 
 def print_and_return(values):
@@ -51,10 +51,10 @@ def print_and_return(values):
         ),
         (lambda values: tf.unique(tf.reshape(values, [-1]))[0], "(Unique): the size of its output depends on the data"),
         (lambda values: tf.dynamic_partition(values, [0, 1, 0], 2)[0], "(DynamicPartition): the size of its output"),
-        (lambda values: tf.py_function(tf.square, [values], tf.float32), "(EagerPyFunc): asks the host"),
-        (lambda values: tf.numpy_function(abs, [values], tf.float32), "(PyFunc): asks the host"),
-        (print_and_return, "(PrintV2): asks the host"),
-        (lambda values: tf.strings.length(tf.strings.as_string(values)), "(AsString): text: a TPU has none"),
+        (lambda values: tf.py_function(tf.square, [values], tf.float32), "(EagerPyFunc): calls the host"),
+        (lambda values: tf.numpy_function(abs, [values], tf.float32), "(PyFunc): calls the host"),
+        (print_and_return, "(PrintV2): calls the host"),
+        (lambda values: tf.strings.length(tf.strings.as_string(values)), "(AsString): text: a TPU has no strings"),
         (lambda values: tf.cast(tf.cast(values, tf.float64), tf.float32), "(Cast): float64"),
     ],
 )
@@ -66,7 +66,7 @@ def test_a_size_that_depends_on_the_data_is_found_where_its_shape_was_set_by_han
     found = faults(lambda values: tf.ensure_shape(tf.where(values > 0), [15, 2]))
     assert [fault.split(": ")[1] for fault in found] == [
         "the size of its output depends on the data",
-        "its output has the open shape (None, 2)",
+        "its output has the unknown shape (None, 2)",
     ]
 
 

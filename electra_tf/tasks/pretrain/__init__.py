@@ -1,4 +1,4 @@
-"""Pre-training objectives: one file each, with its settings, its model and its cost, registered by a decorator."""
+"""Pre-training objectives: one file each, with settings, model and cost, registered by a decorator."""
 
 import importlib
 import pkgutil
@@ -7,6 +7,6 @@ from electra_tf.tasks.pretrain.objective import OBJECTIVES, Objective, build_obj
 
 __all__ = ["OBJECTIVES", "Objective", "build_objective", "register_objective"]
 
-# Importing a module registers its objective, so that adding one takes no list.
+# Importing a module registers its objective, so that no list has to be edited.
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

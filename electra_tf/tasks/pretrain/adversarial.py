@@ -5,10 +5,9 @@ log-likelihood, neither in L_Disc of section 2 nor in the reward of appendix F,
 
     R(x', x) = log D(x')  if x' = x,  else log(1 - D(x')).
 
-R is the log-likelihood, at most 0, of the discriminator's right answer about the sample x', so the loss that the
-discriminator minimises is -R at that position. Ascending R as printed would reward samples that are easy to detect;
-the generator that appendix F describes came from maximising the loss. So here, with the baseline
-b = log sigmoid(w . h_G) that predicts R,
+R is the log-likelihood, at most 0, of the discriminator's right answer about the sample x', so the discriminator
+minimises -R at that position. Maximising R as printed would reward samples that are easy to detect, but appendix F
+describes a generator that maximises the loss. So here, with the baseline b = log sigmoid(w . h_G) that predicts R,
 
     gradient of E[-R] = E[ gradient of log p_G(x') * ((-R) - (-b)) ] = E[ gradient of log p_G(x') * (b - R) ].
 
@@ -61,8 +60,8 @@ class Adversarial(Electra):
     """ELECTRA with a generator that is rewarded for the discriminator's loss instead of trained by maximum likelihood.
 
     The discriminator is trained as in ELECTRA: the generator's losses send no gradient to it, except to shared
-    embeddings. The baseline is a vector on top of the generator's encoder and sends no gradient into it. Sums of the
-    paper are means over the masked tokens here.
+    embeddings. The baseline is a vector on top of the generator's encoder, to which it sends no gradient. The paper's
+    sums are means over the masked tokens here.
     """
 
     def __init__(self, config: PretrainingConfig, **model_options):
@@ -77,7 +76,7 @@ class Adversarial(Electra):
         return {name: weight for name, weight in super().loss_weights.items() if weight > 0}
 
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """Besides: the generator's two losses, and metrics of the generator over the masked tokens.
+        """As ELECTRA, with the generator's two losses, and metrics of the generator over the masked tokens.
 
         `reward` is the discriminator's loss, -R; `advantage` is `reward` minus the baseline's prediction of it;
         `generator_entropy` is the entropy of the generator's distribution, in nats.
@@ -87,10 +86,10 @@ class Adversarial(Electra):
             labels=tf.cast(corrupted.is_replaced, tf.float32), logits=tf.stop_gradient(forward.replaced_token_logits)
         )
         reward = at_masked_positions(detection_losses, batch)
-        # w . h_G, from which w alone learns.
+        # w . h_G, whose gradient trains w alone.
         baseline_logits = tf.squeeze(self.baseline(tf.stop_gradient(forward.generated.hidden)), axis=-1)  # [B, M]
         advantage = reward + tf.math.log_sigmoid(tf.stop_gradient(baseline_logits))
-        # Of two samples at one position, the one that the discriminator has seen.
+        # Where a position is selected twice, the sample in the discriminator's input.
         tokens = at_masked_positions(corrupted.input_ids, batch)
         values = {
             "policy": scores.losses(tokens) * advantage,

@@ -33,9 +33,9 @@ class AllTokensMlmConfig(GeneratorObjectiveSettings):
     """Prediction of every token of an input with a generator's samples at the masked positions (paper, section 3.5)."""
 
     name: Literal["all_tokens_mlm"]
-    # Of the encoder's loss, a mean over all tokens. The paper gives no weight.
+    # The weight of the encoder's loss, a mean over all tokens. The paper gives none.
     all_tokens_lm_loss_weight: NonNegative = 1.0
-    # Whether each token is copied from the input with a predicted probability; false: the softmax alone.
+    # True: each token is copied from the input with a predicted probability. False: the softmax alone.
     copy_mechanism: bool = True
 
     def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
@@ -44,11 +44,11 @@ class AllTokensMlmConfig(GeneratorObjectiveSettings):
 
 
 class AllTokensMlmForward(NamedTuple):
-    """Everything one forward pass computes.
+    """The results of one forward pass.
 
     Attributes:
         losses: [B, S] float32, the encoder's -log p(original token) in nats.
-        is_correct: [B, S] bool, where no token is more likely than the original one.
+        is_correct: [B, S] bool, true where no token is more likely than the original one.
         copy_probability: [B, S] float32; None without the copy mechanism.
     """
 
@@ -63,8 +63,8 @@ class AllTokensMlmForward(NamedTuple):
 class AllTokensMlm(GeneratorObjective):
     """A generator, and an encoder that predicts the original of all tokens, mostly by copying its input.
 
-    The encoder's loss is the mean over all real tokens, [CLS] and [SEP] included, as ELECTRA's is. The logits of the
-    vocabulary are needed for B * S vectors; see `VocabularyLogits.token_losses` for the memory they take.
+    As in ELECTRA, the encoder's loss is the mean over all real tokens, [CLS] and [SEP] included. The logits of the
+    vocabulary are needed for B * S vectors; see `VocabularyLogits.token_losses` for their memory.
     """
 
     def __init__(self, config: PretrainingConfig, **model_options):
@@ -106,7 +106,7 @@ class AllTokensMlm(GeneratorObjective):
         }
 
     def extra_metrics(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
-        """The metrics of the samples, and whether the encoder copies replaced tokens too."""
+        """The metrics of the samples, the encoder's accuracy, and the probability of copying."""
         totals = {
             **generator_metrics(batch, forward.generated, forward.corrupted),
             "encoder_masked_lm_accuracy": over_masked_tokens(at_masked_positions(forward.is_correct, batch), batch),
@@ -136,7 +136,7 @@ class AllTokensMlm(GeneratorObjective):
 def with_copying(losses: tf.Tensor, copy_logits: tf.Tensor, is_input: tf.Tensor | bool) -> tf.Tensor:
     """-log p(token) in nats where p(x) = copy * [x is the input token] + (1 - copy) * softmax(x).
 
-    Computed from logarithms throughout, so that neither a certain copy nor an impossible token becomes log 0.
+    Computed with logarithms, so that neither a certain copy nor an impossible token gives log 0.
 
     Args:
         losses: [B, S] float32, -log softmax(token).
@@ -151,7 +151,7 @@ def with_copying(losses: tf.Tensor, copy_logits: tf.Tensor, is_input: tf.Tensor 
 
 
 def _is_correct_with_copying(losses: TokenLosses, copy_logits: tf.Tensor, is_input: tf.Tensor) -> tf.Tensor:
-    """[B, S] bool: where the mixture of copy and softmax has no token more likely than the original."""
+    """[B, S] bool: true where no token is more likely than the original in the mixture of copy and softmax."""
     of_input = with_copying(losses.other, copy_logits, is_input=True)
     of_most_likely = with_copying(losses.most_likely, copy_logits, is_input=False)
     of_token = with_copying(losses.token, copy_logits, is_input=False)

@@ -36,7 +36,7 @@ def data_probabilities(
         replaced_logits: float32, any shape; D, the probability that x is the original, is sigmoid(-logit).
         generator_probs: the same shape, p_G(x | c).
         originals_per_sample: a, the number of original tokens per sampled token in the discriminator's training.
-    Returns: the same shape; not normalised, as no discriminator is optimal.
+    Returns: the same shape; not normalised, because no discriminator is optimal.
     Source: paper, appendix G.
     """
     # Two sigmoids, because 1 - D has no significant digits where D is near 1.
@@ -48,9 +48,9 @@ def one_masked_token_each(batch: Batch, tokens_per_example: int) -> dict[str, tf
     """Splits examples with M masked positions into sequences with one masked position.
 
     Args:
-        batch: of `electra_tf.data.masking.mask_batch`.
-        tokens_per_example: T, the maximum number of masked positions used: the first ones, which are random.
-    Returns: a batch of B * T rows with one slot each; slots that an example does not have get weight 0.
+        batch: a result of `electra_tf.data.masking.mask_batch`.
+        tokens_per_example: T, the largest number of masked positions to use: the first ones, which are random.
+    Returns: a batch of B * T rows with one slot each; slots that an example lacks have weight 0.
     """
     num_tokens = min(tokens_per_example, batch["masked_lm_ids"].shape[1])
     slots = [name for name, (axes, _) in PRETRAINING_BATCH.tensors.items() if axes == "M"]
@@ -61,7 +61,8 @@ def one_masked_token_each(batch: Batch, tokens_per_example: int) -> dict[str, tf
     return {**whole, **asked, "masked_input_ids": masked_ids}
 
 
-# From a batch with one masked token per row, and the original tokens [B] int32, to what is right: [B] bool by name.
+# From a batch with one masked token per row and the original tokens, [B] int32, to [B] bool by the name of a metric:
+# whether its prediction is right.
 Predictor = Callable[[Batch, tf.Tensor, ForwardContext], dict[str, tf.Tensor]]
 
 
@@ -73,10 +74,10 @@ class AsMaskedLm(Evaluated):
     predict: Predictor
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        """`masked_lm_accuracy`, over `masked_tokens` tokens, and what explains it.
+        """`masked_lm_accuracy`, the number of `masked_tokens`, and the other metrics of `predict`.
 
         Args:
-            batch: every masked token is shown as [MASK].
+            batch: with every masked token shown as [MASK].
         """
         asked = one_masked_token_each(batch, self.config.evaluation.as_masked_lm.tokens_per_example)
         weights = asked["masked_lm_weights"][:, 0]
@@ -96,19 +97,20 @@ def by_argmax(objective: BertMlm) -> Predictor:
 
 
 def by_candidates(objective: Electra, discriminate: Callable, score: Callable) -> Predictor:
-    """Predicts, of the generator's most likely tokens, the one with the highest score by generator and discriminator.
+    """Chooses among the generator's most likely tokens the one with the highest score.
 
-    Besides `masked_lm_accuracy` it reports `generator_accuracy`, that of the generator alone, and
-    `candidates_accuracy`, the fraction of originals among the candidates, which is an upper bound.
+    Besides `masked_lm_accuracy` it reports `generator_accuracy`, the accuracy of the generator alone, and
+    `candidates_accuracy`, the share of originals that are among the candidates, which is an upper bound.
 
     Args:
         discriminate: the discriminator's [B, S] float32 output for a batch.
-        score: from its [B, K] outputs and the generator's [B, K] probabilities, the score of each candidate.
+        score: computes the score of each candidate from the discriminator's [B, K] outputs and the generator's [B, K]
+            probabilities.
     """
 
     def predict(batch: Batch, token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
         logits = objective.generate(batch, context).logits[:, 0]  # [B, V]
-        # With the temperature of the samples that the discriminator was trained on.
+        # At the temperature of the samples that the discriminator was trained on.
         probs = tf.nn.softmax(logits / objective.config.objective.temperature)
         num_candidates = min(objective.config.evaluation.as_masked_lm.num_candidates, logits.shape[-1])
         probs, candidates = tf.math.top_k(probs, num_candidates)  # K each
@@ -118,7 +120,7 @@ def by_candidates(objective: Electra, discriminate: Callable, score: Callable) -
             ids = put_at_positions(batch["input_ids"], candidate[:, tf.newaxis], positions, weights)
             return tf.gather(discriminate({**batch, "input_ids": ids}), positions[:, 0], batch_dims=1)
 
-        # One candidate at a time, to save memory.
+        # One candidate at a time saves memory.
         outputs = tf.map_fn(output_for, tf.transpose(candidates), fn_output_signature=tf.float32, parallel_iterations=1)
         best = tf.argmax(score(tf.transpose(outputs), probs), axis=-1, output_type=tf.int32)
         return {
@@ -131,7 +133,7 @@ def by_candidates(objective: Electra, discriminate: Callable, score: Callable) -
 
 
 def with_questions(stage: PretrainingStage) -> PretrainingStage:
-    """The same held-out split with every token masked, in an order that does not depend on the run's settings.
+    """The same held-out split with every token masked, in an order independent of the run's settings.
 
     Two runs on the same data and with the same evaluation batch, for example ELECTRA and BERT, predict the same tokens.
     """
@@ -148,7 +150,7 @@ def with_questions(stage: PretrainingStage) -> PretrainingStage:
 def as_masked_lm(objective: Objective) -> AsMaskedLm:
     """The masked language model of an objective, or of a phase of one.
 
-    Raises: UserError: if it has none.
+    Raises: UserError: if it is none.
     """
     return AsMaskedLm(objective.config, _predictor(objective))
 
@@ -156,8 +158,8 @@ def as_masked_lm(objective: Objective) -> AsMaskedLm:
 def _predictor(objective: Objective) -> Predictor:
     if isinstance(objective, GeneratorPhase):
         raise UserError(
-            "--as_masked_lm: the run is in the first phase of objective.name 'two_stage', whose discriminator is not "
-            "trained yet; continue the run"
+            "--as_masked_lm: the discriminator of objective.name 'two_stage' is not trained yet in the first phase; "
+            "continue the run"
         )
     if isinstance(objective, DiscriminatorPhase):
         objective = objective.networks
@@ -179,13 +181,13 @@ def _predictor(objective: Objective) -> Predictor:
     ):
         if value == unfit:
             raise UserError(
-                f"--as_masked_lm: {setting} is {str(value).lower()}, and the formula holds for samples of the "
+                f"--as_masked_lm: {setting} is {str(value).lower()}, but the formula requires samples of the "
                 "generator's distribution at positions selected with equal probability; give a run without it"
             )
     ratio = objective.originals_per_sample
     if math.isinf(ratio):
         raise UserError(
-            f"--as_masked_lm: objective.name is {name!r}, whose discriminator has learnt from originals "
-            "alone; the formula needs one that has learnt from samples too"
+            f"--as_masked_lm: the discriminator of objective.name {name!r} learnt from originals alone, but the "
+            "formula requires one that learnt from samples too"
         )
     return by_candidates(objective, objective.detection_logits, lambda *args: data_probabilities(*args, ratio))

@@ -1,4 +1,4 @@
-"""BERT, the masked-LM baseline: the full-size encoder itself predicts the masked tokens (the paper's "BERT" rows)."""
+"""BERT, the masked-LM baseline: the full-size encoder predicts the masked tokens (the paper's "BERT" rows)."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ from electra_tf.tasks.terms import Term, Total
 
 
 class BertMlmConfig(ObjectiveSettings):
-    """The masked-LM baseline: the full-size encoder itself predicts the masked tokens."""
+    """The masked-LM baseline: the full-size encoder predicts the masked tokens."""
 
     name: Literal["bert_mlm"]
     masked_lm_loss_weight: NonNegative = 1.0

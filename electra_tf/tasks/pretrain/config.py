@@ -1,4 +1,4 @@
-"""The settings of a pre-training run, and how they are read: `load_config`, `parse_config`.
+"""The settings of a pre-training run, and their reader.
 
 Each objective defines its own settings beside its model, as a subclass of `ObjectiveSettings`.
 """
@@ -43,36 +43,36 @@ class ObjectiveSettings(Settings):
         """Raises: ValueError: if all of these losses have weight 0."""
         if losses and not any(self.loss_weights[name] for name in losses):
             settings = ", ".join(f"{name}_loss_weight" for name in losses)
-            raise ValueError(f"{settings}: all 0, so there is nothing to learn; set one above 0")
+            raise ValueError(f"{settings}: all are 0, so nothing is trained; set one above 0")
 
     def require_fit(self, run: "PretrainingConfig") -> None:
-        """Raises: ValueError: if the rest of the run does not fit these settings."""
+        """Raises: ValueError: if these settings and the rest of the run contradict each other."""
 
     def phases(self, run: "PretrainingConfig") -> tuple[Phase, ...]:
-        """What the training steps compute, phase by phase; their steps add up to `train.num_steps`."""
+        """The networks that the steps of each phase compute; the numbers of steps add up to `train.num_steps`."""
         raise NotImplementedError
 
     def schedule_steps(self, run: "PretrainingConfig") -> tuple[int, ...]:
-        """The lengths of the ranges of steps that each have a warm-up and a decay; they add up to the run's."""
+        """The steps of each part of the schedule, with its own warm-up and decay; they add up to the run's."""
         return (run.train.num_steps,)
 
     @property
     def learns_masked_lm(self) -> bool:
-        """True if a term `masked_lm` is minimised from scratch, which the health check watches."""
+        """True if a term `masked_lm` is minimised from scratch, so that its health check applies."""
         return self.loss_weights.get("masked_lm", 0.0) > 0
 
     @property
     def learns_replaced_tokens(self) -> bool:
-        """True if a term `replaced_token` is minimised and `replaced_fraction` reported, for the health check."""
+        """True if `replaced_token` is minimised and `replaced_fraction` reported, so that the health check applies."""
         return self.loss_weights.get("replaced_token", 0.0) > 0
 
     @property
     def frequencies_tell_replaced_tokens(self) -> bool:
-        """True if the frequency of a token alone says whether it was replaced, so that detecting it proves little."""
+        """True if a token's frequency alone predicts whether it was replaced, so that detecting it proves little."""
         return False
 
     def specials_fraction(self, run: "PretrainingConfig") -> float:
-        """Of the tokens `replaced_token` is over, the share of [CLS] and [SEP] in the shortest sequences."""
+        """The share of [CLS] and [SEP] among the tokens of the `replaced_token` loss, in the shortest sequences."""
         return 2.0 / min([run.data.max_seq_length, *(stage.max_seq_length for stage in run.stages)])
 
 
@@ -88,12 +88,12 @@ class StageConfig(Settings):
 
 
 class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
-    """A whole pre-training run. `parse_config` finds the type of `objective` by its name."""
+    """All settings of a pre-training run. `parse_config` finds the type of `objective` by its name."""
 
     objective: ObjectiveT
     masking: MaskingConfig = MaskingConfig()
-    # Empty: one stage of train.num_steps, train.batch_size and data.max_seq_length. With stages these settings are the
-    # sum of the steps and the values of the last stage. One schedule covers all stages.
+    # Empty: one stage of train.num_steps, train.batch_size and data.max_seq_length. With stages, train.num_steps is the
+    # sum of their steps and the other two are the values of the last stage. One schedule covers all stages.
     stages: tuple[StageConfig, ...] = ()
 
     @model_validator(mode="wrap")
@@ -122,11 +122,11 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
         if batch_size % parts:
             raise ValueError(
                 f"{name}.batch_size {batch_size} does not divide into train.gradient_accumulation_steps {parts}; "
-                f"set the first to {max(1, batch_size // parts) * parts}, say"
+                f"set the first to {max(1, batch_size // parts) * parts}, for example"
             )
 
     def _require_stages_of_this_run(self) -> None:
-        """The stages add up to the training, and the settings outside of them are those of the last stage."""
+        """Raises: ValueError: unless the stages add up to the run, and its settings are those of the last stage."""
         last = self.stages[-1]
         for name, value, of_stages, expected in (
             (
@@ -143,7 +143,7 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
 
     @property
     def max_predictions(self) -> int:
-        """M, the slots for masked positions of one sequence."""
+        """M, the number of slots for masked positions in one sequence."""
         return self.masking.max_predictions(self.data.max_seq_length)
 
 

@@ -25,7 +25,7 @@ class ContrastiveConfig(ElectraConfig):
 
     name: Literal["contrastive"]
     clean_fraction: Fraction = 0.2  # of the inputs; the paper's
-    # Of the mean over inputs. The paper names no weight; at 1.0 this loss begins at ln 2, 1/50 of the weighted
+    # The weight of the mean over inputs. The paper gives none; at 1.0 this loss begins at ln 2, 1/50 of the weighted
     # replaced-token loss.
     corrupted_input_loss_weight: NonNegative = 1.0
 
@@ -37,8 +37,8 @@ class ContrastiveConfig(ElectraConfig):
 class Contrastive(Electra):
     """ELECTRA, whose discriminator also predicts whether its input was corrupted at all.
 
-    The losses of ELECTRA do not change: the generator learns from every input, and the tokens of a clean input count
-    as original. A sample equal to the original counts as original, so an input with no other samples counts as clean.
+    ELECTRA's losses stay the same: the generator learns from every input, and the tokens of a clean input count as
+    original. An input whose samples all equal the originals counts as clean.
     """
 
     def __init__(self, config: PretrainingConfig, **model_options):
@@ -69,7 +69,7 @@ class Contrastive(Electra):
         )
 
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """Besides: the loss over inputs, its accuracy, and the fraction of corrupted inputs."""
+        """As ELECTRA, with the loss over inputs, its accuracy, and the fraction of corrupted inputs."""
         logits = self.corrupted_input_head(forward.discriminator_output.pooled_output)[:, 0]  # [B]
         is_corrupted, real = tf.reduce_max(forward.corrupted.is_replaced, axis=1), _real_rows(batch)
         correct = (logits > 0.0) == (is_corrupted > 0)

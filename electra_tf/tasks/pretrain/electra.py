@@ -33,14 +33,14 @@ class ElectraConfig(GeneratorObjectiveSettings):
     """Replaced-token detection with a jointly trained generator (paper, section 2)."""
 
     name: Literal["electra"]
-    replaced_token_loss_weight: NonNegative = 50.0  # lambda of the paper; of means over tokens, as in the authors' code
+    replaced_token_loss_weight: NonNegative = 50.0  # the paper's lambda, for means over tokens as in the authors' code
 
     def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
         return NetworkPass("discriminator", run.encoder, (HeadPass("token", "all"),))
 
 
 class ElectraForward(NamedTuple):
-    """Everything one forward pass computes."""
+    """The results of one forward pass."""
 
     generated: GeneratorOutput
     corrupted: CorruptedInput
@@ -60,11 +60,11 @@ class Electra(GeneratorObjective):
         )
 
     def counted_tokens(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
-        """[B, S] int32: 1 for the tokens that the discriminator's loss and metrics are over: all real tokens."""
+        """[B, S] int32: 1 for the tokens in the discriminator's loss and metrics: all real tokens."""
         return batch["input_mask"]
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Besides: `counted_tokens`, the number of these tokens."""
+        """With the number of counted tokens, `counted_tokens`."""
         return {**super().denominators(batch), "counted_tokens": count_of(batch["input_mask"])}
 
     def forward(self, batch: Batch, context: ForwardContext) -> ElectraForward:
@@ -86,7 +86,7 @@ class Electra(GeneratorObjective):
         }
 
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """What the health checks compare with the losses and with each other."""
+        """The metrics that the health checks compare with the losses."""
         return {
             **generator_metrics(batch, forward.generated, forward.corrupted),
             "replaced_fraction": weighted_total(forward.corrupted.is_replaced, forward.counted, "counted_tokens"),
@@ -115,9 +115,9 @@ class Electra(GeneratorObjective):
     def originals_per_sample(self) -> float:
         """The number of original tokens per sampled token in the discriminator's loss: a of the paper's appendix G.
 
-        The paper's (1 - k/n) / (k/n) with k/n = `masked_fraction`. It is an approximation: [CLS] and [SEP] are real
-        tokens and never sampled, whole-word masking may select fewer than k, and selection with replacement selects
-        some tokens twice.
+        The paper's (1 - k/n) / (k/n) with k/n = `masked_fraction`. It is approximate: [CLS] and [SEP] are real tokens
+        and never sampled, whole-word masking may select fewer than k, and selection with replacement selects some
+        tokens twice.
         """
         masked_fraction = self.config.masking.masked_fraction
         return (1.0 - masked_fraction) / masked_fraction

@@ -23,9 +23,9 @@ class Electra15Config(ElectraConfig):
     """
 
     name: Literal["electra_15"]
-    # masked: the masked-out tokens. random: as many, drawn anew from the same candidates, masked or not (footnote 8 as
-    # we read it). random_unmasked: as many, drawn from the unmasked candidates only (the words of footnote 8); none of
-    # these is ever replaced, so "original" is always the right answer.
+    # masked: the masked tokens. random: equally many, drawn again from the same candidates, masked or not (our reading
+    # of footnote 8). random_unmasked: equally many, drawn from the unmasked candidates only (footnote 8 to the letter);
+    # these are never replaced, so "original" is always the right answer.
     loss_positions: Literal["masked", "random", "random_unmasked"] = "masked"
 
     def require_fit(self, run: PretrainingConfig) -> None:
@@ -45,16 +45,16 @@ class Electra15Config(ElectraConfig):
 
     @property
     def frequencies_tell_replaced_tokens(self) -> bool:
-        # A frequent token was often there before, and stays; a rare one at a masked position was put there.
+        # At masked positions a frequent token is often the original, and a rare one is often a sample.
         return super().frequencies_tell_replaced_tokens or self.loss_positions == "masked"
 
 
 @register_objective(Electra15Config)
 class Electra15(Electra):
-    """ELECTRA whose discriminator learns from the masked-out tokens alone, or from as many drawn at random.
+    """ELECTRA whose discriminator learns from the masked tokens alone, or from equally many drawn at random.
 
     The networks, their inputs and the generator's loss are ELECTRA's. The metrics of the discriminator
-    (`replaced_fraction`, accuracy, the loss of a constant predictor) are over the counted tokens too.
+    (`replaced_fraction`, accuracy, the loss of a constant predictor) are over the same tokens as its loss.
     """
 
     def counted_tokens(self, batch: Batch, context: ForwardContext) -> tf.Tensor:

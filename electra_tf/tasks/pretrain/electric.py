@@ -23,8 +23,8 @@ from electra_tf.tasks.terms import Total, count_of, weighted_total
 class ElectricConfig(ElectraConfig):
     """An energy for every token, trained to distinguish data from the samples of a two-tower cloze model.
 
-    `generator` has the sizes of each tower, `masked_lm_loss_weight` is the weight of the towers' loss over all tokens,
-    and `replaced_token_loss_weight` that of the noise-contrastive loss.
+    `generator` gives the sizes of each tower, `masked_lm_loss_weight` the weight of the towers' loss over all tokens,
+    and `replaced_token_loss_weight` the weight of the noise-contrastive loss.
     Source: Clark et al. 2020b; the authors' code with `electric_objective`.
     """
 
@@ -38,13 +38,13 @@ class ElectricConfig(ElectraConfig):
         self.require_samples_of_the_generator()  # the loss needs the probability of each sample
         if run.masking.scheme == "rare_tokens":
             raise ValueError(
-                "masking.scheme 'rare_tokens' selects some tokens more often than others, and objective.name "
+                "masking.scheme 'rare_tokens' selects some tokens more often than others, but objective.name "
                 "'electric' needs the same probability for all; leave it out"
             )
         if run.masking.masked_fraction >= 1.0:
             raise ValueError(
-                "masking.masked_fraction 1.0 leaves no token that is not noise, and objective.name 'electric' learns "
-                "from both; set it below 1.0, for example to 0.15"
+                "masking.masked_fraction 1.0 makes all tokens noise, but objective.name 'electric' needs original "
+                "tokens too; set it below 1.0, for example to 0.15"
             )
 
     def generator_passes(self, run: PretrainingConfig, trained: bool = True) -> tuple[NetworkPass, ...]:
@@ -60,7 +60,7 @@ class ElectricConfig(ElectraConfig):
 
 
 class ElectricForward(NamedTuple):
-    """Everything one forward pass computes: as `ElectraForward`, and the generator's losses."""
+    """The results of one forward pass: as `ElectraForward`, with the generator's losses."""
 
     generated: ClozeOutput
     corrupted: CorruptedInput
@@ -72,11 +72,11 @@ class ElectricForward(NamedTuple):
 
 @register_objective(ElectricConfig)
 class Electric(Electra):
-    """A generator q whose sampling probabilities are known, and an encoder that learns an unnormalised density.
+    """A generator q with known sampling probabilities, and an encoder that learns an unnormalised density.
 
-    Instead of the logit of replacement the encoder's output is an energy E(x_t): the model is
+    The encoder's output is an energy E(x_t) instead of the logit of replacement: the model is
     p(x_t | the others) ~ exp(-E(x_t)), and the probability that a token is noise follows from p and q. A sample equal
-    to the original is noise too. "Replaced" in the names of the terms means noise here.
+    to the original is noise too. In the names of the terms "replaced" means noise.
 
     Source: `electric_objective` and `two_tower_generator` of the authors' code.
     """
@@ -110,18 +110,18 @@ class Electric(Electra):
         )
 
     def corrupt(self, batch: Batch, logits, context: ForwardContext) -> CorruptedInput:
-        """As ELECTRA, except that every sample counts as noise, also one equal to the original."""
+        """As ELECTRA, but every sample counts as noise, also one equal to the original."""
         return super().corrupt(batch, logits, context)._replace(is_replaced=masked_tokens(batch))
 
     def discriminate(self, batch: Batch, generated: ClozeOutput, context: ForwardContext) -> ElectricForward:
         forward = super().discriminate(batch, generated, context)
-        # Of the original and of the corrupted tokens, each given the original tokens around it.
+        # The losses of the original and of the corrupted tokens, each given the original tokens around it.
         losses = generated.everywhere.token_losses(batch["input_ids"], forward.corrupted.input_ids)
         logits = self.noise_logits(forward.replaced_token_logits, losses.other)
         return ElectricForward(*forward._replace(replaced_token_logits=logits), losses.token)
 
     def noise_logits(self, energies: tf.Tensor, token_losses: tf.Tensor) -> tf.Tensor:
-        """The log odds of noise against data: E(x) + log q(x) + log(p / (1 - p)), where p is the fraction of noise.
+        """The log odds of noise: E(x) + log q(x) + log(p / (1 - p)), where p is the fraction of noise.
 
         Args:
             energies: [B, S] float32.        token_losses: [B, S] float32, -log q(x).
@@ -153,6 +153,6 @@ class Electric(Electra):
         return {**super().loss_totals(batch, forward), "masked_lm": masked_lm}
 
     def extra_metrics(self, batch: Batch, forward: ElectricForward) -> dict[str, Total]:
-        """As in ELECTRA, without those of tokens shown as [MASK]: the towers read none."""
+        """As ELECTRA, without the metrics of tokens shown as [MASK]: the towers read no [MASK]."""
         totals = super().extra_metrics(batch, forward)
         return {name: totals[name] for name in ("replaced_fraction", "sampled_masked_lm_accuracy")}

@@ -1,4 +1,4 @@
-"""The base of objectives with a generator: the generator, the encoder above it, sampling and the corrupted input."""
+"""The base of objectives with a generator: the networks, sampling and the corrupted input."""
 
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -37,10 +37,10 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
     # What generator and discriminator share: see `electra_tf.models.tying`.
     tying: Literal["none", "embeddings", "gradient_disentangled", "all"] = "embeddings"
     masked_lm_loss_weight: NonNegative = 1.0  # of the generator
-    # categorical and gumbel sample from the generator's distribution; gumbel is the authors' method and slower. greedy
+    # categorical and gumbel sample from the generator's distribution; gumbel is the authors' slower method. greedy
     # takes the most likely token, for deterministic comparisons.
     sampling: Literal["categorical", "gumbel", "greedy"] = "categorical"
-    temperature: Annotated[Positive, Field(ge=1e-6)] = 1.0  # for the most likely token only: sampling greedy
+    temperature: Annotated[Positive, Field(ge=1e-6)] = 1.0  # divides the logits; for the limit 0 use sampling: greedy
     disallow_correct: bool = False  # never sample the original token
 
     def require_fit(self, run: PretrainingConfig) -> None:
@@ -59,15 +59,15 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
 
     @property
     def has_generator_network(self) -> bool:
-        """True if the generator is a network; otherwise it is one distribution for all positions, without weights."""
+        """True if the generator is a network, False if it is one distribution for all positions, without weights."""
         return isinstance(self.generator, TransformerGeneratorConfig)
 
     def _require_no_network(self) -> None:
-        """Refuses settings that need weights, or logits that differ between positions."""
+        """Raises: ValueError: for settings that need weights, or logits that differ between positions."""
         kind = self.generator.kind
         if self.needs_generator_network:
             raise ValueError(
-                f"objective.generator.kind is {kind!r}, and objective {self.name} trains its generator; set the first "
+                f"objective.generator.kind is {kind!r}, but objective.name {self.name!r} trains its generator; set it "
                 "to 'transformer'"
             )
         if self.tying in ("gradient_disentangled", "all"):
@@ -77,12 +77,12 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         self.require_some_weight([name for name in self.loss_weights if name != "masked_lm"])
         if self.sampling != "categorical":
             raise ValueError(
-                f"objective.sampling is {self.sampling!r}, which compares the logits of each position, and a {kind} "
+                f"objective.sampling is {self.sampling!r}, which compares the logits of each position, but a {kind} "
                 "generator has one table for all; leave it out"
             )
 
     def require_samples_of_the_generator(self) -> None:
-        """Raises: ValueError: if tokens are not sampled from the generator's own distribution."""
+        """Raises: ValueError: if a setting changes the distribution that tokens are sampled from."""
         fits = {
             "temperature": self.temperature == 1.0,
             "disallow_correct": not self.disallow_correct,
@@ -96,8 +96,8 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
                 )
 
     def _require_one_network(self, run: PretrainingConfig) -> None:
-        """With `tying: all` there is one network, of the discriminator's sizes."""
-        # Heads and feed-forward are refused where they are explicit: derived ones are not used.
+        """Raises: ValueError: with `tying: all`, if the generator's sizes are not the discriminator's."""
+        # num_heads and intermediate_size count only if they are explicit: derived ones are not used.
         explicit = [name for name in ("num_heads", "intermediate_size") if getattr(self.generator, name) is not None]
         if different := self._different_sizes(run, ("hidden_size", "num_layers", *explicit)):
             raise ValueError(
@@ -106,7 +106,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
             )
 
     def _different_sizes(self, run: PretrainingConfig, names: Iterable[str]) -> list[str]:
-        """One clause for each of these sizes in which generator and discriminator differ."""
+        """One clause for each of these sizes that differs between generator and discriminator."""
         generator = self.generator.encoder(run.encoder)
         return [
             f"its {name} is {getattr(generator, name)}, the discriminator's {getattr(run.encoder, name)}"

@@ -29,12 +29,12 @@ class HardMlmConfig(BertMlmConfig):
     """A masked LM whose masks are drawn by the losses that a small network predicts (paper, appendix H)."""
 
     name: Literal["hard_mlm"]
-    # The network that predicts the losses, as fractions of the encoder; it has its own embeddings.
+    # The small network's sizes, as fractions of the encoder's; it has its own embeddings.
     difficulty: TransformerGeneratorConfig = TransformerGeneratorConfig(size_fraction=0.25)
-    # Of its squared error in nats. Small, because an untrained masked LM loses 10 nats a token.
+    # The weight of its squared error in nats. Small, because an untrained masked LM has a loss of 10 nats a token.
     difficulty_loss_weight: NonNegative = 0.01
-    # A token is masked in proportion to exp(predicted loss / this), both in nats. A smaller value masks the hardest
-    # tokens more often; a large one is uniform masking.
+    # A token is masked with a probability proportional to exp(predicted loss / mask_temperature), both in nats. A small
+    # value masks the hardest tokens more often; a large one approaches uniform masking.
     mask_temperature: Positive = 2.0
 
     def require_fit(self, run: PretrainingConfig) -> None:
@@ -43,8 +43,8 @@ class HardMlmConfig(BertMlmConfig):
         for setting, expected in (("scheme", "uniform"), ("selection", "distinct")):
             if (value := getattr(run.masking, setting)) != expected:
                 raise ValueError(
-                    f"masking.{setting} is {value!r}, but objective.name 'hard_mlm' draws its masks by the losses that "
-                    f"its small network predicts; set it to {expected!r}"
+                    f"masking.{setting} is {value!r}, but objective.name 'hard_mlm' draws masks by predicted losses; "
+                    f"set it to {expected!r}"
                 )
 
     def difficulty_encoder(self, run: PretrainingConfig) -> EncoderConfig:
@@ -58,17 +58,17 @@ class HardMlmConfig(BertMlmConfig):
 
     @property
     def learns_masked_lm(self) -> bool:
-        # The loss of tokens that are masked for being hard may stay near ln V although the model learns.
+        # The loss of hard tokens may stay near ln V although the model learns.
         return False
 
 
 class HardMlmForward(NamedTuple):
-    """Everything one forward pass computes.
+    """The results of one forward pass.
 
     Attributes:
         batch: with the masks that are used.
         predicted: [B, S] float32, the losses that the small network predicts, in nats.
-        losses: [B, M] float32, the masked LM's.
+        losses: [B, M] float32, the masked LM's losses in nats.
     """
 
     batch: Batch
@@ -82,8 +82,8 @@ class HardMlm(BertMlm):
     """A masked LM, and a small network that learns to predict the masked LM's loss of each token.
 
     In training the masks of a batch are drawn again by the losses that the small network predicts from the unmasked
-    text: the same number in each example, shown in the same ways. Held-out losses are over the batch's own masks, so
-    they are comparable with those of `bert_mlm`; `hard_masked_lm_loss` is over masks drawn as in training.
+    text: equally many in each example, shown in the same ways. Held-out losses are over the batch's own masks, so they
+    are comparable with those of `bert_mlm`; `hard_masked_lm_loss` is over masks drawn as in training.
     """
 
     def __init__(self, config: PretrainingConfig, **model_options):
@@ -126,16 +126,16 @@ class HardMlm(BertMlm):
         return {
             "hard_masked_lm_loss": weighted_sum(losses, hard["masked_lm_weights"]),
             "masked_lm_accuracy": masked_lm_accuracy(forward.scores.logits, batch),
-            # Not in training, where the masks are others than those that the batch has the unigram losses of.
+            # Not in training, where the batch has the unigram losses of other masks.
             **self.as_ratios(batch, mask_token_metrics(forward.scores, batch)),
         }
 
     def predict_losses(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
-        """[B, S] float32: the predicted loss of each token, if it were masked, in nats."""
+        """[B, S] float32: the predicted loss of each token, in nats, if it were masked."""
         return self.difficulty(batch["input_ids"], **mask_and_segments(batch), context=context.scope("difficulty"))
 
     def with_hard_masks(self, batch: Batch, predicted: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
-        """The batch with its masks drawn again: the same number in each row, hard tokens with a higher probability.
+        """The batch with its masks drawn again: equally many in each row, hard tokens with a higher probability.
 
         Each slot still shows what it showed: [MASK], a random token or the original.
 

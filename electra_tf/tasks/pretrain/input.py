@@ -17,12 +17,12 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig
 
 @dataclass(frozen=True)
 class StagePlan:
-    """One stage as the configuration describes it.
+    """One input stage as the configuration describes it.
 
     Attributes:
         name, first_step, last_step: see `InputStage`.
-        config: the run's, with this stage's sequence length and batch size.
-        seed: of its input. Batch k of a stage is a function of (the run's seed, the stage, k).
+        config: the run's settings, with this stage's sequence length and batch size.
+        seed: the seed of the input. Batch k of a stage is a function of (the run's seed, the stage, k).
     """
 
     name: str
@@ -40,7 +40,7 @@ class StagePlan:
         return self.config.evaluation.batch_size or self.batch_size
 
     def require_divisible(self, num_replicas: int) -> None:
-        """Raises: UserError: unless its batches divide among replicas, and those of training into micro-batches."""
+        """Raises: UserError: unless batches divide among replicas, and training batches into micro-batches."""
         micro_batches = self.config.train.gradient_accumulation_steps
         for setting, size, parts in (
             (f"{self.name or 'train'}.batch_size", self.batch_size, num_replicas * micro_batches),
@@ -111,16 +111,16 @@ def plan_stages(config: PretrainingConfig) -> tuple[StagePlan, ...]:
 
 
 def open_stages(config: PretrainingConfig, data_dirs: Sequence[str | os.PathLike]) -> tuple[PretrainingStage, ...]:
-    """Opens the data set of every stage, also of finished ones, so that a mistake shows at the start.
+    """Opens the data set of every stage, also of finished ones, so that mistakes are found at the start.
 
     Args:
-        data_dirs: of `build_pretraining_dataset.py` or of the authors' builder, one for each stage.
-    Raises: UserError: if their number is wrong, or one does not fit its stage or the others' tokenizer.
+        data_dirs: outputs of `build_pretraining_dataset.py` or of the authors' builder, one for each stage.
+    Raises: UserError: if their number is wrong, or one does not fit its stage or has another tokenizer.
     """
     plans = plan_stages(config)
     if len(data_dirs) != len(plans):
         raise UserError(
-            f"--data_dir is given {len(data_dirs)} times, the run has {len(plans)} stages; give it once for each, in "
+            f"--data_dir is given {len(data_dirs)} times, but the run has {len(plans)} stages; give one for each, in "
             "their order"
         )
     stages = tuple(
@@ -129,14 +129,14 @@ def open_stages(config: PretrainingConfig, data_dirs: Sequence[str | os.PathLike
     )
     if len({stage.tokenizer for stage in stages}) > 1:
         raise UserError(
-            f"the data sets {', '.join(map(str, data_dirs))} were built with different vocabularies or text settings; "
-            "expected one tokenizer for all stages; build them with the same --vocab_file and flags"
+            f"--data_dir: {', '.join(map(str, data_dirs))} have different vocabularies or text settings; build them "
+            "with the same --vocab_file and flags"
         )
     return stages
 
 
 def _input_seed(seed: int, index: int) -> int:
-    """The seed of a stage's order and masks: the run's own for the first, as for a run without stages."""
+    """The seed of a stage's order and masks: for the first stage the run's seed, as for a run without stages."""
     if index == 0:
         return seed
     digest = hashlib.sha256(f"stage {index} of {seed}".encode()).digest()

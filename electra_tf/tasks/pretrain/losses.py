@@ -1,7 +1,7 @@
-"""Losses and metrics of the two kinds of prediction: the original of a masked token, and whether a token was replaced.
+"""Losses and metrics of the two predictions: the original of a masked token, and whether a token was replaced.
 
-Training terms are `Total`s over the denominators that the objective declares. Padding counts in no term (in the
-authors' AUC it does).
+Training terms are `Total`s over the denominators that the objective declares. Padding counts in no term (the authors'
+AUC includes it).
 """
 
 import tensorflow as tf
@@ -26,22 +26,22 @@ def masked_lm_loss(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -
     """The masked-LM loss: cross-entropy in nats over the masked tokens.
 
     Args:
-        logits: for the B x M masked positions.
+        logits: those of the B x M masked positions.
     Source: paper section 2, L_MLM, as a mean over masked tokens (the authors' code) instead of a sum.
     """
     return over_masked_tokens(logits.losses(batch["masked_lm_ids"]), batch)
 
 
 def mask_token_metrics(scores: VocabularyLogits | ContextFreeLogits, batch: Batch) -> dict[str, Total]:
-    """How well the masked tokens are predicted that are shown as [MASK], and how well their frequencies predict them.
+    """Loss and accuracy on the masked tokens that are shown as [MASK], and the loss of predicting by frequency alone.
 
-    The masked-LM loss and accuracy are over all selected tokens, and some of these are shown as they are: who copies
-    them, and answers by frequency elsewhere, has an accuracy of 0.19 and has learnt nothing of the context.
+    The masked-LM loss and accuracy are over all selected tokens, and some of these are shown unchanged: a model that
+    copies them, and predicts the others by frequency, has an accuracy of 0.19 and has learnt nothing about context.
 
     Args:
-        scores: for the B x M masked positions.
-    Returns: `mask_token_loss` and `unigram_loss`, in nats, and `mask_token_accuracy`. The second is what the tokens'
-        shares of the training text give; NaN where they are not known.
+        scores: the logits of the B x M masked positions.
+    Returns: `mask_token_loss`, `mask_token_accuracy` and `unigram_loss`, losses in nats. `unigram_loss` is that of the
+        token frequencies of the training text; NaN if they are unknown.
     """
     ids, weights = batch["masked_lm_ids"], batch["mask_token_weights"]
     values = {
@@ -53,19 +53,19 @@ def mask_token_metrics(scores: VocabularyLogits | ContextFreeLogits, batch: Batc
 
 
 def at_masked_positions(values: tf.Tensor, batch: Batch) -> tf.Tensor:
-    """Of [B, S, ...] values the [B, M, ...] at the masked positions."""
+    """The values at the masked positions: [B, S, ...] -> [B, M, ...]."""
     return gather_positions(values, batch["masked_lm_positions"])
 
 
 def over_masked_tokens(values: tf.Tensor, batch: Batch) -> Total:
-    """The mean over the masked tokens of [B, M], one value for each masked position."""
+    """The mean over the masked tokens, of one value for each masked position, [B, M]."""
     return weighted_total(values, batch["masked_lm_weights"], "masked_tokens")
 
 
 def masked_lm_accuracy(logits: tf.Tensor, batch: Batch) -> Ratio:
-    """How often the most likely token at a masked position is the original. [B, M, V] float32.
+    """The share of masked positions whose most likely token is the original. `logits` is [B, M, V] float32.
 
-    Of several equal logits the first one counts as the most likely.
+    Of several equal logits the first counts as the most likely.
     """
     correct = tf.argmax(logits, axis=-1, output_type=tf.int32) == batch["masked_lm_ids"]
     return weighted_sum(correct, batch["masked_lm_weights"])
@@ -75,8 +75,9 @@ def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.T
     """The discriminator's loss: binary cross-entropy in nats.
 
     Args:
-        logits: float32, any shape.        is_replaced, weights: the same shape; weights are 1 for tokens that count.
-        over: the denominator, the sum of the weights.
+        logits: float32, any shape.
+        is_replaced, weights: the same shape; weights are 1 for tokens that count.
+        over: the name of the denominator, the sum of the weights.
     Source: paper section 2, L_Disc, as a mean over tokens.
     """
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.cast(is_replaced, tf.float32), logits=logits)
@@ -89,7 +90,7 @@ def replaced_token_metrics(logits: tf.Tensor, is_replaced: tf.Tensor, weights: t
     Args:
         logits: [B, S] float32.        is_replaced, weights: [B, S]; weights are 1 for tokens that count.
     Returns: terms over the tokens that count. `constant_predictor_loss` is the loss of always predicting the replaced
-        fraction: a discriminator that is not below it has learnt nothing.
+        fraction; a discriminator must be below it.
     """
     weights, actual = tf.cast(weights, tf.float32), tf.cast(is_replaced, tf.float32)
     predicted = tf.cast(logits > 0.0, tf.float32)

@@ -19,7 +19,9 @@ OBJECTIVES: "dict[str, type[Objective]]" = {}
 class Objective(Task):
     """A pre-training task. Its batches are those of `electra_tf.data.batch`.
 
-    A subclass defines `encoder`, `forward` and `loss_totals`, and the metrics it adds.
+    A new objective is one file in this folder: settings (`ObjectiveSettings`) and a subclass with `encoder`, `forward`,
+    `loss_totals` and its own metrics, registered by `register_objective`; beside it a YAML, a test and a row in
+    docs/objectives.md.
 
     Attributes:
         config: a `PretrainingConfig`, whose `objective` group has the settings class that the objective registered.
@@ -36,7 +38,7 @@ class Objective(Task):
         return self.config.objective.loss_weights
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """The number of slots in use, `masked_tokens`, of those with a [MASK], `mask_tokens`, and of real `tokens`."""
+        """The numbers of selected tokens, `masked_tokens`, of those shown as [MASK], `mask_tokens`, and of `tokens`."""
         return {
             "masked_tokens": count_of(batch["masked_lm_weights"]),
             "mask_tokens": count_of(batch["mask_token_weights"]),
@@ -44,7 +46,7 @@ class Objective(Task):
         }
 
     def forward(self, batch: Batch, context: ForwardContext) -> Any:
-        """All that one forward pass computes, for the three methods below."""
+        """The results of one forward pass, for the three methods below."""
         raise NotImplementedError
 
     def loss_totals(self, batch: Batch, forward: Any) -> dict[str, Total]:
@@ -52,11 +54,11 @@ class Objective(Task):
         raise NotImplementedError
 
     def extra_metrics(self, batch: Batch, forward: Any) -> dict[str, Total]:
-        """What is reported besides the losses, in training and in evaluation."""
+        """The metrics besides the losses, reported in training and in evaluation."""
         return {}
 
     def held_out_metrics(self, batch: Batch, forward: Any, context: ForwardContext) -> dict[str, Term]:
-        """What evaluation alone reports. Of two metrics of one name it reports this one."""
+        """The metrics that only evaluation reports; they replace extra metrics of the same name."""
         return {}
 
     def training_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Total]:
@@ -102,7 +104,7 @@ def register_objective(settings: type[ObjectiveSettings]) -> Callable[[type[Obje
 
     def register(objective: type[Objective]) -> type[Objective]:
         if name in OBJECTIVES:
-            raise ValueError(f"the name {name!r} is already that of {OBJECTIVES[name].__name__}; choose another")
+            raise ValueError(f"{OBJECTIVES[name].__name__} has the name {name!r} already; choose another")
         OBJECTIVES[name], OBJECTIVE_SETTINGS[name] = objective, settings
         return objective
 

@@ -1,4 +1,4 @@
-"""Replace MLM: masked LM with a generator's samples in the place of [MASK] (paper, section 3.5)."""
+"""Replace MLM: masked LM with a generator's samples in place of [MASK] (paper, section 3.5)."""
 
 from typing import Literal, NamedTuple
 
@@ -22,10 +22,10 @@ from electra_tf.tasks.terms import Term, Total
 
 
 class ReplaceMlmConfig(GeneratorObjectiveSettings):
-    """Masked LM with samples of a generator in the place of [MASK] (paper, section 3.5)."""
+    """Masked LM with a generator's samples in place of [MASK] (paper, section 3.5)."""
 
     name: Literal["replace_mlm"]
-    # Of the encoder's loss. The paper gives no weight; this loss is a masked-LM loss like the generator's.
+    # The weight of the encoder's loss. The paper gives none; it is a masked-LM loss like the generator's.
     encoder_masked_lm_loss_weight: NonNegative = 1.0
 
     def encoder_pass(self, run: PretrainingConfig) -> NetworkPass:
@@ -33,11 +33,11 @@ class ReplaceMlmConfig(GeneratorObjectiveSettings):
 
 
 class ReplaceMlmForward(NamedTuple):
-    """Everything one forward pass computes."""
+    """The results of one forward pass."""
 
     generated: GeneratorOutput
     corrupted: CorruptedInput
-    logits: VocabularyLogits  # of the encoder, at the masked positions
+    logits: VocabularyLogits  # the encoder's, at the masked positions
 
 
 @register_objective(ReplaceMlmConfig)

@@ -26,10 +26,10 @@ class TwoStageConfig(ElectraConfig):
     needs_generator_network: ClassVar[bool] = True
 
     name: Literal["two_stage"]
-    # The second phase would train shared tables, and the frozen generator with them.
+    # The second phase would also train shared tables, although the generator is frozen.
     tying: Literal["none", "embeddings", "gradient_disentangled", "all"] = "none"
     generator_steps: Count | None = None  # of the first phase; null: half of train.num_steps
-    # Without it, the paper says, the discriminator sometimes learns only the majority class.
+    # Without it the discriminator sometimes learns only the majority class (paper, section 3.2).
     initialize_from_generator: bool = True
     # each_phase: a warm-up and a decay in each phase, as in two trainings of n steps (the paper's words);
     # whole_run: one warm-up and one decay over both.
@@ -44,11 +44,11 @@ class TwoStageConfig(ElectraConfig):
         super().require_fit(run)
         for phase, weight in (("first", "masked_lm_loss_weight"), ("second", "replaced_token_loss_weight")):
             if getattr(self, weight) == 0.0:
-                raise ValueError(f"objective.{weight} is 0, so that the {phase} phase learns nothing; set it above 0")
+                raise ValueError(f"objective.{weight} is 0, so the {phase} phase learns nothing; set it above 0")
         if self.generator_steps is not None and self.generator_steps >= run.train.num_steps:
             raise ValueError(
-                f"objective.generator_steps {self.generator_steps} leaves nothing of train.num_steps "
-                f"{run.train.num_steps} to the discriminator; lower the first or leave it out for half of the steps"
+                f"objective.generator_steps {self.generator_steps} leaves no steps of train.num_steps "
+                f"{run.train.num_steps} for the discriminator; lower the first or leave it out for half of the steps"
             )
         if run.train.num_steps < 2:
             raise ValueError("train.num_steps 1 is not enough for two phases; set it to 2 or more")
@@ -78,14 +78,14 @@ class TwoStageConfig(ElectraConfig):
 class TwoStage(Electra):
     """ELECTRA's networks, trained one after the other by the two objectives in `phases`.
 
-    The generator is evaluated and exported in the first phase (as in figure 3 of the paper), then the discriminator.
-    In a notebook, with `first, second = objective.phases`: `first.fit(...)`, `second.begin()`, `second.fit(...)`.
+    The first phase evaluates and exports the generator (as in figure 3 of the paper), the second the discriminator.
+    In a notebook: `first, second = objective.phases`, then `first.fit(...)`, `second.begin()`, `second.fit(...)`.
     """
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
         phases = (GeneratorPhase(self, name="generator_phase"), DiscriminatorPhase(self, name="discriminator_phase"))
-        # Hidden from Keras, so that checkpoints hold the networks once, under the names that ELECTRA's have.
+        # Hidden from Keras, so that checkpoints contain the networks once, under the same names as ELECTRA's.
         object.__setattr__(self, "_phases", phases)
 
     @property

@@ -155,9 +155,9 @@ def test_the_originals_per_sample_in_the_discriminators_training(build, name, se
 @pytest.mark.parametrize(
     ("name", "settings", "masking", "message"),
     [
-        ("electra", {"disallow_correct": True}, {}, "objective.disallow_correct is true, and the formula holds for"),
-        ("electra", {"sampling": "greedy"}, {}, "objective.sampling is greedy, and the formula holds for"),
-        ("electra", {}, {"scheme": "rare_tokens"}, "masking.scheme is rare_tokens, and the formula holds for"),
+        ("electra", {"disallow_correct": True}, {}, "objective.disallow_correct is true"),
+        ("electra", {"sampling": "greedy"}, {}, "objective.sampling is greedy"),
+        ("electra", {}, {"scheme": "rare_tokens"}, "masking.scheme is rare_tokens"),
         ("electra_15", {"loss_positions": "random_unmasked"}, {}, "learnt from originals alone"),
         ("replace_mlm", {}, {}, "neither a masked language model nor"),
     ],
@@ -170,6 +170,6 @@ def test_a_model_that_the_formula_does_not_hold_for_is_refused(build, name, sett
 def test_two_stage_is_refused_in_its_first_phase_and_works_in_its_second(model, batch):
     objective = model("two_stage", 5)
     first, second = objective.phases
-    with pytest.raises(UserError, match="first phase of objective.name 'two_stage'"):
+    with pytest.raises(UserError, match="objective.name 'two_stage'"):
         as_masked_lm(first)
     assert values(as_masked_lm(second), batch) == values(as_masked_lm(objective), batch)

@@ -6,31 +6,25 @@ from electra_tf.config.errors import UserError
 
 EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
 HALF_SIZE = {"size_fraction": 0.5, "num_heads": 4}
-OWN_SAMPLES = "needs tokens sampled from the generator's own distribution"
 
 
 @pytest.mark.parametrize(
     ("name", "settings", "masking", "message"),
     [
-        ("adversarial", {"temperature": 2.0}, {}, "objective.temperature is 2.0, but objective.name"),
-        ("adversarial", {"disallow_correct": True}, {}, OWN_SAMPLES),
-        ("adversarial", {"sampling": "greedy"}, {}, OWN_SAMPLES),
-        (
-            "adversarial",
-            {"tying": "all", "generator": EQUAL_SIZES},
-            {},
-            "makes generator and discriminator one",
-        ),
-        ("electric", {"temperature": 2.0}, {}, OWN_SAMPLES),
-        ("electric", {"disallow_correct": True}, {}, f"objective.name 'electric' {OWN_SAMPLES}"),
-        ("electric", {"sampling": "greedy"}, {}, "objective.sampling is 'greedy', but objective.name"),
-        ("electric", {}, {"scheme": "rare_tokens"}, "masking.scheme 'rare_tokens' selects some tokens more often"),
+        ("adversarial", {"temperature": 2.0}, {}, "objective.temperature is 2.0"),
+        ("adversarial", {"disallow_correct": True}, {}, "objective.disallow_correct"),
+        ("adversarial", {"sampling": "greedy"}, {}, "objective.sampling"),
+        ("adversarial", {"tying": "all", "generator": EQUAL_SIZES}, {}, "objective.tying 'all'"),
+        ("electric", {"temperature": 2.0}, {}, "objective.temperature is 2.0"),
+        ("electric", {"disallow_correct": True}, {}, "objective.disallow_correct"),
+        ("electric", {"sampling": "greedy"}, {}, "objective.sampling is 'greedy'"),
+        ("electric", {}, {"scheme": "rare_tokens"}, "masking.scheme 'rare_tokens'"),
         ("electric", {"tying": "all"}, {}, "objective.tying is 'all'"),
-        ("electric", {}, {"masked_fraction": 1.0}, "masking.masked_fraction 1.0 leaves no token that is not noise"),
-        ("two_stage", {"tying": "embeddings"}, {}, "objective.tying 'embeddings' shares weights with the generator"),
-        ("two_stage", {"tying": "all"}, {}, "objective.tying 'all' shares weights with the generator"),
+        ("electric", {}, {"masked_fraction": 1.0}, "masking.masked_fraction 1.0"),
+        ("two_stage", {"tying": "embeddings"}, {}, "objective.tying 'embeddings'"),
+        ("two_stage", {"tying": "all"}, {}, "objective.tying 'all'"),
         ("two_stage", {"generator": HALF_SIZE}, {}, "its hidden_size is 8, the discriminator's 16; its num_heads is 4"),
-        ("two_stage", {"generator_steps": 8}, {}, "generator_steps 8 leaves nothing of train.num_steps 8"),
+        ("two_stage", {"generator_steps": 8}, {}, "objective.generator_steps 8"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(tiny_config, name, settings, masking, message):
