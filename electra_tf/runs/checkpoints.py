@@ -1,11 +1,10 @@
 """Checkpoints of a run, by TensorFlow's CheckpointManager on any filesystem that TensorFlow writes.
 
-A checkpoint holds everything that the next update depends on. TensorFlow stores a CRC-32C of every tensor and compares
-it when the tensor is read, so `damage` reads all tensors before a checkpoint is restored: damage is reported, and the
-checkpoint before is used.
+A checkpoint holds everything that the next update depends on. `newest_whole` has the rule for a damaged one: it is
+reported, and the checkpoint before is used.
 
 TensorFlow writes `step-N_temp/` first, then moves the data out of it, then writes `step-N.index`, then removes the
-directory. So as long as `step-N_temp` exists the checkpoint is unfinished, whatever other files it has.
+directory. So a checkpoint is unfinished as long as `step-N_temp` exists.
 """
 
 import contextlib
@@ -28,37 +27,38 @@ logger = logging.getLogger(__name__)
 _NAME = "step"
 _PREFIX = re.compile(rf"{_NAME}-(\d{{1,10}})")  # steps are numbers of 32 bits
 _FILE = re.compile(rf"{_PREFIX.pattern}\.(index|data-.*)")
-_UNFINISHED = re.compile(rf"{_NAME}-(\d+)(_temp|\.part).*")  # the second on s3://, which cannot rename a directory
+_UNFINISHED = re.compile(rf"{_NAME}-(\d+)_temp")
 
 
 class Checkpoints:
-    """The checkpoints of one run: the last few in `checkpoints/`, those kept for ever in `milestones/`.
+    """Saves and restores the checkpoints of one run: `checkpoints/`, `milestones/` and `best/`.
 
-    Every worker of a cluster must take part in a save, as reading some variables is a joint operation; all but the
+    Every worker of a cluster must take part in a save, because reading some variables is a joint operation. All but the
     chief write to a temporary directory.
 
     Args:
-        task: compiled.        chief: whether this process writes the run's files.
-        keep: how many of the last stay.
-        tracked: state of the run beside the task and its optimizer.
+        task: compiled.
+        chief: whether this process writes the run's files.
+        keep: the number of checkpoints to keep in `checkpoints/`.
+        tracked: other state to save, beside the task and its optimizer.
     """
 
     def __init__(self, task: Task, run: RunDirectory, chief: bool, keep: int, **tracked: tf.Module):
-        # At every write it logs how long the variables took to be assigned to files.
+        # TensorFlow logs a line about its files at every write.
         absl.logging.set_verbosity(absl.logging.WARNING)
         self._checkpoint = tf.train.Checkpoint(task=task, optimizer=task.optimizer, **tracked)
         self._run = run
         self._scratch = None if chief else tempfile.TemporaryDirectory(prefix="electra_tf_worker_")
         kept = {run.checkpoints: keep, run.milestones: None, run.best: 1}
         self._managers = {directory: self._manager(directory, count) for directory, count in kept.items()}
-        self._saved: set[str] = set()  # prefixes of what this process has written or restored
+        self._saved: set[str] = set()  # prefixes that this process has written or restored
         self._failure: str | None = None  # of the newest save
 
     def restore_latest(self) -> int | None:
-        """Restores the newest whole checkpoint, strictly; damaged newer ones are warned of, one line each.
+        """Restores the newest checkpoint that is not damaged, see `newest_whole`.
 
-        Returns: the step; None if there is no checkpoint at all.
-        Raises: UserError: if there are checkpoints and none is whole, or if it is not of this run.
+        Returns: its step; None if there is no checkpoint at all.
+        Raises: UserError: if all are damaged, or if it does not fit this run.
         """
         if (prefix := newest_whole(self._run.checkpoints)) is None:
             return None
@@ -67,36 +67,33 @@ class Checkpoints:
         return step_of(prefix)
 
     def save(self, step: int) -> None:
-        """Writes `checkpoints/step-N`, unless this process has written or restored it; removes the oldest.
+        """Writes `checkpoints/step-N`, unless this process has written or restored it, and removes the oldest.
 
-        A store that is full or faulty costs this checkpoint only: a warning says so, and those before stay.
+        If the disk is full, this checkpoint is left out with a warning, and those before stay.
 
         Raises: UserError: if another process has taken the run over.
         """
         self._save(self._run.checkpoints, step)
 
     def save_milestone(self, step: int) -> None:
-        """Writes `milestones/step-N`, which is never removed. The same holds as for `save`."""
+        """Writes `milestones/step-N`, which is never removed; otherwise as `save`."""
         self._save(self._run.milestones, step)
 
     def save_best(self, step: int) -> None:
-        """Writes `best/step-N` in place of the one there. The same holds as for `save`."""
+        """Writes `best/step-N` and removes the one before; otherwise as `save`."""
         self._save(self._run.best, step)
 
     def skip(self, step: int, reason: str) -> None:
-        """Notes that the checkpoint of a step could not be written; warns, as the training goes on."""
+        """Warns that the checkpoint of a step could not be written. `close` raises unless a later one is written."""
         self._failure = f"the checkpoint of step {step} could not be written ({reason})"
         logger.warning("%s; training goes on", self._failure)
 
     def close(self) -> None:
-        """Raises: UserError: if the newest checkpoint that was to be saved could not be written."""
+        """Raises: UserError: if the last checkpoint could not be written."""
         if self._scratch is not None:
             self._scratch.cleanup()
         if self._failure is not None:
-            remedy = "give the same command again"
-            if not steps_in(self._run.checkpoints):
-                remedy = f"give a new {self._run.flag}, or copy a checkpoint from {self._run.milestones} there"
-            raise UserError(f"{self._failure}; make room and {remedy}")
+            raise UserError(f"{self._failure}; make room and give the same command again")
 
     def _manager(self, directory: str, keep: int | None) -> tf.train.CheckpointManager:
         if self._scratch is not None:
@@ -124,24 +121,27 @@ class Checkpoints:
 
 
 def steps_in(directory: str) -> list[int]:
-    """The steps, ascending, of the checkpoints in a directory, whole or damaged; unfinished ones do not count."""
+    """The steps of the finished checkpoints in a directory, ascending. Some may be damaged."""
     names = names_in(directory)
     return sorted({int(match[1]) for match in map(_FILE.fullmatch, names) if match} - _unfinished_steps(names))
 
 
 def step_of(prefix: str) -> int:
-    """The step in the name of one of our checkpoints. Raises: UserError: if it is not named as they are."""
+    """The step in a checkpoint's name, `step-N`. Raises: UserError: if it has another name."""
     match = _PREFIX.fullmatch(os.path.basename(prefix))
     if match is None:
-        raise UserError(f"{prefix} is not named as the checkpoint of a run: expected {_NAME}-N; rename its files")
+        raise UserError(f"{prefix}: the checkpoint of a run is named {_NAME}-N; rename its files")
     return int(match[1])
 
 
 def newest_whole(directory: str) -> str | None:
-    """The prefix of the newest checkpoint that is whole; damaged newer ones are warned of, one line each.
+    """Finds the newest checkpoint that is not damaged, and logs a warning for each damaged one that it passes over.
 
-    Returns: None if there is no checkpoint at all.
-    Raises: UserError: if there are some and none is whole.
+    TensorFlow stores a CRC-32C of every tensor, so reading all tensors finds damage (see `damage`). A run thus
+    continues from the checkpoint before a damaged one, and repeats the steps between them.
+
+    Returns: the checkpoint's prefix; None if there is no checkpoint at all.
+    Raises: UserError: if all checkpoints are damaged. The run must not start again from random weights.
     """
     damages: dict[str, str] = {}
     for step in reversed(steps_in(directory)):
@@ -155,43 +155,42 @@ def newest_whole(directory: str) -> str | None:
     if damages:
         listed = ", ".join(f"{os.path.basename(prefix)}: {what}" for prefix, what in damages.items())
         raise UserError(
-            f"{directory} holds no whole checkpoint ({listed}); copy a whole one there, for example from milestones/ "
-            "beside it, or begin a new run"
+            f"{directory}: all checkpoints are damaged ({listed}); copy one there, for example from milestones/, or "
+            "begin a new run"
         )
     return None
 
 
 def damage(prefix: str) -> str | None:
-    """What is wrong with a checkpoint, in a few words; None if every tensor reads back as it was written."""
+    """Reads every tensor of a checkpoint. Returns: TensorFlow's error in one line; None if there is none."""
     try:
         reader = tf.compat.v1.train.NewCheckpointReader(prefix)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
-    except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:  # the reader has no class of its own
-        names_in(os.path.dirname(prefix))  # or the store does not answer, which is no damage
+    except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:
+        names_in(os.path.dirname(prefix))  # raises if the whole store does not answer: that is no damage
         return first_line(error)
     return None
 
 
 def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
-    """Restores everything that `checkpoint` tracks; what the files hold beside it is ignored.
+    """Restores everything that `checkpoint` tracks, and ignores what else the files hold.
 
-    Raises: UserError: if something is missing there or of another shape.
+    Raises: UserError: if a variable is missing there or has another shape.
     """
     try:
         status = checkpoint.read(prefix)
-        status.expect_partial()  # else TensorFlow lists at exit what was ignored
+        status.expect_partial()  # else TensorFlow lists the ignored variables at exit
         status.assert_existing_objects_matched()
     except (AssertionError, ValueError, IndexError, tf.errors.OpError) as error:
-        missing = _missing_parts(checkpoint, prefix) if isinstance(error, AssertionError) else None
         raise UserError(
-            f"{prefix} does not fit this run: {missing or first_line(error)}; continue it with the version of the "
-            "program that wrote it, or begin a new run from its weights with --init_from"
+            f"{prefix} does not fit this run: {first_line(error)}; continue it with the version that wrote it, or "
+            "begin a new run from its weights with --init_from"
         ) from None
 
 
 def checkpoint_prefix(directory: str, step: int) -> str:
-    """What the names of the files of a step's checkpoint begin with."""
+    """The path of a step's checkpoint, to which TensorFlow appends `.index` and `.data-*`."""
     return os.path.join(directory, f"{_NAME}-{step}")
 
 
@@ -200,30 +199,23 @@ def _unfinished_steps(names: list[str]) -> set[int]:
 
 
 def _remove_unfinished(directory: str) -> None:
-    """Removes what a kill or a full disk has left of checkpoints that were being written."""
+    """Removes the files of checkpoints whose writing a kill or a full disk has ended."""
     names = names_in(directory)
     for step in _unfinished_steps(names):
-        # The temporary directory last: without it the rest would pass for a damaged checkpoint.
+        # The temporary directory last: without it the other files would look like a damaged checkpoint.
         for name in sorted(name for name in names if re.match(rf"{_NAME}-{step}\D", name)):
             path = os.path.join(directory, name)
             tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
 
 
 def _register(directory: str) -> None:
-    """Lists what a directory holds in TensorFlow's file `checkpoint`, by which the manager removes the oldest.
+    """Lists a directory's checkpoints in TensorFlow's file `checkpoint`, from which the manager learns their ages.
 
-    A kill may have come between a checkpoint and its entry there; a user may have copied one.
+    After a kill between the two, or a copy by hand, the file does not list them all.
     """
     prefixes = [checkpoint_prefix(directory, step) for step in steps_in(directory)]
     if prefixes:
-        # The manager passes over what is not newer than the last it was told to keep for ever, at time 0.
+        # The manager ignores checkpoints that are not newer than the last one that it keeps for ever, at time 0.
         times = [1.0] * len(prefixes)
         state = tf.compat.v1.train.generate_checkpoint_state_proto(directory, prefixes[-1], prefixes, times)
         write_atomically(os.path.join(directory, "checkpoint"), str(state).encode())
-
-
-def _missing_parts(checkpoint: tf.train.Checkpoint, prefix: str) -> str | None:
-    """Which of the tracked objects the files lack altogether; None if there is none."""
-    stored = {name.partition("/")[0] for name, _ in tf.train.list_variables(prefix)}
-    parts = sorted(set(tf.train.TrackableView(checkpoint).children(checkpoint)) - stored - {"save_counter"})
-    return f"it has no {' and no '.join(parts)}" if parts else None

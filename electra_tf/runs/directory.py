@@ -1,17 +1,17 @@
-"""A run's directory on any filesystem that TensorFlow reads: what lies where, and what may be overwritten.
+"""A run's directory on any filesystem that TensorFlow reads: its files, and whether a call may continue the run.
 
 config.yaml               the resolved configuration, itself a configuration
 data.json                 which data set each input stage reads
 vocab.txt                 the vocabulary the model was trained with
 tokenizer_settings.json   how its text was normalised
-warm_start.json           where the initial weights came from, if they were not random
+warm_start.json           the source of the initial weights, if they were not random
 metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
-alarms.jsonl              one JSON object a line: step and message, of a training that learns nothing
+alarms.jsonl              one JSON object a line: step and message of an alarm that the run learns nothing
 tensorboard/              events of the metrics
-checkpoints/              the last few: weights, optimizer state and the sums behind the next report
-milestones/               those at the fractions of training that the paper evaluates, kept for ever
-best/                     the one with the best evaluation so far, where `evaluation.best_metric` is set
-.lock                     names the process that trains
+checkpoints/              the last few checkpoints: weights, optimizer state and the sums for the next report
+milestones/               checkpoints at the fractions of training that the paper evaluates; never removed
+best/                     the checkpoint of the best evaluation so far, where `evaluation.best_metric` is set
+.lock                     the process that trains
 """
 
 import functools
@@ -20,20 +20,19 @@ import os
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
-import yaml
 from pydantic import ValidationError
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import config_to_yaml
+from electra_tf.config.loader import config_to_yaml, read_values
 from electra_tf.config.schema import RunConfig
 from electra_tf.files import exists, read_bytes, store_errors, write_atomically
 from electra_tf.runs.json_lines import reports_of
 
-# What depends on the machine and its load: all in which the metrics.jsonl of two runs of one configuration differ.
+# The metrics that depend on the machine and its load. In all others two runs of one configuration agree.
 RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")
 
-# What may change between two calls that continue one run: it does not touch the weights, or it says how to go on after
-# a broken step or record.
+# Settings that may differ between two calls that continue one run: they do not affect the weights, or choose what to do
+# after a loss that is not finite.
 _MAY_CHANGE = {
     "train": (
         "log_every_steps",
@@ -54,10 +53,10 @@ class RunDirectory:
     """The paths of one run below `model_dir`, a directory or a URL such as `gs://bucket/run`.
 
     Args:
-        flag: by which the user gives the directory, for messages.
+        flag: the flag that names the directory, for messages.
 
     Attributes:
-        owner: the content of `lock_file` while this process holds the run by it (on a remote store); see `lock.py`.
+        owner: what this process has written to `lock_file` while it holds a remote directory; see `lock.py`.
     """
 
     def __init__(self, model_dir: str | os.PathLike, flag: str = "--model_dir"):
@@ -78,7 +77,7 @@ class RunDirectory:
         self.lock_file = inside(".lock")
 
     def create(self) -> None:
-        """Makes the directory unless it exists. Raises: UserError: if it cannot be made or holds something else."""
+        """Makes the directory if needed. Raises: UserError: if that fails, or it holds files and no run."""
         with store_errors(f"{self.flag}={self.path}", "cannot be written"):
             if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
                 raise UserError(f"{self.flag}={self.path} is a file; give a directory")
@@ -88,9 +87,11 @@ class RunDirectory:
             raise UserError(f"{self.flag}={self.path} is not empty and holds no run; give a new directory")
 
     def adopt_config(self, config: RunConfig, is_started: bool) -> None:
-        """Writes the configuration of a run, which `is_started` if it has a checkpoint.
+        """Writes the configuration of a run.
 
-        Raises: UserError: if the run there has other settings, or has lost its checkpoints.
+        Args:
+            is_started: whether the run has a checkpoint.
+        Raises: UserError: if the run there has other settings, or its checkpoints are gone.
         """
         if is_started:
             self.require_same_run(config)
@@ -99,14 +100,14 @@ class RunDirectory:
         write_atomically(self.config_file, config_to_yaml(config).encode())
 
     def adopt_tokenizer(self, vocabulary: bytes, lower_case: bool, strip_accents: bool, is_started: bool) -> None:
-        """Keeps the vocabulary file's content and the normalisation. Raises: UserError: if the run has another one."""
+        """Writes the vocabulary and the normalisation. Raises: UserError: if a started run has another tokenizer."""
         if is_started:
             self.require_same_tokenizer(vocabulary, lower_case, strip_accents)
         for file, content in self._tokenizer_files(vocabulary, lower_case, strip_accents).items():
             write_atomically(file, content)
 
     def adopt_data(self, identities: Sequence[str], is_started: bool) -> None:
-        """Notes which data set each stage reads. Raises: UserError: if the run was started with another one."""
+        """Writes which data set each stage reads. Raises: UserError: if a started run has another one."""
         if is_started:
             self.require_same_data(identities)
         write_atomically(self.data_file, _data_record(identities))
@@ -115,8 +116,8 @@ class RunDirectory:
         """Raises: UserError: if the run was started with another data set."""
         if read_bytes(self.data_file) not in (None, _data_record(identities)):
             raise UserError(
-                f"the run in {self.path} was started with another data set (see {os.path.basename(self.data_file)}); "
-                f"give that one, or begin a new run with a new {self.flag}"
+                f"the run in {self.path} was started with another data set, see {self.data_file}; give that one, or a "
+                f"new {self.flag}"
             )
 
     def require_same_tokenizer(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> None:
@@ -124,32 +125,29 @@ class RunDirectory:
         for file, content in self._tokenizer_files(vocabulary, lower_case, strip_accents).items():
             if read_bytes(file) not in (None, content):
                 raise UserError(
-                    f"{file} is not what the data set has: the run was started with another tokenizer; use its data, "
+                    f"{file} differs from the data set's: the run was started with another tokenizer; give its data, "
                     f"or a new {self.flag}"
                 )
 
     @property
     def is_finetuned(self) -> bool:
-        """Whether the run there, if there is one, is a seed's of fine-tuning and not one of pre-training."""
-        return "task" in (self._config_values() or {})
+        """True for a run of fine-tuning (one seed), False for pre-training or where there is no run."""
+        return "task" in self._stored_config()
 
     def require_same_run(self, config: RunConfig) -> None:
-        """Raises: UserError: if a setting that affects the weights is not the run's, naming both values."""
+        """Raises: UserError: if a setting that affects the weights differs from the run's, naming both values."""
         stored = _with_defaults(self._stored_config(), type(config))
         before, now = (_flatten(lasting_settings(values)) for values in (stored, config.model_dump(mode="json")))
-        # The name of the objective or task first: other settings differ because of it.
+        # The objective's or task's name first: it may be why other settings differ.
         for key in sorted(before | now, key=lambda key: (key not in ("objective.name", "name"), key)):
             if before.get(key) != now.get(key):
-                own = f"its own settings (--config={self.config_file})"
-                if self.flag != "--model_dir":  # of a fine-tuning: some settings follow from flags
-                    own = "the flags that it was started with, also --keep,"
                 raise UserError(
                     f"the run in {self.path} has {key} {before.get(key)}, this call has {now.get(key)}; continue it "
-                    f"with {own} or give a new {self.flag}"
+                    f"with its own flags and settings ({self.config_file}), or give a new {self.flag}"
                 )
 
     def _require_no_lost_checkpoint(self) -> None:
-        """A run whose reports say that it had a checkpoint does not start again silently."""
+        """Raises: UserError: if metrics.jsonl has steps that must have had a checkpoint: it must not start again."""
         reported = max((report["step"] for report in reports_of(self.metrics_file, "train")), default=0)
         if reported > self._stored_config().get("train", {}).get("save_every_steps", 0):
             raise UserError(
@@ -158,27 +156,8 @@ class RunDirectory:
             )
 
     def _stored_config(self) -> dict:
-        """The settings in config.yaml; empty without one. Raises: UserError: if it cannot be read or is damaged."""
-        if (values := self._config_values()) is None:
-            return {}
-        if not all(isinstance(values.get(group), dict) for group in _MAY_CHANGE):
-            raise UserError(
-                f"{self.config_file} is empty or damaged: expected the groups {', '.join(_MAY_CHANGE)}; put the "
-                "configuration of the run there"
-            )
-        return values
-
-    def _config_values(self) -> dict | None:
-        """What config.yaml holds; None without one."""
-        if (content := read_bytes(self.config_file)) is None:
-            return None
-        try:
-            values = yaml.safe_load(content) or {}
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise UserError(f"{self.config_file} is not readable as YAML: {' '.join(str(error).split())}") from None
-        if not isinstance(values, dict):
-            raise UserError(f"{self.config_file} is damaged: expected groups of settings; put the run's own there")
-        return values
+        """The settings in config.yaml; empty without one. Raises: UserError: if it is not readable as YAML."""
+        return read_values(self.config_file)[0] if exists(self.config_file) else {}
 
     def _tokenizer_files(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> dict[str, bytes]:
         settings = json.dumps({"lower_case": lower_case, "strip_accents": strip_accents}).encode()
@@ -186,7 +165,7 @@ class RunDirectory:
 
 
 def _with_defaults(stored: dict, kind: type[RunConfig]) -> dict:
-    """The stored settings with those that an earlier version did not have yet, as they are where they do not fit."""
+    """The stored settings, with defaults for settings that are newer than the run; unchanged if they are not valid."""
     try:
         return kind.model_validate(stored).model_dump(mode="json")
     except ValidationError:
@@ -198,7 +177,7 @@ def _data_record(identities: Sequence[str]) -> bytes:
 
 
 def lasting_settings(values: Mapping) -> dict:
-    """A resolved configuration without the settings that may change between two calls of one run."""
+    """A resolved configuration without the settings that may differ between two calls of one run."""
     kept = dict(values)
     for group, names in _MAY_CHANGE.items():
         kept[group] = {key: value for key, value in kept.get(group, {}).items() if key not in names}

@@ -1,14 +1,11 @@
-"""Signals that ask a run to end: a preempted machine's SIGTERM, the keyboard's SIGINT, a closed terminal's SIGHUP.
+"""Signals that end a run early: SIGTERM (a preempted machine), SIGINT (the keyboard), SIGHUP (a closed terminal).
 
-The first one has the run end at its next step with a checkpoint; a second one, or one that finds nothing new to save
-(while the model is built, or its first step compiled), ends the process at once. Either way nothing on disk is torn.
+The first signal ends the run at its next step, with a checkpoint. A second signal ends the process at once; so does the
+first one while nothing new can be saved (the model is built, or its first step compiled). Files stay whole either way.
 
-A handler in Python cannot do this: it runs on the main thread, which sits in TensorFlow for all the steps of a loop on
-the device. The interpreter's own handler in C writes the signal's number to a file descriptor at once, whatever thread
-it meets, and a thread of ours waits there.
-
-TensorFlow's `PreemptionCheckpointHandler` is not used: it looks between two calls of its `run` from Python, so a loop
-of many steps on the device would be one call to it, and it saves with a manager and a directory of its own.
+A Python handler would run too late: it waits for the main thread, which is in TensorFlow for all the steps of a loop on
+the device. The interpreter's handler in C writes the signal's number to a file descriptor at once, and a thread of ours
+reads it there. TensorFlow's `PreemptionCheckpointHandler` also acts only between two such loops.
 """
 
 import contextlib
@@ -26,7 +23,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """A run ended early, as a signal asked, with everything saved. `exit_code` is the shell's for that signal."""
+    """A signal ended the run early, after a checkpoint. `exit_code` is the shell's for that signal."""
 
     def __init__(self, signal_number: int):
         super().__init__(f"ended by {signal.Signals(signal_number).name}")
@@ -34,7 +31,7 @@ class Interrupted(Exception):
 
 
 class Interruption:
-    """Listens for signals while it is entered, from the main thread; one that is never entered hears nothing."""
+    """A context, entered on the main thread, in which signals are received. Outside of it they have no effect here."""
 
     def __init__(self):
         self._signal_number: int | None = None
@@ -48,7 +45,7 @@ class Interruption:
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._previous_descriptor = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-        # `nohup` has SIGHUP ignored, and means it.
+        # Under `nohup` SIGHUP stays ignored.
         ignores_hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         self._signals = tuple(number for number in _SIGNALS if number is not signal.SIGHUP or not ignores_hangup)
         self._previous_handlers = [signal.getsignal(number) for number in self._signals]
@@ -68,11 +65,11 @@ class Interruption:
 
     @contextlib.contextmanager
     def deferred(self, request_stop: Callable[[], None], has_progress: Callable[[], bool]) -> Iterator[None]:
-        """Has the first signal ask for the end, for as long as this lasts, instead of ending the process.
+        """A context in which the first signal calls `request_stop` instead of ending the process.
 
         Args:
-            request_stop: called from another thread; must make the run end at its next step and raise `interrupted()`.
-            has_progress: whether anything happened that the last checkpoint does not hold; called from that thread too.
+            request_stop: makes the run end at its next step and raise `interrupted()`. Called from another thread.
+            has_progress: whether there is anything to save since the last checkpoint. Called from another thread.
         """
         if self._thread is not None:
             self._put_handlers()
@@ -85,11 +82,11 @@ class Interruption:
                 self._request_stop = self._has_progress = None
 
     def interrupted(self) -> Interrupted:
-        """The exception that ends the run: of this process's signal, or of SIGTERM where another worker has it."""
+        """The exception for the signal of this process; for SIGTERM if another worker received the signal."""
         return Interrupted(self._signal_number or signal.SIGTERM)
 
     def _put_handlers(self) -> None:
-        # TensorFlow's cluster runtime puts its own handler of SIGTERM in place when a worker starts.
+        # Called again later, because TensorFlow's cluster runtime replaces the handler of SIGTERM when a worker starts.
         for number in self._signals:
             signal.signal(number, _leave_it_to_the_thread)
 
@@ -110,11 +107,11 @@ class Interruption:
 
 
 def _leave_it_to_the_thread(number: int, frame) -> None:
-    """In place of Python's own handlers: without one the interpreter would write to no descriptor."""
+    """Replaces Python's own handlers: only with a handler does the interpreter write to the descriptor."""
 
 
 def _end_now(received: signal.Signals, why: str) -> None:
     logger.info("%s: %s", received.name, why)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(128 + received)  # the main thread may be deep in a compilation that no exception reaches
+    os._exit(128 + received)  # no exception would reach the main thread in a compilation

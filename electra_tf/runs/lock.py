@@ -18,26 +18,23 @@ from electra_tf.runs.directory import RunDirectory
 def locked(run: RunDirectory, force: bool = False) -> Iterator[None]:
     """Holds a run's directory, which must exist, for this process.
 
-    Locally an operating system's lock goes with the process, however that ends. A remote store has none: a file says
-    who holds the run and since when, and outlives a process that is killed; see `require_held`.
+    On a local disk the operating system's lock ends with the process. A remote store has no locks: there a file names
+    the process, its machine and since when. A killed process leaves the file; see `require_held`.
 
     Args:
-        force: take a remote directory over from whoever the file names.
-    Raises: UserError: if another process holds it, naming process and machine.
+        force: take over a remote directory, whichever process its file names.
+    Raises: UserError: if another process holds the directory, naming process and machine.
     """
     with _owner_file(run, force) if is_remote(run.path) else _flock(run):
         yield
 
 
 def require_held(run: RunDirectory) -> None:
-    """Asked before what would overwrite the work of another process.
-
-    Raises: UserError: if another process has taken over a remote directory that this one held.
-    """
+    """Call this before writing to a run. Raises: UserError: if another process has taken over its remote directory."""
     if run.owner is not None and (holder := read_bytes(run.lock_file)) != run.owner:
         raise UserError(
-            f"{run.flag}={run.path} was taken over from this process by {_describe(holder or b'')}, with --force; "
-            "stop one of the two: this one ends and writes nothing more"
+            f"{run.flag}={run.path} was taken over by {_describe(holder or b'')} with --force; this process ends and "
+            "writes nothing more"
         )
 
 
@@ -47,7 +44,7 @@ def _owner_file(run: RunDirectory, force: bool) -> Iterator[None]:
     if holder is not None and not force:
         raise UserError(
             f"{run.flag}={run.path} is held by {_describe(holder)}; if that process is gone (a preempted machine "
-            "leaves its file), give --force to take the run over; else wait for it, or give another directory"
+            "leaves its file), take the run over with --force; else wait, or give another directory"
         )
     run.owner = _identify()
     write_atomically(run.lock_file, run.owner)

@@ -1,4 +1,4 @@
-"""What a run reports while it trains: a line on the terminal, a JSON object in metrics.jsonl, TensorBoard events."""
+"""Reports of a run while it trains: a line on the terminal, a JSON object in metrics.jsonl, TensorBoard events."""
 
 import contextlib
 import logging
@@ -26,10 +26,11 @@ class Reporter:
     """Prints progress and writes metrics.jsonl, alarms.jsonl and TensorBoard's events.
 
     Args:
-        directory: of the run; None for workers that write nothing.
-        first_step, num_steps: where this call starts and where the run ends, for the time left.
-        cost: of the run's steps; None: FLOPs are not reported.
-        peak: what all devices together can reach; None: no utilisation is reported.
+        directory: the run's directory; None for workers that write nothing.
+        first_step: the step at which this call starts.
+        num_steps: the step at which the run ends, for the time left.
+        cost: the FLOPs of the run's steps; None: FLOPs are not reported.
+        peak: the peak FLOP/s of all devices together; None: no utilisation is reported.
     """
 
     def __init__(
@@ -51,20 +52,20 @@ class Reporter:
         self._cost, self._peak = cost, peak
         self._warned_about_peak = False
         self._last_step, self._last_time = first_step, time.monotonic()
-        # The time left is estimated from what follows the first step, which compiles.
+        # The time left is estimated without the first step, which compiles.
         self._steady_since: tuple[int, float] | None = None
 
     def start_interval(self, step: int) -> None:
-        """The rates of the next report count from here: the first step of a stage, which compiles, is over."""
+        """Starts the interval of the next report's rates. Call it after the first step of a stage, which compiles."""
         self._last_step, self._last_time = step, time.monotonic()
         self._steady_since = self._steady_since or (step, self._last_time)
 
     def rates(self, step: int, batch_size: int, tokens_per_example: int) -> dict[str, float]:
-        """The speed since the last report; a new interval starts.
+        """The speed since the last report; starts a new interval.
 
-        Returns: `examples_per_second`, `tokens_per_second` (with padding), and where cost and peak are known
-            `model_flops_utilization`, the model's matrix products as a fraction of `peak_flops` (FLOP/s). What is
-            computed again to save memory does not count.
+        Returns: `examples_per_second`, `tokens_per_second` (with padding), and, where cost and peak are known,
+            `model_flops_utilization`: the model's matrix products as a fraction of `peak_flops` (FLOP/s), without
+            what is computed again to save memory.
         """
         first_step, seconds = self._last_step, max(time.monotonic() - self._last_time, 1e-9)
         self.start_interval(step)
@@ -85,7 +86,7 @@ class Reporter:
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """A context whose duration (an evaluation, a checkpoint) counts for no rate."""
+        """A context (an evaluation, a checkpoint) whose duration no rate includes."""
         started = time.monotonic()
         yield
         seconds = time.monotonic() - started
@@ -122,13 +123,13 @@ class Reporter:
         self._say(f"step {step} ALARM | {message}")
 
     def flush(self) -> None:
-        """Writes all reports, before a checkpoint that stands for them. Raises: UserError: if that fails."""
+        """Writes all reports; call it before a checkpoint of their step. Raises: UserError: if that fails."""
         if self._is_on:
             self._metrics.flush()
             self._alarms.flush()
 
     def close(self) -> None:
-        """Raises: UserError: if reports could not be written to the end, or another process has taken the run over."""
+        """Raises: UserError: if the last reports cannot be written, or another process has taken the run over."""
         if not self._is_on:
             return
         require_held(self._directory)
@@ -138,7 +139,7 @@ class Reporter:
         self.flush()
 
     def _spent(self, step: int) -> dict[str, float]:
-        """The FLOPs of a run up to a step: a function of the step, the same for a run that continues."""
+        """The FLOPs of a run up to a step: a function of the step alone."""
         if self._cost is None:
             return {}
         spent = self._cost.spent(step)
@@ -181,11 +182,11 @@ class Reporter:
 
 
 def _event_writer(directory: str, step: int) -> tf.summary.SummaryWriter:
-    """A writer of events, after a mark that makes TensorBoard drop earlier ones from `step` on: this call repeats them.
+    """A writer of events. Before it, writes a mark after which TensorBoard drops older events from `step` on.
 
-    TensorBoard takes the first such mark for the start of the run, and only those after it for restarts, so the first
-    call must write one too. It reads a directory's files in the order of their names, which begin with the second;
-    the mark's sorts before that of `tf.summary`.
+    A continued run writes these events again, and the curves would go back otherwise. TensorBoard takes the first mark
+    for the start of the run and the later ones for restarts, so every call writes one. It reads a directory's files in
+    the order of their names, which begin with the second; the mark's name sorts before the file of `tf.summary`.
     """
     tf.io.gfile.makedirs(directory)
     name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.0.start"

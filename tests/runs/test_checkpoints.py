@@ -66,14 +66,14 @@ def test_weights_moments_and_step_come_back_bit_for_bit(run, name):
     assert len(saved) >= 3 * 4 + 1
 
 
-def test_other_state_of_the_run_is_saved_with_it_and_missed_by_its_name(task, run):
+def test_other_state_of_the_run_is_saved_and_restored(task, run):
     window = tf.Module()
     window.total = tf.Variable(2.5)
     opened(task, run, window=window).save(1)
     window.total.assign(0.0)
     opened(task, run, window=window).restore_latest()
     assert float(window.total) == 2.5
-    with pytest.raises(UserError, match=r"step-1 does not fit this run: it has no count; continue it with the version"):
+    with pytest.raises(UserError, match="step-1 does not fit this run"):
         opened(task, run, window=window, count=tf.Variable(0)).restore_latest()
 
 
@@ -83,12 +83,12 @@ def test_a_checkpoint_of_other_shapes_is_refused_in_one_line(task, run):
     other.hidden.units = 2
     other.create_variables()
     compile_task(other)
-    with pytest.raises(UserError, match="does not fit this run: .*shape") as caught:
+    with pytest.raises(UserError, match="step-1 does not fit this run: .*shape") as caught:
         opened(other, run).restore_latest()
     assert "\n" not in str(caught.value)
 
 
-def test_the_last_few_are_kept_and_milestones_for_ever(task, run):
+def test_the_last_few_checkpoints_and_all_milestones_are_kept(task, run):
     checkpoints = opened(task, run)
     for step in (1, 2, 3):
         checkpoints.save(step)
@@ -99,7 +99,7 @@ def test_the_last_few_are_kept_and_milestones_for_ever(task, run):
     assert steps_in(run.checkpoints) == [3, 4]
 
 
-def test_what_was_restored_or_saved_is_not_written_again(task, run):
+def test_a_checkpoint_that_was_restored_or_saved_is_not_written_again(task, run):
     opened(task, run).save(1)
     before = os.stat(f"{run.checkpoints}/step-1.index").st_mtime_ns
     again = opened(task, run)
@@ -108,7 +108,7 @@ def test_what_was_restored_or_saved_is_not_written_again(task, run):
     assert os.stat(f"{run.checkpoints}/step-1.index").st_mtime_ns == before
 
 
-def test_a_worker_that_is_not_the_chief_writes_nothing_there_but_restores(task, run):
+def test_a_worker_that_is_not_the_chief_restores_and_writes_nothing(task, run):
     worker = opened(task, run, chief=False)
     worker.save(1)
     assert not Path(run.path).exists()
@@ -120,7 +120,7 @@ def test_a_worker_that_is_not_the_chief_writes_nothing_there_but_restores(task, 
     worker.close()
 
 
-def test_every_replica_gets_the_values(task, run, two_replicas):
+def test_every_replica_gets_the_restored_values(task, run, two_replicas):
     saved = fill(task, 5)
     opened(task, run).save(5)
     with two_replicas.scope():
@@ -135,7 +135,6 @@ LEFTOVERS = {
     "writing the data": {"step-2_temp/part-00000-of-00001.data-00000-of-00001.tempstate77": b"half"},
     "data moved": {"step-2.data-00000-of-00001": b"whole", "step-2_temp/part-00000-of-00001.index": b"part"},
     "index begun": {"step-2.data-00000-of-00001": b"whole", "step-2.index": b"", "step-2_temp/part.index": b"part"},
-    "on s3://": {"step-2.part-00000-of-00001.data-00000-of-00001": b"half"},
 }
 
 
@@ -181,7 +180,7 @@ def two_checkpoints(task, tmp_path_factory):
 
 @pytest.mark.parametrize("file", ["data-00000-of-00001", "index"])
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_of_a_damaged_checkpoint_it_is_said_so_and_the_one_before_is_used(
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(
     task, two_checkpoints, tmp_path, caplog, file, kind
 ):
     run = RunDirectory(tmp_path)
@@ -190,13 +189,13 @@ def test_of_a_damaged_checkpoint_it_is_said_so_and_the_one_before_is_used(
     assert opened(task, run).restore_latest() == 4
     assert equal(task, two_checkpoints[1][4])
     (message,) = caplog.messages
-    assert re.fullmatch(r".*/checkpoints/step-8 is damaged: .+; step-4 is used instead", message)
+    assert re.fullmatch(r".*/checkpoints/step-8 is damaged: .+step-4.*", message)
     DAMAGES[kind](Path(run.checkpoints) / f"step-4.{file}")
-    with pytest.raises(UserError, match=r"no whole checkpoint \(step-8: .+, step-4: .+\); copy a whole one there"):
+    with pytest.raises(UserError, match="checkpoints: .*step-8: .*step-4: "):
         opened(task, run).restore_latest()
 
 
-def test_a_checkpoint_that_cannot_be_written_is_said_and_an_error_at_the_end(task, run, monkeypatch, caplog):
+def test_a_checkpoint_that_cannot_be_written_is_a_warning_and_the_last_one_an_error(task, run, monkeypatch, caplog):
     def fail(*_, **__):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device; more\nof it")
 
@@ -205,30 +204,29 @@ def test_a_checkpoint_that_cannot_be_written_is_said_and_an_error_at_the_end(tas
     with monkeypatch.context() as full:
         full.setattr(tf.train.CheckpointManager, "save", fail)
         checkpoints.save(2)
-    assert caplog.messages == [
-        "the checkpoint of step 2 could not be written (No space left on device; more); training goes on"
-    ]
-    with pytest.raises(UserError, match=r"step 2 could not be written \(No space .*\); make room and give the same"):
+    (message,) = caplog.messages
+    assert "step 2" in message and "No space left on device" in message and "\n" not in message
+    with pytest.raises(UserError, match="step 2 .*No space left"):
         checkpoints.close()
     checkpoints.save(3)
     checkpoints.close()
     assert steps_in(run.checkpoints) == [1, 3]
 
 
-def test_a_directory_that_refuses_writes_costs_checkpoints_and_not_those_before(task, run, caplog):
+def test_a_checkpoint_that_cannot_be_written_leaves_those_before(task, run, caplog):
     opened(task, run).save(1)
     checkpoints = opened(task, run)
     (Path(run.checkpoints) / "step-2_temp").write_text("in its way")
     checkpoints.save(2)
-    assert "the checkpoint of step 2 could not be written" in caplog.text
+    assert "step 2" in caplog.text
     assert opened(task, run).restore_latest() == 1
 
 
-def test_a_store_that_does_not_answer_is_no_run_without_checkpoints(monkeypatch):
+def test_a_store_that_does_not_answer_does_not_look_empty(monkeypatch):
     def fail(path):
         raise tf.errors.UnavailableError(None, None, "the store is away")
 
     monkeypatch.setattr(tf.io.gfile, "listdir", fail)
     for look in (steps_in, newest_whole):
-        with pytest.raises(UserError, match="ram://a cannot be read: the store is away"):
+        with pytest.raises(UserError, match="ram://a .*the store is away"):
             look("ram://a")

@@ -56,7 +56,7 @@ def test_a_signal_ends_a_program(what, signals, status, output, message):
     assert messages.splitlines()[-1].startswith(message)
 
 
-def test_handlers_are_put_back_afterwards_and_again_before_training_and_an_ignored_hangup_stays_so():
+def test_handlers_are_set_again_before_training_and_restored_at_the_end_and_an_ignored_hangup_stays():
     hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     with Interruption() as interruption:
@@ -69,6 +69,6 @@ def test_handlers_are_put_back_afterwards_and_again_before_training_and_an_ignor
     signal.signal(signal.SIGHUP, hangup)
 
 
-def test_the_exception_has_the_signals_name_and_status_and_that_of_sigterm_for_another_workers():
+def test_the_exception_has_the_status_of_its_signal_or_of_sigterm_for_another_workers_signal():
     assert (str(Interrupted(signal.SIGINT)), Interrupted(signal.SIGINT).exit_code) == ("ended by SIGINT", 130)
     assert Interruption().interrupted().exit_code == 143

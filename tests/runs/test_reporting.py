@@ -27,7 +27,7 @@ def steps_reported(directory: RunDirectory) -> list[int]:
     return [json.loads(line)["step"] for line in Path(directory.metrics_file).read_text().splitlines()]
 
 
-def test_events_that_cannot_be_written_hold_nothing_back(directory, monkeypatch, caplog):
+def test_events_that_cannot_be_written_do_not_affect_metrics_jsonl(directory, monkeypatch, caplog):
     def fail(*_):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
@@ -39,7 +39,7 @@ def test_events_that_cannot_be_written_hold_nothing_back(directory, monkeypatch,
     assert caplog.messages == ["TensorBoard's events of step 2 could not be written (No space left on device)"]
 
 
-def test_a_terminal_that_is_gone_ends_no_training(directory, monkeypatch):
+def test_a_closed_terminal_does_not_end_a_training(directory, monkeypatch):
     def gone(text: str) -> int:
         raise BrokenPipeError
 
@@ -63,7 +63,7 @@ def reported(directory, tiny_config, monkeypatch, capsys):
     return json.loads(Path(directory.metrics_file).read_text()), capsys.readouterr().err
 
 
-def test_a_report_has_the_cost_of_all_steps_so_far_and_the_rates_of_the_last(reported, tiny_config):
+def test_a_report_has_the_flops_of_all_steps_and_the_rates_since_the_last_report(reported, tiny_config):
     line, said = reported
     cost = RunCost(tiny_config())
     spent = cost.spent(5)
@@ -78,7 +78,7 @@ def test_a_report_has_the_cost_of_all_steps_so_far_and_the_rates_of_the_last(rep
     assert "peak_flops" not in said
 
 
-def test_a_utilisation_above_one_is_said_to_be_of_too_low_a_peak_once(tiny_config, monkeypatch, caplog):
+def test_a_utilisation_above_one_is_one_warning_about_the_peak(tiny_config, monkeypatch, caplog):
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     reporter = Reporter(None, 0, 8, RunCost(tiny_config()), peak=Peak(10.0, "train.peak_flops"))

@@ -159,7 +159,7 @@ def test_a_run_that_another_process_takes_over_ends_before_it_writes(train_toy, 
             write_atomically(run.lock_file, b'{"process": 17, "host": "other", "since": "noon"}')
 
     monkeypatch.setattr(Reporter, "train", taken_over_at_2)
-    with pytest.raises(UserError, match="was taken over from this process by process 17 on other since noon, wi"):
+    with pytest.raises(UserError, match="taken_over/run was taken over by process 17 on other since noon"):
         train_toy(run.path)
     assert (steps_in(run.checkpoints), steps_in(run.milestones), read_bytes(run.metrics_file)) == ([], [], None)
     assert b"17" in read_bytes(run.lock_file)
@@ -254,7 +254,7 @@ OTHER_SETTINGS = toy_config(optimizer={"learning_rate": 0.1})
 @pytest.mark.parametrize(
     ("config", "stage", "message"),
     [
-        (OTHER_SETTINGS, {}, r"has optimizer\.learning_rate 0\.05, this call has 0\.1; continue it with its own"),
+        (OTHER_SETTINGS, {}, r"has optimizer\.learning_rate 0\.05, this call has 0\.1"),
         (toy_config(), {"identity": "toy-2"}, "was started with another data set"),
         (toy_config(), {"tokenizer": (b"[PAD]\n", True, False)}, "was started with another tokenizer"),
     ],
