@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 
-# Before any other package is looked for: outside the environment none of them is there.
+# Before any other import: outside of the environment all packages are missing.
 if importlib.util.find_spec("tensorflow") is None:
     print(
         f"error: tensorflow is not installed in this Python ({sys.executable}); run `source .venv/bin/activate`, or "

@@ -1,9 +1,9 @@
-"""Pre-trains an ELECTRA, or the masked-LM baseline, as one configuration file says.
+"""Pre-trains the model of a configuration file: an ELECTRA, an ablation, or the masked-LM baseline.
 
     python run_pretraining.py --config=configs/pretrain/small.yaml --data_dir=DATA --model_dir=RUN
 
-The same command again continues where the newest checkpoint in RUN stands. RUN also receives the resolved config.yaml,
-metrics.jsonl and TensorBoard events. SIGTERM, Ctrl-C or a closed terminal ends it after the next step, with a
+The same command again continues from the newest checkpoint in RUN. RUN also receives the resolved config.yaml,
+metrics.jsonl and TensorBoard events. SIGTERM, Ctrl-C or a closed terminal ends the run after the next step, with a
 checkpoint (exit status 143, 130 or 129). See docs/training.md.
 """
 
@@ -63,26 +63,25 @@ def _flags() -> argparse.ArgumentParser:
         default=[],
         dest="data_dirs",
         metavar="DIR",
-        help="output of build_pretraining_dataset.py; given once for each of the configuration's stages",
+        help="output of build_pretraining_dataset.py; give it once for each stage of the configuration",
     )
     parser.add_argument(
-        "--model_dir", required=True, metavar="DIR", help="directory of the run, gs:// too; continued if it holds one"
+        "--model_dir", required=True, metavar="DIR", help="the run's directory or gs:// URL; a run there is continued"
     )
     add_objective_module_flag(parser)
     parser.add_argument(
         "--init_from",
         metavar="PATH",
-        help="start a new run with the weights of another run's directory, of a checkpoint, of one of the authors', or "
-        "of one of Hugging Face's folders",
+        help="start a new run with the weights of a run, a checkpoint, an authors' checkpoint or a Hugging Face folder",
     )
     parser.add_argument(
         "--fresh_generator",
         action="store_true",
-        help="with --init_from: the generator starts random, as it must where the source is a discriminator alone",
+        help="with --init_from: random weights for the generator; needed if the source is only a discriminator",
     )
     add_strategy_flags(parser)
     parser.add_argument(
-        "--force", action="store_true", help="take over a remote --model_dir that another process is named as holding"
+        "--force", action="store_true", help="take over a remote --model_dir from the process that holds it"
     )
     add_set_flag(parser)
     parser.add_argument(
@@ -94,7 +93,7 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--as_masked_lm",
         action="store_true",
-        help="with --evaluate: accuracy at guessing single masked tokens instead (paper, appendix G)",
+        help="with --evaluate: the accuracy of guessing single masked tokens (paper, appendix G)",
     )
     return parser
 

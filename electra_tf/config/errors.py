@@ -10,22 +10,22 @@ from collections.abc import Iterable
 EXIT_TRAINING_STOPPED = 1
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
-EXIT_READER_GONE = 141  # as of a process that SIGPIPE has ended
+EXIT_READER_GONE = 141  # the shell's status for SIGPIPE
 
 
 class UserError(Exception):
-    """A mistake that the user can correct: a flag, a file, a config value, a directory.
+    """A mistake that the user can correct: a path, a flag, a setting, a column, a file format.
 
-    The message is one line: what was found, where, what was expected, what to do. Commands print it without a stack
-    trace and exit with status 2. Errors that only a programmer can cause stay `assert` or the exception they are.
+    The message is one line: what was found, where, what to do. Commands print it without a stack trace and exit with
+    status 2. See "Errors" in docs/architecture.md.
     """
 
 
 class TrainingStopped(Exception):
-    """A run that cannot continue though no input was wrong: its losses are no longer finite, for example.
+    """A run cannot continue although its input is right: its losses are no longer finite, for example.
 
-    The message is one line: what happened, at which step, what usually causes it, what to do. Commands print it without
-    a stack trace and exit with status 1. The newest checkpoint is from before.
+    The message is one line: what happened, at which step, the usual cause, what to do. Commands print it without a
+    stack trace and exit with status 1. The newest checkpoint is from before that step.
     """
 
 
@@ -48,10 +48,10 @@ def close_name(unknown: str, known: Iterable[str], likeness: float = 0.8) -> str
 
 
 def end_without_teardown(exit_code: int) -> None:
-    """Makes the interpreter's exit end the process with `exit_code` at once, without waiting for TensorFlow's threads.
+    """Ends the process with `exit_code` when the interpreter exits, without waiting for TensorFlow's threads.
 
-    They would wait for ever for a TPU that never answers, and until a service's time-out for a worker that died. A
-    thread of the input that has called into Python may keep the interpreter from ending, or abort it.
+    These would wait for ever for a TPU that never answers, and for a dead worker until a time-out. An input thread that
+    calls Python may also block or abort the interpreter's exit.
     """
     atexit.register(_end, exit_code)
 

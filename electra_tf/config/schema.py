@@ -25,13 +25,13 @@ from pydantic import (
 
 
 def _refuse_boolean(value: Any) -> Any:
-    """Python counts true as 1; in a file it is a slip of the pen."""
+    """Refuses true and false, which Python would take for 1 and 0."""
     if isinstance(value, bool):
         raise ValueError(f"expected a number, found the boolean {str(value).lower()}")
     return value
 
 
-# Numbers in text pass: YAML reads 1e-4, without a dot, as text.
+# A number written as text is accepted: YAML reads 1e-4, which has no dot, as text.
 Integer = Annotated[int, Field(le=2**31 - 1), BeforeValidator(_refuse_boolean)]  # sizes and steps reach int32 tensors
 Count = Annotated[Integer, Field(gt=0)]
 CountOrZero = Annotated[Integer, Field(ge=0)]
@@ -61,8 +61,8 @@ class EncoderConfig(Settings):
     type_vocab_size: Count = 2
     hidden_dropout: DropoutRate = 0.1
     attention_dropout: DropoutRate = 0.1
-    # The standard deviation of a normal that is cut at two of them. width_scaled: 0.02 at width 768, and in proportion
-    # to 1 / sqrt(hidden_size), so that attention logits vary as much at the start in networks of every width.
+    # The standard deviation of a normal distribution, truncated at two of them. width_scaled: 0.02 at width 768, in
+    # proportion to 1 / sqrt(hidden_size), so that initial attention logits vary equally in networks of every width.
     initializer_range: float | Literal["width_scaled"] = 0.02
     layer_norm_epsilon: Positive = 1e-12
 
@@ -78,7 +78,7 @@ class EncoderConfig(Settings):
 
     @property
     def initializer_stddev(self) -> float:
-        """What `initializer_range` comes to at this width."""
+        """`initializer_range` as a number, at this width."""
         scaled = self.initializer_range == "width_scaled"
         return 0.02 * math.sqrt(768 / self.hidden_size) if scaled else self.initializer_range
 
@@ -90,10 +90,10 @@ class EncoderConfig(Settings):
 
 
 class TransformerGeneratorConfig(Settings):
-    """A masked language model, its sizes as fractions of the discriminator's; one that is given wins over its fraction.
+    """A masked language model. Its sizes are fractions of the discriminator's, unless given as numbers.
 
     Source: configure_pretraining.py and paper table 5: hidden size times the fraction, feed-forward four times that,
-    one head per 64 hidden units, layers not reduced. One as wide as the discriminator has its heads and feed-forward.
+    one head per 64 hidden units, layers not reduced. At the discriminator's width, heads and feed-forward are its too.
     """
 
     kind: Literal["transformer"] = "transformer"
@@ -103,13 +103,13 @@ class TransformerGeneratorConfig(Settings):
     num_layers: Count | None = None
     num_heads: Count | None = None
     intermediate_size: Count | None = None
-    embedding_size: Count | None = None  # null: the discriminator's; another only where embeddings are not shared
+    embedding_size: Count | None = None  # null: the discriminator's; another size only if embeddings are not shared
 
     def encoder(self, discriminator: EncoderConfig, setting: str = "objective.generator") -> EncoderConfig:
         """The generator's encoder beside the given discriminator.
 
         Args:
-            setting: where this stands in the configuration, for the message of a size that does not fit.
+            setting: the path of these settings in the configuration, for messages.
         """
         hidden_size = self.hidden_size or round(discriminator.hidden_size * self.size_fraction)
         same_width = hidden_size == discriminator.hidden_size
@@ -124,7 +124,7 @@ class TransformerGeneratorConfig(Settings):
         try:
             return EncoderConfig(**{**discriminator.model_dump(), **sizes})
         except ValidationError as error:
-            # One line for the message of the validator that calls this; pydantic's own has several.
+            # In one line, for the message of the validator that calls this.
             problem = error.errors()[0]
             where = ".".join(str(part) for part in (setting, *problem["loc"]))
             found = f" is {problem['input']!r}" if problem["loc"] else ""
@@ -132,7 +132,7 @@ class TransformerGeneratorConfig(Settings):
 
 
 class UnigramGeneratorConfig(Settings):
-    """Draws by the tokens' frequencies in the training text, whatever stands around them (paper, section 3.2)."""
+    """Draws by the tokens' frequencies in the training text, without context (paper, section 3.2)."""
 
     kind: Literal["unigram"]
 
@@ -144,7 +144,7 @@ class UniformGeneratorConfig(Settings):
 
 
 def _kind(generator: Any) -> str:
-    """The tag of a generator's settings, a mapping or an object; those from before there were kinds have none."""
+    """The kind of a generator's settings (a mapping or an object). Configurations of old runs lack `kind`."""
     kind = generator.get("kind", "transformer") if isinstance(generator, dict) else getattr(generator, "kind", None)
     return "transformer" if kind is None else str(kind)
 
@@ -158,22 +158,22 @@ GeneratorConfig = Annotated[
 
 
 class MaskingConfig(Settings):
-    """Which tokens are selected for prediction, and what the generator is shown in their place."""
+    """Which tokens are selected for prediction, and what replaces them in the generator's input."""
 
     # The share of the tokens of an example. The submission uses 0.15 everywhere, the camera-ready 0.25 for Large.
     masked_fraction: Annotated[Positive, Field(le=1.0)] = 0.15
-    # Which ones (electra_tf/data/masking.py has the rules). rare_tokens: each in proportion to its count in the
+    # How they are chosen (rules: electra_tf/data/masking.py). rare_tokens: in proportion to the token's count in the
     # training text to the power of -rarity_exponent. span: runs of tokens. whole_word: words with all of their pieces.
     scheme: Literal["uniform", "rare_tokens", "span", "whole_word"] = "uniform"
-    # Of uniform. distinct: k different positions. with_replacement: the authors' draw; it hits some twice, so about
-    # 13.8 % in all.
+    # For scheme uniform. distinct: k different positions. with_replacement: the authors' draw, in which some come
+    # twice, so that about 13.8 % are selected.
     selection: Literal["distinct", "with_replacement"] = "distinct"
-    rarity_exponent: NonNegative = 0.5  # 0: all tokens alike; 0.5: as word2vec keeps frequent words less often
-    # Lengths of spans are geometric with this chance of ending after each token, but never longer; SpanBERT's numbers.
+    rarity_exponent: NonNegative = 0.5  # 0: all tokens are equally likely; 0.5: word2vec's subsampling
+    # A span ends after each token with this probability, and at max_span_length; SpanBERT's numbers.
     span_end_probability: Annotated[Positive, Field(le=1.0)] = 0.2
     max_span_length: Count = 10
-    # Of the selected tokens: shown as [MASK], as a random token, and (the rest) unchanged. 85/0/15 is the authors'
-    # code, 100/0/0 the paper's text, 80/10/10 BERT's.
+    # The selected tokens become [MASK] or a random token, or stay. The authors' code has 85/0/15, the paper's
+    # text 100/0/0, BERT 80/10/10.
     mask_token_fraction: Fraction = 0.85
     random_token_fraction: Fraction = 0.0
 
@@ -190,8 +190,8 @@ class MaskingConfig(Settings):
     def _selection_goes_with_the_scheme(self) -> "MaskingConfig":
         if self.selection == "with_replacement" and self.scheme != "uniform":
             raise ValueError(
-                f"selection 'with_replacement' is the authors' draw from all tokens alike; with scheme "
-                f"{self.scheme!r} no token is selected twice: leave it out"
+                f"selection 'with_replacement' requires scheme 'uniform'; with scheme {self.scheme!r} no token is "
+                "selected twice: leave it out"
             )
         return self
 
@@ -204,8 +204,8 @@ class MaskingConfig(Settings):
 class DataConfig(Settings):
     """The input pipeline."""
 
-    max_seq_length: Annotated[Count, Field(ge=8)]  # tokens, [CLS] and [SEP] included; below 8 no data is built
-    vocab_file: str | None = None  # only for data without a manifest (the authors' records); else the manifest's copy
+    max_seq_length: Annotated[Count, Field(ge=8)]  # tokens, with [CLS] and [SEP]; no data is built below 8
+    vocab_file: str | None = None  # only for data without a manifest (the authors' records)
 
     @model_validator(mode="before")
     @classmethod
@@ -222,10 +222,10 @@ class OptimizerConfig(Settings):
     The rate is learning_rate * min(1, step / warmup_steps) * (1 - step / num_steps) ** decay_power.
     """
 
-    name: Literal["adamw", "lamb"] = "adamw"  # adamw: no bias correction, as the authors' code; lamb: the paper's text
-    learning_rate: Positive  # peak of the two factors above if they were 1
+    name: Literal["adamw", "lamb"] = "adamw"  # adamw: without bias correction, as the authors' code
+    learning_rate: Positive  # the rate if both factors above were 1
     warmup_steps: CountOrZero = 10_000
-    warmup_fraction: Fraction = 0.0  # of the steps of the schedule, not rounded; unless 0 it replaces `warmup_steps`
+    warmup_fraction: Fraction = 0.0  # of the schedule's steps, not rounded; above 0 it replaces `warmup_steps`
     decay_power: NonNegative = 1.0
     weight_decay_rate: NonNegative = 0.01
     beta_1: DropoutRate = 0.9
@@ -235,7 +235,7 @@ class OptimizerConfig(Settings):
     exclude_from_weight_decay: tuple[str, ...] = ("LayerNorm", "layer_norm", "bias")  # regular expressions on names
 
     def warmups(self, part_steps: Sequence[int]) -> list[float]:
-        """The length in steps, not always whole, of the warm-up of each part of a schedule, which has so many steps."""
+        """The warm-up, in steps (not always a whole number), of each part of a schedule with these numbers of steps."""
         return [self.warmup_fraction * num_steps or self.warmup_steps for num_steps in part_steps]
 
     @field_validator("exclude_from_weight_decay")
@@ -253,45 +253,44 @@ class TrainConfig(Settings):
     """Length, size and bookkeeping of the run. Steps are optimizer updates."""
 
     num_steps: Count
-    # FLOPs that the training may cost: num_steps, left out or null, becomes as many as these pay for. Counted as the
-    # paper does (appendix E), or as the hardware has to compute.
+    # A budget in FLOPs, from which num_steps (then left out or null) follows. Counted as in the paper (appendix E), or
+    # as the hardware computes.
     flops_budget: Positive | None = None
     flops_convention: Literal["paper", "hardware"] = "paper"
     batch_size: Count  # examples of one update, over all replicas
     seed: CountOrZero = 0
     precision: Literal["float32", "bfloat16"] = "float32"  # of products and activations; variables stay float32
-    # The whole step as one program, as always on a TPU. On a CPU slower than the many small ones that are the default,
-    # and minutes to compile.
+    # Compiles the whole step with XLA, as always on a TPU. On a CPU it takes minutes and makes the steps slower.
     xla: bool = False
-    # Compiled operations with gradients of their own; false: plain TensorFlow, several times slower, for debugging.
+    # Compiled operations with custom gradients; false: plain TensorFlow, several times slower, for debugging.
     fused_ops: bool = True
-    # Micro-batches of one update, one after the other: batch_size / this many examples are in memory at once.
+    # The number of micro-batches of an update. Only one of them, batch_size / this, is in memory at a time.
     gradient_accumulation_steps: Count = 1
-    rematerialize: bool = False  # layers are computed again on the way back instead of being kept
-    # A loss or gradient that is not finite: the run stops before that update, or leaves up to so many of them out.
+    rematerialize: bool = False  # compute layers again in the backward pass instead of keeping them
+    # After a loss or gradient that is not finite: stop before the update, or skip at most max_nonfinite_steps updates.
     on_nonfinite: Literal["stop", "skip"] = "stop"
     max_nonfinite_steps: CountOrZero = 10
-    # Steps in which nothing may be learnt before the run says so, or half of a shorter run (see
-    # electra_tf/tasks/health.py); 0: never.
+    # Steps without learning before the run raises an alarm, or half of a shorter run; 0: never. See
+    # electra_tf/tasks/health.py.
     alarm_after_steps: CountOrZero = 5000
-    # FLOP/s of one device, of which model_flops_utilization is a share; null: published for a device known by its name,
-    # or what a product of large matrices reaches on it when the run starts: too little if the machine is busy then.
+    # The FLOP/s of one device, for model_flops_utilization. null: the published value of a known device, or else the
+    # speed of a large matrix product measured when the run starts, which is too low on a busy machine.
     peak_flops: Positive | None = None
     log_every_steps: Count = 100
     save_every_steps: Count = 1000
     keep_checkpoints: Count = 5
-    # Kept for ever: the shares of the training that table 1 of the paper evaluates.
+    # The fractions of the training after which a checkpoint is kept for ever: those of the paper's table 1.
     milestone_fractions: tuple[Fraction, ...] = (0.0625, 0.125, 0.25, 0.5, 1.0)
 
 
 class AsMaskedLmConfig(Settings):
     """`--evaluate --as_masked_lm`: accuracy at guessing one masked token at a time (paper, appendix G)."""
 
-    max_examples: Count = 1000  # of the held-out split, from its beginning; rounded up to whole batches
-    tokens_per_example: Count = 1  # each a sequence of its own: so many times evaluation.batch_size go through at once
-    # ELECTRA chooses among so many of the generator's guesses, each one pass of the discriminator.
+    max_examples: Count = 1000  # the first ones of the held-out split, rounded up to whole batches
+    tokens_per_example: Count = 1  # each is a sequence of its own, so batches grow by this factor
+    # ELECTRA chooses among this many guesses of the generator; each costs one pass of the discriminator.
     num_candidates: Count = 100
-    seed: CountOrZero = 0  # of the choice of tokens. Not the run's: so two runs on the same data are asked the same
+    seed: CountOrZero = 0  # chooses the tokens; independent of the run, so that runs can be compared
 
 
 class EvaluationConfig(Settings):
@@ -300,22 +299,22 @@ class EvaluationConfig(Settings):
     every_steps: CountOrZero = 0  # 0: only at the end
     max_batches: Count = 100
     batch_size: Count | None = None  # null: train.batch_size
-    # A held-out metric: the checkpoint of the evaluation at which it was highest is kept in best/.
+    # A held-out metric. The checkpoint of its best value (the lowest loss, the highest of others) is kept in best/.
     best_metric: str | None = None
-    # Training ends when so many evaluations in a row have not raised `best_metric`; 0: never before its last step.
+    # Training ends after this many evaluations in a row without a better `best_metric`; 0: at its last step.
     patience: CountOrZero = 0
 
     @model_validator(mode="after")
     def _patience_needs_a_metric(self) -> "EvaluationConfig":
         if self.patience and self.best_metric is None:
-            raise ValueError(f"patience {self.patience} without best_metric; name the metric that must rise")
+            raise ValueError(f"patience {self.patience} without best_metric; name the metric")
         return self
 
     as_masked_lm: AsMaskedLmConfig = AsMaskedLmConfig()
 
 
 class RunConfig(Settings):
-    """What every run has, whatever its task trains. A kind of task adds its own groups in a subclass."""
+    """The settings of every run. Kinds of tasks add their own groups in subclasses."""
 
     encoder: EncoderConfig
     data: DataConfig
