@@ -68,50 +68,43 @@ def test_overrides_are_yaml_values_applied_in_order_to_settings_and_groups(write
     assert (config.train.batch_size, config.masking.masked_fraction) == (6, 0.4)
 
 
+# (override, what the message names); after these the nearest name in its own group, then of any group, then all names.
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("override", "named"),
     [
-        ("train.num_steps", "--set 'train.num_steps': expected a.b=value"),
-        ("=3", "--set '=3': expected a.b=value"),
-        ("train.num_steps.more=3", "num_steps is a value, not a group"),
-        ("train.num_steps=[", "the value is not readable as YAML"),
-        # A name that is near in its own group, then one of any group, then the list of what there is.
+        ("train.num_steps", "'train.num_steps'"),
+        ("=3", "'=3'"),
+        ("train.num_steps.more=3", "num_steps is a value"),
+        ("train.num_steps=[", "YAML"),
         ("train.batchsize=3", "train.batchsize is not a setting; did you mean batch_size?"),
-        ("train.num_step=3", "train.num_step is not a setting; did you mean num_steps?"),
-        ("trian.num_steps=3", "trian is not a setting; did you mean train?"),
+        ("trian.num_steps=3", "did you mean train?"),
         (
             "objective.generator.sizefraction=0.3",
             "objective.generator.sizefraction is not a setting; did you mean size_",
         ),
-        ("train.learningrate=1", "train.learningrate is not a setting; did you mean optimizer.learning_rate?"),
-        ("learning_rate=1", "learning_rate is not a setting; did you mean optimizer.learning_rate?"),
-        ("train.hidden_siz=1", "train.hidden_siz is not a setting; did you mean encoder.hidden_size?"),
-        (
-            "data.size_fraction=1",
-            "data.size_fraction is not a setting; did you mean objective.generator.size_fraction?",
-        ),
+        ("train.learningrate=1", "did you mean optimizer.learning_rate?"),
+        ("learning_rate=1", "did you mean optimizer.learning_rate?"),
+        ("data.size_fraction=1", "did you mean objective.generator.size_fraction?"),
         ("evaluation.zzz=3", "evaluation.zzz is not a setting; there are: as_masked_lm, batch_size, best_metric, "),
         ("objective={name: bert_mlm, temperature: 0.5}", "objective.temperature is not a setting"),
         ("train.num_steps=many", "train.num_steps is 'many'"),
         ("train.num_steps=0", "train.num_steps is 0"),
         ("train.batch_size=2.5", "train.batch_size is 2.5"),
         ("encoder.hidden_dropout=1.0", "encoder.hidden_dropout is 1.0"),
-        ("masking.masked_fraction=0", "masking.masked_fraction is 0"),
         ("optimizer.name=sgd", "optimizer.name is 'sgd'"),
         ("data=", "data is None"),
-        ("train=3", "train is 3"),
-        ("data.max_seq_length=513", "data.max_seq_length 513 is longer than the position table"),
-        ("encoder.num_heads=3", "hidden_size 16 does not divide into num_heads 3"),
-        ("objective.generator.num_heads=3", "objective.generator: hidden_size 8 does not divide into num_heads 3"),
+        ("data.max_seq_length=513", "data.max_seq_length 513"),
+        ("encoder.num_heads=3", "num_heads 3"),
+        ("objective.generator.num_heads=3", "objective.generator: hidden_size 8"),
         ("objective.generator.layers_fraction=0.1", "objective.generator.num_layers is 0"),
-        ("objective.generator.embedding_size=11", "embedding_size is 11 and encoder.embedding_size 12"),
-        ("masking={mask_token_fraction: 0.8, random_token_fraction: 0.3}", "sum to more than 1"),
+        ("objective.generator.embedding_size=11", "embedding_size is 11"),
+        ("masking={mask_token_fraction: 0.8, random_token_fraction: 0.3}", "mask_token_fraction 0.8"),
     ],
 )
-def test_an_override_that_cannot_be_is_refused_by_its_place(write, settings, refusal, override, message):
+def test_an_override_with_a_mistake_is_refused_by_its_place(write, settings, refusal, override, named):
     path = write(settings())
     line = refusal(path, override)
-    assert message in line
+    assert named in line
     assert line.startswith(("--set", f"config {path} as changed by --set: "))
 
 
@@ -122,18 +115,16 @@ def test_an_override_that_cannot_be_is_refused_by_its_place(write, settings, ref
         ({"base": 3}, "base is 3"),
         ({"base": "nowhere.yaml"}, "nowhere.yaml"),
         ("train:\n  num_steps: 3\n  num_steps: 4\n", "the key 'num_steps' is given twice"),
-        ("- a\n- b\n", "expected a mapping"),
         ("", "expected a mapping"),
-        ("just words\n", "expected a mapping"),
         ("train: [3\n", "not readable as YAML"),
         ({"encoder": {}}, "data is missing"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_refused(write, refusal, content, message):
+def test_a_file_that_is_no_configuration_is_refused(write, refusal, content, message):
     assert message in refusal(write(content))
 
 
-def test_tying_everything_is_allowed_at_equal_sizes_alone(write, settings, refusal):
+def test_tying_all_weights_requires_equal_sizes(write, settings, refusal):
     path, equal = write(settings()), ["objective.tying=all", "objective.generator.size_fraction=1"]
     again = ["objective.generator.num_heads=2", "objective.generator.intermediate_size=20"]
     assert load_config(path, [*equal, *again]).objective.tying == "all"
@@ -145,7 +136,7 @@ def test_tying_everything_is_allowed_at_equal_sizes_alone(write, settings, refus
         assert message in refusal(path, *equal, f"objective.generator.{name}")
 
 
-def test_what_is_possible_is_allowed(write, settings):
+def test_untied_embeddings_may_differ_and_fractions_may_sum_to_one(write, settings):
     untied = load_config(write(settings()), ["objective.generator.embedding_size=11", "objective.tying=none"])
     assert untied.objective.generator.encoder(untied.encoder).embedding_size == 11
     masking = {"mask_token_fraction": 0.7, "random_token_fraction": 0.3}  # 1 only up to rounding
