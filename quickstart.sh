@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Sets up the environment if need be, then the main job on the bundled sample: text -> TFRecords -> a small ELECTRA ->
-# a SavedModel -> which word of a sentence was swapped?
+# Sets up the environment if needed, then does the main job on the bundled sample: text -> TFRecords -> a small
+# ELECTRA -> a SavedModel -> which word of a sentence was swapped?
 #
-# Each finished run keeps its directory: runs/quickstart, runs/quickstart-2, ... An interrupted one is gone on with.
+# Each finished run keeps its directory: runs/quickstart, runs/quickstart-2, ... An interrupted run is continued.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 ./setup.sh
 unset PYTHONHOME PYTHONPATH
-# What TensorFlow says of GPUs that are not there, and a client library it brings of the Python's age, would bury the rest.
+# Quietens notes about missing GPUs and about the age of the Python version.
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-3}
 export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore:You are using a:FutureWarning}
 
@@ -52,7 +52,7 @@ skip_part() { # TITLE WHY
 
 run=$(choose_run)
 mkdir -p "$run"
-if [ -e "$run/data" ]; then echo "Going on with the unfinished run in $run (delete it to start afresh)."; fi
+if [ -e "$run/data" ]; then echo "Continuing the unfinished run in $run (delete it to start afresh)."; fi
 
 max_seq_length=$("$PYTHON_PROGRAM" -c '
 import sys

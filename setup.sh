@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Makes .venv with the pinned requirements, or finds in well under a second that it is already there.
+# Makes .venv with the pinned requirements; if it is complete, ends in well under a second.
 #
-#   ./setup.sh          what quickstart.sh and the programs need
-#   ./setup.sh --dev    and what the tests and the style check need (test.sh calls this)
+#   ./setup.sh          the requirements of quickstart.sh and the programs
+#   ./setup.sh --dev    and those of the tests and the style check (test.sh calls this)
 #
-# PYTHON=/path/to/python picks the interpreter; otherwise an existing .venv is kept, and a new one takes the newest
-# supported python on the PATH. The install is redone when a requirement file, constraints.txt or the Python version
-# changes, and from scratch when it was interrupted.
+# PYTHON=/path/to/python chooses the interpreter; otherwise an existing .venv stays, and a new one uses the newest
+# supported python on the PATH. It installs again when a requirement file, constraints.txt or the Python version changes,
+# and from scratch after an interruption.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-# Packages from outside the environment would make two machines differ.
+# No packages from outside of the environment.
 unset PYTHONHOME PYTHONPATH
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
@@ -50,7 +50,7 @@ choose_python() {
     "on Debian: apt-get install python3 python3-venv; elsewhere: PYTHON=/path/to/python $0"
 }
 
-# A hash of the environment's Python version and of the files that say what belongs in it; nothing if it has no Python.
+# A hash of the environment's Python version and of its requirement files; empty if it has no Python.
 fingerprint() {
   "$VENV/bin/python" -I -S -c '
 import hashlib, pathlib, sys
@@ -81,7 +81,7 @@ case "${1:-}" in
   *) fail "unknown argument $1; usage: $0 [--dev]" ;;
 esac
 
-# Two set-ups at once would write into each other's environment; the second waits and then finds the work done.
+# Only one set-up at a time; a second one waits.
 if command -v flock >/dev/null; then
   exec 9>.venv.lock
   flock 9
@@ -92,7 +92,7 @@ if is_installed "$stamp" "${requirement_files[@]}"; then exit 0; fi
 
 if ! is_installed "$VENV/installed-requirements" requirements.txt; then
   if [ -L "$VENV" ]; then fail "$VENV is a link to an environment of other requirements, which would be emptied; remove it"; fi
-  # Half an install looks whole to pip, so nothing without its stamp is built upon.
+  # An interrupted install looks complete to pip, so start again without a stamp.
   python=$(choose_python)
   echo "Making $VENV with $("$python" --version) ..."
   "$python" -m venv --clear "$VENV"

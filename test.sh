@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up the environment if need be, checks the style and runs the tests.
+# Sets up the environment if needed, checks the style and runs the tests.
 #
 #   ./test.sh                        the default tests: some minutes on two cores
 #   ./test.sh --all                  these and the slow ones: kills, workers, Beam, whole runs, compiled steps, benchmarks
@@ -22,14 +22,14 @@ export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 export TF_FORCE_GPU_ALLOW_GROWTH=true
 
 .venv/bin/python -m ruff check --output-format=concise .
-# A file's tests stay on one worker, so that what they share is built once. The slow ones have workers of their own:
-# TensorFlow keeps every program that XLA has compiled, and in one go two workers came to 22 GB.
+# A file's tests run on one worker, so that shared fixtures are built once. The slow tests run in a second pytest:
+# TensorFlow keeps every program that XLA has compiled, and in a single one two workers used 22 GB.
 status=5
 for tier in "${tiers[@]}"; do
   code=0
   .venv/bin/python -m pytest -m "$tier" --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@" </dev/null || code=$?
   if ((code == 2)); then exit 2; fi # interrupted
-  # 5: what was asked for has no test in this tier.
+  # 5: this tier has none of the requested tests.
   if ((code != 5 && (status == 5 || status == 0))); then status=$code; fi
 done
 exit "$status"

@@ -42,7 +42,7 @@ def workplace(tmp_path_factory, write_data, tiny_config) -> Path:
             names.pop(name, None)
 
 
-def test_before_its_module_is_imported_the_configuration_is_refused_and_the_flag_named(workplace):
+def test_without_its_module_the_configuration_is_refused_and_the_flag_named(workplace):
     with pytest.raises(UserError) as caught:
         load_config(workplace / "run.yaml")
     message = str(caught.value)
@@ -72,7 +72,7 @@ def test_it_trains_and_is_evaluated(config, tiny_batch):
     assert math.isfinite(terms["replaced_token_loss"].value())
 
 
-def test_settings_that_do_not_fit_it_are_refused_in_its_own_words(workplace, config):
+def test_its_own_check_of_the_settings_is_reported(workplace, config):
     overrides = ["masking.mask_token_fraction=0.2", "masking.random_token_fraction=0.5"]
     with pytest.raises(UserError, match=r"a \[MASK\] is always a replaced token"):
         load_config(workplace / "run.yaml", overrides)

@@ -8,7 +8,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[1]
 
-# Answers for the sequence length, notes every program, and leaves the data set's manifest behind.
+# Answers for the sequence length, records every program, and writes the data set's manifest.
 STAND_IN = """#!/usr/bin/env bash
 if [ "$1" = -c ]; then echo 48; exit; fi
 echo "$@" >> calls
@@ -63,17 +63,17 @@ def test_a_second_run_leaves_the_first_one_alone(project):
     assert calls.count("runs/quickstart/") == 0
 
 
-def test_an_interrupted_run_is_gone_on_with_and_its_data_kept(project):
+def test_an_interrupted_run_is_continued_and_its_data_kept(project):
     (project / "fail_at").write_text("export_saved_model.py")
     assert run(project, "runs/quickstart").returncode == 1
     (project / "fail_at").unlink()
     resumed = run(project, "runs/quickstart")
     assert resumed.returncode == 0
     assert programs_called(project) == ALL_PROGRAMS[1:]
-    assert "Going on with the unfinished run in runs/quickstart" in resumed.stdout
+    assert "Continuing the unfinished run in runs/quickstart" in resumed.stdout
 
 
-def test_it_ends_by_saying_where_everything_lies_and_what_to_type_next(project):
+def test_it_ends_with_the_places_of_its_files_and_the_next_commands(project):
     ending = run(project, "runs/quickstart").stdout.split("== Done in ")[1]
     for place in ("runs/quickstart/data", "runs/quickstart/model", "runs/quickstart/saved_model"):
         assert place in ending

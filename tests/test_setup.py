@@ -1,7 +1,4 @@
-"""setup.sh: installs once, again when something changed, from scratch after an interruption, and says what is missing.
-
-The requirement files are empty here: what is tested is when it installs, not what.
-"""
+"""setup.sh: when it installs, and what it refuses. The requirement files are empty here."""
 
 import os
 import shutil

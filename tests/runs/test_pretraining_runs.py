@@ -66,7 +66,7 @@ def test_the_command_trains_and_reports_every_term_with_its_cost(bert):
     assert steps_in(str(bert / "checkpoints")) == [1]
 
 
-def test_where_nothing_is_to_be_trained_no_peak_is_measured(bert, command, caplog):
+def test_a_finished_run_measures_no_peak(bert, command, caplog):
     caplog.set_level("INFO")
     assert run_pretraining.main(command("bert_mlm")[0]) == 0
     assert any("nothing to train" in message for message in caplog.messages)

@@ -43,7 +43,7 @@ def test_milestones_are_kept_beside_the_last_checkpoints(whole, tensors):
     assert [int(tensors(f"{whole[0]}/milestones/step-{step}")[counter]) for step in (2, 3, 8)] == [2, 3, 8]
 
 
-def test_the_directory_holds_what_the_run_was_made_of(whole):
+def test_the_directory_holds_configuration_data_and_tokenizer(whole):
     model_dir = Path(whole[0])
     assert (model_dir / "vocab.txt").read_bytes() == b"[PAD]\n[UNK]\n"
     assert (model_dir / "tokenizer_settings.json").read_text() == '{"lower_case": true, "strip_accents": false}'
@@ -228,7 +228,7 @@ def test_evaluating_beside_a_training_that_replaces_its_checkpoint_takes_the_new
     assert evaluate(toy_run(config, copied), [ToyStage(config)])["step"] == 8
 
 
-def test_evaluating_says_what_is_missing(whole, tmp_path):
+def test_evaluating_without_held_out_split_or_checkpoint_is_refused(whole, tmp_path):
     config = toy_config()
     with pytest.raises(UserError, match="toy has no held-out split; build it with --held_out_fraction"):
         evaluate(toy_run(config, whole[0]), [ToyStage(config, num_evaluation_batches=0)])
@@ -269,7 +269,7 @@ def test_a_run_of_something_else_is_refused_and_left_as_it_is(copied, train_toy,
     assert content() == before
 
 
-def test_what_does_not_touch_the_weights_may_change(copied, train_toy):
+def test_settings_that_do_not_affect_the_weights_may_change(copied, train_toy):
     train = {"log_every_steps": 3, "save_every_steps": 5, "keep_checkpoints": 1, "milestone_fractions": (0.5,)}
     config = toy_config(train={**train, "on_nonfinite": "skip"}, evaluation={"every_steps": 1, "max_batches": 1})
     train_toy(copied, config)
