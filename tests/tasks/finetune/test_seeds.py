@@ -119,7 +119,7 @@ def test_the_results_are_those_of_all_seeds_that_are_done(job_in, three_seeds, t
 def test_a_directory_with_other_data_is_refused_whichever_seed_is_asked_for(job_in, three_seeds):
     job = job_in(three_seeds[0], keep="all")
     job.data.identity = "of another file with as many rows"
-    with pytest.raises(UserError, match="seed_0 was started with another data set .* a new --output_dir"):
+    with pytest.raises(UserError, match="seed_0 was started with another data set.* --output_dir"):
         run_seeds(job, (0, 7))
 
 
