@@ -69,3 +69,8 @@ def test_a_turn_of_steps_begins_with_an_untimed_one():
     answer_all(Commands([("step",), ("steps", 4)]), step)
     assert answers[0] == {"losses": {"loss": 1.5}} and len(answers[1]["seconds"]) == 4
     assert len(steps) == 1 + 5
+
+
+def test_a_table_is_printed_as_markdown_with_medians_and_ranges(capsys):
+    harness.print_table("Speed", ["", "tokens/s"], [["ours", harness.shown([1200.0, 1000.0, 1500.0])]])
+    assert "| ours | 1,200 (1,000 to 1,500) |\n" in capsys.readouterr().out
