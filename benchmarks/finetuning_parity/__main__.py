@@ -85,12 +85,8 @@ def _sets(directory: Path, only: list[str] | None) -> tuple[list[Path], Path | N
     if (directory / "config.json").is_file() and not only:
         return [directory.resolve()], None
     found = {path.parent.name: path.parent for path in sorted(directory.glob("*/config.json"))}
-    if missing := sorted(set(only or found) - set(found)):
-        raise UserError(f"{directory} has no set {missing[0]}; its sets are {', '.join(found) or 'none'}")
-    if not found:
-        raise UserError(
-            f"{directory} is not a golden set and holds none: neither config.json nor */config.json is there"
-        )
+    if not found or set(only or ()) - found.keys():
+        raise UserError(f"{directory} has the golden sets {', '.join(found) or '(none)'}; expected {only or 'any'}")
     return [found[name] for name in only or found], None if only else directory
 
 

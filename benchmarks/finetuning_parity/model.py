@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.finetuning_parity.golden import Arrays, load_arrays, read_json
+from benchmarks.golden import Arrays, load_arrays, read_json
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.config import resolve

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.finetuning_parity.golden import load_arrays, read_json, read_lines
+from benchmarks.golden import load_arrays, read_json, read_lines
 from electra_tf.tasks.finetune.answers import PredictedAnswer, TextOf, predicted_answers
 from electra_tf.tasks.finetune.squad import Answer, Question, read_squad
 from electra_tf.tasks.finetune.squad_features import SquadWindows, squad_windows, training_windows

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from seqeval.metrics.sequence_labeling import get_entities
 
-from benchmarks.finetuning_parity.golden import Arrays, load_arrays, read_json, read_lines
+from benchmarks.golden import Arrays, load_arrays, read_json, read_lines
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, GlueTask, read_glue
 from electra_tf.tasks.finetune.metrics import OWN_METRICS, sentence_scores, tagging_scores
 from electra_tf.tasks.finetune.tagged import read_tagged

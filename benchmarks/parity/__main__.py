@@ -13,9 +13,9 @@ import math
 import sys
 from pathlib import Path
 
+from benchmarks.golden import load_arrays, read_json
 from benchmarks.harness import run_check
 from electra_tf.cli.flags import flag_parser
-from electra_tf.config.errors import UserError
 
 LIMITS = {
     "forward": 2e-5,  # absolute, any entry of any tensor
@@ -36,9 +36,9 @@ def compare(directory: Path) -> bool:
     """Runs every comparison, prints the JSON, returns whether all are within the limits."""
     from benchmarks.parity import model
 
-    settings = _read_settings(directory)
+    settings = read_json(directory / "config.json")
     objective = model.build(settings, str(directory / "init.ckpt"))
-    batches = model.load_arrays(directory / "batches.npz")
+    batches = load_arrays(directory / "batches.npz")
     details = {
         **model.forward_differences(objective, batches, directory),
         **model.gradient_differences(objective, batches, directory),
@@ -58,15 +58,6 @@ def compare(directory: Path) -> bool:
     }
     print(json.dumps(report, indent=1))
     return passed
-
-
-def _read_settings(directory: Path) -> dict:
-    try:
-        return json.loads((directory / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{directory} is not a golden set: config.json: {error}; give a directory that holds one"
-        ) from None
 
 
 if __name__ == "__main__":

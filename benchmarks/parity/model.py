@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.golden import Arrays, load_arrays
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
@@ -32,8 +33,6 @@ _ENCODER_SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-
-Arrays = dict[str, np.ndarray]
 
 
 def config_of(settings: dict) -> PretrainingConfig:
@@ -98,12 +97,6 @@ def build(settings: dict, checkpoint: str) -> Objective:
     objective = compile_task(build_objective(config_of(settings)))
     initialize_from(objective, checkpoint)
     return objective
-
-
-def load_arrays(path: Path) -> Arrays:
-    """The arrays of an .npz file; one that would need pickle is rejected by NumPy."""
-    with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
 
 
 def _batch(batches: Arrays, step: int) -> dict[str, tf.Tensor]:

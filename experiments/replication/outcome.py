@@ -82,7 +82,7 @@ def arm_scores(runs: Sequence[RunResults], task: str, step: int | None = None) -
     return [score for score in scores if score is not None]
 
 
-class Comparison(NamedTuple):
+class MeanDifference(NamedTuple):
     """The difference of the means of two arms, and its 95 % interval over the seeds of pre-training; NaN: not known."""
 
     difference: float
@@ -101,10 +101,10 @@ class Comparison(NamedTuple):
         return "shown" if self.low > 0.0 else "reversed" if self.high < 0.0 else "not shown"
 
 
-def compare(upper: Sequence[float], lower: Sequence[float]) -> Comparison:
+def compare(upper: Sequence[float], lower: Sequence[float]) -> MeanDifference:
     """The mean of `upper` minus that of `lower`, with the interval of Welch's t; not run with one value on a side."""
     if min(len(upper), len(lower)) < 2:
-        return Comparison(math.nan, math.nan, math.nan)
+        return MeanDifference(math.nan, math.nan, math.nan)
     interval = stats.ttest_ind(upper, lower, equal_var=False).confidence_interval(_CONFIDENCE)
     difference = statistics.fmean(upper) - statistics.fmean(lower)
-    return Comparison(difference, float(interval.low), float(interval.high))
+    return MeanDifference(difference, float(interval.low), float(interval.high))

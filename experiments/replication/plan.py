@@ -47,7 +47,7 @@ _MAX_RATIO = 1000  # no arm gets more steps than so many times ELECTRA's
 
 
 @dataclass(frozen=True)
-class Process:
+class PlannedProcess:
     """One process of a run.
 
     Attributes:
@@ -112,20 +112,20 @@ class PlannedRun:
         if exists(directory.config_file):
             directory.require_same_run(self.config)
 
-    def processes(self, stage: str) -> Iterator[Process]:
+    def processes(self, stage: str) -> Iterator[PlannedProcess]:
         """The processes of one of `STAGES`."""
         if stage == "train":
-            yield Process(self, "train", self._pretraining_command(), self.is_trained, is_first=True)
+            yield PlannedProcess(self, "train", self._pretraining_command(), self.is_trained, is_first=True)
         if stage == "score" and self.arm in AS_MASKED_LM_ARMS:
             command, file = (*self._pretraining_command(), "--evaluate", "--as_masked_lm"), self.as_masked_lm_file
-            yield Process(self, "as_masked_lm", command, functools.partial(is_json, file), output_file=file)
+            yield PlannedProcess(self, "as_masked_lm", command, functools.partial(is_json, file), output_file=file)
         if stage == "milestones" and self.arm in MILESTONE_ARMS:
             *earlier, _ = milestone_steps(self.num_steps, MILESTONES)
             yield from (self._finetuning(task, step, range(1)) for step in earlier for task in TASKS["score"])
         seeds = range(NUM_FINETUNING_SEEDS)
         yield from (self._finetuning(task, self.num_steps, seeds) for task in TASKS.get(stage, ()))
 
-    def untrained_processes(self, stage: str) -> Iterator[Process]:
+    def untrained_processes(self, stage: str) -> Iterator[PlannedProcess]:
         """The fine-tuning of a stage for the encoder of this run with random weights."""
         # The seeds of fine-tuning draw the weights: other ones for each seed of pre-training.
         seeds = range(self.seed * NUM_FINETUNING_SEEDS, (self.seed + 1) * NUM_FINETUNING_SEEDS)
@@ -152,7 +152,7 @@ class PlannedRun:
         flags += [f"--data_dir={data_dir}" for data_dir in self.arguments.data_dirs]
         return _command("run_pretraining.py", *flags, *(f"--set={override}" for override in self._overrides()))
 
-    def _finetuning(self, task: str, step: int, seeds: range) -> Process:
+    def _finetuning(self, task: str, step: int, seeds: range) -> PlannedProcess:
         """The fine-tuning of the milestone of a step; step 0: of random weights."""
         prefix = checkpoint_prefix(RunDirectory(self.directory).milestones, step or self.num_steps)
         directory = self.finetuned_directory(task, step)
@@ -166,10 +166,10 @@ class PlannedRun:
         command = _command(
             "run_finetuning.py", *flags, f"--output_dir={directory}", "--keep=none", "--seeds", *map(str, seeds)
         )
-        return Process(self, f"{task}.{step}", command, functools.partial(has_seeds, directory, seeds))
+        return PlannedProcess(self, f"{task}.{step}", command, functools.partial(has_seeds, directory, seeds))
 
 
-def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[Process]]:
+def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[PlannedProcess]]:
     """All runs, and all their processes in their order, stage by stage.
 
     Raises: UserError: if a directory holds a run of other settings.

@@ -12,8 +12,9 @@ import tensorflow as tf
 
 from benchmarks.finetuning_parity import __main__ as parity
 from benchmarks.finetuning_parity import model, training
-from benchmarks.finetuning_parity.golden import load_arrays
 from benchmarks.finetuning_parity.outputs import beam_differences
+from benchmarks.finetuning_parity.text import _as_they_read, _has_one_reading
+from benchmarks.golden import load_arrays
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask
@@ -169,10 +170,10 @@ def test_a_number_that_is_changed_fails_in_its_row(golden_set, tmp_path, capsys,
     assert failed(capsys.readouterr().out) == [row]
 
 
-@pytest.mark.parametrize(("flags", "message"), [([], "holds none"), (["--only", "rte"], "has no set rte")])
-def test_a_directory_without_the_sets_is_refused(tmp_path, capsys, flags, message):
+@pytest.mark.parametrize("flags", [[], ["--only", "rte"]])
+def test_a_directory_without_the_sets_is_refused(tmp_path, capsys, flags):
     assert parity.main([str(tmp_path), *flags]) == 2
-    assert message in capsys.readouterr().err
+    assert str(tmp_path) in capsys.readouterr().err
 
 
 def test_a_difference_that_is_no_number_is_the_largest():
@@ -213,6 +214,28 @@ def test_ends_that_are_as_probable_may_change_places():
 def test_a_masked_place_that_the_authors_do_not_mask_is_a_difference():
     found, *_ = beam_differences(beam(start_top_log_probs=[[-0.5, -3.0]]), BEAM)
     assert found["start_top_log_probs"] == np.inf
+
+
+@pytest.mark.parametrize(
+    ("tags", "read"),
+    [
+        ("B-A I-A O S-B", "B-A I-A O B-B"),
+        ("I-A I-B", "B-B I-B"),  # the last type names the span
+        ("B-A E-A I-A", "B-A I-A I-A"),  # E does not end it
+        ("I-A B-A", "B-A B-A"),
+        ("E-A S-A E-B", "B-A B-B I-B"),
+    ],
+)
+def test_tags_as_the_authors_read_them(tags, read):
+    assert _as_they_read(tags.split()) == read.split()
+
+
+@pytest.mark.parametrize(
+    ("tags", "has_one_reading"),
+    [("B-A I-A E-A O I-B", True), ("I-A I-B", False), ("E-A I-A", False), ("S-A E-A", False)],
+)
+def test_tags_that_have_one_reading(tags, has_one_reading):
+    assert _has_one_reading(tags.split()) == has_one_reading
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from benchmarks.golden import load_arrays
 from benchmarks.parity import __main__ as parity
 from benchmarks.parity import model
 
@@ -21,7 +22,7 @@ needs_golden_sets = pytest.mark.skipif(not GOLDEN, reason="ELECTRA_TF_GOLDEN_DIR
 def test_twenty_steps_have_the_losses_norms_rates_and_clipping_of_the_authors_code():
     settings = json.loads((FIXTURE / "config.json").read_text(encoding="utf-8"))
     objective = model.build(settings, str(FIXTURE / "init.ckpt"))
-    batches, expected = (model.load_arrays(FIXTURE / f"{name}.npz") for name in ("batches", "trajectory"))
+    batches, expected = (load_arrays(FIXTURE / f"{name}.npz") for name in ("batches", "trajectory"))
     step = tf.function(objective.train_step)
     metrics = [step(model._batch(batches, index)) for index in range(20)]
     names = {**model._TRAJECTORY_NAMES, "gradient_norm": "global_norm", "learning_rate": "learning_rate"}
@@ -52,7 +53,7 @@ def test_parity_fails_where_one_array_is_perturbed(tmp_path, capsys, file, key, 
     directory = tmp_path / "set"
     shutil.copytree(Path(GOLDEN) / "base_like", directory, copy_function=shutil.copyfile)
     directory.chmod(0o755)
-    arrays = model.load_arrays(directory / file)
+    arrays = load_arrays(directory / file)
     np.savez(directory / file, **{**arrays, key: arrays[key] * 1.001})
     assert parity.main([str(directory)]) == 1
     report = json.loads(capsys.readouterr().out)

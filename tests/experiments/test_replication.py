@@ -45,7 +45,7 @@ def replicate(arms, monkeypatch, tmp_path):
     for split in ("train", "dev"):
         (probe / f"{split}.jsonl").touch()
 
-    def start(process: plan.Process, cores) -> SimpleNamespace:
+    def start(process: plan.PlannedProcess, cores) -> SimpleNamespace:
         names.append(process.name)
         process.log_file.parent.mkdir(parents=True, exist_ok=True)
         process.log_file.write_text("started\nthe loss is not finite; lower the rate\n")
@@ -83,7 +83,7 @@ def write_run(run: plan.PlannedRun) -> None:
     (run.directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in reports))
 
 
-def write_scores(process: plan.Process) -> None:
+def write_scores(process: plan.PlannedProcess) -> None:
     """The summary of a fine-tuning: a seed's score is a tenth of it."""
     flags = list(process.command)
     seeds = flags[flags.index("--seeds") + 1 :]

@@ -10,7 +10,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.reports.runs import RunResults
 from experiments.replication import __main__ as replication
 from experiments.replication import results
-from experiments.replication.outcome import Comparison, arm_scores, compare, gate_of, task_score
+from experiments.replication.outcome import MeanDifference, arm_scores, compare, gate_of, task_score
 from experiments.replication.record import write_record
 from experiments.replication.results import BEGIN, END, picture_of, read_records, results_markdown
 
@@ -70,9 +70,9 @@ def test_an_interval_is_that_of_welch():
 @pytest.mark.parametrize(
     ("comparison", "word"),
     [
-        (Comparison(0.02, 0.001, 0.039), "shown"),
-        (Comparison(-0.02, -0.039, -0.001), "reversed"),
-        (Comparison(0.02, -0.001, 0.041), "not shown"),
+        (MeanDifference(0.02, 0.001, 0.039), "shown"),
+        (MeanDifference(-0.02, -0.039, -0.001), "reversed"),
+        (MeanDifference(0.02, -0.001, 0.041), "not shown"),
         (compare([0.5], [0.5, 0.75, 0.25]), "not run"),
         (compare([0.5, 0.75], []), "not run"),
     ],

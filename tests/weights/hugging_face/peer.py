@@ -1,6 +1,6 @@
-"""transformers' side of `benchmarks.interop`, run by the Python of an environment of requirements-peers.txt.
+"""transformers' side of test_peer.py, run by the Python of an environment of benchmarks/requirements-peers.txt.
 
-    python benchmarks/interop/peer.py REQUEST.json ANSWER.npz
+    python tests/weights/hugging_face/peer.py REQUEST.json ANSWER.npz
 
 The request has `texts`, each a list of one text or two, and `folders`: names with the folders to load. The answer holds
 the ids that each folder's tokenizer gives, and the outputs of the class that its config.json names. Prints one line of

@@ -1,12 +1,12 @@
-"""The models that `benchmarks.interop` compares: each as a StoredModel, with the outputs of our own code."""
+"""The models that test_peer.py compares: each as a StoredModel, with the outputs of our own code."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.harness import PROJECT
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.data.batch import Batch
 from electra_tf.models.generators import TransformerGenerator
@@ -26,6 +26,7 @@ from electra_tf.weights.source import read_stored_model
 from electra_tf.weights.stored_model import StoredModel
 
 Outputs = dict[str, np.ndarray]
+PROJECT = Path(__file__).resolve().parents[3]
 VOCAB_FILE = PROJECT / "sample" / "vocab.txt"
 
 _TINY = {
@@ -132,7 +133,7 @@ def randomize(named: Mapping[str, tf.Variable], seed: int) -> dict[str, np.ndarr
     Returns: the new values.
     """
     generator = np.random.default_rng(seed)
-    for name, variable in named.items():
+    for name, variable in sorted(named.items()):  # the same draws in whatever order they are named
         mean, deviation = 0.0, 0.1
         if name.endswith("kernel"):
             deviation = variable.shape[0] ** -0.5

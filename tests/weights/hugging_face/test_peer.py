@@ -1,0 +1,180 @@
+"""transformers reads our Hugging Face folders and gives our ids, logits and answers.
+
+    python -m venv PEERS && PEERS/bin/pip install -r benchmarks/requirements-peers.txt
+    ELECTRA_TF_PEERS_PYTHON=PEERS/bin/python python -m pytest -s tests/weights/hugging_face/test_peer.py
+
+Writes folders of models with random weights (ELECTRA_TF_PEER_SIZES=tiny,small; tiny by default), or of the runs in
+ELECTRA_TF_PEER_RUNS (separated by colons), and lets transformers read them in its own environment. Compares on
+sentences from sample/: ids, which must be equal; outputs of every real token; and the first answers of
+pipeline("fill-mask") and pipeline("text-classification"). Prints a table. Without ELECTRA_TF_PEERS_PYTHON only the
+tokenizer is compared.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from electra_tf.text.tokenizer import BertTokenizer
+from electra_tf.text.vocabulary import Vocabulary
+from electra_tf.weights.hugging_face.tokenizer import tokenizer_files
+from electra_tf.weights.hugging_face.writer import hugging_face_networks, write_hugging_face
+from tests.weights.hugging_face.peer_cases import VOCAB_FILE, Case, batch_of, built_cases, case_of_run
+
+pytestmark = pytest.mark.slow
+PROJECT = Path(__file__).resolve().parents[3]
+PEERS_PYTHON = os.environ.get("ELECTRA_TF_PEERS_PYTHON")
+RUNS = os.environ.get("ELECTRA_TF_PEER_RUNS", "")
+SIZES = os.environ.get("ELECTRA_TF_PEER_SIZES", "tiny").split(",")
+needs_peers = pytest.mark.skipif(not PEERS_PYTHON, reason="ELECTRA_TF_PEERS_PYTHON is not set")
+LIMIT = 1e-5
+# Where a head has more labels than half its hidden units: a rounding of 16 to 32, the shift, in each of these units.
+SHIFT_LIMIT = 1e-4
+NUM_WORDS = 24  # of a sentence
+NOT_COMPARED = -500.0  # our logits of a start or end outside the context are 1000 lower than theirs
+OUR_NAMES = {"input_ids": "input_ids", "attention_mask": "input_mask", "token_type_ids": "segment_ids"}
+
+
+def sentences() -> list[list[str]]:
+    """Real sentences, alone and in pairs; one has [MASK] in place of a word."""
+    lines = (PROJECT / "sample" / "wikipedia" / "wiki_00").read_text(encoding="utf-8").splitlines()
+    texts = [" ".join(line.split()[:NUM_WORDS]) for line in lines if len(line.split()) >= NUM_WORDS][:8]
+    words = texts[7].split()
+    masked = " ".join([*words[:9], "[MASK]", *words[10:]])
+    return [[texts[0]], [texts[1], texts[2]], [texts[3][:40]], [texts[4], texts[5][:60]], [texts[6]], [masked]]
+
+
+class Written(NamedTuple):
+    """A network in a folder for Hugging Face.
+
+    Attributes:
+        batch: the sentences as our tokenizer gives them.        outputs: ours, by transformers' names.
+        limit: of the differences of outputs.
+    """
+
+    name: str
+    folder: Path
+    batch: dict[str, np.ndarray]
+    outputs: dict[str, np.ndarray]
+    limit: float
+
+
+def write(case: Case, directory: Path) -> list[Written]:
+    """Writes the networks of a case, and computes our outputs."""
+    model = case.model
+    write_hugging_face(model, str(directory))
+    networks = hugging_face_networks(model)
+    vocabulary = Vocabulary.from_bytes(model.vocabulary_file, model.source)
+    batch = batch_of(sentences(), BertTokenizer(vocabulary, model.lower_case, model.strip_accents))
+    arrays, written = {name: values.numpy() for name, values in batch.items()}, []
+    for network in networks:
+        folder = directory / network.name if len(networks) > 1 else directory
+        is_shifted = network.tensors.get("classifier.dense.bias", np.zeros(1)).min() > 6.0
+        limit = SHIFT_LIMIT if is_shifted else LIMIT
+        written.append(
+            Written(f"{case.name}, {network.name}", folder, arrays, case.outputs[network.name](batch), limit)
+        )
+    return written
+
+
+def ask_peer(written: list[Written], directory: Path) -> tuple[dict[str, np.ndarray], dict]:
+    """What transformers makes of the folders: arrays by `name|output`, and a report."""
+    request_file, answer_file = directory / "request.json", directory / "answer.npz"
+    request = {"texts": sentences(), "folders": {each.name: str(each.folder) for each in written}}
+    request_file.write_text(json.dumps(request), encoding="utf-8")
+    command = [PEERS_PYTHON, str(Path(__file__).with_name("peer.py")), str(request_file), str(answer_file)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    assert done.returncode == 0, done.stderr[-2000:]
+    with np.load(answer_file) as arrays:
+        return dict(arrays), json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def largest_difference(theirs: np.ndarray, ours: np.ndarray, input_mask: np.ndarray) -> float:
+    """Of real tokens, and of starts and ends that are allowed."""
+    if theirs.shape != ours.shape:
+        return float("inf")
+    compared, mask = ours > NOT_COMPARED, input_mask.astype(bool)
+    if ours.shape[:2] == mask.shape:
+        compared &= mask.reshape(mask.shape + (1,) * (ours.ndim - 2))
+    return float(np.max(np.abs(theirs - ours)[compared]))
+
+
+def answer_difference(answer: dict, written: Written) -> float:
+    """Of the score of a pipeline's first answer; infinite if our best answer is another one."""
+    config, tokenizer = (json.loads((written.folder / f"{name}.json").read_text()) for name in ("config", "tokenizer"))
+    logits = written.outputs["logits"]
+    if answer["kind"] == "fill-mask":
+        mask_id = tokenizer["model"]["vocab"]["[MASK]"]
+        ((row, position),) = np.argwhere(written.batch["input_ids"] == mask_id)
+        scores, index = softmax(logits[row, position]), answer["token"]
+    else:
+        apply = {"regression": np.asarray, "multi_label_classification": sigmoid}.get(config["problem_type"], softmax)
+        scores, index = apply(logits[0]), config["label2id"][answer["label"]]
+    return abs(float(scores[index]) - answer["score"]) if index == scores.argmax() else float("inf")
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(logits - logits.max())
+    return exponentials / exponentials.sum()
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    return 1.0 / (1.0 + np.exp(-logits))
+
+
+def faults_of(written: Written, arrays: dict[str, np.ndarray], report: dict) -> list[str]:
+    """Compares one network with transformers' answer, and prints a line. Returns: what is above its limit."""
+    name, mask = written.name, written.batch["input_mask"]
+    faults = [
+        key for key, ours in OUR_NAMES.items() if not np.array_equal(arrays[f"{name}|{key}"], written.batch[ours])
+    ]
+    faults += map(str, report["problems"])
+    difference = max(largest_difference(arrays[f"{name}|{key}"], ours, mask) for key, ours in written.outputs.items())
+    answer, shown = report["pipeline"] or {"kind": ""}, ""
+    if answer["kind"] in ("fill-mask", "text-classification"):
+        shown = f"{answer_difference(answer, written):.1e}"
+        faults += [f"{answer}: {shown}"] if float(shown) > LIMIT else []
+    largest = max(np.abs(values[values > NOT_COMPARED]).max() for values in written.outputs.values())
+    print(f"{name:<54} {report['class']:<33} {difference:7.1e} of {largest:6.2f}  {answer['kind']:<20} {shown}")
+    return [f"{name}: {fault}" for fault in [*faults, *([difference] if difference > written.limit else [])]]
+
+
+@needs_peers
+@pytest.mark.parametrize("size", ["runs"] if RUNS else SIZES)
+def test_transformers_gives_our_ids_logits_and_answers_for_every_class(size, tmp_path):
+    cases = map(case_of_run, RUNS.split(":")) if RUNS else built_cases(size)
+    written = [each for number, case in enumerate(cases) for each in write(case, tmp_path / f"{number}")]
+    arrays, report = ask_peer(written, tmp_path)
+    print(f"\ntransformers {report['versions']['transformers']}, torch {report['versions']['torch']}")
+    assert [fault for each in written for fault in faults_of(each, arrays, report[each.name])] == []
+
+
+@pytest.mark.parametrize(("lower_case", "strip_accents"), [(True, True), (True, False), (False, False)])
+def test_transformers_tokenizer_of_our_folder_gives_our_ids_for_real_text(lower_case, strip_accents, tmp_path):
+    from transformers import AutoTokenizer
+
+    file = PROJECT / "tests" / "fixtures" / "tokenization.jsonl"
+    lines = list(map(json.loads, file.read_text(encoding="utf-8").splitlines()))
+    vocabulary = Vocabulary.load(VOCAB_FILE)
+    files = tokenizer_files(vocabulary, VOCAB_FILE.read_bytes(), lower_case, strip_accents, max_length=512)
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "config.json").write_text('{"model_type": "electra"}')
+    texts = [line["text"] for line in lines]
+    ours = BertTokenizer(vocabulary, lower_case, strip_accents).tokenize([text.encode() for text in texts]).to_list()
+    theirs = AutoTokenizer.from_pretrained(tmp_path)(texts, add_special_tokens=False, verbose=False)["input_ids"]
+    differing = [line for line, one, other in zip(lines, ours, theirs, strict=True) if one != other]
+    print(f"{len(differing)} of {len(lines)} lines have other ids")
+    assert [line["text"] for line in differing if line["kind"] == "novel"] == []
+    assert len(differing) < len(lines) / 4  # of the lines that were written to be hard
+
+
+def test_padding_and_places_outside_the_context_are_not_compared():
+    mask, expected = np.array([[1, 1, 1], [1, 0, 0]]), np.array([[0.5, -1000.0, 2.0], [1.0, 7.0, 7.0]])
+    found = np.array([[0.5, 3.0, 2.25], [1.0, 9.0, 9.0]])
+    assert largest_difference(found, expected, mask) == 0.25
+    assert largest_difference(found[:, :2], expected, mask) == np.inf
