@@ -58,7 +58,7 @@ def parquet_without_text(path: Path) -> None:
         ("text:{}/none.txt", b"a", ["no file matches", "none.txt"]),
         ("text:{}", b"a", ["is a directory", "DIR/*.txt"]),
         ("text:{}/a", b"", ["empty"]),
-        ("text:{}/a", b"\x7fELF\x02\x01\x01\0\0\0\0", ["/a is no text", "7"]),
+        ("text:{}/a", b"\x7fELF\x02\x01\x01\0\0\0\0", ["/a is not text", "7"]),
         ("text:{}/a", b"A fine line.\n\nna\xefve\n\nMore.\n", ["/a is not UTF-8: byte 0xef at offset 16", "iconv"]),
         ("jsonl:{}/a", b'{"text": "So."}\n{"title": "T", "body": "B"}\n', ["/a", "16", "title", "body", "text"]),
         ("jsonl:{}/a", b'{"text": "So."}\n{"text": "So.\n{"text": "So."}\n', ["/a", "16", "JSON"]),

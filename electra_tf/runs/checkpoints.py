@@ -183,9 +183,11 @@ def restore_strictly(checkpoint: tf.train.Checkpoint, prefix: str) -> None:
         status.expect_partial()  # else TensorFlow lists the ignored variables at exit
         status.assert_existing_objects_matched()
     except (AssertionError, ValueError, IndexError, tf.errors.OpError) as error:
+        lacks = isinstance(error, AssertionError)  # its text is a list of objects
+        reason = "it lacks variables of the model or of the optimizer" if lacks else first_line(error)
         raise UserError(
-            f"{prefix} does not fit this run: {first_line(error)}; continue it with the version that wrote it, or "
-            "begin a new run from its weights with --init_from"
+            f"{prefix} does not fit this run: {reason}; continue it with the version that wrote it, or begin a new run "
+            "from its weights with --init_from"
         ) from None
 
 

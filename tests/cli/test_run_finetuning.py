@@ -135,7 +135,7 @@ def test_flags_that_are_missing_or_name_nothing(refused, flags, message):
         (TRAIN + "multi_label --class_weights balanced", "--class_weights=balanced is for --task=classification"),
         (TRAIN + "classification --labels yes", "train.csv:3 has the label 'no', which --labels lacks"),
         (TRAIN + "classification --submission", "--submission is for GLUE's tasks"),
-        (TRAIN + "classification --stride=100", "the stride is 100 tokens, expected 1 to "),
+        (TRAIN + "classification --stride=100", "stride is 100, expected 1 to "),
         (TRAIN + "classification --stride=4 --text_columns text score", "task: stride 4 with two texts; leave it out"),
         (TRAIN + "classification --text_columns text text", "--text_columns text text has a column twice"),
         (TRAIN.replace("{train}", "nothing.csv") + "classification", "nothing.csv: there is no such file"),

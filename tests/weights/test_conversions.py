@@ -230,7 +230,7 @@ def test_the_run_that_is_written_is_one_for_every_other_command(model, tiny_conf
     lines = initialize_from(objective, tmp_path / "run")
     assert lines[0].startswith(f"weights from step 3 of {tmp_path}/run: 50 variables")
     task = compile_task(build_objective(load_objective(tmp_path / "run").config))
-    with pytest.raises(UserError, match="it has no metrics and no optimizer; .*--init_from"):
+    with pytest.raises(UserError, match="lacks variables of the model or of the optimizer; .*--init_from"):
         run = RunDirectory(tmp_path / "run")
         Checkpoints(task, run, chief=True, keep=1, metrics=tf.Module()).restore_latest()
 
