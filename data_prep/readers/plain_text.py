@@ -1,8 +1,8 @@
-"""Plain text in four layouts: documents between blank lines, one sentence a line, one text a file, books.
+"""Plain text in four layouts: documents between blank lines, a sentence a line, a text a file, books.
 
-Digital novels are either hard-wrapped at some 50 to 100 columns or have a paragraph a line, each with or without blank
-lines between paragraphs. A blank line always ends a paragraph. In a wrapped book without blank lines, a paragraph ends
-at a line that stops early: one that ends a sentence although the next word would have fitted, or a very short one.
+Digital books are either wrapped at 50 to 100 columns or have a paragraph a line, both with or without blank lines
+between paragraphs. A blank line always ends a paragraph. In a wrapped book without blank lines, a paragraph also ends
+at a very short line, and at a line that ends a sentence although the next word would have fitted.
 """
 
 import re
@@ -17,9 +17,9 @@ from electra_tf.text.manifest import DatasetSettings
 # 0.90 quantile / 0.75 quantile of the line length. In 97 English novels (1839 to 1929) it is 1.01 to 1.09 where lines
 # are wrapped and 1.4 to 2.7 where a line is a paragraph.
 _MAX_WRAPPED_LENGTH_RATIO = 1.3
-# Runs of blank lines per line of text. In the wrapped novels it is either at least 0.05 or under 0.005.
+# Runs of blank lines per line of text. In the wrapped novels it is either at least 0.05 or below 0.005.
 _MIN_SEPARATING_BLANKS = 0.03
-# A line shorter than this fraction of the usual width ends a paragraph whatever its last character: a heading, a verse.
+# A line shorter than this fraction of the usual width always ends a paragraph: a heading, a verse.
 _SHORT_LINE_FRACTION = 0.5
 
 _SENTENCE_END = re.compile(r"""[.!?:;][)\]"'”’_*]*$""")
@@ -43,7 +43,7 @@ def begins_plain_text_document(line: bytes) -> bool:
 def read_sentences(
     stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
 ) -> Iterator[Document]:
-    """A document of every `settings.lines_per_document` lines, blank ones included. See `TextFormat`.
+    """Documents of `settings.lines_per_document` lines, blank ones included. See `TextFormat`.
 
     The stream begins at a multiple of that number of lines.
     """
@@ -67,12 +67,12 @@ def read_sentences(
 def read_whole_text(
     stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
 ) -> Iterator[Document]:
-    """The one document of a file of OpenWebText, a paragraph a line. See `TextFormat`."""
+    """The document of a file of OpenWebText, with a paragraph a line. See `TextFormat`."""
     return collect_documents(chain(LineReader(stream, origin), [None]), has_paragraphs=True, counts=counts)
 
 
 def read_book(stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts) -> Iterator[Document]:
-    """The one document of a book, whose lines are paragraphs; several if it exceeds `MAX_DOCUMENT_CHARACTERS`."""
+    """The document of a book; several documents if it exceeds `MAX_DOCUMENT_CHARACTERS`. See `TextFormat`."""
     lines: list[str] = []
     num_characters = 0
     for line in LineReader(stream, origin):
@@ -80,7 +80,7 @@ def read_book(stream: BinaryIO, origin: Origin, settings: DatasetSettings, count
             yield Document(_paragraphs(lines), has_paragraphs=True)
             counts.num_documents_cut += 1
             lines, num_characters = [], 0
-        # Several blank lines are kept as one.
+        # Consecutive blank lines are kept as one.
         if line or (lines and lines[-1]):
             lines.append(line)
             num_characters += len(line)
@@ -89,7 +89,7 @@ def read_book(stream: BinaryIO, origin: Origin, settings: DatasetSettings, count
 
 
 def _paragraphs(lines: list[str]) -> list[str]:
-    """Joins stripped lines, blank ones included, to paragraphs."""
+    """Joins the stripped lines of a book, blank ones included, into paragraphs."""
     lengths = sorted(len(line) for line in lines if line)
     if not lengths:
         return []
@@ -112,7 +112,7 @@ def _paragraphs(lines: list[str]) -> list[str]:
 
 
 def _ends_early(line: str, next_line: str, usual_width: int) -> bool:
-    """Whether a wrapped `line` ends a sentence although the next word would have fitted."""
+    """Whether a wrapped line is very short, or ends a sentence although the next word would have fitted."""
     if len(line) < _SHORT_LINE_FRACTION * usual_width:
         return True
     next_word = next_line.split(maxsplit=1)[0] if next_line else ""

@@ -1,11 +1,12 @@
 """Parquet and Arrow files, the formats of Hugging Face's data sets: one column holds the text.
 
-A row is a document and its lines are paragraphs. Where a row is a sentence (`bookcorpus`), the format `sentences` makes
-a document of every `lines_per_document` rows, as it does with the lines of a text file. Memory holds one record batch
-(Arrow), or some rows of a row group (Parquet), at a time.
+A row is a document, and its lines are paragraphs. If a row is a sentence (`bookcorpus`), the format `sentences` makes a
+document of every `lines_per_document` rows, as it does with the lines of a text file. One record batch (Arrow), or some
+rows of a row group (Parquet), are in memory at a time.
 """
 
 import functools
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -18,22 +19,20 @@ from electra_tf.text.manifest import DatasetSettings
 if TYPE_CHECKING:
     import pyarrow
 
-PEEK_BYTES = 8
-
 _PARQUET_MAGIC = b"PAR1"
 _ARROW_FILE_MAGIC = b"ARROW1"
-# An Arrow stream begins with a message: this mark, then its length, some hundreds or thousands of bytes for a schema.
+# An Arrow stream begins with a message: this mark, then the length of the message, at most some thousands of bytes.
 _ARROW_MESSAGE_MARK = b"\xff\xff\xff\xff"
 
 _BATCH_ROWS = 256
 _READ_BYTES = 2**20
 
-# To reach a row, the rows before it in its group are decoded: some 10 ms per MB, where the tokenizer takes 200 ms.
+# To reach a row, the rows before it in its group are decoded: 10 ms per MB, compared with 200 ms for tokenizing.
 _MAX_PARTS_OF_GROUP = 8
 
 
 def table_of(begin: bytes) -> str:
-    """The kind of a file that begins with these `PEEK_BYTES`: "parquet", "arrow", or "" for no table."""
+    """The kind of a file that begins with `begin` (at least 8 bytes): "parquet", "arrow", or "" for no table."""
     if begin.startswith(_PARQUET_MAGIC):
         return "parquet"
     is_stream = begin.startswith(_ARROW_MESSAGE_MARK) and 0 < int.from_bytes(begin[4:8], "little") < 2**28
@@ -43,13 +42,9 @@ def table_of(begin: bytes) -> str:
 def read_table(
     stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts, rows_are_sentences: bool = False
 ) -> Iterator[Document]:
-    """The documents of a whole table that can only be read once: copies it to a temporary file first.
-
-    Raises: UserError: see `read_rows`.
-    """
+    """The documents of a table in a stream, which is copied to a temporary file first. See `read_rows`."""
     with tempfile.TemporaryFile() as copy:
-        while block := stream.read(_READ_BYTES):
-            copy.write(block)
+        shutil.copyfileobj(stream, copy)
         copy.seek(0)
         yield from read_rows(copy, origin, None, settings, counts, rows_are_sentences)
 
@@ -66,7 +61,7 @@ def read_rows(
 
     A row without text is counted as skipped.
 
-    Raises: UserError: the file is no table, is damaged, or has no column of strings called `settings.text_field`.
+    Raises: UserError: the file is no table, or has no column of strings with the name `settings.text_field`.
     """
     texts = _texts(_open(stream, origin.path), origin, end, settings.text_field)
 
@@ -83,9 +78,9 @@ def read_rows(
 
 
 def row_ranges(stream: BinaryIO, path: str, unit_bytes: int, rows_per_document: int) -> list[tuple[int, int]]:
-    """Splits a table into ranges (begin, end) of about `unit_bytes` at document boundaries.
+    """Splits a table into ranges (begin, end) of rows, of about `unit_bytes`, at document boundaries.
 
-    Returns: an empty list if finding them would read all of a remote file.
+    Returns: an empty list if finding the ranges would take reading all of a remote file.
     """
     table = _open(stream, path)
     if not table.has_cheap_groups:
@@ -105,14 +100,14 @@ def row_ranges(stream: BinaryIO, path: str, unit_bytes: int, rows_per_document: 
 
 
 def _parts_of_group(num_rows: int, num_bytes: int, unit_bytes: int) -> Iterator[tuple[int, int]]:
-    """Splits a row group or record batch that is too big into parts of (rows, bytes)."""
+    """Splits a row group or record batch that is too big; yields the (rows, bytes) of each part."""
     num_parts = max(1, min(num_bytes // max(unit_bytes, 1), _MAX_PARTS_OF_GROUP, num_rows))
     for i in range(num_parts):
         yield num_rows * (i + 1) // num_parts - num_rows * i // num_parts, num_bytes // num_parts
 
 
 class _Group(NamedTuple):
-    """A row group (Parquet) or record batch (Arrow); `batches(columns=[NAME])` reads it."""
+    """A row group (Parquet) or a record batch (Arrow); `batches(columns=[NAME])` reads it."""
 
     num_rows: int
     num_bytes: int
@@ -120,7 +115,7 @@ class _Group(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """An open table; `has_cheap_groups`: sizes of groups are known without reading the rows."""
+    """An open table; `has_cheap_groups`: the sizes of its groups are known without reading the rows."""
 
     schema: "pyarrow.Schema"
     groups: Iterator[_Group]
@@ -128,7 +123,7 @@ class _Table(NamedTuple):
 
 
 def _open(stream: BinaryIO, path: str) -> _Table:
-    begin = stream.read(PEEK_BYTES)
+    begin = stream.read(8)
     stream.seek(0)
     if not (kind := table_of(begin)):
         raise UserError(f"{path} begins with {begin!r}; expected a Parquet or Arrow file")
@@ -138,7 +133,7 @@ def _open(stream: BinaryIO, path: str) -> _Table:
 def _open_parquet(stream: BinaryIO) -> _Table:
     from pyarrow import parquet
 
-    # `pre_buffer` would read whole columns of a row group at once; so would reading several groups in one call.
+    # `pre_buffer` would read whole columns of a row group at once, and so would one call for several groups.
     file = parquet.ParquetFile(stream, buffer_size=_READ_BYTES, pre_buffer=False)
     read = functools.partial(file.iter_batches, _BATCH_ROWS, use_threads=False)
     sizes = (file.metadata.row_group(i) for i in range(file.num_row_groups))
@@ -153,7 +148,7 @@ def _open_arrow(stream: BinaryIO) -> _Table:
     import pyarrow
 
     name = getattr(stream, "name", None)
-    # In a memory-mapped file, the batches that are passed over are not read.
+    # In a memory-mapped file, batches that are skipped are not read.
     is_mapped = isinstance(name, str)
     file = pyarrow.memory_map(name) if is_mapped else pyarrow.PythonFile(stream, "r")
     is_stream = bytes(file.read(len(_ARROW_MESSAGE_MARK))) == _ARROW_MESSAGE_MARK
@@ -188,8 +183,6 @@ def _check_column(schema: "pyarrow.Schema", path: str, column: str) -> None:
             f"{path} has no column {column!r}; its columns are {', '.join(map(repr, schema.names))}; name the one with"
             " the text in --text_field"
         )
-    if schema.names.count(column) > 1:
-        raise UserError(f"{path} has {schema.names.count(column)} columns {column!r}, expected one; rename the others")
     column_type = schema.field(column).type
     value_type = column_type.value_type if types.is_dictionary(column_type) else column_type
     if not (types.is_string(value_type) or types.is_large_string(value_type) or types.is_string_view(value_type)):

@@ -1,7 +1,7 @@
-"""Linear-time passes over wikitext that remove elements without text and resolve links, before the parser sees them.
+"""Removes elements without text from wikitext, and resolves links, in linear time.
 
-They follow the order of MediaWiki's preprocessor: comments and extension tags in the order of their beginnings, then
-brackets, innermost first. So the parser only sees single templates, never nested ones, and does not backtrack.
+The order is that of MediaWiki's preprocessor: comments and extension tags from left to right, then brackets, innermost
+first. So the parser of `wikitext` gets single templates, never nested ones, and does not backtrack.
 """
 
 import html
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-# Names of namespaces and templates in many languages; see the file.
+# The names of namespaces and templates in many languages.
 NAMES = yaml.safe_load(Path(__file__).with_name("wikipedia_names.yaml").read_text(encoding="utf-8"))
 
 
@@ -26,14 +26,14 @@ _INVISIBLE_NAMESPACES = FILE_NAMES | CATEGORY_NAMES
 _MEDIA_TARGET = re.compile(
     r"[^|\]:]+:[^|]+\.(?:jpe?g|png|svg|gif|tiff?|og[agv]|oga|webm|webp|pdf|djvu|mid|flac|wav)\s*", re.IGNORECASE
 )
-# [[de:Anarchismus]] names the article in another language. Longer prefixes are sister projects, whose links are read.
+# [[de:Anarchismus]] links to the article in another language. Longer prefixes are sister projects, which have text.
 _LANGUAGE_PREFIX = re.compile(r"[a-z]{2,3}(?:-[a-z]{2,8}){0,2}|simple")
 _PROJECT_PREFIXES = frozenset({"mw", "wmf", "rfc", "wp", "doi"})
-_MAX_TARGET_CHARACTERS = 255  # of a title, in MediaWiki; what is longer is no link
-# The pipe trick: [[Project:Boston, Massachusetts|]] reads "Boston", [[Pipe (computing)|]] "Pipe".
+_MAX_TARGET_CHARACTERS = 255  # MediaWiki's limit of a title; a longer target makes no link
+# The pipe trick: [[Project:Boston, Massachusetts|]] is shown as "Boston", [[Pipe (computing)|]] as "Pipe".
 _PIPE_TRICK = re.compile(r"(?:[^:]*:)?(.*?)(?:\s*\([^()]*\)|,.*)?")
 
-# Extension tags: MediaWiki removes their content before everything else.
+# Extension tags. MediaWiki removes them with their content before everything else.
 _DROPPED_TAGS = (
     "ce|categorytree|chem|gallery|graph|hiero|imagemap|includeonly|indicator|inputbox|mapframe|maplink|math|pre|ref"
     "|references|score|source|syntaxhighlight|templatedata|templatestyles|timeline"
@@ -44,7 +44,7 @@ _CLOSING_TAGS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in (
 _PLAIN_FORMULA = re.compile(r"[\w+=,. ]{1,20}")
 _MARKUP_CHARACTER = re.compile(r"[\[\]{}|'*#:;=<>_~!-]")
 
-# HTML tags of which the content is kept: those that wikitext allows, extension tags around text, unclosed tags.
+# HTML tags whose content is kept: those that wikitext allows, extension tags around text, unclosed tags.
 _HTML_TAG = re.compile(
     rf"""</?(?:{_DROPPED_TAGS}|nowiki|noinclude|onlyinclude|section|poem|abbr|b|bdi|bdo|big|blockquote|caption|center|cite
     |code|col|colgroup|data|dd|del|dfn|div|dl|dt|em|font|h[1-6]|hr|i|ins|kbd|li|link|mark|meta|ol|p|q|rb|rp|rt|rtc|ruby
@@ -52,24 +52,24 @@ _HTML_TAG = re.compile(
     (?=[\s/>])[^<>]*>""",
     re.IGNORECASE | re.VERBOSE,
 )
-# 10<sup>7</sup> without its tags is another number.
+# 10<sup>7</sup> without its tags would be another number.
 _POWER = re.compile(r"(?<=\d)<sup>\s*(?=[-−]?\d+\s*</sup>)", re.IGNORECASE)
 _LINE_BREAK = re.compile(r"<br\b[^<>]*>|</br>", re.IGNORECASE)
 _HTML_TABLE = re.compile(r"<(/?)table(?=[\s/>])[^<>]*>", re.IGNORECASE)
 
-# Tables open and close at the beginning of a line. `|}}` there ends a template, `|}}}` a table in one.
+# Tables open and close at the beginning of a line. `|}}` there ends a template, `|}}}` a table within a template.
 _BRACKET = re.compile(r"\[\[|\]\]+|\{\{+|\}\}+|^[ \t:*#]*\{\|(?!\})|^[ \t]*\|\}(?!\}(?!\}))", re.MULTILINE)
 _OPENING_OF = {"]]": "[[", "}}": "{{", "|}": "{|"}
-# MediaWiki's limit for the nesting of templates; the dumps of 2014 and 2016 reach 14. Beyond it, the oldest bracket
-# counts as unclosed: the time grows with the product of the text and the depth.
+# MediaWiki's limit for the nesting of templates; the dumps of 2014 and 2016 reach 14. Beyond it, the outermost bracket
+# counts as unclosed, because the time grows with length times depth.
 _MAX_OPEN_BRACKETS = 100
 _ARGUMENT_CHARACTER = re.compile(r"[|=]")
 
 
 def without_extension_tags(text: str) -> str:
-    """Removes comments and extension tags with their content, except that of `<nowiki>`, which becomes entities.
+    """Removes comments, and extension tags with their content; the content of `<nowiki>` stays, its markup as entities.
 
-    As in MediaWiki, an unclosed comment extends to the end. Of an unclosed tag only the tag is removed.
+    As in MediaWiki, an unclosed comment extends to the end. An unclosed tag is removed without its content.
     """
     pieces = []
     position = 0
@@ -100,10 +100,10 @@ def _kept_content(name: str, content: str) -> str:
 
 
 def without_html(text: str) -> str:
-    """Removes HTML tables, and the tags (not the content) of other HTML and of unclosed tables."""
+    """Removes HTML tables, and the tags (not the content) of other HTML elements and of unclosed tables."""
     if "<" not in text:
         return text
-    tables: list[tuple[int, int]] = []  # begin and end, none within another
+    tables: list[tuple[int, int]] = []  # begin and end of each outermost table
     open_tables = []
     for match in _HTML_TABLE.finditer(text):
         if not match.group(1):
@@ -120,12 +120,12 @@ def without_html(text: str) -> str:
 
 
 def without_brackets(text: str, template_text: Callable[[str], str]) -> str:
-    """Replaces tables, templates and links by their text, innermost first.
+    """Replaces tables, templates and links with their text, innermost first.
 
-    Of an unpaired bracket only the bracket is removed, of an unclosed table its first line.
+    Unpaired brackets are removed, and the first line of an unclosed table.
 
     Args:
-        template_text: (content between the braces of a template, without nested elements) -> its text.
+        template_text: (content of a template between its braces, without nested elements) -> its text.
     """
     brackets = _Brackets(template_text)
     position = 0
@@ -155,14 +155,11 @@ class _Brackets:
     def __init__(self, template_text: Callable[[str], str]) -> None:
         self.output: list[str] = []
         self._template_text = template_text
-        self._open: deque[tuple[str, int]] = deque()  # a bracket, and the index in `output` where its content begins
-        self._num_open = {"[[": 0, "{{": 0, "{|": 0}
+        # A bracket, and the index in `output` where its content begins.
+        self._open: deque[tuple[str, int]] = deque(maxlen=_MAX_OPEN_BRACKETS)
 
     def open(self, bracket: str) -> None:
         self._open.append((bracket, len(self.output)))
-        self._num_open[bracket] += 1
-        if len(self._open) > _MAX_OPEN_BRACKETS:
-            self._num_open[self._open.popleft()[0]] -= 1
 
     def has_open_address(self) -> bool:
         """Whether a single `[` is open inside the last open `[[`."""
@@ -172,13 +169,12 @@ class _Brackets:
         return content.count("[") > content.count("]")
 
     def close(self, bracket: str) -> None:
-        """Closes the last open `bracket`, if any, and all brackets opened after it."""
-        if not self._num_open[bracket]:
+        """Closes the last open `bracket`, if there is one, and all brackets opened after it."""
+        if all(other != bracket for other, _ in self._open):
             return
         closed = ""
         while closed != bracket:
             closed, begin = self._open.pop()
-            self._num_open[closed] -= 1
         content = "".join(self.output[begin:])
         del self.output[begin:]
         if bracket == "{|":
@@ -204,7 +200,7 @@ def _as_entity(match: re.Match[str]) -> str:
 def link_text(content: str) -> str:
     """The visible text of `[[content]]`: its label or target; "" for files, categories and other languages.
 
-    A leading colon (`[[:File:Example.png]]`) makes a link to a file or category visible.
+    With a leading colon (`[[:File:Example.png]]`), a link to a file or category is visible.
     """
     target, has_label, label = content.partition("|")
     if "\n" in target or len(target) > _MAX_TARGET_CHARACTERS:

@@ -10,7 +10,7 @@ _HEADING = re.compile(r"(={1,6})(.+?)\1\s*")
 _LINE_MARKERS = " \t=*#:;|!-"
 _LIST_MARKER = re.compile(r"[*#:;][*#:; \t]*")
 _RULE = re.compile(r"-{4,}")
-# Remains of unclosed tables and templates; prose does not begin like this.
+# Lines of unclosed tables and templates; no prose begins like this.
 _TABLE_LINE = re.compile(r"\||!.*(?:\||!!)")
 
 _REFERENCE_SECTIONS = names_of(NAMES["reference_sections"])
@@ -21,10 +21,10 @@ _LEFTOVER = re.compile(
     r"""\[\[|\]\]|\{\{|\}\}|\{\||\|\}|<!--|-->|</?ref[^\s<>]*(?:\s+(?:name|group)\s*=\s*(?:"[^"<>]*"|[^\s<>]+))?\s*/?>?"""
 )
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,31});", re.IGNORECASE)
-# Soft hyphen, zero width space, direction marks, word joiner, byte order mark: hints to a layout engine.
+# Hints for layout: soft hyphen, zero width space, direction marks, word joiner, byte order mark.
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\ufeff]")
 _SPACES = re.compile(r"\s+")
-# After a space only: "printf()" is a name.
+# Only after a space: "printf()" is a name.
 _EMPTY_BRACKETS = re.compile(r"(?:(?<=\s)|^)(?:\([\s,;:/–—-]*\)|\[[\s,;:]*\]|\{\s*\})")
 _LEADING_SEPARATORS = re.compile(r"\((?:\s*[,;])+\s*")
 _TRAILING_SEPARATORS = re.compile(r"(?:\s*[,;])+\s*\)")
@@ -35,12 +35,12 @@ _SPACE_BEFORE_POINT = re.compile(r"\s+(?=[,.](?:\s|$))")
 
 
 def paragraphs_of(text: str, render: Callable[[str], str]) -> list[str]:
-    """Headings, paragraphs and list items as clean lines without markers, in their order.
+    """The headings, paragraphs and list items of a text, each as a clean line without its marker.
 
-    As in MediaWiki, consecutive lines form a paragraph. A heading without any text under it is dropped.
+    As in MediaWiki, consecutive lines form a paragraph. A heading without text under it is dropped.
 
     Args:
-        render: (line) -> the line with the markup inside it replaced by text.
+        render: (line) -> the line with the markup inside it replaced with text.
     """
     outline = _Outline()
     paragraph: list[str] = []
@@ -91,15 +91,15 @@ class _Outline:
 
 
 def clean_line(line: str) -> str:
-    """Decodes entities; removes emphasis, magic words, and the empty brackets and spaces that dropped templates leave.
+    """Decodes entities; removes emphasis, magic words, and empty brackets and spaces left by dropped templates.
 
-    Returns: the line, stripped; empty if it has no letter or digit.
+    Returns: the stripped line; "" if it has no letter or digit.
     """
     if "''" in line:
         line = _QUOTES.sub(_apostrophes, line)
     if "__" in line:
         line = _MAGIC_WORD.sub("", line)
-    # A space, so that the characters around it do not form another bracket.
+    # The space keeps the characters around it from forming another bracket.
     line = _LEFTOVER.sub(" ", line)
     if "&" in line:
         line = _ENTITY.sub(lambda match: html.unescape(match.group()), line)
@@ -112,7 +112,7 @@ def clean_line(line: str) -> str:
 
 
 def _apostrophes(match: re.Match[str]) -> str:
-    """2, 3 or 5 apostrophes are emphasis. The first of 4 is text, and so are those before the last 5 of more."""
+    """Removes emphasis: 2, 3 or 5 apostrophes, the last 3 of 4, and the last 5 of more than 5."""
     length = len(match.group())
     return "'" * (1 if length == 4 else max(length - 5, 0))
 

@@ -1,8 +1,8 @@
 """Templates that stand for words of a sentence. Their names are in wikipedia_names.yaml.
 
-In 321 pages of two English dumps, of 2014 and 2016, 4,849 templates stand within a line of prose. 2,396 of these give
+In 321 pages of two English dumps, of 2014 and 2016, 4,849 templates stand within a line of prose. 2,396 of them give
 text here, above all {{convert}} (818) and {{lang}} with its variants (about 800). Nearly all others are citations and
-editors' remarks, which leave no gap; about 400 are pronunciations, left out on purpose. The names are those of the
+editors' remarks, which leave no gap; about 400 are pronunciations, which are left out. The names are those of the
 English Wikipedia; other languages use many of them.
 """
 
@@ -16,12 +16,12 @@ from data_prep.readers.wiki_elements import NAMES, names_of
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arguments of a template as plain text, stripped.
+    """The arguments of a template as stripped plain text.
 
     Attributes:
-        template: its name.
-        positional: those without a name, or with a number for one.
-        named: the others.
+        template: the name of the template.
+        positional: the arguments without a name, or with a number as a name.
+        named: the other arguments.
     """
 
     template: str
@@ -29,7 +29,7 @@ class Arguments:
     named: dict[str, str]
 
     def get(self, index: int) -> str:
-        """The positional argument `index`, counted from 0 (-1: the last one); empty if there is none."""
+        """The positional argument `index`, counted from 0 (-1: the last one); "" if there is none."""
         return self.positional[index] if index < len(self.positional) and self.positional else ""
 
 
@@ -37,10 +37,10 @@ TemplateText = Callable[[Arguments], str]
 
 
 def find_template(name: str) -> TemplateText | None:
-    """The function that gives the text of a template; None for one that stands for no text.
+    """The function that gives the text of a template; None for a template without text.
 
     Args:
-        name: as written before the first `|`; parser functions have their first argument in it ("formatnum: 5000").
+        name: the text before the first `|`, for a parser function with its first argument ("formatnum: 5000").
     """
     name = name.replace("_", " ").strip().lower()
     if name in _TEMPLATES:
@@ -110,7 +110,7 @@ def _convert(arguments: Arguments) -> str:
 
 
 def _with_commas(number: str) -> str:
-    """Five digits or more in groups, as {{convert}} and {{formatnum}} write them; anything else as it is."""
+    """Groups the digits of an integer with five digits or more; other text stays as it is."""
     return f"{int(number):,}" if _INTEGER.fullmatch(number) else number
 
 
@@ -143,7 +143,7 @@ def _nihongo(arguments: Arguments) -> str:
 
 
 def _interlanguage_link(arguments: Arguments) -> str:
-    """{{ill|Title|fr|Titre}}, or of old {{ill|fr|Title|Titre}}."""
+    """{{ill|Title|fr|Titre}} and the older {{ill|fr|Title|Titre}}: "Title"."""
     label = arguments.named.get("lt") or arguments.get(0)
     return arguments.get(1) if re.fullmatch(r"[a-z]{2,3}", label) and arguments.get(1) else label
 
@@ -155,7 +155,7 @@ def _old_style_date(arguments: Arguments) -> str:
 
 
 def _authors_and_year(arguments: Arguments) -> str:
-    """{{harvtxt|Boolos|Jeffrey|1974}}, the subject of a sentence: "Boolos and Jeffrey (1974)"."""
+    """{{harvtxt|Boolos|Jeffrey|1974}}: "Boolos and Jeffrey (1974)"."""
     *authors, year = arguments.positional or [""]
     if len(authors) > 1:
         authors = [", ".join(authors[:-1]) + " and " + authors[-1]]
@@ -173,13 +173,17 @@ _FUNCTIONS: dict[str, TemplateText] = {
     # {{USS|Hornet|CV-12|6}}: "USS Hornet"; {{BCE|44}}: "44 BCE".
     "ship": lambda arguments: f"{arguments.template.upper()} {arguments.get(0)}".strip(),
     "era": lambda arguments: f"{arguments.get(-1)} {arguments.template.upper()}".strip(),
-    **{
-        function.__name__.lstrip("_"): function
-        for function in (
-            *(_quoted, _convert, _fraction, _as_of, _date, _interlanguage_link, _nihongo, _value, _height),
-            *(_authors_and_year, _old_style_date),
-        )
-    },
+    "quoted": _quoted,
+    "convert": _convert,
+    "fraction": _fraction,
+    "as_of": _as_of,
+    "date": _date,
+    "interlanguage_link": _interlanguage_link,
+    "nihongo": _nihongo,
+    "value": _value,
+    "height": _height,
+    "authors_and_year": _authors_and_year,
+    "old_style_date": _old_style_date,
 }
 
 

@@ -1,9 +1,10 @@
-"""Output of WikiExtractor, many articles a file, in its `<doc>` layout or its `--json` layout."""
+"""Output of WikiExtractor, in its `<doc>` layout or its `--json` layout."""
 
-import io
 from collections.abc import Iterator
+from itertools import chain
 from typing import BinaryIO
 
+from data_prep.archives import begin_of, buffered
 from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts
 from data_prep.readers.json_lines import read_json_lines
 from data_prep.readers.lines import LineReader, collect_documents
@@ -12,8 +13,6 @@ from electra_tf.text.manifest import DatasetSettings
 
 _ARTICLE_BEGIN = "<doc "
 _ARTICLE_END = "</doc>"
-# Read to detect the layout; at most this much white space may stand before the first article.
-_PEEK_BYTES = 1024
 
 
 def read_wikiextractor(
@@ -23,12 +22,12 @@ def read_wikiextractor(
 
     Raises: UserError: the content is in neither layout, an article has no end, or a line is not JSON.
     """
-    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
-    begin = buffered.peek(_PEEK_BYTES)[:_PEEK_BYTES].removeprefix(BYTE_ORDER_MARK).lstrip()
+    stream = buffered(stream)
+    begin = begin_of(stream).removeprefix(BYTE_ORDER_MARK).lstrip()
     if is_json_layout(begin):
-        return read_json_lines(buffered, origin, settings.model_copy(update={"text_field": "text"}), counts)
-    if not begin or begin.startswith(b"<doc "):
-        return collect_documents(_lines_of_articles(buffered, origin), has_paragraphs=True, counts=counts)
+        return read_json_lines(stream, origin, settings.model_copy(update={"text_field": "text"}), counts)
+    if not begin or begins_wikiextractor_article(begin):
+        return collect_documents(_lines_of_articles(stream, origin), has_paragraphs=True, counts=counts)
     raise UserError(
         f"{origin.path} at offset {origin.offset} begins with {begin[:20]!r}; expected WikiExtractor output, or give"
         " the right format in --input=FORMAT:GLOB"
@@ -41,26 +40,20 @@ def begins_wikiextractor_article(line: bytes) -> bool:
 
 
 def is_json_layout(begin: bytes) -> bool:
-    """Whether a file that begins with `begin` has one article a line, as JSON."""
+    """Whether a file that begins with `begin` has the layout of `--json`: an article a line."""
     return begin.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{")
 
 
 def _lines_of_articles(stream: BinaryIO, origin: Origin) -> Iterator[str | None]:
     """The lines between tags, and None at the end of each article."""
     tag = ""
-    for line in LineReader(stream, origin):
-        if not tag:
-            tag = line if line.startswith(_ARTICLE_BEGIN) else ""
-        elif line == _ARTICLE_END:
+    for line in chain(LineReader(stream, origin), [_ARTICLE_BEGIN]):
+        if line.startswith(_ARTICLE_BEGIN):
+            if tag:
+                raise UserError(f"{origin.path} after offset {origin.offset}: the article {tag[:80]} has no </doc>")
+            tag = line
+        elif tag and line == _ARTICLE_END:
             tag = ""
             yield None
-        elif line.startswith(_ARTICLE_BEGIN):
-            raise _unended(origin, tag)
-        else:
+        elif tag:
             yield line
-    if tag:
-        raise _unended(origin, tag)
-
-
-def _unended(origin: Origin, tag: str) -> UserError:
-    return UserError(f"{origin.path} after offset {origin.offset}: the article {tag[:80]} has no </doc>")

@@ -1,9 +1,9 @@
 """Wikitext to plain text.
 
-Fast passes remove elements without text (`wiki_elements`). mwparserfromhell parses the rest: templates that stand for
-text, and lines with external links. On the 321 pages (15.7 MB) at the beginning of two English dumps this does 8 MB/s
-on a core, and no line has a leftover of markup. `strip_code()` of mwparserfromhell 0.7.2 does 1.2 MB/s and leaves some
-in 76 lines, wikitextparser 3.0.0 (under the GPL) does 3.8 MB/s; both drop the text of every template.
+`wiki_elements` removes elements without text; mwparserfromhell parses the rest: templates that stand for text, and
+lines with external links. On the 321 pages (15.7 MB) at the beginning of two English dumps, this takes one core at
+8 MB/s, and no line contains markup. `strip_code()` of mwparserfromhell 0.7.2 reaches 1.2 MB/s and leaves markup in 76
+lines; wikitextparser 3.0.0 (under the GPL) reaches 3.8 MB/s; both drop the text of every template.
 """
 
 import re
@@ -19,27 +19,27 @@ from data_prep.readers.wiki_templates import Arguments, find_template
 
 _SCHEME = r"(?:(?:https?:|ftps?:|news:|irc:|gopher:)?//|mailto:)"
 _EXTERNAL_LINK = re.compile(rf"\[(?={_SCHEME})", re.IGNORECASE)
-# The parser backtracks over unclosed links: their brackets are removed first.
+# The parser backtracks at unclosed links, so their brackets are removed first.
 _UNCLOSED_EXTERNAL_LINK = re.compile(rf"\[(?={_SCHEME}[^\[\]]*(?:\[|\Z))", re.IGNORECASE)
 _UNPARSED_EXTERNAL_LINK = re.compile(rf"\[{_SCHEME}[^\s\[\]]*([^\[\]]*)\]", re.IGNORECASE)
-# It also backtracks over HTML tags. None are left here: every `<` is text.
+# The parser also backtracks at HTML tags. None are left here: every `<` is text.
 _HIDDEN_LESS_THAN = "&#060;"
-# In the dumps, templates and lines with links have under 4,000 characters. The parser's time is at most quadratic in
-# the length: with this limit at worst 6 s for 1 MB.
+# In the dumps, templates and lines with links have less than 4,000 characters. The parser's time is at most quadratic
+# in the length; with this limit, 1 MB takes at most 6 s.
 _MAX_PARSED_CHARACTERS = 5_000
 
 
 def plain_text(wikitext: str) -> list[str]:
-    """The prose of a page: headings, paragraphs and list items, each a line without markup; none blank.
+    """The prose of a page: headings, paragraphs and list items, each as a line without markup; none is blank.
 
-    Takes linear time for any text, also with broken markup.
+    Takes linear time for any text, including broken markup.
     """
     text = without_html(without_extension_tags(wikitext))
     return paragraphs_of(without_brackets(text, _template_text), _external_links_text)
 
 
 def _template_text(content: str) -> str:
-    """The text of `{{content}}`, or ""."""
+    """The text of the template `{{content}}`; "" if it has none."""
     name, _, arguments = content.partition("|")
     if find_template(name) is None:
         return ""
@@ -48,7 +48,7 @@ def _template_text(content: str) -> str:
 
 
 def _external_links_text(line: str) -> str:
-    """Replaces external links by their labels; `[http://example.org]` has none. Bare addresses stay."""
+    """Replaces external links with their labels; `[http://example.org]` has none. Bare addresses stay."""
     if not _EXTERNAL_LINK.search(line):
         return line
     code = _parse(line)
@@ -58,7 +58,7 @@ def _external_links_text(line: str) -> str:
 
 
 def _parse(source: str) -> Wikicode | None:
-    """The parser's tree; None if parsing would take too long or fails."""
+    """The tree of a text; None if parsing would take too long or fails."""
     if len(source) > _MAX_PARSED_CHARACTERS:
         return None
     source = _UNCLOSED_EXTERNAL_LINK.sub("", source).replace("<", _HIDDEN_LESS_THAN)

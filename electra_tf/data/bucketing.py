@@ -1,21 +1,59 @@
-"""Batches of a split in memory, of sequences of similar length. Batch k is a function of (seed, k) alone."""
+"""The examples of a fine-tuning task in memory, and their batches of sequences of similar length.
 
-from collections.abc import Sequence
+Batch k is a function of (seed, k) alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import tensorflow as tf
 
 from electra_tf.data.batch import Batch
-from electra_tf.data.features import Features
 
-# So many batches are filled from one random share of the examples, sorted by length.
-_BATCHES_OF_A_POOL = 32
+_BATCHES_OF_A_POOL = 32  # batches that are cut from one random share of the examples, sorted by length
+
+
+@dataclass(frozen=True)
+class Features:
+    """The sequences of a split without padding: N rows with T tokens in total. A long text has a row for each window.
+
+    The tokens of row i have the indices `row_splits[i]` to `row_splits[i + 1]` (exclusive) in each flat array.
+
+    Attributes:
+        input_ids: [T] int32, [CLS] and [SEP] included.
+        segment_ids: [T] int32.
+        row_splits: [N + 1] int64, ascending from 0 to T.
+        example_index: [N] int32, the example of each row, ascending; several rows may have the same one.
+        row_targets: by name, [N, ...] int32 or float32: the targets of rows.
+        token_targets: by name, [T] int32 or float32: the targets of tokens.
+    """
+
+    input_ids: np.ndarray
+    segment_ids: np.ndarray
+    row_splits: np.ndarray
+    example_index: np.ndarray
+    row_targets: Mapping[str, np.ndarray] = field(default_factory=dict)
+    token_targets: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.row_splits) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """[N] int64: the number of tokens of each row."""
+        return np.diff(self.row_splits)
+
+    def row(self, index: int) -> slice:
+        """The slice of the flat arrays that holds the tokens of a row."""
+        return slice(int(self.row_splits[index]), int(self.row_splits[index + 1]))
 
 
 def bucket_lengths(max_seq_length: int) -> tuple[int, ...]:
-    """The lengths that training pads sequences to: few, as each one that occurs takes a second to compile for.
+    """The lengths that training pads sequences to: few, because compiling for a length takes a second.
 
-    They are at most a quarter apart from 16 on: 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, ...; the longest is
+    From 16 on they are at most a quarter apart: 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, ...; the longest is
     `max_seq_length`.
     """
     octaves = ((2**power, max(4, 2 ** (power - 2))) for power in range(3, max(4, max_seq_length.bit_length())))
@@ -23,52 +61,46 @@ def bucket_lengths(max_seq_length: int) -> tuple[int, ...]:
     return (*(length for length in lengths if length < max_seq_length), max_seq_length)
 
 
-def num_batches(num_rows: int, batch_size: int) -> int:
-    """Batches of one pass; the last one is filled up."""
-    return -(-num_rows // batch_size)
-
-
 def training_order(features: Features, batch_size: int, seed: int, num_steps: int) -> np.ndarray:
-    """The rows of each training batch: [num_steps, batch_size] int32, -1 where the last batch of an epoch is filled up.
+    """The rows of each training batch: [num_steps, batch_size] int32, -1 for padding rows of an epoch's last batch.
 
     Every epoch has each row once, in an order of its own. Rows of similar length go together: those of a random share
     of the epoch are sorted by length and cut into batches, and the batches are shuffled.
     """
-    steps_per_epoch = num_batches(features.num_rows, batch_size)
+    steps_per_epoch = -(-features.num_rows // batch_size)
     epochs = [_epoch(features.lengths, batch_size, seed, epoch) for epoch in range(-(-num_steps // steps_per_epoch))]
     return np.concatenate(epochs)[:num_steps]
 
 
 def evaluation_order(features: Features, batch_size: int) -> np.ndarray:
-    """The rows of each batch of one pass, the longest first: as `training_order`."""
+    """The rows of each batch of one pass, the longest first: [steps, batch_size], -1 for padding rows."""
     return _filled(np.argsort(-features.lengths, kind="stable"), batch_size)
 
 
 def padded_lengths(features: Features, order: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
-    """[steps] int64: what each batch is padded to, the first of `lengths` that is enough for all of its rows."""
+    """The length that each batch is padded to: the first of `lengths` that its longest row fits into. [steps] int64."""
     longest = np.where(order >= 0, features.lengths[order], 0).max(axis=1)
     return np.asarray(lengths)[np.searchsorted(lengths, longest)]
 
 
 def padding_share(features: Features, order: np.ndarray, lengths: Sequence[int]) -> float:
-    """The share of padding in the tokens of all batches of an order."""
-    of_batches = padded_lengths(features, order, lengths)
-    real = np.where(order >= 0, features.lengths[order], 0).sum()
-    return 1.0 - real / float(of_batches.sum() * order.shape[1])
+    """The fraction of padding in all batches of an order."""
+    num_real = np.where(order >= 0, features.lengths[order], 0).sum()
+    return 1.0 - num_real / float(padded_lengths(features, order, lengths).sum() * order.shape[1])
 
 
 def batches(
     features: Features, order: np.ndarray, lengths: Sequence[int], context: tf.distribute.InputContext | None = None
 ) -> tf.data.Dataset:
-    """The batches of an order, from its first to its last.
+    """The batches of an order.
 
     Args:
-        order: of `training_order` or `evaluation_order`; from a later row on, to begin with a later batch.
-        lengths: of `bucket_lengths`; each batch is padded to the first that is enough.
-        context: which share of each batch this pipeline prepares; None for all of it.
-    Returns: batches for one replica each, those of one step one after another: `input_ids`, `input_mask`, `segment_ids`
-        and the token targets [B, S]; the row targets [B, ...]; `row_weights` [B] float32, 0 in a row that fills the
-        batch up; `row_index` [B] int32, -1 there. S is None unless `lengths` is a single one.
+        order: result of `training_order` or `evaluation_order`, or its rows from a later batch on.
+        lengths: result of `bucket_lengths`; each batch is padded to the first length that its longest row fits into.
+        context: the share of each batch that this pipeline prepares; None for all of it.
+    Returns: a batch for each replica, those of a step in replica order. A batch has `input_ids`, `input_mask`,
+        `segment_ids` and the token targets [B, S]; the row targets [B, ...]; `row_weights` [B] float32, 0 for padding
+        rows; `row_index` [B] int32, -1 for padding rows. S is static if `lengths` has only one length.
     """
     context = context or tf.distribute.InputContext()
     assert order.shape[1] % context.num_replicas_in_sync == 0, "some rows would be in no replica's batch"
@@ -86,13 +118,13 @@ def batches(
     )
     options = tf.data.Options()
     options.deterministic = True
-    options.autotune.enabled = False  # a tuned iterator may take a second or more to end: see `Evaluator`
+    options.autotune.enabled = False  # an autotuned iterator may take a second or more to end, see `Evaluator`
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return prepared.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
 class _Tables:
-    """The arrays of a split as tensors on the host, from which batches are gathered."""
+    """The arrays of a split as tensors on the host."""
 
     def __init__(self, features: Features):
         with tf.device("CPU:0"):
@@ -110,7 +142,7 @@ class _Tables:
             self._of_rows = {name: tf.constant(values) for name, values in features.row_targets.items()}
 
     def batch(self, rows: tf.Tensor, length: tf.Tensor, static_length: int | None) -> Batch:
-        """The batch of some rows [B], padded to `length`."""
+        """The batch of the rows [B] int32, padded to `length`; -1 gives a padding row."""
         real, indices = rows >= 0, tf.maximum(rows, 0)
 
         def padded(table: tf.RaggedTensor) -> tf.Tensor:

@@ -1,7 +1,4 @@
-"""Opens a pre-training data set, ours or of the authors' builder, and reads the records of its shards.
-
-A data set may lie on any filesystem that TensorFlow reads.
-"""
+"""Opens a pre-training data set, of our or of the authors' builder, on any file system that TensorFlow reads."""
 
 import contextlib
 import hashlib
@@ -13,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError, first_line
+from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.data.batch import INPUT_IDS, Batch
 from electra_tf.data.masking import MaskingVocabulary
@@ -22,24 +19,18 @@ from electra_tf.text import records
 from electra_tf.text.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT, VOCAB_FILE, Manifest, check_matches
 from electra_tf.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
 
-# How the authors' builder names its files.
-_AUTHORS_FILES = "pretrain_data.tfrecord*"
-
+_AUTHORS_FILES = "pretrain_data.tfrecord*"  # the names that the authors' builder gives
 _RECORDS_AT_ONCE = 1024  # when records are counted
 _PARSERS = {"compact": records.parse_examples, "fixed_length": records.parse_fixed_length_examples}
 
 
-class DamagedData(Exception):
-    """Raised inside an input pipeline, from which TensorFlow passes it on as text; see `damaged_data_reported`."""
-
-
 @contextlib.contextmanager
 def damaged_data_reported() -> Iterator[None]:
-    """Turns a `DamagedData` from an input pipeline into a `UserError`. Put it around whatever takes batches."""
+    """Restores a `UserError` of an input pipeline, which TensorFlow passes on as text. Put it around taking batches."""
     try:
         yield
     except tf.errors.OpError as error:
-        described = re.search(rf"{DamagedData.__name__}: (.*?)\]?$", str(error), re.MULTILINE)
+        described = re.search(r"UserError: (.*?)\]?$", str(error), re.MULTILINE)
         if described is None:
             raise
         raise UserError(described[1].strip()) from None
@@ -47,13 +38,13 @@ def damaged_data_reported() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Corpus:
-    """One split of a data set, ready to be read.
+    """One split of a data set.
 
     Attributes:
         files: the shards, in a fixed order.
-        num_examples: of each shard.
+        num_examples: the number of examples in each shard.
         parse: [B] string of serialized records -> the tensors of `TEXT_TENSORS`. Fails with a
-            `tf.errors.InvalidArgumentError` if a record does not fit, or holds an id outside the vocabulary.
+            `tf.errors.InvalidArgumentError` if a record is too long or has an id outside the vocabulary.
         padding: a serialized record that parses to a row without a token.
     """
 
@@ -67,17 +58,16 @@ class Corpus:
         return sum(self.num_examples)
 
     def records(self, shard: tf.Tensor) -> tf.Tensor:
-        """The serialized records of a shard, in their order on disk; for use in an input pipeline.
+        """The serialized records of a shard in their order on disk, for an input pipeline: [n] string.
 
         Args:
             shard: [] int64, an index into `files`.
-        Returns: [n] string. Fails with a `DamagedData` that names the file if it cannot be read or has another number
-            of records.
+        Raises: UserError: when run, if the file is damaged or has another number of records.
         """
         counts = tf.constant(self.num_examples, tf.int64)
 
         def read(shard: tf.Tensor) -> tf.Tensor:
-            # One more than expected is asked for, so that a shard with too many records fails as well.
+            # One record more than expected, so that a shard with too many records fails as well.
             dataset = tf.data.TFRecordDataset(tf.constant(self.files)[shard]).batch(counts[shard] + 1)
             serialized = dataset.get_single_element()
             check = tf.debugging.assert_equal(tf.size(serialized, tf.int64), counts[shard])
@@ -88,36 +78,33 @@ class Corpus:
             return tf.ensure_shape(tf.numpy_function(self._fail, [shard], tf.string), [None])
 
         # TensorFlow's errors do not name the file. A graph cannot catch one, but a data set can leave the element out.
+        # Python only runs for a damaged shard: at the interpreter's exit, an input thread in Python may block it.
         source = tf.data.Dataset.from_tensors(shard)
         return source.map(read).ignore_errors().concatenate(source.map(fail)).take(1).get_single_element()
 
     def _fail(self, shard: int) -> None:
-        file = self.files[shard]
-        try:
+        file, expected = self.files[shard], self.num_examples[shard]
+        with store_errors(file, "cannot be read"):
             count = _num_records(file)
-        except tf.errors.OpError as error:
-            raise DamagedData(f"{file}: {first_line(error)}; copy or build the data set again") from None
-        raise DamagedData(
-            f"{file} holds {count} records, expected {self.num_examples[shard]}; copy or build the data set again"
-        )
+        raise UserError(f"{file} holds {count} records, expected {expected}; copy or build the data set again")
 
 
 def _num_records(file: str) -> int:
-    """Raises: tf.errors.OpError: the file cannot be read to its end."""
     return sum(len(records) for records in tf.data.TFRecordDataset(file).batch(_RECORDS_AT_ONCE))
 
 
 @dataclass(frozen=True)
 class PretrainingData:
-    """A data directory that fits a run: its vocabulary, its training split, and its held-out split if it has one.
+    """A data set that fits a run.
 
     Attributes:
         directory: its path or URL.
-        identity: equal for all copies of a data set, different for other ones: a hash of the manifest, which has the
-            checksums of the shards, or of the names of the authors' files.
-        tokenizer: the content of the vocabulary's file, and whether text was lower-cased and stripped of accents.
-        token_counts: how often each vocabulary entry occurs in the training split, [V] int64; None if the builder did
-            not count.
+        identity: a hash that all copies of the data set share: of the manifest, which has the checksums of the shards,
+            or of the names of the authors' files.
+        tokenizer: the content of the vocabulary file, whether text was lower-cased, and whether accents were stripped.
+        held_out: None if the data set has no such split.
+        token_counts: how often each vocabulary entry occurs in the training split, [V] int64; None in a data set of
+            the authors' builder.
     """
 
     directory: str
@@ -142,23 +129,21 @@ class PretrainingData:
         )
 
     def _unigram_losses(self) -> np.ndarray:
-        """[V] float32, nats. A token that the text does not have counts as seen once, so that all losses are finite."""
+        """[V] float32, nats. A token that the text lacks counts as seen once, so that all losses are finite."""
         counts = self.text_token_counts("the unigram loss").astype(np.float64)
         return (np.log(counts.sum()) - np.log(np.maximum(counts, 1.0))).astype(np.float32)
 
     def text_token_counts(self, purpose: str) -> np.ndarray:
-        """How often each vocabulary entry occurs in the text of the training split: [V] int64.
-
-        The builder adds [CLS] and [SEP], so they count as 0, and so do [PAD] and [MASK].
+        """How often each vocabulary entry occurs in the training split: [V] int64, 0 for [PAD], [CLS], [SEP], [MASK].
 
         Args:
-            purpose: the setting that needs them, for messages.
-        Raises: UserError: if the data set has no counts.
+            purpose: the setting that needs the counts, for messages.
+        Raises: UserError: the data set has no counts.
         """
         if self.token_counts is None:
             raise UserError(
-                f"{purpose} needs the counts of tokens, which {self.directory} does not have; build it again with "
-                "build_pretraining_dataset.py --overwrite"
+                f"{purpose} needs the counts of tokens, which {self.directory} does not have; build the data set with "
+                "build_pretraining_dataset.py"
             )
         vocabulary, counts = self.vocabulary, self.token_counts.copy()
         counts[[vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id]] = 0
@@ -170,13 +155,12 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
 
     Args:
         data_dir: a directory, or a URL that TensorFlow reads, such as `gs://`.
-    Raises: UserError: there is no data set; its vocabulary, sequence length or schema does not fit the run; or it has
-        no counts of tokens and the run's masking needs them.
+    Raises: UserError: there is no data set; its vocabulary, sequence length or schema does not fit the run; or the
+        run's masking needs counts of tokens, which the data set lacks.
     """
     directory = str(data_dir)
-    with store_errors(f"--data_dir={directory}", "cannot be read"):
-        if not exists(directory) or not tf.io.gfile.isdir(directory):
-            raise UserError(f"--data_dir={directory} is no directory; build one with build_pretraining_dataset.py")
+    if not exists(directory) or not tf.io.gfile.isdir(directory):
+        raise UserError(f"--data_dir={directory} is no directory; build one with build_pretraining_dataset.py")
     vocab_file = config.data.vocab_file or os.path.join(directory, VOCAB_FILE)
     content = read_bytes(vocab_file)
     if content is None:
@@ -185,7 +169,7 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
     if vocabulary.size != config.encoder.vocab_size:
         raise UserError(
             f"{vocab_file} has {vocabulary.size} entries, encoder.vocab_size is {config.encoder.vocab_size}; give "
-            f"--set encoder.vocab_size={vocabulary.size}, or data built with another vocabulary"
+            f"--set encoder.vocab_size={vocabulary.size}"
         )
     manifest_file = os.path.join(directory, MANIFEST_FILE)
     manifest = read_bytes(manifest_file)
@@ -201,7 +185,6 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
 def _open_ours(
     directory: str, vocabulary: Vocabulary, vocab_content: bytes, manifest_content: bytes, config: RunConfig
 ) -> PretrainingData:
-    """Opens a data set that has a manifest."""
     manifest = Manifest.from_bytes(manifest_content, os.path.join(directory, MANIFEST_FILE))
     check_matches(manifest, vocabulary=vocabulary, max_seq_length=config.data.max_seq_length)
     corpora = {}
@@ -221,12 +204,12 @@ def _open_ours(
         tokenizer=(vocab_content, manifest.lower_case, manifest.strip_accents),
         train=corpora[TRAIN_SPLIT],
         held_out=corpora.get(HELD_OUT_SPLIT),
-        token_counts=None if manifest.token_counts is None else np.array(manifest.token_counts, np.int64),
+        token_counts=np.array(manifest.token_counts, np.int64),
     )
 
 
 def _require_size(file: str, num_bytes: int) -> None:
-    """Checks each shard cheaply, before hours of training; a flipped byte is found when it is read."""
+    """Checks the size of a shard before training starts; a flipped byte is noticed when the shard is read."""
     with store_errors(file, "cannot be read"):
         size = tf.io.gfile.stat(file).length
     if size != num_bytes:
@@ -234,25 +217,24 @@ def _require_size(file: str, num_bytes: int) -> None:
 
 
 def _open_authors(directory: str, vocabulary: Vocabulary, vocab_content: bytes, config: RunConfig) -> PretrainingData:
-    """Opens the files of the authors' builder, which come without a manifest."""
-    matches = sorted(tf.io.gfile.glob(os.path.join(directory, _AUTHORS_FILES)))
-    files = [path for path in matches if not tf.io.gfile.isdir(path)]
+    """Opens the files of the authors' builder, which writes no manifest."""
+    files = sorted(tf.io.gfile.glob(os.path.join(directory, _AUTHORS_FILES)))
     if not files:
         raise UserError(
             f"{directory} holds neither {MANIFEST_FILE} nor {_AUTHORS_FILES}; build a data set with "
             "build_pretraining_dataset.py"
         )
-    found = [_inspect(file, config.data.max_seq_length) for file in files]
-    layout = next((layout for _, layout in found if layout), None)
+    counts_and_layouts = [_inspect(file, config.data.max_seq_length) for file in files]
+    layout = next((layout for _, layout in counts_and_layouts if layout), None)
     if layout is None:
-        raise UserError(f"{directory}: none of its {len(files)} record files holds an example")
+        raise UserError(f"{directory} holds {len(files)} record files without an example")
     names = "\n".join(os.path.basename(file) for file in files)
     return PretrainingData(
         directory,
         identity=hashlib.sha256(names.encode()).hexdigest(),
         vocabulary=vocabulary,
         tokenizer=(vocab_content, True, True),  # the defaults of the authors' builder, which records neither
-        train=_corpus(files, [count for count, _ in found], layout, config),
+        train=_corpus(files, [count for count, _ in counts_and_layouts], layout, config),
         held_out=None,
         token_counts=None,
     )
@@ -268,7 +250,7 @@ def _inspect(file: str, max_seq_length: int) -> tuple[int, records.RecordFormat 
         if not count:
             return 0, None
         first = next(tf.data.TFRecordDataset(file).as_numpy_iterator())
-    layout, length = records.record_format(first)
+    layout, length = records.record_format(first, file)
     if layout == "fixed_length" and length != max_seq_length:
         raise UserError(
             f"{file} has sequences of length {length}, data.max_seq_length is {max_seq_length}; make them equal"
@@ -284,7 +266,7 @@ def _corpus(files: Sequence[str], counts: Sequence[int], layout: records.RecordF
         ids = batch[INPUT_IDS]
         # Out-of-range ids would silently read a wrong embedding on accelerators.
         is_known = tf.reduce_all((ids >= 0) & (ids < vocab_size))
-        problem = f"{DamagedData.__name__}: {os.path.dirname(files[0])}: a token id is not in the vocabulary"
+        problem = f"UserError: {os.path.dirname(files[0])}: a token id is not in the vocabulary"
         with tf.control_dependencies([tf.debugging.Assert(is_known, [problem])]):
             return {**batch, INPUT_IDS: tf.identity(ids)}
 

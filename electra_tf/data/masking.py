@@ -1,13 +1,13 @@
-"""Dynamic masking: which tokens are predicted, and what the generator sees in their place.
+"""Dynamic masking: selects the tokens to predict, and hides them from the generator.
 
-Runs in tf.data over a whole batch, from random numbers that belong to each example: a pure function with static
-shapes. k below is the number of tokens that a row is to give: max(1, round(masked_fraction * real tokens)), at most
-its candidates and M.
-Source: paper section 2; pretrain_helpers.py of the authors' code. Where ours differs, an option gives theirs.
+A pure function of a batch and the random numbers of its examples, with static shapes, for tf.data. Below, k is the
+number of tokens to select in a row: max(1, round(masked_fraction * real tokens)), but at most M and the number of
+candidates.
+Source: paper section 2; pretrain_helpers.py of the authors' code. Where our default differs, an option gives theirs.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,30 +22,31 @@ from electra_tf.ops.random import RandomStream
 
 @dataclass(frozen=True)
 class MaskingVocabulary:
-    """What masking needs to know of the vocabulary.
+    """The properties of the vocabulary that masking uses.
 
     Attributes:
         is_continuation: [V] bool, true for pieces that continue a word; None unless the scheme needs it.
         token_counts: [V] int64, how often each entry occurs in the training split; None if unknown.
-        unigram_losses: [V] float32, -log of each entry's share of the text of the training split; None if unknown.
+        unigram_losses: [V] float32, -log of the frequency of each entry in the training split; None if unknown.
     """
 
     cls_id: int
     sep_id: int
     mask_id: int
     vocab_size: int
-    is_continuation: np.ndarray | None = field(default=None, compare=False, repr=False)
-    token_counts: np.ndarray | None = field(default=None, compare=False, repr=False)
-    unigram_losses: np.ndarray | None = field(default=None, compare=False, repr=False)
+    is_continuation: np.ndarray | None = None
+    token_counts: np.ndarray | None = None
+    unigram_losses: np.ndarray | None = None
 
 
 class Selection(NamedTuple):
     """The selected tokens.
 
     Attributes:
-        positions: [B, M] int32. Slots from `count` on hold any position.
+        positions: [B, M] int32. Slots from `count` on hold arbitrary positions.
         count: [B] int32, the number of slots in use.
-        unit: [B, M] int32 in [0, M), equal for tokens that are shown in the same way; None where each is on its own.
+        unit: [B, M] int32 in [0, M), equal for tokens that are shown in the same way (all as [MASK], for example); None
+            if each token is drawn independently.
     """
 
     positions: tf.Tensor
@@ -58,9 +59,9 @@ def mask_batch(batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabular
 
     Args:
         batch: the tensors of `TEXT_TENSORS`; S static.
-        random: the stream of these examples. When an example is read again, it comes with another stream.
-    Returns: a batch of `PRETRAINING_BATCH`. Unused slots hold zeros. The unigram losses of the others are NaN where the
-        vocabulary does not have them.
+        random: the random stream of these examples; another one each time that an example is read.
+    Returns: a batch of `PRETRAINING_BATCH`. Unused slots hold zeros. The unigram losses of the other slots are NaN if
+        the vocabulary lacks them.
     """
     ids = batch["input_ids"]
     num_rows, num_slots = tf.shape(ids)[0], config.max_predictions(ids.shape[1])
@@ -95,9 +96,10 @@ def mask_batch(batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabular
 def select(
     batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabulary, num_slots: int, random: RandomStream
 ) -> Selection:
-    """Selects tokens by the configured scheme; `num_slots`: M.
+    """Selects tokens by the configured scheme. Candidates are the real tokens except [CLS], [SEP] and [MASK].
 
-    Candidates are the real tokens except [CLS], [SEP] and [MASK].
+    Args:
+        num_slots: M.
     """
     ids, input_mask = batch["input_ids"], batch["input_mask"]
     is_special = (ids == vocabulary.cls_id) | (ids == vocabulary.sep_id) | (ids == vocabulary.mask_id)
@@ -118,7 +120,7 @@ def select(
         return Selection(draws.select_weighted(candidates, weights, num_slots, random), count)
     if config.scheme == "span":
         return select_spans(candidates, count, config, num_slots, random)
-    assert vocabulary.is_continuation is not None, "whole_word needs to know which pieces continue a word"
+    assert vocabulary.is_continuation is not None, "whole_word needs is_continuation"
     continues = tf.gather(tf.constant(vocabulary.is_continuation), ids)
     return select_words(candidates, continues, count, num_slots, random)
 
@@ -126,18 +128,18 @@ def select(
 def select_spans(
     candidates: tf.Tensor, count: tf.Tensor, config: MaskingConfig, num_slots: int, random: RandomStream
 ) -> Selection:
-    """Spans of neighbouring candidates, exactly k tokens in all; spans do not overlap or cross a special token.
+    """Selects spans of neighbouring candidates, k tokens in total; spans do not overlap or cross a special token.
 
-    One span after the other: its length is drawn (geometric, cut off at the longest allowed and at what is left of k),
-    then its first position, uniformly among those where it fits. If it fits nowhere, it becomes as long as possible.
-    All tokens of a span are shown in one way (masked, replaced or unchanged), as in SpanBERT.
+    Spans are drawn one after the other. The length is geometric, at most `max_span_length` and the rest of k. The first
+    position is uniform among those where the span fits; if it fits nowhere, it becomes as long as possible. All tokens
+    of a span are shown in one way (masked, replaced or unchanged), as in SpanBERT.
 
     Args:
         candidates: [B, S] bool.        count: [B] int32, k.
     Source: Joshi et al. 2019 (SpanBERT), section 3.1; their spans are of whole words.
     """
     num_rows, positions = tf.shape(candidates)[0], tf.range(candidates.shape[1])
-    uniform = random.uniform(num_rows, (num_slots, 2))  # of each span: its length, its first position
+    uniform = random.uniform(num_rows, (num_slots, 2))  # for the length and the first position of each span
     lengths = _span_lengths(uniform[:, :, 0], config)
 
     def add_span(index, span_of, remaining):
@@ -162,7 +164,7 @@ def select_spans(
 
 
 def _span_lengths(uniform: tf.Tensor, config: MaskingConfig) -> tf.Tensor:
-    """Uniform numbers to lengths, int32: P(l) is proportional to (1 - p) ** (l - 1) for l up to the longest."""
+    """Turns uniform numbers into lengths (int32): P(l) ~ (1 - p) ** (l - 1) for l up to `max_span_length`."""
     end, longest = config.span_end_probability, config.max_span_length
     if end == 1.0:
         return tf.ones_like(uniform, tf.int32)
@@ -172,10 +174,10 @@ def _span_lengths(uniform: tf.Tensor, config: MaskingConfig) -> tf.Tensor:
 
 
 def _num_free_from(free: tf.Tensor) -> tf.Tensor:
-    """[B, S] bool -> [B, S] int32: how many free positions follow each other from each one on, itself included."""
+    """[B, S] bool -> [B, S] int32: the length of the run of free positions that begins at each position."""
     length = free.shape[1]
     positions = tf.range(length)
-    # The nearest position from here on that is not free: a running minimum from the right, in log2(S) steps.
+    # The next position that is not free: a running minimum from the right, in log2(S) steps.
     end, shift = tf.where(free, length, positions), 1
     while shift < length:
         end = tf.minimum(end, tf.pad(end[:, shift:], [[0, 0], [0, shift]], constant_values=length))
@@ -186,15 +188,16 @@ def _num_free_from(free: tf.Tensor) -> tf.Tensor:
 def select_words(
     candidates: tf.Tensor, continues: tf.Tensor, count: tf.Tensor, num_slots: int, random: RandomStream
 ) -> Selection:
-    """Whole words with all their pieces, at most k tokens in all.
+    """Selects whole words with all their pieces, at most k tokens in total.
 
-    BERT's rule: the words come in random order, and a word whose pieces would exceed k is skipped for the next one. So
-    a row gives k tokens if its shorter words allow it, else fewer, and none if every word has more than k pieces. Each
-    token is shown on its own: one piece of a word may be masked and another left.
+    BERT's rule: words are taken in random order, and a word whose pieces would exceed k is skipped. So a row may give
+    fewer than k tokens, and none if every word has more than k pieces. Each token is shown independently: one piece of
+    a word may be masked and another one unchanged.
 
     Args:
-        candidates: [B, S] bool.        continues: [B, S] bool, for pieces that belong to the word before; after a
-            special token they begin a word.        count: [B] int32, k.
+        candidates: [B, S] bool.
+        continues: [B, S] bool, true for pieces that continue a word; after a special token they begin one.
+        count: [B] int32, k.
     Source: create_pretraining_data.py of BERT, --do_whole_word_mask.
     """
     num_rows, length = tf.shape(candidates)[0], candidates.shape[1]
@@ -212,9 +215,13 @@ def select_words(
 
 
 def _take_in_order(sizes: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """[B, W] int32, [B] int32 -> [B, W] bool: takes entries from left to right, skipping those that are too big.
+    """Takes entries from left to right while their sum is at most `count`, skipping those that are too big.
 
-    Each round takes everything up to the first entry that no longer fits, which never fits again.
+    Each round takes everything up to the first entry that no longer fits, which will never fit again.
+
+    Args:
+        sizes: [B, W] int32, 0 for no entry.        count: [B] int32.
+    Returns: [B, W] bool.
     """
 
     def fitting(taken, remaining):
@@ -231,6 +238,6 @@ def _take_in_order(sizes: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
 
 
 def _selected_first(selected: tf.Tensor, num_slots: int) -> tf.Tensor:
-    """[B, S] bool -> [B, M] int32: the selected positions from left to right, then others."""
-    # Of equal entries top_k takes the leftmost first.
+    """[B, S] bool -> [B, M] int32: the selected positions from left to right, then other positions."""
+    # top_k orders equal entries from left to right.
     return tf.math.top_k(tf.cast(selected, tf.int32), k=num_slots).indices

@@ -1,11 +1,11 @@
 """Batches for pre-training. Batch k is a function of (seed, k) alone.
 
-The order of an epoch is a permutation of the shards and, within each shard, a permutation of its examples, both
-computed from (seed, epoch). So reading can start at any batch of any epoch at once, as the numbers of examples show
-which shard holds it. Shards are shuffled globally when they are built. One shard is held in memory while the next is
-read.
+An epoch permutes the shards, and the examples within each shard, both by (seed, epoch). So reading can start directly
+at any batch of any epoch: the numbers of examples show which shard holds it. (The builder shuffles examples over all
+shards.) One shard is held in memory while the next one is read.
 """
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -14,7 +14,7 @@ import tensorflow as tf
 from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.batch import Batch
 from electra_tf.data.corpus import Corpus, PretrainingData
-from electra_tf.data.masking import mask_batch
+from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.ops.random import RandomStream
 
 # The permutations must not share a seed.
@@ -33,19 +33,15 @@ def training_batches(
     """Endless training batches from step `first_step` on.
 
     Args:
-        batch_size: examples of one step over all replicas; it must divide among them.
+        batch_size: examples of one step over all replicas, a multiple of their number.
         first_step: counted from the start of this input.
-        input_context: which share of each batch this pipeline prepares; None for all of it, as one batch per step.
-    Returns: batches of `mask_batch`, each for one replica; those of one step follow each other in replica order.
+        input_context: the share of each batch that this pipeline prepares; None for all of it, as one batch per step.
+    Returns: a batch of `mask_batch` for each replica; those of a step in replica order.
     """
-    vocabulary = data.masking_vocabulary
-
-    def mask(batch: Batch, step: tf.Tensor, first_row: int) -> Batch:
-        return mask_batch(batch, masking, vocabulary, RandomStream(seed, step, first_row, name="masking"))
-
     records = shuffled_records(data.train, seed, first_step * batch_size)
     batches = records.batch(batch_size, drop_remainder=True).enumerate(first_step)
-    return _prepared(batches, data.train, mask, batch_size, input_context)
+    stream = functools.partial(RandomStream, seed, name="masking")
+    return _prepared(batches, data.train, masking, data.masking_vocabulary, stream, batch_size, input_context)
 
 
 def evaluation_batches(
@@ -57,24 +53,22 @@ def evaluation_batches(
     max_batches: int,
     input_context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
-    """One pass over the held-out split, in the order on disk, masked the same way every time.
+    """One pass over the held-out split in the order on disk, with the same masks each time.
 
-    The last batch is filled up with rows of padding, in which nothing is real or masked, so they do not count.
+    The last batch is filled with rows of padding, which count nowhere.
 
-    Args and returns: as `training_batches`; at most `max_batches` steps.
+    Args and returns: as `training_batches`, but at most `max_batches` steps.
     """
-    vocabulary, corpus = data.masking_vocabulary, data.held_out
-
-    def mask(batch: Batch, step: tf.Tensor, first_row: int) -> Batch:
-        return mask_batch(batch, masking, vocabulary, RandomStream(seed, step, first_row, name="evaluation_masking"))
-
+    corpus = data.held_out
     padding = tf.data.Dataset.from_tensors(corpus.padding).repeat(-corpus.total_examples % batch_size)
     records = tf.data.Dataset.range(len(corpus.files)).map(corpus.records).unbatch().concatenate(padding)
     batches = records.batch(batch_size, drop_remainder=True).take(max_batches).enumerate()
-    # A tuned iterator may take a second or more to end, see `Evaluator`; training ends one, evaluation many.
+    # An autotuned iterator may take a second or more to end (see `Evaluator`), and each evaluation ends one.
     options = tf.data.Options()
     options.autotune.enabled = False
-    return _prepared(batches, corpus, mask, batch_size, input_context).with_options(options)
+    stream = functools.partial(RandomStream, seed, name="evaluation_masking")
+    prepared = _prepared(batches, corpus, masking, data.masking_vocabulary, stream, batch_size, input_context)
+    return prepared.with_options(options)
 
 
 def num_evaluation_batches(data: PretrainingData, batch_size: int, max_batches: int) -> int:
@@ -85,21 +79,25 @@ def num_evaluation_batches(data: PretrainingData, batch_size: int, max_batches: 
 def _prepared(
     batches: tf.data.Dataset,
     corpus: Corpus,
-    mask: Callable[[Batch, tf.Tensor, int], Batch],
+    masking: MaskingConfig,
+    vocabulary: MaskingVocabulary,
+    stream: Callable[..., RandomStream],
     batch_size: int,
     input_context: tf.distribute.InputContext | None,
 ) -> tf.data.Dataset:
-    """Parses and masks this pipeline's share of the batches, cuts it into those of its replicas, and reads ahead.
+    """Parses and masks this pipeline's share of each batch, and splits it into the batches of its replicas.
 
     Args:
         batches: pairs of a step and the serialized records of the whole batch, [batch_size] string.
+        stream: (step, first example) -> the random numbers of a batch.
     """
     context = input_context or tf.distribute.InputContext()
     share = batch_size // context.num_input_pipelines
     first_row = share * context.input_pipeline_id
 
     def prepare(step: tf.Tensor, whole: tf.Tensor) -> Batch:
-        return mask(corpus.parse(whole[first_row : first_row + share]), step, first_row)
+        batch = corpus.parse(whole[first_row : first_row + share])
+        return mask_batch(batch, masking, vocabulary, stream(step, first_row))
 
     prepared = batches.map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     replica_batch_size = batch_size // context.num_replicas_in_sync
@@ -107,7 +105,7 @@ def _prepared(
         prepared = prepared.rebatch(replica_batch_size, drop_remainder=True)
     options = tf.data.Options()
     options.deterministic = True
-    # Each pipeline takes its share itself; TensorFlow must not divide the files or batches once more.
+    # Each pipeline takes its share itself: TensorFlow must not shard the files or batches again.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return prepared.prefetch(tf.data.AUTOTUNE).with_options(options)
 
@@ -115,7 +113,7 @@ def _prepared(
 def shuffled_records(corpus: Corpus, seed: int, first_example: int) -> tf.data.Dataset:
     """The serialized records of an endless stream of epochs, from example `first_example` on.
 
-    A visit is the reading of one shard; visits are numbered through all epochs.
+    Each epoch visits each shard once; visits are numbered through all epochs.
     """
     num_shards, counts = len(corpus.files), tf.constant(corpus.num_examples)
 

@@ -26,10 +26,10 @@ class Table:
 
     Attributes:
         source: the file's path.
-        columns: the values of each column: text from CSV and TSV, any value from JSON and parquet, None for no value.
-        rows: for each row its number in the file, from 1. A header is row 1, so in a text file without empty lines and
-            quoted line breaks this is the line.
-        class_names: by column, the class names that the `datasets` library stores beside numbers in parquet.
+        columns: by name, the values of each column: text from CSV and TSV, any value from JSON and parquet; None if a
+            value is missing.
+        rows: the number of each row in the file, counted from 1, the header included.
+        class_names: by column, the class names that the `datasets` library stores with the numbers in a parquet file.
     """
 
     source: str
@@ -44,7 +44,7 @@ class Table:
         return self.columns[name]
 
     def texts(self, name: str) -> list[str]:
-        """The values of a column of texts. Raises: UserError: a value is missing, or is not a text."""
+        """The values of a column of texts. Raises: UserError: there is no such column, or a value is not a text."""
         values = self.column(name)
         for row, value in enumerate(values):
             if not isinstance(value, str):
@@ -52,17 +52,17 @@ class Table:
         return values
 
     def where(self, row: int) -> str:
-        """`file:number` of a row, for messages."""
+        """FILE:NUMBER of a row, for messages."""
         return f"{self.source}:{self.rows[row]}"
 
 
 def read_table(path: str | os.PathLike) -> Table:
-    """Reads a file in the format that its name ends with.
+    """Reads a file in the format that the ending of its name shows.
 
     Args:
-        path: `.csv` or `.tsv` with a header, `.jsonl` or `.json` with one object a line, or `.parquet`; a local file or
-            a URL that TensorFlow reads, such as `gs://`.
-    Raises: UserError: an unknown format, no such file, a file that pyarrow cannot parse, or a table without rows.
+        path: a local file, or a URL that TensorFlow reads, such as `gs://`: `.csv` or `.tsv` with a header, `.jsonl` or
+            `.json` with one object a line, or `.parquet`.
+    Raises: UserError: the format is unknown, there is no such file, pyarrow cannot parse it, or it has no rows.
     """
     path = os.fspath(path)
     ending = os.path.splitext(path)[1].lower()
@@ -84,10 +84,10 @@ def read_separated(
     """Reads a CSV or TSV file, every value as text.
 
     Args:
-        quote_char: False if quotes are characters like any other.
-        header: the names of the columns; None if the first row has them.
-        max_wrong_rows: up to so many rows with a wrong number of columns are left out, with a warning.
-    Raises: UserError: see `read_table`; more wrong rows.
+        quote_char: the character that quotes a value; False if there is none.
+        header: the names of the columns; None if the first row holds them.
+        max_wrong_rows: rows with a wrong number of columns are left out, with a warning, up to this number.
+    Raises: UserError: see `read_table`; or more rows have a wrong number of columns.
     """
     import pyarrow
     from pyarrow import csv
@@ -97,35 +97,32 @@ def read_separated(
 
     def skip(row: csv.InvalidRow) -> str:
         wrong.append(row.number)
-        return "skip"
+        return "skip" if len(wrong) <= max_wrong_rows else "error"
 
-    # One block for the whole file, so that pyarrow counts its rows.
+    # One block for the whole file, because pyarrow only numbers rows within a block.
     read = csv.ReadOptions(use_threads=False, block_size=_block_size(content), column_names=header)
     parse = csv.ParseOptions(
         delimiter=delimiter,
         quote_char=quote_char,
         double_quote=bool(quote_char),
         newlines_in_values=bool(quote_char),
-        invalid_row_handler=skip if max_wrong_rows else None,
+        invalid_row_handler=skip,
     )
     with _parse_errors(path):
         names = csv.open_csv(pyarrow.BufferReader(content), read, parse).schema.names
         wrong.clear()
         texts = csv.ConvertOptions(column_types={name: pyarrow.string() for name in names}, strings_can_be_null=False)
         table = csv.read_csv(pyarrow.BufferReader(content), read, parse, texts)
-    first = 1 if header else 2
-    shown = ", ".join(map(str, wrong[:10])) + (", ..." if len(wrong) > 10 else "")
-    if len(wrong) > max_wrong_rows:
-        raise UserError(f"{path}: {len(wrong)} rows do not have {len(names)} columns: {shown}; fetch the file again")
     if wrong:
+        shown = ", ".join(map(str, wrong))
         logger.warning("%s: left out %d rows that do not have %d columns: %s", path, len(wrong), len(names), shown)
-    left_out = set(wrong)
-    numbers = [number for number in range(first, first + table.num_rows + len(wrong)) if number not in left_out]
+    first = 1 if header else 2
+    numbers = [number for number in range(first, first + table.num_rows + len(wrong)) if number not in wrong]
     return _as_table(path, table, numbers)
 
 
 def read_bytes(path: str | os.PathLike) -> bytes:
-    """The content of a file. Raises: UserError: there is no such file, or it cannot be read."""
+    """The content of a file. Raises: UserError: it does not exist or cannot be read."""
     if (content := files.read_bytes(path)) is None:
         raise UserError(f"{path}: there is no such file")
     return content
@@ -155,7 +152,8 @@ def _read_json_lines(path: str) -> "pyarrow.Table":
     with _parse_errors(path):
         table = parsed(None)
         if dates := [each.name for each in table.schema if pyarrow.types.is_timestamp(each.type)]:
-            table = parsed(pyarrow.schema([(name, pyarrow.string()) for name in dates]))  # pyarrow guessed: texts
+            # pyarrow takes texts that look like dates for timestamps.
+            table = parsed(pyarrow.schema([(name, pyarrow.string()) for name in dates]))
     return table
 
 
@@ -184,7 +182,7 @@ def _as_table(path: str, table: "pyarrow.Table", rows: Sequence[int]) -> Table:
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UserError(f"{path} has the column {repeated[0]!r} twice; rename one of them")
     columns = {name: table.column(name).to_pylist() for name in names}
-    # What the `datasets` library writes beside the columns of a parquet file.
+    # The metadata that the `datasets` library writes into a parquet file.
     metadata = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = metadata.get("info", {}).get("features", {})
     classes = {name: tuple(feature["names"]) for name, feature in features.items() if "names" in feature}
@@ -196,7 +194,6 @@ def _block_size(content: bytes) -> int:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for a message: the first of them if there are many."""
-    shown = [name if len(name) <= 40 else f"{name[:37]}..." for name in list(names)[:_SHOWN_NAMES]]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    """Names for a message, at most 20 of them."""
+    more = len(names) - _SHOWN_NAMES
+    return ", ".join(list(names)[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")

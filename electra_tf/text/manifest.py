@@ -1,6 +1,6 @@
 """`manifest.json` describes a pre-training data set: the builder writes it last, the trainer checks it first.
 
-It holds nothing about the machine, the time or the number of processes: equal inputs and settings give equal bytes.
+It has no field for the machine, the time or the number of processes: equal inputs and settings give equal bytes.
 """
 
 import hashlib
@@ -17,8 +17,6 @@ from electra_tf.files import read_bytes
 from electra_tf.text.vocabulary import Vocabulary
 
 SCHEMA_VERSION = 3
-# Version 2 has no token counts and is otherwise the same.
-READABLE_VERSIONS = (2, 3)
 MANIFEST_FILE = "manifest.json"
 VOCAB_FILE = "vocab.txt"
 TRAIN_SPLIT = "train"
@@ -26,7 +24,7 @@ HELD_OUT_SPLIT = "held_out"
 
 _CHECKSUM_FIELD = "sha256"
 _FIRST_FIELDS = ("schema_version", "max_seq_length", "vocab_size", "vocab_sha256")  # in the file
-_BUILD_ANEW = "build the data set with build_pretraining_dataset.py"
+_BUILD_AGAIN = "build the data set again with build_pretraining_dataset.py"
 
 
 class _Model(pydantic.BaseModel):
@@ -52,7 +50,7 @@ class Split(_Model):
 
 
 class InputFile(_Model):
-    """A text file that was read; `name` is relative to the fixed part of the glob that found it."""
+    """A text file that was read; `name` is relative to the part of the glob before its first wildcard."""
 
     format: str
     compression: str  # "" if there is none
@@ -66,7 +64,9 @@ class Counts(_Model):
     `num_documents` is `num_documents_read` less those too short, those without a token and the duplicates.
     """
 
-    num_documents_skipped: dict[str, int]  # by a reader, by reason, e.g. "redirects"; not in num_documents_read
+    model_config = pydantic.ConfigDict(extra="ignore")  # older data sets also have num_truncated_inputs
+
+    num_documents_skipped: dict[str, int]  # by reason, e.g. "redirects"; not included in num_documents_read
     num_documents_cut: int  # cuts in documents longer than the limit; each cut makes one more document
     num_documents_read: int
     num_documents_normalized: int  # changed by Unicode normalisation
@@ -78,13 +78,12 @@ class Counts(_Model):
     num_tokens_read: int  # before duplicates were dropped
     num_unknown_tokens: int  # of those read
     num_tokens_kept: int  # the rest were duplicates or exceeded the length of an example
-    num_truncated_inputs: int = 0  # not 0 only in older data sets: the builder refuses truncated files now
 
 
 class DatasetSettings(_Model):
-    """The settings that shape a data set, apart from inputs and vocabulary.
+    """The settings that shape a data set, except inputs and vocabulary.
 
-    Each is a field of the manifest and, with this default and description, a flag of build_pretraining_dataset.py.
+    Each is a field of the manifest, and a flag of build_pretraining_dataset.py with this default and description.
     """
 
     max_seq_length: int = Field(128, description="tokens of the longest example, at least 8")
@@ -118,60 +117,41 @@ class Manifest(DatasetSettings):
     counts: Counts
     splits: dict[str, Split]
     # Occurrences of each vocabulary entry in the training split, by id, [CLS] and [SEP] included; they add up to the
-    # split's num_tokens. None in data sets of version 2.
-    token_counts: tuple[int, ...] | None = None
-
-    @pydantic.model_validator(mode="after")
-    def _counts_are_of_the_vocabulary(self) -> "Manifest":
-        expected = 0 if self.schema_version == 2 else self.vocab_size
-        if len(self.token_counts or ()) != expected:
-            raise ValueError(f"{len(self.token_counts or ())} entries, expected {expected}")
-        return self
+    # split's num_tokens.
+    token_counts: tuple[int, ...]
 
     @classmethod
     def load(cls, data_dir: str | os.PathLike) -> "Manifest":
         """Reads `manifest.json` of a data directory, local or at a URL that TensorFlow reads.
 
-        Raises: UserError: the file is missing, broken, edited, or of another schema version.
+        Raises: UserError: the file is missing, damaged, edited, or of another schema version.
         """
         path = f"{str(data_dir).rstrip('/')}/{MANIFEST_FILE}"
         content = read_bytes(path)
         if content is None:
-            raise UserError(f"{path} does not exist: {data_dir} holds no finished data set; {_BUILD_ANEW}")
+            raise UserError(f"{path} does not exist: {data_dir} holds no finished data set; {_BUILD_AGAIN}")
         return cls.from_bytes(content, path)
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> "Manifest":
-        """As `load`; `path` only names the file in messages."""
+        """Reads the content of `manifest.json`; see `load`. `path` names the file in messages."""
         try:
             fields = json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path} is not JSON ({error}); {_BUILD_ANEW}") from None
-        found = fields.get("schema_version") if isinstance(fields, dict) else None
-        if found not in READABLE_VERSIONS:
-            readable = " and ".join(map(str, READABLE_VERSIONS))
-            raise UserError(f"{path} has schema_version {found}; this version reads {readable}; {_BUILD_ANEW}")
-        stated = fields.pop(_CHECKSUM_FIELD, None)
-        if stated != (actual := _checksum(fields)):
-            raise UserError(
-                f"{path} was edited or damaged: its own sha256 is {stated}, that of its content {actual}; copy it again"
-                f" or {_BUILD_ANEW}"
-            )
-        try:
-            return cls.model_validate_json(json.dumps(fields))
-        except pydantic.ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]) or "token_counts"
-            raise UserError(f"{path} is broken at {where}: {first['msg']}; {_BUILD_ANEW}") from None
+        except ValueError as error:
+            raise UserError(f"{path} is damaged: {error}; {_BUILD_AGAIN}") from None
+        version = fields.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise UserError(f"{path} has schema_version {version}, expected {SCHEMA_VERSION}; {_BUILD_AGAIN}")
+        if fields.pop(_CHECKSUM_FIELD, None) != _checksum(fields):
+            raise UserError(f"{path} was edited or damaged: its sha256 is wrong; copy it again or {_BUILD_AGAIN}")
+        return cls.model_validate_json(json.dumps(fields))
 
     def to_json(self) -> str:
         """The text of `manifest.json`, including its checksum; equal manifests give equal bytes."""
         fields = self.model_dump(mode="json")
         fields = {name: fields[name] for name in _FIRST_FIELDS} | fields
-        if self.schema_version == 2:
-            del fields["token_counts"]
         text = json.dumps({**fields, _CHECKSUM_FIELD: _checksum(fields)}, indent=1) + "\n"
-        # The counts go on one line, so that the rest stays readable. (No string in JSON contains a line break.)
+        # The token counts are written on one line. (No string in JSON contains a line break.)
         return re.sub(r"\[\n([\d,\s]+)\]", lambda numbers: f"[{' '.join(numbers[1].split())}]", text)
 
 
@@ -183,7 +163,7 @@ def check_matches(manifest: Manifest, *, vocabulary: Vocabulary, max_seq_length:
     """Checks that a run uses the vocabulary and the sequence length of its data set.
 
     Args:
-        max_seq_length: the run's; examples were cut for the data set's.
+        max_seq_length: the sequence length of the run.
     Raises: UserError: vocabulary size, vocabulary hash or sequence length differ; names both values.
     """
     for name, in_data, in_run in (
@@ -193,6 +173,5 @@ def check_matches(manifest: Manifest, *, vocabulary: Vocabulary, max_seq_length:
     ):
         if in_data != in_run:
             raise UserError(
-                f"the data set has {name} {in_data}, the run has {in_run}; change the run's setting to the data set's,"
-                f" or {_BUILD_ANEW} for this run"
+                f"the data set has {name} {in_data}, the run has {in_run}; change the run's setting, or {_BUILD_AGAIN}"
             )

@@ -1,11 +1,11 @@
 """BERT's basic tokenization, exactly, as TensorFlow ops on a batch of lines.
 
-The steps and their order are those of BERT's BasicTokenizer: invalid bytes and control characters are deleted, white
+The steps are those of BERT's BasicTokenizer, in its order: invalid bytes and control characters are deleted, white
 space separates words, letters are lowered (with Python's rule for the final sigma), accents are stripped after
-canonical decomposition, punctuation and CJK ideographs become words of their own. Each step looks code points up in
-one table (unicode_11.txt: Unicode 11, the version under which the authors' code runs). So the result depends neither on
-the Python that builds the graph nor on the Unicode library of the TensorFlow that runs it. Only the canonical
-decomposition is TensorFlow's; Unicode guarantees that it never changes for characters that Unicode 11 has.
+canonical decomposition, punctuation and CJK ideographs become separate words. Each step looks up code points in one
+table (unicode_11.txt, for Unicode 11, the version that the authors' code runs with). So the result depends neither on
+the version of Python nor on TensorFlow's Unicode library. Only the canonical decomposition is TensorFlow's; Unicode
+guarantees that it never changes for the characters of Unicode 11.
 
 Source: google-research/electra, model/tokenization.py.
 """
@@ -19,7 +19,7 @@ import tensorflow_text as tf_text
 
 UNICODE_FILE = Path(__file__).with_name("unicode_11.txt")
 
-# Bits of a table entry. The bits from LOWER_CASE_SHIFT on hold the distance to the character's lower case.
+# The bits of a table entry. The bits from LOWER_CASE_SHIFT on hold the distance to the character's lower case.
 _BIT_NAMES = ("DELETED", "SPACE", "ISOLATED", "NONSPACING_MARK", "CASED", "CASE_IGNORABLE")
 _BITS = {name: 1 << bit for bit, name in enumerate(_BIT_NAMES)}
 DELETED, SPACE, ISOLATED, NONSPACING_MARK, CASED, CASE_IGNORABLE = _BITS.values()
@@ -33,7 +33,7 @@ DOTTED_CAPITAL_I, DOTTED_SMALL_I = "\u0130", "i\u0307"
 def character_table() -> np.ndarray:
     """The properties of each code point: the bits above, plus the distance to its lower case << LOWER_CASE_SHIFT.
 
-    Returns: [sys.maxunicode + 1] int32.
+    Returns: [number of code points] int32.
     """
     table = np.zeros(sys.maxunicode + 1, np.int32)
     for line in UNICODE_FILE.read_text(encoding="ascii").splitlines():
@@ -44,25 +44,25 @@ def character_table() -> np.ndarray:
         for entry in entries if name == "LOWER_CASE" else ():
             code_points, _, step_and_distance = entry.partition("/")
             first, last = (int(bound, 16) for bound in code_points.split("-"))
-            # The step is one digit, the distance keeps its sign: "2+1", "1-29E7".
+            # The step is one digit, the distance has a sign: "2+1", "1-29E7".
             step, distance = int(step_and_distance[0]), int(step_and_distance[1:], 16)
             table[first : last + 1 : step] += distance << LOWER_CASE_SHIFT
     return table
 
 
 class BasicTokenizer(tf.Module):
-    """Splits lines into the words that WordPiece splits into pieces.
+    """Splits lines into words, which WordPiece then splits into pieces.
 
     Args of the constructor:
-        lower_case: lowers every letter.
-        strip_accents: decomposes and drops nonspacing marks; as in BERT, only where letters are lowered too.
+        lower_case: lower all letters.
+        strip_accents: strip accents (decompose and drop nonspacing marks); as in BERT, only if `lower_case` is set.
     """
 
     def __init__(self, lower_case: bool, strip_accents: bool) -> None:
         super().__init__(name="basic_tokenizer")
         self._lower_case = lower_case
         self._strip_accents = lower_case and strip_accents
-        # A few hundred of 4,352 pages of 256 entries differ: 1.1 M entries take 0.3 MB of the SavedModel.
+        # Of 4,352 pages of 256 entries, a few hundred are distinct: 1.1 M entries take 0.3 MB of the SavedModel.
         # Comparing pages as bytes is ten times as fast as comparing entries.
         table = character_table().reshape(-1, PAGE_SIZE)
         as_bytes = table.view(np.dtype((np.void, table.itemsize * PAGE_SIZE)))[:, 0]
@@ -77,20 +77,20 @@ class BasicTokenizer(tf.Module):
 
         Args:
             texts: [N] string, UTF-8; invalid bytes are dropped.
-        Returns: for all W words of the batch in order: the words [W] string, their lengths [W] int64 in characters,
-            the rows [W] int64 in [0, N) that they stand in.
+        Returns: for the W words of the batch in order: the words [W] string, their lengths [W] int64 in characters, and
+            the lines [W] int64 in [0, N) that they stand in.
         """
-        words, lengths, rows, _, _ = self.words_with_offsets(texts)  # a graph computes no offsets that nobody reads
+        words, lengths, rows, _, _ = self.words_with_offsets(texts)  # a graph does not compute unused offsets
         return words, lengths, rows
 
     def words_with_offsets(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Splits lines into words, and says where in its line each character of them comes from.
+        """Splits lines into words, with the position in its line of each character.
 
         Args:
             texts: as in `words`.
-        Returns: words, lengths and rows as in `words`; then for all characters of these words in order the first
-            [sum of lengths] int64 and the end (exclusive) [sum of lengths] int64 of what it comes from, in characters
-            of its line. Marks that are stripped belong to the character before them.
+        Returns: words, lengths and rows as in `words`; then, for each character of the words in order, the start and
+            the end (exclusive) of its source in its line, counted in characters: two tensors [sum of lengths] int64.
+            Marks that are stripped belong to the character before them.
         """
         lines = texts
         if self._lower_case:
@@ -124,7 +124,7 @@ class BasicTokenizer(tf.Module):
         return tf.gather(code_points, kept), tf.gather(rows, kept), tf.gather(known, kept), kept
 
     def _positions_in(self, lines: tf.Tensor) -> tf.Tensor:
-        """The position in its line of each character after the dotted capital I has become two."""
+        """The position in its line of each character, after each dotted capital I has become two characters."""
         characters = tf.strings.unicode_decode(lines, "UTF-8")
         positions = tf.ragged.range(characters.row_lengths()).values
         if self._lower_case:
@@ -133,21 +133,21 @@ class BasicTokenizer(tf.Module):
 
 
 def _decompose(code_points: tf.Tensor, rows: tf.Tensor, nrows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    # Decomposition is no lookup: it also brings neighbouring marks into canonical order.
+    # Not by a table, because decomposition also brings neighbouring marks into canonical order.
     texts = tf.strings.unicode_encode(tf.RaggedTensor.from_value_rowids(code_points, rows, nrows=nrows), "UTF-8")
     characters = tf.strings.unicode_decode(tf_text.normalize_utf8(texts, "NFD"), "UTF-8")
     return characters.values, characters.value_rowids()
 
 
 def _decomposed_lengths(code_points: tf.Tensor) -> tf.Tensor:
-    """Into how many characters each one is decomposed. Their order within a run of marks is another matter."""
+    """The number of characters that each code point is decomposed into."""
     distinct, index = tf.unique(code_points)
     texts = tf_text.normalize_utf8(tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8"), "NFD")
     return tf.gather(tf.strings.length(texts, unit="UTF8_CHAR"), index)
 
 
 def _ends_with_marks(starts: tf.Tensor, rows: tf.Tensor, kept: tf.Tensor) -> tf.Tensor:
-    """The end of each kept character and of the marks stripped after it, in characters of its line.
+    """The end in its line of each kept character, with the marks stripped after it.
 
     Args:
         starts, rows: [characters] int64, of all characters.        kept: [kept characters] int64, indices into them.
@@ -161,10 +161,10 @@ def _ends_with_marks(starts: tf.Tensor, rows: tf.Tensor, kept: tf.Tensor) -> tf.
 
 
 def _lower(code_points: tf.Tensor, rows: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
-    """Lower case as in Python's str.lower: character by character, except for capital sigma, which has two lower cases.
+    """Lowers characters as Python's str.lower. Capital sigma has two lower cases, one of them for the end of a word.
 
     A sigma is final if the nearest preceding character that is not case-ignorable is cased and the nearest following
-    one is not (Unicode, section 3.13, Final_Sigma). These two are its neighbours in the sequence without ignorable
+    one is not (Unicode, section 3.13, Final_Sigma). These two are its neighbours in the sequence without case-ignorable
     characters.
     """
     lowered = code_points + tf.bitwise.right_shift(known, LOWER_CASE_SHIFT)
@@ -182,9 +182,9 @@ def _lower(code_points: tf.Tensor, rows: tf.Tensor, known: tf.Tensor) -> tf.Tens
 def _cut(
     code_points: tf.Tensor, rows: tf.Tensor, known: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Splits characters into words, which begin at the start of a row, after white space, and at and after ISOLATED.
+    """Splits characters into words. A word begins at a new row, after white space, and at and after ISOLATED.
 
-    Returns: words, their lengths and rows, and the indices of the characters that are in words.
+    Returns: the words, their lengths and rows, and the indices of the characters in words.
     """
     is_space = (known & SPACE) != 0
     separates = (known & (SPACE | ISOLATED)) != 0

@@ -1,6 +1,6 @@
-"""Tokens as model input, in TensorFlow operations: cut, in windows, and joined to [CLS] a [SEP] b [SEP].
+"""Turns tokens into model input: cuts texts, splits them into windows, joins them to [CLS] a [SEP] b [SEP].
 
-Training, `--predict` and the graph of a SavedModel all use these functions. The tokens of texts are ragged tensors,
+Training, `--predict` and the graph of a SavedModel use these functions. The tokens of N texts are a ragged tensor
 [N, (tokens)] int32.
 """
 
@@ -37,7 +37,7 @@ def slices(values: tf.Tensor, start: tf.Tensor, length: tf.Tensor) -> tf.RaggedT
 
 
 def numbered(counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Lists `counts[i]` things for each i: the i of each thing, and its number 0, 1, ... within i; int64."""
+    """For `counts[i]` items of each group i: the group of each item, and its number 0, 1, ... in the group; int64."""
     each = tf.ragged.range(counts)
     return each.value_rowids(), each.values
 
@@ -50,7 +50,7 @@ def cut(tokens: tf.RaggedTensor, length: int | tf.Tensor) -> tf.RaggedTensor:
 def cut_pair(first: tf.RaggedTensor, second: tf.RaggedTensor, room: int) -> list[tf.RaggedTensor]:
     """Cuts pairs to `room` tokens: the longer text loses its last token until the pair fits.
 
-    Of two equally long texts the second one loses a token.
+    If both are equally long, the second one loses a token.
     """
     lengths = first.row_lengths(), second.row_lengths()
     first_length = tf.minimum(lengths[0], tf.maximum(room - lengths[1], (room + 1) // 2))
@@ -61,9 +61,9 @@ def windows(tokens: tf.RaggedTensor, room: int, stride: int) -> tuple[tf.RaggedT
     """Cuts texts into overlapping windows of at most `room` tokens; the last one ends with its text.
 
     Args:
-        stride: tokens between the starts of two windows; at most `room`.
-    Returns: the windows [W, (tokens)] in the order of the texts, and the text of each [W] int64. Each text has at
-        least one.
+        stride: the distance between the starts of two windows in tokens, at most `room`.
+    Returns: the windows [W, (tokens)] in the order of the texts, at least one for each text; and the index of the text
+        of each window, [W] int64.
     """
     lengths = tokens.row_lengths()
     too_many = tf.maximum(lengths - room, 0)
@@ -76,11 +76,11 @@ def windows(tokens: tf.RaggedTensor, room: int, stride: int) -> tuple[tf.RaggedT
 def join_words(
     pieces: tf.RaggedTensor, text: tf.Tensor, num_texts: int | tf.Tensor, unknown_id: int
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Joins words that were tokenized one by one. A word without a piece, such as a control character, gets [UNK].
+    """Joins words that were tokenized one by one. A word without pieces, such as a control character, gets [UNK].
 
     Args:
-        pieces: [words, (pieces)] int32.        text: [words] int64, the text of each word, ascending.
-    Returns: the tokens of the texts, and where in its text each word's first piece stands, [words] int64.
+        pieces: [words, (pieces)] int32.        text: [words] int64, the index of the text of each word, ascending.
+    Returns: the tokens of the texts, and the position of each word's first piece in its text, [words] int64.
     """
     is_empty = tf.cast(pieces.row_lengths() == 0, tf.int64)
     unknown = tf.fill([tf.reduce_sum(is_empty)], unknown_id)
@@ -91,11 +91,11 @@ def join_words(
 
 
 def join(parts: Sequence[tf.RaggedTensor], vocabulary: Vocabulary) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Joins one or two parts of R texts to rows of [CLS], and of each part its tokens and [SEP].
+    """Joins R texts of one or two parts to rows: [CLS], then the tokens of each part and [SEP].
 
-    Returns: the ids, and the segments: 0 up to the first [SEP], then 1; [R, (tokens)] int32 each.
+    Returns: the ids, and the segments (0 up to the first [SEP], then 1); [R, (tokens)] int32 each.
     """
-    # Each row is made of slices of one flat array: [CLS], then for each part [SEP] and the tokens of all its rows.
+    # Each row consists of slices of one flat array: [CLS], then for each part [SEP] and the tokens of all its rows.
     values, ones = [[vocabulary.cls_id]], tf.ones([parts[0].nrows()], tf.int64)
     starts, lengths, sep = [ones * 0], [ones], tf.constant(1, tf.int64)
     for part in parts:
@@ -114,15 +114,15 @@ def join(parts: Sequence[tf.RaggedTensor], vocabulary: Vocabulary) -> tuple[tf.R
 def pack(
     parts: Sequence[tf.RaggedTensor], vocabulary: Vocabulary, width: int | None = None, least_width: int = 2
 ) -> Rows:
-    """The padded rows of one or two parts that fit.
+    """Joins texts as `join` does, and pads the rows.
 
     Args:
-        width: tokens of a row, padding included; None: those of the longest row, at least `least_width`.
+        width: tokens of a row, padding included; None: the longest row's, but at least `least_width`.
     """
     input_ids, segment_ids = join(parts, vocabulary)
     lengths = input_ids.row_lengths()
     if width is None:
-        width = tf.maximum(tf.reduce_max(lengths), least_width)  # a call without a text has columns too
+        width = tf.maximum(tf.reduce_max(lengths), least_width)  # without any text, the rows have columns too
     shape = tf.stack([-1, width]) if tf.is_tensor(width) else [None, width]
     padded = input_ids.to_tensor(vocabulary.pad_id, shape=shape), segment_ids.to_tensor(0, shape=shape)
     return Rows(padded[0], tf.sequence_mask(lengths, width, tf.int32), padded[1])

@@ -1,16 +1,15 @@
-"""TFRecord examples of pre-training text: the schema of their features.
+"""TFRecord examples of pre-training text, in two layouts.
 
-Two layouts are read. `compact` is ours: `input_ids` holds `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` without padding,
-`segment_lengths` the lengths of `[CLS] A [SEP]` and, if there is one, of `B [SEP]`. `fixed_length` is what the ELECTRA
-authors' builder writes: `input_ids`, `input_mask` and `segment_ids`, each padded to exactly `max_seq_length`.
-Neither contains the masking, which is drawn every time an example is read.
+`compact` is written by our builder: `input_ids` holds `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` without padding,
+`segment_lengths` the length of `[CLS] A [SEP]` and, if there is a second segment, of `B [SEP]`. `fixed_length` is
+written by the ELECTRA authors' builder: `input_ids`, `input_mask` and `segment_ids`, each padded to `max_seq_length`.
+Neither contains the masking, which is drawn each time an example is read.
 """
 
 from collections.abc import Sequence
 from typing import Literal
 
 import tensorflow as tf
-from google.protobuf.message import DecodeError
 
 from electra_tf.config.errors import UserError
 
@@ -26,7 +25,7 @@ RecordFormat = Literal["compact", "fixed_length"]
 
 
 def serialize_example(input_ids: Sequence[int], segment_lengths: Sequence[int]) -> bytes:
-    """One example in the compact layout; equal arguments give equal bytes.
+    """Serializes an example in the compact layout; equal arguments give equal bytes.
 
     Args:
         input_ids: token ids of `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, no padding.
@@ -61,7 +60,7 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.T
             tf.reduce_sum(segment_lengths, axis=1), lengths, "segment_lengths do not add up: not a compact record"
         ),
     ]
-    with tf.control_dependencies([check for check in checks if check is not None]):
+    with tf.control_dependencies([check for check in checks if check is not None]):  # in eager mode, a check is None
         input_ids = tf.cast(parsed[INPUT_IDS].to_tensor(shape=[None, max_seq_length]), tf.int32)  # [B, S]
     positions = tf.range(max_seq_length)[tf.newaxis, :]
     is_token = positions < lengths[:, tf.newaxis]
@@ -74,12 +73,7 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.T
 
 
 def flat_token_ids(serialized: tf.Tensor) -> tf.Tensor:
-    """The token ids of a batch of compact examples, one example after the other.
-
-    Args:
-        serialized: [B] string.
-    Returns: [N] int64, where N is the total number of tokens, [CLS] and [SEP] included.
-    """
+    """The token ids of a batch [B] string of compact examples in one array: [total number of tokens] int64."""
     return tf.io.parse_example(serialized, {INPUT_IDS: tf.io.RaggedFeature(tf.int64)})[INPUT_IDS].flat_values
 
 
@@ -107,19 +101,14 @@ def padding_example(layout: RecordFormat, max_seq_length: int) -> bytes:
     return example.SerializeToString(deterministic=True)
 
 
-def record_format(serialized: bytes) -> tuple[RecordFormat, int]:
-    """Detects the layout of one record, so that a reader can choose its parser from the first record.
+def record_format(serialized: bytes, file: str) -> tuple[RecordFormat, int]:
+    """Detects the layout of a record of `file`.
 
     Returns: the layout, and the number of `input_ids`: for `fixed_length` the `max_seq_length` of the whole data set,
         for `compact` the length of this example.
-    Raises: UserError: if the record is not an example in either layout.
+    Raises: UserError: the record has other features.
     """
-    try:
-        example = tf.train.Example.FromString(serialized)
-    except DecodeError as error:
-        raise UserError(
-            f"the record is not a tf.train.Example ({error}); expected output of build_pretraining_dataset.py"
-        ) from None
+    example = tf.train.Example.FromString(serialized)
     names = set(example.features.feature)
     num_ids = len(example.features.feature[INPUT_IDS].int64_list.value)
     if names == set(COMPACT_FEATURES):
@@ -128,7 +117,6 @@ def record_format(serialized: bytes) -> tuple[RecordFormat, int]:
     if names >= set(FIXED_LENGTH_FEATURES):
         return "fixed_length", num_ids
     raise UserError(
-        f"the record has the features {sorted(names)}; expected {list(COMPACT_FEATURES)}"
-        f" (build_pretraining_dataset.py) or {list(FIXED_LENGTH_FEATURES)} (the authors' builder);"
-        " build the data set again"
+        f"{file} has records with the features {sorted(names)}, expected {list(COMPACT_FEATURES)} or"
+        f" {list(FIXED_LENGTH_FEATURES)}; build the data set again"
     )

@@ -9,13 +9,12 @@ import tensorflow_text as tf_text
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.vocabulary import CONTINUATION_PREFIX, UNK, Vocabulary
 
-MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK]: the authors' WordpieceTokenizer
+MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK], as in the authors' WordpieceTokenizer
 MAX_BYTES_PER_CHARACTER = 4  # UTF-8
 
-# Plain characters: BERT's normalization and that of FastBertTokenizer map each of them to the same single character, in
-# any context; a test compares them all with the exact path. Excluded are marks (decomposition reorders them), Hangul
-# (decomposes to three characters) and sigma (its lower case depends on the word). Not all characters that agree are
-# listed, only the ranges of English, European and CJK text.
+# Plain characters: BERT's normalization and FastBertTokenizer's map each of them to the same single character in any
+# context, as a test shows. Excluded are marks (decomposition reorders them), Hangul (decomposes to three characters)
+# and sigma (its lower case depends on the word). The list has the ranges of English, European and CJK text only.
 PLAIN_UNCASED = (
     r"\t\n\r -~"  # ASCII
     r"\x{A0}-\x{A7}\x{A9}\x{AB}\x{AC}\x{AE}\x{B0}\x{B1}\x{B6}\x{B7}\x{BB}\x{BF}\x{D7}\x{F7}"  # Latin-1 signs
@@ -36,7 +35,7 @@ _Ragged = TypeVar("_Ragged", tf.RaggedTensor, tuple[tf.RaggedTensor, ...])
 
 
 class BertTokenizer(tf.Module):
-    """Maps text to the ids of BERT's and ELECTRA's Python code, in batches, at the speed of C++.
+    """Maps text to the same ids as BERT's and ELECTRA's Python code, in batches, at the speed of C++.
 
     Lines of plain characters are tokenized by tensorflow_text's FastBertTokenizer, all others by the exact path: our
     normalization, then word pieces. FastBertTokenizer would give other ids for them: it folds compatibility characters
@@ -44,7 +43,7 @@ class BertTokenizer(tf.Module):
     characters, and has no final sigma.
 
     Args of the constructor:
-        vocabulary: of the ids.
+        vocabulary: defines the ids.
         lower_case: lower all letters.
         strip_accents: strip accents; as in BERT, only if `lower_case` is set.
     Source: google-research/electra, model/tokenization.py (FullTokenizer).
@@ -75,16 +74,15 @@ class BertTokenizer(tf.Module):
         return self._on_both_paths(texts, self._tokenize_plain, self._tokenize_exactly)
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Tokenizes lines and says where each token stands, in characters (Unicode code points) of its line.
+        """Tokenizes lines, with the position of each token in its line, in characters (Unicode code points).
 
-        A token ends after the accents that were stripped from its last character; between the tokens of a line may lie
-        white space and deleted characters. A line's tokens are in order and do not overlap, except where one character
-        becomes several tokens.
+        A token ends after the accents stripped from its last character. White space and deleted characters may lie
+        between tokens. Tokens are in order and do not overlap, except if one character becomes several tokens.
 
         Args:
             texts: [N] string, UTF-8; each invalid byte counts as a character.
-        Returns: the ids of `tokenize` [N, (tokens)] int32, the first character [N, (tokens)] int64, and the end
-            (exclusive) [N, (tokens)] int64.
+        Returns: the ids of `tokenize` [N, (tokens)] int32, the starts [N, (tokens)] int64, and the ends (exclusive)
+            [N, (tokens)] int64.
         """
         return self._on_both_paths(texts, self._tokenize_plain_with_offsets, self._tokenize_exactly_with_offsets)
 
@@ -118,7 +116,7 @@ class BertTokenizer(tf.Module):
 
     def _tokenize_plain(self, texts: tf.Tensor) -> tf.RaggedTensor:
         if self.lower_case and not self.strip_accents:
-            texts = tf.strings.lower(texts)  # ASCII; of the other plain characters here none has a lower case
+            texts = tf.strings.lower(texts)  # for ASCII; no other plain character of this mode has a lower case
         return self._plain_tokenizer.tokenize(texts)
 
     def _tokenize_plain_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
@@ -154,7 +152,7 @@ class BertTokenizer(tf.Module):
     def _on_both_paths(
         self, texts: tf.Tensor, plain: Callable[[tf.Tensor], _Ragged], exact: Callable[[tf.Tensor], _Ragged]
     ) -> _Ragged:
-        """What `plain` makes of plain lines and `exact` of the others, in the order of the lines."""
+        """Applies `plain` to plain lines and `exact` to the others; the results keep the order of the lines."""
         texts = tf.convert_to_tensor(texts, tf.string)
         is_plain = self.is_plain(texts)
 
@@ -174,11 +172,11 @@ def _in_characters(texts: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.Ragged
     """Turns offsets in bytes into offsets in characters.
 
     Args:
-        texts: [N] string, valid UTF-8.        byte_offsets: [N, (offsets)] int64, each at the border of a character.
+        texts: [N] string, valid UTF-8.        byte_offsets: [N, (offsets)] int64, not within a character.
     Returns: [N, (offsets)] int64.
     """
     content = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
-    begins = tf.cast(tf.bitwise.bitwise_and(content, 0xC0) != 0x80, tf.int64)  # others continue a character
+    begins = tf.cast(tf.bitwise.bitwise_and(content, 0xC0) != 0x80, tf.int64)  # 0 for bytes that continue a character
     num_before = tf.concat([[0], tf.cumsum(begins)], axis=0)
     first_byte = tf.cumsum(tf.strings.length(texts, unit="BYTE"), exclusive=True)
     first_byte = tf.gather(tf.cast(first_byte, tf.int64), byte_offsets.value_rowids())

@@ -1,7 +1,7 @@
-"""Trains a WordPiece vocabulary on text that is normalized as the tokenizer normalizes it, and measures how it fits.
+"""Trains a WordPiece vocabulary on text that is normalized as by the tokenizer, and measures its coverage of a text.
 
-The trainer is Hugging Face's `tokenizers`: 0.3 s for 1 MB of Wikipedia, where tensorflow_text's own learner takes 25 s
-and misses the size. By default `tokenizers` numbers the "##x" characters in the order of a hash table and breaks ties
+The trainer is Hugging Face's `tokenizers`: 0.3 s for 1 MB of Wikipedia, compared with 25 s for tensorflow_text's, which
+misses the size. By default, `tokenizers` numbers the "##x" characters in the order of a hash table and breaks ties
 between merges by these numbers, so that two runs differ. Here all characters are numbered beforehand: the same text
 gives the same vocabulary for any hash seed and number of threads.
 """
@@ -25,29 +25,29 @@ from electra_tf.text.vocabulary import CLS, CONTINUATION_PREFIX, MASK, PAD, SEP,
 
 # Distinct words to train on. The trainer needs 1 KB of memory for each.
 MAX_TRAINING_WORDS = 500_000
-# Occurrences to train on: the trainer reads each of them, 1.7 M/s. 600 MB of English have this many.
+# Occurrences to train on. The trainer reads each of them, 1.7 M/s. 600 MB of English have this number.
 MAX_TRAINING_OCCURRENCES = 100_000_000
 
-# By default, as many characters are kept as make up this fraction of the text, but at least `MIN_NUM_CHARACTERS` and,
-# beyond these, at most this fraction of the vocabulary.
+# By default, the most frequent characters are kept until they make up CHARACTER_COVERAGE of the text: at least
+# MIN_NUM_CHARACTERS, and beyond these at most MAX_CHARACTER_FRACTION of the vocabulary.
 CHARACTER_COVERAGE = 0.9999
 MIN_NUM_CHARACTERS = 1000
 MAX_CHARACTER_FRACTION = 1 / 3
 
 NUM_UNUSED_BEFORE_UNK = 99  # as in BERT's vocabularies, where [UNK] is 100
 
-_RUNS_AT_ONCE = 2**18  # distinct runs of characters without white space that wait to be cut into words
+_RUNS_AT_ONCE = 2**18  # distinct strings without white space that wait to be split into words
 _WORDS_PER_CALL = 2**14  # of the tokenizer
 _WORDS_PER_LINE = 1000  # of the lines that carry the counts to the trainer
-# White space for Python, but deleted by BERT.
+# White space in Python, but deleted by BERT.
 _NO_SPACE_FOR_BERT = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 
 
 class WordCounter:
-    """Counts BERT's basic words, as `BertTokenizer` with the same settings cuts them.
+    """Counts the words of BERT's basic tokenization.
 
-    White space always separates words. So the strings between white space are counted first, and each distinct one is
-    normalized once: 20 MB/s on a core, compared with 4 MB/s for normalizing all of the text.
+    The strings between white space are counted first, and each distinct one is normalized and split once: 20 MB/s on a
+    core, compared with 4 MB/s for normalizing all text.
     """
 
     def __init__(self, lower_case: bool, strip_accents: bool) -> None:
@@ -57,7 +57,7 @@ class WordCounter:
         self._word_counts: Counter[bytes] = Counter()
 
     def add(self, lines: Iterable[str]) -> None:
-        """Counts the words of lines. Call `take` before there are too many distinct words."""
+        """Counts the words of lines. Call `take` before the distinct words exceed the memory."""
         for line in lines:
             if not line.isprintable():
                 line = _NO_SPACE_FOR_BERT.sub("", line)
@@ -66,7 +66,7 @@ class WordCounter:
                 self._cut_runs()
 
     def take(self) -> Counter[str]:
-        """Returns and resets the counts. Words that are too long for any piece are truncated, but stay too long."""
+        """Returns and resets the counts. A word of over 200 characters, which is always [UNK], is cut to 201."""
         self._cut_runs()
         counts: Counter[str] = Counter()
         for word, count in self._word_counts.items():
@@ -101,14 +101,14 @@ def train_vocabulary(
     """Trains the word pieces.
 
     Args:
-        word_counts: how often each word occurs. With more than `MAX_TRAINING_WORDS`, give the most frequent ones.
-        vocab_size: number of tokens, the special ones and the unused ones included.
-        max_num_characters: the most frequent characters that may occur in a piece; a word with any other is left out.
-            0: see `CHARACTER_COVERAGE`.
+        word_counts: the occurrences of each word; at most `MAX_TRAINING_WORDS` words.
+        vocab_size: number of tokens, special and unused ones included.
+        max_num_characters: number of distinct characters in all pieces. The most frequent ones are kept; words with
+            other characters are left out. 0: see `CHARACTER_COVERAGE`.
         num_unused_tokens: see `special_tokens`.
-    Returns: `vocab_size` tokens: the special ones, [PAD] with id 0; every character; the characters that occur within
-        words, with "##"; then the pieces in the order in which they were learnt.
-    Raises: UserError: text too small, or too many characters, for the size.
+    Returns: `vocab_size` tokens: the special ones, [PAD] with id 0; all characters; the characters within words, with
+        "##"; then the pieces in the order in which they were learnt.
+    Raises: UserError: the text has too few pieces, or too many characters, for the size.
     """
     words = Counter({word: count for word, count in word_counts.items() if len(word) <= MAX_CHARACTERS_PER_WORD})
     words = _spelled_with_frequent_characters(words, max_num_characters, vocab_size)
@@ -117,7 +117,7 @@ def train_vocabulary(
     given = [*special_tokens(num_unused_tokens), *characters, *inner_characters]
     if len(given) > vocab_size:
         raise UserError(
-            f"vocab_size is {vocab_size}, but the special tokens and the characters of the text need {len(given)}; "
+            f"--vocab_size is {vocab_size}, but the special tokens and the characters of the text need {len(given)}; "
             "raise --vocab_size or lower --max_num_characters"
         )
     tokenizer = Tokenizer(WordPiece(unk_token=UNK))
@@ -152,7 +152,7 @@ def _spelled_with_frequent_characters(
 
 
 def _num_covering(counts: list[int], vocab_size: int) -> int:
-    """The number of characters to keep; `counts` are those of all characters, in descending order."""
+    """The number of characters to keep, from the `counts` of all characters in descending order."""
     most = max(MIN_NUM_CHARACTERS, int(vocab_size * MAX_CHARACTER_FRACTION))
     num_missing = CHARACTER_COVERAGE * sum(counts) - sum(counts[:MIN_NUM_CHARACTERS])
     num_characters = MIN_NUM_CHARACTERS
@@ -163,7 +163,7 @@ def _num_covering(counts: list[int], vocab_size: int) -> int:
 
 
 def _as_lines(words: Counter[str]) -> Iterator[str]:
-    """Text for the trainer, which takes no counts: each word as often as it occurs, or proportionally less often."""
+    """Text for the trainer, which takes no counts: repeats each word by its count, scaled down for a large text."""
     total = words.total()
     for word, count in words.items():
         if total > MAX_TRAINING_OCCURRENCES:
@@ -173,13 +173,12 @@ def _as_lines(words: Counter[str]) -> Iterator[str]:
 
 
 def measure_coverage(word_counts: Iterable[tuple[str, int]], tokenizer: BertTokenizer) -> dict[str, float]:
-    """How well a vocabulary fits a text: totals, then fractions. Each word is tokenized once and weighed by its count.
+    """Measures how well a vocabulary fits a text: totals, then fractions.
 
-    Words are BERT's: each punctuation mark and CJK ideograph is one. A word that the vocabulary cannot spell is one
-    unknown token; a single-piece word is a token itself.
+    Each punctuation mark and CJK ideograph is a word. A word that the vocabulary cannot spell is one unknown token.
 
     Args:
-        word_counts: words of `WordCounter` with the tokenizer's settings, each with its count.
+        word_counts: pairs of a word from `WordCounter`, with the tokenizer's settings, and its count.
     """
     tokenize = tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     totals = np.zeros(4, np.int64)

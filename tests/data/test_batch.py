@@ -2,18 +2,12 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.batch import (
-    PRETRAINING_BATCH,
-    TEXT_TENSORS,
-    BatchSchema,
-    batch_specs,
-    word_tokens,
-)
+from electra_tf.data.batch import PRETRAINING_BATCH, TEXT_TENSORS, batch_specs, word_tokens
 from electra_tf.data.masking import mask_batch
 from electra_tf.ops.random import RandomStream
 
 
-def test_the_schema_of_pre_training_is_these_nine_tensors(tiny_config):
+def test_a_pretraining_batch_has_these_tensors(tiny_config):
     specs = batch_specs(tiny_config(), batch_size=4)
     assert {name: (spec.dtype.name, spec.shape.as_list()) for name, spec in specs.items()} == {
         **{name: ("int32", [4, 10]) for name in ("input_ids", "input_mask", "segment_ids", "masked_input_ids")},
@@ -22,7 +16,7 @@ def test_the_schema_of_pre_training_is_these_nine_tensors(tiny_config):
     }
 
 
-def test_an_empty_batch_fits_its_specs_and_counts_nothing():
+def test_an_empty_batch_fits_its_specs_and_is_all_zeros():
     batch = PRETRAINING_BATCH.empty(2, S=9, M=3)
     specs = PRETRAINING_BATCH.specs(2, S=9, M=3)
     assert list(batch) == list(specs)
@@ -30,14 +24,7 @@ def test_an_empty_batch_fits_its_specs_and_counts_nothing():
     assert not any(np.any(values) for values in batch.values())
 
 
-def test_another_task_states_a_schema_of_its_own():
-    schema = BatchSchema({**TEXT_TENSORS, "label_ids": ("", tf.int32), "scores": ("C", tf.float32)})
-    specs = schema.specs(5, S=7, C=3)
-    assert list(specs) == ["input_ids", "input_mask", "segment_ids", "label_ids", "scores"]
-    assert (specs["label_ids"].shape, specs["scores"].shape) == ([5], [5, 3])
-
-
-def test_word_tokens_lie_between_the_special_tokens():
+def test_word_tokens_exclude_special_tokens_and_padding():
     batch = {
         "input_mask": tf.constant([[1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1], [0] * 7]),
         "segment_ids": tf.constant([[0, 0, 0, 1, 1, 1, 0], [0] * 7, [0, 0, 0, 0, 0, 1, 1], [0] * 7]),
@@ -50,7 +37,7 @@ def test_word_tokens_lie_between_the_special_tokens():
     ]
 
 
-def test_word_tokens_are_what_masking_selects_from(tiny_config, tiny_batch, masking_vocabulary):
+def test_word_tokens_are_the_candidates_of_masking(tiny_config, tiny_batch, masking_vocabulary):
     batch = tiny_batch(tiny_config(), [10, 7, 5, 8])
     text = {name: batch[name] for name in TEXT_TENSORS}
     everything = MaskingConfig(masked_fraction=1.0, mask_token_fraction=1.0)

@@ -10,7 +10,6 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import open_data
 from electra_tf.data.pretraining_input import training_batches
-from electra_tf.text.manifest import MANIFEST_FILE, Manifest
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def authors_record(ids: list[int], length: int = 10) -> bytes:
 
 @pytest.fixture
 def authors_directory(directory):
-    """What the authors' builder leaves: numbered record files and no manifest; the vocabulary lies beside them."""
+    """The output of the authors' builder, numbered record files without a manifest, and a vocabulary."""
     for file in [*directory.glob("*.tfrecord"), directory / "manifest.json"]:
         file.unlink()
     for number, rows in enumerate([[[2, 7, 3, 8, 3], [2, 9, 3]], [], [[2, 10, 3, 11, 12, 3]]]):
@@ -51,7 +50,7 @@ def authors_directory(directory):
 
 
 def copied_to_memory(directory: Path) -> str:
-    """The data set on a filesystem that TensorFlow alone can read."""
+    """Copies the data set to a file system that only TensorFlow can read."""
     url = f"ram://{directory}"
     tf.io.gfile.makedirs(url)
     for file in directory.iterdir():
@@ -70,7 +69,7 @@ def test_a_data_set_gives_its_splits_and_its_vocabulary(directory, tiny_config):
     assert not vocabulary.is_continuation.any()
 
 
-def test_the_unigram_losses_are_those_of_the_text_of_a_known_manifest(directory, tiny_config):
+def test_unigram_losses_come_from_the_token_counts(directory, tiny_config):
     data = open_data(directory, tiny_config())
     assert dataclasses.replace(data, token_counts=None).masking_vocabulary.unigram_losses is None
     counts = np.zeros(47, np.int64)
@@ -97,7 +96,7 @@ def test_empty_shards_and_splits_are_left_out(tmp_path, write_data, tiny_config)
     ],
 )
 @pytest.mark.parametrize("place", [str, copied_to_memory])
-def test_what_is_missing_is_named(directory, tiny_config, removed, complaint, place):
+def test_a_missing_file_is_named(directory, tiny_config, removed, complaint, place):
     (directory / removed).unlink() if removed else shutil.rmtree(directory)
     where = place(directory) if directory.exists() else f"{directory}"
     message = refusal(where, tiny_config())
@@ -110,10 +109,9 @@ def test_what_is_missing_is_named(directory, tiny_config, removed, complaint, pl
     [
         ({"encoder": {"vocab_size": 53}}, "has 47 entries, encoder.vocab_size is 53"),
         ({"data": {"max_seq_length": 9}}, "has max_seq_length 10, the run has 9"),
-        ({"data": {"vocab_file": "no/such/file"}}, "no/such/file"),
     ],
 )
-def test_a_run_that_does_not_fit_is_refused_with_both_values(directory, tiny_config, changes, complaint):
+def test_a_mismatch_of_run_and_data_set_is_refused_with_both_values(directory, tiny_config, changes, complaint):
     assert complaint in refusal(directory, tiny_config(**changes))
 
 
@@ -142,19 +140,7 @@ def test_records_of_the_authors_builder_of_another_length_are_refused(authors_di
     assert "has sequences of length 10, data.max_seq_length is 9" in message
 
 
-def test_record_files_without_a_record_are_refused(authors_directory, tiny_config):
-    for file in authors_directory.glob("pretrain_data*"):
-        file.write_bytes(b"")
-    assert "none of its 3 record files holds an example" in refusal(authors_directory, tiny_config())
-
-
-def test_a_damaged_file_of_the_authors_is_named(authors_directory, tiny_config):
-    damaged = authors_directory / "pretrain_data.tfrecord-0-of-3"
-    damaged.write_bytes(damaged.read_bytes()[:-1])
-    assert refusal(authors_directory, tiny_config()).startswith(f"{damaged} cannot be read: truncated record")
-
-
-def test_a_data_set_is_read_from_a_filesystem_of_tensorflow(directory, tiny_config):
+def test_a_remote_copy_gives_the_same_batches_as_the_local_data_set(directory, tiny_config):
     config, url = tiny_config(), copied_to_memory(directory)
     local, remote = open_data(directory, config), open_data(url, config)
     assert remote.train.files[0] == f"{url}/train-00000-of-00003.tfrecord"
@@ -164,19 +150,15 @@ def test_a_data_set_is_read_from_a_filesystem_of_tensorflow(directory, tiny_conf
     assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
-def test_a_url_that_tensorflow_cannot_read_is_refused(tiny_config):
-    assert "s3://bucket/set" in refusal("s3://bucket/set", tiny_config())
-
-
-def test_copies_of_a_data_set_have_one_identity_and_other_sets_have_others(tiny_config, write_data, tmp_path):
+def test_copies_of_a_data_set_have_the_same_identity_and_other_data_sets_do_not(tiny_config, write_data, tmp_path):
     first = write_data(tmp_path / "first")
     copy = shutil.copytree(first, tmp_path / "copy")
     other = write_data(tmp_path / "other", train=(5, 3, 6))
-    found = [open_data(directory, tiny_config()).identity for directory in (first, copy, other)]
-    assert found[0] == found[1] != found[2]
+    identities = [open_data(directory, tiny_config()).identity for directory in (first, copy, other)]
+    assert identities[0] == identities[1] != identities[2]
 
 
-def test_the_counts_of_the_text_leave_out_special_tokens(directory, tiny_config):
+def test_text_token_counts_are_zero_for_special_tokens(directory, tiny_config):
     data = open_data(directory, tiny_config())
     counts = data.text_token_counts("a test")
     assert data.token_counts[[2, 3]].tolist() == [12, 12]  # once in each example
@@ -184,17 +166,7 @@ def test_the_counts_of_the_text_leave_out_special_tokens(directory, tiny_config)
     assert np.array_equal(counts[5:], data.token_counts[5:]) and counts.sum() > 12
 
 
-def test_rare_tokens_are_refused_for_data_without_counts(directory, tiny_config):
-    old = Manifest.load(directory).model_copy(update={"schema_version": 2, "token_counts": None})
-    (directory / MANIFEST_FILE).write_text(old.to_json())
-    assert open_data(directory, tiny_config()).token_counts is None
-    assert_rare_tokens_are_refused(directory, tiny_config)
-
-
-def test_rare_tokens_are_refused_for_records_of_the_authors(authors_directory, tiny_config):
-    assert_rare_tokens_are_refused(authors_directory, tiny_config)
-
-
-def assert_rare_tokens_are_refused(directory, tiny_config):
-    message = refusal(directory, tiny_config(masking={"scheme": "rare_tokens"}))
+def test_rare_tokens_need_data_with_token_counts(authors_directory, tiny_config):
+    assert open_data(authors_directory, tiny_config()).token_counts is None
+    message = refusal(authors_directory, tiny_config(masking={"scheme": "rare_tokens"}))
     assert "masking.scheme rare_tokens" in message

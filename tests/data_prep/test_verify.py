@@ -70,10 +70,6 @@ def with_one_word_for_another(fields):
     fields["token_counts"][6] -= 1
 
 
-def of_version_2(fields):
-    fields |= {"schema_version": 2, "token_counts": None}
-
-
 def rewrite_manifest(data_dir, change):
     """Changes fields of the manifest and writes it with the checksum of the changed fields."""
     fields = Manifest.load(data_dir).model_dump(mode="json")
@@ -94,8 +90,3 @@ def test_a_manifest_with_wrong_numbers_is_found(data_dir, change, complaint):
     rewrite_manifest(data_dir, change)
     with pytest.raises(UserError, match=complaint):
         verify(str(data_dir))
-
-
-def test_a_data_set_without_token_counts_passes(data_dir):
-    rewrite_manifest(data_dir, of_version_2)
-    assert verify(str(data_dir)).token_counts is None

@@ -1,4 +1,4 @@
-"""BERT's basic tokenization, step by step, and the character table against the Unicode database of this Python."""
+"""BERT's basic tokenization step by step; the character table compared with the Unicode database of this Python."""
 
 import unicodedata
 
@@ -9,42 +9,42 @@ import tensorflow as tf
 from electra_tf.text import normalization
 from electra_tf.text.normalization import BasicTokenizer, character_table
 
-# Characters that Unicode 12 to 15 classify otherwise than 11: U+055F became case-ignorable, U+166D a symbol instead
-# of punctuation, U+1734 and U+A9BD spacing marks instead of nonspacing ones.
+# Characters that Unicode 12 to 15 reclassified: U+055F became case-ignorable, U+166D a symbol instead of punctuation,
+# U+1734 and U+A9BD spacing marks instead of nonspacing ones.
 RECLASSIFIED = {0x55F, 0x166D, 0x1734, 0xA9BD}
 
 
 def words(text, *, lower_case=True, strip_accents=True):
-    found, _, _ = BasicTokenizer(lower_case, strip_accents).words(tf.constant([text]))
-    return [word.decode() for word in found.numpy()]
+    return words_and_rows([text], lower_case, strip_accents)[0]
 
 
-def test_words_know_their_rows_and_lengths():
-    found, lengths, rows = BasicTokenizer(True, True).words(tf.constant(["Ein Käse,", "", "  ", "日本x"]))
-    assert [word.decode() for word in found.numpy()] == ["ein", "kase", ",", "日", "本", "x"]
+def words_and_rows(lines, lower_case=True, strip_accents=True):
+    result, _, rows = BasicTokenizer(lower_case, strip_accents).words(tf.constant(lines, tf.string))
+    return [word.decode() for word in result.numpy()], rows.numpy().tolist()
+
+
+def test_words_have_rows_and_lengths():
+    result, lengths, rows = BasicTokenizer(True, True).words(tf.constant(["Ein Käse,", "", "  ", "日本x"]))
+    assert [word.decode() for word in result.numpy()] == ["ein", "kase", ",", "日", "本", "x"]
     assert lengths.numpy().tolist() == [3, 4, 1, 1, 1, 1]
     assert rows.numpy().tolist() == [0, 0, 0, 3, 3, 3]
-
-
-def test_a_batch_without_lines_has_no_words():
-    found, lengths, rows = BasicTokenizer(True, True).words(tf.constant([], tf.string))
-    assert [tensor.shape.as_list() for tensor in (found, lengths, rows)] == [[0], [0], [0]]
+    assert words_and_rows([]) == ([], [])
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # Controls, format, private use, the replacement character and unassigned characters are deleted; U+1F972 was
-        # assigned by Unicode 13 and is unknown to the authors' Python.
+        # Controls, format, private use, the replacement character and unassigned characters are deleted; Unicode 11
+        # does not assign U+1F972.
         ("a\x00b\x7fc\u200dd\ue000e\ufffdf\U000e0041g\u0378h\U0001f972i", ["abcdefghi"]),
         ("a\tb\nc\rd\u00a0e\u3000f\u2028g\u2029h", list("abcdefgh")),
-        # Punctuation marks and ideographs are words of their own.
+        # Punctuation marks and ideographs are separate words.
         ("it's $5-a^b", ["it", "'", "s", "$", "5", "-", "a", "^", "b"]),
         ("«wie…»", ["«", "wie", "…", "»"]),  # the ellipsis stays one character
         ("5€ ½ ™", ["5€", "½", "™"]),  # symbols outside ASCII are no punctuation, and nothing is folded
         ("ア漢字ア", ["ア", "漢", "字", "ア"]),
         ("ａｂ！", ["ａｂ", "！"]),  # full width
-        # A capital sigma is final after a cased letter and before none.
+        # A capital sigma is final after a cased letter, if no cased letter follows.
         ("ΟΔΟΣ", ["οδος"]),
         ("ΟΔΟΣ'", ["οδος", "'"]),
         ("Σ", ["σ"]),
@@ -60,9 +60,8 @@ def test_words_are_those_of_berts_basic_tokenizer(text, expected):
     assert words(text) == expected
 
 
-def test_the_final_sigma_does_not_look_into_the_next_line():
-    found, _, _ = BasicTokenizer(True, True).words(tf.constant(["ΑΣ", "Α", "Σ"]))
-    assert [word.decode() for word in found.numpy()] == ["ας", "α", "σ"]
+def test_the_final_sigma_does_not_depend_on_other_lines():
+    assert words_and_rows(["ΑΣ", "Α", "Σ"]) == (["ας", "α", "σ"], [0, 1, 2])
 
 
 @pytest.mark.parametrize(
@@ -73,15 +72,13 @@ def test_accents_are_stripped_or_kept(strip_accents, expected):
     assert words("ÉÏE İstanbul 가", strip_accents=strip_accents) == expected
 
 
-def test_without_lower_case_letters_and_accents_stay():
+def test_case_and_accents_stay_without_lower_case():
     assert words("ÉCOLE İ Σ\u0301", lower_case=False) == ["ÉCOLE", "İ", "Σ\u0301"]
 
 
 def test_invalid_utf_8_is_dropped_as_python_drops_it():
     lines = [b"\xff\xfeab", b"a\xc3", b"\xe2\x82x", b"\xed\xa0\x80y", b"\xf4\x90\x80\x80z", b"\xc0\xafw"]
-    found, _, rows = BasicTokenizer(True, True).words(tf.constant(lines))
-    assert [word.decode() for word in found.numpy()] == ["ab", "a", "x", "y", "z", "w"]
-    assert rows.numpy().tolist() == [0, 1, 2, 3, 4, 5]
+    assert words_and_rows(lines) == (["ab", "a", "x", "y", "z", "w"], [0, 1, 2, 3, 4, 5])
 
 
 # BERT's definitions of the properties (tokenization.py), in terms of this Python's Unicode database.
@@ -100,7 +97,7 @@ def is_isolated(character: str) -> bool:
 
 
 def is_cased(character: str) -> bool:
-    """Makes a following capital sigma a final one."""
+    """Whether a capital sigma after the character is a final one."""
     return (character + "Σ").lower()[-1] == "ς"
 
 
@@ -114,7 +111,7 @@ PREDICATES = {
 }
 
 
-def test_the_table_agrees_with_this_python_on_every_character_that_unicode_11_knows():
+def test_the_table_agrees_with_this_python_on_the_characters_of_unicode_11():
     table = character_table()
     kept = np.flatnonzero((table & normalization.DELETED) == 0).tolist()
     differing = set()
@@ -130,7 +127,7 @@ def test_the_table_agrees_with_this_python_on_every_character_that_unicode_11_kn
     assert differing <= RECLASSIFIED, [hex(code_point) for code_point in differing - RECLASSIFIED]
 
 
-def test_the_table_is_that_of_unicode_11():
+def test_the_table_has_the_characters_of_unicode_11_only():
     table = character_table()
     assert not table[0x1F97A] & normalization.DELETED  # the newest emoji of Unicode 11
     assert table[0x1F971] & normalization.DELETED  # one of Unicode 12

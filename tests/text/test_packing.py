@@ -1,4 +1,4 @@
-"""Tokens to rows, by hand: texts of 3, 0 and 5 tokens."""
+"""Packing of texts with 3, 0 and 5 tokens."""
 
 import tensorflow as tf
 
@@ -12,11 +12,11 @@ def ragged(*rows: list[int]) -> tf.RaggedTensor:
     return tf.ragged.constant(rows, tf.int32)
 
 
-def test_a_text_loses_its_end():
+def test_cut_keeps_the_beginning_of_a_text():
     assert cut(TEXTS, 4).to_list() == [[10, 11, 12], [], [20, 21, 22, 23]]
 
 
-def test_the_longer_text_of_a_pair_loses_its_end_first():
+def test_cut_pair_shortens_the_longer_text_first():
     first, second = cut_pair(TEXTS, ragged([1, 2], [1, 2, 3, 4, 5, 6], [1, 2, 3, 4]), room=5)
     assert first.to_list() == [[10, 11, 12], [], [20, 21, 22]]
     assert second.to_list() == [[1, 2], [1, 2, 3, 4, 5], [1, 2]]
@@ -28,13 +28,13 @@ def test_windows_have_a_stride_and_the_last_one_ends_with_its_text():
     assert parts.to_list() == [[10, 11], [11, 12], [], [20, 21], [22, 23], [23, 24]]
 
 
-def test_words_are_joined_and_one_without_a_piece_is_unknown():
+def test_a_word_without_pieces_is_joined_as_unknown():
     tokens, first_piece = join_words(ragged([7, 8], [], [9]), tf.constant([0, 0, 2], tf.int64), 3, unknown_id=1)
     assert tokens.to_list() == [[7, 8, 1], [], [9]]
     assert first_piece.numpy().tolist() == [0, 2, 0]
 
 
-def test_rows_have_special_tokens_segments_and_padding():
+def test_packed_rows_have_special_tokens_segments_and_padding():
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a"), sha256="")
     cls, sep, pad = vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id
     rows = pack([TEXTS, ragged([30], [], [30])], vocabulary)

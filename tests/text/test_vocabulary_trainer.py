@@ -1,4 +1,4 @@
-"""Counting words, learning pieces, and how well a vocabulary fits a text."""
+"""Counting words, learning pieces, and measuring the coverage of a vocabulary."""
 
 from collections import Counter
 
@@ -24,11 +24,11 @@ def train(counts, vocab_size, num_unused_tokens=0):
     return train_vocabulary(Counter(counts), **sizes)
 
 
-def test_words_are_counted_as_the_tokenizer_cuts_them():
+def test_words_are_counted_after_basic_tokenization():
     assert count("It's  café, CAFÉ!", "", "it") == {"it": 2, "'": 1, "s": 1, "cafe": 2, ",": 1, "!": 1}
 
 
-def test_counts_are_the_same_however_often_the_counter_makes_room(monkeypatch):
+def test_counts_do_not_depend_on_how_often_strings_are_split(monkeypatch):
     lines = ["one two, three", "two three", "Three! two."] * 3
     expected = count(*lines)
     monkeypatch.setattr(vocabulary_trainer, "_RUNS_AT_ONCE", 2)
@@ -36,13 +36,13 @@ def test_counts_are_the_same_however_often_the_counter_makes_room(monkeypatch):
     assert count(*lines) == expected
 
 
-def test_of_a_word_too_long_for_any_piece_only_the_beginning_is_kept():
+def test_a_word_over_200_characters_is_cut_and_not_trained_on():
     counts = count("a" * 200, "b" * 201, "b" * 5000)
     assert counts == {"a" * 200: 1, "b" * 201: 2}
     assert not any("b" in token for token in train(counts, vocab_size=8))
 
 
-def test_every_character_separates_words_where_the_tokenizer_says_so():
+def test_the_counter_and_the_tokenizer_split_words_at_the_same_characters():
     lines = [f"a{character}b" for character in map(chr, range(0x10000)) if not character.isalnum()]
     lines = [line for line in lines if not "\ud800" <= line[1] <= "\udfff"]
     words = BasicTokenizer(lower_case=False, strip_accents=False).words(tf.constant(lines))[0]
@@ -50,18 +50,18 @@ def test_every_character_separates_words_where_the_tokenizer_says_so():
     assert count(*lines, lower_case=False, strip_accents=False) == expected
 
 
-def test_pieces_follow_in_the_order_of_their_frequency():
-    # Pairs: a+##b 7, a+##a 5, ##a+##b 5; of the two equally frequent ones the smaller ids go first.
+def test_pieces_are_ordered_by_frequency():
+    # Pairs: a+##b 7, a+##a 5, ##a+##b 5; the pair with smaller ids comes first if both are equally frequent.
     expected = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c ##a ##b ab aa aab"
     assert " ".join(train({"aab": 5, "ab": 7, "c": 9}, vocab_size=13)) == expected
 
 
-def test_unused_slots_stand_before_the_unknown_token():
+def test_unused_slots_come_before_the_unknown_token():
     expected = "[PAD] [unused0] [unused1] [UNK] [CLS] [SEP] [MASK] a b ##b ab"
     assert " ".join(train({"ab": 3}, vocab_size=11, num_unused_tokens=2)) == expected
 
 
-def test_with_99_unused_slots_or_more_the_special_tokens_have_berts_ids():
+def test_special_tokens_have_berts_ids_with_99_or_more_unused_slots():
     for num_unused_tokens in (99, 994):
         tokens = special_tokens(num_unused_tokens)
         assert tokens[0] == "[PAD]"
@@ -74,25 +74,23 @@ def test_with_99_unused_slots_or_more_the_special_tokens_have_berts_ids():
     ("counts", "vocab_size", "num_characters"),
     [
         ([10**6] * 60 + [1] * 5000, 30522, 1000),  # at least a thousand
-        # As many as make up the text: 99.99 % of 5,000 x 100 + 50 are 500,000 less 0.005, so the last frequent one too.
+        # 99.99 % of the text, 5,000 x 100 + 50, are 500,000 less 0.005, which takes all frequent characters.
         ([100] * 5000 + [1] * 50, 30522, 5000),
         ([100] * 5000, 6000, 2000),  # beyond a thousand, at most a third of the vocabulary
         ([100] * 5000, 600, 1000),
     ],
 )
-def test_without_a_number_given_the_text_and_the_vocabulary_say_how_many_characters_stay(
-    counts, vocab_size, num_characters
-):
+def test_the_default_number_of_characters(counts, vocab_size, num_characters):
     assert vocabulary_trainer._num_covering(counts, vocab_size) == num_characters
 
 
-def test_counts_beyond_what_is_trained_on_keep_their_proportion(monkeypatch):
+def test_counts_above_the_limit_are_scaled_down(monkeypatch):
     monkeypatch.setattr(vocabulary_trainer, "MAX_TRAINING_OCCURRENCES", 100)
     lines = list(vocabulary_trainer._as_lines(Counter({"a": 6000, "b": 3994, "c": 6})))
     assert [len(line.split()) for line in lines] == [60, 40, 1]
 
 
-def test_turkish_is_lowered_as_bert_does_it_by_no_rules_of_turkish():
+def test_turkish_is_lowered_by_berts_rules():
     assert count("IŞIK ışık İnci", strip_accents=False) == {"işik": 1, "ışık": 1, "i\u0307nci": 1}
     assert count("IŞIK ışık İnci") == {"isik": 1, "ısık": 1, "inci": 1}
 
@@ -112,9 +110,9 @@ def test_a_size_that_the_text_does_not_fit_is_refused(counts, vocab_size, compla
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "the", "sun", "##day", "##s", "!", "e", "##\u0301", "我"), sha256="")
 
 
-def test_words_are_weighed_by_their_counts():
+def test_coverage_weighs_words_by_their_counts():
     words = {"the": 10, "sundays": 4, "suns": 3, "moon": 2, "!": 5}
-    # sun ##day ##s: 12, sun ##s: 6, the: 10, !: 5, moon: 2 unknown ones.
+    # Tokens: sun ##day ##s 12, sun ##s 6, the 10, ! 5, moon 2 (unknown).
     assert measure_coverage(words.items(), BertTokenizer(VOCABULARY)) == {
         "num_words": 24,
         "num_tokens": 35,
@@ -126,12 +124,12 @@ def test_words_are_weighed_by_their_counts():
     }
 
 
-def test_no_text_has_no_unknown_token():
+def test_the_coverage_of_an_empty_text():
     assert measure_coverage([], BertTokenizer(VOCABULARY))["unknown_fraction"] == 0
 
 
 @pytest.mark.parametrize(("lower_case", "strip_accents"), [(True, True), (True, False), (False, False)])
-def test_words_give_the_tokens_of_the_text_they_were_cut_from(lower_case, strip_accents):
+def test_coverage_counts_the_tokens_of_the_text(lower_case, strip_accents):
     tokenizer = BertTokenizer(VOCABULARY, lower_case, strip_accents)
     lines = ["The sundays, the Sun! THE Moons", "é É 我the我", "s" * 300, "ΣΑΣ the\u200bsun\x0bs İ"]
     coverage = measure_coverage(count(*lines, lower_case=lower_case, strip_accents=strip_accents).items(), tokenizer)

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.data.bucketing import (
+    Features,
     batches,
     bucket_lengths,
     evaluation_order,
@@ -15,7 +16,6 @@ from electra_tf.data.bucketing import (
     padding_share,
     training_order,
 )
-from electra_tf.data.features import Features
 from electra_tf.tasks.base import InputStage
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.tokenizer import BertTokenizer

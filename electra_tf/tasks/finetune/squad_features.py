@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.features import Features
+from electra_tf.data.bucketing import Features
 from electra_tf.tasks.finetune.squad import Question
 from electra_tf.tasks.finetune.text_features import batches, encoded, joined_features
 from electra_tf.text.packing import cut, join, numbered, slices

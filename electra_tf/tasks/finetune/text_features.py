@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.features import Features
+from electra_tf.data.bucketing import Features
 from electra_tf.text.packing import cut, cut_pair, join, join_words, windows
 from electra_tf.text.tokenizer import BertTokenizer
 

@@ -16,14 +16,14 @@ DECOMPOSED, COMPOSED = "cafe\u0301", "caf\u00e9"
 
 
 def clean(*lines, min_document_characters=1, **settings):
-    """The lines that are left, or None, and the counts."""
+    """The cleaned lines, or None, and the counts."""
     counts = ReadCounts()
     settings = DatasetSettings(min_document_characters=min_document_characters, **settings)
     document = clean_document(Document(list(lines), has_paragraphs=True), settings, counts)
     return document and document.lines, counts
 
 
-def test_a_document_that_needs_no_cleaning_is_returned_as_the_same_object():
+def test_a_clean_document_is_returned_as_the_same_object():
     document = Document(["Plain text.", f"{COMPOSED}\u00a0— «ok»\u3000\u200d"], has_paragraphs=True)
     counts = ReadCounts()
     assert clean_document(document, DatasetSettings(min_document_characters=1), counts) is document
@@ -42,19 +42,19 @@ def test_a_document_that_needs_no_cleaning_is_returned_as_the_same_object():
         *(([f"a{joiner}b"], {}, [f"a{joiner}b"], {}) for joiner in "\u200c\u200d\u00ad\ufeff"),
     ],
 )
-def test_lines_are_cleaned_and_what_changed_is_counted(lines, settings, cleaned, counts):
+def test_lines_are_cleaned_and_changes_are_counted(lines, settings, cleaned, counts):
     assert clean(*lines, **settings) == (cleaned, ReadCounts(num_documents_read=1, **counts))
 
 
-@pytest.mark.parametrize(("least", "is_kept"), [(0, True), (5, True), (6, False)])
-def test_documents_below_the_least_length_are_left_out(least, is_kept):
-    lines, counts = clean("ab\0", f"{DECOMPOSED[3:]}cd", min_document_characters=least)
+@pytest.mark.parametrize(("min_document_characters", "is_kept"), [(0, True), (5, True), (6, False)])
+def test_documents_below_the_minimum_length_are_left_out(min_document_characters, is_kept):
+    lines, counts = clean("ab\0", f"{DECOMPOSED[3:]}cd", min_document_characters=min_document_characters)
     assert lines == (["ab", "\u00e9cd"] if is_kept else None)
     assert counts.num_documents_too_short == (0 if is_kept else 1)
 
 
 @pytest.mark.parametrize("lines", [[], ["\0"], ["\x01", "\ufffd\t"]])
-def test_a_document_without_a_character_is_left_out_whatever_the_least_length(lines):
+def test_a_document_without_characters_is_left_out_without_a_minimum_length(lines):
     cleaned, counts = clean(*lines, min_document_characters=0)
     assert cleaned is None
     assert counts.num_documents_too_short == 1
@@ -70,7 +70,7 @@ def test_dropping_control_characters_changes_no_token():
     assert tokenizer.tokenize(cleaned).to_list() == tokenizer.tokenize(lines).to_list()
 
 
-def test_composing_changes_no_word_where_accents_are_stripped():
+def test_nfc_changes_no_word_if_accents_are_stripped():
     characters = [chr(code_point) for code_point in range(0x110000) if not 0xD800 <= code_point <= 0xDFFF]
     changed = [text for text in characters if not unicodedata.is_normalized("NFC", text)]
     changed += [unicodedata.normalize("NFD", text) for text in characters if unicodedata.decomposition(text)]

@@ -17,7 +17,7 @@ from electra_tf.config.errors import UserError
 
 
 def lines(content: bytes, **options) -> list[bytes]:
-    """As a reader gets them: a block ends a line, whether it has a line end or not."""
+    """The lines of all blocks. A block ends a line, with or without a line end."""
     return [
         line for block in line_blocks(io.BytesIO(content), **options) for line in block.removesuffix(b"\n").split(b"\n")
     ]
@@ -28,12 +28,12 @@ def test_lines_end_with_lf_cr_lf_or_cr():
 
 
 @pytest.mark.parametrize("block_bytes", [1, 2, 3, 5])
-def test_a_line_end_that_two_reads_share_is_one(block_bytes):
+def test_a_line_end_across_two_reads_is_one_line_end(block_bytes):
     content = b"ab\r\nc\r\r\nd\r"
     assert b"".join(line_blocks(io.BytesIO(content), block_bytes=block_bytes)) == b"ab \nc\n \nd\n"
 
 
-def test_a_line_that_is_too_long_is_cut_after_a_space_in_the_second_half_or_between_characters():
+def test_a_long_line_is_cut_after_a_space_in_its_second_half_or_between_characters():
     assert lines(b"short\n1 345 789 1 345\n", max_line_bytes=10) == [b"short", b"1 345 789 ", b"1 345"]
     pieces = lines("ééé\U0001f600é".encode(), max_line_bytes=5)
     assert [piece.decode() for piece in pieces] == ["éé", "é", "\U0001f600", "é"]
@@ -47,10 +47,10 @@ def test_a_line_that_is_too_long_is_cut_after_a_space_in_the_second_half_or_betw
 def test_blocks_do_not_depend_on_the_size_of_the_reads(text, max_line_bytes, block_bytes):
     content = text.encode()
     options = {"max_line_bytes": max_line_bytes}
-    found = lines(content, block_bytes=block_bytes, **options)
-    assert found == lines(content, **options)
-    assert all(len(line) <= max_line_bytes for line in found)
-    assert all(line.decode() is not None for line in found)
+    result = lines(content, block_bytes=block_bytes, **options)
+    assert result == lines(content, **options)
+    assert all(len(line) <= max_line_bytes for line in result)
+    assert all(line.decode() is not None for line in result)
 
 
 @pytest.mark.slow
@@ -76,12 +76,12 @@ def test_a_line_of_50_mb_takes_little_memory():
     [(b"\xef\xbb\xbfa\xef\n", 0, "0xef at offset 4"), (b"a\r\nb\r\r\n\xff\n", 1000, "0xff at offset 1007")],
     ids=["after a byte order mark", "in a part"],
 )
-def test_an_error_names_the_byte_of_the_file(content, offset, place):
+def test_a_byte_that_is_not_utf_8_is_named_with_its_offset_in_the_file(content, offset, place):
     with pytest.raises(UserError, match=rf"file.txt is not UTF-8: byte {place}; convert"):
         list(LineReader(io.BytesIO(content), Origin("file.txt", offset)))
 
 
-def test_a_document_that_is_too_long_is_cut_between_lines_and_every_cut_is_counted():
+def test_a_long_document_is_cut_between_lines_and_cuts_are_counted():
     report = ReadCounts()
     line = "x" * (MAX_DOCUMENT_CHARACTERS // 2)
     documents = collect_documents([line, line, "a", line, line, "", "b", None, None, "c"], True, report)
@@ -89,7 +89,7 @@ def test_a_document_that_is_too_long_is_cut_between_lines_and_every_cut_is_count
     assert report.num_documents_cut == 2
 
 
-def test_a_line_of_a_text_that_is_too_long_is_cut_at_white_space():
+def test_a_long_line_of_a_text_is_cut_at_white_space():
     word = "x" * (MAX_DOCUMENT_CHARACTERS // 2)
     assert [len(line) for line in split_lines(f"{word} {word} y")] == [
         MAX_DOCUMENT_CHARACTERS // 2,

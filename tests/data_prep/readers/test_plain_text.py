@@ -2,20 +2,19 @@ import pytest
 
 from data_prep.readers.documents import ReadCounts
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
-from electra_tf.config.errors import UserError
 
 
 @pytest.mark.parametrize(
     ("format_name", "content", "documents"),
     [
         ("text", "one\ntwo\n\n\nthree", [["one", "two"], ["three"]]),
-        ("text", "one\n \t\u00a0\r\ntwo\r\n", [["one"], ["two"]]),  # white space is blank, as in the authors' builder
+        ("text", "one\n \t\u00a0\r\ntwo\r\n", [["one"], ["two"]]),  # a line of white space is blank
         ("sentences", "1\n2\n3\n4\n5\n6\n7\n", [["1", "2", "3"], ["4", "5", "6"], ["7"]]),
         ("sentences", "1\n\n3\n\n\n\n7\n\n9", [["1", "3"], ["7", "9"]]),  # blank lines count
         ("openwebtext", "Title\n\nOne. Two.\n\n\nThree.\n", [["Title", "One. Two.", "Three."]]),
     ],
 )
-def test_each_format_has_its_own_document_ends(read, format_name, content, documents):
+def test_the_document_ends_of_each_format(read, format_name, content, documents):
     assert read(format_name, content) == documents
 
 
@@ -29,13 +28,7 @@ def test_a_file_without_text_has_no_documents(read, format_name):
     assert read(format_name, "") == read(format_name, " \n\n") == []
 
 
-@pytest.mark.parametrize("format_name", ["text", "sentences", "book", "openwebtext"])
-def test_text_that_is_not_utf_8_is_a_user_error_that_names_file_and_byte(read, format_name):
-    with pytest.raises(UserError, match="file.txt is not UTF-8: byte 0xef at offset 7"):
-        read(format_name, b"fine\nna\xefve")
-
-
-def test_a_text_without_a_blank_line_is_cut_into_documents_of_bounded_size(read):
+def test_a_long_text_without_blank_lines_is_cut_into_documents(read):
     report = ReadCounts()
     line = "word " * 20_000
     num_lines = MAX_DOCUMENT_CHARACTERS // len(line.strip())
@@ -60,11 +53,11 @@ JOINED = [
 ]
 
 
-def test_a_wrapped_book_without_blank_lines_is_cut_where_a_line_stops_early(read):
+def test_paragraphs_of_a_wrapped_book_end_at_lines_that_stop_early(read):
     assert read("book", "\r\n".join(WRAPPED)) == [JOINED]
 
 
-def test_a_wrapped_book_with_blank_lines_is_cut_at_these(read):
+def test_paragraphs_of_a_wrapped_book_end_at_blank_lines(read):
     text = "\n".join([*WRAPPED[:4], "", " ", *WRAPPED[4:], ""])
     assert read("book", text) == [JOINED]
 
@@ -79,12 +72,12 @@ def test_a_book_with_a_paragraph_a_line_keeps_its_lines(read, separator):
     assert read("book", "\ufeff" + separator.join(paragraphs)) == [paragraphs]
 
 
-def test_a_dash_at_the_end_of_a_line_is_not_a_broken_word(read):
+def test_only_a_hyphen_before_a_small_letter_joins_a_broken_word(read):
     text = "He had gone - or so he would say -\nto the far shore of the lake in sum-\nMer."
     assert read("book", text) == [["He had gone - or so he would say - to the far shore of the lake in sum- Mer."]]
 
 
-def test_a_file_too_long_for_a_book_becomes_several_documents(read):
+def test_a_very_long_book_becomes_several_documents(read):
     report = ReadCounts()
     paragraph = "x" * 1_000_000
     documents = read("book", f"{paragraph}\n\n" * 9, report)

@@ -48,7 +48,7 @@ def test_a_row_is_a_document_whose_lines_are_paragraphs(tmp_path, kind):
 
 
 @KINDS
-def test_rows_of_sentences_are_joined_to_documents(tmp_path, kind):
+def test_rows_that_are_sentences_are_joined_into_documents(tmp_path, kind):
     path = write(tmp_path / "a", kind, table(), rows_per_group=4)
     assert read(path, rows_are_sentences=True) == [ROWS[:3], ROWS[3:6], ROWS[6:9], ROWS[9:]]
 
@@ -56,7 +56,9 @@ def test_rows_of_sentences_are_joined_to_documents(tmp_path, kind):
 @KINDS
 @pytest.mark.parametrize(("rows_per_document", "are_sentences"), [(1, False), (3, True)])
 @pytest.mark.parametrize("unit_bytes", [1, 30, 80, 10_000])
-def test_ranges_of_rows_hold_the_documents_of_the_whole(tmp_path, kind, rows_per_document, are_sentences, unit_bytes):
+def test_ranges_of_rows_have_the_documents_of_the_whole_table(
+    tmp_path, kind, rows_per_document, are_sentences, unit_bytes
+):
     path = write(tmp_path / "a", kind, table(), rows_per_group=2)
     with open(path, "rb") as stream:
         ranges = row_ranges(stream, path, unit_bytes, rows_per_document)
@@ -66,7 +68,7 @@ def test_ranges_of_rows_hold_the_documents_of_the_whole(tmp_path, kind, rows_per
 
 
 @KINDS
-def test_a_group_that_is_too_big_is_cut_into_eight_at_most(tmp_path, kind):
+def test_a_big_group_is_cut_into_at_most_eight_parts(tmp_path, kind):
     path = write(tmp_path / "a", kind, table([f"row {i}" for i in range(100)]), rows_per_group=100)
     with open(path, "rb") as stream:
         ranges = row_ranges(stream, path, unit_bytes=1, rows_per_document=1)
@@ -86,25 +88,25 @@ def test_rows_without_text_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (table(column="content"), "a has no column 'text'; its columns are 'id', 'content'; .*--text_field"),
-        (pa.table({"text": [1, 2]}), "the column 'text' holds int64, expected strings"),
+        (table(column="content"), "a has no column 'text'.* 'id', 'content'"),
+        (pa.table({"text": [1, 2]}), "a: .*'text' holds int64"),
     ],
     ids=["no text", "numbers"],
 )
-def test_a_table_without_a_column_of_texts_is_a_user_error(tmp_path, kind, content, complaint):
+def test_a_table_without_a_column_of_strings_is_a_user_error(tmp_path, kind, content, complaint):
     path = write(tmp_path / "a", kind, content, rows_per_group=4)
     with pytest.raises(UserError, match=complaint):
         read(path)
 
 
 @pytest.mark.parametrize("column_type", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
-def test_every_kind_of_strings_is_read(tmp_path, column_type):
+def test_all_string_types_are_read(tmp_path, column_type):
     content = pa.table({"text": pa.array(["a", "b", "a"]).cast(column_type)})
     assert read(write(tmp_path / "a", "arrow stream", content, rows_per_group=2)) == [["a"], ["b"], ["a"]]
 
 
 @KINDS
-def test_a_table_that_is_cut_off_is_a_user_error(tmp_path, kind):
+def test_a_truncated_table_is_a_user_error(tmp_path, kind):
     random.seed(3)
     path = write(tmp_path / "a", kind, table([random.randbytes(40).hex() for _ in range(99)]), rows_per_group=9)
     with open(path, "rb+") as file:
@@ -114,5 +116,5 @@ def test_a_table_that_is_cut_off_is_a_user_error(tmp_path, kind):
 
 
 def test_a_file_that_is_no_table_is_a_user_error():
-    with pytest.raises(UserError, match="a begins with b'Once upo'; expected a Parquet or Arrow file"):
+    with pytest.raises(UserError, match="a begins with b'Once upo'"):
         list(read_rows(io.BytesIO(b"Once upon"), Origin("a", 0), None, DatasetSettings(), ReadCounts()))

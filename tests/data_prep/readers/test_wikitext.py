@@ -52,7 +52,7 @@ MARKERS = ("[[", "]]", "{{", "}}", "<ref", "&nbsp;", "{|", "|}")
         ("{{Taxobox\n| a = {|\n| b\n|}}}\nText.", "Text."),
     ],
 )
-def test_markup_within_a_line_becomes_what_a_reader_sees(wikitext, text):
+def test_markup_within_a_line_becomes_its_visible_text(wikitext, text):
     assert plain_text(wikitext) == [text]
 
 
@@ -79,7 +79,7 @@ def test_markup_within_a_line_becomes_what_a_reader_sees(wikitext, text):
         ("{{ Lang |fr| {{nowrap| a b }} }}", "a b"),
     ],
 )
-def test_a_template_that_stands_for_text_becomes_the_text(wikitext, text):
+def test_templates_become_their_text(wikitext, text):
     assert plain_text(wikitext) == [text]
 
 
@@ -102,7 +102,7 @@ def test_a_template_that_stands_for_text_becomes_the_text(wikitext, text):
     ],
     ids=["quotation", "paragraphs and items", "headings without text go", "lists of references go"],
 )
-def test_lines_are_paragraphs_list_items_and_headings_with_text_under_them(wikitext, lines):
+def test_lines_are_paragraphs_list_items_and_headings_with_text(wikitext, lines):
     assert plain_text(wikitext) == lines
 
 
@@ -123,7 +123,7 @@ def test_lines_are_paragraphs_list_items_and_headings_with_text_under_them(wikit
         ("[]][ {}}{ {{{{ }}}}}", []),
     ],
 )
-def test_unmatched_brackets_are_removed_and_their_text_stays(wikitext, lines):
+def test_unpaired_brackets_are_removed_and_their_text_is_kept(wikitext, lines):
     assert plain_text(wikitext) == lines
 
 
@@ -145,12 +145,12 @@ NESTED = {
 def test_broken_markup_is_read_in_linear_time(wikitext):
     begin = time.process_time()
     lines = plain_text(wikitext)
-    # At most 1 s where this was written; quadratic time would take minutes.
+    # Usually at most 1 s; quadratic time would take minutes.
     assert time.process_time() - begin < 15
     assert not any(marker in line for line in lines for marker in ("[[", "{{", "{|"))
 
 
-def test_text_that_is_too_long_for_the_parser_is_kept():
+def test_text_too_long_for_the_parser_is_kept():
     words = "word " * 2_000
     assert plain_text("{{quote|" + words + "end}}") == [words + "end"]
     assert plain_text(words + "[http://example.org the ''site''].") == [words + "the site."]
@@ -173,7 +173,7 @@ PIECES = [
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=40))
-def test_no_markup_leaks_from_any_mixture_of_it(pieces):
+def test_random_markup_leaves_no_markers(pieces):
     for line in plain_text("".join(pieces)):
         assert line == line.strip() != ""
         assert not any(marker in line for marker in MARKERS)
