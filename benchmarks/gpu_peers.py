@@ -3,23 +3,15 @@
     python -m benchmarks.stablehlo_step run STEP --output=rows.jsonl
     python -m benchmarks.gpu_peers STEP --output=rows.jsonl
 
-The step is that of `benchmarks.train_step.pytorch`: Hugging Face's classes with the generator's states gathered before
-the product with the vocabulary, SDPA attention, AdamW fused. float32 products are in TF32, as ours are on a GPU;
-bfloat16 is by autocast. Needs PyTorch, transformers and NumPy, nothing else of this project's environment.
+Uses the step of `benchmarks.train_step.pytorch` with SDPA attention. float32 products are in TF32, as ours on a GPU,
+and bfloat16 uses autocast. Needs PyTorch, transformers and NumPy, nothing else of this project's environment.
 """
 
 import argparse
 import gc
 import sys
 
-from benchmarks.stablehlo_step.files import StepFiles
-from benchmarks.stablehlo_step.measurement import (
-    add_timing_flags,
-    published_peak,
-    report,
-    result,
-    timed_rounds,
-)
+from benchmarks.stablehlo_step.exported import StepFiles, add_timing_flags, report, timed_rounds
 
 MODES = ("eager", "default", "reduce-overhead", "max-autotune")
 
@@ -39,12 +31,12 @@ def main(argv: list[str] | None = None) -> int:
     if files.manifest["networks"] is None:
         parser.error(f"{arguments.step} has the objective {files.manifest['objective']}; the peers have electra only")
     for mode in arguments.modes:
-        report(_measure(files, mode, arguments), arguments.output)
+        measure(files, mode, arguments)
     return 0
 
 
-def _measure(files: StepFiles, mode: str, arguments: argparse.Namespace) -> dict:
-    """Times one way to run the step in the precision of the exported one."""
+def measure(files: StepFiles, mode: str, arguments: argparse.Namespace) -> None:
+    """Times and reports one way to run the step, in the precision of the exported one."""
     import torch
     import transformers
 
@@ -52,38 +44,34 @@ def _measure(files: StepFiles, mode: str, arguments: argparse.Namespace) -> dict
 
     on_gpu = arguments.device == "cuda"
     torch.set_float32_matmul_precision("high")  # TF32
-    precision = files.manifest["precision"]
     names = [each["name"] for each in files.manifest["batch"]]
-    batches = [dict(zip(names, batch, strict=True)) for batch in files.batches()]
-    how = {"precision": precision, "compiled": mode if mode != "eager" else False, "device": arguments.device}
-    step = PyTorchStep(batches, **files.manifest["networks"], **how)
-    first_loss = step.run()["loss"]  # compiles, so one step at least is not timed
+    step = PyTorchStep(
+        [dict(zip(names, batch, strict=True)) for batch in files.batches()],
+        **files.manifest["networks"],
+        precision=files.manifest["precision"],
+        compiled=mode if mode != "eager" else False,
+        device=arguments.device,
+    )
+    first_loss = step.run()["loss"]  # compiles, so at least one step is not timed
     for _ in range(arguments.warmup - 1):
         step.begin()
-    wait = torch.cuda.synchronize if on_gpu else lambda: None
-    seconds = timed_rounds(step.begin, wait, arguments.rounds, arguments.steps)
-    last_loss = step.run()["loss"]
-    device = torch.cuda.get_device_name() if on_gpu else "cpu"
-    row = result(
+    report(
         files.manifest,
-        seconds,
-        arguments.peak_flops or published_peak(files.manifest, device),
+        timed_rounds(step.begin, torch.cuda.synchronize if on_gpu else lambda: None, arguments),
+        arguments,
+        torch.cuda.get_device_name() if on_gpu else "cpu",
         contender=f"pytorch {mode}",
-        precision=precision,
-        device=device,
         versions={"torch": torch.__version__, "transformers": transformers.__version__},
         peak_bytes=torch.cuda.max_memory_allocated() if on_gpu else None,
         first_loss=first_loss,
-        last_loss=last_loss,
+        last_loss=step.run()["loss"],
     )
-    # The next one's peak is its own.
     del step
     gc.collect()
-    if on_gpu:
+    if on_gpu:  # else the next mode's peak would include this one's memory
         torch._dynamo.reset()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    return row
 
 
 if __name__ == "__main__":

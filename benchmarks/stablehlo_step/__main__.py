@@ -1,10 +1,10 @@
-"""The training step as a program of its own, which JAX runs on any device of XLA: see docs/notes/accelerators.md.
+"""Exports the training step as a program that JAX runs on any device of XLA: see docs/notes/accelerators.md.
 
-    python -m benchmarks.stablehlo_step export STEP --config=configs/pretrain/small.yaml --data_dir=DATA
+    python -m benchmarks.stablehlo_step export STEP --config=configs/pretrain/small.yaml --state
     python -m benchmarks.stablehlo_step compile STEP
     python -m benchmarks.stablehlo_step run STEP
 
-`export` needs this project's environment; `run` needs JAX and NumPy alone, `compile` those with CUDA.
+`export` runs in this project's environment, `run` needs only JAX and NumPy, `compile` also JAX's CUDA packages.
 """
 
 import argparse
@@ -12,12 +12,12 @@ import importlib
 import sys
 from pathlib import Path
 
-from benchmarks.stablehlo_step.measurement import add_timing_flags
+from benchmarks.stablehlo_step.exported import add_timing_flags
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
-    # Imported now: of the two environments each has only what its own commands need.
+    # Imported now: TensorFlow and JAX are in different environments.
     return importlib.import_module(f"benchmarks.stablehlo_step.{arguments.command}").main(arguments)
 
 
@@ -35,21 +35,19 @@ def _flags() -> argparse.ArgumentParser:
     export.add_argument(
         "--set", action="append", default=[], dest="overrides", metavar="A.B=VALUE", help="changes one setting"
     )
-    export.add_argument("--data_dir", metavar="DIR", help="data set of the batches; else their tokens are random")
-    export.add_argument("--model_dir", metavar="RUN", help="start from the newest checkpoint of this run")
-    export.add_argument("--state", action="store_true", help="write state.npz too: 12 bytes a parameter with moments")
+    export.add_argument(
+        "--state", action="store_true", help="also write weights and moments, which run needs: 12 bytes a parameter"
+    )
     export.add_argument("--replicas", type=int, default=1, metavar="N", help="devices that share the global batch (1)")
 
-    run = add("run", "time steps on this device", "directory that export wrote")
-    run.add_argument("--state", metavar="FILE", help=".npz to start from; else STEP/state.npz or random weights")
-    run.add_argument("--seed", type=int, default=0, help="of random weights (0)")
+    run = add("run", "time steps on this device", "directory that export --state wrote")
     run.add_argument("--final_state", metavar="FILE", help=".npz for the state after the last step")
     add_timing_flags(run)
 
     compile_step = add("compile", "compile for a GPU without one", "directory that export wrote")
     target = Path(__file__).with_name("h100.txtpb")
     compile_step.add_argument(
-        "--target", default=target, metavar="FILE", help="GpuTargetConfigProto of XLA as text; else an H100's (SXM)"
+        "--target", default=target, metavar="FILE", help="GpuTargetConfigProto of XLA as text (default: H100 SXM)"
     )
     compile_step.add_argument("--keep", metavar="FILE", help="file for the optimised program")
     return parser

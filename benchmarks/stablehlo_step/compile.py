@@ -1,4 +1,4 @@
-"""Compiles an exported step for a GPU that is not there, and counts its kernels. Needs JAX with CUDA, and no GPU."""
+"""Compiles an exported step for a GPU and counts its kernels. Needs JAX's CUDA packages, but no GPU."""
 
 import argparse
 import collections
@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.stablehlo_step.files import StepFiles
-from benchmarks.stablehlo_step.measurement import published_peak
+from benchmarks.stablehlo_step.exported import StepFiles, published_peak
 from benchmarks.tpu_compile.device import compile_program
 
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?([\w.-]+) = (\(.*?\)|\S+) ([\w-]+)\((.*)")
@@ -45,13 +44,13 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def kernels_of(text: str) -> dict[str, tuple[int, int]]:
-    """How many kernels of each kind an optimised program starts, and the bytes of their arguments and results.
+    """The number of kernel starts of an optimised program, and the bytes of their arguments and results, by kind.
 
-    A value that the device's cache still holds is counted all the same, and of a gather the whole table.
+    Values that are still in the device's cache count too, and a gather counts its whole table.
 
     Args:
         text: the program as XLA prints it.
-    Returns: by kind: a fusion's, with what generates it where that is not XLA itself; a custom call's target; else the
+    Returns: the keys are a fusion's kind with its generator, if that is not XLA; a custom call's target; else the
         operation.
     """
     blocks = re.findall(r"^(ENTRY )?%?([\w.-]+) [^\n]*\{\n(.*?)^\}", text, re.DOTALL | re.MULTILINE)
@@ -65,7 +64,7 @@ def kernels_of(text: str) -> dict[str, tuple[int, int]]:
 
 
 def _kernels(computation: str, bodies: dict[str, list[str]]) -> Iterator[tuple[str, int, float]]:
-    """Of each kernel of a computation, also in its loops, the kind, how often it starts, and the bytes of a start."""
+    """Yields: the kind, the number of starts and the bytes of a start of each kernel, also of those in loops."""
     sizes: dict[str, float] = {}
     for line in bodies[computation]:
         if not (instruction := _INSTRUCTION.match(line)):
@@ -73,7 +72,7 @@ def _kernels(computation: str, bodies: dict[str, list[str]]) -> Iterator[tuple[s
         name, result, operation, rest = instruction.groups()
         sizes[name] = _size(result)
         if operation == "while":
-            trips = re.search(r'"known_trip_count":\{"n":"(\d+)"', line)  # at least one where it is not known
+            trips = re.search(r'"known_trip_count":\{"n":"(\d+)"', line)  # 1 if unknown
             body = re.search(r"body=%?([\w.-]+)", line)[1]
             for kind, times, size in _kernels(body, bodies):
                 yield kind, times * int(trips[1] if trips else 1), size
@@ -92,7 +91,7 @@ def _kind(operation: str, line: str) -> str:
 
 
 def _size(shapes: str) -> float:
-    """Bytes of an array, or of all arrays of a tuple: "(f32[8]{0}, bf16[4,2]{1,0})" has 48."""
+    """The bytes of all arrays in a type: 48 for "(f32[8]{0}, bf16[4,2]{1,0})"."""
     total = 0.0
     for dtype, dimensions in re.findall(r"\b(pred|[a-z]+\d\w*)\[([\d,]*)\]", shapes):
         bits = 8 if dtype == "pred" else int(re.search(r"\d+", dtype)[0])

@@ -1,7 +1,7 @@
-"""The step of one of several replicas, traced without them.
+"""Traces the step of one of several replicas without a TPU, for `benchmarks.tpu_compile`.
 
-`tf.distribute.TPUStrategy` needs a TPU before it can trace anything. It makes the same program for every core, in which
-the core's number and the sums over cores are XLA operations; `CompiledReplicas` traces that program without a TPU.
+`tf.distribute.TPUStrategy` cannot trace without a TPU. On a TPU it gives every core the same program, in which the
+core's number and the sums over cores are XLA operations. `CompiledReplicas` traces this program.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class CompiledReplicas(tf.distribute.Strategy):
         super().__init__(_Extended(self, num_replicas))
 
     def training_step_function(self, task: Task) -> Callable:
-        """As `electra_tf.train.static_step` has it for one replica. It can be compiled but not run."""
+        """The counterpart of `electra_tf.train.static_step` for one of several replicas. It compiles but cannot run."""
 
         def step(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
             with _ReplicaContext(self, gen_xla_ops.xla_replica_id()):
@@ -34,7 +34,7 @@ class CompiledReplicas(tf.distribute.Strategy):
 
 
 class _Extended(OneDeviceExtended):
-    """Variables are each core's own, and updates happen where they are called."""
+    """Each core has its own variables and updates them in place."""
 
     def __init__(self, strategy: tf.distribute.Strategy, num_replicas: int):
         super().__init__(strategy, device="/device:CPU:0")
@@ -53,7 +53,7 @@ class _Extended(OneDeviceExtended):
 
 class _ReplicaContext(tf.distribute.ReplicaContext):
     def all_reduce(self, reduce_op, value, options=None):
-        assert reduce_op == tf.distribute.ReduceOp.SUM, "the training step sums, and divides by itself"
+        assert reduce_op == tf.distribute.ReduceOp.SUM, "the training step only sums over replicas"
         everyone = [list(range(self.num_replicas_in_sync))]
         return tf.nest.map_structure(
             lambda share: gen_xla_ops.xla_all_reduce(share, everyone, reduce_op="Add", mode="CrossReplica"), value

@@ -1,0 +1,119 @@
+"""The files of an exported step, and how its time is taken and reported. Imports NumPy and the standard library alone.
+
+manifest.json       arguments and results of the program in order; sizes, FLOPs of a step and peaks of devices
+step.stablehlo      the training step: (batch, state) -> (metrics, state)
+batches.npz         a few masked batches
+state.npz           with `export --state`: the state before the first step
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+MANIFEST, STEP, BATCHES, STATE = "manifest.json", "step.stablehlo", "batches.npz", "state.npz"
+
+
+class StepFiles:
+    """An exported step of one replica.
+
+    Attributes:
+        manifest: see `benchmarks.stablehlo_step.export`.
+    Raises: ValueError: for the step of one of several replicas, which only `tpu_compile` compiles.
+    """
+
+    def __init__(self, directory: str | os.PathLike):
+        self.directory = Path(directory)
+        self.manifest = json.loads((self.directory / MANIFEST).read_text(encoding="utf-8"))
+        if self.manifest["replicas"] > 1:
+            raise ValueError(f"{directory} is the step of one of {self.manifest['replicas']} replicas; export one's")
+
+    @property
+    def program(self) -> bytes:
+        return (self.directory / STEP).read_bytes()
+
+    def batches(self) -> list[list[np.ndarray]]:
+        """The masked batches, each with its arrays in the order of the program's arguments."""
+        with np.load(self.directory / BATCHES) as columns:
+            named = [columns[each["name"]] for each in self.manifest["batch"]]
+        return [list(batch) for batch in zip(*named, strict=True)]
+
+    def state(self) -> list[np.ndarray]:
+        """The state before the first step, in the order of the program's arguments."""
+        with np.load(self.directory / STATE) as stored:
+            return [stored[each["name"]] for each in self.manifest["state"]]
+
+
+def add_timing_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="timed rounds; their median counts (5)")
+    parser.add_argument("--steps", type=int, default=20, metavar="N", help="steps of a round (20)")
+    parser.add_argument("--warmup", type=int, default=5, metavar="N", help="untimed steps before the rounds (5)")
+    parser.add_argument("--peak_flops", type=float, metavar="FLOP/S", help="the device's peak (as published, if known)")
+    parser.add_argument("--output", metavar="FILE", help="file to which lines of JSON are added")
+
+
+def timed_rounds(run: Callable[[], object], wait: Callable[[], None], flags: argparse.Namespace) -> list[float]:
+    """Seconds a step in each round.
+
+    Args:
+        run: begins a step.        wait: returns when the device is done.        flags: of `add_timing_flags`.
+    """
+    seconds = []
+    for _ in range(flags.rounds):
+        wait()
+        before = time.perf_counter()
+        for _ in range(flags.steps):
+            run()
+        wait()
+        seconds.append((time.perf_counter() - before) / flags.steps)
+    return seconds
+
+
+def published_peak(manifest: dict, device: str) -> float | None:
+    """FLOP/s of a device by its driver's name, in the step's precision; None if unknown."""
+    return next((peak for pattern, peak in manifest["peak_flops"].items() if re.search(pattern, device)), None)
+
+
+def report(manifest: dict, seconds: list[float], flags: argparse.Namespace, device: str, **facts) -> None:
+    """Prints the median of the rounds, and adds a row to the JSON lines of --output.
+
+    Utilization counts the model's matrix products, which are the same for all contenders.
+
+    Args:
+        seconds: of `timed_rounds`.        flags: of `add_timing_flags`.
+        facts: further entries of the row: `contender`, `peak_bytes`, `first_loss` and `last_loss` at least.
+    """
+    median, products = statistics.median(seconds), (manifest["flops"] or {}).get("products")
+    rate, peak = products and products / median, flags.peak_flops or published_peak(manifest, device)
+    names = ("objective", "precision", "trainable_parameters", "batch_size", "max_seq_length")
+    row = {
+        **facts,
+        **{name: manifest[name] for name in names},
+        "device": device,
+        "seconds_a_step": median,
+        "seconds_of_rounds": seconds,
+        "examples_per_second": manifest["batch_size"] / median,
+        "flops_per_second": rate,
+        "peak_flops": peak,
+        "utilization": rate and peak and rate / peak,
+    }
+    parts = [
+        f"{row['contender']} {row['precision']}",
+        f"{1e3 * median:.2f} ms a step",
+        f"{row['examples_per_second']:.1f} examples/s",
+        rate and f"{rate / 1e12:.3g} TFLOP/s",
+        row["utilization"] and f"{row['utilization']:.1%} of {peak / 1e12:.4g} TFLOP/s",
+        row["peak_bytes"] and f"{row['peak_bytes'] / 1e9:.2f} GB at most",
+        f"loss {row['first_loss']:.4f} to {row['last_loss']:.4f}",
+        device,
+    ]
+    print(" | ".join(part for part in parts if part), flush=True)
+    if flags.output:
+        with Path(flags.output).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
