@@ -1,3 +1,3 @@
-"""What a user or a maintainer measures again: each command is `python -m benchmarks.NAME`."""
+"""Speed beside peers, and parity with the authors' code: `python -m benchmarks.NAME`."""
 
-import electra_tf  # noqa: F401  before TensorFlow: it chooses the version of Keras that TensorFlow imports
+import electra_tf  # noqa: F401  before TensorFlow, because it selects the version of Keras

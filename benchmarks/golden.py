@@ -1,4 +1,4 @@
-"""Reads the files of golden sets, for both parity commands."""
+"""Reads golden sets, which hold what the authors' code computed, for both parity commands."""
 
 import json
 import lzma
@@ -7,6 +7,24 @@ from pathlib import Path
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
+_ENCODER_SETTINGS = {
+    "vocab_size": "vocab_size",
+    "embedding_size": "embedding_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_position_embeddings": "max_position_embeddings",
+    "type_vocab_size": "type_vocab_size",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "hidden_dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+}
+
+
+def encoder_settings(settings: dict) -> dict:
+    """The settings of our `EncoderConfig` from a set's config.json, which has the authors' names."""
+    return {ours: settings[theirs] for ours, theirs in _ENCODER_SETTINGS.items()}
 
 
 def read_json(path: Path) -> dict:
@@ -16,11 +34,11 @@ def read_json(path: Path) -> dict:
 
 
 def read_lines(path: Path) -> list[dict]:
-    """A golden file of JSON lines, compressed."""
+    """A compressed golden file of JSON lines."""
     return [json.loads(line) for line in lzma.decompress(path.read_bytes()).decode().split("\n") if line]
 
 
 def load_arrays(path: Path) -> Arrays:
-    """The arrays of an .npz file; NumPy refuses one that would need pickle."""
+    """The arrays of an .npz file. NumPy refuses pickled ones."""
     with np.load(path, allow_pickle=False) as archive:
         return dict(archive)

@@ -1,4 +1,4 @@
-"""The harness of the benchmarks: contenders in their own processes, rounds of turns, ratios and verdicts."""
+"""The benchmarks' common parts: contenders in their own processes, rounds of turns, ratios and verdicts."""
 
 import argparse
 import contextlib
@@ -18,7 +18,7 @@ from electra_tf.cli.flags import add_set_flag, flag_parser
 from electra_tf.cli.process import run_command
 
 PROJECT = Path(__file__).resolve().parents[1]
-QUIET = 0.05  # a turn is disturbed if other programs used more than this share of the cores
+QUIET = 0.05  # a turn is disturbed if other programs use more than this share of the cores
 _SAMPLE_SECONDS = 1.0
 _MESSAGE_CHARACTERS = 400
 
@@ -51,10 +51,10 @@ def run_check(check: Callable[[], bool]) -> int:
 
 
 def conclude(verdicts: Sequence[Verdict], json_file: str | None = None, flags=None, report: dict | None = None) -> bool:
-    """Prints the verdicts and writes the report. Returns: True if every limit holds.
+    """Prints the verdicts and writes the report. Returns: whether every limit holds.
 
     Args:
-        json_file: for the report; None: do not write it.        flags: the benchmark's; they join the report.
+        json_file: for the report; None: do not write it.        flags: the benchmark's; they are added to the report.
     """
     print("", *verdicts, sep="\n")
     if json_file:
@@ -63,23 +63,33 @@ def conclude(verdicts: Sequence[Verdict], json_file: str | None = None, flags=No
     return all(verdict.holds for verdict in verdicts)
 
 
+def baseline_flags(description: str, rounds: int) -> argparse.ArgumentParser:
+    """A parser with the flags of all benchmarks that compare ours with a baseline.
+
+    Args:
+        rounds: the default of --rounds.
+    """
+    parser = flag_parser(description)
+    parser.add_argument("--baseline", type=Path, metavar="DIR", help="another checkout of this project to measure")
+    parser.add_argument("--rounds", type=int, default=rounds, help="turns of each contender")
+    return parser
+
+
 def comparison_flags(description: str, batch_size: str, rounds: int = 5) -> argparse.ArgumentParser:
-    """The flags of all benchmarks that compare processes, ours with a peer and a baseline.
+    """A parser with the flags of all benchmarks that run contenders in processes.
 
     Args:
         batch_size: the help text of --batch_size.        rounds: the default of --rounds.
     """
-    parser = flag_parser(description)
+    parser = baseline_flags(description, rounds)
     add = parser.add_argument
-    add("--peers_python", default=sys.executable, metavar="PYTHON", help="interpreter that has PyTorch")
-    add("--baseline", type=Path, metavar="DIR", help="checkout of this project to compare ours with")
+    add("--peers_python", default=sys.executable, metavar="PYTHON", help="interpreter with PyTorch")
     small = PROJECT / "configs" / "pretrain" / "small.yaml"
-    add("--config", type=Path, default=small, metavar="FILE", help="YAML file with the sizes of all")
+    add("--config", type=Path, default=small, metavar="FILE", help="YAML file with the sizes of all networks")
     add_set_flag(parser)
     add("--batch_size", type=int, default=32, help=batch_size)
-    add("--threads", type=int, default=2, help="cores that each may use")
-    add("--rounds", type=int, default=rounds, help="turns of each")
-    add("--patience", type=float, default=60.0, help="seconds a turn waits for a quiet machine")
+    add("--threads", type=int, default=2, help="cores for each contender")
+    add("--patience", type=float, default=60.0, help="longest wait for a quiet machine before a turn, in seconds")
     add("--json", metavar="FILE", help="file for all measurements")
     return parser
 
@@ -90,10 +100,11 @@ def comparison_flags(description: str, batch_size: str, rounds: int = 5) -> argp
 def take_turns(
     measurements: Mapping[str, Callable[[], Value]], rounds: int, patience: float = 0.0
 ) -> dict[str, list[Value]]:
-    """Takes every measurement once a round, so that other load on the machine affects all of them.
+    """Takes every measurement once in each round, so that other load on the machine affects all of them.
 
     Args:
-        patience: the longest time in seconds that a turn waits for a quiet machine.
+        patience: the longest wait for a quiet machine before a turn, in seconds.
+    Returns: by name the values of all rounds.
     """
     values: dict[str, list[Value]] = {name: [] for name in measurements}
     for _ in range(rounds):
@@ -104,12 +115,12 @@ def take_turns(
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> float:
-    """The median of the ratios within rounds."""
+    """The median over the rounds of `over` divided by `under`."""
     return statistics.median(one / other for one, other in zip(over, under, strict=True))
 
 
 def shown(values: Sequence[float]) -> str:
-    """The median, and the lowest and highest value."""
+    """The median, lowest and highest value as text."""
     digits = 0 if min(values) >= 1000 else 1 if min(values) >= 10 else 3
     median, lowest, highest = (
         f"{value:,.{digits}f}" for value in (statistics.median(values), min(values), max(values))
@@ -127,7 +138,7 @@ def print_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str
 def print_disturbed(shares_of_others: Sequence[float]) -> None:
     """Prints how many turns were disturbed, if any."""
     if disturbed := sum(share > QUIET for share in shares_of_others):
-        print(f"{disturbed} turns were disturbed: others used more than {QUIET:.0%} of the cores; measure again")
+        print(f"{disturbed} turns were disturbed: others used over {QUIET:.0%} of the cores; repeat the measurement")
 
 
 def wait_for_quiet(patience: float) -> None:
@@ -146,18 +157,18 @@ def wait_for_quiet(patience: float) -> None:
 
 
 class ProcessDied(Exception):
-    """A contender's process ended; the message has its last line."""
+    """A contender's process has ended. The message has its last line of output."""
 
 
 class Process:
-    """A contender in its own process, which answers commands (see `benchmarks.worker`) inside the `with` block.
+    """A contender in its own process, which answers commands inside the `with` block: see `benchmarks.worker`.
 
     Args:
-        module: of the worker.        options: for the worker, as JSON.        python: the interpreter.
-        checkout: the directory whose code runs.
+        name: in messages.        module: the worker's.        options: for the worker, sent as JSON.
+        python: the interpreter.        checkout: the directory whose code runs.
     Attributes:
-        start_seconds: of each start, from the start of the process to the end of its first step.
-        first: the answer of the first step.
+        start_seconds: for each start, the time from the start of the process to the end of its first step.
+        first: the answer to the first `step`.
     Raises: ProcessDied: on entry, if the first step fails.
     """
 
@@ -192,7 +203,7 @@ class Process:
         return self
 
     def __exit__(self, *_) -> None:
-        # Closing flushes the buffer, which fails if the process died before it read the last command.
+        # Closing flushes the buffer, which fails if the process has died.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.terminate()
@@ -202,7 +213,7 @@ class Process:
 
     def ask(self, command: str) -> dict:
         """The answer to a command. Raises: ProcessDied: if the process has ended."""
-        with contextlib.suppress(BrokenPipeError):  # it has died, so its standard output has ended too
+        with contextlib.suppress(BrokenPipeError):  # it has died, so that `readline` returns nothing
             self._process.stdin.write(f"{command}\n")
             self._process.stdin.flush()
         if line := self._process.stdout.readline():
@@ -213,7 +224,7 @@ class Process:
         raise ProcessDied(f"{self._name} ended with status {status}: {message}")
 
     def ask_watched(self, command: str) -> dict:
-        """The answer, with the share of all cores that other programs used meanwhile as `others`."""
+        """The answer to a command. Its `others` is the share of all cores that other programs used meanwhile."""
         import psutil
 
         process = psutil.Process(self._process.pid)
@@ -226,9 +237,9 @@ class Process:
 
 @contextlib.contextmanager
 def running(processes: Mapping[str, Process], patience: float, starts: int = 1) -> Iterator[dict[str, Process]]:
-    """Starts each process `starts` times, in turns, and prints those that cannot start.
+    """Starts each process `starts` times, in turns, and prints the processes that fail to start.
 
-    Yields: the others, alive.
+    Yields: the running processes.
     """
     chosen = dict(processes)
     with contextlib.ExitStack() as stack:
@@ -250,18 +261,18 @@ def running(processes: Mapping[str, Process], patience: float, starts: int = 1) 
 
 
 def in_checkout(path: Path, checkout: Path) -> Path:
-    """The same file of another checkout; a file outside this checkout stays."""
+    """The path of a file of this checkout in another one. Other paths are returned unchanged."""
     path = path.resolve()
     return checkout.resolve() / path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path
 
 
 def last_line(text: str) -> str:
-    """The last line of a program's output that is not empty."""
+    """The last line with text of a program's output."""
     return (text.strip().splitlines() or ["no message"])[-1].strip()
 
 
 def _busy_seconds() -> float:
-    """Time that all cores have worked since boot, with the time that a host took from this virtual machine."""
+    """The busy time of all cores since boot, including time that a host took from this virtual machine."""
     import psutil
 
     times = psutil.cpu_times()

@@ -1,11 +1,11 @@
-"""Sequences per second of the pipeline that feeds the training step, beside plain reading of the same records.
+"""The speed of the pre-training input in sequences per second, beside plain reading of the same records.
 
     python -m benchmarks.input_pipeline --data_dir=DIR --batch_size=128 --at_least=20000
 
-`ours` is what the trainer reads: shuffled records, parsed, padded, masked and batched. `plain_records` is
-`tf.data.TFRecordDataset` of the same shards, batched and not parsed: the limit that the disk and the record format set.
-Nothing trains meanwhile. The two take turns, so that other load on the machine affects both. Prints one JSON object;
-exits 1 if ours is slower than --at_least.
+`ours` is the trainer's input: shuffled records, parsed, padded, masked and batched. `plain_records` is
+`tf.data.TFRecordDataset` of the same shards, batched but not parsed: the limit of the disk and the record format.
+Nothing trains meanwhile. The two take turns, so that other load on the machine affects both. Prints one JSON object,
+and exits 1 if ours is slower than --at_least.
 """
 
 import argparse
@@ -23,8 +23,7 @@ from electra_tf.cli.flags import flag_parser
 if TYPE_CHECKING:
     import tensorflow as tf
 
-# The first batches trace functions and fill buffers.
-_WARM_UP_BATCHES = 20
+_WARM_UP_BATCHES = 20  # the first batches trace functions and fill buffers
 
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -33,17 +32,17 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--config",
         default=PROJECT / "configs" / "pretrain" / "small.yaml",
-        help="run whose masking to use; vocabulary and length are the data set's",
+        help="YAML file with the masking; vocabulary and length are the data set's",
     )
     parser.add_argument("--batch_size", type=int, default=128, help="sequences in a batch")
-    parser.add_argument("--rounds", type=int, default=5, help="timed turns of each")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each turn")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each contender")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a turn")
     parser.add_argument("--at_least", type=float, default=0.0, metavar="RATE", help="floor in sequences a second")
     return parser.parse_args(arguments)
 
 
 def measure(flags: argparse.Namespace) -> bool:
-    """Prints the report; returns whether the rate reaches the floor."""
+    """Prints the report. Returns: whether the rate reaches the floor."""
     import tensorflow as tf
 
     from electra_tf.data.corpus import open_data
@@ -82,11 +81,8 @@ def measure(flags: argparse.Namespace) -> bool:
 
 
 def sequences_per_second(dataset: "tf.data.Dataset", batch_size: int, seconds: float) -> float:
-    """The rate of an endless dataset, after some batches of warm-up.
-
-    Takes a new iterator: an old one would fill its buffers while the other dataset is timed.
-    """
-    batches = iter(dataset)
+    """The rate of an endless dataset, after some batches of warm-up."""
+    batches = iter(dataset)  # a new one, because an old one has filled its buffers during the other's turn
     for _ in range(_WARM_UP_BATCHES):
         next(batches)
     num_batches = 0

@@ -1,8 +1,8 @@
-"""A contender's side of `benchmarks.harness`: options as JSON in the first argument, then one command a line.
+"""A contender's side of `benchmarks.harness`.
 
-Each line of standard input, `NAME NUMBER...`, gets one line of JSON on standard output. The first command is `step`, so
-that a start can be timed. What libraries print goes to standard error. A worker of another checkout of this project
-may answer too (--baseline), so options and commands keep their meaning.
+The first argument holds options as JSON. Each line of standard input, `NAME NUMBER...`, is a command, and its answer is
+one line of JSON on standard output. Other output goes to standard error. The first command is `step`, which is timed as
+the start. Options and commands must not change, because --baseline runs the workers of other checkouts.
 """
 
 import ctypes
@@ -13,40 +13,40 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-# Imports of a contender count as its start: import no library here.
+# Imports count as a contender's start, so this file imports no library.
 
 
 class Commands:
-    """The commands of standard input, and the way back for their answers."""
+    """The commands of standard input, and a method that answers them."""
 
     def __init__(self):
         self._answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
     def __iter__(self) -> Iterator[tuple]:
-        """Each command as its name and its numbers."""
+        """Yields: the name and the numbers of each command."""
         for line in sys.stdin:
             name, *numbers = line.split()
             self._start = time.perf_counter()
             yield name, *map(int, numbers)
 
     def answer(self, **values) -> None:
-        """Answers the last command, with the seconds since it came unless `values` has others."""
+        """Answers the last command. Unless `values` has `seconds`, they are the time since the command."""
         values.setdefault("seconds", time.perf_counter() - self._start)
         release_memory()
         print(json.dumps(values), file=self._answers, flush=True)
 
 
 def run_worker(kinds: Mapping[str, Callable[[dict, Commands], None]]) -> None:
-    """Binds this process to its cores and lets the contender `options["kind"]` answer all commands."""
+    """Binds this process to its cores and runs the contender `options["kind"]`, which answers all commands."""
     options = json.loads(sys.argv[1])
-    # Libraries size their thread pools by the cores they see, whatever they are told later.
+    # Before any import: libraries size their thread pools by the cores of the process.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options["num_threads"]])
     kinds[options["kind"]](options, Commands())
 
 
 def timed(call: Callable[[], object], num_calls: int) -> list[float]:
-    """Seconds of each call, after an untimed one that refills the caches and takes freed memory back."""
+    """Seconds of each call, after an untimed call that refills caches and memory pools."""
     call()
     seconds = []
     for _ in range(num_calls):
@@ -57,12 +57,12 @@ def timed(call: Callable[[], object], num_calls: int) -> list[float]:
 
 
 def release_memory() -> None:
-    """Returns freed memory to the system, as all contenders are alive at once."""
+    """Returns freed memory to the system, because all contenders are alive at the same time."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def peak_bytes() -> int:
-    """The highest resident set size of this process so far."""
+    """The highest resident set size of this process so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -2,17 +2,17 @@
 
     python -m benchmarks.builder --input=text:corpus.txt --vocab_file=vocab.txt --work_dir=/tmp/bench
 
-Each contender is a program, timed from its start to finished shards, so its start-up counts; tokens are those read. All
-take turns, round by round; each ratio is the median of the ratios within rounds. `--input` is plain text with blank
-lines between documents; use at least 300 MB, or start-ups dominate the ratios. The peer (benchmarks/builder/peer.py)
-may use every core: run on as many cores as ours has processes, with `taskset` if needed. --baseline adds the builder of
-another checkout of this project.
+Each contender is a program, which is timed from its start to the finished shards. Rates count the tokens that it read.
+All take turns, round by round, and each ratio is the median of the ratios within rounds. `--input` is plain text with
+blank lines between documents: at least 300 MB, because start-ups dominate with less. The peer (benchmarks.builder.peer)
+uses all cores, so run this on as many cores as our builder has processes, with `taskset` if needed. --baseline adds the
+builder of another checkout of this project.
 
-Memory is that of the whole process tree (PSS) for heads of the text of --memory_megabytes. PSS divides a page among all
-programs that map it, so run no other program that uses TensorFlow. --wikipedia also times raw dumps, in MB of XML a
-second: give at least 100 MB.
+Memory is the PSS of the whole process tree, for heads of the text with --memory_megabytes. PSS divides a page among all
+programs that map it, so no other program may use TensorFlow meanwhile. --wikipedia also times raw dumps, in MB of XML
+per second: give at least 100 MB.
 
-Prints a table and PASS or FAIL for each limit; exits 1 if one fails.
+Prints tables and PASS or FAIL for each limit, and exits 1 if one fails.
 """
 
 import argparse
@@ -29,8 +29,17 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.builder.programs import SAMPLING_SECONDS, peak_memory_of, run
-from benchmarks.harness import PROJECT, Verdict, conclude, print_table, ratio, run_check, shown, take_turns
-from electra_tf.cli.flags import flag_parser
+from benchmarks.harness import (
+    PROJECT,
+    Verdict,
+    baseline_flags,
+    conclude,
+    print_table,
+    ratio,
+    run_check,
+    shown,
+    take_turns,
+)
 from electra_tf.config.errors import UserError
 
 ONE_PROCESS, TWO_PROCESSES = "ours, 1 process", "ours, 2 processes"
@@ -42,11 +51,11 @@ TWO_OVER_ONE = 1.8
 OURS_OVER_RUST = 3.0
 OVER_BASELINE = 0.95
 MEMORY_GIB = 1.5
-MEMORY_GROWTH = 1.25  # peak memory of the largest text over that of the smallest
+MEMORY_GROWTH = 1.25  # peak memory with the largest text over the smallest
 
 
 class Bench:
-    """The commands of all contenders, with one vocabulary and one directory for texts and data sets."""
+    """Runs the contenders, with one vocabulary and one directory for texts and data sets."""
 
     def __init__(self, vocab_file: str, directory: Path):
         self._vocab_file = str(Path(vocab_file).resolve())
@@ -65,7 +74,7 @@ class Bench:
     def builder_command(
         self, source: str, num_processes: int, output_dir: Path, *options: str, checkout: Path = PROJECT
     ) -> list[str]:
-        """The builder of a checkout on one FORMAT:GLOB."""
+        """The command of a checkout's builder for one FORMAT:GLOB."""
         return [
             *(sys.executable, str(checkout / "build_pretraining_dataset.py")),
             *(f"--input={source}", f"--vocab_file={self._vocab_file}", f"--output_dir={output_dir}"),
@@ -75,7 +84,7 @@ class Bench:
     def seconds_and_tokens(
         self, source: str, num_processes: int, *options: str, checkout: Path = PROJECT
     ) -> tuple[float, int]:
-        """Seconds of one build, and the tokens it read. The output is removed."""
+        """The seconds of one build, and the number of tokens that it read. Removes the output."""
         with self.output_dir() as output_dir:
             command = self.builder_command(source, num_processes, output_dir, *options, checkout=checkout)
             seconds, _ = run(command, checkout)
@@ -83,12 +92,12 @@ class Bench:
         return seconds, manifest["counts"]["num_tokens_read"]
 
     def rate(self, text: Path, num_processes: int, checkout: Path = PROJECT) -> float:
-        """Tokens a second of one build."""
+        """Tokens per second of one build."""
         seconds, num_tokens = self.seconds_and_tokens(f"text:{text}", num_processes, checkout=checkout)
         return num_tokens / seconds
 
     def peer_rate(self, text: Path, num_processes: int) -> float:
-        """Tokens a second of one run of the peer."""
+        """Tokens per second of one run of the peer."""
         with self.output_dir() as output_dir:
             seconds, output = run(
                 [
@@ -101,7 +110,7 @@ class Bench:
 
     @contextmanager
     def output_dir(self) -> Iterator[Path]:
-        """A path that does not exist before and after."""
+        """A path for an output directory, which is removed at the end."""
         path = self._directory / "data_set"
         try:
             yield path
@@ -110,7 +119,7 @@ class Bench:
 
 
 def measure_speed(bench: Bench, text: Path, flags: argparse.Namespace) -> list[Verdict]:
-    """Tokens a second of ours and the peer."""
+    """Measures tokens per second of all contenders."""
     ours = {ONE_PROCESS: 1, TWO_PROCESSES: NUM_PROCESSES}
     contenders = {name: partial(bench.rate, text, number) for name, number in ours.items()}
     contenders[RUST_THREADS] = partial(bench.peer_rate, text, 1)
@@ -130,7 +139,7 @@ def measure_speed(bench: Bench, text: Path, flags: argparse.Namespace) -> list[V
 
 
 def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Verdict]:
-    """Peak memory of builds of heads of the text."""
+    """Measures the peak memory of builds from heads of the text."""
     peaks = {}
     for size in sorted(megabytes):
         head = bench.head(text, int(size * 1e6))
@@ -149,7 +158,7 @@ def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Ver
 
 
 def decompressed_size(pattern: str) -> int:
-    """Bytes of .bz2 or plain files, decompressed. Raises: UserError: no file matches."""
+    """The decompressed size of .bz2 or plain files in bytes. Raises: UserError: if no file matches."""
     paths, size = sorted(glob.glob(pattern, recursive=True)), 0
     if not paths:
         raise UserError(f"--wikipedia={pattern} matches no file; give dumps such as 'dumps/*.bz2', in quotes")
@@ -161,7 +170,7 @@ def decompressed_size(pattern: str) -> int:
 
 
 def measure_dumps(bench: Bench, pattern: str, rounds: int) -> None:
-    """MB of XML a second through the whole build, nearly all of which is parsing wikitext."""
+    """Measures whole builds from dumps in MB of XML per second. Parsing wikitext takes nearly all of the time."""
     num_megabytes = decompressed_size(pattern) / 1e6
 
     def rate(num_processes: int) -> float:
@@ -177,25 +186,27 @@ def _print_rates(title: str, unit: str, rates: dict[str, list[float]]) -> None:
 
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = flag_parser(__doc__)
+    parser = baseline_flags(__doc__, rounds=3)
     parser.add_argument("--input", required=True, metavar="text:FILE", help="plain text, blank lines between documents")
     parser.add_argument("--vocab_file", required=True, help="BERT's uncased vocab.txt")
     parser.add_argument("--work_dir", required=True, type=Path, help="local directory for texts and data sets")
-    parser.add_argument("--baseline", type=Path, metavar="DIR", help="checkout of this project to compare ours with")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each contender")
     parser.add_argument(
-        "--memory_megabytes", type=float, nargs="*", default=[20.0, 80.0, 330.0], help="heads of the text; none: skip"
+        "--memory_megabytes",
+        type=float,
+        nargs="*",
+        default=[20.0, 80.0, 330.0],
+        help="heads of the text; none: skip",
     )
-    parser.add_argument("--wikipedia", metavar="GLOB", help="raw dumps to time too, in quotes")
+    parser.add_argument("--wikipedia", metavar="GLOB", help="raw dumps to time, in quotes")
     return parser.parse_args(arguments)
 
 
 def measure(flags: argparse.Namespace) -> bool:
-    """Runs every section that the flags ask for; returns whether every limit holds."""
+    """Takes all measurements that the flags select. Returns: whether every limit holds."""
     text_format, _, name = flags.input.partition(":")
     text = Path(name).resolve()
     if text_format != "text" or not text.is_file():
-        raise UserError(f"--input={flags.input}; expected text: and a file of plain text")
+        raise UserError(f"--input={flags.input}: expected text:FILE with a file of plain text")
     flags.work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="benchmark-", dir=flags.work_dir.resolve()) as directory:
         bench = Bench(flags.vocab_file, Path(directory))

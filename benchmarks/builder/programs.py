@@ -1,4 +1,4 @@
-"""Runs programs as a user runs them: their seconds, and the peak memory of the whole process tree."""
+"""Measures the time of a program, or the peak memory of its process tree."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ SAMPLING_SECONDS = 0.05
 def run(command: Sequence[str], directory: Path = PROJECT) -> tuple[float, str]:
     """Runs a program in the root of a checkout.
 
-    Returns: its wall-clock seconds, and what it printed to standard output.
+    Returns: its wall-clock seconds, and its standard output.
     Raises: UserError: if it fails, with the last line of its error output.
     """
     with tempfile.TemporaryFile("w+") as output:
@@ -31,9 +31,9 @@ def run(command: Sequence[str], directory: Path = PROJECT) -> tuple[float, str]:
 
 
 def peak_memory_of(command: Sequence[str]) -> int:
-    """The highest proportional set size of a program's process tree, in bytes, sampled every 50 ms.
+    """The highest proportional set size of a program's process tree in bytes, sampled every 50 ms.
 
-    A page that n processes share counts 1/n in each, so the sum is exact. Raises: UserError: if the program fails.
+    A page that n processes share counts 1/n for each. Raises: UserError: if the program fails.
     """
     with _started(command, subprocess.DEVNULL, PROJECT) as process:
         return _watch(process)
@@ -41,9 +41,9 @@ def peak_memory_of(command: Sequence[str]) -> int:
 
 @contextmanager
 def _started(command: Sequence[str], output: IO[str] | int, directory: Path) -> Iterator[subprocess.Popen]:
-    """A running program; waits for its end. Raises: UserError: if it fails.
+    """Starts a program, and waits for its end on exit. Raises: UserError: if it fails.
 
-    Its output goes into files: a pipe ends only with the last helper process, up to a second after the program.
+    The output must not be a pipe: that stays open until the last helper process ends, up to a second later.
     """
     environment = {**os.environ, "PYTHONPATH": str(directory)}
     with tempfile.TemporaryFile("w+") as errors:
@@ -62,7 +62,7 @@ def _started(command: Sequence[str], output: IO[str] | int, directory: Path) -> 
 
 
 def _watch(process: subprocess.Popen) -> int:
-    """Samples until the process has ended."""
+    """The highest sample until the process ends."""
     import psutil
 
     pss = 0
@@ -75,11 +75,11 @@ def _watch(process: subprocess.Popen) -> int:
 
 
 def _memory_of(processes: Iterable) -> int:
-    """The sum of the PSS of processes; one that has ended counts 0."""
+    """The sum of the PSS of processes; an ended process counts 0."""
     import psutil
 
     pss = 0
     for process in processes:
-        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # access is denied while it ends
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # denied while a process ends
             pss += process.memory_full_info().pss
     return pss

@@ -1,21 +1,20 @@
-"""Speed of fine-tuning and of its evaluation beside Hugging Face's Trainer, and of SQuAD's features.
+"""Speed of fine-tuning and its evaluation beside Hugging Face's Trainer, and of making SQuAD features.
 
     python -m venv PEERS && PEERS/bin/pip install -r benchmarks/requirements-peers.txt
     python -m benchmarks.finetuning --peers_python=PEERS/bin/python --data_dir=GLUE --vocab_file=vocab.txt \\
         --squad_file=dev-v2.0.json
 
-Both train ELECTRA-Small with random weights on the same tokenized examples, in float32 and in batches of 32; ours with
+Both train ELECTRA-Small from random weights on the same tokenized examples, in float32 and in batches of 32: ours with
 the batches and loops of `run_finetuning.py`, the peer with the defaults of Trainer and DataCollatorWithPadding, which
 pads each batch to its longest row. Each runs in its own process. They take turns, round by round, so that other load
-on the machine affects both; each ratio is the median of the ratios within rounds. Before the first round every length
-that ours pads to is met once: `lengths, s` is the time to compile for them. A turn trains --steps_per_round steps,
-random batches of the epoch, and evaluates the whole dev set. --baseline adds ours of another checkout of this project.
+on the machine affects both, and each ratio is the median of the ratios within rounds. A turn trains --steps_per_round
+steps on random batches and evaluates the whole dev set. Before the first round, ours trains one batch of each padded
+length: `lengths, s` is the time for this, which includes compiling. --baseline adds another checkout of this project.
 
-One core makes SQuAD's features, from the JSON file to windows of tokens, each time in a new process. Without
---squad_file they are left out.
+With --squad_file one core makes SQuAD features, from the JSON file to windows of tokens, each time in a new process.
 
-The machine must be quiet, see `benchmarks.train_step`; each turn waits up to --patience seconds for other programs to
-end. Prints tables and PASS or FAIL for each limit; exits 1 if one fails.
+The machine must be quiet, see `benchmarks.train_step`: each turn waits up to --patience seconds for other programs to
+end. Prints tables and PASS or FAIL for each limit, and exits 1 if one fails.
 """
 
 import argparse
@@ -47,27 +46,27 @@ from electra_tf.config.errors import UserError
 
 TASKS = ("cola", "mrpc")
 OURS, BASELINE, PEER, AUTHORS = "ours", "baseline", "hugging_face", "authors"
-# Ours over the others.
+# Floors of our speed over the others'.
 TRAINING, EVALUATION = {PEER: 1.5, BASELINE: 0.95}, {PEER: 2.0, BASELINE: 0.95}
 FEATURES = {AUTHORS: 10.0, BASELINE: 0.95}
 
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = comparison_flags(__doc__, batch_size="examples of a step and of a batch of evaluation")
-    parser.add_argument("--data_dir", required=True, metavar="DIR", help="folder of GLUE's tasks")
-    parser.add_argument("--vocab_file", required=True, metavar="FILE", help="BERT's vocabulary, of 30,522 tokens")
+    parser = comparison_flags(__doc__, batch_size="examples in a batch")
+    parser.add_argument("--data_dir", required=True, metavar="DIR", help="folder with GLUE's tasks")
+    parser.add_argument("--vocab_file", required=True, metavar="FILE", help="BERT's vocabulary of 30,522 tokens")
     parser.add_argument("--squad_file", metavar="FILE", help="a SQuAD 2.0 file, such as dev-v2.0.json")
-    parser.add_argument("--tasks", default=",".join(TASKS), metavar="A,B", help="GLUE's tasks with classes")
-    parser.add_argument("--max_seq_length", type=int, default=128, help="longer examples are cut off")
-    parser.add_argument("--steps_per_round", type=int, default=30, help="training steps of a turn")
-    parser.add_argument("--squad_rounds", type=int, default=2, help="turns of each with SQuAD's features")
+    parser.add_argument("--tasks", default=",".join(TASKS), metavar="A,B", help="classification tasks of GLUE")
+    parser.add_argument("--max_seq_length", type=int, default=128, help="longer examples are cut")
+    parser.add_argument("--steps_per_round", type=int, default=30, help="training steps in a turn")
+    parser.add_argument("--squad_rounds", type=int, default=2, help="turns of each contender with SQuAD features")
     flags = parser.parse_args(arguments)
     flags.tasks = flags.tasks.split(",")
     return flags
 
 
 def measure(flags: argparse.Namespace) -> bool:
-    """Prints the report; returns whether every limit holds."""
+    """Prints the report. Returns: whether every limit holds."""
     verdicts, report = [], {}
     with tempfile.TemporaryDirectory() as directory:
         for task in flags.tasks:
@@ -75,7 +74,7 @@ def measure(flags: argparse.Namespace) -> bool:
             verdicts += judge(task, report[task])
     if flags.squad_file:
         report["squad"] = rates = measure_squad(flags)
-        print_table("SQuAD's features", ["", "questions/s"], [[name, shown(values)] for name, values in rates.items()])
+        print_table("SQuAD features", ["", "questions/s"], [[name, shown(values)] for name, values in rates.items()])
         verdicts += _verdicts("squad features", rates, FEATURES)
     return conclude(verdicts, flags.json, flags, report)
 
@@ -83,7 +82,8 @@ def measure(flags: argparse.Namespace) -> bool:
 def measure_task(task: str, flags: argparse.Namespace, directory: Path) -> dict[str, dict]:
     """Trains and evaluates with all contenders in turns.
 
-    Returns: by contender `training` and `evaluation` (examples a second of each round), and what the table shows.
+    Returns: by contender `training` and `evaluation`, the examples per second of each round, and further columns of
+        the table.
     """
     encoder, splits = tokenized(task, flags)
     file = directory / f"{task}.npz"
@@ -134,7 +134,7 @@ def _turn(process: Process, num_steps: int) -> tuple[dict, dict]:
 
 
 def tokenized(task: str, flags: argparse.Namespace) -> tuple[dict, dict[str, Examples]]:
-    """The encoder's sizes, and the examples of a GLUE task as `run_finetuning.py` makes them."""
+    """The encoder's sizes, and the examples of a GLUE task, made as in `run_finetuning.py`."""
     from electra_tf.tasks.finetune.config import resolve
     from electra_tf.tasks.finetune.datasets import GlueDataset
     from electra_tf.tasks.finetune.glue import GLUE_TASKS
@@ -144,7 +144,7 @@ def tokenized(task: str, flags: argparse.Namespace) -> tuple[dict, dict[str, Exa
 
     if task not in GLUE_TASKS or GLUE_TASKS[task].problem != "classification":
         known = ", ".join(name for name, each in GLUE_TASKS.items() if each.problem == "classification")
-        raise UserError(f"--tasks: {task!r} is none of {known}")
+        raise UserError(f"--tasks: {task!r}; expected one of {known}")
     vocabulary = Vocabulary.load(flags.vocab_file)
     encoder = load_config(flags.config, [*flags.overrides, f"encoder.vocab_size={vocabulary.size}"]).encoder
     source = GlueDataset(GLUE_TASKS[task], flags.data_dir)
@@ -168,7 +168,7 @@ def tokenized(task: str, flags: argparse.Namespace) -> tuple[dict, dict[str, Exa
 
 
 def measure_squad(flags: argparse.Namespace) -> dict[str, list[float]]:
-    """Questions a second of ours and the authors' algorithm, in turns."""
+    """Questions per second of all contenders, measured in turns."""
     files = [str(Path(file).resolve()) for file in (flags.squad_file, flags.vocab_file)]
     checkouts = {OURS: PROJECT, AUTHORS: PROJECT, **({BASELINE: flags.baseline} if flags.baseline else {})}
 

@@ -1,4 +1,4 @@
-"""The examples of a task as both trainers get them: tokenized, in a file. Imports only NumPy, for the peer."""
+"""A file with the tokenized examples of a task, for both trainers. Imports only NumPy, for the peer."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ SPLITS = ("train", "validation")
 
 @dataclass(frozen=True)
 class Examples:
-    """The sequences of a split, unpadded, one after another.
+    """The concatenated sequences of a split, without padding.
 
     Attributes:
         input_ids, segment_ids: [T] int32, [CLS] and [SEP] included.
@@ -29,7 +29,7 @@ def save(path: str, splits: dict[str, Examples]) -> None:
 
 
 def load(path: str) -> dict[str, Examples]:
-    """What `save` has written."""
+    """Reads a file of `save`."""
     with np.load(path) as arrays:
         return {
             split: Examples(**{name: arrays[f"{split} {name}"] for name in Examples.__dataclass_fields__})

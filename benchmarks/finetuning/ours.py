@@ -1,4 +1,4 @@
-"""Our side: the loops and the batches of `run_finetuning.py`, on examples that are tokenized already."""
+"""Our contender: the loops and batches of `run_finetuning.py` on tokenized examples."""
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +21,7 @@ from electra_tf.train.trainer import Loops
 
 
 class _Data(TaskData):
-    """Examples with the share of right labels."""
+    """Examples whose metric is the accuracy."""
 
     primary_metric, source = "accuracy", "benchmark"
 
@@ -37,7 +37,7 @@ class _Data(TaskData):
 
 
 class OurTrainer:
-    """A task with its batches, as `run_finetuning.py` trains it under OneDeviceStrategy."""
+    """Trains and evaluates a task like `run_finetuning.py` under OneDeviceStrategy."""
 
     def __init__(self, options: dict):
         data = _Data(load(options["config"]))
@@ -67,7 +67,7 @@ class OurTrainer:
         self._batches = self._trainer.read(lambda context: self.stage.training_batches(0, context))
 
     def train(self, num_steps: int) -> None:
-        """Trains, with a report as often as the tool writes one."""
+        """Trains, with reports as frequent as those of `run_finetuning.py`."""
         for first in range(0, num_steps, self._steps_a_report):
             steps = min(self._steps_a_report, num_steps - first)
             self._trainer.train(self._batches, tf.constant(steps))
@@ -79,7 +79,7 @@ class OurTrainer:
         return self.stage.output_metrics(evaluation.outputs)
 
     def warm_up(self) -> int:
-        """Trains one batch of each length, so that all programs are compiled, and evaluates. Returns: how many."""
+        """Compiles all programs: trains one batch of each length and evaluates. Returns: the number of lengths."""
         stage = self.stage
         lengths = padded_lengths(stage.data.train, stage.training_order, stage.lengths)
         _, first = np.unique(lengths, return_index=True)

@@ -1,7 +1,7 @@
 """The peer: Hugging Face's Trainer with its defaults. Needs the packages of requirements-peers.txt.
 
-Batches are padded to the longest of their rows by DataCollatorWithPadding, and come in random order; the optimizer is
-PyTorch's fused AdamW. Evaluation has the batch size of training.
+DataCollatorWithPadding pads each batch to its longest row. Batches are in random order, and the optimizer is PyTorch's
+fused AdamW. Training and evaluation have one batch size.
 """
 
 import tempfile
@@ -26,12 +26,12 @@ _NUM_EPOCHS = 100  # more than any benchmark trains
 
 
 class _Turns(TrainerCallback):
-    """Takes commands after each training step that completes one, and lets the trainer continue as they ask."""
+    """Answers a command when its last training step ends, and lets the trainer continue with the next command."""
 
     def __init__(self, commands: Commands, collator: "_CountingCollator"):
         self._commands, self._collator = iter(commands), collator
         self._answer = commands.answer
-        next(self._commands)  # `step`, which the first step answers
+        next(self._commands)  # `step`, which is answered after the first step
         self._steps_left, self._at_end = 1, dict
         self.trainer: Trainer | None = None
 
@@ -57,7 +57,7 @@ class _Turns(TrainerCallback):
 
 
 class _CountingCollator(DataCollatorWithPadding):
-    """Counts the tokens that are padding."""
+    """Counts tokens and padding."""
 
     def reset(self) -> None:
         self._real, self._all = 0, 0
@@ -98,7 +98,7 @@ def answer_all(options: dict, commands: Commands) -> None:
             data_collator=collator,
             train_dataset=_rows(splits["train"]),
             eval_dataset=_rows(splits["validation"]),
-            compute_metrics=lambda found: {"accuracy": float((found.predictions.argmax(-1) == found.label_ids).mean())},
+            compute_metrics=lambda each: {"accuracy": float((each.predictions.argmax(-1) == each.label_ids).mean())},
             callbacks=[turns],
         )
         trainer.train()

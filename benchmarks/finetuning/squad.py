@@ -1,9 +1,9 @@
-"""Seconds of one core to read questions of SQuAD and make windows of tokens from them.
+"""Measures the time of one core to read SQuAD questions and make windows of tokens from them.
 
     python -m benchmarks.finetuning.squad ours dev-v2.0.json vocab.txt
 
-Prints a JSON object. `authors` is the authors' algorithm as TensorFlow's Model Garden keeps it: BERT's FullTokenizer,
-question by question. Imports do not count, the tokenizer's start does.
+Prints a JSON object. `authors` is the authors' algorithm in TensorFlow's Model Garden: BERT's FullTokenizer, question
+by question. The time includes the tokenizer's start, but no imports.
 """
 
 import json
@@ -16,7 +16,7 @@ _SIZES = {"max_seq_length": 512, "doc_stride": 128, "max_query_length": 64}  # t
 
 
 def ours(file: str, vocab_file: str) -> Callable[[], tuple[int, int]]:
-    """What counts questions and windows when it has made them, by the functions of `run_finetuning.py`."""
+    """A function that makes windows like `run_finetuning.py` and returns the numbers of questions and windows."""
     from electra_tf.cli.process import import_tensorflow
 
     import_tensorflow()
@@ -28,7 +28,7 @@ def ours(file: str, vocab_file: str) -> Callable[[], tuple[int, int]]:
     from electra_tf.text.vocabulary import Vocabulary
 
     tf.config.set_visible_devices([], "GPU")
-    tf.constant(0)  # TensorFlow's own start
+    tf.constant(0)  # starts TensorFlow
 
     def featurise() -> tuple[int, int]:
         questions = read_squad(file)
@@ -39,7 +39,7 @@ def ours(file: str, vocab_file: str) -> Callable[[], tuple[int, int]]:
 
 
 def authors(file: str, vocab_file: str) -> Callable[[], tuple[int, int]]:
-    """The same by Model Garden."""
+    """The counterpart of `ours` with Model Garden's functions."""
     from official.nlp.data import squad_lib
     from official.nlp.tools import tokenization
 
@@ -52,7 +52,7 @@ def authors(file: str, vocab_file: str) -> Callable[[], tuple[int, int]]:
             tokenizer,
             **_SIZES,
             is_training=False,
-            batch_size=1,  # else the last batch is filled up
+            batch_size=1,  # a larger batch would be filled up with copies
             output_fn=lambda feature, *_, **__: windows.append(feature),
         )
         return len(examples), len(windows)

@@ -5,7 +5,7 @@
 Commands: `step`, `warm_up`, `train N` and `evaluate`.
 """
 
-# Imports of a contender count as its start: import no library before its turn.
+# Imports count as a contender's start, so each contender imports its own libraries.
 from benchmarks.worker import Commands, run_worker
 
 

@@ -2,14 +2,16 @@
 
     python -m benchmarks.finetuning_parity DIR [--only SET ...]
 
-DIR holds golden sets, made by running google-research/electra with dropout off: directories with config.json,
-init.ckpt, batches.npz, forward.npz, gradients.npz, trajectories, features.jsonl.xz and outputs for the dev set; and
-beside them vocab.txt, inputs/, and cases for readers, scorers, spans and learning rates. It may also be one set. Loads
-each checkpoint into our model and compares all that is there. Prints one table; exits 1 if a difference is above its
-tolerance. A difference of features, texts or places is their number; its tolerance is 0.
+DIR holds golden sets, or is one set. The sets come from google-research/electra with dropout off. Each is a directory
+with config.json, init.ckpt, batches.npz, forward.npz, gradients.npz, trajectories, features.jsonl.xz and outputs for
+the dev set. Beside them are vocab.txt, inputs/, and cases for readers, scorers, spans and learning rates. The command
+loads each checkpoint into our model and compares everything that DIR holds. It prints one table, and exits 1 if a
+difference is above its tolerance. For features, texts and places the difference is the number of those that differ,
+and the tolerance is 0.
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,52 +21,51 @@ from benchmarks.harness import Verdict, run_check
 from electra_tf.cli.flags import flag_parser
 from electra_tf.config.errors import UserError
 
-# Mostly those that the golden sets' README recommends. It measured what happens to the authors' own numbers when the
-# initial weights change by a rounding: up to 8e-6 in the forward pass, 2e-6 in gradients.
+# The README of the golden sets recommends most of these. It measured by how much the authors' own numbers change when
+# the initial weights change by a rounding: up to 8e-6 in the forward pass, 2e-6 in gradients.
 NONE = 0.0
 EXACT = 1e-9  # scores
 FORWARD = 1e-5
 MASKED_LOGITS = 2e-4  # near -1000, where a float32 has steps of 6e-5
-GRADIENTS = 2e-5  # of the largest entry of each
+GRADIENTS = 2e-5  # relative to the largest entry of each
 NORMS = 1e-5
 LOSSES = 2e-5  # relative to the larger of 1 and the loss
-RATES = 1e-6  # of the peak
+RATES = 1e-6  # relative to the peak
 FINAL_VARIABLES = 2e-6
-PROBABILITIES = 1e-7  # of n-best lists: theirs have the rounding of a float32 exponential
+PROBABILITIES = 1e-7  # in n-best lists; theirs are rounded by a float32 exponential, 2e-8
 
 
 class Comparison(NamedTuple):
-    """Differences by name, all of one tolerance."""
+    """Differences by name, with their common tolerance."""
 
     what: str
     differences: dict[str, float]
     tolerance: float
 
     def verdict(self) -> tuple[Verdict, str]:
-        """That on the largest difference, and its name. NaN is the largest."""
-        name = max(
-            self.differences,
-            key=lambda name: (self.differences[name] != self.differences[name], self.differences[name]),
-        )
+        """The verdict on the largest difference, and its name. NaN is larger than any number."""
+        name = max(self.differences, key=lambda name: (math.isnan(self.differences[name]), self.differences[name]))
         return Verdict(self.what, self.differences[name], self.tolerance, is_ceiling=True), name
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("directory", type=Path, metavar="DIR", help="golden sets with their files, or one set")
-    parser.add_argument("--only", nargs="+", metavar="SET", help="these sets, and not the files beside them; None: all")
+    parser.add_argument("directory", type=Path, metavar="DIR", help="golden sets and the files beside them, or one set")
+    parser.add_argument(
+        "--only", nargs="+", metavar="SET", help="compare only these sets, without the files beside them"
+    )
     parser.add_argument(
         "--bert_vocabulary",
         type=Path,
         metavar="FILE",
-        help="BERT's uncased vocab.txt: with it the windows of squad_features_bert_vocab.jsonl.xz are compared too",
+        help="BERT's uncased vocab.txt, to compare also the windows of squad_features_bert_vocab.jsonl.xz",
     )
     arguments = parser.parse_args(argv)
     return run_check(lambda: compare(arguments))
 
 
 def compare(arguments: argparse.Namespace) -> bool:
-    """Runs every comparison, prints the table, returns whether all are within their tolerances."""
+    """Runs every comparison and prints the table. Returns: whether all are within their tolerances."""
     sets, golden = _sets(arguments.directory, arguments.only)
     verdicts = []
     print(f"{'what':54} {'difference':>10} {'tolerance':>9}        where it is the largest")
@@ -81,13 +82,13 @@ def compare(arguments: argparse.Namespace) -> bool:
 
 
 def _sets(directory: Path, only: list[str] | None) -> tuple[list[Path], Path | None]:
-    """The sets to compare, and the directory whose own files are; None for none."""
+    """The sets to compare, and the directory of the files beside them, if these are compared too."""
     if (directory / "config.json").is_file() and not only:
         return [directory.resolve()], None
-    found = {path.parent.name: path.parent for path in sorted(directory.glob("*/config.json"))}
-    if not found or set(only or ()) - found.keys():
-        raise UserError(f"{directory} has the golden sets {', '.join(found) or '(none)'}; expected {only or 'any'}")
-    return [found[name] for name in only or found], None if only else directory
+    sets = {path.parent.name: path.parent for path in sorted(directory.glob("*/config.json"))}
+    if not sets or set(only or ()) - sets.keys():
+        raise UserError(f"{directory} has the golden sets {', '.join(sets) or '(none)'}; expected {only or 'any'}")
+    return [sets[name] for name in only or sets], None if only else directory
 
 
 def _comparisons(sets: list[Path], golden: Path | None, bert_vocabulary: Path | None) -> Iterator[Comparison]:
@@ -129,11 +130,9 @@ def _of_set(directory: Path) -> Iterator[Comparison]:
         yield Comparison("dev scores", text.dev_score_differences(directory), EXACT)
     if golden.has("inference.npz"):
         yield from _of_beams("inference", outputs.inference_differences(golden, task))
-        differences = squad.answer_differences(directory)
-        is_probability = {name: name.endswith("probabilities") for name in differences}
-        others = {name: value for name, value in differences.items() if not is_probability[name]}
-        yield Comparison("answers and their scores", others, EXACT)
-        probabilities = {name: value for name, value in differences.items() if is_probability[name]}
+        answers = squad.answer_differences(directory)
+        probabilities = {name: answers.pop(name) for name in list(answers) if name.endswith("probabilities")}
+        yield Comparison("answers and their scores", answers, EXACT)
         yield Comparison("n-best probabilities", probabilities, PROBABILITIES)
     if golden.has("variants.npz"):
         for variant, differences in outputs.variant_differences(golden).items():

@@ -1,6 +1,6 @@
-"""The model of one golden set, and its differences from what the authors' code computed.
+"""Our model of a golden set, and its forward pass beside that of the authors' code.
 
-Names are those of the golden files; each function returns differences by name.
+Functions return differences by name, with the names of the golden files.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.golden import Arrays, load_arrays, read_json
+from benchmarks.golden import Arrays, encoder_settings, load_arrays, read_json
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.config import resolve
@@ -21,20 +21,7 @@ from electra_tf.train.optimizer import reset_optimizer
 from electra_tf.train.step import compile_task
 from electra_tf.weights.names import finetuned_variables
 
-MASKED = -500.0  # logits and log-probabilities below are of masked positions
-_ENCODER_SIZES = {
-    "vocab_size": "vocab_size",
-    "embedding_size": "embedding_size",
-    "hidden_size": "hidden_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size",
-    "max_position_embeddings": "max_position_embeddings",
-    "type_vocab_size": "type_vocab_size",
-    "layer_norm_epsilon": "layer_norm_eps",
-    "hidden_dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-}
+MASKED = -500.0  # lower logits and log-probabilities belong to masked positions
 _TEXT = ("input_ids", "input_mask", "segment_ids")
 _QA_TARGETS = ("start_positions", "end_positions", "is_impossible")
 
@@ -42,15 +29,17 @@ Shapes = Mapping[str, list[int]]
 
 
 class TaggingAtWords(TaggingTask):
-    """Tagging with a loss over words. In the authors' code a word without a token shares that of the next word, so that
-    one token can have two labels."""
+    """Tagging with a loss over words.
+
+    In the authors' code a word without tokens uses a token of the next word, so one token can have two labels.
+    """
 
     def row_losses(self, batch, forward):
         return super().row_losses(batch, tf.gather(forward, batch["labeled_positions"], batch_dims=1))
 
 
 class GoldenSet:
-    """A golden set: its settings, batches and weights, and our model of it."""
+    """The settings, batches and weights of a golden set, and our model of it."""
 
     def __init__(self, directory: Path):
         self.directory, self.settings = directory, read_json(directory / "config.json")
@@ -67,8 +56,11 @@ class GoldenSet:
         return load_arrays(self.directory / file)
 
     def build(self, head: Shapes | None = None) -> FinetuningTask:
-        """A compiled task. Args: head: shapes of the head's variables, if not those of the set."""
-        encoder = {name: self.settings[theirs] for name, theirs in _ENCODER_SIZES.items()}
+        """A compiled task.
+
+        Args:
+            head: shapes of the head's variables by the authors' names; None: the set's.
+        """
         is_qa, is_tagging = self.kind == "question_answering", self.kind == "tagging"
         shapes = head or {name: list(values.shape) for name, values in self.weights.items() if "task_spec" in name}
         shapes = {name.split("/", 2)[2]: shape for name, shape in shapes.items()}
@@ -77,18 +69,19 @@ class GoldenSet:
             str(self.directory / "config.json"),
             name=self.name,
             task=self._qa_settings(shapes) if is_qa else self._settings_of(shapes["dense/kernel"][1]),
-            encoder=EncoderConfig(**encoder),
+            encoder=EncoderConfig(**encoder_settings(self.settings)),
             init_from=None,
             num_epochs=1,
             max_seq_length=self.settings["max_seq_length"],
             num_rows=1,
         )
         task = (QuestionAnsweringTask if is_qa else TaggingAtWords if is_tagging else SentenceTask)(config)
-        _create_variables(task, self.batch(0))
+        task.empty_batch = lambda: self.batch(0)
+        task.create_variables()
         return compile_task(task)
 
     def load(self, task: FinetuningTask, weights: Mapping[str, np.ndarray]) -> dict[str, tf.Variable]:
-        """Gives a task these weights and a new optimizer state; returns its variables by the authors' names."""
+        """Sets a task's weights and resets its optimizer. Returns: its variables by the authors' names."""
         variables = finetuned_variables(task, self.name)
         if set(variables) != set(weights) or len(variables) != len(task.trainable_variables):
             raise AssertionError(f"variables differ: {sorted(set(variables) ^ set(weights))[:5]}")
@@ -101,7 +94,7 @@ class GoldenSet:
         return self.batch_of({name: values[index] for name, values in self.batches.items()})
 
     def batch_of(self, arrays: Arrays) -> dict[str, tf.Tensor]:
-        """A batch for the task from arrays of batches.npz' names, [B, ...]; without targets where these are missing."""
+        """A batch for the task from arrays [B, ...] by the names of batches.npz; targets may be missing."""
         batch = {name: arrays[name] for name in _TEXT}
         num_rows = len(batch["input_ids"])
         batch["row_weights"] = np.float32(arrays.get("task_id", np.zeros(num_rows)) == 0)
@@ -123,8 +116,8 @@ class GoldenSet:
 
     def _kind(self) -> str:
         kinds = {"start_positions": "question_answering", "labels_mask": "tagging", "targets": "regression"}
-        found = [kind for target, kind in kinds.items() if f"{self.name}_{target}" in self.batches]
-        return found[0] if found else "classification"
+        fitting = (kind for target, kind in kinds.items() if f"{self.name}_{target}" in self.batches)
+        return next(fitting, "classification")
 
     def _values(self) -> dict:
         settings, optimizer = self.settings, self.settings["optimizer"]
@@ -139,7 +132,10 @@ class GoldenSet:
                 **{name: optimizer[name] for name in ("beta_1", "beta_2", "epsilon")},
                 "exclude_from_weight_decay": optimizer["exclude_from_weight_decay_regexes"],
             },
-            "encoder": {name: self.settings[_ENCODER_SIZES[name]] for name in ("hidden_dropout", "attention_dropout")},
+            "encoder": {
+                "hidden_dropout": settings["hidden_dropout_prob"],
+                "attention_dropout": settings["attention_probs_dropout_prob"],
+            },
             "train": {"num_steps": settings["num_train_steps"], "batch_size": settings["batch_size"]},
         }
 
@@ -152,7 +148,7 @@ class GoldenSet:
         hidden = [head[name][1] for name in ("qa_hidden/kernel", "dense_2/kernel") if name in head]
         return {
             "kind": "question_answering",
-            "version_2": False,  # is nothing to the model
+            "version_2": False,  # has no effect on the model
             "joint_prediction": "qa_hidden/kernel" in head,
             "answerable_classifier": "dense_2/kernel" in head,
             "answerable_uses_start_logits": "dense_3/kernel" in head,
@@ -162,13 +158,8 @@ class GoldenSet:
         }
 
 
-def _create_variables(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> None:
-    task.empty_batch = lambda: batch
-    task.create_variables()
-
-
 def forward_tensors(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> dict[str, np.ndarray]:
-    """What forward.npz has of a batch, and what it has no targets for left out. Rows that fill it up are left out."""
+    """The tensors of forward.npz for the real rows of a batch. The loss needs targets in the batch."""
     encoded, forward = task.encode(batch, INFERENCE), task.forward(batch, INFERENCE)
     tensors = {"sequence_output": encoded.sequence_output, "pooled_output": encoded.pooled_output}
     if isinstance(forward, SpanLogits):
@@ -190,30 +181,32 @@ def forward_tensors(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> dict[s
 
 
 def forward_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], dict[str, float]]:
-    """Of batch 0: the differences in tensors, and in logits of masked positions."""
+    """The differences on batch 0 in all tensors, and apart from them in logits of masked positions."""
     batch, expected = golden.batch(0), golden.arrays("forward.npz")
     ours, real = forward_tensors(task, batch), batch["row_weights"].numpy() > 0
     terms = task.training_terms(batch, INFERENCE)
-    of_total = relative_above_1(float(terms[golden.kind].value), float(expected.pop("total_loss")))
+    total_loss = relative_above_1(float(terms[golden.kind].value), float(expected.pop("total_loss")))
     rows = {name: expected[name].reshape(len(real), *ours[name].shape[1:])[real] for name in ours}
-    found, masked = compare_tensors(ours, rows)
-    return {**found, "total_loss": of_total}, masked
+    differences, masked = compare_tensors(ours, rows)
+    return {**differences, "total_loss": total_loss}, masked
 
 
 def compare_tensors(ours: Arrays, expected: Arrays) -> tuple[dict[str, float], dict[str, float]]:
-    """The largest difference in each tensor, of losses relative to the larger of 1 and the loss; those of masked logits
-    apart."""
-    found, masked = {}, {}
+    """The largest difference in each tensor, and apart from them in logits of masked positions.
+
+    Differences of losses are relative to the larger of 1 and the loss.
+    """
+    differences, masked = {}, {}
     for name, values in ours.items():
         if name == "loss":
-            found[name] = relative_above_1(values, expected[name])
+            differences[name] = relative_above_1(values, expected[name])
             continue
         difference = np.abs(values.astype(np.float64) - expected[name])
         is_masked = expected[name] < MASKED
-        found[name] = largest(difference[~is_masked])
+        differences[name] = largest(difference[~is_masked])
         if is_masked.any():
             masked[name] = largest(difference[is_masked])
-    return found, masked
+    return differences, masked
 
 
 def relative_above_1(ours, expected) -> float:

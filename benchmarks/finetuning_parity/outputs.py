@@ -1,4 +1,4 @@
-"""Compares our outputs for a golden set's dev set, and the beams of question answering, with the authors'."""
+"""Compares our outputs for the dev set of a golden set, and beams of question answering, with the authors'."""
 
 import numpy as np
 import tensorflow as tf
@@ -8,27 +8,27 @@ from benchmarks.golden import Arrays, read_lines
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.task import FinetuningTask
 
-# The order of entries that are closer than this depends on rounding.
+# Rounding decides the order of entries that are closer than this.
 _SMALLEST_GAP = 1e-4
 _ROWS = 32  # in a batch
 
 
 def dev_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], dict[str, float]]:
-    """Of the dev set with the initial weights: the differences in losses and logits; the predictions that differ."""
+    """The differences on the dev set with the initial weights in losses and logits, and the number of predictions that
+    differ."""
     golden.load(task, golden.weights)
     expected = golden.arrays("dev_outputs.npz")
     targets = {name: expected[name] for name in ("label_ids", "targets", "labels", "labels_mask") if name in expected}
     batch = _dev_batch(golden, expected["eid"], targets)
     ours = forward_tensors(task, batch)
-    found, _ = compare_tensors({name: values for name, values in ours.items() if name in expected}, expected)
+    differences, _ = compare_tensors({name: values for name, values in ours.items() if name in expected}, expected)
     if golden.kind == "regression":
-        return found, {}
-    predictions = {"predictions": _differing_choices(expected["logits"], ours["logits"].argmax(axis=-1))}
-    return found, predictions
+        return differences, {}
+    return differences, {"predictions": _differing_choices(expected["logits"], ours["logits"].argmax(axis=-1))}
 
 
 def inference_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], ...]:
-    """Of the windows of the dev set with the initial weights: as `beam_differences`."""
+    """As `beam_differences`, for the windows of the dev set and the initial weights."""
     golden.load(task, golden.weights)
     expected = golden.arrays("inference.npz")
     batch = _dev_batch(golden, expected["eid"], {})
@@ -40,8 +40,8 @@ def inference_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict
 
 
 def variant_differences(golden: GoldenSet) -> dict[str, tuple[dict[str, float], ...]]:
-    """For each head in variants.npz the differences on batch 0, as `beam_differences`."""
-    found, arrays = {}, golden.arrays("variants.npz")
+    """As `beam_differences`, on batch 0 and for each head in variants.npz."""
+    differences, arrays = {}, golden.arrays("variants.npz")
     for variant, names in golden.settings["notes"]["variant_variables"].items():
         given = {name.split("|", 1)[1]: values for name, values in arrays.items() if name.startswith(f"{variant}|")}
         encoder = [name for name in golden.weights if not name.startswith("task_specific/")]
@@ -52,7 +52,7 @@ def variant_differences(golden: GoldenSet) -> dict[str, tuple[dict[str, float], 
         real = batch["row_weights"].numpy() > 0
         train, infer = (
             {
-                name.split("|")[1]: values[real]
+                name.removeprefix(f"{use}|"): values[real]
                 for name, values in given.items()
                 if name.startswith(f"{use}|") and values.ndim
             }
@@ -63,12 +63,12 @@ def variant_differences(golden: GoldenSet) -> dict[str, tuple[dict[str, float], 
         text = {name: batch[name] for name in ("input_ids", "input_mask", "segment_ids", "row_weights")}
         of_infer = beam_differences({name: values[real] for name, values in answers_of(task, text).items()}, infer)
         merged = zip((*of_train, {}), of_infer, strict=True)
-        found[variant] = tuple(
+        differences[variant] = tuple(
             {f"train/{name}": value for name, value in first.items()}
-            | {f"infer/{name}": v for name, v in second.items()}
+            | {f"infer/{name}": value for name, value in second.items()}
             for first, second in merged
         )
-    return found
+    return differences
 
 
 def answers_of(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> Arrays:
@@ -80,40 +80,46 @@ def answers_of(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> Arrays:
 
 
 def beam_differences(ours: Arrays, expected: Arrays) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-    """The differences in logits and log-probabilities, in logits of masked positions, and the places of beams that
-    differ.
+    """The differences in logits and log-probabilities, in logits of masked positions, and the numbers of places in
+    beams that differ.
 
-    Left out are log-probabilities of masked positions, and places whose neighbours are as probable: they depend on
-    rounding. The ends of a start are compared wherever the start is in the beam.
+    Not compared, because they depend on rounding: log-probabilities of masked positions, and places with equally
+    probable neighbours. The ends of a start are compared wherever the start is in the beam.
     """
     logits = {name: values for name, values in ours.items() if "_top_" not in name}
-    found, masked = compare_tensors(logits, expected)
+    differences, masked = compare_tensors(logits, expected)
     if "start_top_index" not in expected:
-        return found, masked, {}
+        return differences, masked, {}
     starts, ends = expected["start_top_index"], expected["end_top_index"]
-    found["start_top_log_probs"] = _of_log_probs(ours["start_top_log_probs"], expected["start_top_log_probs"])
-    found["end_top_log_probs"], differing_ends = 0.0, 0.0
+    differences["start_top_log_probs"] = _log_prob_difference(
+        ours["start_top_log_probs"], expected["start_top_log_probs"]
+    )
+    end_difference, differing_ends = 0.0, 0.0
     for row, slot in zip(*np.nonzero(expected["start_top_log_probs"] > MASKED), strict=True):
         (at,) = np.nonzero(ours["start_top_index"][row] == starts[row, slot])
         if len(at) == 0:
-            continue  # counted below, unless it is as probable as the first that is left out
+            continue  # counted below, unless it is as probable as the first start outside the beam
         mine = {name: ours[f"end_top_{name}"][row, at[0]] for name in ("log_probs", "index")}
         theirs = expected["end_top_log_probs"][row, slot]
-        found["end_top_log_probs"] = max(found["end_top_log_probs"], _of_log_probs(mine["log_probs"], theirs))
+        end_difference = max(end_difference, _log_prob_difference(mine["log_probs"], theirs))
         differing_ends += _differing_places(mine["index"], ends[row, slot], theirs)
     differing_starts = _differing_places(ours["start_top_index"], starts, expected["start_top_log_probs"])
-    return found, masked, {"start_top_index": differing_starts, "end_top_index": differing_ends}
+    differences["end_top_log_probs"] = end_difference
+    return differences, masked, {"start_top_index": differing_starts, "end_top_index": differing_ends}
 
 
-def _of_log_probs(ours: np.ndarray, expected: np.ndarray) -> float:
-    """Infinite if a position is masked on one side only."""
+def _log_prob_difference(ours: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference at unmasked positions; infinite if only one side masks a position."""
     if np.any((ours > MASKED) != (expected > MASKED)):
         return np.inf
     return float(np.max(np.abs(ours - expected), where=expected > MASKED, initial=0.0))
 
 
 def _differing_places(ours: np.ndarray, expected: np.ndarray, log_probs: np.ndarray) -> float:
-    """[..., K] each; log_probs: of the expected, falling. The last place has no neighbour that is known."""
+    """The number of places [..., K] that differ, except those with a neighbour of about the same probability.
+
+    `log_probs` are those of `expected`, in falling order. The last place is not compared: its neighbour is unknown.
+    """
     steps = log_probs[..., :-1] - log_probs[..., 1:] > _SMALLEST_GAP
     last = np.zeros_like(steps[..., :1])
     is_clear = np.concatenate([~last, steps], axis=-1) & np.concatenate([steps, last], axis=-1)
@@ -121,13 +127,13 @@ def _differing_places(ours: np.ndarray, expected: np.ndarray, log_probs: np.ndar
 
 
 def _differing_choices(logits: np.ndarray, ours: np.ndarray) -> float:
-    """Choices [...] that are not the best of the expected logits [..., C], nor as good."""
+    """The number of choices [...] whose expected logits [..., C] are below the best."""
     chosen = np.take_along_axis(logits, ours[..., np.newaxis], axis=-1)[..., 0]
     return float(np.sum(logits.max(axis=-1) - chosen > _SMALLEST_GAP))
 
 
 def _dev_batch(golden: GoldenSet, eids: np.ndarray, targets: Arrays) -> dict[str, tf.Tensor]:
-    """The rows of features.jsonl.xz of these examples as one batch. Targets by the names of batches.npz."""
+    """The dev examples `eids` of features.jsonl.xz as one batch. `targets` have the names of batches.npz."""
     by_eid = {
         line["eid"]: line for line in read_lines(golden.directory / "features.jsonl.xz") if line["split"] == "dev"
     }

@@ -1,4 +1,4 @@
-"""Learning rates and numbers of steps beside those of the authors' own code. `golden` is the directory of the sets."""
+"""Compares learning rates and numbers of steps with those of the authors' code. `golden` holds all sets."""
 
 from pathlib import Path
 
@@ -17,8 +17,8 @@ _TASKS = {"sst": "sst2", "sts": "stsb"}  # the authors' names
 
 
 def rate_differences(golden: Path) -> dict[str, float]:
-    """lr_schedule.json: the largest difference of each case, of all steps and layers, relative to the peak."""
-    found = {}
+    """The largest difference over all steps and layers, relative to the peak, for each case of lr_schedule.json."""
+    differences = {}
     for number, case in enumerate(read_json(golden / "lr_schedule.json")):
         decay = case["layerwise_lr_decay"]
         optimizer = {
@@ -34,19 +34,18 @@ def rate_differences(golden: Path) -> dict[str, float]:
             for key, expected in rates.items():
                 of_key = {value for name, value in multipliers.items() if key in name or key == "all"}
                 largest = max(largest, *(abs(rate * multiplier - expected) for multiplier in of_key))
-        found[f"case_{number}"] = largest / case["learning_rate"]
-    return found
+        differences[f"case_{number}"] = largest / case["learning_rate"]
+    return differences
 
 
 def multiplier_differences(file: Path) -> dict[str, float]:
-    """layerwise_lr.json: of every variable of an encoder, and for the keys of another size."""
+    """The differences from layerwise_lr.json in the multipliers of an encoder's variables, and of 24 layers."""
     golden = read_json(file)
     settings = {"optimizer": {"layerwise_decay": golden["decay"]}}
     ours = _multipliers(_config(golden["n_transformer_layers"], settings))
     theirs = {name: row["multiplier"] for name, row in golden["shared_variables"].items() if name in ours}
     encoder = {name for name in ours if not name.startswith("task_specific/")}
-    found = {"missing": float(len(encoder - set(theirs)))}
-    found["variables"] = max(abs(ours[name] - value) for name, value in theirs.items())
+    variables = max(abs(ours[name] - value) for name, value in theirs.items())
     of_24 = _multipliers(_config(24, {"optimizer": {"layerwise_decay": 0.9}}))
     differences = [
         abs(value - expected)
@@ -54,25 +53,25 @@ def multiplier_differences(file: Path) -> dict[str, float]:
         for name, value in of_24.items()
         if key in name
     ]
-    return found | {"24 layers": max(differences)}
+    return {"missing": float(len(encoder - set(theirs))), "variables": variables, "24 layers": max(differences)}
 
 
 def step_differences(golden: Path) -> dict[str, float]:
-    """steps.json: numbers of steps and warm-up from rows, batch size and epochs; and the tasks' epochs and lengths.
+    """The differences from steps.json in numbers of steps and of warm-up steps, and in the tasks' default settings.
 
-    A training of no step, which their rounding can give, has one step here. Their default learning rate and weight
-    decay are not the paper's, so these are not compared.
+    The authors' rounding can give 0 steps, where ours gives 1. Their default learning rate and weight decay are not
+    compared, because they differ from the paper's.
     """
     table = read_json(golden / "steps.json")
-    found = {"num_steps": 0.0, "warmup_steps": 0.0, "epochs_and_lengths": 0.0}
+    differences = {"num_steps": 0.0, "warmup_steps": 0.0, "epochs_and_lengths": 0.0}
     for row in table["table"]:
         train = {"batch_size": row["batch_size"], "num_epochs": row["epochs"]}
         config = _config(1, {"train": train}, num_rows=row["n_features"])
         num_steps = row["num_train_steps"]
-        found["num_steps"] += config.train.num_steps != max(1, num_steps)
+        differences["num_steps"] += config.train.num_steps != max(1, num_steps)
         if num_steps:
             difference = abs(config.optimizer.warmups([config.train.num_steps])[0] - row["warmup_steps"])
-            found["warmup_steps"] = max(found["warmup_steps"], difference)
+            differences["warmup_steps"] = max(differences["warmup_steps"], difference)
     for name, row in table["defaults_small_single_task"].items():
         if (task := GLUE_TASKS.get(_TASKS.get(name, name))) is not None:
             ours = task.num_epochs, GlueDataset.max_seq_length
@@ -83,12 +82,12 @@ def step_differences(golden: Path) -> dict[str, float]:
         config = _config(1, {})
         settings = (*ours, config.train.batch_size, config.optimizer.warmup_fraction)
         names = ("num_train_epochs", "max_seq_length", "train_batch_size", "warmup_proportion")
-        found["epochs_and_lengths"] += settings != tuple(row[name] for name in names)
-    return found
+        differences["epochs_and_lengths"] += settings != tuple(row[name] for name in names)
+    return differences
 
 
 def _config(num_layers: int, values: dict, num_rows: int = 1) -> FinetuningConfig:
-    """Of a tiny classifier."""
+    """The configuration of a tiny classifier."""
     encoder = EncoderConfig(
         vocab_size=7,
         embedding_size=2,
@@ -104,7 +103,7 @@ def _config(num_layers: int, values: dict, num_rows: int = 1) -> FinetuningConfi
 
 
 def _multipliers(config: FinetuningConfig) -> dict[str, float]:
-    """Of every variable, by the authors' names."""
+    """The learning-rate multiplier of each variable, by the authors' names."""
     task = SentenceTask(config)
     task.create_variables()
     return {name: task.learning_rate_multiplier(v) for name, v in finetuned_variables(task, "tiny").items()}

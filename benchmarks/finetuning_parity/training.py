@@ -1,6 +1,6 @@
-"""The training of a golden set's model beside that of the authors' code: gradients, norms, rates and trajectories.
+"""Compares gradients, norms, learning rates and trajectories of a golden set with those of the authors' code.
 
-Names are those of the golden files; each function returns differences by name.
+Functions return differences by name, with the names of the golden files.
 """
 
 import math
@@ -17,10 +17,10 @@ from electra_tf.weights.names import finetuned_variables
 
 
 def gradient_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], dict[str, float]]:
-    """Of batch 0: the differences in gradients, and those in their norms, relative.
+    """The relative differences on batch 0 in gradients, and in their joint norms.
 
-    A gradient's difference is divided by its largest entry; that of one which is zero in theory, so that both sides
-    hold rounding noise, by the largest entry of all gradients.
+    The difference in a gradient is divided by its largest entry. If the gradient is zero in theory, both sides hold
+    rounding noise, so the difference is divided by the largest entry of all gradients.
     """
     expected = golden.arrays("gradients.npz")
     norms = {name: float(expected.pop(name)) for name in ("clip_norm_dense", "clip_norm_as_computed")}
@@ -31,17 +31,19 @@ def gradient_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[
     ours = dict(zip(norms, norms_of(task, golden.batch(0), gradients), strict=True))
     by_variable = {id(variable): each.numpy() for variable, each in zip(task.trained_variables, gradients, strict=True)}
     sizes = {name: float(np.abs(values).max()) for name, values in expected.items()}
-    found = {}
+    differences = {}
     for name, variable in variables.items():
         is_zero = _is_zero_in_theory(name, task.config) or sizes[name] == 0.0
         scale = max(sizes.values()) if is_zero else sizes[name]
-        found[name] = largest(np.abs(by_variable[id(variable)] - expected[name])) / scale
-    return found, {name: abs(ours[name] / norm - 1.0) for name, norm in norms.items()}
+        differences[name] = largest(np.abs(by_variable[id(variable)] - expected[name])) / scale
+    return differences, {name: abs(ours[name] / norm - 1.0) for name, norm in norms.items()}
 
 
 def norms_of(task: FinetuningTask, batch: dict[str, tf.Tensor], gradients: list[tf.Tensor]) -> tuple[float, float]:
-    """The joint norm of gradients, and what the authors' code takes for it: of the word table's the norm before the
-    gradients of a token's places in the batch are added up."""
+    """The joint norm of gradients, and the one that the authors' code clips by.
+
+    Theirs takes the norm of the word table's gradient before the entries of equal tokens are added up.
+    """
     words = task.encoder.embeddings.word_embeddings
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(words)
@@ -54,20 +56,22 @@ def norms_of(task: FinetuningTask, batch: dict[str, tf.Tensor], gradients: list[
 
 
 def _is_zero_in_theory(name: str, config: FinetuningConfig) -> bool:
-    """Softmax does not see a sum that all of its scores have in common."""
+    """Whether a variable adds the same value to all scores of a softmax, which ignores it."""
     task = config.task
     if name.endswith("/attention/self/key/bias") or task.kind != "question_answering":
         return name.endswith("/attention/self/key/bias")
     if name.startswith("task_specific/"):
         return name.endswith(("/dense/bias", "/dense_1/bias"))
-    # With nothing but two softmaxes over positions, this adds to all of them too.
+    # Without further heads, this value too is added to the scores of all positions.
     is_of_softmaxes_only = not task.joint_prediction and not task.answerable_classifier
     return is_of_softmaxes_only and name.endswith(f"/layer_{config.encoder.num_layers - 1}/output/LayerNorm/beta")
 
 
 def dense_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> dict[str, dict[str, float]]:
-    """Trains with the real step beside trajectory_dense_norm.npz, whose gradients are clipped by the norm of the dense
-    gradients, as ours. Differences in losses, norms, rates and, where a file has them, the final variables."""
+    """Trains with the real step and compares it with trajectory_dense_norm.npz, which is clipped by the same norm.
+
+    Returns: by part (losses, norms, rates and, if their file exists, final variables) the differences.
+    """
     expected = golden.arrays("trajectory_dense_norm.npz")
     variables = golden.load(task, golden.weights)
 
@@ -77,34 +81,35 @@ def dense_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> dict[str, 
         return losses, task.train_step(batch)
 
     losses, norms, rates = {}, {}, {}
-    multipliers = _multipliers(golden, task, variables)
+    keys = {name: each["lr_key"] for name, each in golden.settings["trainable_variables"].items()}
     for number, index in enumerate(expected["batch"]):
         batch = golden.batch(int(index))
         row_losses, metrics = step(batch)
         losses[f"total_loss/step_{number}"] = relative_above_1(float(metrics["loss"]), expected["total_loss"][number])
-        losses[f"loss/step_{number}"] = _of_rows(batch, row_losses, expected["per_example_loss"][number])
+        losses[f"loss/step_{number}"] = _row_loss_difference(batch, row_losses, expected["per_example_loss"][number])
         norm = float(expected["clip_norm_dense"][number])
         norms[f"step_{number}"] = abs(float(metrics["gradient_norm"]) / norm - 1.0)
         by_key = dict(zip(golden.settings["lr_keys"], expected["learning_rates"][number], strict=True))
-        for name, (key, multiplier) in multipliers.items():
-            difference = abs(float(metrics["learning_rate"]) * multiplier - float(by_key[key]))
+        for name, variable in variables.items():
+            rate = float(metrics["learning_rate"]) * task.learning_rate_multiplier(variable)
+            difference = abs(rate - float(by_key[keys[name]]))
             rates[f"{name}/step_{number}"] = difference / golden.settings["learning_rate"]
-    found = {"losses": losses, "clip norms": norms, "learning rates": rates}
-    if golden.has("final_variables_dense_norm.npz"):
-        found["final variables"] = _of_final(golden, "final_variables_dense_norm.npz", variables)
-    return found
+    parts = {"losses": losses, "clip norms": norms, "learning rates": rates}
+    return parts | _final_differences(golden, "final_variables_dense_norm.npz", variables)
 
 
 def unmerged_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> dict[str, dict[str, float]]:
-    """Trains beside trajectory.npz, where gradients are clipped by the second norm of `norms_of`, which our step does
-    not compute. Differences in losses, norms, final variables, and in the norms of these, relative to the larger of 1
-    and the norm."""
+    """Trains with the authors' clipping, by the second norm of `norms_of`, and compares it with trajectory.npz.
+
+    Returns: by part (losses, norms, final variables if their file exists, final norms) the differences; those of final
+        norms are relative to the larger of 1 and the norm.
+    """
     expected = golden.arrays("trajectory.npz")
     variables = golden.load(task, golden.weights)
     clip_norm, losses, norms = task.config.optimizer.clip_norm, {}, {}
     for number, index in enumerate(expected["batch"]):
         batch = golden.batch(int(index))
-        losses[f"loss/step_{number}"] = _of_rows(
+        losses[f"loss/step_{number}"] = _row_loss_difference(
             batch, task.row_losses(batch, task.forward(batch, INFERENCE)), expected["per_example_loss"][number]
         )
         terms, gradients = summed_gradients(task, batch, task.optimizer.iterations)
@@ -116,37 +121,31 @@ def unmerged_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> dict[st
         factor = tf.constant(clip_norm / max(unmerged, clip_norm), tf.float32)
         task.optimizer.apply(gradients, task.trained_variables, factor, wanted=tf.constant(True))
         task.optimizer.iterations.assign_add(1)
-    found = {"losses": losses, "clip norms": norms}
-    if golden.has("final_variables.npz"):
-        found["final variables"] = _of_final(golden, "final_variables.npz", variables)
-    norms = golden.settings["final_norms"]
-    found["final norms"] = {
-        name: relative_above_1(np.linalg.norm(v.numpy().astype(np.float64)), norms[name])
+    final_norms = {
+        name: relative_above_1(np.linalg.norm(v.numpy().astype(np.float64)), golden.settings["final_norms"][name])
         for name, v in variables.items()
     }
-    return found
+    parts = {"losses": losses, "clip norms": norms}
+    return parts | _final_differences(golden, "final_variables.npz", variables) | {"final norms": final_norms}
 
 
 def weight_decay_differences(golden: GoldenSet, task: FinetuningTask) -> dict[str, float]:
-    """Variables that one side decays and the other does not."""
+    """1 for each variable that only one side decays, else 0."""
     theirs = golden.settings["trainable_variables"]
     is_on = task.config.optimizer.weight_decay_rate > 0
     ours = {name: is_on and task.optimizer.decays(v) for name, v in finetuned_variables(task, golden.name).items()}
     return {name: float(decays != theirs[name]["weight_decay"]) for name, decays in ours.items()}
 
 
-def _multipliers(golden: GoldenSet, task: FinetuningTask, variables) -> dict[str, tuple[str, float]]:
-    """The key of the authors' rates, and our multiplier, of each variable."""
-    theirs = golden.settings["trainable_variables"]
-    return {name: (theirs[name]["lr_key"], task.learning_rate_multiplier(v)) for name, v in variables.items()}
-
-
-def _of_final(golden: GoldenSet, file: str, variables: dict[str, tf.Variable]) -> dict[str, float]:
+def _final_differences(golden: GoldenSet, file: str, variables: dict[str, tf.Variable]) -> dict[str, dict[str, float]]:
+    if not golden.has(file):
+        return {}
     expected = golden.arrays(file)
-    return {name: largest(np.abs(variable.numpy() - expected[name])) for name, variable in variables.items()}
+    differences = {name: largest(np.abs(variable.numpy() - expected[name])) for name, variable in variables.items()}
+    return {"final variables": differences}
 
 
-def _of_rows(batch: dict[str, tf.Tensor], losses: tf.Tensor, expected: np.ndarray) -> float:
-    """Rows that fill a batch up have a loss that counts nowhere."""
+def _row_loss_difference(batch: dict[str, tf.Tensor], losses: tf.Tensor, expected: np.ndarray) -> float:
+    """Without the rows that only fill the batch."""
     real = batch["row_weights"].numpy() > 0
     return relative_above_1(losses.numpy()[real], expected[real])

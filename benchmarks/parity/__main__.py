@@ -3,9 +3,9 @@
     python -m benchmarks.parity DIR
 
 DIR holds one golden set: config.json, init.ckpt, batches.npz, forward.npz, gradients.npz, trajectory.npz and
-final_variables.npz, made by running google-research/electra with dropout off and greedy sampling. Loads the checkpoint
-into our model and compares the forward pass, every gradient, and the training trajectory with the real optimizer.
-Prints one JSON object with the largest differences; exits 1 if one exceeds its limit.
+final_variables.npz, which google-research/electra computed with dropout off and greedy sampling. The command loads the
+checkpoint into our model and compares the forward pass, every gradient, and the training trajectory with the real
+optimizer. It prints one JSON object with the largest differences, and exits 1 if one exceeds its limit.
 """
 
 import json
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def compare(directory: Path) -> bool:
-    """Runs every comparison, prints the JSON, returns whether all are within the limits."""
+    """Runs every comparison and prints the JSON. Returns: whether all differences are within the limits."""
     from benchmarks.parity import model
 
     settings = read_json(directory / "config.json")
@@ -44,7 +44,7 @@ def compare(directory: Path) -> bool:
         **model.gradient_differences(objective, batches, directory),
         **model.trajectory_differences(objective, batches, directory),
     }
-    # NaN compares as neither larger nor smaller, but must fail.
+    # NaN must fail, but compares as false.
     details = {name: math.inf if math.isnan(value) else value for name, value in details.items()}
     largest = {group: max(value for name, value in details.items() if name.startswith(f"{group}/")) for group in LIMITS}
     passed = all(largest[group] <= limit for group, limit in LIMITS.items())

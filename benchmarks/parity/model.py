@@ -1,7 +1,6 @@
-"""The model of one golden set, and its differences from what the authors' code computed.
+"""Our model of a golden set, and its differences from what the authors' code computed.
 
-Everything that this benchmark uses of electra_tf's models is imported here. The names of the differences begin with
-their group: forward/, gradients/, trajectory_losses/, final_weights/.
+The names of differences begin with their group: forward/, gradients/, trajectory_losses/ or final_weights/.
 """
 
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.golden import Arrays, load_arrays
+from benchmarks.golden import Arrays, encoder_settings, load_arrays
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
@@ -18,35 +17,19 @@ from electra_tf.train.step import compile_task
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.warm_start import initialize_from
 
-# A gradient that is zero in theory holds only rounding noise: its norm counts as at least
-# this share of the global norm.
+# A gradient that is zero in theory holds only rounding noise. Norms below this share of the global norm count as it.
 _SMALLEST_NORM_SHARE = 1e-6
 _TRAJECTORY_NAMES = {"masked_lm": "mlm_loss", "replaced_token": "disc_loss", "loss": "total_loss"}
 _GREEDY = ForwardContext(training=False)
-# Computed by the authors' graph of the masked-LM baseline too, but read by nothing there.
+# The authors' graph of the masked-LM baseline computes these too, but does not use them.
 _UNUSED_BY_BERT = ("sampled_ids", "corrupted_input_ids", "is_replaced")
-_ENCODER_SIZES = (
-    "vocab_size",
-    "embedding_size",
-    "hidden_size",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
 
 
 def config_of(settings: dict) -> PretrainingConfig:
-    """Our configuration for a golden set's config.json, with every size taken from it."""
+    """Our configuration with the settings of a golden set's config.json."""
     optimizer = settings["optimizer"]
     values = {
-        "encoder": {
-            **{name: settings[name] for name in _ENCODER_SIZES},
-            "num_layers": settings["num_hidden_layers"],
-            "num_heads": settings["num_attention_heads"],
-            "layer_norm_epsilon": settings["layer_norm_eps"],
-            "hidden_dropout": settings["hidden_dropout_prob"],
-            "attention_dropout": settings["attention_probs_dropout_prob"],
-        },
+        "encoder": encoder_settings(settings),
         "objective": _electra(settings) if settings["electra_objective"] else _bert_mlm(settings),
         "masking": {"masked_fraction": settings["mask_prob"], "mask_token_fraction": settings["mask_replace_prob"]},
         "data": {"max_seq_length": settings["max_seq_length"]},
@@ -101,7 +84,7 @@ def build(settings: dict, checkpoint: str) -> Objective:
 
 def _batch(batches: Arrays, step: int) -> dict[str, tf.Tensor]:
     batch = {name: tf.constant(values[step]) for name, values in batches.items()}
-    # Theirs do not say which tokens are shown as [MASK]: the metrics over these count nothing.
+    # Golden batches do not record which tokens are [MASK], so metrics over [MASK] have no weight.
     nothing = tf.zeros_like(batch["masked_lm_weights"])
     return {**batch, "mask_token_weights": nothing, "unigram_losses": nothing}
 
@@ -118,7 +101,7 @@ def forward_differences(objective: Objective, batches: Arrays, directory: Path) 
     differences = {}
     for name, golden in expected.items():
         difference = np.abs(golden.astype(np.float64) - computed[name].numpy().astype(np.float64))
-        # Unused slots hold a prediction for position 0 that nothing reads and that rounding may change.
+        # An unused slot holds a prediction for position 0, which rounding may change.
         differences[f"forward/{name}"] = float(np.max(difference[used] if name == "sampled_ids" else difference))
     return differences
 
@@ -171,9 +154,8 @@ def _encoder_tensors(prefix: str, output) -> dict[str, tf.Tensor]:
 def gradient_differences(objective: Objective, batches: Arrays, directory: Path) -> dict[str, float]:
     """|ours - golden| / |golden| of each variable's gradient on batch 0, in Euclidean norms.
 
-    The bias of the attention keys shifts all scores of a query by the same amount, so its gradient is zero and both
-    sides hold rounding noise. Its difference is divided by the norm of the query bias's gradient, which passes through
-    the same sums.
+    The bias of the attention keys adds the same value to all scores of a query, so its gradient is zero in theory and
+    both sides hold rounding noise. Its difference is divided by the norm of the query bias's gradient.
     """
     expected = load_arrays(directory / "gradients.npz")
     variables = named_variables(objective)
@@ -198,7 +180,7 @@ def _gradients(objective: Objective, variables: dict[str, tf.Variable], batch) -
 
 
 def trajectory_differences(objective: Objective, batches: Arrays, directory: Path) -> dict[str, float]:
-    """Trains on the golden batches with the real training step: relative differences of losses and final weights."""
+    """Trains on the golden batches with the real training step. Returns: relative differences of losses and weights."""
     expected = load_arrays(directory / "trajectory.npz")
     train_step = tf.function(objective.train_step)
     differences: dict[str, float] = {}

@@ -1,22 +1,22 @@
-"""Speed of an exported encoder beside transformers on PyTorch, and of concurrent clients of a local server.
+"""Speed of an exported encoder beside transformers on PyTorch, and of a local server with concurrent clients.
 
     python -m venv PEERS && PEERS/bin/pip install -r benchmarks/requirements-peers.txt
     python -m benchmarks.serving --peers_python=PEERS/bin/python --vocab_file=vocab.txt
 
-Both map raw text to a vector a token with ELECTRA-Small of random weights: ours is the `embed` signature of an export,
-called as a program that knows TensorFlow alone calls it; the peer is ElectraModel in inference mode with its fast
-tokenizer, as it is (`eager`) and with torch.compile (`compile`; it needs a C++ compiler). With one text a second
-thread may cost more than it gains, so there are contenders whose operations use one thread. Texts are of 8, 32
-and 128 tokens, [CLS] and [SEP] included. Latency is of one text, throughput of 32 at once. Each contender runs in its
-own process. They take turns, round by round, so that other load on the machine affects all; each ratio is the median
-of the ratios within rounds. --baseline adds ours of another checkout of this project, which also makes its export.
+Both compute a vector for each token of raw text, with ELECTRA-Small and random weights. Ours is the `embed` signature
+of an export, called with TensorFlow alone. The peer is ElectraModel in inference mode with its fast tokenizer, without
+(`eager`) and with torch.compile (`compile`; it needs a C++ compiler). For one text a second thread may cost more than
+it gains, so some contenders use one thread. Texts have 8, 32 and 128 tokens, including [CLS] and [SEP]. Latency is
+measured with one text, throughput with 32 at once. Each contender runs in its own process. They take turns, round by
+round, so that other load on the machine affects all, and each ratio is the median of the ratios within rounds.
+--baseline adds another checkout of this project, which also makes its export.
 
-Then 1, 4 and 16 clients ask examples/serving/serve_locally.py for one text at a time over gRPC, and it merges what
-they ask at the same time. Their answers must be those to single requests; `padded` counts those that came back wider,
-as a longer text was in the same batch.
+Then 1, 4 and 16 clients send one text at a time over gRPC to examples/serving/serve_locally.py, which merges
+simultaneous requests. The answers must equal those to single requests. `padded` counts answers that are wider than
+their text, because a longer text was in the same batch.
 
-The machine must be quiet, see `benchmarks.train_step`; each turn waits up to --patience seconds for other programs to
-end. Prints tables and PASS or FAIL for each limit; exits 1 if one fails.
+The machine must be quiet, see `benchmarks.train_step`: each turn waits up to --patience seconds for other programs to
+end. Prints tables and PASS or FAIL for each limit, and exits 1 if one fails.
 """
 
 import argparse
@@ -50,7 +50,7 @@ from benchmarks.serving.clients import measure_clients
 from electra_tf.config.errors import UserError
 
 OURS, EAGER, BASELINE = "ours", "eager", "baseline"
-# Kind, whether it is compiled, and the threads that an operation may use: one, or None for all of --threads.
+# By name: the kind, whether it is compiled, and the threads of an operation (None: all of --threads).
 CONTENDERS = {
     OURS: ("ours", False, None),
     f"{OURS}_1_thread": ("ours", False, 1),
@@ -58,7 +58,7 @@ CONTENDERS = {
     f"{EAGER}_1_thread": ("pytorch", False, 1),
     "compile": ("pytorch", True, None),
 }
-LATENCY, THROUGHPUT = 1.0, 1.3  # the eager peer's seconds over ours, for one text and for a batch
+LATENCY, THROUGHPUT = 1.0, 1.3  # floors of the eager peer's seconds over ours, for one text and for a batch
 OVER_BASELINE = 0.95
 _WARM_UP_CALLS = 3
 _EXPORT = """
@@ -68,19 +68,19 @@ print(json.dumps(write_export(argparse.Namespace(**json.loads(sys.argv[1])), pat
 """
 
 Rounds = list[list[float]]  # the seconds of the calls of each round
-Results = dict[tuple[int, int], dict[str, Rounds]]  # (batch size, tokens) -> contender -> its seconds
+Results = dict[tuple[int, int], dict[str, Rounds]]  # by (batch size, tokens), then by contender
 
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = comparison_flags(__doc__, batch_size="texts of a batch", rounds=7)
+    parser = comparison_flags(__doc__, batch_size="texts in a batch", rounds=7)
     sample = PROJECT / "sample" / "vocab.txt"
-    parser.add_argument("--vocab_file", type=Path, default=sample, metavar="FILE", help="vocabulary, lower case")
-    parser.add_argument("--contenders", default=",".join(CONTENDERS), metavar="A,B", help="who takes part")
-    parser.add_argument("--tokens", default="8,32,128", metavar="A,B", help="tokens of a text, at least 3")
-    parser.add_argument("--calls", type=int, default=30, help="calls of a turn with one text")
-    parser.add_argument("--batches", type=int, default=3, help="calls of a turn with a batch")
+    parser.add_argument("--vocab_file", type=Path, default=sample, metavar="FILE", help="lower-case vocabulary")
+    parser.add_argument("--contenders", default=",".join(CONTENDERS), metavar="A,B", help="contenders to measure")
+    parser.add_argument("--tokens", default="8,32,128", metavar="A,B", help="tokens in a text, at least 3")
+    parser.add_argument("--calls", type=int, default=30, help="calls with one text in a turn")
+    parser.add_argument("--batches", type=int, default=3, help="calls with a batch in a turn")
     parser.add_argument("--clients", default="1,4,16", metavar="A,B", help="numbers of clients; the first must be 1")
-    parser.add_argument("--requests", type=int, default=192, help="requests of all clients together")
+    parser.add_argument("--requests", type=int, default=192, help="total requests of all clients")
     flags = parser.parse_args(arguments)
     flags.tokens, flags.clients = (
         [int(number) for number in text.split(",")] for text in (flags.tokens, flags.clients)
@@ -92,7 +92,7 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def measure(flags: argparse.Namespace) -> bool:
-    """Prints the report; returns whether every limit holds."""
+    """Prints the report. Returns: whether every limit holds."""
     with tempfile.TemporaryDirectory() as directory:
         texts = {tokens: made_up_texts(flags.vocab_file, tokens, flags.batch_size) for tokens in flags.tokens}
         encoder, export = _export(flags, PROJECT, Path(directory) / "ours")
@@ -119,7 +119,7 @@ def measure(flags: argparse.Namespace) -> bool:
 
 
 def made_up_texts(vocab_file: Path, num_tokens: int, num_texts: int) -> list[str]:
-    """Texts of `num_tokens` tokens with [CLS] and [SEP]: each word is a token."""
+    """Texts of words that are one token each; with [CLS] and [SEP] they have `num_tokens` tokens."""
     tokens = vocab_file.read_text(encoding="utf-8").splitlines()
     words = [token for token in tokens if token.isascii() and token.isalpha() and token.islower() and len(token) > 2]
     draw = random.Random(num_tokens)
@@ -129,7 +129,7 @@ def made_up_texts(vocab_file: Path, num_tokens: int, num_texts: int) -> list[str
 def write_export(flags: argparse.Namespace, directory: Path) -> tuple[dict, str]:
     """Exports an encoder with random weights. Returns: its sizes, and the version directory.
 
-    The process of `_export` calls this, in a checkout that may be another one: keep its name and what it takes.
+    `_export` also calls this function in other checkouts, so its name and arguments must not change.
     """
     from electra_tf.export.saved_model import export_saved_model
     from electra_tf.export.served_model import ServingShapes, TextEncoder
@@ -148,7 +148,7 @@ def write_export(flags: argparse.Namespace, directory: Path) -> tuple[dict, str]
 
 
 def _export(flags: argparse.Namespace, checkout: Path, directory: Path) -> tuple[dict, str]:
-    """What `write_export` of a checkout returns."""
+    """Runs `write_export` of a checkout in its own process."""
     settings = {"config": str(in_checkout(flags.config, checkout)), "vocab_file": str(flags.vocab_file.resolve())}
     settings |= {"overrides": flags.overrides, "tokens": flags.tokens}
     command = [sys.executable, "-c", _EXPORT, json.dumps(settings), str(directory)]
@@ -159,7 +159,11 @@ def _export(flags: argparse.Namespace, checkout: Path, directory: Path) -> tuple
 
 
 def _processes(flags: argparse.Namespace, options: dict, exports: Mapping[str, str]) -> dict[str, Process]:
-    """Args: exports: the version directories of `ours` and, where there is one, of `baseline`."""
+    """The processes of all contenders.
+
+    Args:
+        exports: the version directories of `ours` and, if it is measured, of `baseline`.
+    """
     processes = {}
     for name in flags.contenders:
         kind, compiled, num_threads = CONTENDERS[name]
@@ -177,7 +181,7 @@ def _processes(flags: argparse.Namespace, options: dict, exports: Mapping[str, s
 
 
 def measure_calls(flags: argparse.Namespace, processes: Mapping[str, Process]) -> Results:
-    """The times of all contenders in turns."""
+    """The seconds of all contenders' calls, measured in turns."""
     cases = [(size, tokens) for size in (1, flags.batch_size) for tokens in flags.tokens]
     num_calls = {1: flags.calls, flags.batch_size: flags.batches}
 
@@ -194,18 +198,18 @@ def measure_calls(flags: argparse.Namespace, processes: Mapping[str, Process]) -
 
 
 def ratio_of_calls(over: Rounds, under: Rounds) -> float:
-    """How many times as long one's calls take: the median over the rounds of the ratio of medians."""
+    """The median over the rounds of the ratio of the medians of both calls."""
     return ratio(list(map(statistics.median, over)), list(map(statistics.median, under)))
 
 
 def percentile(rounds: Rounds, percent: int) -> float:
-    """The smallest time that so many per cent of all calls do not exceed."""
+    """The smallest time that at least `percent` % of all calls do not exceed."""
     seconds = sorted(chain.from_iterable(rounds))
     return seconds[-(-len(seconds) * percent // 100) - 1]
 
 
 def judge(results: Results, batch_size: int) -> list[Verdict]:
-    """The limits: the fastest of ours, by its number of threads, against the fastest eager peer and baseline."""
+    """The verdicts on the fastest of ours against the fastest eager peer and baseline, over numbers of threads."""
     verdicts = []
     for (size, tokens), by_name in results.items():
         what = "latency of 1 text" if size == 1 else f"throughput of {batch_size} texts"
@@ -218,7 +222,7 @@ def judge(results: Results, batch_size: int) -> list[Verdict]:
 
 
 def fastest(by_name: Mapping[str, Rounds], prefix: str) -> str | None:
-    """The name of the one with the smallest median."""
+    """The name of the contender with the smallest median; None if no name has the prefix."""
     names = [name for name in by_name if name.startswith(prefix)]
     return min(names, key=lambda name: percentile(by_name[name], 50), default=None)
 

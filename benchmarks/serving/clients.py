@@ -1,4 +1,4 @@
-"""Concurrent clients of examples/serving/serve_locally.py, and whether they get what a single one gets."""
+"""Concurrent clients of examples/serving/serve_locally.py, whose answers are compared with those of a single client."""
 
 import contextlib
 import itertools
@@ -24,12 +24,12 @@ Answer = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class ClientsRun:
-    """What some clients got together.
+    """The result of simultaneous clients.
 
     Attributes:
-        num_merged: answers that are wider than their text, as a longer one was in the same batch.
-        num_lost: requests without an answer.
-        largest_difference: of a number in an answer from that of the same text asked for alone.
+        num_merged: the number of answers that are wider than their text, because a longer text was in the same batch.
+        num_lost: the number of requests without an answer.
+        largest_difference: the largest difference in an answer from the answer to the same text alone.
     """
 
     num_clients: int
@@ -42,24 +42,24 @@ class ClientsRun:
 def measure_clients(
     version_dir: str, texts: Sequence[str], numbers_of_clients: Sequence[int], num_requests: int
 ) -> list[ClientsRun]:
-    """Asks for the vectors of texts, one a request, by so many clients at the same time.
+    """Requests the vectors of texts, one text a request, from one client and from several at the same time.
 
     Args:
-        numbers_of_clients: 1 comes first: its answers are what the others' are compared with.
+        numbers_of_clients: must begin with 1, whose answers are compared with all others.
     """
-    wanted = list(itertools.islice(itertools.cycle(texts), num_requests))
+    requests = list(itertools.islice(itertools.cycle(texts), num_requests))
     runs, single = [], []
     with serve_locally(Path(version_dir).parent) as address:
-        _ask_all(address, wanted[: max(numbers_of_clients)], max(numbers_of_clients))  # first calls are slow
+        _ask_all(address, requests[: max(numbers_of_clients)], max(numbers_of_clients))  # first calls are slow
         for num_clients in numbers_of_clients:
             start = time.perf_counter()
-            answers = _ask_all(address, wanted, num_clients)
+            answers = _ask_all(address, requests, num_clients)
             seconds = time.perf_counter() - start
             single = single or answers
-            found = [(mine, alone) for mine, alone in zip(answers, single, strict=True) if mine and alone]
-            differences = [difference(mine, alone) for mine, alone in found]
-            largest, num_lost = max(differences, default=float("inf")), num_requests - len(found)
-            num_merged = sum(mine["tokens"].shape[1] > int(mine["num_tokens"][0]) for mine, _ in found)
+            pairs = [(mine, alone) for mine, alone in zip(answers, single, strict=True) if mine and alone]
+            differences = [difference(mine, alone) for mine, alone in pairs]
+            largest, num_lost = max(differences, default=float("inf")), num_requests - len(pairs)
+            num_merged = sum(mine["tokens"].shape[1] > int(mine["num_tokens"][0]) for mine, _ in pairs)
             runs.append(ClientsRun(num_clients, num_requests / seconds, num_merged, num_lost, largest))
     return runs
 
@@ -80,9 +80,9 @@ def serve_locally(export: Path) -> Iterator[str]:
 
 
 def difference(answer: Answer, alone: Answer) -> float:
-    """The largest between two answers for a text; infinite if they have other tokens.
+    """The largest difference between two answers for a text; infinite if their tokens differ.
 
-    An answer is as wide as the longest text of its batch: `num_tokens` says what of it counts.
+    An answer is as wide as the longest text of its batch. Its first `num_tokens` tokens are compared.
     """
     length = int(answer["num_tokens"][0])
     tokens, expected = (each["tokens"][0, :length].tolist() for each in (answer, alone))
@@ -94,7 +94,7 @@ def difference(answer: Answer, alone: Answer) -> float:
 
 
 def _ask_all(address: str, texts: Sequence[str], num_clients: int) -> list[Answer | None]:
-    """The answers in the order of the texts, None for a request that failed. Each client waits for its last answer."""
+    """The answers in the order of the texts, None for a failed request. Each client sends one request at a time."""
     client = _grpc_client()
     import grpc
 

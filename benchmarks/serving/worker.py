@@ -2,33 +2,33 @@
 
     python -m benchmarks.serving.worker '{"kind": "ours", "num_threads": 2, "config": "texts.json", ...}'
 
-Commands: `step`, the first call, and `calls NUM_TOKENS BATCH_SIZE N`, whose answer has the seconds of each of N calls.
+Commands: `step`, the first call, and `calls NUM_TOKENS BATCH_SIZE N`, answered with the seconds of each of N calls.
 """
 
 import json
 from collections.abc import Callable
 
-# Imports of a contender count as its start: import no library before its turn.
+# Imports count as a contender's start, so each contender imports its own libraries.
 from benchmarks.worker import Commands, run_worker, timed
 
 Embed = Callable[[list[str]], tuple[int, ...]]  # texts -> the shape of their vectors
 
 
 def ours(options: dict, commands: Commands) -> None:
-    """The `embed` signature of an export, called with TensorFlow alone."""
+    """Calls the `embed` signature of an export; needs only TensorFlow."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (registers the tokenizer's operations)
 
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(options["settings"]["num_threads"])
-    # The graph is a chain: a second thread for whole operations has nothing to do at the same time.
+    # The graph is a chain, so no two operations can run at the same time.
     tf.config.threading.set_inter_op_parallelism_threads(1)
     signature = tf.saved_model.load(options["settings"]["export"]).signatures["embed"]
     answer_all(options, commands, lambda texts: signature(text=tf.constant(texts))["sequence_output"].numpy().shape)
 
 
 def pytorch(options: dict, commands: Commands) -> None:
-    """The encoder and fast tokenizer of transformers, as its documentation calls them."""
+    """Calls the encoder and fast tokenizer of transformers as in its documentation."""
     import torch
     from transformers import ElectraModel, ElectraTokenizer
 

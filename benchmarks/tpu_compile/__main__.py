@@ -2,11 +2,11 @@
 
     python -m benchmarks.tpu_compile --jax_python=/tmp/tpu-compile/bin/python --output=tpu.json
 
-Two stages for each case: this environment lowers the step to StableHLO (`benchmarks.stablehlo_step`), and that of
-benchmarks/requirements-tpu-compile.txt compiles it with the TPU's own compiler. Prints FLOPs and bytes accessed for
-each example, the memory of one core, and the time of the FLOPs at the chip's published peak. These are properties of
-compiled programs, not measurements on a TPU. --keep keeps the exported steps and the optimised programs (step.hlo.gz).
-A compilation takes minutes and 10 GB: run one at a time. Exits 1 if the compiler rejected a step.
+Each case has two stages: this environment lowers the step to StableHLO (`benchmarks.stablehlo_step`), and an
+environment of benchmarks/requirements-tpu-compile.txt compiles it with the TPU's own compiler. Prints FLOPs and bytes
+accessed for each example, the memory of one core, and the time of the FLOPs at the chip's published peak. These are
+properties of compiled programs, not measurements on a TPU. --keep keeps the exported steps and the optimised programs
+(step.hlo.gz). A compilation takes minutes and 10 GB, so run one at a time. Exits 1 if the compiler rejects a step.
 """
 
 import datetime
@@ -24,7 +24,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.flops.devices import published_tpu_peak
 
 _DEVICE_STAGE = Path(__file__).with_name("device.py")
-# What a result has of the step's manifest.
+# Entries of a result from the step's manifest.
 _DESCRIPTION = (
     "objective",
     "precision",
@@ -35,7 +35,7 @@ _DESCRIPTION = (
     "trainable_parameters",
 )
 
-# Chips that libtpu compiles for, as it calls them.
+# The chips of libtpu's compiler, by its names.
 _CHIPS = ("v4", "v5e", "v5p", "v6e")
 
 
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--batch_size", type=int, default=128, metavar="N", help="global batch, examples")
     add_set_flag(parser)
     parser.add_argument("--memory_gb", type=int, default=16, metavar="N", help="limit of the compiler's address space")
-    parser.add_argument("--keep", metavar="DIR", help="directory for the programs; None: a temporary one")
+    parser.add_argument("--keep", metavar="DIR", help="directory that keeps the programs")
     parser.add_argument("--output", metavar="FILE", help="JSON file for the results")
     arguments = parser.parse_args(argv)
     results: list[dict] = []
@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _measure(arguments) -> list[dict]:
-    subprocess.run([arguments.jax_python, "-c", "import jax, libtpu"], check=True)  # before minutes of work
+    subprocess.run([arguments.jax_python, "-c", "import jax, libtpu"], check=True)  # fails before minutes of work
     results = []
     with tempfile.TemporaryDirectory(prefix="tpu_compile_") as scratch:
         directory = Path(arguments.keep or scratch)
@@ -78,7 +78,7 @@ def _measure(arguments) -> list[dict]:
 
 
 def _export(step: Path, config: str, precision: str, replicas: int, arguments) -> dict:
-    """Runs the first stage in its own process, which frees TensorFlow's memory before the compiler starts."""
+    """Runs the first stage in its own process, so that its memory is free when the compiler starts."""
     settings = [f"train.batch_size={arguments.batch_size}", f"train.precision={precision}", *arguments.overrides]
     command = [sys.executable, "-m", "benchmarks.stablehlo_step", "export", str(step.resolve()), f"--config={config}"]
     command += [f"--replicas={replicas}", *(f"--set={setting}" for setting in settings)]
@@ -90,7 +90,7 @@ def _export(step: Path, config: str, precision: str, replicas: int, arguments) -
 
 
 def _compile(step: Path, topology: str, replicas: int, arguments) -> dict:
-    """Runs the second stage. Returns its report; a compiler that died is an error of the case, not of the command."""
+    """Runs the second stage. Returns: its report, or the error of a compiler that failed."""
     command = [arguments.jax_python, str(_DEVICE_STAGE), str(step), topology, f"--replicas={replicas}"]
     finished = subprocess.run([*command, f"--memory_gb={arguments.memory_gb}"], capture_output=True, text=True)
     if finished.returncode:
@@ -99,7 +99,7 @@ def _compile(step: Path, topology: str, replicas: int, arguments) -> dict:
 
 
 def arithmetic_seconds(topology: str, cores_per_chip: int, flops: float) -> float:
-    """The time of so many FLOPs on one of the compiler's cores at the chip's peak: no step can be faster."""
+    """The time of `flops` on one core at the chip's peak, which is a lower limit of the step's time."""
     return flops / (published_tpu_peak(topology.split(":")[0]) / cores_per_chip)
 
 
@@ -120,7 +120,7 @@ def _lines(result: dict) -> list[str]:
 
 
 def write_results(path: Path, results: list[dict]) -> None:
-    """Writes the results so far, with the date, the compiler's versions and the peaks of chips."""
+    """Writes the results so far, with the date, the compiler's versions and the chips' peaks."""
     compiler = (PROJECT / "benchmarks" / "requirements-tpu-compile.txt").read_text(encoding="utf-8").splitlines()[-2:]
     peaks = {chip: published_tpu_peak(chip) for chip in _CHIPS}
     content = {"date": str(datetime.date.today()), "compiler": compiler, "peak_flops": peaks, "results": results}

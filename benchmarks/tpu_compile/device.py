@@ -3,8 +3,8 @@
     JAX_PYTHON benchmarks/tpu_compile/device.py STEP TOPOLOGY --replicas=N --memory_gb=G
 
 Runs in an environment of benchmarks/requirements-tpu-compile.txt and imports nothing of the project. Writes
-STEP/step.hlo.gz, the program optimised for the chip, and prints one JSON object. It uses private parts of JAX, so the
-versions there are pinned.
+STEP/step.hlo.gz, the program optimised for the chip, and prints one JSON object. The requirements pin versions, because
+this uses private parts of JAX.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import resource
 import sys
 import time
 
-# Without these libtpu waits for a cloud machine's metadata server, looks for a chip, and takes a lock.
+# These keep libtpu from waiting for a metadata server, searching for a chip, and taking a lock.
 _WITHOUT_A_CHIP = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
@@ -49,7 +49,7 @@ def main() -> int:
 def compile_for(topology: str, program: bytes, replicas: int) -> tuple[dict, str]:
     """Compiles a program for `replicas` cores of a topology.
 
-    Returns: the compiler's FLOPs, bytes and seconds, or its error message as "error"; and the optimised program's text.
+    Returns: the compiler's figures, or its message as "error"; and the text of the optimised program.
     """
     import jax
     from jax.experimental import topologies
@@ -68,7 +68,7 @@ def compile_for(topology: str, program: bytes, replicas: int) -> tuple[dict, str
 def compile_program(devices: list, program: bytes):
     """Compiles a portable artifact of StableHLO for one replica on each device of a topology.
 
-    Returns: the executable, and the seconds of the compiler: `compile_s`, and those of the processor, `compile_cpu_s`.
+    Returns: the executable, and the elapsed seconds `compile_s` and processor seconds `compile_cpu_s` of compiling.
     """
     import numpy as np
     from jax._src import compiler

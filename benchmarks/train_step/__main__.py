@@ -1,19 +1,19 @@
-"""Seconds of a training step of ELECTRA, and of a start to its first step: ours beside PyTorch and another checkout.
+"""Times ELECTRA's training step, and the start to the first step, beside PyTorch and another checkout.
 
     python -m venv PEERS && PEERS/bin/pip install -r benchmarks/requirements-peers.txt
     python -m benchmarks.train_step --peers_python=PEERS/bin/python
     python -m benchmarks.train_step --peers_python=PEERS/bin/python --baseline=OTHER_CHECKOUT
 
 All contenders train the same ELECTRA-Small jointly: batch 32, length 128, vocabulary 30,522, dropout, clipping, AdamW.
-Each runs in its own process and is started --starts times, in turns; after the last start the processes take turns,
-round by round, so that other load on the machine affects all of them. Each ratio is the median of the ratios within
-rounds. --baseline adds our step as another checkout of this project computes it (`git worktree add`).
+Each runs in its own process, which is started --starts times, in turns with the others. After the last start the
+processes take turns, round by round, so that other load on the machine affects all of them. Each ratio is the median
+of the ratios within rounds. --baseline adds the step of another checkout of this project (`git worktree add`).
 
 The machine must be quiet: PyTorch's threads wait for each other at every operation, so another program slows PyTorch
-more than it slows TensorFlow. `others` is the share of the cores that other programs used; each turn waits up to
---patience seconds for them to end.
+more than TensorFlow. `others` is the share of the cores that other programs used. Each turn waits up to --patience
+seconds for them to end.
 
-Prints tables and PASS or FAIL for each limit; exits 1 if one fails. A contender whose packages are missing is listed
+Prints tables and PASS or FAIL for each limit, and exits 1 if one fails. A contender with missing packages is listed
 with the reason.
 """
 
@@ -43,17 +43,17 @@ from benchmarks.harness import (
 OVER_EAGER = {"float32": 1.3, "bfloat16": 1.2}
 OVER_COMPILED = 1.0
 OVER_BASELINE = 0.95
-START_OVER_EAGER = 1.5  # seconds from a start to the first step, over those of PyTorch eager
+START_OVER_EAGER = 1.5  # ceiling of our seconds from a start to the first step over PyTorch's
 
 
 @dataclass(frozen=True)
 class Contender:
-    """What is measured.
+    """A way to compute the step.
 
     Attributes:
         kind: `ours`, `baseline` (ours in another checkout) or `pytorch`.
-        precision: of its matrix products.
-        compiled: whether a compiler (XLA, torch.compile) makes one program of the step.
+        precision: the precision of matrix products.
+        compiled: whether XLA or torch.compile compiles the whole step.
     """
 
     kind: str
@@ -62,7 +62,7 @@ class Contender:
 
     @property
     def settings(self) -> list[str] | dict[str, object]:
-        """What its worker gets: settings of the configuration for ours, arguments of `PyTorchStep` for PyTorch."""
+        """Options of the worker: settings of the configuration for ours, arguments of `PyTorchStep` for PyTorch."""
         if self.kind == "pytorch":
             return {"precision": self.precision, "compiled": self.compiled}
         return [f"train.precision={self.precision}", f"train.xla={str(self.compiled).lower()}"]
@@ -81,8 +81,8 @@ class Measured:
     """All measurements of one contender.
 
     Attributes:
-        starts: seconds of each start, to the end of the first step.        first_losses: of that step.
-        turns: of each round `seconds` (of each step), `peak_bytes` and `others`.
+        starts: seconds of each start, to the end of the first step.        first_losses: losses of that step.
+        turns: for each round `seconds` (of each step), `peak_bytes` and `others`.
     """
 
     contender: Contender
@@ -96,7 +96,7 @@ class Measured:
 
     @property
     def seconds(self) -> list[float]:
-        """Of a step: the median of each round."""
+        """The median seconds of a step in each round."""
         return [statistics.median(turn["seconds"]) for turn in self.turns]
 
 
@@ -104,19 +104,19 @@ Results = Mapping[str, Measured]
 
 
 def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = comparison_flags(__doc__, batch_size="examples of a step")
-    parser.add_argument("--contenders", default=",".join(CONTENDERS), metavar="A,B", help="which to measure")
-    parser.add_argument("--starts", type=int, default=1, help="timed starts of each")
-    parser.add_argument("--steps_per_round", type=int, default=3, help="timed steps of a turn, after an untimed one")
+    parser = comparison_flags(__doc__, batch_size="examples in a step")
+    parser.add_argument("--contenders", default=",".join(CONTENDERS), metavar="A,B", help="contenders to measure")
+    parser.add_argument("--starts", type=int, default=1, help="timed starts of each contender")
+    parser.add_argument("--steps_per_round", type=int, default=3, help="timed steps in a turn, after an untimed one")
     flags = parser.parse_args(arguments)
     flags.contenders = flags.contenders.split(",")
     if unknown := sorted(set(flags.contenders) - CONTENDERS.keys()):
-        parser.error(f"--contenders: {unknown[0]!r} is none of {', '.join(CONTENDERS)}")
+        parser.error(f"--contenders: {unknown[0]!r}; expected some of {', '.join(CONTENDERS)}")
     return flags
 
 
 def measure(flags: argparse.Namespace) -> bool:
-    """Prints the report; returns whether every limit holds."""
+    """Prints the report. Returns: whether every limit holds."""
     contenders = _with_baseline(flags.contenders, flags.baseline is not None)
     processes = _processes(contenders, flags)
     with running(processes, flags.patience, flags.starts) as alive:
@@ -140,7 +140,7 @@ def measure(flags: argparse.Namespace) -> bool:
 
 
 def _with_baseline(names: Sequence[str], has_baseline: bool) -> dict[str, Contender]:
-    """The contenders of these names; with a baseline, each of ours is followed by its `baseline_...`."""
+    """The contenders with these names. With a baseline, each of ours is followed by its `baseline_...`."""
     chosen = {}
     for name in names:
         chosen[name] = contender = CONTENDERS[name]
@@ -170,12 +170,12 @@ def _processes(contenders: Mapping[str, Contender], flags: argparse.Namespace) -
 
 
 def speed_ratio(results: Results, name: str, peer: str) -> float:
-    """How many times faster one is than the other."""
+    """The speed of `name` over the speed of `peer`."""
     return ratio(results[peer].seconds, results[name].seconds)
 
 
 def speed_ratios(results: Results) -> dict[str, float]:
-    """Of ours over every peer of the same precision, and over the baseline of the same compiler."""
+    """Our speed over every peer's in the same precision, and over the baseline's with the same compiler."""
     ratios = {}
     for name, ours in ((name, each.contender) for name, each in results.items()):
         for peer, other in ((name, each.contender) for name, each in results.items()):
@@ -186,7 +186,7 @@ def speed_ratios(results: Results) -> dict[str, float]:
 
 
 def start_ratios(results: Results) -> dict[str, float]:
-    """Seconds from a start to the first step over those of PyTorch eager in the same precision."""
+    """The seconds from a start to the first step over PyTorch eager's in the same precision."""
     eager = {
         each.contender.precision: each.start
         for each in results.values()
@@ -200,7 +200,7 @@ def start_ratios(results: Results) -> dict[str, float]:
 
 
 def fastest_of(results: Results, kind: str, precision: str, compiled: bool | None = None) -> str | None:
-    """The contender of a kind with the lowest median; None if none was measured."""
+    """The measured contender of a kind with the lowest median, or None."""
     names = [
         name
         for name, each in results.items()
@@ -211,7 +211,7 @@ def fastest_of(results: Results, kind: str, precision: str, compiled: bool | Non
 
 
 def judge(results: Results) -> list[Verdict]:
-    """The limits that apply to what was measured; the fastest of ours counts in each precision."""
+    """The verdicts on all measured pairs. In each precision the fastest of ours is compared."""
     verdicts = []
     for precision, floor in OVER_EAGER.items():
         ours = fastest_of(results, "ours", precision)

@@ -1,15 +1,15 @@
-"""Synthetic batches for timing training steps. Imports only NumPy, because the peers' environment uses it too."""
+"""Synthetic batches for timing training steps. Imports only NumPy, for the peers' environment."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 _CLS, _SEP, _MASK, _FIRST_WORD = 1, 2, 3, 5
-# Of the builder's examples at length 128, 82 % fill their row and the rest have any length, which makes 8 % padding.
+# At length 128, 82 % of the builder's examples fill their row and the others have random lengths: 8 % padding.
 _FULL_ROW_FRACTION = 0.82
 _SHORTEST = 5
-NUM_BATCHES = 4  # different batches, repeated in turn
-_MASK_TOKEN_FRACTION = 0.85  # of the selected tokens; the others stay unchanged, as in the authors' code
+NUM_BATCHES = 4  # used in turn
+_MASK_TOKEN_FRACTION = 0.85  # of the selected tokens; the others stay unchanged
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class BatchShape:
 
 
 def synthetic_batch(shape: BatchShape, seed: int) -> dict[str, np.ndarray]:
-    """A masked batch of random tokens with the keys of the input pipeline; a function of `seed`.
+    """A masked batch of random tokens, with the keys of the input pipeline.
 
     Returns: `input_ids`, `input_mask`, `segment_ids`, `masked_input_ids`: [B, S] int32; `masked_lm_positions`,
         `masked_lm_ids`: [B, M] int32; `masked_lm_weights`: [B, M] float32.
@@ -62,5 +62,5 @@ def synthetic_batch(shape: BatchShape, seed: int) -> dict[str, np.ndarray]:
         "masked_lm_ids": (np.take_along_axis(input_ids, positions, axis=1) * (weights > 0)).astype(np.int32),
         "masked_lm_weights": weights,
         "mask_token_weights": becomes_mask.astype(np.float32),
-        "unigram_losses": np.zeros_like(weights),  # only reported
+        "unigram_losses": np.zeros_like(weights),  # has no effect on training
     }

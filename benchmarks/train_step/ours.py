@@ -1,7 +1,4 @@
-"""Our own training step on synthetic batches, and the sizes that the peers copy.
-
-Everything that this benchmark uses of electra_tf's models and configurations is imported here.
-"""
+"""Our training step on synthetic batches, and the sizes of networks and batches for the peers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,14 +15,14 @@ from electra_tf.train.step import compile_task
 
 
 def limit_threads(num_threads: int) -> None:
-    """Bounds the threads of an operation and the operations at a time. Call it before anything runs on a device."""
+    """Limits the threads of an operation and the simultaneous operations. Call it before the first operation."""
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(num_threads)
     tf.config.threading.set_inter_op_parallelism_threads(num_threads)
 
 
 def batch_shape(config: PretrainingConfig) -> BatchShape:
-    """The sizes of a batch of a configuration."""
+    """The sizes of a configuration's batches."""
     return BatchShape(
         config.train.batch_size,
         config.data.max_seq_length,
@@ -36,14 +33,14 @@ def batch_shape(config: PretrainingConfig) -> BatchShape:
 
 
 def peer_sizes(config_file: str | Path, overrides: Sequence[str]) -> dict:
-    """The `shape` of a batch and the `networks` of a configuration, as JSON for the peers.
+    """The `shape` of batches and the sizes of the `networks` of a configuration, as JSON for the peers.
 
-    Raises: UserError: if the configuration is broken, or its objective is not electra, which the peers do not have.
+    Raises: UserError: if the configuration is wrong, or its objective is not electra.
     """
     config = load_config(config_file, list(overrides))
     if config.objective.name != "electra":
         raise UserError(
-            f"config {config_file}: objective.name is {config.objective.name!r}; the peers have 'electra' only"
+            f"config {config_file}: objective.name is {config.objective.name!r}; the peers only have 'electra'"
         )
     return {"shape": vars(batch_shape(config)), "networks": network_sizes(config)}
 
@@ -55,7 +52,7 @@ def network_sizes(config: PretrainingConfig) -> dict[str, dict]:
 
 
 class OurStep:
-    """The step of `run_pretraining.py` under OneDeviceStrategy. Batch k has seed k."""
+    """The training step of `run_pretraining.py` under OneDeviceStrategy. Batch k has seed k."""
 
     def __init__(self, config_file: str | Path, overrides: Sequence[str]):
         config = load_config(config_file, list(overrides))
@@ -71,7 +68,7 @@ class OurStep:
         self._step = tf.function(lambda batch: strategy.run(objective.train_step, args=(batch,)), autograph=False)
 
     def run(self) -> dict[str, float]:
-        """Runs one step on the next batch; returns its losses when the update is done."""
+        """Runs one step on the next batch. Returns: its losses, after the update."""
         batch = self._batches[self._num_steps_run % NUM_BATCHES]
         self._num_steps_run += 1
         return {name: float(value) for name, value in self._step(batch).items()}

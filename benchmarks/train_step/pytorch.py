@@ -1,8 +1,8 @@
-"""The peer in PyTorch: ELECTRA's joint step on Hugging Face's classes. Needs the packages of requirements-peers.txt.
+"""The peer in PyTorch: ELECTRA's joint step with Hugging Face's classes. Needs the packages of requirements-peers.txt.
 
-It is as fast as these classes allow: the generator's hidden states are gathered at the masked positions before the
-product with the vocabulary (`ElectraForMaskedLM.forward` itself computes all positions), the optimizer is fused, and
-tokens are sampled with Gumbel noise (0.22 s; `torch.multinomial` takes 0.38 s).
+It is as fast as these classes allow: only the generator's hidden states at masked positions are multiplied by the
+vocabulary (`ElectraForMaskedLM.forward` uses all positions), the optimizer is fused, and tokens are sampled with Gumbel
+noise (0.22 s, instead of 0.38 s with `torch.multinomial`).
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class JointElectra(torch.nn.Module):
     """Generator and discriminator with shared embeddings, and the joint loss of the paper.
 
     Args:
-        discriminator, generator: sizes by the names of `electra_tf.config.schema.EncoderConfig`.
+        discriminator, generator: sizes with the names of our `EncoderConfig`.
     """
 
     def __init__(self, discriminator: dict, generator: dict):
@@ -43,7 +43,7 @@ class JointElectra(torch.nn.Module):
         original = batch["input_ids"]
         with torch.no_grad():
             sampled = self._sample(logits).view_as(batch["masked_lm_positions"])
-            # An unused slot points at position 0: write the original [CLS] there.
+            # An unused slot has position 0, which keeps the original [CLS].
             sampled = torch.where(batch["masked_lm_weights"] > 0, sampled, original[:, :1])
             corrupted = original.scatter(1, batch["masked_lm_positions"], sampled)
             is_replaced = (corrupted != original).float()
@@ -72,7 +72,7 @@ class PyTorchStep:
         batches: in the layout of `synthetic_batch`, used in turn.
         discriminator, generator: see `JointElectra`.
         precision: `float32`, or `bfloat16` for autocast.
-        compiled: through `torch.compile`; a text is its `mode`.
+        compiled: whether to use `torch.compile`; a string is its `mode`.
         device: `cpu` or `cuda`.
     """
 
@@ -99,11 +99,11 @@ class PyTorchStep:
         self._num_steps_run = 0
 
     def run(self) -> dict[str, float]:
-        """One step on the next batch; the losses when it is done."""
+        """Runs one step on the next batch. Returns: its losses, after the update."""
         return {name: loss.item() for name, loss in self.begin().items()}
 
     def begin(self) -> dict[str, torch.Tensor]:
-        """One step on the next batch; a device other than the CPU is still at work on it afterwards."""
+        """Starts one step on the next batch. A GPU may still be computing it on return."""
         batch = self._batches[self._num_steps_run % len(self._batches)]
         self._num_steps_run += 1
         with torch.autocast(self._device, torch.bfloat16, enabled=self._precision == "bfloat16"):
@@ -119,7 +119,7 @@ class PyTorchStep:
 
 
 def encoder_config(sizes: dict) -> ElectraConfig:
-    """The configuration of an encoder, from sizes by the names of `EncoderConfig`."""
+    """The configuration of an encoder from sizes with the names of our `EncoderConfig`."""
     return ElectraConfig(
         vocab_size=sizes["vocab_size"],
         embedding_size=sizes["embedding_size"],

@@ -2,12 +2,12 @@
 
     python -m benchmarks.train_step.worker '{"kind": "ours", "num_threads": 2, ...}'
 
-Commands: `step` answers with the losses of a step, `steps N` with the seconds of each of N steps.
+Commands: `step`, answered with the losses of a step, and `steps N`, answered with the seconds of each of N steps.
 """
 
 from collections.abc import Callable
 
-# Imports of a contender count as its start: import no library before its turn.
+# Imports count as a contender's start, so each contender imports its own libraries.
 from benchmarks.train_step.batches import NUM_BATCHES, BatchShape, synthetic_batch
 from benchmarks.worker import Commands, peak_bytes, run_worker, timed
 
@@ -33,7 +33,11 @@ def pytorch(options: dict, commands: Commands) -> None:
 
 
 def answer_all(commands: Commands, step: Callable[[], dict[str, float]]) -> None:
-    """Args: step: trains on the next batch and returns its losses when the update is done."""
+    """Answers all commands.
+
+    Args:
+        step: trains on the next batch, and returns its losses after the update.
+    """
     for name, *numbers in commands:
         if name == "step":
             commands.answer(losses=step())

@@ -1,4 +1,4 @@
-"""The fine-tuning benchmark: our contender in its process, the questions of SQuAD, and the whole at toy size."""
+"""The fine-tuning benchmark: our contender in its process, SQuAD features, and a comparison at toy size."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_our_contender_trains_and_evaluates_on_command(tmp_path, tiny_config):
     options |= {"batch_size": 2, "max_seq_length": 16}
     options |= {"kind": "ours", "config": str(file)}
     with Process("ours", "benchmarks.finetuning.worker", options) as process:
-        # 8, and those of 12 and 16 that some batch of two needs.
+        # Padded to 8, and to 12 or 16 where a batch needs it.
         assert process.ask("warm_up")["num_lengths"] in (2, 3)
         assert 0.0 <= process.ask("train 5")["padding"] < 0.5
         evaluated = process.ask("evaluate")
@@ -40,18 +40,18 @@ def test_our_contender_trains_and_evaluates_on_command(tmp_path, tiny_config):
     assert 0.3 < evaluated["loss"] < 1.5 and evaluated["accuracy"] * 3 in (0, 1, 2, 3)
 
 
-def test_both_ways_to_squad_features_make_as_many_windows(tmp_path):
+def test_ours_and_the_authors_make_equally_many_squad_windows(tmp_path):
     question = {"id": "a", "question": "who?", "answers": [], "is_impossible": True}
     paragraph = {"context": "a long time ago " * 200, "qas": [question, {**question, "id": "b"}]}
     file = tmp_path / "squad.json"
     content = {"version": "v2.0", "data": [{"title": "x", "paragraphs": [paragraph]}]}
     file.write_text(json.dumps(content), encoding="utf-8")
-    found = squad.ours(str(file), str(VOCAB_FILE))()
-    assert found == squad.authors(str(file), str(VOCAB_FILE))()
-    assert found[0] == 2 and found[1] > 4
+    counts = squad.ours(str(file), str(VOCAB_FILE))()
+    assert counts == squad.authors(str(file), str(VOCAB_FILE))()
+    assert counts[0] == 2 and counts[1] > 4
 
 
-def test_the_benchmark_compares_ours_with_a_baseline_and_leaves_out_an_absent_peer(tmp_path, capsys):
+def test_ours_is_compared_with_a_baseline_and_a_missing_peer_is_listed(tmp_path, capsys):
     cola, words = tmp_path / "CoLA", ["the", "little", "house", "stands", "near", "a", "wide", "river"]
     cola.mkdir()
     for split, size in (("train", 40), ("dev", 12)):

@@ -1,4 +1,4 @@
-"""Parity of fine-tuning with the authors' code: what counts as a difference, and the exit status."""
+"""Parity of fine-tuning with the authors' code: which differences count, and the exit status."""
 
 import json
 import lzma
@@ -14,7 +14,7 @@ from benchmarks.finetuning_parity import __main__ as parity
 from benchmarks.finetuning_parity import model, training
 from benchmarks.finetuning_parity.outputs import beam_differences
 from benchmarks.finetuning_parity.text import _as_they_read, _has_one_reading
-from benchmarks.golden import load_arrays
+from benchmarks.golden import encoder_settings, load_arrays
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask
@@ -58,7 +58,7 @@ OPTIMIZER = {
 
 @pytest.fixture(scope="module")
 def golden_set(tmp_path_factory) -> Path:
-    """A made-up set of question answering, whose numbers are those of our own model."""
+    """A made-up set of question answering with the numbers of our own model."""
     directory = tmp_path_factory.mktemp("golden") / "made_up"
     directory.mkdir()
     rng = np.random.default_rng(3)
@@ -93,10 +93,11 @@ def golden_set(tmp_path_factory) -> Path:
 
 
 def made_up_variables() -> dict[str, tf.Variable]:
-    names = {ours: NUMBERS[theirs] for ours, theirs in model._ENCODER_SIZES.items()}
     task = {"kind": "question_answering", "version_2": True, "head_size": 7}
     sizes = {"num_epochs": 1, "max_seq_length": 14, "num_rows": 1}
-    config = resolve({}, "", name="squad", task=task, encoder=EncoderConfig(**names), init_from=None, **sizes)
+    config = resolve(
+        {}, "", name="squad", task=task, encoder=EncoderConfig(**encoder_settings(NUMBERS)), init_from=None, **sizes
+    )
     built = QuestionAnsweringTask(config)
     built.create_variables()
     return finetuned_variables(built, "squad")
@@ -147,7 +148,7 @@ def failed(output: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_set_of_other_sizes_passes_alone_and_in_its_directory(golden_set, capsys):
+def test_a_set_passes_alone_and_in_its_directory(golden_set, capsys):
     assert parity.main([str(golden_set)]) == 0
     assert parity.main([str(golden_set.parent)]) == 0
     of_one, of_directory = (part for part in capsys.readouterr().out.split("what ")[1:])
@@ -164,7 +165,7 @@ def test_a_set_of_other_sizes_passes_alone_and_in_its_directory(golden_set, caps
         ("gradients.npz", "clip_norm_dense", 1.0001, "made_up: gradient norms"),
     ],
 )
-def test_a_number_that_is_changed_fails_in_its_row(golden_set, tmp_path, capsys, file, name, factor, row):
+def test_a_changed_number_fails_in_its_row(golden_set, tmp_path, capsys, file, name, factor, row):
     directory = changed_copy(golden_set, tmp_path / "changed", file, name, factor)
     assert parity.main([str(directory), "--only", "made_up"]) == 1
     assert failed(capsys.readouterr().out) == [row]
@@ -176,12 +177,12 @@ def test_a_directory_without_the_sets_is_refused(tmp_path, capsys, flags):
     assert str(tmp_path) in capsys.readouterr().err
 
 
-def test_a_difference_that_is_no_number_is_the_largest():
+def test_nan_is_the_largest_difference_and_fails():
     verdict, name = parity.Comparison("x", {"a": 1e-9, "b": float("nan"), "c": 5.0}, 1.0).verdict()
     assert name == "b" and not verdict.holds
 
 
-# Two starts of which the second is masked; of the first the ends 7 and 6, clearly apart, and one that is masked.
+# Two starts, the second of which is masked. The ends of the first, 7 and 6, have clearly different probabilities.
 BEAM = {
     "start_top_log_probs": np.float32([[-0.5, -1000.0]]),
     "start_top_index": np.int32([[4, 0]]),
@@ -194,39 +195,39 @@ def beam(**changes) -> dict[str, np.ndarray]:
     return {**BEAM, **{name: np.asarray(values, BEAM[name].dtype) for name, values in changes.items()}}
 
 
-def test_beams_with_other_masked_places_are_equal():
-    ours = beam(start_top_index=[[4, 3]], end_top_index=[[[7, 6], [8, 9]]], end_top_log_probs=[[[-0.1, -2], [-9, -9]]])
-    found, masked, places = beam_differences(ours, BEAM)
-    assert {*found.values(), *places.values()} == {0.0} and masked == {}
+TIE = {"end_top_log_probs": [[[-0.70000, -0.70001], [-0.3, -1.4]]]}
 
 
-def test_an_end_at_another_place_is_counted():
-    *_, places = beam_differences(beam(end_top_index=[[[8, 6], [1, 2]]]), BEAM)
-    assert places == {"start_top_index": 0.0, "end_top_index": 1.0}
+@pytest.mark.parametrize(
+    ("ours", "expected", "differing_ends"),
+    [
+        ({"end_top_index": [[[8, 6], [1, 2]]]}, {}, 1.0),
+        ({"start_top_index": [[4, 3]], "end_top_index": [[[7, 6], [8, 9]]]}, {}, 0.0),  # masked on both sides
+        ({**TIE, "end_top_index": [[[6, 7], [1, 2]]]}, TIE, 0.0),  # equally probable
+    ],
+)
+def test_places_in_beams_are_compared_if_they_are_not_masked_and_not_tied(ours, expected, differing_ends):
+    differences, masked, places = beam_differences(beam(**ours), beam(**expected))
+    assert places == {"start_top_index": 0.0, "end_top_index": differing_ends}
+    assert set(differences.values()) == {0.0} and masked == {}
 
 
-def test_ends_that_are_as_probable_may_change_places():
-    tie = {"end_top_log_probs": [[[-0.70000, -0.70001], [-0.3, -1.4]]]}
-    *_, places = beam_differences(beam(**tie, end_top_index=[[[6, 7], [1, 2]]]), beam(**tie))
-    assert places["end_top_index"] == 0.0
-
-
-def test_a_masked_place_that_the_authors_do_not_mask_is_a_difference():
-    found, *_ = beam_differences(beam(start_top_log_probs=[[-0.5, -3.0]]), BEAM)
-    assert found["start_top_log_probs"] == np.inf
+def test_a_position_that_only_one_side_masks_is_a_difference():
+    differences, *_ = beam_differences(beam(start_top_log_probs=[[-0.5, -3.0]]), BEAM)
+    assert differences["start_top_log_probs"] == np.inf
 
 
 @pytest.mark.parametrize(
     ("tags", "read"),
     [
         ("B-A I-A O S-B", "B-A I-A O B-B"),
-        ("I-A I-B", "B-B I-B"),  # the last type names the span
-        ("B-A E-A I-A", "B-A I-A I-A"),  # E does not end it
+        ("I-A I-B", "B-B I-B"),  # a span has the type of its last tag
+        ("B-A E-A I-A", "B-A I-A I-A"),  # E does not end a span
         ("I-A B-A", "B-A B-A"),
         ("E-A S-A E-B", "B-A B-B I-B"),
     ],
 )
-def test_tags_as_the_authors_read_them(tags, read):
+def test_tags_are_read_by_the_authors_rule(tags, read):
     assert _as_they_read(tags.split()) == read.split()
 
 
@@ -234,12 +235,12 @@ def test_tags_as_the_authors_read_them(tags, read):
     ("tags", "has_one_reading"),
     [("B-A I-A E-A O I-B", True), ("I-A I-B", False), ("E-A I-A", False), ("S-A E-A", False)],
 )
-def test_tags_that_have_one_reading(tags, has_one_reading):
+def test_ambiguous_tags_are_recognized(tags, has_one_reading):
     assert _has_one_reading(tags.split()) == has_one_reading
 
 
 @pytest.mark.slow
 @needs_golden_sets
-def test_everything_is_as_the_authors_code_computes_it(capsys):
+def test_all_golden_sets_are_reproduced(capsys):
     assert parity.main([str(Path(GOLDEN) / "finetune")]) == 0
     assert failed(capsys.readouterr().out) == []

@@ -1,4 +1,4 @@
-"""The benchmarks' harness: verdicts, rounds, and processes that answer or die."""
+"""The benchmarks' harness: verdicts, rounds, and processes."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_a_limit_holds_at_its_value():
 
 
 def test_a_ratio_is_the_median_of_the_ratios_within_rounds():
-    # The second round was disturbed for one, the third for the other.
+    # The second round disturbed one contender, the third the other.
     assert harness.ratio([90, 90, 30], [60, 10, 60]) == 1.5
 
 
@@ -28,11 +28,11 @@ def test_contenders_take_turns_round_by_round():
     assert turns == ["a", "b", "a", "b"] and values == {"a": [1, 3], "b": [2, 4]}
 
 
-def test_a_process_that_dies_gives_its_last_line(tmp_path):
+def test_a_process_that_ends_is_reported_with_its_last_line(tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho 'No module named torch' >&2\nexit 3\n", encoding="utf-8")
     python.chmod(0o755)
-    with pytest.raises(ProcessDied, match="peer ended with status 3: No module named torch"):
+    with pytest.raises(ProcessDied, match="peer .*: No module named torch"):
         Process("peer", "any", {"num_threads": 1}, str(python)).__enter__()
 
 
@@ -46,16 +46,16 @@ def test_a_process_runs_the_code_of_its_checkout(tmp_path, capsys):
         assert process.first == {"answer": "step!"} and len(process.start_seconds) == 2
         answer = process.ask_watched("steps 3")
         assert answer["answer"] == "steps 3!" and answer["others"] >= 0.0
-    assert "missing none: none ended with status 1: " in capsys.readouterr().out
+    assert "missing none: " in capsys.readouterr().out
 
 
-def test_a_configuration_of_this_checkout_stands_for_that_of_the_baseline(tmp_path):
+def test_a_baseline_uses_the_configuration_of_its_own_checkout(tmp_path):
     inside, outside = PROJECT / "configs" / "a.yaml", Path("/elsewhere/b.yaml")
     assert harness.in_checkout(inside, tmp_path) == tmp_path / "configs" / "a.yaml"
     assert harness.in_checkout(outside, tmp_path) == outside
 
 
-def test_a_turn_of_steps_begins_with_an_untimed_one():
+def test_a_turn_begins_with_an_untimed_step():
     steps, answers = [], []
 
     class Commands(list):

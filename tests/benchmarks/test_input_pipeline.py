@@ -14,7 +14,7 @@ def run(data_dir, *flags: str) -> int:
 
 
 @pytest.mark.parametrize(("floor", "status"), [("0", 0), ("1e12", 1)])
-def test_the_rates_of_ours_and_of_plain_reading_are_reported(write_data, tmp_path, capsys, floor, status):
+def test_the_rates_are_reported_and_compared_with_the_floor(write_data, tmp_path, capsys, floor, status):
     assert run(write_data(tmp_path / "set"), f"--at_least={floor}") == status
     report = json.loads(capsys.readouterr().out)
     assert report["sequences_per_second"].keys() == {"ours", "plain_records"}

@@ -1,4 +1,4 @@
-"""Parity with the authors' code, on the fixture of the tests and on the golden sets of ELECTRA_TF_GOLDEN_DIR."""
+"""Parity with the authors' code, on a fixture and on the golden sets of ELECTRA_TF_GOLDEN_DIR."""
 
 import json
 import os
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 needs_golden_sets = pytest.mark.skipif(not GOLDEN, reason="ELECTRA_TF_GOLDEN_DIR is not set")
 
 
-def test_twenty_steps_have_the_losses_norms_rates_and_clipping_of_the_authors_code():
+def test_twenty_steps_reproduce_losses_norms_rates_and_clipping_of_the_authors_code():
     settings = json.loads((FIXTURE / "config.json").read_text(encoding="utf-8"))
     objective = model.build(settings, str(FIXTURE / "init.ckpt"))
     batches, expected = (load_arrays(FIXTURE / f"{name}.npz") for name in ("batches", "trajectory"))
@@ -35,7 +35,7 @@ def test_twenty_steps_have_the_losses_norms_rates_and_clipping_of_the_authors_co
 
 @needs_golden_sets
 @pytest.mark.parametrize("name", ["small_like", "base_like", "bert_like"])
-def test_every_tensor_gradient_and_step_is_that_of_the_authors_code(name, capsys):
+def test_the_golden_sets_are_reproduced(name, capsys):
     assert parity.main([str(Path(GOLDEN) / name)]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["within_limits"] is True and report["num_compared"] > 150
@@ -49,7 +49,7 @@ def test_every_tensor_gradient_and_step_is_that_of_the_authors_code(name, capsys
         ("trajectory.npz", "disc_loss", "trajectory_losses"),
     ],
 )
-def test_parity_fails_where_one_array_is_perturbed(tmp_path, capsys, file, key, group):
+def test_a_perturbed_array_fails_in_its_group(tmp_path, capsys, file, key, group):
     directory = tmp_path / "set"
     shutil.copytree(Path(GOLDEN) / "base_like", directory, copy_function=shutil.copyfile)
     directory.chmod(0o755)

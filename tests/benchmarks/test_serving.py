@@ -1,4 +1,4 @@
-"""The serving benchmark: limits, the comparison of answers, and the whole at toy size without the peers."""
+"""The serving benchmark: verdicts, the comparison of answers, and a run at toy size without the peers."""
 
 import math
 from pathlib import Path
@@ -16,8 +16,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 VOCAB_FILE = PROJECT / "sample" / "vocab.txt"
 
 
-def test_a_limit_is_of_the_median_ratio_within_rounds():
-    # The second round was disturbed for the peer, the third for ours.
+def test_verdicts_use_the_median_ratio_within_rounds():
+    # The second round disturbed the peer, the third ours.
     results = {
         (1, 8): {OURS: [[1, 2, 3], [2], [30]], EAGER: [[3, 3, 9], [90], [3]]},
         (4, 8): {OURS: [[1]], EAGER: [[1.25]]},
@@ -28,7 +28,7 @@ def test_a_limit_is_of_the_median_ratio_within_rounds():
     assert (throughput.value, throughput.holds) == (1.25, False)
 
 
-def test_percentiles_are_of_the_calls_of_all_rounds():
+def test_percentiles_use_the_calls_of_all_rounds():
     rounds = [list(range(100, 150)), list(range(50, 100)), list(range(150, 250))]
     assert (percentile(rounds, 50), percentile(rounds, 99)) == (149, 247)
 
@@ -51,7 +51,7 @@ def test_answers_are_compared_up_to_their_number_of_tokens():
     assert difference(answer([[1.0, 2.0], [3.0, 4.0]], [b"a", b""], 1), alone) == math.inf
 
 
-def test_the_benchmark_runs_at_toy_size_and_leaves_out_peers_that_are_absent(tmp_path, tiny_config, capfd):
+def test_the_benchmark_runs_at_toy_size_and_lists_missing_peers(tmp_path, tiny_config, capfd):
     config_file = tmp_path / "tiny.yaml"
     config_file.write_text(config_to_yaml(tiny_config()), encoding="utf-8")
     flags = [f"--config={config_file}", f"--vocab_file={VOCAB_FILE}", f"--peers_python={tmp_path}/none", "--patience=0"]

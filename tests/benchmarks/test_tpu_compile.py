@@ -1,4 +1,4 @@
-"""The TPU's compiler has its own environment; here the exported program is tested."""
+"""The program for one of several TPU cores. (The TPU's compiler needs its own environment.)"""
 
 import pytest
 
@@ -10,12 +10,12 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", ["electra", "bert_mlm"])
-def test_the_program_of_one_of_several_cores_sums_over_them(tiny_config, name):
+def test_the_program_of_one_core_sums_over_all_cores(tiny_config, name):
     config = tiny_config(objective={"name": name})
     specs = list(batch_specs(config, 2).values())
     objective, step = build_step(config, replicas=2)
     assert unfit_operations(step.get_concrete_function(*specs)) == []
     program = step.experimental_get_compiler_ir(*specs)(stage="stablehlo")
-    # Each weight's gradient, the losses and their denominators are summed; the compiler merges these sums.
+    # Sums of each gradient, the losses and their denominators, which the compiler merges later.
     assert program.count("stablehlo.all_reduce") >= len(objective.trainable_variables)
     assert "stablehlo.replica_id" in program

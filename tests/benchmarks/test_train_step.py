@@ -1,4 +1,4 @@
-"""The training-step benchmark: batches, limits, and the whole at toy size without the peers."""
+"""The training-step benchmark: batches, verdicts, and a run at toy size without the peers."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_a_batch_is_a_function_of_its_seed_and_masks_15_percent_of_each_row():
     assert (batch["mask_token_weights"] == (used & (shown == 3))).all()
 
 
-def test_the_fastest_of_ours_is_compared_with_the_limits_of_its_precision():
+def test_the_fastest_of_ours_is_compared_in_each_precision():
     seconds = {
         "ours_float32": 3.0,
         "ours_float32_xla": 2.0,
@@ -50,7 +50,7 @@ def test_the_fastest_of_ours_is_compared_with_the_limits_of_its_precision():
         "pytorch_bfloat16": 1.25,
         "baseline_float32": 2.85,
     }
-    # The second of three rounds is disturbed, which does not change a median.
+    # The second of three rounds is disturbed, which does not change the median.
     results = {name: measured(name, value, 9.0, value, start=4.0 * value) for name, value in seconds.items()}
     assert {verdict.name: (round(verdict.value, 3), verdict.holds) for verdict in train_step.judge(results)} == {
         "ours_float32_xla over pytorch_float32": (1.25, False),
@@ -62,7 +62,7 @@ def test_the_fastest_of_ours_is_compared_with_the_limits_of_its_precision():
     }
 
 
-def test_ours_and_a_baseline_take_turns_and_a_peer_without_its_packages_is_listed(config_file, tmp_path, capsys):
+def test_ours_is_compared_with_a_baseline_and_a_missing_peer_is_listed(config_file, tmp_path, capsys):
     report = tmp_path / "report.json"
     flags = [f"--config={config_file}", "--contenders=ours_float32,pytorch_float32", "--peers_python=/nowhere/python"]
     flags += ["--batch_size=4", "--threads=1", "--rounds=2", "--steps_per_round=3", "--patience=0", "--starts=2"]
