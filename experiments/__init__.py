@@ -1,3 +1,3 @@
-"""Experiments of the project, each with its records: `python -m experiments.NAME`."""
+"""Experiments with their records: `python -m experiments.NAME`."""
 
-import electra_tf  # noqa: F401  before TensorFlow: it chooses the version of Keras that TensorFlow imports
+import electra_tf  # noqa: F401  before TensorFlow, because it selects the version of Keras

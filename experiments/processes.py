@@ -1,6 +1,5 @@
-"""What the experiments share: processes side by side, each on its share of the cores, and the frame of a command."""
+"""Runs the processes of an experiment side by side, each on its share of the cores, and frames its command."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -20,22 +19,18 @@ _POLL_SECONDS = 0.2
 
 
 class Job(Protocol):
-    """What a process does.
+    """A process to run.
 
     Attributes:
-        name: in the lines about it.
-        log_file: gets what the process prints, behind what it holds.
-        output_file: gets what the process prints to its standard output, instead of `log_file`; None: nothing does.
+        name: in messages.
+        log_file: the process's output is appended to it.
+        output_file: replaced by the process's standard output; None: that goes to `log_file` too.
     """
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def command(self) -> Sequence[str]: ...
-    @property
-    def log_file(self) -> Path: ...
-    @property
-    def output_file(self) -> Path | None: ...
+    name: str
+    command: Sequence[str]
+    log_file: Path
+    output_file: Path | None
 
 
 JobT = TypeVar("JobT", bound=Job)
@@ -55,27 +50,27 @@ def local_directory(path: str) -> Path:
     return Path(path)
 
 
-def core_shares(jobs: int) -> list[list[int] | None]:
-    """The cores of each of `jobs` runs at once; None: all. Raises: UserError: if there are fewer cores than jobs."""
+def core_shares(jobs: int) -> list[list[int]]:
+    """The cores of each of `jobs` simultaneous processes. Raises: UserError: if there are fewer cores than jobs."""
     cores = sorted(os.sched_getaffinity(0))
     if not 1 <= jobs <= len(cores):
         raise UserError(f"--jobs={jobs}: expected 1 to {len(cores)}, the number of cores")
     each = len(cores) // jobs
-    return [None] if jobs == 1 else [cores[job * each : (job + 1) * each] for job in range(jobs)]
+    return [cores[job * each : (job + 1) * each] for job in range(jobs)]
 
 
 def run_all(
     jobs: Sequence[JobT],
-    shares: Sequence[list[int] | None],
+    shares: Sequence[list[int]],
     is_ready: Callable[[JobT], bool] = lambda job: True,
     after: Callable[[JobT], None] = lambda job: None,
 ) -> dict[str, str]:
-    """Runs the jobs in their order, one on each share of the cores at once, and prints a line as each ends.
+    """Runs jobs in their order, one at a time on each share of the cores, and prints a line when one ends.
 
     Args:
-        is_ready: jobs that are not ready let later ones pass; those that never are do not run.
-        after: called with each that has not failed.
-    Returns: why jobs failed, by their names.
+        is_ready: whether a job can start. A job that is not ready lets later ones pass, and may never run.
+        after: called with each job that succeeded.
+    Returns: the reasons of failures by the jobs' names.
     """
     failures, started = {}, time.monotonic()
     print(f"{len(jobs)} processes to run", file=sys.stderr, flush=True)
@@ -91,7 +86,7 @@ def run_all(
 
 
 def _ended(
-    jobs: Sequence[JobT], shares: Sequence[list[int] | None], is_ready: Callable[[JobT], bool]
+    jobs: Sequence[JobT], shares: Sequence[list[int]], is_ready: Callable[[JobT], bool]
 ) -> Iterator[tuple[JobT, int]]:
     """Yields: each job when it ends, and its exit status."""
     waiting, running, terminated = list(jobs), {}, []
@@ -113,7 +108,7 @@ def _ended(
                 raise SystemExit(128 + signal.SIGTERM)
             for job, process in map(running.pop, ended):
                 yield job, process.returncode
-    finally:  # Ctrl-C reaches the processes too, SIGTERM does not; of either they end with a checkpoint
+    finally:  # Ctrl-C reaches the processes too, SIGTERM does not; after both they save a checkpoint
         for _, process in running.values() if terminated else ():
             process.terminate()
         signal.signal(signal.SIGTERM, previous)
@@ -121,32 +116,17 @@ def _ended(
             process.wait()
 
 
-def start(job: Job, cores: list[int] | None) -> subprocess.Popen:
-    """Starts the process of a job on these cores. Raises: UserError: if what it prints cannot be written."""
-    with contextlib.ExitStack() as files, _on_cores(cores):
-        try:
-            job.log_file.parent.mkdir(parents=True, exist_ok=True)
-            log = files.enter_context(open(job.log_file, "ab"))
-            output = log if job.output_file is None else files.enter_context(open(job.output_file, "wb"))
-        except OSError as error:
-            problem = f"{error.filename} cannot be written: {error.strerror}"
-            raise UserError(f"{problem}; give another --output_dir") from None
-        return subprocess.Popen(job.command, stdout=output, stderr=log)
+def start(job: Job, cores: Sequence[int]) -> subprocess.Popen:
+    """Starts the process of a job on these cores."""
+    job.log_file.parent.mkdir(parents=True, exist_ok=True)
+    with open(job.log_file, "ab") as log, open(job.output_file or os.devnull, "wb") as output:
+        process = subprocess.Popen(job.command, stdout=output if job.output_file else log, stderr=log)
+    os.sched_setaffinity(process.pid, cores)  # long before its first thread starts
+    return process
 
 
 def _failure(job: Job, status: int) -> str:
-    """The status and what happened, without the advice behind it: all of it is in the log."""
+    """The status and the last line of the log up to its advice."""
     log = job.log_file.read_text(encoding="utf-8", errors="replace")
     last_line = (log.strip().splitlines() or ["no message"])[-1].strip()
     return f"status {status}, {last_line.partition(';')[0]}"
-
-
-@contextlib.contextmanager
-def _on_cores(cores: list[int] | None) -> Iterator[None]:
-    """What is started inside inherits these cores, and TensorFlow has as many threads as it finds cores."""
-    own = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores or own)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, own)

@@ -1,22 +1,20 @@
-"""The search of appendix A: short runs over a grid of settings, all for the same FLOPs, and a table of what they reach.
+"""The search of appendix A: short runs over a grid of settings, each for the same FLOPs, and a table of their results.
 
     python -m experiments.search --config=configs/pretrain/small.yaml --data_dir=DATA --output_dir=RUNS \\
         --flops_budget=1e15 --set optimizer.warmup_steps=100 --vary optimizer.learning_rate=1e-4,2e-4,3e-4,5e-4 \\
         --vary objective.replaced_token_loss_weight=1,10,20,50,100 --seeds 0 1 --sort=replaced_token_loss
 
-Every combination of the values is a run for each seed, in RUNS/COMBINATION-seedN, with as many steps as the budget pays
-for; what its process prints is in RUNS/COMBINATION-seedN.log. All settings are checked before the first run starts.
-Each run ends with one line, the search with a table in Markdown. The same command continues runs that were interrupted
-and skips those that are finished. A run that fails, because it diverges for example, is noted under the table; the
-others go on, and the exit status is 1.
+Each combination of values is one run for each seed, in RUNS/COMBINATION-seedN, with as many steps as the budget pays
+for; its output is in RUNS/COMBINATION-seedN.log. All settings are checked before the first run starts. The search ends
+with a table in Markdown. The same command continues interrupted runs and skips finished ones. If a run fails, for
+example because it diverges, the others continue, the failure is noted under the table, and the exit status is 1.
 
-Settings that go together are a value in YAML: --vary "encoder={hidden_size: 128, num_heads: 2},{hidden_size: 192,
-num_heads: 3}". Runs keep one checkpoint and no milestones, unless --set says otherwise.
+Settings that change together are one value in YAML: --vary "encoder={hidden_size: 128, num_heads: 2},{hidden_size:
+192, num_heads: 3}". Runs keep one checkpoint and no milestones, unless --set changes that.
 """
 
 import itertools
 import math
-import os
 import re
 import sys
 from argparse import ArgumentParser, Namespace
@@ -26,10 +24,10 @@ from pathlib import Path
 
 from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser
 from electra_tf.config.errors import UserError
-from electra_tf.files import is_remote
+from electra_tf.files import exists, write_atomically
 from experiments.processes import PROJECT, core_shares, local_directory, run_all, run_experiment
 
-# `--set` may say otherwise.
+# `--set` wins over these.
 _KEEP_LITTLE = ("train.keep_checkpoints=1", "train.milestone_fractions=[]")
 _FLAGS_OF_SETTINGS = {
     "train.seed": "--seeds",
@@ -37,7 +35,6 @@ _FLAGS_OF_SETTINGS = {
     "train.flops_budget": "--flops_budget",
     "train.flops_convention": "--flops_convention",
 }
-_LONGEST_NAME = 255  # bytes, of a file in most file systems
 
 
 @dataclass(frozen=True)
@@ -45,8 +42,10 @@ class SearchRun:
     """One run of a search.
 
     Attributes:
-        combination: what varies, as a name: `learning_rate=1e-4,num_layers=3`.        directory: of the run.
-        num_steps: what the budget pays for.        command: that trains it, or continues it.
+        combination: the values that vary: `learning_rate=1e-4,num_layers=3`.
+        directory: of the run.
+        num_steps: as many as the budget pays for.
+        command: starts or continues the run.
     """
 
     combination: str
@@ -64,7 +63,7 @@ class SearchRun:
         return self.directory.with_name(f"{self.name}.log")
 
     def is_finished(self) -> bool:
-        """Whether the run has its last evaluation, which comes after its last checkpoint."""
+        """Whether the run has its last evaluation, which follows its last checkpoint."""
         from electra_tf.runs.directory import RunDirectory
         from electra_tf.runs.json_lines import evaluation_at
 
@@ -79,91 +78,73 @@ def main(argv: list[str] | None = None) -> int:
 def _flags() -> ArgumentParser:
     parser = flag_parser(__doc__)
     add = parser.add_argument
-    add("--config", required=True, metavar="FILE", help="YAML file that the runs have in common")
+    add("--config", required=True, metavar="FILE", help="YAML file of all runs")
     add(
         "--data_dir",
         action="append",
         required=True,
         dest="data_dirs",
         metavar="DIR",
-        help="output of build_pretraining_dataset.py; repeatable: a run reads the one of its data.max_seq_length and "
-        "encoder.vocab_size",
+        help="output of build_pretraining_dataset.py; repeatable: each run takes the one with its sequence length and "
+        "vocabulary size",
     )
     add("--output_dir", required=True, type=local_directory, metavar="DIR", help="local directory of the runs")
-    add("--flops_budget", required=True, metavar="FLOPS", help="what each run may cost")
+    add("--flops_budget", required=True, metavar="FLOPS", help="budget of each run")
     add("--flops_convention", choices=("paper", "hardware"), default="paper", help="see docs/flops.md")
     add(
         "--vary",
         action="append",
         required=True,
         metavar="A.B=VALUE,VALUE",
-        help="the values that a setting takes in turn; repeatable",
+        help="a setting and its values; repeatable",
     )
     add_set_flag(parser)
     add_objective_module_flag(parser)
     add("--seeds", type=int, nargs="+", default=[0], metavar="N", help="one run each")
-    add("--jobs", type=int, default=1, metavar="N", help="runs at once, each on its share of the cores; 1 on a GPU")
+    add("--jobs", type=int, default=1, metavar="N", help="simultaneous runs, which share the cores; 1 on a GPU")
     add(
         "--sort",
         metavar="METRIC",
-        help="held-out metric that orders the table: the lowest loss first, the highest of any other; without it the "
-        "rows have the order of the values",
+        help="held-out metric to sort the table by: the lowest loss first, the highest value of another metric first; "
+        "without it rows have the order of the values",
     )
     add("--markdown", metavar="FILE", help="file for the table; replaced if it exists")
     return parser
 
 
 def _search(arguments: Namespace) -> bool:
-    """Returns: whether every run has come to its end."""
-    shares = core_shares(arguments.jobs)
-    parent = os.path.dirname(arguments.markdown or "") or "."
-    if not is_remote(parent) and not os.path.isdir(parent):
-        raise UserError(f"--markdown={arguments.markdown}: {parent} is no directory; make it, or give another file")
-
-    from electra_tf.files import write_atomically
-
-    runs = plan(arguments)
+    """Returns: whether all runs have finished."""
+    shares, runs = core_shares(arguments.jobs), plan(arguments)
     failures = run_all([run for run in runs if not run.is_finished()], shares)
-    unknown_metric = None
-    try:
-        text = results_markdown(runs, failures, arguments.sort)
-    except UserError as error:  # what hours of runs reached is printed all the same
-        text, unknown_metric = results_markdown(runs, failures, None), error
+    text = results_markdown(runs, failures, arguments.sort)
     print(text, end="", flush=True)
     if arguments.markdown:
         write_atomically(arguments.markdown, text.encode())
-    if unknown_metric:
-        raise unknown_metric
     return not failures
 
 
 def plan(arguments: Namespace) -> list[SearchRun]:
-    """All runs, seed by seed, so that those of one seed can be compared when the search ends early.
+    """All runs, seed by seed, so that the runs of one seed can be compared if the search ends early.
 
     Raises: UserError: if a flag or a setting of any run does not fit, or no data set does.
     """
     keys, values = zip(*map(values_of, arguments.vary), strict=True)
-    for one, other in itertools.combinations(sorted(keys), 2):
-        if f"{other}.".startswith(f"{one}."):
-            raise UserError(f"--vary {one} and --vary {other} change one setting; give one --vary for both")
     for key in [*keys, *(override.partition("=")[0].strip() for override in arguments.overrides)]:
-        if key == "train":
-            raise UserError("train has settings that the search itself gives; name one, for example train.batch_size=4")
         if key in _FLAGS_OF_SETTINGS:
-            raise UserError(f"{key} is the same in all runs, or one of each seed; give {_FLAGS_OF_SETTINGS[key]}")
+            raise UserError(f"{key} cannot be given here; give {_FLAGS_OF_SETTINGS[key]}")
+        if keys.count(key) > 1:
+            raise UserError(f"--vary {key} is given twice; give all values in one --vary")
     data_sets = _data_sets(arguments.data_dirs)
     runs: dict[str, SearchRun] = {}
     for seed, chosen in itertools.product(arguments.seeds, itertools.product(*values)):
         run = _planned(arguments, keys, chosen, seed, data_sets)
         if runs.setdefault(run.name, run) is not run:
             raise UserError(f"{run.name} would be run twice; give each value and each seed once")
-        if len(run.log_file.name.encode()) > _LONGEST_NAME:
-            raise UserError(f"{run.log_file.name} is too long for a file's name; vary fewer settings at once")
     return list(runs.values())
 
 
 def values_of(text: str) -> tuple[str, tuple[str, ...]]:
-    """The setting of a `--vary`, and its values as they were written. Raises: UserError: if it is not `a.b=x,y`."""
+    """The setting of a `--vary` and its values, unparsed. Raises: UserError: if the text is not `a.b=x,y`."""
     import yaml
 
     key, _, values = text.partition("=")
@@ -178,9 +159,9 @@ def values_of(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def name_of(keys: Sequence[str], values: Sequence[str]) -> str:
-    """The name of a combination, fit for a directory: `learning_rate=1e-4,objective.name=electra`.
+    """The name of a combination, usable for a directory: `learning_rate=1e-4,objective.name=electra`.
 
-    Of a setting's path it has the last part, or all where the last part is shared or says too little.
+    A setting is named by the last part of its path, or by the whole path if the last part is ambiguous.
     """
     last_parts = [key.rpartition(".")[2] for key in keys]
     is_clear = [last_parts.count(part) == 1 and part not in ("name", "kind") for part in last_parts]
@@ -211,7 +192,7 @@ def _planned(
         known = ", ".join(f"{length} and {size}" for length, size in data_sets)
         raise UserError(
             f"{combination} needs data of max_seq_length {missing[0]} and vocab_size {missing[1]}, --data_dir has "
-            f"{known}; give --data_dir of such data too, or settings that fit"
+            f"{known}; give another --data_dir too"
         )
     directory, data_dirs = arguments.output_dir / f"{combination}-seed{seed}", [data_sets[each] for each in needed]
     _require_same(directory, config, data_dirs)
@@ -223,8 +204,7 @@ def _planned(
 
 
 def _require_same(directory: Path, config, data_dirs: Sequence[str]) -> None:
-    """Raises: UserError: if the directory holds a run of other settings or data."""
-    from electra_tf.files import exists
+    """Raises: UserError: if the directory holds a run with other settings or data."""
     from electra_tf.runs.directory import RunDirectory
     from electra_tf.tasks.pretrain.input import open_stages
 
@@ -235,7 +215,7 @@ def _require_same(directory: Path, config, data_dirs: Sequence[str]) -> None:
 
 
 def _data_sets(data_dirs: Sequence[str]) -> dict[tuple[int, int], str]:
-    """The data sets by sequence length and size of the vocabulary."""
+    """The data sets by sequence length and vocabulary size."""
     from electra_tf.text.manifest import HELD_OUT_SPLIT, Manifest
 
     data_sets: dict[tuple[int, int], str] = {}
@@ -245,16 +225,16 @@ def _data_sets(data_dirs: Sequence[str]) -> dict[tuple[int, int], str]:
             raise UserError(f"--data_dir={data_dir} has no held-out split; build it with --held_out_fraction")
         other = data_sets.setdefault((manifest.max_seq_length, manifest.vocab_size), data_dir)
         if other != data_dir:
-            raise UserError(f"--data_dir={other} and {data_dir} have one sequence length and vocabulary size; give one")
+            raise UserError(f"--data_dir={other} and {data_dir} have equal lengths and vocabulary sizes; give one")
     return data_sets
 
 
 def results_markdown(runs: Sequence[SearchRun], failures: Mapping[str, str], sort: str | None) -> str:
-    """The table, one row a combination, and the runs that failed.
+    """The table with a row for each combination, and the list of failed runs.
 
     Args:
-        failures: by the run's name.        sort: a held-out metric; None: the rows have the order of the runs.
-    Raises: UserError: if no run has that metric; it lists the existing ones.
+        failures: reasons by the run's name.        sort: a held-out metric; None: keep the order of the runs.
+    Raises: UserError: if no run has that metric.
     """
     from electra_tf.reports.runs import RunGroup, read_run
     from electra_tf.reports.tables import chosen_metrics, runs_table

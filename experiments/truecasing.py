@@ -1,32 +1,31 @@
-"""A probe that needs no annotation: truecasing, the capitals inside the sentences of held-out documents.
+"""Truecasing, a probe that needs no annotation: which words inside held-out sentences begin with a capital.
 
     python -m experiments.truecasing --data_dir=DATA --input='wikiextractor:wiki/*/*' --input='book:novels/*.txt' \\
         --output_dir=PROBE
     python run_finetuning.py --task=tagging --train_file=PROBE/train.jsonl --validation_file=PROBE/dev.jsonl \\
         --init_from=RUN --output_dir=ft/truecasing --set data.max_seq_length=64
 
-DATA is the data set that the encoders were trained on, --input what it was built from. The documents are read, cleaned,
-split into sentences and divided as its manifest says, so the probe has its held-out documents and no other. That the
-files are the same is checked by their formats, names and sizes, and by the numbers of documents.
+DATA is the data set that the encoders were trained on, and --input the text that it was built from. The documents are
+read, cleaned, split and divided by the settings in its manifest, so the probe has exactly its held-out documents. The
+command checks formats, names and sizes of the files and the numbers of documents.
 
-Words are those of the encoder's own tokenizer, in lower case and without accents, so no capital can be read off the
-files. A word that began with a capital letter has the tag B-CAPITAL, any other O, so the F1 of spans is that of
-capitalised words. The first word of a sentence always has O, also behind an opening quotation mark: its capital says
-nothing. Left out are sentences of fewer than 5 or more than 40 words (punctuation marks count), and headings: at least
-half of their words with letters have a capital, the first word not counted.
+Words come from the encoder's tokenizer, in lower case and without accents, so the files do not show capitals. A word
+that began with a capital has the tag B-CAPITAL, any other O, so the F1 of spans is the F1 of capitalised words. The
+first word of a sentence always has O, also after an opening quotation mark. Sentences with fewer than 5 or more than 40
+words (punctuation marks count) are left out, and so are headings, in which at least half of the words with letters,
+except the first word, have a capital.
 
-A fifth of the documents are the dev split. Of each document at most 400 sentences are used, and at most 12,000 to train
-and 3,000 for dev. All choices are draws from the seed of the data set and the text of each document; the same data set
-and files give the same bytes. PROBE/truecasing.json says what was counted.
+A fifth of the documents are the dev split. Of each document at most 400 sentences are used, and at most 12,000 for
+training and 3,000 for dev. All choices are drawn from the seed of the data set and the text of each document, so the
+same data set and files give the same bytes. PROBE/truecasing.json holds the counts.
 """
 
-import contextlib
 import itertools
 import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from random import Random
@@ -47,8 +46,8 @@ from electra_tf.text.manifest import HELD_OUT_SPLIT, InputFile, Manifest
 
 CAPITAL, NO_CAPITAL = "B-CAPITAL", "O"
 MIN_WORDS, MAX_WORDS = 5, 40
-HEADING_FRACTION = 0.5  # so many of the words with letters have a capital
-MAX_DOCUMENT_SENTENCES = 400  # else a novel would outweigh a hundred articles
+HEADING_FRACTION = 0.5  # of the words with letters that have a capital
+MAX_DOCUMENT_SENTENCES = 400  # without a limit one novel would outweigh a hundred articles
 MAX_SENTENCES = {"train": 12_000, "dev": 3_000}
 DOCUMENTS_PER_DEV_DOCUMENT = 5
 
@@ -57,7 +56,7 @@ _UNIT_BYTES = 4 * 2**20
 
 
 class Word(NamedTuple):
-    """A word as the tokenizer normalizes it, in lower case, and whether it began with a capital letter."""
+    """A normalized word in lower case, and whether it began with a capital letter."""
 
     text: str
     is_capitalised: bool
@@ -68,8 +67,8 @@ class HeldOutDocument:
     """A held-out document.
 
     Attributes:
-        format: of its file, as --input names it.        source: of all random draws for it.
-        sentences: all of them, none without a word.
+        format: the format of its file in --input.        source: its source of random draws.
+        sentences: all sentences with a word.
     """
 
     format: str
@@ -94,69 +93,56 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def write_probe(data_dir: str, inputs: Sequence[str], output_dir: str) -> None:
-    """Writes `train.jsonl`, `dev.jsonl` and, last of all, `truecasing.json`.
+    """Writes `train.jsonl`, `dev.jsonl` and at the end `truecasing.json`.
 
-    Raises: UserError: `output_dir` is not empty; the data set keeps capitals or holds no document out; the inputs are
-        not the data set's; a split has no capital.
+    Raises: UserError: if `output_dir` is not empty, the data set keeps capitals or has no held-out split, the inputs
+        differ from the data set's, or a split has no capital.
     """
-    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # it takes half the time to import
     manifest = Manifest.load(data_dir)
     if not manifest.lower_case:
-        raise UserError(f"{data_dir} keeps capitals, which the probe asks for; give a data set built with --lower_case")
+        raise UserError(f"{data_dir} keeps capitals; give a data set that was built with --lower_case")
     if HELD_OUT_SPLIT not in manifest.splits:
-        raise UserError(f"{data_dir} holds no document out; build it with a higher --held_out_fraction")
-    with _writing(output_dir):
-        if storage.names_in(output_dir):
-            raise UserError(f"--output_dir={output_dir} is not empty; give a new directory")
+        raise UserError(f"{data_dir} has no held-out split; build it with a higher --held_out_fraction")
+    if storage.names_in(output_dir):
+        raise UserError(f"--output_dir={output_dir} is not empty; give a new directory")
     documents = divided(held_out_documents(manifest, matching_files(manifest, data_dir, inputs)))
     sentences = {split: chosen(documents[split], MAX_SENTENCES[split]) for split in documents}
     note = {split: counted(documents[split], sentences[split]) for split in documents}
     for split, counts in note.items():
         if not counts["capital_fraction"]:
             raise UserError(
-                f"{counts['num_sentences']} sentences of {len(documents[split])} held-out documents are left for "
-                f"{split}, and no word in them has a capital; build the data set with a higher --held_out_fraction, of "
-                "text that has capitals"
+                f"{split}: {counts['num_sentences']} sentences of {len(documents[split])} documents have no capital; "
+                "build the data set with a higher --held_out_fraction, from text with capitals"
             )
-    with _writing(output_dir):
-        storage.make_directory(output_dir)
-        for split, of_split in sentences.items():
-            rows = ({"words": [word.text for word in words], "tags": tags_of(words)} for words in of_split)
-            content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            storage.write_bytes(os.path.join(output_dir, f"{split}.jsonl"), content.encode())
-        settings = {"seed": manifest.seed, "held_out_fraction": manifest.held_out_fraction}
-        text = json.dumps({**settings, **note}, indent=1) + "\n"
-        storage.write_bytes(os.path.join(output_dir, NOTE_FILE), text.encode())
+    storage.make_directory(output_dir)
+    for split, of_split in sentences.items():
+        rows = ({"words": [word.text for word in words], "tags": tags_of(words)} for words in of_split)
+        content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        storage.write_bytes(os.path.join(output_dir, f"{split}.jsonl"), content.encode())
+    settings = {"seed": manifest.seed, "held_out_fraction": manifest.held_out_fraction}
+    text = json.dumps({**settings, **note}, indent=1) + "\n"
+    storage.write_bytes(os.path.join(output_dir, NOTE_FILE), text.encode())
     print(text, end="")
 
 
-@contextlib.contextmanager
-def _writing(output_dir: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"--output_dir={output_dir} is no usable directory: {error.strerror or error}") from None
-
-
 def matching_files(manifest: Manifest, data_dir: str, inputs: Sequence[str]) -> list[SourceFile]:
-    """The files of the inputs. Raises: UserError: they are not those that the data set was built from."""
+    """The files of the inputs. Raises: UserError: if the data set was built from others."""
     files = find_files(inputs)
     given = Counter(InputFile(**{name: getattr(file, name) for name in InputFile.model_fields}) for file in files)
     expected = Counter(manifest.inputs)
     if given != expected:
         first = next(((given - expected) or (expected - given)).elements())
         raise UserError(
-            f"--input gives {len(files)} files, {data_dir} was built from {len(manifest.inputs)}, and {first.format} "
-            f"{first.name} of {first.num_bytes} bytes is one of {'--input' if given - expected else 'the data set'} "
-            "alone; give the inputs of the build"
+            f"--input gives {len(files)} files, {data_dir} was built from {len(manifest.inputs)}; only one of the two "
+            f"has {first.format}:{first.name} of {first.num_bytes} bytes; give the inputs of the build"
         )
     return files
 
 
 def held_out_documents(manifest: Manifest, files: Sequence[SourceFile]) -> list[HeldOutDocument]:
-    """The held-out documents of a data set, one of each text.
+    """The held-out documents of a data set, each text once.
 
-    Raises: UserError: the numbers of documents differ from the manifest's; see also `read_unit`.
+    Raises: UserError: if the numbers of documents differ from the manifest's.
     """
     from data_prep.tensorflow_setup import restrained_tensorflow
 
@@ -172,24 +158,24 @@ def held_out_documents(manifest: Manifest, files: Sequence[SourceFile]) -> list[
                 if (document := clean_document(text, manifest, counts)) is None:
                     continue
                 digest = document_hash(manifest.seed, document.lines)
-                if is_held_out(digest, manifest.held_out_fraction):
-                    sentences = words_of(splitter.sentences(document), tokenizer)
-                    if sentences:  # the builder leaves out documents without a token
-                        num_copies += digest in documents
-                        documents[digest] = HeldOutDocument(name, random_source(digest), sentences)
-    found = (counts.num_documents_read, len(documents) + (0 if manifest.drop_duplicates else num_copies))
+                if not is_held_out(digest, manifest.held_out_fraction):
+                    continue
+                # The builder leaves out documents without a token.
+                if sentences := words_of(splitter.sentences(document), tokenizer):
+                    num_copies += digest in documents
+                    documents[digest] = HeldOutDocument(name, random_source(digest), sentences)
+    num_read, num_held_out = counts.num_documents_read, len(documents) + (not manifest.drop_duplicates) * num_copies
     expected = (manifest.counts.num_documents_read, manifest.splits[HELD_OUT_SPLIT].num_documents)
-    if found != expected:
+    if (num_read, num_held_out) != expected:
         raise UserError(
-            f"--input holds {found[0]} documents, of which {found[1]} are held out; the data set's manifest has "
-            f"{expected[0]} and {expected[1]}: the files have changed, or the code that reads them; build the data set "
-            "again"
+            f"--input holds {num_read} documents, {num_held_out} of them held out; the data set's manifest has "
+            f"{expected[0]} and {expected[1]}: the files or the code that reads them have changed; build it again"
         )
     return list(documents.values())
 
 
 def words_of(lines: Sequence[str], tokenizer) -> list[list[Word]]:
-    """The words of each line that has any; `tokenizer` is a `BasicTokenizer` that lowers letters."""
+    """The words of each line that has a word; `tokenizer` is a `BasicTokenizer` for lower case."""
     import tensorflow as tf
 
     words = tokenizer.words_with_offsets(tf.constant(lines))
@@ -202,20 +188,20 @@ def words_of(lines: Sequence[str], tokenizer) -> list[list[Word]]:
 
 
 def tags_of(sentence: Sequence[Word]) -> list[str]:
-    """B-CAPITAL or O for each word. What stands before the first letter or digit is an opening quotation mark, say."""
+    """B-CAPITAL or O for each word. Words up to the first one with a letter or digit always have O."""
     first = next((i for i, word in enumerate(sentence) if word.text[0].isalnum()), 0)
     return [CAPITAL if word.is_capitalised and i > first else NO_CAPITAL for i, word in enumerate(sentence)]
 
 
 def is_usable(sentence: Sequence[Word]) -> bool:
-    """Whether a sentence has a usual length and is no heading."""
+    """Whether a sentence has an accepted length and is no heading."""
     num_words = sum(word.text[0].isalpha() for word in sentence) - 1  # without the first word, whose tag is O
     num_capitalised = tags_of(sentence).count(CAPITAL)
     return MIN_WORDS <= len(sentence) <= MAX_WORDS and num_capitalised < HEADING_FRACTION * num_words
 
 
 def divided(documents: Sequence[HeldOutDocument]) -> dict[str, list[HeldOutDocument]]:
-    """The documents of both splits: those with the lowest draws are dev's."""
+    """The documents of both splits. Those with the lowest draws are dev's."""
     drawn = sorted((document.source.random(), i) for i, document in enumerate(documents))
     ranked = [documents[i] for _, i in drawn]
     num_dev = -(-len(ranked) // DOCUMENTS_PER_DEV_DOCUMENT)
@@ -223,7 +209,7 @@ def divided(documents: Sequence[HeldOutDocument]) -> dict[str, list[HeldOutDocum
 
 
 def chosen(documents: Sequence[HeldOutDocument], max_sentences: int) -> list[list[Word]]:
-    """At most so many usable sentences of a split, in an order that does not depend on the documents' order."""
+    """At most `max_sentences` usable sentences, chosen and ordered independently of the order of the documents."""
     drawn: list[tuple[float, list[Word]]] = []
     for document in documents:
         usable = [(document.source.random(), sentence) for sentence in document.sentences if is_usable(sentence)]
@@ -232,7 +218,7 @@ def chosen(documents: Sequence[HeldOutDocument], max_sentences: int) -> list[lis
 
 
 def counted(documents: Sequence[HeldOutDocument], sentences: Sequence[Sequence[Word]]) -> dict[str, Any]:
-    """What the note says of a split; `capital_fraction` is the share of words with the tag B-CAPITAL."""
+    """The counts of a split for the note. `capital_fraction` is the share of words with the tag B-CAPITAL."""
     tags = Counter(tag for sentence in sentences for tag in tags_of(sentence))
     return {
         "num_documents": dict(Counter(document.format for document in documents)),

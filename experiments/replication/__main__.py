@@ -1,21 +1,22 @@
-"""The paper's central comparison in small: ELECTRA and masked language models at equal FLOPs, fine-tuned alike.
+"""The paper's central comparison in small: ELECTRA and masked language models at equal FLOPs, then fine-tuned alike.
 
     python -m experiments.replication --data_dir=DATA32 --data_dir=DATA64 --glue_dir=GLUE --probe_dir=PROBE \\
         --output_dir=RUNS --jobs=2
     python -m experiments.replication --remake
 
-The runs are those of configs/pretrain/replication, one for each seed, in RUNS/ARM-seedN. The budget is the FLOPs of
-ELECTRA's steps as devices compute them (docs/flops.md), and each other arm gets the steps that it pays for;
-bert_mlm_paper_flops is BERT again, with what the paper's count pays for. DATA32 and DATA64 are the data sets of the
-two input stages, GLUE has the folders of its tasks, PROBE is the output of experiments.truecasing.
+The runs have the configurations of configs/pretrain/replication, one run for each seed, in RUNS/ARM-seedN. The budget
+is the FLOPs of ELECTRA's steps as devices compute them (docs/flops.md); every other arm gets as many steps as it pays
+for. The arm bert_mlm_paper_flops is BERT with as many steps as the paper's count of FLOPs pays for. DATA32 and DATA64
+are the data sets of the two input stages, GLUE has the folders of its tasks, PROBE is the output of
+experiments.truecasing.
 
 The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones (the
-same during training); and beside (the small tasks of GLUE). The same command continues what was interrupted and skips
-what is finished. What fails is noted, the rest goes on, and the exit status is 1. RUNS/logs has what processes print.
+same during training); and beside (the small tasks of GLUE). The same command continues interrupted processes and skips
+finished ones. If a process fails, the others continue and the exit status is 1. Output is in RUNS/logs.
 
-As each process ends, RUNS/records/ARM-seedN.json gets what is known of its run;
---record_dir=experiments/replication/records replaces the project's own records. From these alone --remake writes
-the results into docs/notes/replication.md and docs/notes/replication.png.
+As each process ends, the results of its run are written to RUNS/records/ARM-seedN.json. With
+--record_dir=experiments/replication/records they replace the project's own records. --remake writes the results in
+docs/notes/replication.md and docs/notes/replication.png from these records alone.
 """
 
 import sys
@@ -29,7 +30,7 @@ from experiments.replication.arms import ARMS, STAGES
 
 OWN_RECORDS = Path(__file__).parent / "records"
 PAGE = PROJECT / "docs" / "notes" / "replication.md"
-_MIN_STEPS = 64  # the other arms get less, and are evaluated eight times
+_MIN_STEPS = 64  # other arms get fewer steps and need eight evaluations
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -46,7 +47,7 @@ def _flags() -> ArgumentParser:
         default=[],
         dest="data_dirs",
         metavar="DIR",
-        help="output of build_pretraining_dataset.py; given once for each input stage",
+        help="output of build_pretraining_dataset.py; one for each input stage",
     )
     add("--glue_dir", type=Path, metavar="DIR", help="directory with GLUE's folders")
     add("--probe_dir", type=Path, metavar="DIR", help="output of experiments.truecasing")
@@ -54,20 +55,20 @@ def _flags() -> ArgumentParser:
     add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="one run each")
     add("--only", nargs="+", choices=ARMS, default=ARMS, metavar="ARM", help=f"of {', '.join(ARMS)}; default: all")
     add("--stages", nargs="+", choices=STAGES, default=STAGES, metavar="STAGE", help="default: all, in their order")
-    add("--jobs", type=int, default=1, metavar="N", help="processes at once, each on its share of the cores")
-    add("--budget_steps", type=int, metavar="N", help="of ELECTRA, whose FLOPs are the budget; default: its file's")
+    add("--jobs", type=int, default=1, metavar="N", help="simultaneous processes, which share the cores")
+    add("--budget_steps", type=int, metavar="N", help="steps of ELECTRA, which set the budget; default: its file's")
     add(
         "--record_dir",
         type=local_directory,
         metavar="DIR",
-        help="gets ARM-seedN.json; default: OUTPUT_DIR/records, or with --remake alone experiments/replication/records",
+        help="directory of ARM-seedN.json; default: OUTPUT_DIR/records, without --output_dir the project's own",
     )
     add("--remake", action="store_true", help="only write the results into docs/notes/replication.md")
     return parser
 
 
 def _replicate(arguments: Namespace) -> bool:
-    """Returns: whether everything that was asked for is done."""
+    """Returns: whether all processes of the chosen arms and stages have succeeded."""
     record_dir = arguments.record_dir or (arguments.output_dir / "records" if arguments.output_dir else OWN_RECORDS)
     if arguments.remake:
         from experiments.replication.results import remake
@@ -80,15 +81,10 @@ def _replicate(arguments: Namespace) -> bool:
         raise UserError(f"{', '.join(missing)} missing; give {', '.join(f'--{flag}' for flag in needed)}, or --remake")
     if arguments.budget_steps is not None and arguments.budget_steps < _MIN_STEPS:
         raise UserError(f"--budget_steps={arguments.budget_steps}: expected {_MIN_STEPS} or more")
-    if len(set(arguments.seeds)) < len(arguments.seeds):
-        raise UserError(f"--seeds {' '.join(map(str, arguments.seeds))}: give each once")
     if not arguments.glue_dir.is_dir():
         raise UserError(f"--glue_dir={arguments.glue_dir}: expected a directory with GLUE's folders")
     if not all((arguments.probe_dir / f"{split}.jsonl").is_file() for split in ("train", "dev")):
-        raise UserError(
-            f"--probe_dir={arguments.probe_dir}: expected a directory with train.jsonl and dev.jsonl, the output of "
-            "experiments.truecasing"
-        )
+        raise UserError(f"--probe_dir={arguments.probe_dir}: expected train.jsonl and dev.jsonl of truecasing")
     shares = core_shares(arguments.jobs)
 
     from experiments.replication.plan import plan
@@ -97,10 +93,7 @@ def _replicate(arguments: Namespace) -> bool:
     runs, processes = plan(arguments)
     for run in runs:
         require_same_record(run, record_dir)
-    try:
-        record_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{record_dir} cannot be made: {error.strerror}; give another --record_dir") from None
+    record_dir.mkdir(parents=True, exist_ok=True)
     for run in filter(lambda run: run.is_trained(), runs):
         write_run_record(run, record_dir)
     run_all(
@@ -110,7 +103,7 @@ def _replicate(arguments: Namespace) -> bool:
         lambda process: write_run_record(process.run, record_dir),
     )
     if left := [process.name for process in processes if not process.is_done()]:
-        print(f"not done, as they failed or their run is not trained: {', '.join(left)}", file=sys.stderr)
+        print(f"not done (failed, or not trained): {', '.join(left)}", file=sys.stderr)
     return not left
 
 

@@ -1,4 +1,4 @@
-"""What the replication's runs have come to: whether they learnt enough to be compared, scores, and comparisons."""
+"""The results of the replication's runs: the gate for comparisons, scores, and differences between arms."""
 
 import math
 import statistics
@@ -11,19 +11,19 @@ from electra_tf.reports.runs import RunResults, score_metric
 from electra_tf.tasks.finetune.summary import spread
 from experiments.replication.arms import SCORE, SCORE_TASKS
 
-MIN_MARGIN, MIN_AUC = 0.1, 0.75  # of ELECTRA's discriminator
-MIN_NATS = 0.7  # of BERT
+MIN_MARGIN, MIN_AUC = 0.1, 0.75  # for ELECTRA's discriminator
+MIN_NATS = 0.7  # for BERT
 _CONFIDENCE = 0.95
 
 
 class Gate(NamedTuple):
-    """What a run has learnt by its end, on held-out text; None: does not apply.
+    """The learning success of a run at its end, on held-out text; None for values that do not apply.
 
     Attributes:
-        margin: how far the discriminator's loss is below that of a constant, as a fraction of that.
-        auc: of the discriminator.
-        nats: how far the loss on [MASK] alone is below that of token frequencies.
-        passed: whether that is enough to compare the run; None: there is no criterion for its objective.
+        margin: 1 - (the discriminator's loss / the loss of a constant predictor).
+        auc: the discriminator's AUC.
+        nats: the loss of token frequencies on [MASK] less the run's.
+        passed: whether the run learnt enough to be compared; None: its objective has no criterion.
     """
 
     margin: float | None
@@ -33,7 +33,7 @@ class Gate(NamedTuple):
 
 
 def gate_of(run: RunResults) -> Gate:
-    """What a run has learnt, and whether it is enough."""
+    """The learning success of a run."""
     end, margin, nats = all_token_metrics(run)[run.last_step], None, None
     if "replaced_token_loss" in end and end.get("constant_predictor_loss", 0.0) > 0.0:
         margin = 1.0 - end["replaced_token_loss"] / end["constant_predictor_loss"]
@@ -48,10 +48,9 @@ def gate_of(run: RunResults) -> Gate:
 
 
 def all_token_metrics(run: RunResults) -> dict[int, dict[str, float]]:
-    """The run's metrics by step, without those of a discriminator that only masked tokens count for.
+    """The run's metrics by step, without those of a discriminator whose loss counts masked tokens only.
 
-    These are no measure beside a discriminator's of all tokens: which of the masked tokens were replaced, frequencies
-    tell to a part, and the less, the better the generator.
+    These cannot be compared with the metrics of a discriminator of all tokens: it is another task.
     """
     if run.config.objective.name != "electra_15":
         return run.metrics
@@ -68,7 +67,7 @@ def arm_of(run: RunResults) -> str:
 
 
 def task_score(run: RunResults, task: str, step: int) -> float | None:
-    """The median over the seeds of fine-tuning; of `SCORE` the mean of those of its tasks. None: not known."""
+    """The median over the seeds of fine-tuning; for `SCORE` the mean over its tasks. None: unknown."""
     if task == SCORE:
         scores = [task_score(run, each, step) for each in SCORE_TASKS]
         return None if None in scores else statistics.fmean(scores)
@@ -77,13 +76,13 @@ def task_score(run: RunResults, task: str, step: int) -> float | None:
 
 
 def arm_scores(runs: Sequence[RunResults], task: str, step: int | None = None) -> list[float]:
-    """The scores of runs that have one, at a step or at the end of each."""
+    """The known scores of runs at a step; None: at each run's last step."""
     scores = (task_score(run, task, run.last_step if step is None else step) for run in runs)
     return [score for score in scores if score is not None]
 
 
 class MeanDifference(NamedTuple):
-    """The difference of the means of two arms, and its 95 % interval over the seeds of pre-training; NaN: not known."""
+    """The difference of the means of two arms with its 95 % interval over the seeds of pre-training; NaN: unknown."""
 
     difference: float
     low: float
@@ -91,7 +90,7 @@ class MeanDifference(NamedTuple):
 
     @property
     def half_width(self) -> float:
-        """The smallest difference that would have been told from 0."""
+        """The smallest difference whose interval would not contain 0."""
         return (self.high - self.low) / 2.0
 
     @property
@@ -102,7 +101,7 @@ class MeanDifference(NamedTuple):
 
 
 def compare(upper: Sequence[float], lower: Sequence[float]) -> MeanDifference:
-    """The mean of `upper` minus that of `lower`, with the interval of Welch's t; not run with one value on a side."""
+    """The mean of `upper` minus the mean of `lower`, with the interval of Welch's t; NaN without two values a side."""
     if min(len(upper), len(lower)) < 2:
         return MeanDifference(math.nan, math.nan, math.nan)
     interval = stats.ttest_ind(upper, lower, equal_var=False).confidence_interval(_CONFIDENCE)

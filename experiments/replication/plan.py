@@ -1,9 +1,9 @@
-"""The runs of the replication, the steps that equal FLOPs allow them, and the processes of each: what is done, and how.
+"""The runs of the replication, their numbers of steps at equal FLOPs, and their processes.
 
 OUTPUT_DIR/ARM-seedN                        the run
 OUTPUT_DIR/ARM-seedN/as_masked_lm.json      its accuracy as a masked language model (paper, appendix G)
-OUTPUT_DIR/ARM-seedN/finetuned/TASK/step_N  the encoder of step N, fine-tuned; of step 0 one with random weights
-OUTPUT_DIR/logs/ARM-seedN.PROCESS.log       what its processes print
+OUTPUT_DIR/ARM-seedN/finetuned/TASK/step_N  the encoder of step N after fine-tuning; step_0 had random weights
+OUTPUT_DIR/logs/ARM-seedN.PROCESS.log       the output of its processes
 """
 
 import bisect
@@ -43,7 +43,7 @@ from experiments.replication.arms import (
 )
 
 CONFIGS = PROJECT / "configs" / "pretrain" / "replication"
-_MAX_RATIO = 1000  # no arm gets more steps than so many times ELECTRA's
+_MAX_RATIO = 1000  # upper limit of an arm's steps over ELECTRA's
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class PlannedProcess:
     """One process of a run.
 
     Attributes:
-        work: its name among those of the run.        is_first: whether it is the training, which the others need.
+        work: its name among the processes of the run.
+        is_first: whether it is the training, which the others need.
     """
 
     run: "PlannedRun"
@@ -75,10 +76,10 @@ class PlannedProcess:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One pre-training, and what is made of it.
+    """One pre-training run and its fine-tuning.
 
     Attributes:
-        num_steps: what the budget allows.        arguments: the flags of the benchmark.
+        num_steps: as many as the budget pays for.        arguments: the flags of the command.
     """
 
     arm: str
@@ -103,11 +104,11 @@ class PlannedRun:
         return load_config(_config_file(self.arm), self._overrides())
 
     def is_trained(self) -> bool:
-        """Whether the run has its last evaluation, which comes after its last checkpoint."""
+        """Whether the run has its last evaluation, which follows its last checkpoint."""
         return bool(evaluation_at(RunDirectory(self.directory).metrics_file, self.num_steps))
 
     def require_same_run(self) -> None:
-        """Raises: UserError: if the directory holds a run of other settings."""
+        """Raises: UserError: if the directory holds a run with other settings."""
         directory = RunDirectory(self.directory)
         if exists(directory.config_file):
             directory.require_same_run(self.config)
@@ -126,8 +127,8 @@ class PlannedRun:
         yield from (self._finetuning(task, self.num_steps, seeds) for task in TASKS.get(stage, ()))
 
     def untrained_processes(self, stage: str) -> Iterator[PlannedProcess]:
-        """The fine-tuning of a stage for the encoder of this run with random weights."""
-        # The seeds of fine-tuning draw the weights: other ones for each seed of pre-training.
+        """The processes that fine-tune this run's encoder from random weights, for a stage."""
+        # Fine-tuning seeds draw the weights, so every seed of pre-training has its own.
         seeds = range(self.seed * NUM_FINETUNING_SEEDS, (self.seed + 1) * NUM_FINETUNING_SEEDS)
         yield from (self._finetuning(task, 0, seeds) for task in TASKS.get(stage, ()))
 
@@ -135,7 +136,7 @@ class PlannedRun:
         return self.directory / "finetuned" / task / f"step_{step}"
 
     def _overrides(self) -> list[str]:
-        """The settings that differ from the arm's file, as `--set` takes them."""
+        """The values of `--set` that change the arm's file."""
         evaluated = -(-self.num_steps // EVALUATIONS)
         stages = stages_of_length(load_config(_config_file(self.arm)), self.num_steps)
         return [
@@ -153,14 +154,14 @@ class PlannedRun:
         return _command("run_pretraining.py", *flags, *(f"--set={override}" for override in self._overrides()))
 
     def _finetuning(self, task: str, step: int, seeds: range) -> PlannedProcess:
-        """The fine-tuning of the milestone of a step; step 0: of random weights."""
+        """The process that fine-tunes from the milestone of a step, for step 0 from random weights."""
         prefix = checkpoint_prefix(RunDirectory(self.directory).milestones, step or self.num_steps)
         directory = self.finetuned_directory(task, step)
         flags = [f"--data_dir={self.arguments.glue_dir}", f"--task={task}"]
         if task == PROBE:
             files = [self.arguments.probe_dir / f"{split}.jsonl" for split in ("train", "dev")]
             flags = ["--task=tagging", f"--train_file={files[0]}", f"--validation_file={files[1]}"]
-        # What the encoder has positions for.
+        # The encoder has no more positions.
         flags += [f"--set=data.max_seq_length={self.config.data.max_seq_length}"]
         flags += [f"--init_from={prefix}"] if step else [f"--init_from={prefix}", "--untrained"]
         command = _command(
@@ -170,12 +171,13 @@ class PlannedRun:
 
 
 def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[PlannedProcess]]:
-    """All runs, and all their processes in their order, stage by stage.
+    """All runs, and all their processes, stage by stage.
 
-    Raises: UserError: if a directory holds a run of other settings.
+    Raises: UserError: if a directory holds a run with other settings.
     """
     steps, runs, processes = equal_flops_steps(arguments.budget_steps), {}, {stage: [] for stage in STAGES}
-    for arm, seed in ((arm, seed) for arms in ORDER for seed in arguments.seeds for arm in arms):
+    seeds = dict.fromkeys(arguments.seeds)
+    for arm, seed in ((arm, seed) for arms in ORDER for seed in seeds for arm in arms):
         if arm in arguments.only:
             trained = "electra" if arm == UNTRAINED else arm
             run = runs.setdefault((trained, seed), PlannedRun(trained, seed, steps[trained], arguments))
@@ -186,10 +188,10 @@ def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[PlannedProcess]]:
 
 
 def equal_flops_steps(budget_steps: int | None = None) -> dict[str, int]:
-    """The number of steps of each arm that cost what ELECTRA's steps cost, by the convention of the arm.
+    """The number of steps of each arm that cost at most as much as ELECTRA's steps, in the arm's convention.
 
     Args:
-        budget_steps: of ELECTRA; None: those of its file.
+        budget_steps: the steps of ELECTRA; None: its file's.
     """
     electra = load_config(_config_file("electra"))
     steps = {"electra": budget_steps or electra.train.num_steps}
@@ -203,7 +205,7 @@ def equal_flops_steps(budget_steps: int | None = None) -> dict[str, int]:
 
 
 def stages_of_length(config: PretrainingConfig, num_steps: int) -> list[StageConfig]:
-    """The input stages of a run of so many steps: each keeps its share of them."""
+    """The input stages of a run with `num_steps` steps. Each keeps its share of the steps."""
     ends = itertools.accumulate((stage.num_steps for stage in config.stages), initial=0)
     pairs = itertools.pairwise(round(end * num_steps / config.train.num_steps) for end in ends)
     lengths = [last - first for first, last in pairs]
@@ -213,20 +215,20 @@ def stages_of_length(config: PretrainingConfig, num_steps: int) -> list[StageCon
 
 
 def _flops(config: PretrainingConfig, convention: Convention, num_steps: int) -> Fraction:
-    """What the run costs with so many steps."""
+    """The cost of the run with `num_steps` steps."""
     train, stages = config.train.model_copy(update={"num_steps": num_steps}), stages_of_length(config, num_steps)
     run = config.model_copy(update={"train": train, "stages": tuple(stages)})
     return RunCost(run).spent(num_steps).flops(convention)
 
 
 def has_seeds(directory: Path, seeds: Sequence[int]) -> bool:
-    """Whether a directory holds the scores of all these seeds."""
+    """Whether a directory of fine-tuning holds the scores of all these seeds."""
     summary: dict[str, Any] = read_json(directory / SUMMARY)
     return set(seeds) <= {result["seed"] for result in summary.get("seeds", ())}
 
 
 def is_json(file: Path) -> bool:
-    """Whether a process has written its whole output."""
+    """Whether a file has a whole JSON value, so that its process has ended."""
     try:
         return bool(read_json(file))
     except UserError:

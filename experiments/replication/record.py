@@ -1,6 +1,6 @@
-"""Records of the replication: the results of a run as one small JSON file, without weights, for version control.
+"""Records of the replication: the results of a run in one small JSON file for version control.
 
-A record has the resolved configuration, from which the FLOPs can be counted again.
+A record includes the resolved configuration, from which its FLOPs are counted.
 """
 
 import dataclasses
@@ -27,16 +27,12 @@ from experiments.replication.plan import PlannedRun, is_json
 MAX_REPORTS = 40
 _KEYS = {"name", "config", "data", "init_from", "held_out", "finetuned", "notes"}
 _DIGITS = 6
-# Of training reports: what follows from the step and the configuration, or depends on the machine.
+# Entries of training reports that follow from the step and the configuration, or depend on the machine.
 _LEFT_OUT = ("split", "examples_seen", "token_slots_seen", "paper_flops", "hardware_flops", "peak_flops")
 
 
 def write_run_record(run: PlannedRun, record_dir: Path) -> None:
-    """Writes what is known of a run that has been trained, to `record_dir`/ARM-seedN.json.
-
-    Raises: UserError: as `require_same_record`.
-    """
-    require_same_record(run, record_dir)
+    """Writes or replaces the record of a trained run, `record_dir`/ARM-seedN.json, with its results so far."""
     results = read_run(run.directory)
     reports = reports_of(RunDirectory(run.directory).metrics_file, "train")
     seconds, steps_before = 0.0, 0
@@ -47,7 +43,10 @@ def write_run_record(run: PlannedRun, record_dir: Path) -> None:
     notes: dict[str, Any] = {
         "arm": run.arm,
         "seed": run.seed,
-        "training": [_shortened(report) for report in reports[::-1][::every][::-1]],
+        "training": [
+            {name: value for name, value in report.items() if name not in _LEFT_OUT}
+            for report in reports[::-1][::every][::-1]
+        ],
         "training_seconds": seconds,
         "tokens_per_second": results.cost.spent(steps_before).token_slots / seconds,
         "versions": {
@@ -65,20 +64,16 @@ def write_run_record(run: PlannedRun, record_dir: Path) -> None:
 
 
 def require_same_record(run: PlannedRun, record_dir: Path) -> None:
-    """Raises: UserError: if `record_dir` holds a record of the run's name with other settings, or a damaged one."""
+    """Raises: UserError: if `record_dir` holds a record with the run's name and other settings."""
     path = record_dir / f"{run.name}.json"
     if path.is_file():
         known, own = (lasting_settings(each.model_dump(mode="json")) for each in (read_record(path).config, run.config))
         if known != own:
-            raise UserError(f"{path} is the record of a run with other settings; give another --record_dir")
-
-
-def _shortened(report: dict) -> dict:
-    return {name: value for name, value in report.items() if name not in _LEFT_OUT}
+            raise UserError(f"{path} records a run with other settings; give another --record_dir")
 
 
 def _finetuned(run: PlannedRun, task: str) -> dict:
-    """The scores of a task at all steps whose fine-tuning is done, with the name of the metric."""
+    """The scores of a task at all steps with finished fine-tuning, and the name of the metric."""
     steps = [int(name.removeprefix("step_")) for name in names_in(str(run.directory / "finetuned" / task))]
     summaries = {step: read_json(run.finetuned_directory(task, step) / SUMMARY) for step in sorted(steps)}
     summaries = {step: summary for step, summary in summaries.items() if summary}
@@ -92,8 +87,8 @@ def write_record(path: str | os.PathLike, run: RunResults, finetuned: Sequence[d
     """Writes or replaces a run's record. Measured numbers are rounded to 6 digits, keys are sorted.
 
     Args:
-        run: its `scores` are not used.
-        finetuned: for each task: `task`, `metric`, and as `results` the rows of `milestone_scores`.
+        run: its `scores` are ignored.
+        finetuned: for each task: `task`, `metric`, and `results`, the rows of `milestone_scores`.
     """
     content = {
         "name": run.name,
@@ -108,10 +103,10 @@ def write_record(path: str | os.PathLike, run: RunResults, finetuned: Sequence[d
 
 
 def read_record(path: str | os.PathLike) -> RunResults:
-    """Reads a record. Raises: UserError: if the file is no record."""
+    """Reads a record. Raises: UserError: if the file is not a record."""
     content = read_json(os.fspath(path))
     if content.keys() != _KEYS:
-        raise UserError(f"{path} is no record of a run; expected the keys {', '.join(sorted(_KEYS))}")
+        raise UserError(f"{path} is not a record; expected the keys {', '.join(sorted(_KEYS))}")
     return RunResults(
         name=content["name"],
         config=parse_config(content["config"], os.fspath(path)),

@@ -1,4 +1,4 @@
-"""The results of the replication from its records alone: Markdown between two markers of a page, and a picture."""
+"""Writes the results of the replication from its records: Markdown between two markers of a page, and a picture."""
 
 import dataclasses
 import statistics
@@ -34,18 +34,11 @@ _ACCURACIES = ("masked_lm_accuracy", "generator_accuracy", "candidates_accuracy"
 def read_records(record_dir: Path) -> list[RunResults]:
     """The records of a directory, by arm and seed.
 
-    Raises: UserError: if one is damaged, not that of its name, or unlike the others of its arm.
+    Raises: UserError: if there are none, or runs of one arm differ in more than the seed.
     """
-    runs = []
-    for path in sorted(record_dir.glob("*.json")):
-        run = read_record(path)
-        seed = run.config.train.seed
-        if path.stem != run.name or run.name not in [f"{arm}-seed{seed}" for arm in ARMS]:
-            raise UserError(
-                f"{path} has a record of {run.name} with seed {seed}; expected ARM-seedN.json with the run's own name "
-                f"and seed, and an arm of {', '.join(ARMS)}"
-            )
-        runs.append(run)
+    runs = [read_record(path) for path in sorted(record_dir.glob("*.json"))]
+    if not runs:
+        raise UserError(f"{record_dir} has no record ARM-seedN.json")
     for first, *others in _by_arm(runs).values():
         for run in others:
             if len(group_runs([first, run])) > 1 or first.last_step != run.last_step:
@@ -59,14 +52,11 @@ def read_records(record_dir: Path) -> list[RunResults]:
 def remake(record_dir: Path, page: Path) -> None:
     """Writes the results between the two markers of a page, and the picture beside it.
 
-    Raises: UserError: if there is no record, or the page does not have the two markers, each once and in this order.
+    Raises: UserError: as `read_records`.
     """
-    if not (runs := read_records(record_dir)):
-        raise UserError(f"{record_dir} holds no record; expected ARM-seedN.json, as runs write them")
-    text = page.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise UserError(f"{page}: expected a line {BEGIN} and, after it, {END}; the results go between them")
-    before, after, picture = text.partition(BEGIN)[0], text.partition(END)[2], page.with_suffix(".png")
+    runs, picture = read_records(record_dir), page.with_suffix(".png")
+    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    _, after = rest.split(END)
     write_atomically(str(page), f"{before}{BEGIN}\n{results_markdown(runs, picture.name)}{END}{after}".encode())
     write_atomically(str(picture), picture_of(runs))
 
@@ -75,7 +65,7 @@ def results_markdown(runs: Sequence[RunResults], picture: str) -> str:
     """The tables.
 
     Args:
-        runs: as `read_records` gives them.        picture: its file, relative to the page.
+        runs: of `read_records`.        picture: its file, relative to the page.
     """
     compared = [run for run in runs if gate_of(run).passed is not False]
     excluded = ", ".join(run.name for run in runs if gate_of(run).passed is False)
@@ -106,7 +96,7 @@ def picture_of(runs: Sequence[RunResults]) -> bytes:
     names = {SCORE: score_metric(f"mean of {', '.join(SCORE_TASKS)}"), PROBE: score_metric(PROBE)}
     groups = []
     for arm, members in _by_arm(runs).items():
-        # The same scores for each run: a curve has the steps that all its runs have, and milestones may be of one.
+        # Every run gets the same scores, because a curve has only the steps that all its runs have.
         curves = {name: _curve_of(members, measure) for measure, name in names.items()}
         drawn = [dataclasses.replace(run, metrics=all_token_metrics(run), scores=curves) for run in members]
         groups.append(RunGroup(arm, tuple(drawn)))
@@ -115,7 +105,7 @@ def picture_of(runs: Sequence[RunResults]) -> bytes:
 
 
 def _curve_of(runs: Sequence[RunResults], measure: str) -> dict[int, tuple[float, ...]]:
-    """A measure by step, of the runs that were fine-tuned at most steps: points of other runs are no curve."""
+    """A measure by step, from the runs that were fine-tuned at the most steps."""
     curves = []
     for run in runs:
         steps = sorted({step for by_step in run.scores.values() for step in by_step if step})
@@ -156,21 +146,23 @@ def _pair_table(compared: Sequence[RunResults]) -> str:
     for pair in PAIRS:
         for measure in MEASURES:
             scores = [arm_scores(by_arm.get(arm, ()), measure) for arm in pair]
-            found = compare(*scores)
+            difference = compare(*scores)
             cells = [" - ".join(pair), measure, " and ".join(str(len(values)) for values in scores)]
-            if found.word != "not run":
-                interval = f"{100 * found.low:+.2f} to {100 * found.high:+.2f}"
-                cells += [f"{100 * found.difference:+.2f}", interval, f"{100 * found.half_width:.2f}"]
-            rows.append([*cells, *[""] * (6 - len(cells)), found.word])
+            if difference.word == "not run":
+                cells += ["", "", ""]
+            else:
+                interval = f"{100 * difference.low:+.2f} to {100 * difference.high:+.2f}"
+                cells += [f"{100 * difference.difference:+.2f}", interval, f"{100 * difference.half_width:.2f}"]
+            rows.append([*cells, difference.word])
     return markdown_table(headings, rows)
 
 
 def _masked_lm_part(compared: Sequence[RunResults]) -> list[str]:
-    """Appendix G; nothing where nothing was measured."""
+    """The accuracies of appendix G, if any were measured."""
     rows = []
     for arm, members in _by_arm(compared).items():
-        measured = [found for run in members if (found := run.notes.get("as_masked_lm"))]
-        columns = [[found[name] for found in measured if name in found] for name in _ACCURACIES]
+        measured = [run.notes["as_masked_lm"] for run in members if "as_masked_lm" in run.notes]
+        columns = [[metrics[name] for metrics in measured if name in metrics] for name in _ACCURACIES]
         if measured:
             rows.append([arm, *map(_mean, columns)])
     headings = ["arm", "as a masked language model", "its generator", "[MASK]'s token among the candidates"]
@@ -186,7 +178,7 @@ def _by_arm(runs: Sequence[RunResults]) -> dict[str, list[RunResults]]:
 
 
 def _mean(scores: Sequence[float]) -> str:
-    """In %, with each of several in brackets."""
+    """The mean in %, with the single scores in brackets."""
     if not scores:
         return ""
     each = f" ({', '.join(f'{100 * score:.1f}' for score in scores)})" if len(scores) > 1 else ""

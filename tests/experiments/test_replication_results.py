@@ -1,6 +1,6 @@
-"""The results of the replication: what the records of its runs say, by hand, and the page that has them."""
+"""The results of the replication, compared with values computed by hand, and the page that shows them."""
 
-import dataclasses
+import json
 import math
 from pathlib import Path
 
@@ -8,10 +8,11 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.reports.runs import RunResults
+from electra_tf.tasks.finetune.summary import milestone_scores
 from experiments.replication import __main__ as replication
 from experiments.replication import results
 from experiments.replication.outcome import MeanDifference, arm_scores, compare, gate_of, task_score
-from experiments.replication.record import write_record
+from experiments.replication.record import read_record, write_record
 from experiments.replication.results import BEGIN, END, picture_of, read_records, results_markdown
 
 LEARNT = {
@@ -60,11 +61,11 @@ def test_the_score_is_the_mean_over_tasks_of_the_medians_over_seeds_of_fine_tuni
     assert arm_scores([run, make_run("electra", 1, qnli={8: [math.nan, 0.5]})], "qnli") == [0.6]
 
 
-def test_an_interval_is_that_of_welch():
-    """Variances 4 and 1 of three each: a standard error of sqrt(5 / 3) and 50 / 17 degrees of freedom, t = 3.21876."""
-    found = compare([61.0, 63.0, 65.0], [60.0, 61.0, 59.0])
-    assert found == pytest.approx((3.0, 3.0 - 4.1554, 3.0 + 4.1554), abs=1e-4)
-    assert found.half_width == pytest.approx(4.1554, abs=1e-4)
+def test_an_interval_is_welchs():
+    """Variances 4 and 1 of three values each: standard error sqrt(5 / 3), 50 / 17 degrees of freedom, t = 3.21876."""
+    difference = compare([61.0, 63.0, 65.0], [60.0, 61.0, 59.0])
+    assert difference == pytest.approx((3.0, 3.0 - 4.1554, 3.0 + 4.1554), abs=1e-4)
+    assert difference.half_width == pytest.approx(4.1554, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_an_interval_is_that_of_welch():
         (compare([0.5, 0.75], []), "not run"),
     ],
 )
-def test_a_comparison_in_a_word(comparison, word):
+def test_the_outcome_of_a_comparison(comparison, word):
     assert comparison.word == word
 
 
@@ -89,28 +90,28 @@ def test_a_comparison_in_a_word(comparison, word):
         ("electra", {"replaced_token_loss": 0.44, "constant_predictor_loss": 0.5, "replaced_token_auc": 0.74}, False),
         ("bert_mlm", {"mask_token_loss": 5.79, "unigram_loss": 6.5}, True),
         ("bert_mlm_paper_flops", {"mask_token_loss": 5.81, "unigram_loss": 6.5}, False),
-        # Every sample was right: there is nothing to be below.
+        # Every sample was right, so the constant answer has no loss.
         ("electra", {"replaced_token_loss": 0.1, "constant_predictor_loss": 0.0, "replaced_token_auc": 0.76}, False),
         ("electra_15", {"mask_token_loss": 6.5, "unigram_loss": 6.5}, None),
         ("electra_15", LEARNT["electra"], None),
         ("all_tokens_mlm", {}, None),
     ],
 )
-def test_a_run_is_compared_if_it_has_learnt_more_than_frequencies(make_run, arm, metrics, passed):
+def test_the_gate_needs_more_than_a_constant_answer_or_token_frequencies(make_run, arm, metrics, passed):
     assert gate_of(make_run(arm, 0, metrics)).passed is passed
 
 
-def test_a_discriminator_of_masked_tokens_alone_is_not_shown_beside_one_of_all_tokens(make_run):
+def test_the_gate_ignores_a_discriminator_of_masked_tokens_only(make_run):
     metrics = {**LEARNT["electra"], **LEARNT["bert_mlm"]}
     assert gate_of(make_run("electra_15", 0, metrics)) == (None, None, 1.0, None)
 
 
-def test_the_gate_has_the_distances_to_what_needs_no_learning(make_run):
+def test_the_gate_shows_margin_auc_and_nats(make_run):
     gate = gate_of(make_run("electra", 0, LEARNT["electra"] | LEARNT["bert_mlm"]))
     assert (gate.margin, gate.auc, gate.nats) == (pytest.approx(0.2), 0.875, 1.0)
 
 
-def test_the_tables_have_the_runs_that_have_learnt_and_name_the_others(write_records, make_run):
+def test_the_tables_show_runs_that_passed_the_gate_and_name_the_others(write_records, make_run):
     directory = write_records(
         ("electra", 3, 0.75),
         ("electra", 5, 0.875),
@@ -136,16 +137,15 @@ def test_the_tables_have_the_runs_that_have_learnt_and_name_the_others(write_rec
     assert "| electra - electra_15 | score | 2 and 1 |  |  |  | not run |" in pairs
 
 
-def test_appendix_gs_accuracy_is_shown_where_it_was_measured(make_run):
-    found = {"masked_lm_accuracy": 0.25, "generator_accuracy": 0.125}
+def test_the_accuracy_of_appendix_g_is_shown_if_it_was_measured(make_run):
     run = make_run("electra", 0)
-    run.notes["as_masked_lm"] = found
+    run.notes["as_masked_lm"] = {"masked_lm_accuracy": 0.25, "generator_accuracy": 0.125}
     text = results_markdown([run, make_run("bert_mlm", 0)], "page.png")
     assert "| electra | 25.0 | 12.5 |  |\n" in text
     assert "appendix G" not in results_markdown([make_run("electra", 0)], "page.png")
 
 
-def test_a_curve_of_scores_is_of_the_runs_with_most_milestones(make_run, monkeypatch):
+def test_a_curve_of_scores_uses_the_runs_with_the_most_milestones(make_run, monkeypatch):
     drawn = []
     monkeypatch.setattr(results, "png_picture", lambda groups, *_: drawn.extend(groups))
     scores = {3: {0: [0.1], 8: [0.75]}, 4: {2: [0.25], 8: [0.5]}, 5: {2: [0.375], 8: [0.625]}}
@@ -156,7 +156,7 @@ def test_a_curve_of_scores_is_of_the_runs_with_most_milestones(make_run, monkeyp
 
 @pytest.fixture
 def page(tmp_path, monkeypatch):
-    """The page that --remake writes; its content is a test's."""
+    """The page that --remake writes."""
     monkeypatch.setattr(replication, "PAGE", tmp_path / "page.md")
     return tmp_path / "page.md"
 
@@ -168,15 +168,6 @@ def test_the_page_is_remade_between_its_markers(write_records, page):
     expected = results_markdown(read_records(directory), "page.png")
     assert page.read_text(encoding="utf-8") == f"before\n{BEGIN}\n{expected}{END}\nafter\n"
     assert page.with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
-
-
-@pytest.mark.parametrize("content", ["mine", f"{END}{BEGIN}"])
-def test_a_page_without_markers_is_left_alone(write_records, page, capsys, content):
-    directory = write_records(("electra", 3, 0.75))
-    page.write_text(content)
-    assert replication.main(["--remake", f"--record_dir={directory}"]) == 2
-    assert f"{page}: expected a line {BEGIN}" in capsys.readouterr().err
-    assert page.read_text() == content
 
 
 @pytest.mark.parametrize(
@@ -194,44 +185,50 @@ def test_remake_reads_the_projects_records_unless_a_directory_is_given(monkeypat
     assert given == [(directory, replication.PAGE)]
 
 
-def test_a_page_keeps_its_results_if_there_is_no_record(page, tmp_path, capsys):
+def test_a_page_keeps_its_results_if_no_record_exists(page, tmp_path, capsys):
     page.write_text(f"{BEGIN}\nold\n{END}\n", encoding="utf-8")
     assert replication.main(["--remake", f"--record_dir={tmp_path / 'none'}"]) == 2
-    assert f"error: {tmp_path / 'none'} holds no record" in capsys.readouterr().err
+    assert str(tmp_path / "none") in capsys.readouterr().err
     assert page.read_text() == f"{BEGIN}\nold\n{END}\n"
-
-
-@pytest.mark.parametrize(
-    ("file", "arm", "seed"),
-    [("replace_mlm-seed3", "replace_mlm", 3), ("electra-seed3 (copy)", "electra", 3), ("electra-seed5", "electra", 3)],
-)
-def test_a_record_under_a_name_that_is_not_its_runs_is_refused(make_run, tmp_path, file, arm, seed):
-    write_record(tmp_path / f"{file}.json", make_run(arm, seed), [])
-    with pytest.raises(UserError, match=rf"json has a record of {arm}-seed3 with seed 3; expected ARM-seedN\.json"):
-        read_records(tmp_path)
-
-
-def test_a_record_whose_name_has_another_seed_than_its_settings_is_refused(make_run, tmp_path):
-    run = dataclasses.replace(make_run("electra", 3), name="electra-seed5")
-    write_record(tmp_path / "electra-seed5.json", run, [])
-    with pytest.raises(UserError, match="has a record of electra-seed5 with seed 3; expected"):
-        read_records(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("last_step", "changes"),
     [(6, {}), (8, {"train": {"num_steps": 9}}), (8, {"optimizer": {"learning_rate": 0.25}})],
 )
-def test_runs_of_one_arm_that_differ_in_more_than_the_seed_are_refused(tiny_config, tmp_path, last_step, changes):
+def test_records_of_one_arm_that_differ_in_more_than_the_seed_are_refused(tiny_config, tmp_path, last_step, changes):
     for seed, step, settings in ((3, 8, {}), (5, last_step, changes)):
         config = tiny_config(**settings | {"train": {"seed": seed} | settings.get("train", {})})
         run = RunResults(f"electra-seed{seed}", config, {step: LEARNT["electra"]})
         write_record(tmp_path / f"{run.name}.json", run, [])
-    with pytest.raises(UserError, match=r"electra-seed3\.json and electra-seed5\.json, which differ in more than"):
+    with pytest.raises(UserError, match=r"electra-seed3\.json and electra-seed5\.json"):
         read_records(tmp_path)
 
 
-def test_the_projects_page_has_the_results_of_its_records():
+def test_the_projects_page_shows_the_results_of_its_records():
     text = replication.PAGE.read_text(encoding="utf-8")
     expected = results_markdown(read_records(replication.OWN_RECORDS), "replication.png")
     assert f"\n{BEGIN}\n{expected}{END}\n" in text
+
+
+def test_a_record_is_read_back_with_measured_numbers_rounded(tiny_config, tmp_path):
+    held_out = {4: {"masked_lm_accuracy": 0.125}, 12: {"masked_lm_accuracy": 0.1234567891}}
+    config = tiny_config(optimizer={"learning_rate": 0.00123456789})
+    run = RunResults("electra-0", config, held_out, data=["wikipedia"], notes={"seconds": 1234.5678, "machine": "x"})
+    rows = milestone_scores({4: {0: 0.5, 3: math.nan}, 12: {0: 0.75}}, run.cost)
+    file = tmp_path / "electra-0.json"
+    write_record(file, run, [{"task": "rte", "metric": "accuracy", "results": rows}])
+    loaded, text = read_record(file), file.read_text()
+    assert text == json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n"
+    assert (loaded.name, loaded.config, loaded.data, loaded.init_from) == (run.name, config, run.data, None)
+    assert loaded.metrics == {4: {"masked_lm_accuracy": 0.125}, 12: {"masked_lm_accuracy": 0.123457}}
+    assert list(loaded.metrics) == [4, 12]
+    assert loaded.scores["finetuned_rte"][4] == (0.5, pytest.approx(math.nan, nan_ok=True))
+    assert loaded.scores["finetuned_rte"][12] == (0.75,)
+    assert loaded.notes == {"seconds": 1234.57, "machine": "x"}
+
+
+def test_another_json_file_is_refused(tmp_path):
+    (tmp_path / "a.json").write_text('{"held_out": {}}')
+    with pytest.raises(UserError, match=r"a\.json"):
+        read_record(tmp_path / "a.json")

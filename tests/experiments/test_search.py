@@ -1,4 +1,4 @@
-"""The search: its grid, what it finds before the first run, what it skips, its table; and two real runs."""
+"""The search: its grid, its checks before the first run, skipped runs, its table, and two real runs."""
 
 import json
 import os
@@ -16,7 +16,6 @@ from experiments import processes, search
 from experiments.search import SearchRun, name_of, results_markdown, values_of
 
 RATES = "optimizer.learning_rate=1e-4,0.02"
-WEIGHTS = "objective.replaced_token_loss_weight=10,50"
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +41,7 @@ def command(toy, tmp_path):
 
 @pytest.fixture
 def started(monkeypatch, toy):
-    """The names of the runs that were started; their processes only write results, and one at a rate of 9 fails."""
+    """The names of started runs. Their processes only write results; at a learning rate of 9 they fail."""
     names = []
 
     def start(run: SearchRun, cores) -> SimpleNamespace:
@@ -76,17 +75,17 @@ def write_run(run: SearchRun, config: PretrainingConfig, **metrics: float) -> No
         ("a={b: 1, c: {d: 2}},null", "a", ("{b: 1, c: {d: 2}}", "null")),
     ],
 )
-def test_values_are_parted_at_the_commas_outside_of_brackets(text, key, values):
+def test_values_are_split_at_commas_outside_of_brackets(text, key, values):
     assert values_of(text) == (key, values)
 
 
 @pytest.mark.parametrize("text", ["a.b", "a.b=", "=1,2", "a.b=[1,2"])
 def test_a_vary_without_a_setting_or_values_is_refused(text):
-    with pytest.raises(UserError, match="expected a.b=value,value"):
+    with pytest.raises(UserError, match="--vary"):
         values_of(text)
 
 
-def test_names_have_the_last_part_of_a_path_unless_it_is_shared_or_says_too_little():
+def test_a_setting_is_named_by_the_last_part_of_its_path_unless_it_is_ambiguous():
     keys = (
         "encoder.num_heads",
         "objective.generator.num_heads",
@@ -101,7 +100,7 @@ def test_names_have_the_last_part_of_a_path_unless_it_is_shared_or_says_too_litt
     )
 
 
-def test_every_combination_is_a_run_of_as_many_steps_as_the_budget_pays_for(command, started, tmp_path, capsys):
+def test_every_combination_is_a_run_with_as_many_steps_as_the_budget_pays_for(command, started, tmp_path, capsys):
     vary = [f"--vary={RATES}", "--vary=train.batch_size=4,2"]
     assert search.main(command(*vary, "--seeds", "3", "5")) == 0
     assert started == [
@@ -132,7 +131,7 @@ def test_a_finished_run_is_skipped_and_an_unfinished_one_is_started_again(comman
     assert started[2:] == ["learning_rate=1e-4-seed0"]
 
 
-def test_a_failed_run_is_noted_and_the_others_go_on(command, started, capsys):
+def test_a_failed_run_is_noted_and_the_others_continue(command, started, capsys):
     assert search.main(command("--vary=optimizer.learning_rate=9,1e-4")) == 1
     assert started == ["learning_rate=9-seed0", "learning_rate=1e-4-seed0"]
     captured = capsys.readouterr()
@@ -146,26 +145,23 @@ def test_a_failed_run_is_noted_and_the_others_go_on(command, started, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([f"--vary={RATES}", "--vary=optimizer.learningrate=1,2"], "optimizer.learningrate is not a setting"),
-        (["--vary=optimizer.learning_rate=1e-4,fast"], "optimizer.learning_rate is 'fast'"),
+        ([f"--vary={RATES}", "--vary=optimizer.learningrate=1,2"], "optimizer.learningrate"),
+        (["--vary=optimizer.learning_rate=1e-4,fast"], "'fast'"),
         (["--vary=encoder.num_heads=2,3"], "hidden_size 16"),
-        (["--vary=data.max_seq_length=10,12"], "max_seq_length=12 needs data of max_seq_length 12 and vocab_size 47"),
-        (["--vary=optimizer.learning_rate=1e-4,1e-4"], "learning_rate=1e-4-seed0 would be run twice"),
-        ([f"--vary={RATES}", "--seeds", "1", "1"], "seed1 would be run twice"),
-        (["--vary=train.seed=0,1"], "give --seeds"),
-        ([f"--vary={RATES}", "--set=train.num_steps=5"], "give --flops_budget"),
-        (["--vary=train={seed: 3},{seed: 4}"], "train has settings that the search itself gives; name one"),
-        ([f"--vary={RATES}", "--set=train={num_steps: 5}"], "train has settings that the search itself gives"),
-        ([f"--vary={RATES}", "--vary=optimizer.learning_rate=3e-4"], "change one setting; give one --vary for both"),
-        ([f"--vary={RATES}", "--vary=optimizer={beta_1: 0.5}"], "--vary optimizer and --vary optimizer.learning_rate"),
-        ([f"--vary={RATES}", "--markdown=nowhere/table.md"], "--markdown=nowhere/table.md: nowhere is no directory"),
-        ([f"--vary={RATES}", "--flops_budget=1"], "train.flops_budget 1 is too small"),
-        ([f"--vary={RATES}", "--jobs=0"], "--jobs=0: expected 1 to "),
-        ([f"--vary=optimizer.exclude_from_weight_decay=[{'a' * 240}],[b]"], ".log is too long for a file's name"),
+        (["--vary=data.max_seq_length=10,12"], "max_seq_length=12 "),
+        (["--vary=optimizer.learning_rate=1e-4,1e-4"], "learning_rate=1e-4-seed0"),
+        ([f"--vary={RATES}", "--seeds", "1", "1"], "seed1"),
+        (["--vary=train.seed=0,1"], "--seeds"),
+        ([f"--vary={RATES}", "--set=train.num_steps=5"], "--flops_budget"),
+        ([f"--vary={RATES}", "--vary=optimizer.learning_rate=3e-4"], "--vary optimizer.learning_rate"),
+        ([f"--vary={RATES}", "--flops_budget=1"], "train.flops_budget"),
+        ([f"--vary={RATES}", "--jobs=0"], "--jobs=0"),
+        ([f"--vary={RATES}", "--data_dir={without_held_out}"], "held-out"),
     ],
 )
-def test_a_mistake_is_found_before_the_first_run(command, started, capsys, flags, message):
-    assert search.main(command(*flags)) == 2
+def test_a_mistake_is_found_before_the_first_run(command, started, write_data, tmp_path, capsys, flags, message):
+    data = write_data(tmp_path / "without_held_out", held_out=())
+    assert search.main(command(*(flag.format(without_held_out=data) for flag in flags))) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert started == []
@@ -174,29 +170,19 @@ def test_a_mistake_is_found_before_the_first_run(command, started, capsys, flags
 def test_runs_in_a_store_are_refused(command, capsys):
     with pytest.raises(SystemExit, match="2"):
         search.main(command(f"--vary={RATES}", "--output_dir=gs://bucket/runs"))
-    assert "--output_dir: gs://bucket/runs: expected a directory of this machine" in capsys.readouterr().err
+    assert "gs://bucket/runs" in capsys.readouterr().err
 
 
-def test_a_directory_with_a_run_of_other_settings_is_refused(command, started, capsys):
-    assert search.main(command(f"--vary={RATES}")) == 0
-    assert search.main(command(f"--vary={RATES}", "--set=optimizer.beta_1=0.5")) == 2
-    assert "optimizer.beta_1 0.9, this call has 0.5" in capsys.readouterr().err
-    assert len(started) == 2
-
-
-def test_a_directory_with_a_run_on_other_data_is_refused(command, started, tmp_path, capsys):
+def test_a_directory_with_a_run_of_other_settings_or_data_is_refused(command, started, tmp_path, capsys):
     flags = command(f"--vary={RATES}")
     assert search.main(flags) == 0
-    RunDirectory(tmp_path / "runs" / "learning_rate=0.02-seed0").adopt_data(["another"], is_started=False)
+    assert search.main([*flags, "--set=optimizer.beta_1=0.5"]) == 2
+    assert "optimizer.beta_1" in capsys.readouterr().err
+    run = tmp_path / "runs" / "learning_rate=0.02-seed0"
+    RunDirectory(run).adopt_data(["another"], is_started=False)
     assert search.main(flags) == 2
-    assert "was started with another data set" in capsys.readouterr().err
-
-
-def test_a_search_needs_held_out_documents(command, started, write_data, tmp_path, capsys):
-    flags = [flag for flag in command(f"--vary={RATES}") if not flag.startswith("--data_dir")]
-    data = write_data(tmp_path / "data", held_out=())
-    assert search.main([*flags, f"--data_dir={data}"]) == 2
-    assert "has no held-out split" in capsys.readouterr().err
+    assert str(run) in capsys.readouterr().err
+    assert len(started) == 2
 
 
 def test_a_run_reads_the_data_that_was_built_for_its_length(command, started, monkeypatch, write_data, tmp_path):
@@ -225,7 +211,7 @@ def searched(tiny_config, tmp_path):
     return build
 
 
-def test_a_row_is_the_median_over_the_seeds_and_rows_have_the_order_of_the_runs(searched):
+def test_rows_show_the_median_over_seeds_in_the_order_of_the_runs(searched):
     runs = [
         searched("a=1", 0, replaced_token_loss=0.4, replaced_token_auc=0.5),
         searched("a=2", 0, replaced_token_loss=0.2, replaced_token_auc=0.8, mask_token_loss=6.5),
@@ -242,7 +228,7 @@ def test_a_row_is_the_median_over_the_seeds_and_rows_have_the_order_of_the_runs(
 @pytest.mark.parametrize(
     ("metric", "order"), [("replaced_token_loss", ["a=3", "a=1", "a=2"]), ("replaced_token_auc", ["a=2", "a=1", "a=3"])]
 )
-def test_the_lowest_loss_is_first_and_the_highest_of_another_metric(searched, metric, order):
+def test_rows_are_sorted_by_the_lowest_loss_or_the_highest_other_metric(searched, metric, order):
     runs = [
         searched("a=1", 0, replaced_token_loss=0.2, replaced_token_auc=0.5),
         searched("a=2", 0, replaced_token_loss=0.3, replaced_token_auc=0.8),
@@ -252,30 +238,19 @@ def test_the_lowest_loss_is_first_and_the_highest_of_another_metric(searched, me
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:5]] == order
 
 
-def test_the_table_is_not_sorted_by_what_no_run_has(searched):
-    with pytest.raises(UserError, match="no run has a metric 'auc'"):
+def test_a_table_cannot_be_sorted_by_a_metric_of_no_run(searched):
+    with pytest.raises(UserError, match="'auc'"):
         results_markdown([searched("a=1", 0, replaced_token_loss=0.2)], {}, "auc")
 
 
-def test_the_table_comes_unsorted_before_the_error_that_no_run_has_the_metric(command, started, tmp_path, capsys):
-    assert search.main(command(f"--vary={RATES}", "--sort=auc", f"--markdown={tmp_path / 'table.md'}")) == 2
-    captured = capsys.readouterr()
-    assert [row.split(" | ")[0] for row in captured.out.splitlines()[2:]] == [
-        "| learning_rate=1e-4",
-        "| learning_rate=0.02",
-    ]
-    assert (tmp_path / "table.md").read_text() == captured.out
-    assert captured.err.endswith("\nerror: no run has a metric 'auc'; there are: replaced_token_loss\n")
-
-
-@pytest.mark.parametrize(("jobs", "shares"), [(1, [None]), (2, [[1, 4], [6, 7]]), (3, [[1], [4], [6]])])
-def test_runs_at_once_have_equal_shares_of_the_cores(monkeypatch, jobs, shares):
+@pytest.mark.parametrize(("jobs", "shares"), [(2, [[1, 4], [6, 7]]), (3, [[1], [4], [6]])])
+def test_simultaneous_runs_have_equal_shares_of_the_cores(monkeypatch, jobs, shares):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {7, 1, 4, 6, 9} if jobs == 3 else {7, 1, 4, 6})
     assert processes.core_shares(jobs) == shares
 
 
 @pytest.mark.slow
-def test_two_real_runs_and_then_none(command, tmp_path, capsys, monkeypatch):
+def test_real_runs_finish_and_are_not_repeated(command, tmp_path, capsys, monkeypatch):
     flags = command("--vary=optimizer.learning_rate=1e-3,0.02", "--jobs=1")
     assert search.main(flags) == 0
     captured = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""The truecasing probe: tags by hand, what is left out, and which documents of a small data set are in it."""
+"""The truecasing probe: its tags, the sentences and documents that it uses, and the inputs that it refuses."""
 
 import json
 from pathlib import Path
@@ -94,13 +94,13 @@ def names_in_probe(directory: Path, split: str) -> list[set[str]]:
         ("...", ". . ."),
     ],
 )
-def test_words_that_begin_with_a_capital_are_tagged_but_for_the_first_of_a_sentence(tokenizer, line, expected):
+def test_words_with_a_capital_are_tagged_except_the_first_of_a_sentence(tokenizer, line, expected):
     (words,) = words_of([line], tokenizer)
     assert [word.text for word in words] == expected.lower().split()
     assert tags_of(words) == ["B-CAPITAL" if word != word.lower() else "O" for word in expected.split()]
 
 
-def test_lines_without_a_word_are_no_sentences(tokenizer):
+def test_lines_without_a_word_are_left_out(tokenizer):
     sentences = words_of(["\u0301", "to Kent", "\u200b", "or İzmir"], tokenizer)
     assert sentences == [[("to", False), ("kent", True)], [("or", False), ("izmir", True)]]
 
@@ -112,7 +112,7 @@ def test_lines_without_a_word_are_no_sentences(tokenizer):
         ("We went to Bath", False),  # 4 words
         ("we " * 40, True),
         ("we " * 41, False),
-        ("The Tenant of Wildfell Hall", False),  # behind the first word, 3 of 4 have a capital
+        ("The Tenant of Wildfell Hall", False),  # without the first word, 3 of 4 have a capital
         ("The roads Bath and Kent and York and Ely", False),  # 4 of 8
         ("The roads of Bath and Kent and York and Ely", True),  # 4 of 9
         ("LETTER FROM THE EDITOR .", False),
@@ -123,18 +123,18 @@ def test_sentences_of_unusual_length_and_headings_are_left_out(tokenizer, line, 
     assert is_usable(words_of([line], tokenizer)[0]) is expected
 
 
-def test_the_probe_has_the_held_out_documents_and_no_other(data_dir, probe):
+def test_the_probe_has_exactly_the_held_out_documents(data_dir, probe):
     in_probe = set().union(*names_in_probe(probe, "train"), *names_in_probe(probe, "dev"))
     assert in_probe == names_in_shards(data_dir, HELD_OUT_SPLIT)
     assert len(in_probe) > 5 and not in_probe & names_in_shards(data_dir, TRAIN_SPLIT)
 
 
-def test_a_fifth_of_the_documents_are_dev_and_each_sentence_stands_once(probe):
+def test_a_fifth_of_the_documents_are_dev_and_no_sentence_is_repeated(probe):
     train, dev = names_in_probe(probe, "train"), names_in_probe(probe, "dev")
     num_train, num_dev = len(set().union(*train)), len(set().union(*dev))
     assert not set().union(*train) & set().union(*dev)
     assert 0 < num_dev == -(-(num_train + num_dev) // 5)
-    # All but the heading, though many documents stand in both files.
+    # Every sentence except the heading, although many documents are in both files.
     assert (len(train), len(dev)) == (3 * num_train, 3 * num_dev)
 
 
@@ -152,8 +152,8 @@ def test_the_note_counts_documents_sentences_words_and_capitals(probe):
         "num_sentences_read": 4 * num_documents,
         "num_sentences_usable": 3 * num_documents,
         "num_sentences": 3 * num_documents,
-        "num_words": 20 * num_documents,  # 7, 7 and 6 of the sentences that are no headings
-        "capital_fraction": 0.2,  # 1, 2 and 1 of them
+        "num_words": 20 * num_documents,  # three sentences of 7, 7 and 6 words
+        "capital_fraction": 0.2,  # 1, 2 and 1 words of them
     }
     assert (note["seed"], note["held_out_fraction"]) == (0, 0.25)
 
@@ -166,13 +166,13 @@ def test_other_globs_of_the_same_files_give_the_same_bytes(source, data_dir, pro
     assert contents[0] == contents[1] and set(contents[0]) == {"train.jsonl", "dev.jsonl", "truecasing.json"}
 
 
-def test_copies_that_the_data_set_has_kept_stand_once_in_the_probe(source, probe, tmp_path):
+def test_duplicates_that_the_data_set_keeps_are_in_the_probe_once(source, probe, tmp_path):
     data_dir = built(source, tmp_path / "data", drop_duplicates=False)
     assert write_probe(data_dir, tmp_path / "new", f"text:{source}/*.txt") == 0
     assert (tmp_path / "new" / "train.jsonl").read_bytes() == (probe / "train.jsonl").read_bytes()
 
 
-def test_a_long_document_gives_400_sentences_and_a_split_no_more_than_asked_for(monkeypatch):
+def test_the_sentences_of_a_document_and_of_a_split_are_limited(monkeypatch):
     def documents() -> list[HeldOutDocument]:
         sentence = [Word("met", False)] * 6
         return [
@@ -198,10 +198,11 @@ def refused(capsys, expected: str, *arguments) -> None:
     assert expected in error
 
 
-def test_other_inputs_than_the_data_sets_are_refused(capsys, source, data_dir, tmp_path):
-    refused(capsys, "gives 1 files, ", data_dir, tmp_path / "new", f"text:{source}/a.txt")
-    refused(capsys, "text b.txt of ", data_dir, tmp_path / "new", f"text:{source}/a.txt")
-    refused(capsys, "is one of --input alone", data_dir, tmp_path / "new", f"book:{source}/*.txt")
+@pytest.mark.parametrize(
+    ("glob", "expected"), [("text:{}/a.txt", "text:b.txt"), ("book:{}/*.txt", "book:a.txt"), ("text:{}/b.txt", "a.txt")]
+)
+def test_inputs_that_differ_from_the_data_sets_are_refused(capsys, source, data_dir, tmp_path, glob, expected):
+    refused(capsys, expected, data_dir, tmp_path / "new", glob.format(source))
     assert not (tmp_path / "new").exists()
 
 
@@ -210,25 +211,19 @@ def test_files_that_were_edited_without_a_change_of_size_are_refused(capsys, sou
         text = (source / name).read_text()
         (tmp_path / name).write_text(text.replace("\n\nMemoirs", "\nOMemoirs", 1))
     num_read = 2 * 25 + 15
-    expected = f"holds {num_read - 2} documents"
-    refused(capsys, expected, data_dir, tmp_path / "new", f"text:{tmp_path}/*.txt")
+    refused(capsys, f"{num_read - 2} documents", data_dir, tmp_path / "new", f"text:{tmp_path}/*.txt")
 
 
-def test_a_directory_that_is_not_empty_stays_as_it_is(capsys, source, data_dir, tmp_path):
+def test_a_directory_that_is_not_empty_is_left_alone(capsys, source, data_dir, tmp_path):
     (tmp_path / "train.jsonl").write_text("mine")
-    refused(capsys, "is not empty; give a new directory", data_dir, tmp_path, f"text:{source}/*.txt")
+    refused(capsys, str(tmp_path), data_dir, tmp_path, f"text:{source}/*.txt")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_a_directory_without_a_data_set_is_refused(capsys, source, tmp_path):
-    refused(capsys, "manifest.json does not exist", str(tmp_path), tmp_path / "new", f"text:{source}/*.txt")
-
-
 @pytest.mark.parametrize(
-    ("changes", "expected"),
-    [({"lower_case": False}, "keeps capitals"), ({"held_out_fraction": 0.0}, "holds no document out")],
+    ("changes", "expected"), [({"lower_case": False}, "--lower_case"), ({"held_out_fraction": 0.0}, "held-out split")]
 )
-def test_a_data_set_that_keeps_capitals_or_holds_nothing_out_is_refused(capsys, source, tmp_path, changes, expected):
+def test_a_data_set_with_capitals_or_without_held_out_documents_is_refused(capsys, source, tmp_path, changes, expected):
     data_dir = built(source, tmp_path / "data", **changes)
     refused(capsys, expected, data_dir, tmp_path / "new", f"text:{source}/*.txt")
 
@@ -236,4 +231,4 @@ def test_a_data_set_that_keeps_capitals_or_holds_nothing_out_is_refused(capsys, 
 def test_text_without_capitals_is_refused(capsys, source, tmp_path):
     (tmp_path / "small.txt").write_text((source / "b.txt").read_text().lower())
     data_dir = built(source, tmp_path / "data", inputs=(f"text:{tmp_path}/*.txt",))
-    refused(capsys, "no word in them has a capital", data_dir, tmp_path / "new", f"text:{tmp_path}/*.txt")
+    refused(capsys, "have no capital", data_dir, tmp_path / "new", f"text:{tmp_path}/*.txt")
