@@ -1,6 +1,6 @@
-"""Loads an exported SavedModel and shows, token by token, how sure it is that a word was replaced.
+"""Loads an exported SavedModel and prints each token's probability of having been replaced.
 
-It needs tensorflow and tensorflow_text but nothing of electra_tf: a program that uses the model looks like this.
+It needs tensorflow and tensorflow_text, but nothing of electra_tf, like any program that uses the model.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import warnings
 # One word of a plain sentence was swapped: "forest" stands where "time" should.
 DEFAULT_TEXT = "We waited by the lake for a long forest, and then the professor came back to the camp."
 BAR_WIDTH = 30
-# A token stands out where its probability is this many times the middle one's; below that the order is noise.
+# A token stands out if its probability is this many times the median.
 STANDS_OUT = 1.5
 
 
@@ -24,7 +24,7 @@ def read_flags(argv: list[str] | None) -> argparse.Namespace:
 
 
 def detect(saved_model: str, text: str) -> list[tuple[str, float]]:
-    """The tokens of `text`, each with the model's probability that it is not the original one."""
+    """The tokens of `text`, each with its probability of having been replaced."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's start-up notes would bury the answer
     # A client library warns of the Python's age at every start.
     warnings.filterwarnings("ignore", message="You are using a", category=FutureWarning)
@@ -39,7 +39,7 @@ def detect(saved_model: str, text: str) -> list[tuple[str, float]]:
 
 
 def as_bars(scored_tokens: list[tuple[str, float]]) -> str:
-    """One line for each token: the token, its probability, a bar of that length; a pointer marks one."""
+    """A line for each token with its probability and a bar. A pointer marks a token that stands out."""
     words = [(token, probability) for token, probability in scored_tokens if token not in ("[CLS]", "[SEP]")]
     if not words:
         return "  (no tokens)"

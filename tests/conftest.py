@@ -25,6 +25,7 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
 from electra_tf.text import manifest, records
 from electra_tf.train.step import compile_task
+from tests.toy import ENCODER, EQUAL_SIZES, VOCAB_SIZE, VOCABULARY
 
 # Before anything runs on a device. Tolerances are those of float32 on a CPU; a GPU multiplies in TF32, so it is hidden.
 tf.config.set_visible_devices([], "GPU")
@@ -32,20 +33,10 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
 
-VOCAB_SIZE = 47
 PAD, UNK, CLS, SEP, MASK, FIRST_WORD = 0, 1, 2, 3, 4, 5
-TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{index}" for index in range(FIRST_WORD, VOCAB_SIZE)))
 
 _TINY = {
-    "encoder": {
-        "vocab_size": VOCAB_SIZE,
-        "embedding_size": 12,
-        "hidden_size": 16,
-        "num_layers": 1,
-        "num_heads": 2,
-        "intermediate_size": 20,
-        "max_position_embeddings": 13,
-    },
+    "encoder": ENCODER,
     "objective": {
         "name": "electra",
         "generator": {"size_fraction": 0.375, "num_heads": 3, "intermediate_size": 14},
@@ -55,8 +46,6 @@ _TINY = {
     "optimizer": {"learning_rate": 1e-2, "warmup_steps": 0},
     "train": {"num_steps": 8, "batch_size": 4, "fused_ops": False},
 }
-
-_EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +58,7 @@ def tiny_config() -> Callable[..., PretrainingConfig]:
     def build(**changes) -> PretrainingConfig:
         settings = _TINY
         if changes.get("objective", {}).get("name") == "two_stage":
-            settings = merge_settings(settings, {"objective": {"generator": _EQUAL_SIZES}})
+            settings = merge_settings(settings, {"objective": {"generator": EQUAL_SIZES}})
         return parse_config(merge_settings(settings, changes), source="tiny")
 
     return build
@@ -149,8 +138,7 @@ def write_data(numbered_examples) -> Callable[..., Path]:
 
     def build(directory: Path, train: Sequence[int] = (5, 3, 4), held_out: Sequence[int] = (7,)) -> Path:
         directory.mkdir(parents=True)
-        vocabulary = "".join(f"{token}\n" for token in TOKENS).encode()
-        (directory / manifest.VOCAB_FILE).write_bytes(vocabulary)
+        (directory / manifest.VOCAB_FILE).write_bytes(VOCABULARY)
         splits, first = {}, 0
         for name, counts in ((manifest.TRAIN_SPLIT, train), (manifest.HELD_OUT_SPLIT, held_out)):
             shards = []
@@ -164,7 +152,7 @@ def write_data(numbered_examples) -> Callable[..., Path]:
             if shards:
                 splits[name] = _split(shards)
         counts = np.bincount([i for ids in numbered_examples(0, sum(train)) for i in ids], minlength=VOCAB_SIZE)
-        described = _manifest(splits, hashlib.sha256(vocabulary).hexdigest(), tuple(counts.tolist()))
+        described = _manifest(splits, hashlib.sha256(VOCABULARY).hexdigest(), tuple(counts.tolist()))
         (directory / manifest.MANIFEST_FILE).write_text(described.to_json(), encoding="utf-8")
         return directory
 
@@ -214,12 +202,12 @@ def _manifest(splits: dict[str, manifest.Split], vocab_sha256: str, token_counts
 
 @pytest.fixture(scope="session")
 def tiny_pretrained(tiny_config, tmp_path_factory) -> str:
-    """The directory of a run of the tiny configuration at step 3, of 20 positions; its vocabulary is `TOKENS`."""
+    """The directory of a run of the tiny configuration of 20 positions at step 3."""
     config = tiny_config(encoder={"max_position_embeddings": 20})
     run = RunDirectory(tmp_path_factory.mktemp("pretrained") / "run")
     run.create()
     run.adopt_config(config, is_started=False)
-    run.adopt_tokenizer("".join(f"{token}\n" for token in TOKENS).encode(), True, True, is_started=False)
+    run.adopt_tokenizer(VOCABULARY, True, True, is_started=False)
     tf_keras.utils.set_random_seed(5)
     objective = compile_task(build_objective(config))
     Checkpoints(objective, run, chief=True, keep=1).save(3)

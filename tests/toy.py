@@ -1,12 +1,15 @@
-"""A smallest task: what `electra_tf.train` and `electra_tf.runs` are tested with, as they know no objective.
+"""Small models for tests: sizes, a vocabulary and random weights for all of them; and a smallest task.
+
+`electra_tf.train` and `electra_tf.runs` know no objective, so their tests train the task.
 
 python -m tests.toy MODEL_DIR NUM_STEPS [STRATEGY]      trains it, as run_pretraining.py trains an objective
 """
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
@@ -19,8 +22,11 @@ from electra_tf.tasks.base import InputStage, Task
 from electra_tf.tasks.terms import Ratio, Total
 from electra_tf.train.distribution import build_strategy
 
-_ENCODER = {  # a run must give them; the toy has none
-    "vocab_size": 47,
+VOCAB_SIZE = 47
+TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{index}" for index in range(5, VOCAB_SIZE)))
+VOCABULARY = "".join(f"{token}\n" for token in TOKENS).encode()  # the content of vocab.txt
+ENCODER = {
+    "vocab_size": VOCAB_SIZE,
     "embedding_size": 12,
     "hidden_size": 16,
     "num_layers": 1,
@@ -28,14 +34,31 @@ _ENCODER = {  # a run must give them; the toy has none
     "intermediate_size": 20,
     "max_position_embeddings": 13,
 }
+EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}  # of a generator
 TOKENIZER = (b"[PAD]\n[UNK]\n", True, False)
+
+
+def randomize(named: Mapping[str, tf.Variable], seed: int) -> dict[str, np.ndarray]:
+    """Gives variables random weights of the size of trained ones, so that a swapped axis or a lost bias shows.
+
+    Returns: the new values.
+    """
+    random = np.random.default_rng(seed)
+    for name, variable in sorted(named.items()):  # the same weights for any order of `named`
+        mean, deviation = 0.0, 0.1
+        if name.endswith("kernel"):
+            deviation = variable.shape[0] ** -0.5
+        elif name.endswith("gamma"):
+            mean, deviation = 1.0, 0.15
+        variable.assign(random.normal(mean, deviation, variable.shape))
+    return {name: variable.numpy() for name, variable in named.items()}
 
 
 def toy_config(**groups: dict) -> RunConfig:
     """Eight steps, a report every 2, saved and evaluated every 4, milestones at 2, 3 and 8; some groups changed."""
     fractions = (0.25, 0.375, 1.0)
     values = {
-        "encoder": _ENCODER,
+        "encoder": ENCODER,  # a run needs them; the toy has none
         "data": {"max_seq_length": 10},
         "optimizer": {"learning_rate": 0.05, "warmup_steps": 0},
         "train": {"num_steps": 8, "batch_size": 4, "log_every_steps": 2, "save_every_steps": 4},

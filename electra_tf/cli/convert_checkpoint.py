@@ -5,9 +5,9 @@
     python convert_checkpoint.py --from=AUTHORS/electra_small --to=hugging_face --output_dir=DIR --vocab_file=vocab.txt
     python convert_checkpoint.py --from=FOLDER --to=run --output_dir=RUN
 
---from takes a run's directory, one of its checkpoints or milestones, a fine-tuned seed's directory, a checkpoint of the
-authors' code, or a folder with model.safetensors or tf_model.h5, or with discriminator/ and generator/. Weights are
-kept to the bit. See docs/interop.md.
+--from takes a run's directory, one of its checkpoints or milestones, a seed's directory of fine-tuning, a checkpoint of
+the authors' code, a folder with model.safetensors or tf_model.h5, or a directory with the folders discriminator/ and
+generator/. Weights are kept to the bit. See docs/interop.md.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def _convert(arguments: argparse.Namespace) -> None:
     if arguments.generator_num_heads is not None and model.generator is None:
         raise UserError(
             f"--generator_num_heads={arguments.generator_num_heads}: {model.source} has no generator beside a "
-            "discriminator; remove it (--num_heads is of a single network)"
+            "discriminator; give --num_heads for a single network"
         )
     print(f"read {model.source}: {len(model.weights)} variables")
     print("\n".join(_write(model, arguments)))

@@ -3,9 +3,9 @@
     python export_saved_model.py --model_dir=RUN --output_dir=EXPORT
     python export_saved_model.py --model_dir=FINETUNED/seed_0 --output_dir=EXPORT --serving_config
 
-Signatures of a run of run_pretraining.py: embed, text -> vectors; detect, text -> each token's probability of having
-been replaced. Of a seed's directory of run_finetuning.py: classify, regress, tag or answer, which give what --predict
-gives, and embed. Each has a second one that ends in _ids, for callers with their own tokenizer.
+A run of run_pretraining.py gets the signatures embed (text -> vectors) and detect (text -> each token's probability of
+having been replaced). A seed's directory of run_finetuning.py gets embed and one of classify, regress, tag and answer,
+with the results of --predict. Each signature has a second one that ends in _ids, for callers with their own tokenizer.
 A program that loads EXPORT/1 needs tensorflow and tensorflow_text, but not this project. See docs/serving.md.
 """
 
@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
         "--max_seq_length",
         type=int,
         metavar="N",
-        help="longest row in tokens; longer texts are cut or become windows (default: the run's length)",
+        help="longest row in tokens; longer texts are truncated or cut into windows (default: the run's)",
     )
     parser.add_argument(
         "--pad_to_max_length",

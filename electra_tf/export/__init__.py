@@ -1,1 +1,1 @@
-"""What leaves the project or comes into it: SavedModels and the authors' checkpoints."""
+"""SavedModels of trained models, and the files that TensorFlow Serving needs beside them."""

@@ -1,7 +1,7 @@
 """Served question answering: the best spans of a context, and whether it holds an answer.
 
-A long context becomes windows (`context_windows` of tasks/finetune/squad_features.py), whose spans are compared
-(`tasks/finetune/answers.py`): the functions of `run_finetuning.py --predict`.
+A long context is cut into windows (`context_windows` of tasks/finetune/squad_features.py), whose spans are compared
+(`tasks/finetune/answers.py`). `run_finetuning.py --predict` calls the same functions.
 """
 
 import tensorflow as tf
@@ -28,7 +28,7 @@ class AnsweringModel(ServedModel):
     """`answer` and `embed`.
 
     Args:
-        null_threshold: null odds above which a question is left unanswered; None: none is.
+        null_threshold: null odds above which a question gets no answer; None: every question gets one.
     """
 
     default = "answer"
@@ -50,21 +50,25 @@ class AnsweringModel(ServedModel):
         return {**answer, **super().served()}
 
     def _answer(self, question: tf.Tensor, context: tf.Tensor) -> Outputs:
-        """The answers to questions. A long context becomes overlapping windows; nothing of it is cut away.
+        """The answers to questions. A long context is cut into overlapping windows, so all of it is searched.
 
         Args:
             question, context: [N] string, UTF-8; each invalid byte counts as a character.
-        Returns: `text` [N] string, with its `start` and `end` (exclusive) [N] int32 in characters (code points) of the
-            context; "", 0 and 0 where there is no answer. `score` [N] float32, of the best span: the sum of the
-            log-probabilities (of the independent head: of the logits) of its start and its end; the lowest number there
-            is without a span. Of version 2 `null_score` [N] float32: where it is above the threshold, there is no
-            answer. The n-best list, with K, `n_best_size`, whatever the null score is: `nbest_text` [N, K] string,
-            `nbest_start`, `nbest_end` [N, K] int32, `nbest_score` [N, K] float32, `nbest_probability` [N, K] float32,
-            the softmax of the scores, and `num_answers` [N] int32, how many there are; beyond these a score is the
-            lowest number there is. `truncated` [N] bool, whether the question was cut.
+        Returns:
+            text: [N] string, the answer; "" if there is none.
+            start, end: [N] int32, its first character (code point) in the context and its end (exclusive); 0 and 0
+                without an answer.
+            score: [N] float32, the sum of the log-probabilities of the start and the end of the best span (with the
+                independent head, of their logits); the lowest float32 without a span.
+            null_score: [N] float32, only of version 2: above the threshold, there is no answer.
+            nbest_text [N, K] string, nbest_start, nbest_end [N, K] int32, nbest_score [N, K] float32: the K best spans
+                (`n_best_size`), whatever the null score is. Beyond `num_answers` a score is the lowest float32.
+            nbest_probability: [N, K] float32, the softmax of these scores.
+            num_answers: [N] int32, the number of spans in the list.
+            truncated: [N] bool, whether the question was cut.
         """
         num_questions = tf.size(question)
-        # Tokenized together, as one set of operations is enough.
+        # One call for both inputs, so that the graph has the tokenizer's operations once.
         texts = self.pairs(question, context)
         tokens, token_starts, token_ends = self.tokenizer.tokenize_with_offsets(texts)
         query, context_of = tokens[:num_questions], tf.range(num_questions, 2 * num_questions, dtype=tf.int64)
@@ -88,15 +92,18 @@ class AnsweringModel(ServedModel):
         return {**outputs, "num_answers": tf.cast(listed["num_answers"], tf.int32), "truncated": truncated}
 
     def _answer_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
-        """What the head gives for token ids, for those who look for spans themselves.
+        """The outputs of the head for token ids, for callers who choose spans themselves.
 
         Args:
             input_ids, input_mask, segment_ids: [N, T] int32: [CLS] question [SEP] context [SEP], segment 1 from the
                 context on; the mask is 1 for a token, 0 for padding.
-        Returns: of the joint head, with K, the beam, the best starts `start_top_index` [N, K] int32 with their
-            `start_top_log_probs` [N, K] float32, and for each of them the best ends `end_top_index` [N, K, K] int32
-            with `end_top_log_probs` [N, K, K] float32; of the independent head `start_logits` and `end_logits` [N, T]
-            float32. Of the classifier `answerable_logits` [N] float32, positive for "no answer".
+        Returns: with the joint head and K, its beam:
+            start_top_index [N, K] int32, start_top_log_probs [N, K] float32: the best starts.
+            end_top_index [N, K, K] int32, end_top_log_probs [N, K, K] float32: the best ends for each of them.
+        With the independent head:
+            start_logits, end_logits: [N, T] float32.
+        With the classifier:
+            answerable_logits: [N] float32, positive for "no answer".
         """
         return self._head(self.given(input_ids, input_mask, segment_ids))
 
@@ -106,12 +113,12 @@ class AnsweringModel(ServedModel):
 
     @property
     def _beam(self) -> int:
-        """K: the starts of a window that are looked at, and the ends of each."""
+        """K: the number of starts of a window that are considered, and of ends for each of them."""
         size = self._config.beam_size if self._config.joint_prediction else self._config.n_best_size
         return min(size, self.shapes.max_seq_length)
 
     def _shapes_of_best(self) -> dict[str, tuple[list[int], tf.DType]]:
-        """Of `_best_of_windows`, without the axis of windows."""
+        """The shapes and types of the outputs of `_best_of_windows`, without the axis of windows."""
         starts, ends = [self._beam], [self._beam if self._config.joint_prediction else 1, self._beam]
         shapes = {
             "start": (starts, tf.int32),

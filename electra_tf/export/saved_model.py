@@ -1,4 +1,4 @@
-"""From a run to a SavedModel in TensorFlow Serving's layout, with what the server reads beside it."""
+"""Exports a run as a SavedModel in TensorFlow Serving's layout, with warm-up requests."""
 
 import contextlib
 import itertools
@@ -19,23 +19,22 @@ from electra_tf.export.tagging_model import TaggingModel
 from electra_tf.files import is_remote, names_in, store_errors, write_atomically
 from electra_tf.runs.directory import run_in
 from electra_tf.runs.restore import load_tokenizer
-from electra_tf.tasks.finetune.seeds import FinetunedModel
 from electra_tf.weights.run import load_finetuned, load_objective, null_threshold
 
 Precision = Literal["float32", "bfloat16"]
 
 _VERSION = "1"
-_UNFINISHED = ".unfinished"  # a version until it is complete; a kill may leave it
-# Where TF Serving looks for warm-up requests, below the version's directory.
+_UNFINISHED = ".unfinished"  # the name of a version until it is complete
+# The path of TF Serving's warm-up requests below the version's directory.
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
-# A batch of one short text, and one of two that differ in length. The letter is outside the tokenizer's fast path.
+# Warm-up: a batch of one short text, and one of two lengths. The letter is outside the tokenizer's fast path.
 _TEXTS = (
     "The quick brown fox jumps over the lazy dog.",
     "\u01c6 ELECTRA learns from every token.",
     "A discriminator tells which of the tokens in a text were replaced.",
 )
 _BATCH_SIZES = (1, 2)
-_WIDTH = 16  # of rows of ids
+_WIDTH = 16  # the number of tokens in rows of ids
 
 
 def load_served_model(
@@ -48,8 +47,8 @@ def load_served_model(
     """Loads the model of a pre-training run, or of a seed's directory of fine-tuning, to be served.
 
     Args:
-        max_seq_length: None for the run's own.        batch_size, pad_to_max_length: as of `ServingShapes`.
-        precision: of products and activations; None for the run's own.
+        max_seq_length: None for the run's own.        batch_size, pad_to_max_length: see `ServingShapes`.
+        precision: the dtype of products and activations; None for the run's own.
     Raises: UserError: there is no such run or no whole checkpoint in it, or the model does not allow the length.
     """
     if batch_size is not None and batch_size < 1:
@@ -60,15 +59,11 @@ def load_served_model(
     shapes = ServingShapes(longest, batch_size, pad_to_max_length)
     if model is None:
         return TextEncoder(task, load_tokenizer(model_dir), shapes)
-    return _finetuned(model, shapes, model_dir)
-
-
-def _finetuned(model: FinetunedModel, shapes: ServingShapes, model_dir: str | os.PathLike) -> ServedModel:
-    arguments = model.task, model.tokenizer, shapes
-    kind = model.config.task.kind
+    kind = task.config.task.kind
     if kind == "question_answering":
-        return AnsweringModel(*arguments, null_threshold(model_dir, model.config))
-    return TaggingModel(*arguments) if kind == "tagging" else SentenceModel(*arguments)
+        return AnsweringModel(task, model.tokenizer, shapes, null_threshold(model_dir, task.config))
+    served = TaggingModel if kind == "tagging" else SentenceModel
+    return served(task, model.tokenizer, shapes)
 
 
 def export_saved_model(
@@ -79,13 +74,13 @@ def export_saved_model(
 ) -> str:
     """Writes `output_dir/1/`, the layout of TF Serving, with warm-up requests for every signature.
 
-    On a local disk the version appears when it is complete, and until then the one that it replaces stays. A remote
-    store cannot rename a directory, so there it is written in its place.
+    On a local disk the version appears when it is complete, and an older one stays until then. A remote store cannot
+    rename a directory, so the version is written in its place there.
 
     Args:
-        output_dir: on any filesystem that TensorFlow writes.
-        overwrite: replace an existing version 1, and those of `server_files`.
-        server_files: texts by name, beside the version's directory; of `electra_tf.export.server_files`.
+        output_dir: a directory on any filesystem that TensorFlow can write.
+        overwrite: whether to replace an existing version 1 and existing server files.
+        server_files: the files of `electra_tf.export.server_files`, by name, to write beside the version's directory.
     Returns: the version's directory.
     Raises: UserError: `output_dir` already holds something, or cannot be written.
     """
@@ -101,7 +96,7 @@ def export_saved_model(
             f"--output_dir={output_dir} already holds {', '.join(sorted(names))}; give a new directory, or --overwrite"
         )
     target = version_dir if is_remote(output_dir) else os.path.join(output_dir, _UNFINISHED)
-    # At every save TensorFlow warns of inner names that it changed, and names the temporary directory.
+    # At every save TensorFlow logs the temporary directory, and warnings about names that it changed.
     absl.logging.set_verbosity(absl.logging.ERROR)
     tf.get_logger().setLevel("ERROR")
     with store_errors(version_dir, "cannot be written"):
@@ -118,11 +113,11 @@ def export_saved_model(
 
 
 def _remove(directory: str) -> None:
-    """Removes a directory with all that it holds, if there is one; a link without what it points to."""
+    """Removes a directory with its content, if it exists; of a link, only the link."""
     if os.path.islink(directory):
         os.remove(directory)
     elif tf.io.gfile.exists(directory):
-        with contextlib.suppress(tf.errors.NotFoundError):  # ram:// removes all, then misses the directory
+        with contextlib.suppress(tf.errors.NotFoundError):  # ram:// raises this after it has removed everything
             tf.io.gfile.rmtree(directory)
 
 
@@ -150,7 +145,7 @@ def _inputs(function: tf.types.experimental.ConcreteFunction) -> list[tf.TensorS
 
 
 def _values(spec: tf.TensorSpec, batch_size: int) -> np.ndarray | list[str]:
-    """A batch for an input: texts, or ones: an id that there is, a mask of real tokens, a segment."""
+    """A batch for an input: texts, or ones, which are a valid id, mask and segment."""
     size = spec.shape[0] or batch_size
     if spec.dtype == tf.string:
         return list(itertools.islice(itertools.cycle(_TEXTS[batch_size - 1 :]), size))

@@ -1,7 +1,7 @@
 """Served classification and regression: a text or a pair of texts -> labels with probabilities, or a number.
 
-If the model was fine-tuned with a stride, a long text becomes windows and their logits are averaged; else it is cut.
-`run_finetuning.py --predict` does the same.
+If the model was fine-tuned with a stride, a long text is cut into windows, whose logits are averaged. Without a stride
+it is truncated. `run_finetuning.py --predict` does the same.
 """
 
 import tensorflow as tf
@@ -15,7 +15,7 @@ from electra_tf.text.tokenizer import BertTokenizer
 
 
 class SentenceModel(ServedModel):
-    """`classify`, of models of one label and of several alike, or `regress`; and `embed`."""
+    """`embed`, and `classify` (one label or several) or `regress`."""
 
     def __init__(self, task: SentenceTask, tokenizer: BertTokenizer, shapes: ServingShapes):
         self._config: SentenceConfig = task.config.task
@@ -25,7 +25,7 @@ class SentenceModel(ServedModel):
         if stride is not None and stride > longest:
             raise UserError(
                 f"--max_seq_length={shapes.max_seq_length} leaves {longest} tokens between [CLS] and [SEP], expected "
-                f"{stride} or more: the stride with which the model was fine-tuned"
+                f"{stride} or more, the stride of the fine-tuning"
             )
         super().__init__(task, task.layers, tokenizer, shapes)
 
@@ -58,7 +58,7 @@ class SentenceModel(ServedModel):
             text, text_pair: [N] string, UTF-8: the first and the second text of each pair.
         Returns: the outputs of `_predict_ids`; `truncated` [N] bool, whether one of the texts was cut.
         """
-        # Tokenized together, as one set of operations is enough.
+        # One call for both inputs, so that the graph has the tokenizer's operations once.
         tokens, num_pairs = self.tokenize(self.pairs(text, text_pair)), tf.size(text)
         whole = tokens[:num_pairs], tokens[num_pairs:]
         parts = cut_pair(*whole, self.shapes.max_seq_length - 3)
@@ -70,10 +70,11 @@ class SentenceModel(ServedModel):
 
         Args:
             input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
-        Returns: of classification `label` [N] string, the likeliest; `labels` [N, C] string, all of them in the order
-            of `probabilities` [N, C] float32, which sum to 1. Of several labels `predicted` [N, C] bool instead of
-            `label`, and each probability for itself. Of regression `value` [N] float32, in the unit of the training
-            file.
+        Returns: for classification:
+            label: [N] string, the likeliest.        labels: [N, C] string, all labels.
+            probabilities: [N, C] float32, in the order of `labels`; they sum to 1.
+        For several labels `predicted` [N, C] bool in place of `label`, and independent probabilities. For regression:
+            value: [N] float32, in the unit of the training file.
         """
         return self._predicted(self.given(input_ids, input_mask, segment_ids))
 

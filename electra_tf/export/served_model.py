@@ -18,7 +18,7 @@ from electra_tf.text.packing import Rows, cut, pack
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.weights.stored_model import sound_weights
 
-# Rows that the model computes at once where a text has become many windows: so a long one costs time, not memory.
+# Rows that the model computes at once if a text has many windows, so that a long text takes time and not memory.
 _ROWS_AT_ONCE = 32
 
 Outputs = dict[str, tf.Tensor]
@@ -30,9 +30,10 @@ class ServingShapes:
     """The shapes of the served functions' inputs.
 
     Attributes:
-        max_seq_length: tokens of the longest row, special ones included; longer texts are cut or become windows.
-        batch_size: texts of every call; None: any number.
-        pad_to_max_length: rows have `max_seq_length` tokens; False: as many as the longest of the call.
+        max_seq_length: the tokens of the longest row, with the special ones. Longer texts are truncated, or cut into
+            windows.
+        batch_size: the number of texts in every call; None: any number.
+        pad_to_max_length: whether all rows have `max_seq_length` tokens; otherwise, as many as the call's longest.
     """
 
     max_seq_length: int
@@ -41,18 +42,18 @@ class ServingShapes:
 
     @property
     def width(self) -> int | None:
-        """T where it is the same for all calls."""
+        """T if it is the same for all calls, else None."""
         return self.max_seq_length if self.pad_to_max_length else None
 
 
 class ServedModel(tf.Module):
-    """The functions of a SavedModel: `embed`, and in a subclass those of the task that the model was trained for.
+    """The functions of a SavedModel: `embed`, and in a subclass those of its task.
 
     A subclass extends `served`. Each function is an attribute too: `model.embed(text)`.
     Invalid bytes of UTF-8 in a text are dropped.
 
     Args:
-        task: the trained model. It cannot be trained further, because its encoder gets weights of its own.
+        task: the trained model. It cannot be trained further, because its encoder is changed for inference.
         layers: the layers that the served functions use.
         tokenizer: the tokenizer of the training.
 
@@ -76,26 +77,26 @@ class ServedModel(tf.Module):
                 f"--max_seq_length={shapes.max_seq_length}: expected {self.least_length} to {longest}, the model's "
                 "number of positions"
             )
-        # Behind a function, so that only the graphs below are saved: TensorFlow would save the Keras layers' own calls
-        # too, and the generator's weights. What the graphs read must then be named here.
+        # A function hides the task from TensorFlow, which would otherwise save the Keras layers' own calls and the
+        # generator's weights too. So the weights of the served functions are listed here.
         self.get_task = lambda: task
         self._weights = [variable for layer in layers for variable in layer.variables]
         sound_weights("the model", {variable.name: variable.numpy() for variable in self._weights})
         self.tokenizer = tokenizer
         self.shapes = shapes
-        # One graph that the functions share; behind a function, because it is not a served one.
+        # One graph for all functions. A function hides it, because it is not a signature.
         texts = [tf.TensorSpec([None], tf.string)]
         tokenize = tf.function(tokenizer.tokenize, input_signature=texts, autograph=False)
         self._get_tokenize = lambda: tokenize
         functions = self.served()
         self.names = tuple(functions)
         for name, (function, inputs) in functions.items():
-            # Saving traces every function that stands here, called or not.
+            # Saving traces every function that is an attribute, called or not.
             setattr(self, name, tf.function(function, input_signature=inputs, autograph=False))
 
     @property
     def least_length(self) -> int:
-        """The smallest `max_seq_length`: [CLS], a token, [SEP]."""
+        """The smallest `max_seq_length`, here for [CLS], a token and [SEP]."""
         return 3
 
     def served(self) -> dict[str, Served]:
@@ -121,25 +122,25 @@ class ServedModel(tf.Module):
         return self._get_tokenize()(text)
 
     def pairs(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
-        """The first texts of [N] pairs and then the second ones, [2 N] string, to be tokenized at once."""
+        """The first texts of [N] pairs, then the second ones: [2 N] string."""
         message = "expected as many texts in the second input as in the first"
         with tf.control_dependencies([tf.debugging.assert_equal(tf.size(first), tf.size(second), message)]):
             return tf.concat([first, second], axis=0)
 
     def rows(self, text: tf.Tensor) -> tuple[Rows, tf.Tensor]:
-        """[CLS] text [SEP] of each text, cut where it is too long, and which were cut: [N] bool."""
+        """The row [CLS] text [SEP] for each of [N] texts, and whether the text was cut: [N] bool."""
         tokens, room = self.tokenize(text), self.shapes.max_seq_length - 2
         return self.pack([cut(tokens, room)]), tokens.row_lengths() > room
 
     def pack(self, parts: Sequence[tf.RaggedTensor], least_width: int = 2) -> Rows:
-        """The rows of parts that fit."""
+        """Rows of parts that are short enough."""
         return pack(parts, self.tokenizer.vocabulary, self.shapes.width, least_width)
 
     def given(self, *tensors: tf.Tensor) -> Rows:
         """The rows of a call with ids, after a check of their shapes and ranges."""
         sizes, rows = self.get_task().config.encoder, Rows(*tensors)
         longest, shape = sizes.max_position_embeddings, tf.shape(rows.input_ids)
-        message = f"input_ids has rows of more than {longest} tokens, which is what the model has positions for"
+        message = f"input_ids has rows of more than {longest} tokens, the model's number of positions"
         checks = [tf.debugging.assert_less_equal(shape[1], longest, message)]
         for name, below in (("input_ids", sizes.vocab_size), ("input_mask", 2), ("segment_ids", sizes.type_vocab_size)):
             values = getattr(rows, name)
@@ -152,28 +153,35 @@ class ServedModel(tf.Module):
             return Rows(*map(tf.identity, tensors))
 
     def of_tokens(self, compute: Callable[[Rows], Outputs], text: tf.Tensor) -> Outputs:
-        """The outputs of `compute` for the rows of texts, with `tokens`, `num_tokens` and `truncated`."""
+        """The outputs of a function for the rows of texts, with the tokens. T is the length of the longest row.
+
+        Args:
+            text: [N] string, UTF-8.
+        Returns: the outputs of `compute`, and:
+            tokens: [N, T] string; "" in padding.        num_tokens: [N] int32, with [CLS] and [SEP].
+            truncated: [N] bool, whether the text was cut.
+        """
         rows, truncated = self.rows(text)
         tokens = tf.where(rows.input_mask > 0, self.tokenizer.tokens_of(rows.input_ids), "")  # [N, T]
         return {**compute(rows), "tokens": tokens, "num_tokens": rows.num_tokens, "truncated": truncated}
 
     def _embed(self, text: tf.Tensor) -> Outputs:
-        """Vectors of texts. T is the length of the longest text of the call.
+        """Vectors for texts.
 
         Args:
             text: [N] string, UTF-8.
-        Returns: the outputs of `_embed_ids`; `tokens` [N, T] string, "" in padding; `num_tokens` [N] int32, with [CLS]
-            and [SEP]; `truncated` [N] bool, whether the text was cut.
+        Returns: the outputs of `_embed_ids` and `of_tokens`.
         """
         return self.of_tokens(self._vectors, text)
 
     def _embed_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
-        """Vectors of token ids.
+        """Vectors for token ids.
 
         Args:
             input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
-        Returns: `pooled_output` [N, H] float32, the vector of [CLS]; `sequence_output` [N, T, H] float32, a vector a
-            token, 0 in padding.
+        Returns:
+            pooled_output: [N, H] float32, the vector of [CLS].
+            sequence_output: [N, T, H] float32, the vector of each token; 0 in padding.
         """
         return self._vectors(self.given(input_ids, input_mask, segment_ids))
 
@@ -188,7 +196,7 @@ class ServedModel(tf.Module):
 
 
 class TextEncoder(ServedModel):
-    """The model of a pre-training run: `embed`, and `detect` where the objective has a discriminator."""
+    """The model of a pre-training run: `embed`, and `detect` if the objective has a discriminator."""
 
     def __init__(self, objective: Objective, tokenizer: BertTokenizer, shapes: ServingShapes):
         self._has_discriminator = isinstance(objective, Electra)
@@ -200,21 +208,21 @@ class TextEncoder(ServedModel):
         return {**super().served(), **(detect if self._has_discriminator else {})}
 
     def _detect(self, text: tf.Tensor) -> Outputs:
-        """Which tokens were replaced.
+        """The probability for each token of texts that it was replaced.
 
         Args:
             text: [N] string, UTF-8.
-        Returns: the output of `_detect_ids`; `tokens` [N, T] string, "" in padding; `num_tokens` [N] int32, with [CLS]
-            and [SEP]; `truncated` [N] bool, whether the text was cut.
+        Returns: the outputs of `_detect_ids` and `of_tokens`.
         """
         return self.of_tokens(self._detected, text)
 
     def _detect_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
-        """Which of the tokens were replaced.
+        """The probability for each token that it was replaced.
 
         Args:
             input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
-        Returns: `replaced_probability` [N, T] float32, 0 in padding.
+        Returns:
+            replaced_probability: [N, T] float32; 0 in padding.
         """
         return self._detected(self.given(input_ids, input_mask, segment_ids))
 
@@ -224,10 +232,11 @@ class TextEncoder(ServedModel):
 
 
 def in_blocks(function: Callable[[Rows], Outputs], rows: Rows, shapes: dict[str, tuple[list, tf.DType]]) -> Outputs:
-    """Computes `function(rows)`, a few rows at a time.
+    """Computes `function(rows)` for a few rows at a time.
 
     Args:
-        function: its outputs have a row for each row.        shapes: shape (without that axis) and type of each output.
+        function: gives one output row for each row.
+        shapes: the shape, without the axis of rows, and the type of each output.
     """
     num_rows = tf.shape(rows.input_ids)[0]
     num_blocks = -(-num_rows // _ROWS_AT_ONCE)

@@ -1,4 +1,4 @@
-"""Configuration files of TensorFlow Serving for an export, in the text format of protocol buffers, with comments."""
+"""Configuration files of TensorFlow Serving for an export, in the text format of protocol buffers."""
 
 from electra_tf.export.served_model import ServingShapes
 

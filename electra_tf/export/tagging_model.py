@@ -1,4 +1,4 @@
-"""Served tagging: a tag and the place of each word of a text."""
+"""Served tagging: a tag for each word of a text, and its position."""
 
 from typing import NamedTuple
 
@@ -9,15 +9,15 @@ from electra_tf.tasks.finetune.tagging import TaggingTask
 from electra_tf.text.packing import Rows, cut, join_words
 from electra_tf.text.tokenizer import BertTokenizer
 
-_SPACES = (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20)  # as a file of tagged words has them; others may stand in a word
+_SPACES = (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20)  # as in files of tagged words; other spaces are parts of words
 
 
 class Words(NamedTuple):
     """The words of N texts, one text after the other.
 
     Attributes:
-        texts: [words] string.        row: [words] int64, the text of each.
-        start, end: [words] int32, the first character (code point) in the text and the end (exclusive).
+        texts: [words] string.        row: [words] int64, the index of each word's text.
+        start, end: [words] int32, the word's first character (code point) in the text and its end (exclusive).
     """
 
     texts: tf.Tensor
@@ -40,16 +40,17 @@ class TaggingModel(ServedModel):
         return {**tag, **super().served()}
 
     def _tag(self, text: tf.Tensor) -> Outputs:
-        """A tag for each word that fits; words are what spaces, tabs and line breaks separate, as in a training file.
+        """A tag for each word that fits. Spaces, tabs and line breaks separate words, as in a training file.
 
-        Words are tokenized one by one, as in training; a word without a piece is [UNK].
+        Words are tokenized one by one, as in training. A word without a piece is [UNK].
 
         Args:
             text: [N] string, UTF-8; each invalid byte counts as a character.
-        Returns: with W, the largest number of words that fit, `tokens` [N, W] string, the words; `tags` [N, W] string,
-            "" in padding; `probability` [N, W] float32, of that tag; `start` and `end` (exclusive) [N, W] int32, in
-            characters (code points); `num_tokens` [N] int32, the number of words; `truncated` [N] bool, whether tokens
-            were cut away.
+        Returns: with W, the largest number of words that fit:
+            tokens: [N, W] string, the words.        tags: [N, W] string; "" in padding.
+            probability: [N, W] float32, that of the tag.
+            start, end: [N, W] int32, the word's first character (code point) in the text and its end (exclusive).
+            num_tokens: [N] int32, the number of words.        truncated: [N] bool, whether tokens were cut.
         """
         words, nrows = words_of(text), tf.size(text, tf.int64)
         pieces, room = self.tokenizer.tokenize(words.texts), self.shapes.max_seq_length - 2
@@ -75,12 +76,14 @@ class TaggingModel(ServedModel):
         }
 
     def _tag_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
-        """A tag for each token; of a word that of its first piece counts.
+        """A tag for each token. The tag of a word is that of its first piece.
 
         Args:
             input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
-        Returns: `tags` [N, T] string, the likeliest, "" in padding; `probability` [N, T] float32, of that tag, 0 in
-            padding; `labels` [N, C] string, all tags; `probabilities` [N, T, C] float32, in their order.
+        Returns:
+            tags: [N, T] string, the likeliest; "" in padding.
+            probability: [N, T] float32, that of the tag; 0 in padding.
+            labels: [N, C] string, all tags.        probabilities: [N, T, C] float32, in the order of `labels`.
         """
         rows = self.given(input_ids, input_mask, segment_ids)
         labels = tf.tile(tf.constant(self._labels)[tf.newaxis], [tf.shape(input_ids)[0], 1])
@@ -98,7 +101,7 @@ class TaggingModel(ServedModel):
 
 
 def words_of(text: tf.Tensor) -> Words:
-    """The words of [N] texts, which spaces, tabs and line breaks separate. An invalid byte becomes U+FFFD."""
+    """The words of [N] texts, separated by spaces, tabs and line breaks. An invalid byte becomes U+FFFD."""
     characters = tf.strings.unicode_decode(text, "UTF-8")  # [N, (characters)]
     rows = characters.value_rowids()
     is_space = tf.reduce_any(characters.values[:, tf.newaxis] == tf.constant(_SPACES), axis=1)

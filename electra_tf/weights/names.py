@@ -1,8 +1,8 @@
 """The one table of names for weights: the authors' names where their code has such a variable, ours elsewhere.
 
 Runs, Hugging Face folders and TensorFlow 1 checkpoints are all read into these names, so a warm start of any objective
-from any source is a copy by name. The authors' discriminator, and their masked-LM baseline, is the scope `electra`,
-the generator `generator`; embeddings that both networks use, or a whole shared encoder, stand under `electra`.
+from any source is a copy by name. The scope `electra` holds the discriminator, or the encoder of a masked-LM baseline,
+and `generator` the generator. Embeddings that both networks use, or a whole shared encoder, are in `electra`.
 """
 
 import re
@@ -22,11 +22,11 @@ NamedVariables = dict[str, tf.Variable]
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
 
-# What the names of the authors' variables begin with.
+# The beginnings of the authors' names.
 AUTHORS_SCOPES = ("electra/", "generator/", "discriminator_predictions/", "generator_predictions/", "task_specific/")
 HEAD_SIZE = 64  # of all published models
 
-# From the attributes that lead to a variable to its name. A path that no rule matches is the name.
+# Turn the path of attributes that leads to a variable into its name. A path that matches no rule is the name.
 _RULES = (
     (r"^generator/encoder/", "generator/"),
     (r"^generator/(left_to_right|right_to_left)/", r"generator_\1/"),  # the two towers of Electric
@@ -48,13 +48,14 @@ _RULES = (
 )
 _FINETUNED_HEADS = {
     "output_layer": "dense",
-    "hidden_layer": "hidden",  # of Hugging Face's head; the authors have none
+    "hidden_layer": "hidden",  # only Hugging Face's head has one
     "start_layer": "dense",
     "end_hidden_layer": "qa_hidden",
     "end_layer": "dense_1",
 }
 _TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
-# The parts of a transformer layer: products by input and output size, LayerNorms by their size; H hidden, F inner.
+# The parts of a transformer layer: products with their input and output size, LayerNorms with their size; H hidden, F
+# feed-forward.
 _LAYER_PARTS = {
     "attention/self/query": "HH",
     "attention/self/key": "HH",
@@ -77,7 +78,7 @@ def named_variables(task: Task) -> NamedVariables:
 
 
 def encoder_variables(encoder: Encoder) -> NamedVariables:
-    """Every variable of an encoder by its name as the network that is kept."""
+    """Every variable of an encoder by its name in the scope `electra`."""
     return {_name_of(f"electra/{path}"): variable for path, variable in _variables_of(encoder)}
 
 
@@ -85,7 +86,7 @@ def finetuned_variables(task: FinetuningTask, task_name: str) -> NamedVariables:
     """Every trainable variable of a fine-tuning task by its name.
 
     Args:
-        task_name: the task in the names of the head's variables.
+        task_name: the name of the task, which is a part of the names of the head's variables.
     """
     answerable = [each for each in ("answerable_hidden_layer", "answerable_layer") if getattr(task, each, None)]
     layers = _FINETUNED_HEADS | {each: f"dense_{number}" for number, each in enumerate(answerable, start=2)}
@@ -98,7 +99,7 @@ def finetuned_variables(task: FinetuningTask, task_name: str) -> NamedVariables:
 
 
 def _variables_of(root: tf.Module) -> Iterator[tuple[str, tf.Variable]]:
-    """Each variable below an object with the attributes that lead to it, the shortest path where there are several."""
+    """Each variable below an object with the shortest path of attributes that leads to it."""
     view, queue, seen = tf.train.TrackableView(root), deque([("", root)]), {id(root)}
     while queue:
         path, node = queue.popleft()
@@ -170,10 +171,10 @@ def encoder_sizes(
     """The sizes of an encoder, from the shapes of its weights.
 
     Args:
-        source: what messages call the place of the weights.
-        scope, tables_scope: what the names of its layers, and of its embeddings, begin with.
-        settings: those that no shape shows. Without `num_heads`: one head for 64 hidden units.
-    Raises: UserError: if weights of an encoder are missing.
+        source: the path of the weights, for messages.
+        scope, tables_scope: the scope of its layers, and that of its embeddings.
+        settings: settings that no shape shows. The default of `num_heads` is one head for 64 hidden units.
+    Raises: UserError: weights of an encoder are missing.
     """
     first_layer = f"{scope}/encoder/layer_0/intermediate/dense/kernel"
     names = [*(f"{tables_scope}/embeddings/{name}" for name in _TABLES), first_layer]
@@ -197,7 +198,7 @@ def encoder_sizes(
 
 
 def require_shapes(source: str, expected: Mapping[str, Shape], found: Mapping[str, Shape]) -> None:
-    """Raises: UserError: if a weight is missing or has another shape."""
+    """Raises: UserError: a weight is missing or has another shape."""
     wrong = [
         f"{name} has shape {list(found[name])}, expected {list(shape)}" if name in found else f"there is no {name}"
         for name, shape in expected.items()

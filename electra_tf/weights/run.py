@@ -1,4 +1,4 @@
-"""Runs of this program as models: their tasks restored, and the weights by name."""
+"""Reads runs of this program: the restored task, or its weights by name."""
 
 import os
 
@@ -23,12 +23,12 @@ from electra_tf.weights.stored_model import StoredModel, sound_weights
 
 
 def load_objective(path: str | os.PathLike, precision: str | None = None) -> Objective:
-    """The objective of a pre-training run with its weights; before its last phase, the objective of its own phase.
+    """The objective of a pre-training run with its weights. Before the last phase, it is the objective of the phase.
 
     Args:
         path: see `electra_tf.runs.restore.find_checkpoint`.
-        precision: of products and activations; None for the run's own.
-    Raises: UserError: if there is no such checkpoint or it does not fit.
+        precision: the dtype of products and activations; None for the run's own.
+    Raises: UserError: there is no such checkpoint, or it does not fit.
     """
     checkpoint = _checkpoint_at(path)
     objective = _restored_objective(checkpoint, precision)
@@ -47,14 +47,14 @@ def load_finetuned(path: str | os.PathLike, precision: str | None = None) -> Fin
 
 
 def finetuning_config(run: RunDirectory) -> FinetuningConfig:
-    """The configuration of a seed's directory. Raises: UserError: if it is not one of fine-tuning."""
+    """The configuration of a seed's directory of fine-tuning. Raises: UserError: it is another kind of run."""
     if not run.is_finetuned:
-        raise UserError(f"{run.config_file} has no group `task`: it is not of fine-tuning; give OUTPUT/seed_0, say")
+        raise UserError(f"{run.config_file} has no group `task`; give a seed's directory of fine-tuning, OUTPUT/seed_0")
     return validate(yaml.safe_load(read_bytes(run.config_file)), FinetuningConfig, run.config_file)
 
 
 def null_threshold(model_dir: str | os.PathLike, config: FinetuningConfig) -> float | None:
-    """The null odds above which a question is left unanswered: chosen on the dev set, else set; None: none is."""
+    """The null odds above which a question gets no answer: chosen on the dev set, else configured; None: no limit."""
     chosen = read_json(os.path.join(model_dir, "null_threshold.json")).get("null_threshold")
     return config.task.null_threshold if chosen is None else chosen
 

@@ -1,4 +1,4 @@
-"""Writes a stored model as a run of this program: what `--init_from`, the export and the converter read as any run."""
+"""Writes a stored model as a run of this program, which `--init_from`, the export and the converter read."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, 
 from electra_tf.weights.names import list_briefly, named_variables
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
-# Objectives that train the networks of the authors' code.
+# Objectives with the networks of the authors' code.
 _KNOWN_OBJECTIVES = ("electra", "electra_15", "bert_mlm")
 _GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
-# What --set may change: training alone uses the rates, and of a shorter position table the first rows are taken.
+# Sizes that --set may change: only training uses the rates, and a shorter position table gets the first rows.
 _FREE = ("hidden_dropout", "attention_dropout", "initializer_range", "max_position_embeddings")
-# What --fresh_generator leaves random: the generator, and the discriminator's head where there is an encoder alone.
+# --fresh_generator leaves these random: the generator, and the discriminator's head if the model is only an encoder.
 _MAY_BE_FRESH = ("generator/", "generator_predictions/", "discriminator_predictions/")
-# By the hidden size of the discriminator: the generator's share of it, and the learning rate (paper, table 5).
+# The generator's fraction of the discriminator's hidden size, and the learning rate, by that size (paper, table 5).
 _PAPER = {256: (0.25, 5e-4), 768: (1 / 3, 2e-4), 1024: (0.25, 2e-4)}
 _OTHERWISE = (0.25, 5e-4)
 
@@ -38,11 +38,11 @@ def write_run(
 
     Args:
         output_dir: a directory, empty or new.
-        fresh_generator: the generator is random, from `train.seed`, and nothing of one is taken from the model.
-        overrides: `a.b=value` settings of the run. Settings that the source does not state are the paper's.
+        fresh_generator: write a random generator, from `train.seed`, in place of the model's.
+        overrides: `a.b=value` settings of the run. The paper's are the default for settings that the source lacks.
     Returns: lines for the log.
-    Raises: UserError: if the model is only a part of what a run trains, or settings do not fit it or would compute
-        something else with its weights.
+    Raises: UserError: the model lacks networks that a run trains, or its weights would compute something else with
+        these settings.
     """
     model, notes = model.of_authors()
     if model.finetuned is not None:
@@ -71,22 +71,22 @@ def write_run(
     if fresh:
         lines.append(
             f"random, from seed {config.train.seed} (--fresh_generator): {len(fresh)} variables, {list_briefly(fresh)}"
-            "; until the generator has learnt, its samples are easy to detect: see docs/interop.md"
+            "; at first its samples are easy to detect: see docs/interop.md"
         )
     return lines
 
 
 def _require_same_networks(model: StoredModel, config: PretrainingConfig) -> None:
-    """Raises: UserError: if settings say that the networks compute otherwise than the model's."""
+    """Raises: UserError: settings change what the networks compute with the model's weights."""
     pairs = [("encoder", model.encoder, config.encoder)]
     if model.generator is not None and getattr(config.objective, "has_generator_network", False):
         pairs.append(("objective.generator", model.generator, config.objective.generator_encoder(config)))
-    for group, sizes, wanted in pairs:
+    for group, sizes, configured in pairs:
         for name, value in sizes:
-            if name not in _FREE and getattr(wanted, name) != value:
+            if name not in _FREE and getattr(configured, name) != value:
                 raise UserError(
-                    f"{group}.{name} would be {getattr(wanted, name)}, that of {model.source} is {value}: its weights "
-                    "would compute something else; remove --set, or give two networks of one model"
+                    f"{group}.{name} would be {getattr(configured, name)}, but {model.source} has {value}, without "
+                    "which its weights are useless; remove --set, or give two networks of one model"
                 )
 
 
@@ -96,17 +96,16 @@ def _write(model: StoredModel, config, task: Task, run: RunDirectory) -> str:
     run.adopt_tokenizer(model.vocabulary_file, model.lower_case, model.strip_accents, is_started=False)
     if data := model.facts.get("data"):
         run.adopt_data(data, is_started=False)
-    absl.logging.set_verbosity(absl.logging.WARNING)  # it logs how long variables took to be assigned to files
-    # Weights alone: who trains in this directory is told to begin a new run with --init_from.
-    checkpoint = tf.train.Checkpoint(task=task)
+    absl.logging.set_verbosity(absl.logging.WARNING)  # TensorFlow logs the seconds of a save
+    checkpoint = tf.train.Checkpoint(task=task)  # without an optimizer: run_pretraining.py refuses to continue it
     manager = tf.train.CheckpointManager(checkpoint, run.checkpoints, max_to_keep=None, checkpoint_name="step")
     manager.save(model.step)
-    run.adopt_config(config, is_started=False)  # last, as by this file it is a run
+    run.adopt_config(config, is_started=False)  # last: this file makes the directory a run
     return checkpoint_prefix(run.checkpoints, model.step)
 
 
 def _configuration(model: StoredModel, fresh_generator: bool, overrides: Sequence[str]) -> PretrainingConfig:
-    """The source's own settings if it was a run; else what follows from the model, and the paper's settings."""
+    """The source's own settings if it was a run, else the paper's for a model of its sizes."""
     changes, _ = read_values(None, overrides)
     encoder = model.encoder
     fraction, learning_rate = _PAPER.get(encoder.hidden_size, _OTHERWISE)
@@ -134,8 +133,8 @@ def _objective(model: StoredModel, fresh_generator: bool, fraction: float, setti
     if not fresh_generator:
         part = "a discriminator alone" if model.has_discriminator_head else "an encoder alone"
         raise UserError(
-            f"{model.source} is {part}: ELECTRA's training goes on from a discriminator and its generator. Fine-tuning "
-            "takes it as --init_from as it is; for a run give --fresh_generator: what is missing is then random"
+            f"{model.source} is {part}, and ELECTRA trains a discriminator and a generator; give --fresh_generator for "
+            "random weights in the missing parts (for fine-tuning, give it as --init_from without a conversion)"
         )
     kept = {key: value for key, value in settings.items() if key not in ("generator", "tying")}
     return {**kept, "generator": settings.get("generator") or {"size_fraction": fraction}}

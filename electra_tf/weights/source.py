@@ -1,4 +1,4 @@
-"""Reads a trained model of any format: what `--from` of the converter and `--init_from` of training name."""
+"""Reads a trained model of any format, for `--from` of the converter and `--init_from` of training."""
 
 import logging
 import os
@@ -17,23 +17,16 @@ from electra_tf.weights.tf1 import read_tf1
 
 logger = logging.getLogger(__name__)
 
-_FLAGS = {
-    "vocabulary": "--vocab_file",
-    "lower_case": "--cased",
-    "num_heads": "the number of heads (--num_heads, encoder.num_heads)",
-    "generator_num_heads": "--generator_num_heads",
-}
-
 
 def read_stored_model(
     path: str | os.PathLike, overrides: SourceOverrides = NO_OVERRIDES, flag: str = "--from"
 ) -> StoredModel:
-    """Reads a trained model for other uses than its own training, and logs what is left out.
+    """Reads a trained model for other uses than its own training, and logs which weights are left out.
 
     Args:
-        path: as of `read_source`.        overrides: what the user states of the source; nothing for a run.
-        flag: by which the user gives the path, for messages.
-    Raises: UserError: if there is no such model, weights are missing, or the vocabulary does not fit.
+        path: see `read_source`.        overrides: settings of the source that the user gives; none for a run.
+        flag: the flag of the path, for messages.
+    Raises: UserError: there is no such model, weights are missing, or the vocabulary does not fit.
     """
     model, notes = read_source(path, overrides, flag)
     for note in notes:
@@ -46,15 +39,15 @@ def read_stored_model(
 def read_source(
     path: str | os.PathLike, overrides: SourceOverrides = NO_OVERRIDES, flag: str = "--from"
 ) -> tuple[StoredModel, list[str]]:
-    """Reads a model with all the weights that its training has.
+    """Reads a model with all weights of its training.
 
     Args:
         path: a run or a checkpoint of one, see `electra_tf.runs.restore.find_checkpoint`; the prefix of a TensorFlow 1
             checkpoint, a file of it, or a directory with TensorFlow's file `checkpoint`; a Hugging Face folder, or a
             directory with `discriminator/` and `generator/`.
-        overrides, flag: as of `read_stored_model`.
+        overrides, flag: see `read_stored_model`.
     Returns: the model, and lines for the log.
-    Raises: UserError: if there is no such model or weights are missing.
+    Raises: UserError: there is no such model or weights are missing.
     """
     path = os.fspath(path)
     place = f"{flag}={path}"
@@ -62,14 +55,17 @@ def read_source(
         is_directory = tf.io.gfile.isdir(path)
         prefix = checkpoint_prefix_of(path)
     if (checkpoint := find_checkpoint(path, flag)) is not None:
-        if stated := [_FLAGS[name] for name, value in overrides._asdict().items() if value is not None]:
-            raise UserError(f"{place} is a run, which states this itself: remove {', '.join(stated)}")
+        if overrides != NO_OVERRIDES:
+            raise UserError(
+                f"{place} is a run, which states its vocabulary, casing and numbers of heads: remove --vocab_file, "
+                "--cased, --num_heads, --generator_num_heads and --set encoder.num_heads"
+            )
         return read_run(checkpoint), []
     path = path.rstrip("/") if is_remote(path) else os.path.abspath(path)
     if prefix is None and not is_directory:
         raise UserError(
-            f"{place}: there is no run, no checkpoint and no Hugging Face folder; a checkpoint is given by the path of "
-            "its files without their endings, a folder by its own path"
+            f"{place}: there is no run, no checkpoint and no Hugging Face folder; give the directory of a run or a "
+            "folder, or the path of a checkpoint's files without their endings"
         )
     if prefix is None and is_hugging_face(path):
         return read_hugging_face(path, overrides)
@@ -77,7 +73,7 @@ def read_source(
 
 
 def _registered_prefix(directory: str, place: str) -> str:
-    """The newest checkpoint of a directory by TensorFlow's file `checkpoint`."""
+    """The newest checkpoint of a directory, which TensorFlow's file `checkpoint` names."""
     if (prefix := tf.train.latest_checkpoint(directory)) is not None:
         return prefix
     if seeds := sorted(name for name in names_in(directory) if name.startswith("seed_")):
@@ -94,7 +90,7 @@ def source_overrides(
     num_heads: int | None = None,
     generator_num_heads: int | None = None,
 ) -> SourceOverrides:
-    """What the flags of a command state of a source. Raises: UserError: if the vocabulary cannot be read."""
+    """The settings of a source that flags of a command give. Raises: UserError: the vocabulary cannot be read."""
     vocabulary = None if vocab_file is None else read_vocabulary_file(vocab_file)
     return SourceOverrides(vocabulary, False if cased else None, num_heads, generator_num_heads)
 
@@ -105,12 +101,12 @@ def load_pretrained(
     """The encoder that fine-tuning starts from.
 
     Args:
-        path: as of `read_source`.        vocab_file, lower_case, num_heads: for sources that do not state them.
-    Raises: UserError: as `read_stored_model`.
+        path: see `read_source`.        vocab_file, lower_case, num_heads: for sources that do not state them.
+    Raises: UserError: see `read_stored_model`.
     """
     path = os.fspath(path)
-    if not is_remote(path):  # the record names it wherever the command is called from
-        path = os.path.abspath(path)
+    if not is_remote(path):
+        path = os.path.abspath(path)  # for the record of the run
     overrides = source_overrides(vocab_file, cased=not lower_case, num_heads=num_heads)
     model = read_stored_model(path, overrides, flag="--init_from")
     return PretrainedEncoder(model.encoder, model.tokenizer, model.vocabulary_file, model.source, model.assign_encoder)

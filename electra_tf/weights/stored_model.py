@@ -1,4 +1,4 @@
-"""A trained model between two formats: plain arrays by name, sizes, tokenizer, and what else is known of it."""
+"""A trained model between two formats: plain arrays by name, sizes, tokenizer and other facts."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.weights.names import AUTHORS_SCOPES, encoder_variables, list_briefly
 
-_DIFFERENCE = "_difference"  # ends the names of the tables of `DisentangledEmbeddings`
+_DIFFERENCE = "_difference"  # the end of the names of `DisentangledEmbeddings`' tables
 
 
 class SourceOverrides(NamedTuple):
-    """What the user states of a source that does not state it, or states it wrongly; None: as the source has it.
+    """Settings of a source that the user gives, because the source lacks them or has wrong ones; None: the source's.
 
     Attributes:
         vocabulary: the content of a vocab.txt.
-        num_heads, generator_num_heads: of the encoder that is kept, and of a generator.
+        num_heads, generator_num_heads: the attention heads of the encoder, and of a generator.
     """
 
     vocabulary: bytes | None = None
@@ -38,24 +38,24 @@ NO_OVERRIDES = SourceOverrides()
 
 @dataclass(frozen=True)
 class StoredModel:
-    """What every format is read into and written from.
+    """A trained model. Every format is read into it and written from it.
 
     Attributes:
         source: the checkpoint or folder, for messages and records.
-        encoder: the sizes of the network that is kept: ELECTRA's discriminator, or the only encoder.
+        encoder: the sizes of ELECTRA's discriminator, or of the only encoder.
         generator: the sizes of ELECTRA's generator; None without one.
-        weights: float32 and finite, by the names of `electra_tf.weights.names`; [in, out] for products. Without the
-            optimizer's state. Embeddings that both networks use stand there once, under `electra/`.
-        vocabulary_file: the content of vocab.txt; empty where the source has none.
+        weights: float32 and finite, by the names of `electra_tf.weights.names`, products as [in, out]; without the
+            optimizer's state. Embeddings that both networks use are there once, in `electra/`.
+        vocabulary_file: the content of vocab.txt; empty if the source has none.
         lower_case, strip_accents: how text was tokenized.
-        objective: its name in a configuration; "" if the source does not name one.
-        step: of training; 0 if the source has none.
+        objective: the name of the pre-training objective in a configuration; "" if it is unknown.
+        step: the training step; 0 if it is unknown.
         finetuned: the configuration of a fine-tuned model; None for any other.
-        states_settings: whether the source states what shapes do not show: numbers of heads, `layer_norm_epsilon`,
-            casing. A TensorFlow 1 checkpoint does not.
-        kept_scope: the scope of the network that is kept: `generator/` in the first phase of two_stage.
-        facts: for model cards and converted runs, each key optional. data: the SHA-256 of each input stage's manifest.
-            init_from: the source of the initial weights. configuration: the settings of the run.
+        states_settings: whether the source states the settings that shapes do not show: numbers of heads,
+            `layer_norm_epsilon`, casing. A TensorFlow 1 checkpoint does not.
+        kept_scope: the scope of the network for later use: `generator/` in the first phase of two_stage.
+        facts: facts for model cards and converted runs, each key optional. data: the SHA-256 of each input stage's
+            manifest. init_from: the source of the initial weights. configuration: the settings of the run.
     """
 
     source: str
@@ -90,14 +90,14 @@ class StoredModel:
         return {name: value for name, value in self.weights.items() if name.startswith(scope)}
 
     def finished(self) -> "StoredModel":
-        """The model for other uses than its own training: the network that is kept, with tables of its own."""
+        """The model for other uses than its own training: its encoder with embeddings of its own."""
         if self.kept_scope == "electra/":
             return self.with_merged_tables()
         kept = {name.replace(self.kept_scope, "electra/"): each for name, each in self.part(self.kept_scope).items()}
         return dataclasses.replace(self, encoder=self.generator, generator=None, weights=kept, kept_scope="electra/")
 
     def with_merged_tables(self) -> "StoredModel":
-        """The model with whole tables in place of differences to the generator's, see `DisentangledEmbeddings`."""
+        """The model with sums in place of differences to the generator's tables, see `DisentangledEmbeddings`."""
         weights = {}
         for name, value in self.weights.items():
             if name.endswith(_DIFFERENCE):
@@ -107,7 +107,7 @@ class StoredModel:
         return dataclasses.replace(self, weights=weights)
 
     def of_authors(self) -> tuple["StoredModel", list[str]]:
-        """What other formats have names for: all weights, or else the encoder alone, with a line that says so."""
+        """The part that other formats have names for: the whole model, or the encoder and a line for the log."""
         unknown = [name for name in self.weights if not name.startswith(AUTHORS_SCOPES)]
         if not unknown:
             return self, []
@@ -115,7 +115,7 @@ class StoredModel:
         return dataclasses.replace(self, weights=self.part("electra/"), generator=None), [note]
 
     def require_fitting_vocabulary(self) -> None:
-        """Raises: UserError: if the vocabulary is none or not of the encoder's size."""
+        """Raises: UserError: there is no vocabulary, or its size is not the encoder's."""
         if not self.vocabulary_file:
             raise UserError(f"{self.source} has no vocabulary; give the one it was trained with as --vocab_file")
         size = Vocabulary.from_bytes(self.vocabulary_file, f"of {self.source}").size
@@ -137,12 +137,12 @@ class StoredModel:
 
 
 def assign_weights(source: str, weights: Mapping[str, np.ndarray], variables: Mapping[str, tf.Variable]) -> list[str]:
-    """Assigns all variables their weights by name, or none. Of a longer position table the first rows are taken.
+    """Assigns all variables their weights by name, or none. A position table gets the first rows of a longer one.
 
     Args:
-        source: what messages call the place of the weights.
+        source: the path of the weights, for messages.
     Returns: a line for the log for each table that was cut.
-    Raises: UserError: if a weight is missing or has another shape.
+    Raises: UserError: a weight is missing or has another shape.
     """
     if missing := [name for name in variables if name not in weights]:
         raise UserError(f"{source} holds no variable {list_briefly(missing)}; {_hint(missing)}")
@@ -183,9 +183,9 @@ def _mismatch(name: str, found: list[int], expected: list[int]) -> str | None:
 
 
 def sound_weights(source: str, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Weights by name as float32, whatever their precision.
+    """Weights of any floating-point type as float32.
 
-    Raises: UserError: if one is of no floating-point type or holds NaN or infinity.
+    Raises: UserError: a weight has another type, or holds NaN or infinity.
     """
     if odd := [name for name, value in values.items() if not tf.as_dtype(np.asarray(value).dtype).is_floating]:
         raise UserError(f"{source}: {list_briefly(odd)} holds no floating-point numbers; give a model's own weights")

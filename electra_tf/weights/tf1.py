@@ -10,19 +10,10 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.files import read_bytes, store_errors, write_atomically
 from electra_tf.runs.checkpoints import damage
-from electra_tf.weights.names import (
-    AUTHORS_SCOPES,
-    default_num_heads,
-    encoder_shapes,
-    encoder_sizes,
-    list_briefly,
-    masked_lm_shapes,
-    replaced_token_shapes,
-    require_shapes,
-)
+from electra_tf.weights import names
 from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
 
-# Entries beside the weights: of the authors' code and of other optimizers of TensorFlow 1.
+# Entries beside the weights, of the authors' code and of other optimizers of TensorFlow 1.
 _TRAINING_STATE = re.compile(r"global_step$|.*/(adam_[mv]|lamb_[mv]|Adam(_1)?)$")
 _TASK_HEADS = "task_specific/"
 # The authors' names of tasks that have another name here, and their order of labels where it differs.
@@ -33,32 +24,32 @@ _AUTHORS_LABELS = {"mnli": ("contradiction", "entailment", "neutral")}
 def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[StoredModel, list[str]]:
     """Reads one of the authors' checkpoints: of pre-training, with or without a generator, or of fine-tuning.
 
-    Of a fine-tuned one the encoder is read. Sizes follow from the shapes.
+    Sizes follow from the shapes. The head of a fine-tuned model is not read.
 
     Args:
-        prefix: the path of its files without their endings; the vocabulary is in vocab.txt beside them.
+        prefix: the path of its files without their endings; vocab.txt is beside them.
         overrides: the vocabulary, casing and numbers of heads, which the checkpoint does not state.
     Returns: the model, and lines for the log.
-    Raises: UserError: if it is a checkpoint of another model, or weights are missing.
+    Raises: UserError: it is a checkpoint of another model, or weights are missing.
     """
     tensors, step = _tensors_in(prefix)
-    unread = [name for name in tensors if not name.startswith(AUTHORS_SCOPES) or name.startswith(_TASK_HEADS)]
+    unread = [name for name in tensors if not name.startswith(names.AUTHORS_SCOPES) or name.startswith(_TASK_HEADS)]
     weights = sound_weights(prefix, {name: value for name, value in tensors.items() if name not in unread})
     shapes = {name: value.shape for name, value in weights.items()}
     encoder, generator = _sizes(prefix, shapes, overrides)
     has_discriminator = any(name.startswith("discriminator_predictions/") for name in weights)
     has_masked_lm = any(name.startswith("generator_predictions/") for name in weights)
-    expected = encoder_shapes(encoder)
+    expected = names.encoder_shapes(encoder)
     if generator is not None:
         has_tables = "generator/embeddings/word_embeddings" in weights
-        expected |= encoder_shapes(generator, "generator", with_embeddings=has_tables)
+        expected |= names.encoder_shapes(generator, "generator", with_embeddings=has_tables)
     elif has_masked_lm and has_discriminator:
         generator = encoder  # one network in both roles
     if has_discriminator:
-        expected |= replaced_token_shapes(encoder)
+        expected |= names.replaced_token_shapes(encoder)
     if has_masked_lm:
-        expected |= masked_lm_shapes(generator or encoder)
-    require_shapes(prefix, expected, shapes)
+        expected |= names.masked_lm_shapes(generator or encoder)
+    names.require_shapes(prefix, expected, shapes)
     unread += sorted(set(weights) - set(expected))
     lower_case = overrides.lower_case is not False
     model = StoredModel(
@@ -73,31 +64,28 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> tuple[St
         step=step,
         states_settings=False,
     )
-    return model, [f"{prefix}: not read: {list_briefly(unread)}"] if unread else []
+    return model, [f"{prefix}: not read: {names.list_briefly(unread)}"] if unread else []
 
 
 def _tensors_in(prefix: str) -> tuple[dict[str, np.ndarray], int]:
-    """The tensors of a checkpoint without the state of its training, and its step; 0 where it has none."""
+    """The tensors of a checkpoint without the state of its training, and its step; 0 if it has none."""
     if (reason := damage(prefix)) is not None:
-        raise UserError(f"{prefix} is no readable TensorFlow checkpoint: {reason}; give another one")
-    reader = tf.compat.v1.train.NewCheckpointReader(prefix)
-    names = sorted(name for name in reader.get_variable_to_shape_map() if not _TRAINING_STATE.match(name))
-    if any(name.startswith("task/") for name in names):
-        raise UserError(
-            f"{prefix} is a checkpoint of this program without its run; put it into checkpoints/ beside the run's "
-            "config.yaml"
-        )
+        raise UserError(f"{prefix} is damaged: {reason}; copy it again")
+    reader = tf.train.load_checkpoint(prefix)
+    stored = sorted(name for name in reader.get_variable_to_shape_map() if not _TRAINING_STATE.match(name))
+    if any(name.startswith("task/") for name in stored):
+        raise UserError(f"{prefix} is a checkpoint of this program; put it into checkpoints/ below its config.yaml")
     step = int(reader.get_tensor("global_step")) if reader.has_tensor("global_step") else 0
-    return {name: reader.get_tensor(name) for name in names}, step
+    return {name: reader.get_tensor(name) for name in stored}, step
 
 
 def _sizes(prefix: str, shapes: dict, overrides: SourceOverrides) -> tuple[EncoderConfig, EncoderConfig | None]:
-    """The sizes of the encoder that is kept, and of a generator with layers of its own."""
-    encoder = encoder_sizes(prefix, shapes, num_heads=overrides.num_heads)
+    """The sizes of the encoder, and of a generator with layers of its own."""
+    encoder = names.encoder_sizes(prefix, shapes, num_heads=overrides.num_heads)
     if not any(name.startswith("generator/encoder/") for name in shapes):
         return encoder, None
     tables = "generator" if "generator/embeddings/word_embeddings" in shapes else "electra"
-    generator = encoder_sizes(prefix, shapes, "generator", tables, num_heads=overrides.generator_num_heads)
+    generator = names.encoder_sizes(prefix, shapes, "generator", tables, num_heads=overrides.generator_num_heads)
     if overrides.generator_num_heads is None and generator.hidden_size == encoder.hidden_size:
         generator = generator.model_copy(update={"num_heads": encoder.num_heads})
     return encoder, generator
@@ -119,7 +107,8 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
         tensors |= heads
     prefix = os.path.join(output_dir, f"model.ckpt-{model.step}")
     entries = tensors | {"global_step": np.int64(model.step)}
-    # By the file `checkpoint` their code, and TensorFlow, find the newest one of a directory, wherever that is moved.
+    # TensorFlow and their code find the newest checkpoint of a directory by this file. The path in it is relative, so
+    # the directory can be moved.
     state = f'model_checkpoint_path: "{os.path.basename(prefix)}"\n'
     with store_errors(output_dir, "cannot be written"):
         tf.io.gfile.makedirs(output_dir)
@@ -135,7 +124,7 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
 
 
 def _heads_of_authors(model: StoredModel) -> dict[str, np.ndarray]:
-    """The head of a fine-tuned model under their task's name, its columns in their order of labels.
+    """The weights of a fine-tuned model's head with the authors' name of the task and their order of labels.
 
     Source: finetune/classification/classification_tasks.py and finetune/qa/qa_tasks.py of the authors' code.
     """
@@ -149,25 +138,23 @@ def _heads_of_authors(model: StoredModel) -> dict[str, np.ndarray]:
 
 
 def _limitations(model: StoredModel) -> list[str]:
-    """Lines on what the format does not keep, where it is unusual."""
+    """Lines about unusual settings that the format does not keep."""
     notes, flags = [], []
-    usual = default_num_heads(model.encoder.hidden_size)
+    usual = names.default_num_heads(model.encoder.hidden_size)
     if model.encoder.num_heads != usual:
         flags.append(f"--num_heads={model.encoder.num_heads}")
     if model.generator is not None:
         is_as_wide = model.generator.hidden_size == model.encoder.hidden_size
-        usual = model.encoder.num_heads if is_as_wide else default_num_heads(model.generator.hidden_size)
+        usual = model.encoder.num_heads if is_as_wide else names.default_num_heads(model.generator.hidden_size)
         if model.generator.num_heads != usual:
             flags.append(f"--generator_num_heads={model.generator.num_heads}")
     if flags:
-        notes.append(
-            f"a checkpoint does not keep the number of heads: convert_checkpoint reads it with {' '.join(flags)}"
-        )
+        notes.append(f"a TF1 checkpoint does not keep the number of heads: convert it with {' '.join(flags)}")
     epsilon = model.encoder.layer_norm_epsilon
     if epsilon != EncoderConfig.model_fields["layer_norm_epsilon"].default:
         notes.append(f"layer_norm_epsilon {epsilon} is lost in the TF1 format, and the authors' code has another one")
     if not model.lower_case:
-        notes.append("a checkpoint does not keep the casing: read it with --cased")
+        notes.append("a TF1 checkpoint does not keep the casing: convert it with --cased")
     elif not model.strip_accents:
         notes.append("strip_accents false is lost in the TF1 format, and the authors' code strips accents")
     return notes

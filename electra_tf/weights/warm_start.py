@@ -7,12 +7,10 @@ from types import MappingProxyType
 import numpy as np
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import read_values
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.files import read_bytes, read_json
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.runs.restore import find_checkpoint
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.weights.names import list_briefly, named_variables
@@ -21,7 +19,7 @@ from electra_tf.weights.stored_model import StoredModel, assign_weights
 
 
 def initialize_run(task: Task, path: str, run: RunDirectory, fresh_generator: bool = False) -> list[str]:
-    """`initialize_from` for the task of a run, with the tokenizer that the run's directory holds."""
+    """`initialize_from` for the task of a run, with the tokenizer in the run's directory."""
     return initialize_from(task, path, fresh_generator, read_bytes(run.vocab_file), read_json(run.tokenizer_file))
 
 
@@ -32,24 +30,24 @@ def initialize_from(
     vocabulary_file: bytes | None = None,
     text: Mapping[str, bool] = MappingProxyType({}),
 ) -> list[str]:
-    """Gives a task the weights of a stored model; the optimizer, and with it the step, stay as they are.
+    """Gives a task the weights of a stored model. The optimizer and the step stay unchanged.
 
-    Every trainable variable needs a weight of its shape; of a longer position table the first rows are taken. Weights
-    that the task has no variable for, such as those of another head, are ignored.
+    Every trainable variable needs a weight of its shape. If the model has more positions, the first rows of its
+    position table are taken. Weights without a variable in the task, such as another head's, are ignored.
 
     Args:
         task: built, compiled or not.        path: see `electra_tf.weights.source.read_source`.
         fresh_generator: the variables that only the generator has keep their initial values.
-        vocabulary_file, text: of the task's data: the content of vocab.txt, `lower_case` and `strip_accents`.
-    Returns: what was loaded and what was ignored, lines for the log.
-    Raises: UserError: if there is no such model, a weight is missing or of another shape, or the model computes
-        otherwise: other heads, `layer_norm_epsilon`, vocabulary or casing.
+        vocabulary_file, text: the content of vocab.txt, `lower_case` and `strip_accents` of the task's data.
+    Returns: lines for the log: the weights that were loaded and those that were ignored.
+    Raises: UserError: there is no such model, a weight is missing or has another shape, or the model differs in heads,
+        `layer_norm_epsilon`, vocabulary or casing.
     """
     place = f"--init_from={os.fspath(path)}"
-    _refuse_finetuned_run(place, path)
     model, notes = read_source(path, flag="--init_from")
     if model.finetuned is not None:
-        raise UserError(f"{place} is a fine-tuned model, without pre-training's heads; give a pre-trained one")
+        origin = model.finetuned.init_from or "a pre-trained one"
+        raise UserError(f"{place} is a fine-tuned model, without pre-training's heads; give {origin}")
     named = named_variables(task)
     fresh = [name for name in named if fresh_generator and name.startswith("generator")]
     if fresh_generator:
@@ -66,23 +64,16 @@ def initialize_from(
     notes = [*notes, *assign_weights(model.source, _shared_weights(model) | model.weights, variables)]
     if fresh:
         notes.append(
-            f"a fresh generator: {len(fresh)} variables stay random (--fresh_generator). Until it has learnt, its "
-            "samples are easy to detect, so the first steps teach the discriminator little; see docs/interop.md"
+            f"a fresh generator: {len(fresh)} variables stay random (--fresh_generator). At first its samples are easy "
+            "to detect and the discriminator learns little; see docs/interop.md"
         )
     if ignored := sorted(set(model.weights) - set(variables)):
         notes.append(f"ignored: {len(ignored)} variables, {list_briefly(ignored)}")
     return [f"weights from {model.source}: {len(variables)} variables; the optimizer starts anew", *notes]
 
 
-def _refuse_finetuned_run(place: str, path: str | os.PathLike) -> None:
-    checkpoint = find_checkpoint(path, "--init_from")
-    if checkpoint is not None and checkpoint.run.is_finetuned:
-        origin = read_values(checkpoint.run.config_file)[0].get("init_from") or "a pre-trained one"
-        raise UserError(f"{place} is a fine-tuned model, without pre-training's heads; give {origin}")
-
-
 def _require_separable(task: Task, fresh: list[str]) -> None:
-    """Raises: UserError: if a task has no generator to start afresh, or its discriminator depends on the generator."""
+    """Raises: UserError: a task has no generator to start afresh, or its discriminator depends on the generator."""
     if not fresh:
         raise UserError("--fresh_generator: this objective trains no generator; remove the flag")
     if isinstance(task.encoder.embeddings, DisentangledEmbeddings):
@@ -93,7 +84,7 @@ def _require_separable(task: Task, fresh: list[str]) -> None:
 
 
 def _shared_weights(model: StoredModel) -> dict[str, np.ndarray]:
-    """What a model's two networks share, by the names of a generator that shares nothing."""
+    """The weights that both networks of a model share, by the names of a generator that shares nothing."""
     if not (model.has_masked_lm_head and model.has_discriminator_head):
         return {}
     scope = "electra/embeddings/" if model.part("generator/encoder/") else "electra/"
@@ -101,7 +92,7 @@ def _shared_weights(model: StoredModel) -> dict[str, np.ndarray]:
 
 
 def _networks_of(task: Task, fresh_generator: bool) -> dict[str, EncoderConfig]:
-    """The sizes of a task's networks that get weights: `encoder` and `generator`."""
+    """The sizes of the networks of a task that get weights, by the names `encoder` and `generator`."""
     config = getattr(task, "config", None)
     if not isinstance(config, PretrainingConfig):
         return {}
@@ -118,17 +109,17 @@ def _require_agreement(
     vocabulary_file: bytes | None,
     text: Mapping[str, bool],
 ) -> None:
-    """Compares what shapes do not show. If it differs, weights load and the model computes nonsense."""
+    """Compares the settings that shapes do not show. With others, weights load and the model computes nonsense."""
     if vocabulary_file and model.vocabulary_file and _lines(vocabulary_file) != _lines(model.vocabulary_file):
         raise UserError(f"{place} has another vocabulary than the data; build the data with that of the source")
     if not model.states_settings:
         return
-    for network, found in (("encoder", model.encoder), ("generator", model.generator)):
-        if found is None or network not in networks:
+    for network, sizes in (("encoder", model.encoder), ("generator", model.generator)):
+        if sizes is None or network not in networks:
             continue
         heads = "encoder.num_heads" if network == "encoder" else "objective.generator.num_heads"
         for name, setting in (("num_heads", heads), ("layer_norm_epsilon", "encoder.layer_norm_epsilon")):
-            value, ours = getattr(found, name), getattr(networks[network], name)
+            value, ours = getattr(sizes, name), getattr(networks[network], name)
             if value != ours:
                 raise UserError(f"{place}: {name} of its {network} is {value}, {setting} is {ours}; set it to {value}")
     for name in ("lower_case", "strip_accents") if model.lower_case else ("lower_case",):

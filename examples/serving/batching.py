@@ -1,4 +1,4 @@
-"""A SavedModel whose concurrent calls are merged into batches, by the rules of TensorFlow Serving's batching."""
+"""A SavedModel whose concurrent calls are merged into batches, as TensorFlow Serving merges them."""
 
 import os
 import queue
@@ -17,7 +17,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class ServingError(Exception):
-    """What is answered instead of outputs. `code` is a `grpc.StatusCode`."""
+    """The answer to a call that failed. `code` is a `grpc.StatusCode`."""
 
     def __init__(self, code: grpc.StatusCode, message: str):
         super().__init__(message)
@@ -32,10 +32,10 @@ class BatchedModel:
     """The highest version of an export, ready for calls from many threads.
 
     Args:
-        base_path: the directory of the versions, such as EXPORT of EXPORT/1.
-        max_batch_size: rows of a merged batch, and of a request.
-        batch_timeout: seconds that a request waits for others to be merged with.
-    Raises: ServingError: if there is no version.
+        base_path: the directory of the versions, EXPORT for EXPORT/1.
+        max_batch_size: the most rows of a merged batch, and of a request.
+        batch_timeout: the seconds that a request waits for others to be merged with.
+    Raises: ServingError: there is no version.
     """
 
     def __init__(self, name: str, base_path: str, max_batch_size: int, batch_timeout: float):
@@ -53,15 +53,15 @@ class BatchedModel:
         self.signatures: dict[str, SignatureDef] = {
             name: signature for name, signature in saved.meta_graphs[0].signature_def.items() if signature.inputs
         }
-        self._loaded = tf.saved_model.load(version_dir)  # kept: the functions do not hold its variables
+        self._loaded = tf.saved_model.load(version_dir)  # keeps the variables, which the functions need, alive
         self._batchers = {
             name: _Batcher(self._loaded.signatures[name], max_batch_size, batch_timeout) for name in self.signatures
         }
 
     def call(self, signature_name: str, inputs: Arrays, timeout: float | None = None) -> Arrays:
-        """The outputs of a signature for these inputs, computed together with what others ask meanwhile.
+        """The outputs of a signature for these inputs, computed in one batch with concurrent calls.
 
-        Raises: ServingError: for inputs that are not the signature's, or after `timeout` seconds.
+        Raises: ServingError: the inputs do not fit the signature, or `timeout` seconds have passed.
         """
         _check(self.signatures[signature_name], inputs)
         try:
@@ -75,7 +75,7 @@ def _entries(path: str) -> list[str]:
 
 
 def _check(signature: SignatureDef, inputs: Arrays) -> None:
-    """Raises: ServingError: if names, dtypes, ranks or numbers of rows are not what the signature takes."""
+    """Raises: ServingError: names, dtypes, ranks or numbers of rows do not fit the signature."""
     if inputs.keys() != signature.inputs.keys():
         sent, expected = set(inputs), set(signature.inputs)
         raise invalid(
@@ -84,9 +84,9 @@ def _check(signature: SignatureDef, inputs: Arrays) -> None:
         )
     for name, array in inputs.items():
         dtype, shape = tf.as_dtype(signature.inputs[name].dtype), tf.TensorShape(signature.inputs[name].tensor_shape)
-        found = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
-        if found != dtype:
-            raise invalid(f"input {name} is to be {dtype.name} but {found.name} is provided")
+        given = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
+        if given != dtype:
+            raise invalid(f"input {name} is to be {dtype.name} but {given.name} is provided")
         if not shape.is_compatible_with(array.shape):
             raise invalid(f"input {name} is to be of shape {shape} but {list(array.shape)} is provided")
     if len({len(array) for array in inputs.values()}) != 1:
@@ -94,7 +94,7 @@ def _check(signature: SignatureDef, inputs: Arrays) -> None:
 
 
 class _Batcher:
-    """Runs one signature in a thread of its own, on the merged inputs of those who wait."""
+    """Runs one signature in a thread of its own, on the merged inputs of the waiting calls."""
 
     def __init__(self, function, max_batch_size: int, batch_timeout: float):
         self._function, self._max_batch_size, self._batch_timeout = function, max_batch_size, batch_timeout
@@ -115,7 +115,7 @@ class _Batcher:
             batch, left = self._next_batch(left or self._waiting.get())
             try:
                 results = self._run([inputs for inputs, _ in batch])
-            except Exception as error:  # whatever it is, those who wait are told, and the next batch is served
+            except Exception as error:  # the waiting calls get it, and the next batch is served
                 for _, future in batch:
                     future.set_exception(_as_serving_error(error))
             else:
@@ -131,7 +131,7 @@ class _Batcher:
             except queue.Empty:
                 break
             num_rows += _num_rows(request[0])
-            # The server refuses to merge inputs of unlike widths (unless it pads them); here the later one waits.
+            # The server refuses to merge rows of different widths, unless it pads them. Here the later call waits.
             if num_rows > self._max_batch_size or _widths(request[0]) != _widths(first[0]):
                 return batch, request
             batch.append(request)

@@ -20,12 +20,14 @@ MAX_MESSAGE_BYTES = 1 << 30
 
 def read_flags(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("text", nargs="*", help="what the input `text` holds, a row each")
+    parser.add_argument("text", nargs="*", help="a row of the input `text`")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=TEXT", help="a row of another input")
     parser.add_argument("--server", default="127.0.0.1:8500", help="host and gRPC port (default: %(default)s)")
     parser.add_argument("--model_name", default="electra", help="name at the server (default: %(default)s)")
-    parser.add_argument("--signature", default="embed", help="what is asked for (default: %(default)s)")
-    parser.add_argument("--timeout", type=float, default=10.0, help="seconds until it gives up (default: %(default)s)")
+    parser.add_argument("--signature", default="embed", help="signature to call (default: %(default)s)")
+    parser.add_argument(
+        "--timeout", type=float, default=10.0, help="seconds to wait for the answer (default: %(default)s)"
+    )
     flags = parser.parse_args(argv)
     flags.inputs = {"text": flags.text} if flags.text else {}
     for item in flags.input:
@@ -42,8 +44,8 @@ def read_flags(argv: list[str] | None) -> argparse.Namespace:
 def import_messages():
     """The messages and stubs of tensorflow-serving-api.
 
-    They import messages from TensorFlow's package, which would start all of TensorFlow: seconds that a client need not
-    wait. So for that moment an empty package stands in for it, from which the messages come all the same.
+    They import messages from TensorFlow's package, which takes seconds to import. An empty package in its place makes
+    these imports find the messages without it.
     """
     started = sys.modules.get("tensorflow")
     if started is None:
@@ -62,7 +64,7 @@ def import_messages():
 
 
 def open_channel(server: str):
-    """A connection that takes large messages; a program that asks often keeps one."""
+    """A connection that takes large messages. Keep it for further requests."""
     import grpc
 
     names = ("grpc.max_send_message_length", "grpc.max_receive_message_length")
@@ -91,7 +93,7 @@ def predict(
 
 
 def as_array(tensor, types_pb2):
-    """A TensorProto as an array; where TensorFlow is imported anyway, `tf.make_ndarray` does this."""
+    """A TensorProto as an array. A program that imports TensorFlow can call `tf.make_ndarray` instead."""
     import numpy as np
 
     fields = {
@@ -108,7 +110,7 @@ def as_array(tensor, types_pb2):
     values = list(getattr(tensor, field))
     array = np.empty(len(values), dtype)
     array[:] = values
-    if len(values) == 1:  # one value stands for a tensor that is filled with it
+    if len(values) == 1:  # the format of a tensor that is filled with one value
         array = np.repeat(array, np.prod(shape, dtype=int))
     return array.reshape(shape)
 

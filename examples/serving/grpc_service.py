@@ -23,7 +23,7 @@ def add_services(server: grpc.Server, model: BatchedModel) -> None:
 
 
 def check_model(model: BatchedModel, spec: model_pb2.ModelSpec) -> None:
-    """Raises: ServingError: if another model, version or version label is asked for."""
+    """Raises: ServingError: the request names another model, version or version label."""
     version = f"Specific({spec.name}, {spec.version.value})" if spec.HasField("version") else f"Latest({spec.name})"
     has_version = not spec.HasField("version") or spec.version.value == model.version
     if spec.name != model.name or not has_version:
@@ -33,7 +33,7 @@ def check_model(model: BatchedModel, spec: model_pb2.ModelSpec) -> None:
 
 
 def metadata(model: BatchedModel) -> get_model_metadata_pb2.GetModelMetadataResponse:
-    """Which signatures there are, and their inputs and outputs."""
+    """The signatures, with their inputs and outputs."""
     response = get_model_metadata_pb2.GetModelMetadataResponse(model_spec=_spec(model))
     signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=model.signatures)
     response.metadata["signature_def"].Pack(signatures)
@@ -41,7 +41,7 @@ def metadata(model: BatchedModel) -> get_model_metadata_pb2.GetModelMetadataResp
 
 
 def status(model: BatchedModel) -> get_model_status_pb2.GetModelStatusResponse:
-    """The one version and that it is there."""
+    """The one version, as available."""
     available = get_model_status_pb2.ModelVersionStatus(
         version=model.version, state=get_model_status_pb2.ModelVersionStatus.AVAILABLE, status={"error_code": "OK"}
     )
@@ -53,7 +53,7 @@ def _spec(model: BatchedModel, signature_name: str = "") -> model_pb2.ModelSpec:
 
 
 def _answered(method):
-    """The method, with a `ServingError` as the status of the call."""
+    """Makes a `ServingError` that a method raises the status of the call."""
 
     def answer(self, request, context):
         try:

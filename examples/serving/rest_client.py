@@ -3,8 +3,7 @@
     python examples/serving/rest_client.py "Some text." "Another one."
     python examples/serving/rest_client.py --signature=answer --input question="Who?" --input context="It was Ann."
 
-It needs nothing beside Python: `urllib` stands where many programs have `requests`; requests.post(url, json=body,
-timeout=10).json() is the same call.
+It needs only Python. With the package `requests` the call is requests.post(url, json=body, timeout=10).json().
 """
 
 import argparse
@@ -17,12 +16,14 @@ from collections.abc import Mapping, Sequence
 
 def read_flags(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("text", nargs="*", help="what the input `text` holds, a row each")
+    parser.add_argument("text", nargs="*", help="a row of the input `text`")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=TEXT", help="a row of another input")
     parser.add_argument("--server", default="http://127.0.0.1:8501", help="REST address (default: %(default)s)")
     parser.add_argument("--model_name", default="electra", help="name at the server (default: %(default)s)")
-    parser.add_argument("--signature", default="embed", help="what is asked for (default: %(default)s)")
-    parser.add_argument("--timeout", type=float, default=10.0, help="seconds until it gives up (default: %(default)s)")
+    parser.add_argument("--signature", default="embed", help="signature to call (default: %(default)s)")
+    parser.add_argument(
+        "--timeout", type=float, default=10.0, help="seconds to wait for the answer (default: %(default)s)"
+    )
     flags = parser.parse_args(argv)
     flags.inputs = {"text": flags.text} if flags.text else {}
     for item in flags.input:
@@ -77,7 +78,7 @@ def _reason(error: urllib.error.HTTPError) -> str:
 
 
 def _shortened(value, most: int = 8):
-    """The value with long lists cut, so that a vector takes a line and not a screen."""
+    """The value with long lists cut, so that it fits on a line."""
     if isinstance(value, dict):
         return {name: _shortened(inner, most) for name, inner in value.items()}
     if isinstance(value, list) and value:

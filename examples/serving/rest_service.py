@@ -1,13 +1,13 @@
-"""The REST endpoint of `serve_locally.py`, by the rules of TensorFlow Serving's RESTful API.
+"""The REST endpoint of `serve_locally.py`, with TensorFlow Serving's RESTful API.
 
     GET /v1/models/NAME[/versions/V]            its status
     GET /v1/models/NAME[/versions/V]/metadata   its signatures
     POST /v1/models/NAME[/versions/V]:predict   {"signature_name": .., "instances": ..} or {.., "inputs": ..}
 
-`instances` has an object for each row, or the bare value where the signature has one input, and is answered with
-`predictions`, again a value or an object for each row; `inputs` has an object of columns, or the bare column, and is
-answered with `outputs`. Bytes are {"b64": ".."} on their way in, and for outputs named `.._bytes` on their way out.
-Errors are {"error": ".."}.
+`instances` is a list with an object for each row, or a bare value if the signature has one input. The answer is
+`predictions`, again an object or a bare value for each row. `inputs` is an object of columns, or a bare column, and the
+answer `outputs`. Bytes are {"b64": ".."} in requests, and in answers for outputs named `.._bytes`. Errors are
+{"error": ".."}.
 """
 
 import base64
@@ -36,7 +36,7 @@ _MAX_BODY_BYTES = 1 << 28
 
 
 def rest_server(model: BatchedModel, address: tuple[str, int]) -> ThreadingHTTPServer:
-    """Listens on the address; `serve_forever` answers. Raises: OSError: if the port is taken."""
+    """A server that listens on the address; call its `serve_forever`. Raises: OSError: the port is taken."""
 
     class Handler(_Handler):
         served = model
@@ -48,7 +48,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address) -> None:
-        """A client that goes away before its answer is no error of the server."""
+        """Ignores a client that goes away before its answer."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
@@ -93,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "0")
         if not length.isdigit() or int(length) > _MAX_BODY_BYTES:
-            self.close_connection = True  # what follows is not read
+            self.close_connection = True  # the body stays unread
             raise invalid(f"Content-Length {length} is not a number of bytes up to {_MAX_BODY_BYTES}")
         return self.rfile.read(int(length))
 
@@ -159,7 +159,7 @@ def _is_object(value) -> bool:
 
 
 def _array(name: str, values, dtype: tf.DType) -> np.ndarray:
-    """A JSON value as an array of the signature's dtype; a value that does not fit is refused."""
+    """A JSON value as an array of the signature's dtype. Raises: ServingError: it does not fit."""
     kinds = (str, dict) if dtype == tf.string else (int,) if dtype.is_integer else (int, float)
     flat = list(_leaves(values))
     for leaf in flat:
@@ -189,7 +189,7 @@ def _leaves(values):
 
 
 def _shape(values) -> tuple[int, ...]:
-    """Raises: ValueError: if lists of one level have different lengths."""
+    """The shape of nested lists. Raises: ValueError: lists of one level have different lengths."""
     if not isinstance(values, list):
         return ()
     shapes = {_shape(value) for value in values}

@@ -3,9 +3,8 @@
     python examples/serving/serve_locally.py EXPORT                 # in one terminal
     python examples/serving/grpc_client.py "Some text."             # in another one
 
-It is there to try clients where the server itself is not at hand: the same protocols, names, batching and kinds of
-errors, on the same SavedModel, but in Python. It is no server for production: use tensorflow/serving for that
-(docs/serving.md).
+With it you try clients without the server: it has the same protocols, names, batching and kinds of errors. It is
+written in Python and not for production, where tensorflow/serving belongs (docs/serving.md).
 
 It needs tensorflow, tensorflow_text and tensorflow-serving-api, but nothing of electra_tf.
 """
@@ -27,23 +26,27 @@ def read_flags(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("export", help="the directory that export_saved_model.py wrote; its highest version is served")
     parser.add_argument("--model_name", default="electra", help="name in requests (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=8500, help="of gRPC; 0: any (default: %(default)s)")
-    parser.add_argument("--rest_api_port", type=int, default=8501, help="of REST; 0: any (default: %(default)s)")
-    parser.add_argument("--max_batch_size", type=int, default=32, help="rows of a merged batch (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8500, help="port of gRPC; 0: any free one (default: %(default)s)")
+    parser.add_argument(
+        "--rest_api_port", type=int, default=8501, help="port of REST; 0: any free one (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max_batch_size", type=int, default=32, help="most rows of a merged batch (default: %(default)s)"
+    )
     parser.add_argument(
         "--batch_timeout_micros",
         type=int,
         default=1000,
-        help="how long a request waits to be merged with others (default: %(default)s)",
+        help="microseconds that a request waits for others to be merged with (default: %(default)s)",
     )
     return parser.parse_args(argv)
 
 
 class Server:
-    """Both protocols on one model, from the start of a `with` block to its end.
+    """Serves a model over both protocols within a `with` block.
 
     Attributes:
-        port, rest_api_port: those that are listened on.
+        port, rest_api_port: the ports of gRPC and of REST.
     """
 
     def __init__(self, model, port: int, rest_api_port: int):
@@ -52,7 +55,7 @@ class Server:
         from rest_service import rest_server
 
         unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-        # Without SO_REUSEPORT a second server on the port is an error, not a silent rival.
+        # Without SO_REUSEPORT, a second server on the port is an error.
         self._grpc = grpc.server(ThreadPoolExecutor(64), options=[*unlimited, ("grpc.so_reuseport", 0)])
         add_services(self._grpc, model)
         self.port = self._grpc.add_insecure_port(f"{HOST}:{port}")

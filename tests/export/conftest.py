@@ -1,6 +1,6 @@
-"""What the tests of exports share: a small model of each kind with random weights, and texts that are hard to take.
+"""A small model of each kind with random weights, its export, and texts that are hard to serve.
 
-The weights are drawn wide, and a head's outputs are centred, so that labels and spans differ between texts.
+The weights are large and a head's outputs are centred, so that labels and spans differ between texts.
 V 32, E 6, H 8, A 2, F 12, L 2, 40 positions, C 3 or 2.
 """
 
@@ -24,6 +24,7 @@ from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tests.toy import ENCODER
 
 WORDS = (*"abcdefghi?().,", "##a", "##b", "who", "sea", "##side", "old", "##s", "σ", "ς", "東", "京", "é", "-", "!")
 
@@ -86,15 +87,8 @@ def _draw_weights(task: FinetuningTask, draw: np.random.Generator) -> None:
 
 
 def config_of(task: dict, vocab_size: int):
-    encoder = EncoderConfig(
-        vocab_size=vocab_size,
-        embedding_size=6,
-        hidden_size=8,
-        num_layers=2,
-        num_heads=2,
-        intermediate_size=12,
-        max_position_embeddings=40,
-    )
+    sizes = {"embedding_size": 6, "hidden_size": 8, "intermediate_size": 12, "num_layers": 2}
+    encoder = EncoderConfig(**ENCODER | sizes | {"vocab_size": vocab_size, "max_position_embeddings": 40})
     sizes = {"num_epochs": 2, "max_seq_length": MAX_SEQ_LENGTH, "num_rows": 8}
     return resolve({}, "a test", name="made_up", task=task, encoder=encoder, init_from=None, **sizes)
 

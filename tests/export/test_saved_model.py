@@ -1,4 +1,4 @@
-"""The SavedModel: what its signatures compute, in this process and in one without the project."""
+"""The SavedModel: the outputs of its signatures, in this process and in one without the project, and its files."""
 
 import json
 import os
@@ -101,7 +101,7 @@ def test_embed_gives_the_first_vector_as_pooled_and_zeros_in_padding(text_encode
     assert outputs["sequence_output"][1, 5].any()
 
 
-def test_a_text_is_served_alike_alone_and_beside_a_longer_one(text_encoder):
+def test_a_text_has_the_same_vectors_alone_and_beside_a_longer_one(text_encoder):
     alone = text_encoder.embed(tf.constant([SHORT]))["sequence_output"].numpy()
     beside = text_encoder.embed(tf.constant([SHORT, LONG]))["sequence_output"].numpy()
     assert alone.shape == (1, 4, 16)
@@ -130,12 +130,6 @@ def test_an_objective_is_exported_with_detect_only_if_it_has_a_discriminator(tin
         output = "replaced_probability" if signature == "detect" else "sequence_output"
         served = exported[signature](text=tf.constant([SHORT, LONG]))
         np.testing.assert_allclose(served[output], expected[output], atol=1e-6)
-
-
-def test_a_call_without_texts_gives_empty_outputs(signatures):
-    nothing = tf.constant([], tf.string)
-    assert signatures["embed"](text=nothing)["pooled_output"].shape == (0, 16)
-    assert len(signatures["detect"](text=nothing)["replaced_probability"]) == 0
 
 
 def test_only_the_weights_that_are_served_are_in_the_export(version_dir, text_encoder):
@@ -205,7 +199,7 @@ def test_a_version_is_replaced_and_a_failed_export_leaves_it(replaceable, monkey
 
 
 @pytest.mark.parametrize("replaceable", ["local"], indirect=True)
-def test_a_version_that_is_a_link_is_replaced_without_what_it_points_to(replaceable, tmp_path):
+def test_replacing_a_link_keeps_its_target(replaceable, tmp_path):
     os.rename(tmp_path / "1", tmp_path.parent / "elsewhere")
     os.symlink(tmp_path.parent / "elsewhere", tmp_path / "1")
     export_saved_model(Nothing(), replaceable, overwrite=True)

@@ -8,17 +8,11 @@ from electra_tf.config.schema import EncoderConfig
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.inference import prepare_for_inference
+from electra_tf.weights.names import encoder_variables
+from tests.toy import ENCODER, randomize
 
 # D 7, so that the scale of the queries is not a power of two.
-CONFIG = EncoderConfig(
-    vocab_size=19,
-    embedding_size=6,
-    hidden_size=21,
-    num_layers=2,
-    num_heads=3,
-    intermediate_size=11,
-    max_position_embeddings=9,
-)
+CONFIG = EncoderConfig(**ENCODER | {"hidden_size": 21, "num_heads": 3, "num_layers": 2})
 INPUTS = {
     "input_ids": tf.constant([[2, 7, 11, 3, 0], [2, 5, 13, 17, 3]]),
     "input_mask": tf.constant([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]),
@@ -26,19 +20,17 @@ INPUTS = {
 }
 
 
-def encoder_with_drawn_weights(dtype="float32", attention_mask="bidirectional") -> Encoder:
+def random_encoder(dtype="float32", attention_mask="bidirectional") -> Encoder:
     embeddings = Embeddings(CONFIG, name="embeddings", dtype=dtype)
     encoder = Encoder(CONFIG, embeddings, attention_mask, name="electra", dtype=dtype)
     encoder(**INPUTS)
-    draw = np.random.default_rng(5)
-    for variable in encoder.variables:
-        variable.assign_add(draw.normal(size=variable.shape, scale=0.3))
+    randomize(encoder_variables(encoder), seed=5)
     return encoder
 
 
 @pytest.mark.parametrize("attention_mask", ["bidirectional", "left_to_right"])
 def test_outputs_and_attention_stay_the_same(attention_mask):
-    encoder = encoder_with_drawn_weights(attention_mask=attention_mask)
+    encoder = random_encoder(attention_mask=attention_mask)
     before = encoder(**INPUTS)
     prepare_for_inference(encoder)
     after = encoder(**INPUTS)
@@ -49,8 +41,8 @@ def test_outputs_and_attention_stay_the_same(attention_mask):
 
 
 def test_bfloat16_stays_as_near_to_float32_as_it_was():
-    exact = encoder_with_drawn_weights()(**INPUTS).sequence_output.numpy()
-    encoder = encoder_with_drawn_weights("mixed_bfloat16")
+    exact = random_encoder()(**INPUTS).sequence_output.numpy()
+    encoder = random_encoder("mixed_bfloat16")
     before = np.abs(tf.cast(encoder(**INPUTS).sequence_output, tf.float32) - exact).max()
     prepare_for_inference(encoder)
     output = encoder(**INPUTS).sequence_output
@@ -59,7 +51,7 @@ def test_bfloat16_stays_as_near_to_float32_as_it_was():
 
 
 def test_the_encoder_keeps_its_number_of_weights_and_trains_no_layer():
-    encoder = encoder_with_drawn_weights()
+    encoder = random_encoder()
     num_weights = sum(np.prod(variable.shape) for variable in encoder.variables)
     prepare_for_inference(encoder)
     assert sum(np.prod(variable.shape) for variable in encoder.variables) == num_weights

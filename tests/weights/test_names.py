@@ -14,12 +14,11 @@ from electra_tf.weights.names import (
     named_variables,
     replaced_token_shapes,
 )
-
-EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
+from tests.toy import EQUAL_SIZES
 
 
 def own_scopes(named) -> set[str]:
-    """What the names begin with that the authors do not have."""
+    """The scopes that the authors do not have."""
     return {name.partition("/")[0] for name in named if not name.startswith(AUTHORS_SCOPES)}
 
 
@@ -50,21 +49,21 @@ def test_every_trainable_variable_has_one_name(tiny_config, settings, scopes):
 
 
 @pytest.mark.parametrize("tying", ["embeddings", "none"])
-def test_a_generator_has_embeddings_of_its_own_only_where_it_shares_none(tiny_config, tying):
+def test_a_generator_has_embeddings_of_its_own_only_if_it_shares_none(tiny_config, tying):
     named = named_variables(build_objective(tiny_config(objective={"tying": tying})))
     assert ("generator/embeddings/word_embeddings" in named) == (tying == "none")
     assert {"generator/embeddings_project/kernel", "generator_predictions/output_bias"} <= named.keys()
     assert {"discriminator_predictions/dense/kernel", "discriminator_predictions/dense_1/bias"} <= named.keys()
 
 
-def test_a_variable_that_the_table_does_not_know_is_named_by_its_attributes(tiny_config):
+def test_a_variable_without_a_rule_is_named_by_its_attributes(tiny_config):
     objective = build_objective(tiny_config())
     objective.more = tf_keras.layers.Dense(3)
     objective.more.build([None, 5])
     assert {"more/kernel", "more/bias"} <= named_variables(objective).keys()
 
 
-def test_under_a_strategy_the_variables_are_those_of_the_strategy(tiny_config, two_replicas):
+def test_a_strategys_variables_have_names(tiny_config, two_replicas):
     with two_replicas.scope():
         objective = build_objective(tiny_config(train={"precision": "bfloat16"}))
     assert {id(each) for each in named_variables(objective).values()} == {
@@ -73,7 +72,7 @@ def test_under_a_strategy_the_variables_are_those_of_the_strategy(tiny_config, t
 
 
 @pytest.mark.parametrize("tying", ["embeddings", "none"])
-def test_the_shapes_are_those_of_the_networks_that_are_built(tiny_config, tying):
+def test_computed_shapes_equal_those_of_built_networks(tiny_config, tying):
     config = tiny_config(objective={"tying": tying}, encoder={"embedding_size": 16})
     built = {name: tuple(variable.shape) for name, variable in named_variables(build_objective(config)).items()}
     generator = config.objective.generator_encoder(config)

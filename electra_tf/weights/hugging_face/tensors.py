@@ -14,26 +14,33 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.files import exists, read_bytes, read_json
+from electra_tf.files import exists, read_bytes, store_errors
 
 Tensors = dict[str, np.ndarray]
 
 _SAFETENSORS = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
 _H5 = "tf_model.h5"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _DTYPES = {"F64": tf.float64, "F32": tf.float32, "F16": tf.float16, "BF16": tf.bfloat16}  # NumPy has no bfloat16
-# Parts of transformers' classes.
-_ROOTS = (
-    "electra",
-    "discriminator_predictions",
-    "generator_predictions",
-    "generator_lm_head",
-    "classifier",
-    "qa_outputs",
-    "sequence_summary",
-)
-# What our names begin with, or are, and what stands there in transformers.
+# The parts of transformers' classes.
+TASK_HEADS = ("classifier", "qa_outputs", "sequence_summary")
+_ROOTS = ("electra", "discriminator_predictions", "generator_predictions", "generator_lm_head", *TASK_HEADS)
+# Transformers' sizes and settings of a network, and ours.
+CONFIG_NAMES = {
+    "vocab_size": "vocab_size",
+    "embedding_size": "embedding_size",
+    "hidden_size": "hidden_size",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "intermediate_size",
+    "hidden_dropout_prob": "hidden_dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "max_position_embeddings": "max_position_embeddings",
+    "type_vocab_size": "type_vocab_size",
+    "initializer_range": "initializer_range",
+    "layer_norm_eps": "layer_norm_epsilon",
+}
+# The beginnings of our names (or a whole name), and transformers' in their place.
 _SCOPES = (
     (r"(electra|generator)/", "electra."),
     (r"discriminator_predictions/dense_1/", "discriminator_predictions.dense_prediction."),
@@ -43,10 +50,10 @@ _ENDINGS = {"gamma": "weight", "beta": "bias", "kernel": "weight"}
 
 
 class TensorName(NamedTuple):
-    """The tensor of one of our weights.
+    """The place of one of our weights in a folder.
 
     Attributes:
-        transposed: whether the tensor is the weight's transpose.
+        name: of the tensor.        transposed: whether the tensor is the weight's transpose.
     """
 
     name: str
@@ -54,9 +61,9 @@ class TensorName(NamedTuple):
 
 
 def tensor_name(name: str) -> TensorName:
-    """Where transformers has the weight of this name, which is not of a fine-tuned head.
+    """The tensor of transformers' classes that holds the weight of this name; not for heads of fine-tuned models.
 
-    Word embeddings that both networks share have one name here and one there, and stand in both folders.
+    A weight that both networks share has one name of ours, and a tensor in both folders.
     """
     for pattern, replacement in _SCOPES:
         name = re.sub(f"^{pattern}", replacement, name)
@@ -69,18 +76,15 @@ def tensor_name(name: str) -> TensorName:
 def read_tensors(folder: str) -> tuple[str, Tensors]:
     """The tensors of a model as float32, by the names and in the layout of transformers' classes in PyTorch.
 
-    `model.safetensors`, whole or in shards, else `tf_model.h5`. A pickled file is refused: reading it runs its code.
+    Reads `model.safetensors`, else `tf_model.h5`. A pickled file is refused: reading it runs its code.
 
     Returns: the file, and the tensors by name.
-    Raises: UserError: if there is no such file.
+    Raises: UserError: there is no such file, or it is damaged.
     """
-    whole, index, h5 = (os.path.join(folder, name) for name in (_SAFETENSORS, _INDEX, _H5))
-    if (content := read_bytes(whole)) is not None:
-        return whole, _safetensors(whole, content)
-    if exists(index):
-        return index, _shards(folder, index)
-    if (content := read_bytes(h5)) is not None:
-        return h5, _h5(h5, content)
+    for name, parse in ((_SAFETENSORS, _safetensors), (_H5, _h5)):
+        path = os.path.join(folder, name)
+        if (content := read_bytes(path)) is not None:
+            return path, parse(path, content)
     for name in _PICKLED:
         if exists(os.path.join(folder, name)):
             raise UserError(
@@ -88,17 +92,7 @@ def read_tensors(folder: str) -> tuple[str, Tensors]:
                 f"python -c \"import transformers as t; t.AutoModelForPreTraining.from_pretrained('{folder}')"
                 ".save_pretrained('NEW')\" (AutoModelForMaskedLM for a generator)"
             )
-    raise UserError(f"{folder} holds no {_SAFETENSORS}, {_INDEX} or {_H5}; give a folder that transformers has saved")
-
-
-def _shards(folder: str, index: str) -> Tensors:
-    tensors: Tensors = {}
-    for file in sorted(set(read_json(index)["weight_map"].values())):
-        path = os.path.join(folder, os.path.basename(file))  # the listing may not lead out of the folder
-        if (content := read_bytes(path)) is None:
-            raise UserError(f"{index} names {file}, which is missing; copy it there")
-        tensors |= _safetensors(path, content)
-    return tensors
+    raise UserError(f"{folder} holds no {_SAFETENSORS} or {_H5}; give a folder that transformers has saved")
 
 
 def _safetensors(path: str, content: bytes) -> Tensors:
@@ -107,14 +101,15 @@ def _safetensors(path: str, content: bytes) -> Tensors:
     try:
         stored = deserialize(content)
     except SafetensorError as error:
-        raise UserError(f"{path} ({len(content)} bytes) cannot be read: {first_line(error)}; copy it again") from None
+        raise UserError(f"{path} cannot be read: {first_line(error)}; copy it again") from None
     tensors: Tensors = {}
     for name, tensor in stored:
-        if tensor["dtype"] not in _DTYPES and not name.endswith("position_ids"):
+        if name.endswith("embeddings.position_ids"):  # no weight; older files have it
+            continue
+        if (dtype := _DTYPES.get(tensor["dtype"])) is None:
             raise UserError(f"{path}: {name} is of type {tensor['dtype']}, expected one of {', '.join(_DTYPES)}")
-        if plain := _plain_name(name):
-            values = np.frombuffer(tensor["data"], _DTYPES[tensor["dtype"]].as_numpy_dtype)
-            tensors[plain] = values.reshape(tensor["shape"]).astype(np.float32)
+        values = np.frombuffer(tensor["data"], dtype.as_numpy_dtype).reshape(tensor["shape"])
+        tensors[_plain_name(name)] = values.astype(np.float32)
     return tensors
 
 
@@ -128,31 +123,26 @@ def _h5(path: str, content: bytes) -> Tensors:
             name, values = _name_in_h5(stored_name), np.asarray(item, np.float32)
             tensors[name] = values.T if stored_name.endswith(("kernel:0", "kernel")) else values
 
-    try:
-        with h5py.File(io.BytesIO(content), "r") as file:
-            file.visititems(collect)
-    except OSError as error:
-        raise UserError(f"{path} ({len(content)} bytes) cannot be read: {first_line(error)}; copy it again") from None
+    with store_errors(path, "cannot be read"), h5py.File(io.BytesIO(content), "r") as file:
+        file.visititems(collect)
     return tensors
 
 
 def _name_in_h5(stored_name: str) -> str:
     """PyTorch's name for a tensor of a TensorFlow model.
 
-    What stands before the last of the roots are groups of the file and the name of the model.
+    The last of the roots begins the name; groups of the file and the model's own name stand before it.
     Source: transformers 4.57, models/electra/modeling_tf_electra.py.
     """
     parts = stored_name.removesuffix(":0").split("/")
     roots = [index for index, part in enumerate(parts) if part in _ROOTS]
     parts = parts[roots[-1] if roots else 1 :]
     if parts[-2:-1] and parts[-2].endswith("_embeddings"):
-        parts[-1] = "weight"  # `embeddings` of two of the tables
+        parts[-1] = "weight"  # `embeddings` for two of the tables
     name = ".".join(re.sub(r"^layer_\._(\d+)$", r"layer.\1", part) for part in parts)
     return _plain_name(re.sub(r"\.kernel$", ".weight", name))
 
 
-def _plain_name(name: str) -> str | None:
-    """A tensor's name as transformers writes it today; None for a tensor that is no weight."""
-    if name.endswith("embeddings.position_ids"):
-        return None
+def _plain_name(name: str) -> str:
+    """A tensor's name as transformers writes it today."""
     return name.replace(".LayerNorm.gamma", ".LayerNorm.weight").replace(".LayerNorm.beta", ".LayerNorm.bias")

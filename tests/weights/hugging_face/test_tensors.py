@@ -1,6 +1,5 @@
-"""The tensors of Hugging Face folders: three formats give the same, and each has a name of ours."""
+"""The tensors of Hugging Face folders: both formats give the same, and each weight of ours has a tensor."""
 
-import json
 import sys
 
 import h5py
@@ -35,14 +34,6 @@ IN_H5 = {
 }
 
 
-def shards(folder, tensors=TENSORS) -> None:
-    """Writes every tensor to a file of its own, and the listing."""
-    where = {name: f"model-{number}.safetensors" for number, name in enumerate(tensors)}
-    for name, file in where.items():
-        safetensors.numpy.save_file({name: tensors[name]}, folder / file)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
-
-
 def assert_same(found: dict) -> None:
     assert found.keys() == TENSORS.keys()
     for name, tensor in TENSORS.items():
@@ -53,21 +44,13 @@ def assert_same(found: dict) -> None:
 def refusal(folder) -> str:
     with pytest.raises(UserError) as caught:
         read_tensors(str(folder))
-    assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def test_one_file(tmp_path):
+def test_a_file_of_safetensors(tmp_path):
     safetensors.numpy.save_file(TENSORS, tmp_path / "model.safetensors")
     file, found = read_tensors(str(tmp_path))
     assert file == f"{tmp_path}/model.safetensors"
-    assert_same(found)
-
-
-def test_shards(tmp_path):
-    shards(tmp_path)
-    file, found = read_tensors(str(tmp_path))
-    assert file == f"{tmp_path}/model.safetensors.index.json"
     assert_same(found)
 
 
@@ -117,31 +100,10 @@ def test_half_precision_becomes_float32(tmp_path, dtype):
     assert (found.tolist(), found.dtype) == ([1.5, -2.0], np.float32)
 
 
-@pytest.mark.parametrize("length", [0, 5, 60, -1])
-def test_a_file_that_is_cut_off_is_one_line(tmp_path, length):
-    content = safetensors.numpy.save(TENSORS)[:length]
-    (tmp_path / "model.safetensors").write_bytes(content)
-    assert f"model.safetensors ({len(content)} bytes) cannot be read: " in refusal(tmp_path)
-
-
-def test_a_damaged_old_file_is_one_line(tmp_path):
-    (tmp_path / "tf_model.h5").write_bytes(b"no such format")
-    assert "tf_model.h5 (14 bytes) cannot be read: " in refusal(tmp_path)
-
-
-def test_a_shard_that_is_missing_is_named(tmp_path):
-    shards(tmp_path)
-    (tmp_path / "model-2.safetensors").unlink()
-    assert "names model-2.safetensors, which is missing" in refusal(tmp_path)
-
-
-def test_a_listing_does_not_lead_out_of_its_folder(tmp_path):
-    safetensors.numpy.save_file(TENSORS, tmp_path / "elsewhere.safetensors")
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    where = dict.fromkeys(TENSORS, "../elsewhere.safetensors")
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
-    assert "names ../elsewhere.safetensors, which is missing" in refusal(folder)
+@pytest.mark.parametrize("name", ["model.safetensors", "tf_model.h5"])
+def test_a_file_that_is_cut_off_is_named(tmp_path, name):
+    (tmp_path / name).write_bytes(safetensors.numpy.save(TENSORS)[:60])
+    assert refusal(tmp_path).startswith(f"{tmp_path / name} cannot be read: ")
 
 
 def test_quantized_tensors_are_refused(tmp_path):
@@ -152,13 +114,12 @@ def test_quantized_tensors_are_refused(tmp_path):
 def test_a_pickle_is_refused_and_never_opened(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
     message = refusal(tmp_path)
-    assert "pytorch_model.bin, a pickle, which may run code when it is read; convert it with transformers: " in message
-    assert f"t.AutoModelForPreTraining.from_pretrained('{tmp_path}').save_pretrained('NEW')" in message
+    assert "pytorch_model.bin" in message and f"from_pretrained('{tmp_path}').save_pretrained('NEW')" in message
     assert "torch" not in sys.modules
 
 
 def test_a_folder_without_tensors_is_refused(tmp_path):
-    assert "holds no model.safetensors, model.safetensors.index.json or tf_model.h5; give" in refusal(tmp_path)
+    assert refusal(tmp_path).startswith(f"{tmp_path} holds no model.safetensors or tf_model.h5")
 
 
 @pytest.mark.parametrize(

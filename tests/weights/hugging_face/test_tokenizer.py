@@ -11,6 +11,7 @@ from electra_tf.text.vocabulary import Vocabulary
 from electra_tf.weights.hugging_face.reader import read_hugging_face
 from electra_tf.weights.hugging_face.tokenizer import tokenizer_files
 from electra_tf.weights.stored_model import SourceOverrides
+from tests.toy import VOCABULARY
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "tokenization.jsonl"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "paris", "cafe", "café", "Café", "a", "##a", "Paris", "!"]
@@ -61,7 +62,7 @@ def test_texts_and_pairs_have_special_tokens_and_segments(both):
     assert theirs.decode([5, 9, 10]) == "paris aa"
 
 
-def test_the_settings_are_written_for_readers_that_look_at_nothing_else(both, tmp_path):
+def test_the_settings_are_in_the_older_files_too(both, tmp_path):
     both(TOKENS, False, True)
     settings = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))
     assert (settings["do_lower_case"], settings["strip_accents"]) == (False, False)
@@ -102,23 +103,23 @@ def test_only_hard_lines_have_other_tokens_than_the_authors_code_gives(both, str
         ),
     ],
 )
-def test_how_text_is_tokenized(folder, files, expected):
+def test_casing_and_accents_of_a_folder_are_read(folder, files, expected):
     place = folder("discriminator", OURS)
     for name, content in files.items():
         (place / name).write_text(json.dumps(content))
-    found, _ = read_hugging_face(str(place))
-    assert (found.lower_case, found.strip_accents) == expected
+    model, _ = read_hugging_face(str(place))
+    assert (model.lower_case, model.strip_accents) == expected
 
 
-def test_the_tokens_of_tokenizer_json_count(folder, stored_electra):
+def test_the_tokens_of_tokenizer_json_come_before_vocab_txt(folder):
     place = folder("discriminator", OURS)
     tokens = (place / "vocab.txt").read_text().split()
     (place / "vocab.txt").write_text("another\n")
     ids = {token: number for number, token in reversed(list(enumerate(tokens[:-1])))}
-    added = [{"id": 4, "content": "[MASK]"}, {"id": 7, "content": tokens[-1]}]
+    added = [{"id": 4, "content": "[MASK]"}, {"id": len(tokens) - 1, "content": tokens[-1]}]
     content = {"model": {"type": "WordPiece", "vocab": ids}, "added_tokens": added}
     (place / "tokenizer.json").write_text(json.dumps(content))
-    assert read_hugging_face(str(place))[0].vocabulary_file == stored_electra().vocabulary_file
+    assert read_hugging_face(str(place))[0].vocabulary_file == VOCABULARY
     overrides = SourceOverrides(vocabulary=b"mine")
     assert read_hugging_face(str(place), overrides)[0].vocabulary_file == b"mine"
 
@@ -159,15 +160,3 @@ def test_the_tokenizers_that_transformers_saves_for_electra_give_no_warning(fold
     config = {"tokenizer_class": "ElectraTokenizerFast", "tokenize_chinese_chars": True}
     (place / "tokenizer_config.json").write_text(json.dumps(config))
     assert read_hugging_face(str(place))[1] == []
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(b"", "has no vocabulary"), (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n", "vocabulary has 6 tokens, ")],
-)
-def test_a_vocabulary_that_does_not_fit_is_refused(folder, content, message):
-    place = folder("discriminator", OURS)
-    (place / "vocab.txt").write_bytes(content)
-    model, _ = read_hugging_face(str(place))
-    with pytest.raises(UserError, match=message):
-        model.require_fitting_vocabulary()

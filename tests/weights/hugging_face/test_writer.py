@@ -1,21 +1,36 @@
-"""Networks for Hugging Face: classes, tensors by name and shape, and sizes, as transformers' own classes have them."""
+"""Folders for Hugging Face: classes, tensors and sizes as transformers has them, the files, and the model card."""
 
+import dataclasses
 import json
+import os
+import struct
 from pathlib import Path
 
+import huggingface_hub
 import numpy as np
 import pytest
 
-from electra_tf.weights.hugging_face.writer import hugging_face_networks
+from electra_tf.config.errors import UserError
+from electra_tf.weights.hugging_face.writer import hugging_face_networks, model_card, write_hugging_face
+from tests.toy import EQUAL_SIZES
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "hugging_face_tensors.json"
-EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
 LABELS = ("no", "maybe", "yes")
 PLAIN_ANSWERS = {"joint_prediction": False, "answerable_classifier": False}
+FILES = [
+    "README.md",
+    "config.json",
+    "model.safetensors",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+]
 
 
 @pytest.fixture(scope="module")
 def shapes_of() -> dict[str, dict[str, list[int]]]:
+    """The shapes of each class of transformers, by the names of its tensors."""
     return json.loads(FIXTURE.read_text(encoding="utf-8"))
 
 
@@ -34,10 +49,9 @@ def test_electra_is_a_discriminator_and_a_generator(stored, shapes_of):
 
 
 @pytest.mark.parametrize("tying", ["none", "all"])
-def test_a_generator_that_shares_other_weights_is_a_whole_network_too(stored, tying):
+def test_a_generator_is_a_whole_network_for_every_tying(stored, tying):
     generator = {"generator": EQUAL_SIZES} if tying == "all" else {}
-    model = stored(objective={"tying": tying, **generator})
-    discriminator, masked_lm = hugging_face_networks(model)
+    discriminator, masked_lm = hugging_face_networks(stored(objective={"tying": tying, **generator}))
     encoders = [
         {name: tensor for name, tensor in network.tensors.items() if name.startswith("electra.")}
         for network in (discriminator, masked_lm)
@@ -46,13 +60,6 @@ def test_a_generator_that_shares_other_weights_is_a_whole_network_too(stored, ty
     equal = [np.array_equal(encoders[0][name], encoders[1][name]) for name in encoders[0]]
     assert all(equal) if tying == "all" else not any(equal)
     assert masked_lm.config["hidden_size"] == (16 if tying == "all" else 6)
-
-
-def test_shared_embeddings_stand_in_both_networks(stored):
-    model = stored()
-    tables = [network.tensors["electra.embeddings.word_embeddings.weight"] for network in hugging_face_networks(model)]
-    for table in tables:
-        assert np.array_equal(table, model.weights["electra/embeddings/word_embeddings"])
 
 
 def test_config_holds_each_networks_own_sizes_as_whole_numbers(stored):
@@ -69,32 +76,25 @@ def test_config_holds_each_networks_own_sizes_as_whole_numbers(stored):
         "pad_token_id": (0, 0),
     }
     for name, expected in sizes.items():
-        found = discriminator[name], generator[name]
-        assert found == expected and all(type(value) is int for value in found)
+        values = discriminator[name], generator[name]
+        assert values == expected and all(type(value) is int for value in values)
     assert discriminator["electra_tf"] == {"objective": "electra", "step": 3, "data": ["abc"]}
 
 
-def test_a_kernel_is_stored_as_its_transpose_in_memory(stored):
-    model = stored()
-    tensor = hugging_face_networks(model)[0].tensors["electra.embeddings_project.weight"]
-    kernel = model.weights["electra/embeddings_project/kernel"]  # [12, 16]
-    assert tensor.tobytes() == np.array(kernel.T.tolist(), np.float32).tobytes()
-
-
-def test_without_a_generator_network_there_is_the_discriminator_alone(stored):
+def test_without_a_generator_network_there_is_only_the_discriminator(stored):
     (network,) = hugging_face_networks(stored(objective={"generator": {"kind": "uniform"}}))
     assert network.architecture == "ElectraForPreTraining"
 
 
-def test_the_masked_lm_baseline_is_one_masked_language_model(stored):
+def test_the_masked_lm_baseline_is_a_masked_language_model(stored):
     (network,) = hugging_face_networks(stored(objective={"name": "bert_mlm"}))
     assert (network.architecture, network.config["hidden_size"]) == ("ElectraForMaskedLM", 16)
 
 
-def test_an_objective_that_transformers_does_not_have_is_its_encoder(stored, shapes_of):
+def test_only_the_encoder_of_an_objective_of_ours_is_written(stored, shapes_of):
     model, notes = stored(objective={"name": "all_tokens_mlm"}).of_authors()
     (network,) = hugging_face_networks(model)
-    assert "only its encoder is converted" in notes[0]
+    assert "copy_head" in notes[0]
     assert shapes(network) == shapes_of["ElectraModel"]
     assert network.config["architectures"] == ["ElectraModel"]
 
@@ -137,18 +137,119 @@ def test_a_fine_tuned_model_is_the_class_of_its_head(stored_finetuned, shapes_of
     assert {name: network.config[name] for name in settings} == settings
 
 
-def test_the_two_rows_of_a_question_answering_head_are_start_and_end(stored_finetuned):
-    model = stored_finetuned({"kind": "question_answering", "version_2": False, **PLAIN_ANSWERS})
-    (network,) = hugging_face_networks(model)
-    for row, layer in enumerate(("dense", "dense_1")):
-        scope = f"task_specific/made_up/{layer}"
-        assert np.array_equal(network.tensors["qa_outputs.weight"][row], model.weights[f"{scope}/kernel"][:, 0])
-        assert network.tensors["qa_outputs.bias"][row] == model.weights[f"{scope}/bias"][0]
-
-
-@pytest.mark.parametrize("settings", [{}, {"joint_prediction": False}])
-def test_a_head_that_transformers_does_not_have_leaves_the_encoder_with_a_note(stored_finetuned, shapes_of, settings):
-    task = {"kind": "question_answering", "version_2": True, "head_size": 9, **settings}
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"kind": "question_answering", "version_2": True, "head_size": 9},
+        {"kind": "question_answering", "version_2": True, "head_size": 9, "joint_prediction": False},
+        {"kind": "multi_label", "labels": tuple(map(str, range(9)))},  # more than half of the 16 hidden units
+    ],
+)
+def test_a_head_that_transformers_does_not_have_leaves_the_encoder_with_a_note(stored_finetuned, shapes_of, task):
     (network,) = hugging_face_networks(stored_finetuned(task))
     assert shapes(network) == shapes_of["ElectraModel"]
-    assert network.notes[0].startswith("transformers has no class for this head")
+    assert "this is the encoder alone" in network.notes[0]
+
+
+@pytest.fixture(scope="module")
+def written(stored, tmp_path_factory) -> tuple[str, list[str]]:
+    output_dir = str(tmp_path_factory.mktemp("hub") / "out")
+    return output_dir, write_hugging_face(stored(), output_dir)
+
+
+def test_each_network_has_a_folder_with_all_files(written):
+    output_dir, lines = written
+    assert sorted(os.listdir(output_dir)) == ["discriminator", "generator"]
+    for folder in ("discriminator", "generator"):
+        assert sorted(os.listdir(os.path.join(output_dir, folder))) == FILES
+    assert lines == [
+        f"{output_dir}/discriminator: ElectraForPreTraining, 27 tensors, 3,093 parameters",
+        f"{output_dir}/generator: ElectraForMaskedLM, 28 tensors, 1,381 parameters",
+    ]
+
+
+def test_the_bytes_of_the_file_are_the_weights(written, stored):
+    with open(os.path.join(written[0], "discriminator", "model.safetensors"), "rb") as stream:
+        # The format: eight bytes of length, a header in JSON, the values one after another.
+        header = json.loads(stream.read(struct.unpack("<Q", stream.read(8))[0]))
+        content = stream.read()
+    assert header.pop("__metadata__") == {"format": "pt"} and len(header) == 27
+    weights = stored().weights
+    table, kernel = weights["electra/embeddings/word_embeddings"], weights["electra/embeddings_project/kernel"]
+    expected = {"word_embeddings": table, "embeddings_project": kernel.T}  # [47, 12], [16, 12]
+    for name, value in expected.items():
+        (entry,) = (entry for tensor, entry in header.items() if tensor.endswith(f"{name}.weight"))
+        assert (entry["dtype"], entry["shape"]) == ("F32", list(value.shape))
+        assert content[slice(*entry["data_offsets"])] == value.tobytes()
+
+
+def test_transformers_reads_configuration_and_tokenizer(written):
+    transformers = pytest.importorskip("transformers")
+    generator = os.path.join(written[0], "generator")
+    config = transformers.AutoConfig.from_pretrained(generator)
+    assert isinstance(config, transformers.ElectraConfig)
+    assert (config.hidden_size, config.num_attention_heads, config.intermediate_size) == (6, 3, 14)
+    assert config.electra_tf == {"objective": "electra", "step": 3, "data": []}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(generator)
+    assert tokenizer("w5 [MASK] w7")["input_ids"] == [2, 5, 4, 7, 3]
+
+
+def test_a_single_network_goes_into_the_directory_itself(stored, tmp_path):
+    write_hugging_face(stored(("generator",)), str(tmp_path / "out"))
+    assert sorted(os.listdir(tmp_path / "out")) == FILES
+
+
+def test_nothing_is_overwritten(written, stored):
+    with pytest.raises(UserError, match="discriminator is not empty"):
+        write_hugging_face(stored(), written[0])
+
+
+def test_a_vocabulary_of_another_size_is_refused(stored, tmp_path):
+    other = dataclasses.replace(stored(), vocabulary_file=stored().vocabulary_file + b"w47\n")
+    with pytest.raises(UserError, match="the vocabulary has 48 tokens, the encoder of a test has 47"):
+        write_hugging_face(other, str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+FACTS = {
+    "data": ["a1b2"],
+    "init_from": "there/runs/tiny",
+    "configuration": {"train": {"batch_size": 6}, "data": {"max_seq_length": 13}, "optimizer": {"learning_rate": 5e-4}},
+}
+
+
+def cards(model) -> list[huggingface_hub.ModelCard]:
+    return [model_card(model, network) for network in hugging_face_networks(model)]
+
+
+def test_the_card_has_metadata_sizes_data_and_settings(stored):
+    discriminator, generator = cards(stored(facts=FACTS))
+    assert (discriminator.data.library_name, discriminator.data.pipeline_tag) == ("transformers", None)
+    assert (generator.data.tags, generator.data.pipeline_tag) == (["electra"], "fill-mask")
+    lines = str(discriminator).splitlines()
+    for line in (
+        "# electra_tf electra discriminator",
+        'model = ElectraForPreTraining.from_pretrained("FOLDER")',
+        "- parameters: 3,093",
+        "- `hidden_size`: 16",
+        "- vocabulary: 47 word pieces, uncased",
+        "- data set, SHA-256: `a1b2`",
+        "- initial weights: runs/tiny",
+        "- steps: 3",
+        "- `train.batch_size`: 6",
+        "- `optimizer.learning_rate`: 0.0005",
+    ):
+        assert line in lines
+
+
+def test_the_card_of_a_model_without_facts_leaves_them_out(stored):
+    text = str(cards(stored())[0])
+    assert "SHA-256" not in text and "initial weights" not in text and "batch_size" not in text
+
+
+def test_the_card_of_a_fine_tuned_model_has_its_task_and_notes(stored_finetuned):
+    (card,) = cards(stored_finetuned({"kind": "classification", "labels": ["0", "1"]}, "mrpc"))
+    lines = str(card).splitlines()
+    assert card.data.pipeline_tag == "text-classification"
+    assert "from transformers import AutoTokenizer, ElectraForSequenceClassification" in lines
+    assert "# electra_tf mrpc" in lines and any(line.startswith("- The head was trained as one") for line in lines)
