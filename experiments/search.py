@@ -90,7 +90,7 @@ def _flags() -> ArgumentParser:
     )
     add("--output_dir", required=True, type=local_directory, metavar="DIR", help="local directory of the runs")
     add("--flops_budget", required=True, metavar="FLOPS", help="budget of each run")
-    add("--flops_convention", choices=("paper", "hardware"), default="paper", help="see docs/flops.md")
+    add("--flops_convention", choices=("paper", "hardware"), default="paper", help="see docs/notes/flops.md")
     add(
         "--vary",
         action="append",

@@ -1,4 +1,4 @@
-"""An objective outside of the project, in one file: the example of docs/objectives.md."""
+"""An objective outside of the project, in one file: examples/random_token_detection.py."""
 
 import json
 import math
@@ -28,8 +28,7 @@ NAME = "random_token_detection"
 def workplace(tmp_path_factory, write_data, tiny_config) -> Path:
     """A directory with the module, a configuration and a data set; the objective is forgotten afterwards."""
     directory = tmp_path_factory.mktemp("user")
-    blocks = (PROJECT / "docs" / "objectives.md").read_text(encoding="utf-8").split("```python\n")[1:]
-    (example,) = [block.split("```")[0] for block in blocks if "@register_objective" in block]
+    example = (PROJECT / "examples" / "random_token_detection.py").read_text(encoding="utf-8")
     (directory / "my_objective.py").write_text(example, encoding="utf-8")
     tiny = tiny_config(masking={"mask_token_fraction": 0.0, "random_token_fraction": 1.0}).model_dump(mode="json")
     train = {**tiny["train"], "num_steps": 4, "log_every_steps": 1, "save_every_steps": 2}

@@ -7,7 +7,7 @@
     python profile_flops.py --paper_table
 
 There are two conventions: that of the paper (appendix E), to compare with its figures, and that of the hardware: what a
-device has to compute. See docs/flops.md.
+device has to compute. See docs/notes/flops.md.
 """
 
 import json
@@ -32,7 +32,7 @@ _MODES = {
 
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("--config", metavar="FILE", help="YAML file of a run, see configs/README.md")
+    parser.add_argument("--config", metavar="FILE", help="YAML file of a run, see docs/configs.md")
     add_set_flag(parser)
     add_objective_module_flag(parser)
     modes = parser.add_mutually_exclusive_group()

@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--picture", metavar="FILE", help="PNG file to write; needs matplotlib")
     parser.add_argument("--data", metavar="FILE", help="JSON file to write: the points of the picture")
     parser.add_argument(
-        "--flops", choices=("paper", "hardware"), default="paper", help="convention of the picture, see docs/flops.md"
+        "--flops", choices=("paper", "hardware"), default="paper", help="of the picture: docs/notes/flops.md"
     )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument(

@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _flags() -> argparse.ArgumentParser:
     parser = flag_parser(__doc__)
-    parser.add_argument("--config", required=True, metavar="FILE", help="YAML file of the run, see configs/README.md")
+    parser.add_argument("--config", required=True, metavar="FILE", help="YAML file of the run, see docs/configs.md")
     parser.add_argument(
         "--data_dir",
         action="append",

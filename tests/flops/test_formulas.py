@@ -41,7 +41,7 @@ def test_the_table_in_the_documentation_has_the_numbers_of_the_presets():
         "the run, paper": lambda cost, run: cost.spent(run.train.num_steps).paper,
     }
     runs = [preset(name) for name in ("small", "base", "large")]
-    text = (PROJECT / "docs" / "flops.md").read_text(encoding="utf-8")
+    text = (PROJECT / "docs" / "notes" / "flops.md").read_text(encoding="utf-8")
     for row, number in rows.items():
         numbers = [f"{float(number(RunCost(run), run)):.3e}".replace("e+0", "e").replace("e+", "e") for run in runs]
         assert f"| {row} | {' | '.join(numbers)} |" in text

@@ -12,7 +12,7 @@ from electra_tf.tasks.pretrain.config import load_config
 
 SMALL = Path(__file__).resolve().parents[2] / "configs" / "pretrain" / "small.yaml"
 DOCS = SMALL.parents[2] / "docs"
-# Of the rows of docs/scaling.md: what computes, how many of them, and GB/s each way between two of them.
+# Of the rows of docs/notes/accelerators.md: what computes, how many of them, and GB/s each way between two of them.
 LINKS = {
     "8 x A100, NVLink": ("a100", 8, 300),
     "8 x H100, NVLink": ("h100", 8, 450),
@@ -112,4 +112,5 @@ def test_the_shares_of_sums_in_a_step_are_arithmetic_on_published_speeds(label):
         summing = 1e3 * 2 * (replicas - 1) / replicas * size / (1e9 * link)
         shown = f"{computing:.3g}" if computing < 1000 else f"{computing:,.0f}"
         cells.append(f"{shown} + {summing:.3g}: {100 * summing / (computing + summing):.0f} %")
-    assert f"| {label} | {link:g} | {' | '.join(cells)} |" in (DOCS / "scaling.md").read_text(encoding="utf-8")
+    text = (DOCS / "notes" / "accelerators.md").read_text(encoding="utf-8")
+    assert f"| {label} | {link:g} | {' | '.join(cells)} |" in text

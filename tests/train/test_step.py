@@ -67,7 +67,7 @@ IN_MICRO_BATCHES = {"precision": "bfloat16", "gradient_accumulation_steps": 2}
 def test_replicas_sum_each_gradient_once_a_step_and_in_float32(
     build, tiny_batch, two_replicas, run_on_replicas, monkeypatch, train
 ):
-    """The bytes of docs/scaling.md."""
+    """The bytes of docs/notes/accelerators.md."""
     of_both_replicas, sum_over_replicas = [], training.sum_over_replicas
 
     def recorded(tensors):

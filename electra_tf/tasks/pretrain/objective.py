@@ -21,7 +21,7 @@ class Objective(Task):
 
     A new objective is one file in this folder: settings (`ObjectiveSettings`) and a subclass with `encoder`, `forward`,
     `loss_totals` and its own metrics, registered by `register_objective`; beside it a YAML, a test and a row in
-    docs/objectives.md.
+    docs/configs.md.
 
     Attributes:
         config: a `PretrainingConfig`, whose `objective` group has the settings class that the objective registered.
