@@ -5,9 +5,9 @@
     python -m experiments.replication --remake
 
 The runs have the configurations of configs/pretrain/replication, one run for each seed, in RUNS/ARM-seedN. The budget
-is the FLOPs of ELECTRA's steps as devices compute them (docs/notes/flops.md); every other arm gets as many steps as it pays
-for. The arm bert_mlm_paper_flops is BERT with as many steps as the paper's count of FLOPs pays for. DATA32 and DATA64
-are the data sets of the two input stages, GLUE has the folders of its tasks, PROBE is the output of
+is the FLOPs of ELECTRA's steps as devices compute them (docs/notes/flops.md); every other arm gets as many steps as it
+pays for. The arm bert_mlm_paper_flops is BERT with as many steps as the paper's count of FLOPs pays for. DATA32 and
+DATA64 are the data sets of the two input stages, GLUE has the folders of its tasks, PROBE is the output of
 experiments.truecasing.
 
 The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones (the
