@@ -1,8 +1,8 @@
-"""Compressed files and tar archives as streams of the text files in them.
+"""Reads the text files in compressed files and tar archives as streams.
 
-Their kind is detected from their content, not from their name. Archives may lie in archives, as OpenWebText's do.
-Truncated or damaged content is an error, see `reading`. The loops are ours because `bz2.open` and its kin take garbage
-after a stream for the end of the file, and tarfile takes a broken header for the end of the archive.
+The kind of a file is detected from its content, not from its name. Archives may contain archives, as OpenWebText's do.
+Truncated or damaged content is an error (see `reading`). The loops are ours because `bz2.open` and `lzma.open` silently
+end at garbage after a stream, and tarfile silently ends at a broken header.
 """
 
 import bz2
@@ -21,7 +21,9 @@ from electra_tf.config.errors import UserError, first_line
 
 BUFFER_BYTES = 2**18
 PEEK_BYTES = 2**13  # of a file, to detect its kind
-# Compressed bytes of one step. A step's output is not limited: this bounds the memory for what expands a thousandfold.
+# Output of one step of a decompressor: it bounds the memory for a file that expands a thousandfold.
+_MAX_OUTPUT_BYTES = 2**20
+# Input of one step: small, as zstandard cannot limit the output.
 _INPUT_BYTES = 2**12
 _TAR_MAGIC, _TAR_MAGIC_OFFSET = b"ustar", 257
 
@@ -67,17 +69,17 @@ def reading(path: str) -> Iterator[None]:
 
 
 def compression_of(begin: bytes) -> str:
-    """The name of the compression of a file that begins with `begin`, or ""."""
+    """Returns the name of the compression of a file from its first bytes, or "" if it is not compressed."""
     return next((name for name, kind in COMPRESSIONS.items() if begin.startswith(kind.magics)), "")
 
 
 def is_archive(begin: bytes) -> bool:
-    """Whether a file that begins with `begin` is a tar archive."""
+    """Whether a file is a tar archive, from its first bytes."""
     return begin[_TAR_MAGIC_OFFSET:].startswith(_TAR_MAGIC)
 
 
 class _BlockStream(io.RawIOBase):
-    """A stream of the bytes of `blocks`."""
+    """Joins blocks of bytes to one stream."""
 
     def __init__(self, blocks: Iterator[bytes]):
         self._blocks = blocks
@@ -103,17 +105,17 @@ class _BlockStream(io.RawIOBase):
 
 
 def buffered(stream: BinaryIO) -> io.BufferedReader:
-    """`stream` with a `peek` method."""
+    """Returns `stream` with a buffer, and so with a `peek` method."""
     return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, BUFFER_BYTES)  # type: ignore[type-var]
 
 
 def begin_of(stream: io.BufferedReader) -> bytes:
-    """The next bytes of a stream, without reading them."""
+    """Returns the next bytes of a stream and leaves them to be read."""
     return stream.peek(PEEK_BYTES)[:PEEK_BYTES]
 
 
 def section(stream: BinaryIO, num_bytes: int) -> io.BufferedReader:
-    """A stream of the next `num_bytes` of a stream."""
+    """Returns the next `num_bytes` of a stream as a stream."""
 
     def blocks() -> Iterator[bytes]:
         left = num_bytes
@@ -125,23 +127,35 @@ def section(stream: BinaryIO, num_bytes: int) -> io.BufferedReader:
 
 
 def decompressed(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """The content of a compressed stream or of several in sequence, with or without zero padding after each.
+    """Decompresses one stream, or several in sequence. Each may be followed by zero padding.
 
-    Raises: EOFError: the data is truncated. Also the errors of the library, for damaged data.
+    Args:
+        name: a key of `COMPRESSIONS`.
+    Raises: EOFError: the data is truncated. Errors of the compression library: the data is damaged.
     """
     decompressor = None
     while content := stream.read(_INPUT_BYTES):
         while content := content if decompressor else content.lstrip(b"\0"):
             decompressor = decompressor or COMPRESSIONS[name].new()
-            yield decompressor.decompress(content)
+            yield from _outputs(decompressor, content, *(() if name == "zstd" else (_MAX_OUTPUT_BYTES,)))
             content = decompressor.unused_data if decompressor.eof else b""
             decompressor = None if decompressor.eof else decompressor
     if decompressor is not None:
         raise EOFError(f"its {name} data is truncated")
 
 
+def _outputs(decompressor: Any, content: bytes, *limit: int) -> Iterator[bytes]:
+    """Decompresses `content` into blocks of at most `limit` bytes, or into one block without a limit."""
+    while True:
+        yield decompressor.decompress(content, *limit)
+        # zlib returns the input beyond the limit; bz2 and lzma keep it.
+        content = getattr(decompressor, "unconsumed_tail", b"")
+        if decompressor.eof or (not content and getattr(decompressor, "needs_input", True)):
+            return
+
+
 class _StrictTarInfo(tarfile.TarInfo):
-    """Fails at a broken or missing header, which tarfile takes for the end of the archive."""
+    """Raises an error at a broken or missing header, where tarfile would end without one."""
 
     @classmethod
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> "_StrictTarInfo":
@@ -152,7 +166,7 @@ class _StrictTarInfo(tarfile.TarInfo):
 
 
 class Member(NamedTuple):
-    """A file in an archive. Its stream must be read before the next member."""
+    """A file in an archive. Its stream must be read before the next member is requested."""
 
     name: str
     num_bytes: int
@@ -160,28 +174,28 @@ class Member(NamedTuple):
 
 
 def members(stream: BinaryIO) -> Iterator[Member]:
-    """The files of a tar archive in order, without empty and hidden ones (metadata of file systems).
+    """Yields the files of a tar archive in order, except empty files and hidden ones (metadata of file systems).
 
     Raises: tarfile.ReadError: the archive is truncated or damaged.
     """
     with tarfile.open(fileobj=stream, mode="r|", bufsize=BUFFER_BYTES, tarinfo=_StrictTarInfo) as archive:
         while info := archive.next():
-            archive.members = []  # tarfile would keep all of what may be millions
+            archive.members = []  # tarfile would keep all of them: millions, perhaps
             if info.isfile() and info.size and not info.name.rpartition("/")[2].startswith("."):
                 yield Member(info.name, info.size, archive.extractfile(info))
 
 
 def unpacked(stream: BinaryIO) -> io.BufferedReader:
-    """`stream`, decompressed if it is compressed."""
+    """Returns `stream`, decompressed if it is compressed."""
     stream = buffered(stream)
     compression = compression_of(begin_of(stream))
     return buffered(_BlockStream(decompressed(stream, compression))) if compression else stream
 
 
 def text_files(stream: BinaryIO, path: str) -> Iterator[tuple[str, io.BufferedReader]]:
-    """The (path, stream) of each file in a file: the file itself, decompressed, or the members of its archives.
+    """Yields (path, stream) of a file, decompressed, or of each file in it if it is an archive.
 
-    A stream must be read before the next one.
+    A stream must be read before the next one is requested.
     """
     stream = unpacked(stream)
     if not is_archive(begin_of(stream)):

@@ -1,4 +1,4 @@
-"""From the inputs of a build to its manifest: the parts that the local builder and the Beam pipeline share."""
+"""The parts of a build that the local builder and the Beam pipeline share: its inputs, its checks, its manifest."""
 
 import datetime
 import logging
@@ -22,13 +22,13 @@ from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
 
-# At length 128, some 85 % of the tokens of text in sentences are kept, of text in paragraphs some 63 %.
+# At length 128, about 85 % of the tokens are kept if a line is a sentence, about 63 % if a line is a paragraph.
 _MIN_USUAL_KEPT_FRACTION = 0.7
 
 
 @dataclass(frozen=True)
 class BuildInputs:
-    """The files that a build reads; `vocab_content` is the content of the vocabulary file."""
+    """The files that a build reads. `vocab_content` is the content of the vocabulary file."""
 
     files: list[SourceFile]
     vocabulary: Vocabulary
@@ -36,7 +36,10 @@ class BuildInputs:
 
     @classmethod
     def find(cls, settings: BuildSettings) -> "BuildInputs":
-        """Raises: UserError: see `find_files` and `Vocabulary.from_bytes`."""
+        """Finds the input files and reads the vocabulary.
+
+        Raises: UserError: see `find_files` and `Vocabulary.from_bytes`.
+        """
         files = find_files(settings.inputs)
         with store_errors(settings.vocab_file, "cannot be read"):
             content = storage.read_bytes(settings.vocab_file)
@@ -47,7 +50,7 @@ class BuildInputs:
         return sum(file.num_bytes for file in self.files)
 
     def configuration(self, settings: BuildSettings) -> dict[str, Any]:
-        """What a build is asked for, as JSON: builds with equal configurations continue each other's work."""
+        """The settings and files that decide the output, as JSON. A build only continues one with an equal value."""
         names = ("format", "compression", "name", "num_bytes", "modified")
         inputs = [{name: getattr(file, name) for name in names} for file in self.files]
         return {**settings.shaping(), "vocab_sha256": self.vocabulary.sha256, "inputs": inputs}
@@ -56,14 +59,14 @@ class BuildInputs:
 def build_once(
     settings: BuildSettings, inputs: BuildInputs, build: Callable[[BuildSettings, BuildInputs], Manifest]
 ) -> Manifest:
-    """The manifest of the data set in the output directory, by `build` unless the same command has finished it before.
+    """Calls `build` unless the same command has already finished; returns the manifest in the output directory.
 
     Raises: UserError: see `output.finished_manifest`, `output.opened` and `build`.
     """
     configuration = inputs.configuration(settings)
     if manifest := output.finished_manifest(settings, configuration):
         output.remove_build_dir(settings)
-        _logger.info("%s holds this data set already, of files of these names and sizes", settings.output_dir)
+        _logger.info("%s already holds this data set, made from files of these names and sizes", settings.output_dir)
     else:
         with output.opened(settings, configuration, [settings.vocab_file, *(file.path for file in inputs.files)]):
             manifest = build(settings, inputs)
@@ -71,14 +74,17 @@ def build_once(
 
 
 def require_documents(settings: BuildSettings, counts: ReadCounts) -> None:
-    """Checks that there are documents to train on. Raises: UserError: no document is left, or all are held out."""
+    """Checks that there are documents to train on.
+
+    Raises: UserError: no document is left, or all are held out.
+    """
     num_train, num_held_out = (counts.split_documents[split] for split in (TRAIN_SPLIT, HELD_OUT_SPLIT))
     if not num_train + num_held_out:
         too_short = f"shorter than --min_document_characters={settings.min_document_characters}"
         reasons = _left_out(counts, too_short) or "it holds no text"
         raise UserError(
-            f"no document is left of {counts.num_bytes} bytes of input: {reasons}; give files"
-            " with words in them, or relax these rules"
+            f"no document is left of {counts.num_bytes} bytes of input: {reasons}; give other files or change these"
+            " settings"
         )
     if not num_train:
         raise UserError(
@@ -87,15 +93,14 @@ def require_documents(settings: BuildSettings, counts: ReadCounts) -> None:
         )
     if settings.held_out_fraction > 0 and not num_held_out:
         _logger.warning(
-            "warning: none of %d documents was held out with --held_out_fraction=%s: the data set has no held-out part;"
-            " raise the fraction, or split the text into more documents",
-            num_train,
+            "warning: --held_out_fraction=%s of %d documents is none: there is no held-out data; raise the fraction",
             settings.held_out_fraction,
+            num_train,
         )
 
 
 def _left_out(counts: ReadCounts | data_manifest.Counts, too_short: str = "too short") -> str:
-    """The documents that were left out and why: "3 redirects, 1 too short"."""
+    """Describes how many documents were left out, by reason: "3 redirects, 1 too short"."""
     left_out = {
         **counts.num_documents_skipped,
         too_short: counts.num_documents_too_short,
@@ -112,11 +117,12 @@ def write_manifest(
     results: list[ShardResult],
     token_counts: np.ndarray,
 ) -> Manifest:
-    """Writes the vocabulary and, last of all, the manifest, which marks the data set as complete.
+    """Writes the vocabulary and then the manifest, which marks the data set as complete.
 
     Args:
-        results: of the shards, which are all written, in any order.
-        token_counts: [V] int64, of the training split.
+        counts: the sum over all work units.
+        results: one for each shard, in any order.
+        token_counts: [V] int64, occurrences of each vocabulary entry in the training split.
     """
     results = sorted(results, key=lambda result: result.shard.file)
     by_split = {split: [result for result in results if result.split == split] for split in SPLITS}
@@ -158,18 +164,18 @@ def _manifest_counts(counts: ReadCounts, results: list[ShardResult]) -> data_man
 
 
 def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
-    """Logs what a data set holds and what was left out.
+    """Logs the size of a data set and what was left out.
 
     Args:
-        seconds: duration of the build.
-        num_tokens: read in that time; fewer than all if the build was continued.
+        seconds: duration of this process.
+        num_tokens: number of tokens read in that time, without those of an earlier, interrupted process.
     """
     counts = manifest.counts
     if reasons := _left_out(counts):
         _logger.info("left out: %s", reasons)
     if counts.num_tokens_kept < _MIN_USUAL_KEPT_FRACTION * counts.num_tokens_read:
         _logger.warning(
-            "warning: only %.0f %% of the tokens are kept: long lines lose what exceeds an example, duplicates are"
+            "warning: only %.0f %% of the tokens are kept: lines are cut at the length of an example, duplicates are"
             " dropped; --sentences=split splits lines into sentences",
             100 * counts.num_tokens_kept / counts.num_tokens_read,
         )
@@ -188,5 +194,5 @@ def log_summary(manifest: Manifest, seconds: float, num_tokens: int) -> None:
 
 
 def speed(number: int, seconds: float, unit: str = "tokens") -> str:
-    """(1234567, 2) -> "617 k tokens/s"."""
+    """Formats a speed: (1234567, 2) gives "617 k tokens/s"."""
     return f"{number / seconds / 1e3:,.0f} k {unit}/s"

@@ -5,15 +5,12 @@ The runner and its options are Beam's own. It needs `pip install .[beam]` in add
 
 import contextlib
 import logging
-import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_prep import output
+from data_prep import output, processes
 from data_prep.assembly import BuildInputs, build_once, log_summary
 from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
@@ -28,26 +25,27 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _LOCAL_RUNNERS = ("directrunner", "direct", "fnapirunner")  # names of the runner of this machine
-# Loggers that repeat what workers have logged, and exceptions that are raised as well.
+# Loggers that repeat what workers log, and exceptions that are also raised.
 _REPEATED = ("apache_beam.runners.portability.local_job_service", "apache_beam.runners.common")
 
 
 def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
     """Builds the data set by a Beam pipeline and returns its manifest, which is the last file written.
 
+    After a failure that is not about the input, the same call starts again (with `overwrite` if the output is a URL).
+
     Args:
-        settings: `num_processes` is 1; the runner's own options give the number of processes. No `work_dir` is needed,
-            as intermediate data is kept by the runner.
+        settings: `num_processes` must be 1: the number of processes is an option of the runner. `work_dir` is not
+            needed: the runner keeps intermediate data.
         beam_arguments: Beam's options, including `--runner=NAME`, as on a command line.
-    Raises: UserError: as `pipeline.build`; also if Beam is not installed or does not know an option, or if the runner's
-        machines cannot reach an input or the output. A build that failed for another reason than its input starts again
-        with the same call (and `overwrite`, if it wrote to a URL).
+    Raises: UserError: see `pipeline.build`. Also: Beam is not installed or has no such option, or the runner's machines
+        cannot reach an input or the output.
     """
     options = _options(beam_arguments)
     if settings.num_processes != 1:
         raise UserError(
-            f"--num_processes={settings.num_processes} is for builds without --runner; give the runner's own option,"
-            " e.g. --direct_running_mode=multi_processing --direct_num_workers=2"
+            f"--num_processes={settings.num_processes} has no effect with --runner; use an option of the runner, e.g."
+            " --direct_running_mode=multi_processing --direct_num_workers=2"
         )
     inputs = BuildInputs.find(settings)
     _check_reachable(settings, inputs, options)
@@ -71,8 +69,14 @@ def _build(settings: BuildSettings, inputs: BuildInputs, pipeline: "Pipeline") -
         type(pipeline.runner).__name__,
     )
     pipeline | "BuildDataset" >> BuildDataset(settings, inputs)
-    with _failures_explained(settings):
+    try:
         pipeline.run().wait_until_finish()
+    except BaseException as error:
+        if not (message := _user_message(error)):
+            raise
+        with contextlib.suppress(OSError):  # the first error is the one to report
+            output.remove_build(settings)
+        raise UserError(message) from None
     manifest = output.read_manifest(settings.output_dir)
     log_summary(manifest, time.monotonic() - begin, manifest.counts.num_tokens_read)
     output.remove_build_dir(settings)
@@ -90,27 +94,22 @@ def _options(beam_arguments: list[str]) -> "PipelineOptions":
     finally:
         logging.disable(logging.NOTSET)
     options = PipelineOptions(beam_arguments)
-    # Beam itself only warns about options that it does not know.
+    # Beam itself only warns about unknown options.
     parsers = []
     options.get_all_options(add_extra_args_fn=parsers.append)
     _, unknown = parsers[0].parse_known_args(beam_arguments)
     if unknown:
         raise UserError(
-            f"unknown arguments {' '.join(unknown)}: neither this program nor Apache Beam has them; see --help, and the"
-            " documentation of the runner"
+            f"unknown arguments {' '.join(unknown)}: neither this program nor Apache Beam has them; see --help and the"
+            " runner's documentation"
         )
     return options
 
 
 def _check_reachable(settings: BuildSettings, inputs: BuildInputs, options: "PipelineOptions") -> None:
-    if "dataflow" not in _runner_name(options).lower():
-        return
-    for path in (settings.output_dir, *(file.path for file in inputs.files)):
-        if not is_remote(path):
-            raise UserError(
-                f"{path} is on this machine, but the workers of --runner={_runner_name(options)} are not; copy it to"
-                " gs:// and give its URL, or a gs:// URL to write to"
-            )
+    paths = (settings.output_dir, *(file.path for file in inputs.files))
+    if "dataflow" in _runner_name(options).lower() and (local := [path for path in paths if not is_remote(path)]):
+        raise UserError(f"{local[0]} is not on the workers of --runner={_runner_name(options)}; give a gs:// URL")
 
 
 def _runner_name(options: "PipelineOptions") -> str:
@@ -129,17 +128,17 @@ def _pipeline(options: "PipelineOptions") -> "Pipeline":
         return apache_beam.Pipeline(runner=runner, options=options)
     except (ValueError, ImportError, AttributeError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"--runner={name} cannot be used: {reason}; fix this, or give another runner") from None
+        raise UserError(f"--runner={name} cannot be used: {reason}; fix this or use another runner") from None
 
 
 def _local_runner(options: "PipelineOptions") -> "PipelineRunner":
-    """The portable runner in Python. DirectRunner would first try one in Go, which it downloads."""
+    """Beam's portable runner in Python. DirectRunner would first try to download one in Go."""
     from apache_beam.options.pipeline_options import WorkerOptions
     from apache_beam.portability.api import beam_provision_api_pb2
     from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
     from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
-    # Worker processes write to the stderr of this process. Beam also raises what it logs as an error.
+    # Worker processes share this process's stderr, and Beam also raises the errors that it logs.
     worker_options = options.view_as(WorkerOptions)
     if worker_options.default_sdk_harness_log_level is None:
         worker_options.default_sdk_harness_log_level = "WARNING"
@@ -147,30 +146,13 @@ def _local_runner(options: "PipelineOptions") -> "PipelineRunner":
     logging.getLogger("apache_beam").setLevel(logging.WARNING)
     for name in _REPEATED:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    # Worker processes must find this package from any working directory.
-    root = str(Path(__file__).resolve().parents[1])
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    if root not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])
+    processes.make_importable()
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     provision_info = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
     return FnApiRunner(provision_info=ExtendedProvisionInfo(provision_info))
 
 
-@contextlib.contextmanager
-def _failures_explained(settings: BuildSettings) -> Iterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        message = _user_message(error)
-        if message is None:
-            raise
-        with contextlib.suppress(OSError):  # the first error is the one to report
-            output.remove_build(settings)
-        raise UserError(message) from None
-
-
 def _user_message(error: BaseException) -> str | None:
-    """The message of a worker's UserError, which Beam may have put into another exception; None if there is none."""
+    """Finds the message of a worker's UserError, also inside another exception of Beam; None for other errors."""
     messages = [str(error)] if isinstance(error, UserError) else re.findall(r"\bUserError: (.*)", str(error))
     return re.sub(r" \[while running '.*'\]$", "", messages[-1]) if messages else None

@@ -1,12 +1,10 @@
-"""The build as an Apache Beam pipeline: work units to examples, examples to shards, and the manifest last of all.
+"""The build as an Apache Beam pipeline: work units to examples, examples to shards, and at the end the manifest.
 
-The steps are those of the local builder, done by the same functions. Beam's shuffle takes the place of the spills: the
-number of shards follows from the bytes of all records, each example goes to the shard of its sort key, and a shard is
-sorted and written as a whole. A file appears under its name when it is complete, and a step that is run again writes
-the same bytes.
+The steps call the functions of the local builder. Beam's shuffle replaces the spills: the total number of bytes
+determines the number of shards, each example goes to the shard of its sort key, and one worker sorts and writes a whole
+shard. A file gets its name when it is complete, and a repeated step writes the same bytes.
 """
 
-import os
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -21,17 +19,16 @@ from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
 from data_prep.shards import ShardRange, ShardResult, index_of, shard_index, shard_ranges, write_shard
 from data_prep.work_units import WorkUnit, plan_units
-from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import TRAIN_SPLIT
 from electra_tf.text.vocabulary import Vocabulary
 
-# Text in a work unit. The text of compressed files passes through the runner; some runners limit the size of elements.
+# Text in a work unit: small, as the text of compressed files passes through the runner, which may limit its elements.
 _UNIT_BYTES = 4 * 2**20
 
 _COUNTS, _TOKEN_COUNTS = "counts", "token_counts"
 _METRICS = "electra_tf"
 
-# An example as Beam encodes it: as `Example`, but the key is 8 bytes, big-endian, since Beam's integers are signed.
+# The fields of an `Example`, with the key as 8 bytes, big-endian: Beam's integers are signed.
 ExampleFields = tuple[str, bytes, bytes, int, int, bool]
 ShardKey = tuple[str, int, int]  # the fields of a ShardRange
 _KEY_BYTES = 8
@@ -76,7 +73,7 @@ class BuildDataset(beam.PTransform):
 
 
 class _BuildExamples(beam.DoFn):
-    """A work unit to its examples and, as a second output, its counts."""
+    """Turns a work unit into its examples and, as a second output, its counts."""
 
     def __init__(self, settings: BuildSettings, vocabulary: Vocabulary):
         self._settings = settings
@@ -111,7 +108,7 @@ def _sum_arrays(arrays: Iterable[np.ndarray], size: int) -> np.ndarray:
 
 
 def _num_shards(_: None, counts: ReadCounts, settings: BuildSettings) -> dict[str, int]:
-    """The number of shards by split. Raises: UserError: no document is left to train on."""
+    """Computes the number of shards by split. Raises: UserError: no document is left to train on."""
     require_documents(settings, counts)
     ranges = shard_ranges(counts.split_record_bytes, settings.num_shards)
     return {shard_range.split: shard_range.num_shards for shard_range in ranges}
@@ -123,14 +120,14 @@ def _with_shard_key(example: ExampleFields, num_shards: dict[str, int]) -> tuple
 
 
 def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[ExampleFields]]]:
-    """Every shard once, so that shards without examples are written too."""
+    """Yields every shard once, so that shards without examples are also written."""
     for split, number in num_shards.items():
         for index in range(number):
             yield (split, index, number), []
 
 
 class _WriteShard(beam.DoFn):
-    """A shard's key and its examples to a finished file and, as a second output, the training split's token counts."""
+    """Writes the examples of a shard to a file. Its second output is the token counts of training shards."""
 
     def __init__(self, settings: BuildSettings, vocab_size: int):
         self._settings = settings
@@ -153,16 +150,7 @@ class _WriteShard(beam.DoFn):
             for split, sort_key, *rest in group
         ]
         records = [example.record for example in examples]
-        try:
-            result, token_counts = write_shard(
-                index_of(examples), records, shard_range, self._settings, self._vocab_size
-            )
-        except OSError as error:
-            path = os.path.join(self._settings.output_dir, shard_range.file_name)
-            raise UserError(
-                f"cannot write {path}: {error.strerror or error}; free"
-                " some space, or give another --output_dir that every worker can write to"
-            ) from error
+        result, token_counts = write_shard(index_of(examples), records, shard_range, self._settings, self._vocab_size)
         self._num_shards_written.inc()
         yield result
         if shard_range.split == TRAIN_SPLIT:

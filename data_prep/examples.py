@@ -1,9 +1,9 @@
-"""Work units to serialized examples: the part of the build that handles each document on its own.
+"""Turns work units into serialized examples, one document at a time.
 
-The local builder and the Beam pipeline both run it, in any number of processes. A document is identified by the hash of
-its text and the seed. Its split, its segments and the positions of its examples in the shuffle follow from this hash
-alone: not from its file, the number of processes, the order of work, or the machine. So a copy of a document gives the
-same examples in the same shard, where one of each is dropped, and never stands in both splits.
+The local builder and the Beam pipeline both run this, in any number of processes. A hash of the seed and a document's
+text determines the split, the segments and the positions in the shuffle. Its file, the number of processes, the order
+of work and the machine have no influence. So a copy of a document gives the same examples in the same shard, where
+duplicates are dropped, and the splits never share a document.
 """
 
 import functools
@@ -24,15 +24,15 @@ from electra_tf.text.vocabulary import Vocabulary
 
 Item = TypeVar("Item")
 
-# Characters that the tokenizer gets at once: many enough to hide the cost of a call, few enough for the cache.
+# Characters in one call of the tokenizer: enough to hide the cost of the call, few enough for the cache.
 _BATCH_CHARACTERS = 2**18
 
 
 def document_hash(seed: int, lines: Sequence[str]) -> bytes:
-    """A stable hash of a seed and a document's text.
+    """Hashes a seed and a document's text, the same on every machine.
 
     Args:
-        lines: without line ends. Equal lines give equal hashes; the same text split elsewhere does not.
+        lines: without line ends. The same text in other lines has another hash.
     """
     hasher = hashlib.blake2b(f"{seed}\0".encode(), digest_size=32, person=b"document")
     hasher.update("\n".join(lines).encode())
@@ -40,30 +40,31 @@ def document_hash(seed: int, lines: Sequence[str]) -> bytes:
 
 
 def is_held_out(digest: bytes, held_out_fraction: float) -> bool:
-    """Whether a document is held out, which has the probability `held_out_fraction`."""
+    """Whether a document is held out; true for the fraction `held_out_fraction` of all hashes."""
     return int.from_bytes(digest[:8], "little") < held_out_fraction * 2**64
 
 
 def random_source(digest: bytes) -> random.Random:
-    """The generator of all random draws for a document's segments."""
+    """Returns the random generator for a document's segments."""
     return random.Random(int.from_bytes(digest[8:24], "little"))
 
 
 def sort_key(digest: bytes, example_index: int) -> int:
-    """The position of a document's example in the global shuffle: uniform in [0, 2**64)."""
+    """Returns the position of a document's example in the global shuffle: uniform in [0, 2**64)."""
     key = hashlib.blake2b(digest + example_index.to_bytes(8, "little"), digest_size=8, person=b"example").digest()
     return int.from_bytes(key, "little")
 
 
 class Example(NamedTuple):
-    """One example on its way to a shard.
+    """One serialized example.
 
     Attributes:
         split: "train" or "held_out".
-        key: its position in the global shuffle, uniform in [0, 2**64).
+        key: position in the global shuffle, see `sort_key`.
         record: a serialized tf.train.Example.
-        num_tokens: with [CLS] and [SEP]; `num_text_tokens` without.
-        is_first: it is the first example of its document; counting these counts documents.
+        num_tokens: number of tokens with [CLS] and [SEP].
+        num_text_tokens: number of tokens without them.
+        is_first: whether this is the first example of its document; the number of these is the number of documents.
     """
 
     split: str
@@ -76,15 +77,14 @@ class Example(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def _tokenize_function(vocabulary: Vocabulary, lower_case: bool, strip_accents: bool) -> Callable:
-    """`BertTokenizer.tokenize` as a graph. It takes a second to make: the builds and threads of a process share it."""
+    """Returns `BertTokenizer.tokenize` as a graph, once per process: tracing it takes a second."""
     from data_prep.tensorflow_setup import restrained_tensorflow
 
     tf = restrained_tensorflow()
     from electra_tf.text.tokenizer import BertTokenizer
 
     tokenizer = BertTokenizer(vocabulary, lower_case, strip_accents)
-    # Called op by op, Python's overhead would double the time. Without autograph, which has nothing to convert here,
-    # tracing takes half the time.
+    # A graph takes half the time of single ops. Without autograph, which it does not need, tracing takes half the time.
     return tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 
 
@@ -101,7 +101,7 @@ class ExampleBuilder:
         self._serialize_example = serialize_example
 
     def examples(self, unit: WorkUnit, counts: ReadCounts) -> Iterator[Example]:
-        """The examples of a unit's documents, in order; what is read and left out is added to `counts`.
+        """Yields the examples of a unit's documents in order, and adds what was read and left out to `counts`.
 
         Raises: UserError: see `read_unit`.
         """
@@ -125,9 +125,9 @@ class ExampleBuilder:
                 counts.num_documents_without_tokens += 1
 
     def _token_ids(self, lines: list[str]) -> tuple[np.ndarray, list[int]]:
-        """The ids of all lines, concatenated, and their row splits."""
+        """Returns the ids of all lines, concatenated, [num_tokens] int32, and their row splits."""
         flat_ids, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
-        # One document may be much longer than a batch.
+        # A single document may be much longer than a batch.
         for some_lines in _grouped(lines, len, 2 * _BATCH_CHARACTERS):
             ragged = self._tokenize(some_lines)
             flat_ids.append(ragged.flat_values.numpy())
@@ -154,7 +154,7 @@ class ExampleBuilder:
 
 
 def _grouped(items: Iterable[Item], num_characters_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:
-    """Lists of items that have at least `enough` characters together; the last list may have fewer."""
+    """Groups items into lists of at least `enough` characters; the last list may have fewer."""
     group: list[Item] = []
     num_characters = 0
     for item in items:

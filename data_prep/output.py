@@ -1,7 +1,7 @@
-"""The output directory: checks what is in it, locks it, and removes only files that a build has written.
+"""The output directory: checks its content, locks it, and removes only files that a build has written.
 
-A build keeps its finished work and its configuration in a directory of its own beside the data set. A command with the
-same configuration continues there; another one is refused. A finished data set has its configuration in the manifest.
+A build keeps its configuration and intermediate files in a subdirectory. A command with the same configuration
+continues the build; any other is refused. The configuration of a finished data set is in its manifest.
 """
 
 import contextlib
@@ -31,9 +31,9 @@ Configuration = Mapping[str, Any]
 
 
 def read_manifest(data_dir: str) -> Manifest:
-    """The manifest in a directory, local or at any URL that fsspec reads.
+    """Reads the manifest in a directory, local or at any URL that fsspec supports.
 
-    Raises: UserError: there is none, it cannot be read, or it is damaged.
+    Raises: UserError: it is missing, cannot be read or is damaged.
     """
     path = os.path.join(data_dir, MANIFEST_FILE)
     with store_errors(path, "cannot be read"):
@@ -42,15 +42,15 @@ def read_manifest(data_dir: str) -> Manifest:
 
 
 def finished_manifest(settings: BuildSettings, configuration: Configuration) -> Manifest | None:
-    """The manifest in the output directory if the same command has written it; None if there is none.
+    """Returns the manifest in the output directory; None if there is none, or with `--overwrite`.
 
-    Raises: UserError: another command has written it, or it cannot be read. With `--overwrite`, returns None instead.
+    Raises: UserError: a command with another configuration has written it, or it cannot be read.
     """
     with store_errors(f"--output_dir={settings.output_dir}", "cannot be reached"):
         if settings.overwrite or not storage.exists(os.path.join(settings.output_dir, MANIFEST_FILE)):
             return None
     manifest = read_manifest(settings.output_dir)
-    # A manifest has no modification times, which depend on the machine.
+    # Modification times depend on the machine, so the manifest does not have them.
     wanted = {**configuration, "inputs": [{**file, "modified": ""} for file in configuration["inputs"]]}
     fields = manifest.model_dump(mode="json")
     written = {name: fields[name] for name in wanted}
@@ -65,17 +65,19 @@ def finished_manifest(settings: BuildSettings, configuration: Configuration) -> 
 
 @contextlib.contextmanager
 def opened(settings: BuildSettings, configuration: Configuration, sources: Iterable[str | Path]) -> Iterator[None]:
-    """Prepares and locks the output directory: new, emptied, or as a build of the same configuration left it.
+    """Prepares the output directory for a build and locks it until the end of the context.
+
+    An unfinished build of the same configuration stays; otherwise the files of an earlier build are removed.
 
     Args:
         configuration: see `BuildInputs.configuration`.
         sources: files that the build reads.
-    Raises: UserError: the directory is not empty and `overwrite` is not set, holds an unfinished build of another
-        configuration, is being written to, or cannot be written to; or a source has the name of a file to remove.
-        Nothing is removed in these cases.
+    Raises: UserError: the directory holds other files and `overwrite` is not set, it holds an unfinished build of
+        another configuration, another process is writing to it, it cannot be written to, or a source is among the files
+        to remove. Then nothing is removed.
     """
     build_dir = settings.build_dir
-    # Another version may split the input otherwise, and several builds may use the same work_dir.
+    # Another version may split the input at other places, and several builds may use the same work_dir.
     output_dir = str(settings.output_dir) if build_dir.parent != Path(settings.output_dir) else ""
     configuration = {**configuration, "build_version": _BUILD_VERSION, "output_dir": output_dir}
     configuration_file = build_dir / _CONFIGURATION_FILE
@@ -107,7 +109,7 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
 
 
 def _differences(written: Configuration, wanted: Configuration) -> str:
-    """How two configurations differ: "seed=1 and sentences=line; this command has seed=2 and sentences=auto"."""
+    """Describes how two configurations differ: "seed=1; this command has seed=2"."""
     names = [name for name in {**wanted, **written} if written.get(name) != wanted.get(name)]
     described = []
     for configuration, other in ((written, wanted), (wanted, written)):
@@ -124,7 +126,7 @@ def _described(name: str, value: Any, other: Any) -> str:
 
 @contextlib.contextmanager
 def _locked(settings: BuildSettings) -> Iterator[None]:
-    """Keeps other builds out of the output directory and the directory of intermediate files."""
+    """Locks the output directory and the directory of intermediate files."""
     settings.build_dir.mkdir(parents=True, exist_ok=True)
     directories = {settings.build_dir.parent}
     if not is_remote(settings.output_dir):
@@ -134,14 +136,12 @@ def _locked(settings: BuildSettings) -> Iterator[None]:
             try:
                 stack.enter_context(locked_file(directory))
             except BlockingIOError:
-                raise UserError(
-                    f"another process is building in {directory}; wait for it, or give another directory"
-                ) from None
+                raise UserError(f"another process is building in {directory}; use another directory") from None
         yield
 
 
 def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> None:
-    """Raises: UserError: the build would remove a file that it is to read."""
+    """Raises: UserError: the build would remove a file that it has to read."""
     if is_remote(settings.output_dir):
         return
     output_dir = Path(settings.output_dir)
@@ -151,13 +151,13 @@ def _check_removable(settings: BuildSettings, sources: Iterable[str | Path]) -> 
         real_path = os.path.realpath(source)
         if real_path in removed or real_path.startswith(build_prefix):
             raise UserError(
-                f"{source} is to be read, and the build would remove it from --output_dir={output_dir}; copy it"
-                " elsewhere, or give another directory"
+                f"{source} is an input, and the build would remove it from --output_dir={output_dir}; copy it"
+                " elsewhere or give another directory"
             )
 
 
 def remove_build(settings: BuildSettings) -> None:
-    """Removes the files that a build writes, complete or partial, and no others."""
+    """Removes the files that a build writes, complete or partial, and no other files."""
     # The manifest goes first: it marks the data set as complete.
     for name in sorted(_own_files(settings.output_dir), key=lambda name: name != MANIFEST_FILE):
         storage.remove(os.path.join(settings.output_dir, name))
@@ -165,7 +165,7 @@ def remove_build(settings: BuildSettings) -> None:
 
 
 def remove_build_dir(settings: BuildSettings) -> None:
-    """Removes the intermediate files, first the configuration, without which they are not used."""
+    """Removes the intermediate files. The configuration goes first: without it, a build ignores the others."""
     if settings.build_dir.is_dir():
         (settings.build_dir / _CONFIGURATION_FILE).unlink(missing_ok=True)
         shutil.rmtree(settings.build_dir)

@@ -1,11 +1,10 @@
-"""The local build: work units to spills, spills to shards and a manifest, on any number of processes.
+"""The local build: phase 1 turns work units into spills, phase 2 spills into shards. The manifest comes last.
 
-The data set is a function of the documents, the vocabulary and the settings in the manifest: the bytes are the same for
-any number of processes, for files split or ordered otherwise, and after an interruption.
+The documents, the vocabulary and the settings in the manifest determine every byte of the data set. The number of
+processes, the order of the files and their division into work units, and interruptions do not change it.
 """
 
 import contextlib
-import errno
 import json
 import logging
 import os
@@ -20,14 +19,7 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from data_prep import output, processes, storage
-from data_prep.assembly import (
-    BuildInputs,
-    build_once,
-    log_summary,
-    require_documents,
-    speed,
-    write_manifest,
-)
+from data_prep.assembly import BuildInputs, build_once, log_summary, require_documents, speed, write_manifest
 from data_prep.examples import ExampleBuilder
 from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
@@ -43,20 +35,21 @@ from data_prep.shards import (
 )
 from data_prep.work_units import WorkUnit, plan_units
 from electra_tf.config.errors import UserError
-from electra_tf.files import is_remote
+from electra_tf.files import is_remote, store_errors
 from electra_tf.text.manifest import TRAIN_SPLIT, Manifest
 from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
 
-# Text in a work unit: seconds of work for the tokenizer, little compared with a process's memory. Very large inputs get
-# larger units, so that no shard is gathered from thousands of spills.
+# Text in a work unit: some seconds of work, and little of a process's memory. Very large inputs have larger units, so
+# that a shard is not gathered from thousands of spills.
 _MIN_UNIT_BYTES = 4 * 2**20
 _MAX_UNIT_BYTES = 32 * 2**20
 _USUAL_NUM_UNITS = 1024
 
 _SECONDS_BETWEEN_UPDATES = 5  # of the progress bar
 
+_CONTINUES = "the same command continues the build"
 
 _example_builder: ExampleBuilder | None = None
 
@@ -80,7 +73,7 @@ def write_unit(task: tuple[WorkUnit, Path]) -> ReadCounts:
 
 
 class ShardTask(NamedTuple):
-    """Phase 2: write the shard of a range of keys from the first `num_spills` spills."""
+    """A task of phase 2: write the shard of a range of keys, from the first `num_spills` spills."""
 
     settings: BuildSettings
     num_spills: int
@@ -89,7 +82,7 @@ class ShardTask(NamedTuple):
 
     @property
     def result_path(self) -> Path:
-        """The result and the token counts as JSON. It is written last: a shard that has one is complete."""
+        """The file with the result and the token counts, as JSON. It is written after the shard."""
         return self.settings.build_dir / f"{self.shard_range.file_name}.json"
 
 
@@ -104,7 +97,7 @@ def write_shard_of_spills(task: ShardTask) -> ShardResult:
 
 
 def _finished_result(task: ShardTask) -> ShardResult | None:
-    """The result of a shard that an earlier run has completed; None if there is none."""
+    """Returns the result of a shard that an earlier process has completed, else None."""
     try:
         result = ShardResult.model_validate(json.loads(task.result_path.read_bytes())[0])
     except FileNotFoundError:
@@ -114,50 +107,32 @@ def _finished_result(task: ShardTask) -> ShardResult | None:
 
 
 def build(settings: BuildSettings) -> Manifest:
-    """Builds the data set, or continues to, and returns its manifest, which is the last file written.
+    """Builds the data set, or continues an earlier build, and returns the manifest, which is the last file written.
 
-    Raises: UserError: see `BuildInputs.find`, the readers and `output.opened`; also if no document is left to train on,
+    Raises: UserError: see `BuildInputs.find`, the readers and `output.opened`. Also: no document is left to train on,
         the disk is full, or a process was killed. After the last two, the same call continues the build.
     """
     if is_remote(settings.output_dir) and not settings.work_dir:
         raise UserError(
-            f"--output_dir={settings.output_dir} needs --work_dir=DIRECTORY, a local one for intermediate files of"
-            " about the size of the data set"
+            f"--output_dir={settings.output_dir} needs --work_dir=DIRECTORY, a local directory for intermediate files"
+            " (about the size of the data set)"
         )
     return build_once(settings, BuildInputs.find(settings), _build)
 
 
-@contextlib.contextmanager
-def _failures_explained(settings: BuildSettings) -> Iterator[None]:
-    """Turns failures into messages. After faulty input the work is removed: corrected input needs another build."""
-    go_on = "the same command continues the build"
-    try:
-        yield
-    except UserError:
-        with contextlib.suppress(OSError):  # the first error is the one to report
-            output.remove_build(settings)
-        raise
-    except BrokenProcessPool:
-        raise UserError(
-            f"one of {settings.num_processes} processes was killed, most likely because memory ran out; lower"
-            f" --num_processes, which may change between runs: {go_on}"
-        ) from None
-    except OSError as error:
-        # TensorFlow, which writes the shards, gives no error number.
-        is_full = error.errno in (None, errno.ENOSPC, errno.EDQUOT)
-        needed = "about twice the size of the finished data set is needed: free some space" if is_full else "fix this"
-        raise UserError(
-            f"building in {settings.build_dir} and {settings.output_dir} failed: {error.filename or ''}"
-            f" {error.strerror or error}; {needed}, and {go_on}"
-        ) from error
-    except KeyboardInterrupt:
-        _logger.info("interrupted: %s", go_on)
-        raise
-
-
 def _build(settings: BuildSettings, inputs: BuildInputs) -> Manifest:
-    with _failures_explained(settings):
-        manifest = _build_in_processes(settings, inputs)
+    with store_errors(f"--output_dir={settings.output_dir} or its --work_dir", "cannot be written to"):
+        try:
+            manifest = _build_in_processes(settings, inputs)
+        except UserError:  # corrected input needs another build
+            with contextlib.suppress(OSError):  # the first error is the one to report
+                output.remove_build(settings)
+            raise
+        except BrokenProcessPool:
+            raise UserError(f"{processes.KILLED}; {_CONTINUES}") from None
+        except BaseException:
+            _logger.info("unfinished: %s", _CONTINUES)
+            raise
         output.remove_build_dir(settings)
     return manifest
 
@@ -186,7 +161,7 @@ def _build_in_processes(settings: BuildSettings, inputs: BuildInputs) -> Manifes
 
 @contextlib.contextmanager
 def progress_bar(num_bytes: int) -> Iterator[tqdm]:
-    """Shows a progress bar over the bytes of the input files, below the lines that are logged."""
+    """Shows a progress bar, in bytes of the input files, below the log."""
     seconds = _SECONDS_BETWEEN_UPDATES
     options = {"unit": "B", "unit_scale": True, "mininterval": seconds, "delay": seconds, "leave": False}
     with logging_redirect_tqdm(), tqdm(total=num_bytes, **options) as progress:
@@ -196,9 +171,9 @@ def progress_bar(num_bytes: int) -> Iterator[tqdm]:
 def _unit_tasks(
     settings: BuildSettings, inputs: BuildInputs, spills: list[Path], earlier: ReadCounts, progress: tqdm
 ) -> Iterator[tuple[WorkUnit, Path]]:
-    """The units that are left to do.
+    """Yields the tasks that are left to do.
 
-    Adds the spills of all units to `spills`, and the counts of those that an earlier run completed to `earlier`.
+    Adds the spills of all units to `spills`. Adds the counts of units that an earlier process completed to `earlier`.
     """
     unit_bytes = min(max(_MIN_UNIT_BYTES, inputs.num_bytes // _USUAL_NUM_UNITS), _MAX_UNIT_BYTES)
     num_done = 0
@@ -210,17 +185,20 @@ def _unit_tasks(
         else:
             num_done += 1
             earlier.add(done)
-            # Counts as done, but not for the speed.
+            # tqdm leaves `initial` out of the speed.
             progress.initial += done.num_bytes
             progress.update(done.num_bytes)
     if num_done:
-        _logger.info("%d of %d work units were done by an earlier run", num_done, len(spills))
+        _logger.info("%d of %d work units were already done", num_done, len(spills))
 
 
 def _write_shards(
     settings: BuildSettings, vocabulary: Vocabulary, counts: ReadCounts, num_spills: int, run_all: processes.RunAll
 ) -> tuple[list[ShardResult], np.ndarray]:
-    """Returns: the results of all shards, and the token counts of the training split, [V] int64."""
+    """Writes the missing shards.
+
+    Returns: the results of all shards, and the token counts of the training split, [V] int64.
+    """
     tasks = [
         ShardTask(settings, num_spills, shard_range, vocabulary.size)
         for shard_range in shard_ranges(counts.split_record_bytes, settings.num_shards)

@@ -16,56 +16,46 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 RunAll = Callable[[Callable[[Task], Result], Iterable[Task]], Iterator[Result]]
 
-# Tasks that wait, for each process: a task may carry megabytes of text.
+# Waiting tasks per process: a task may hold megabytes of text.
 _TASKS_WAITING_PER_PROCESS = 2
 
-# Imported once by the fork server: this takes seconds and hundreds of megabytes, which the processes then share.
+# Imported once, by the fork server: the imports take seconds and hundreds of megabytes, which the processes share.
 _PRELOADED = ["data_prep.tensorflow_setup", "data_prep.pipeline"]
+
+KILLED = "a worker process was killed, most likely because memory ran out; lower --num_processes"
 
 
 def preload(num_processes: int) -> None:
-    """Starts the fork server, if other processes will be needed, so that its imports run in the background."""
-    if num_processes > 1:
-        multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
-        with _forkserver_environment():
-            forkserver.ensure_running()
-
-
-@contextlib.contextmanager
-def _forkserver_environment() -> Iterator[None]:
-    """The environment that the fork server inherits.
-
-    It finds this package from any working directory. It ignores keyboard interrupts: it ends with this process, and an
-    interrupt during its imports would print long stack traces.
-    """
-    changes = {"PYTHONPATH": str(Path(__file__).resolve().parents[1]), "PYTHONSAFEPATH": "1"}
-    before = {name: os.environ.get(name) for name in changes}
-    if before["PYTHONPATH"]:
-        changes["PYTHONPATH"] += os.pathsep + before["PYTHONPATH"]
+    """Starts the fork server, whose imports then run in the background. Does nothing for one process."""
+    if num_processes == 1:
+        return
+    multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
+    make_importable()
+    # The fork server ends with this process; an interrupt during its imports would print long stack traces.
     is_main_thread = threading.current_thread() is threading.main_thread()
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if is_main_thread else None
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-        if is_main_thread:
-            signal.signal(signal.SIGINT, handler)
+    forkserver.ensure_running()
+    if is_main_thread:
+        signal.signal(signal.SIGINT, handler)
+
+
+def make_importable() -> None:
+    """Makes this package importable in new processes, in any working directory."""
+    root = str(Path(__file__).resolve().parents[1])
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if root not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])
 
 
 @contextlib.contextmanager
 def started(num_processes: int, set_up: Callable[..., None], *arguments: Any) -> Iterator[RunAll]:
-    """Starts processes; yields a function that runs tasks on them and yields the results in any order.
+    """Starts processes and yields `run_all(function, tasks)`, which yields the results in any order.
 
-    It takes the tasks one by one, no faster than they are done.
+    `run_all` takes a task from the iterator only when a process will soon be free.
 
     Args:
-        num_processes: 1 is this process itself.
-        set_up: called in each process with `arguments`, before the first task.
+        num_processes: with 1, this process does the work itself.
+        set_up: called with `arguments` in each process before its first task.
     """
     if num_processes == 1:
         set_up(*arguments)
@@ -97,7 +87,7 @@ def started(num_processes: int, set_up: Callable[..., None], *arguments: Any) ->
 
 
 def _start_process(set_up: Callable[..., None], *arguments: Any) -> None:
-    """Sets up a process of the pool. It ends silently at an interrupt, and when its parent has ended."""
+    """Sets up a process of the pool. The process ends silently at an interrupt and when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     set_up(*arguments)

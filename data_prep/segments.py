@@ -1,8 +1,8 @@
 """Splits the token ids of a document into `[CLS] A [SEP] B [SEP]` examples, by the authors' rule.
 
-Lines are collected until they hold at least a target number of tokens, then distributed over two segments; tokens that
-do not fit are dropped. B is the continuation of A: there is no next-sentence prediction. The random draws are made in
-the order of the authors' code: with the same `random.Random(seed)`, the examples are the same id for id.
+Lines are collected until they hold at least a target number of tokens, and are then distributed over two segments.
+Tokens that do not fit are dropped. B continues A: there is no next-sentence prediction. The random draws have the order
+of the authors' code, so the same `random.Random(seed)` gives the same ids.
 
 Source: google-research/electra, build_pretraining_dataset.py (behaviour).
 """
@@ -21,7 +21,7 @@ _UNREACHABLE_LENGTH = 100_000  # tokens of A in a single-segment example, as in 
 
 
 def draw_target_length(max_seq_length: int, random_source: Random) -> int:
-    """The minimum number of tokens that the next example collects; it is truncated to `max_seq_length` afterwards."""
+    """Draws the minimum number of tokens that the next example collects, before it is cut to `max_seq_length`."""
     if random_source.random() < SHORT_TARGET_FRACTION:
         return random_source.randint(MIN_TARGET_LENGTH, max_seq_length)
     return max_seq_length
@@ -31,9 +31,10 @@ class Segmenter:
     """Splits documents into segments. An example never spans two documents.
 
     Args:
-        max_seq_length: S, the most tokens of an example, [CLS] and [SEP] included.
-        random_source: of all draws.
-        target_length: of the first example: `draw_target_length(...)`, or `max_seq_length` as the authors' code starts.
+        max_seq_length: S, maximum number of tokens in an example, [CLS] and [SEP] included.
+        random_source: generator of all draws.
+        target_length: target of the first example: `draw_target_length(...)`, or `max_seq_length` as in the authors'
+            code.
     """
 
     def __init__(self, max_seq_length: int, random_source: Random, target_length: int):
@@ -42,12 +43,12 @@ class Segmenter:
         self._target_length = target_length
 
     def split_document(self, token_ids: Sequence[int], row_splits: Sequence[int]) -> Iterator[Segments]:
-        """The examples of one document, in order.
+        """Yields the examples of one document, in order.
 
         Args:
             token_ids: the token ids of all lines, concatenated.
-            row_splits: one entry more than lines: line i is `token_ids[row_splits[i]:row_splits[i + 1]]`. The first
-                entry may be any offset into `token_ids`, so that a batch of documents shares one array.
+            row_splits: line i is `token_ids[row_splits[i]:row_splits[i + 1]]`. The first entry may be any offset, so
+                that a batch of documents shares one array.
         """
         first_line = 0
         num_lines = len(row_splits) - 1
@@ -59,7 +60,7 @@ class Segmenter:
             first_line = end_line
 
     def _distribute(self, token_ids: Sequence[int], row_splits: Sequence[int], begin: int, end: int) -> Segments:
-        """Distributes lines `begin` to `end` over the two segments and truncates these to the length of an example."""
+        """Distributes lines `begin` to `end` over two segments and cuts these to the length of an example."""
         draw = self._random_source.random
         is_single = draw() < SINGLE_SEGMENT_FRACTION
         first_target = _UNREACHABLE_LENGTH if is_single else (self._target_length - 3) // 2
@@ -70,7 +71,7 @@ class Segmenter:
             num_first = len(first)
             if (
                 num_first == 0
-                # As in the authors' code, a short line may go to A after a longer one went to B.
+                # As in the authors' code, a short line may still go to A after a longer line went to B.
                 or num_first + line_end - line_begin < first_target
                 or (not second and num_first < first_target and draw() < CROSSING_LINE_FRACTION)
             ):

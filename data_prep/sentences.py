@@ -1,4 +1,4 @@
-"""Paragraphs to sentences, with the Wikimedia Foundation's sentencex (Rust, abbreviations of many languages).
+"""Splits paragraphs into sentences with the Wikimedia Foundation's sentencex (Rust, abbreviations of many languages).
 
 Compared on the 49 hard paragraphs of tests/fixtures/hard_sentences.txt (abbreviations, initials, quotations, decimals,
 ellipses; 22 languages): precision and recall of boundaries, and speed on one core with English Wikipedia:
@@ -8,10 +8,9 @@ ellipses; 22 languages): precision and recall of boundaries, and speed on one co
     blingfire 0.1.8 (no release since 2021)            0.87  0.74    19
     tensorflow_text 2.20.1 StateBasedSentenceBreaker   0.37  0.93   2.6
 
-Two workarounds keep it from stopping a build. Some text takes quadratic time (opening quotation marks, Chinese and
-Hindi without spaces: 26 s for 262,144 characters), so it gets at most `WINDOW_CHARACTERS` at once. It panics at a
-multi-byte space beside an initial, so it gets plain spaces (no panic then in 400,000 random strings of hard
-characters).
+Two workarounds are needed. Some text takes quadratic time (opening quotation marks, Chinese and Hindi without spaces:
+26 s for 262,144 characters), so one call gets at most `WINDOW_CHARACTERS`. sentencex panics at a multi-byte space next
+to an initial, so it only gets plain spaces (then 400,000 random strings of hard characters cause no panic).
 """
 
 import itertools
@@ -27,7 +26,7 @@ _OTHER_SPACE = re.compile(r"[^\S ]")
 
 
 class SentenceSplitter:
-    """Splits documents into sentences. Nothing is lost but white space at the ends of sentences.
+    """Splits documents into sentences. Only white space at the ends of sentences is lost.
 
     Args of the constructor:
         mode: "line": a line is a sentence. "split": lines are split. "auto": split if the document has paragraphs.
@@ -41,7 +40,7 @@ class SentenceSplitter:
         self._segment: Callable[[str, str], list[str]] | None = None
 
     def sentences(self, document: Document) -> list[str]:
-        """The sentences of a document, stripped, none blank."""
+        """Returns the sentences of a document, stripped, without blank ones."""
         if self._mode == "line" or (self._mode == "auto" and not document.has_paragraphs):
             return document.lines
         if self._segment is None:
@@ -52,14 +51,14 @@ class SentenceSplitter:
         return [sentence for sentence in stripped if sentence]
 
     def _split(self, paragraph: str) -> list[str]:
-        """Splits a paragraph into pieces that join to the paragraph again."""
+        """Splits a paragraph into pieces whose concatenation is the paragraph."""
         if len(paragraph) <= WINDOW_CHARACTERS:
             return self._split_window(paragraph)
         pieces: list[str] = []
         begin = 0
         while len(paragraph) - begin > WINDOW_CHARACTERS:
             window = paragraph[begin : begin + WINDOW_CHARACTERS]
-            complete = self._split_window(window)[:-1]  # the last one may continue after the window
+            complete = self._split_window(window)[:-1]  # the last sentence may continue after the window
             if not complete:
                 complete = [window[: window.rfind(" ") + 1] or window]
             pieces += complete
@@ -78,8 +77,8 @@ class SentenceSplitter:
         try:
             return self._segment(self._language, text)
         except BaseException as error:
-            # A defect of the library in one paragraph must not end a long build. The exception for a panic of Rust
-            # cannot be imported and is no `Exception`: it can only be recognized by its name.
+            # A panic of the library at one paragraph must not end a long build. The exception for a panic in Rust is
+            # not an `Exception` and cannot be imported: only its name identifies it.
             if type(error).__name__ != "PanicException":
                 raise
             return [text]

@@ -1,7 +1,7 @@
 """The settings of the two dataset commands, and their flags.
 
-A setting is one field here, or in `DatasetSettings` if it shapes the data set: its flag, its check against the manifest
-of an unfinished or finished build, and its entry in the manifest follow from the field.
+A setting is one field: in `DatasetSettings` if it changes the data set, else here. Its flag, its entry in the manifest
+and the comparison with an unfinished or finished build follow from the field.
 """
 
 import argparse
@@ -36,7 +36,7 @@ Settings = TypeVar("Settings", bound="TextSettings")
 
 
 class TextSettings(DatasetSettings):
-    """What both commands read, and with how many processes. Raises: UserError: a value out of range."""
+    """The settings that both commands have. Raises: UserError: a value is out of range."""
 
     inputs: tuple[str, ...] = Field(description="text to read; repeatable; quote the glob (required)")
     num_processes: int = Field(1, description="processes to use; any number gives the same bytes")
@@ -75,12 +75,12 @@ class BuildSettings(TextSettings):
         return Path(self.work_dir or self.output_dir) / BUILD_DIR
 
     def shaping(self) -> dict[str, Any]:
-        """The settings that shape the data set, apart from inputs and vocabulary."""
+        """Returns the settings that change the data set, except inputs and vocabulary."""
         return {name: getattr(self, name) for name in DatasetSettings.model_fields}
 
 
 class VocabularySettings(TextSettings):
-    """The settings of build_vocab.py. Of the `DatasetSettings`, those in `USED` apply."""
+    """The settings of build_vocab.py. It only uses the `DatasetSettings` in `USED`."""
 
     USED: ClassVar = ("lower_case", "strip_accents", "unicode_normalization", "drop_control_characters", "text_field")
 
@@ -90,10 +90,10 @@ class VocabularySettings(TextSettings):
     num_unused_tokens: int = Field(0, description="[unused...] slots for tokens of your own")
     max_num_characters: int = Field(
         0,
-        description="number of characters, the most frequent ones, that pieces are made of; words with any other are"
-        " left out. 0: 1,000, or as many as make up 99.99 %% of the text, at most a third of the vocabulary",
+        description="number of different characters in tokens: the most frequent ones; words with other characters are"
+        " left out. 0: 1,000, or enough for 99.99 %% of the text, at most a third of the vocabulary",
     )
-    # Neither the ends nor the length of documents matter to a vocabulary.
+    # The length of documents does not matter to a vocabulary.
     min_document_characters: int = 0
 
     @property
@@ -102,7 +102,7 @@ class VocabularySettings(TextSettings):
 
 
 def add_setting_flags(parser: argparse.ArgumentParser, model: type[TextSettings], unused: Iterable[str] = ()) -> None:
-    """Adds a flag for each field of `model` that is not in `unused`. Required fields have no default."""
+    """Adds a flag for each field of `model` except those in `unused`."""
     own_first = sorted(model.model_fields, key=lambda name: name in DatasetSettings.model_fields)
     for name in own_first:
         field = model.model_fields[name]
@@ -125,14 +125,14 @@ def add_setting_flags(parser: argparse.ArgumentParser, model: type[TextSettings]
 def require_setting_flags(
     parser: argparse.ArgumentParser, flags: argparse.Namespace, model: type[TextSettings]
 ) -> None:
-    """Ends the command with argparse's message if a required flag is missing."""
+    """Ends the command with argparse's error if a required flag is missing."""
     required = [name for name, field in model.model_fields.items() if field.is_required()]
     if missing := [_flag_of(name) for name in required if name not in flags]:
         parser.error(f"the following arguments are required: {', '.join(missing)}")
 
 
 def settings_of(flags: argparse.Namespace, model: type[Settings]) -> Settings:
-    """The settings that the flags give. Raises: UserError: a value out of range."""
+    """Converts parsed flags to settings. Raises: UserError: a value is out of range."""
     values = {name: value for name, value in vars(flags).items() if name in model.model_fields}
     return model(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 

@@ -1,12 +1,12 @@
-"""Examples to TFRecord shards, globally shuffled by an external sort.
+"""Writes examples to TFRecord shards, globally shuffled by an external sort.
 
-Each example has a 64-bit sort key that is uniform over [0, 2**64) and depends on the seed and its document's text only.
-A shard is a range of keys, sorted by key. Phase 1 writes a spill for each work unit: its examples, sorted. Phase 2
-gathers a range of keys from every spill, sorts it and writes a shard. So no process holds more than one unit or one
-shard, and the shards do not depend on how the work was divided.
+Each example has a 64-bit sort key, uniform over [0, 2**64), which depends on the seed and its document's text only. A
+shard holds a range of keys, sorted. Phase 1 writes a spill for each work unit: its examples, sorted. Phase 2 gathers a
+range of keys from every spill, sorts it and writes a shard. So a process holds at most one unit or one shard, and the
+shards do not depend on how the work was divided.
 
-A spill is a directory that appears under its name when it is complete, and holds its own counts. Two processes may
-write the same spill, as after a kill: the first one to finish wins, and both are equal.
+A spill is a directory with examples and their counts. It gets its name when it is complete. If two processes write the
+same spill, for example after a kill, their bytes are equal and the first to finish wins.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from operator import attrgetter
 from pathlib import Path
 
@@ -30,11 +31,11 @@ from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
 
 SPLITS = (TRAIN_SPLIT, HELD_OUT_SPLIT)
 
-# Size of a shard if --num_shards is not given: some 2,000 shards for all of English Wikipedia.
+# Size of a shard without --num_shards: this gives about 2,000 shards for all of English Wikipedia.
 _RECORD_BYTES_PER_SHARD = 8 * 2**20
 _NUM_KEYS = 2**64
 _SUMMARY_FILE = "summary.json"
-# Records parsed at once to count tokens: enough to hide the cost of a call, few enough for the cache.
+# Records in one call that counts tokens: enough to hide the cost of the call, few enough for the cache.
 _RECORDS_PER_CALL = 1024
 
 _INDEX_ENTRY = np.dtype(
@@ -50,7 +51,7 @@ _INDEX_ENTRY = np.dtype(
 
 
 def index_of(examples: Sequence[Example]) -> np.ndarray:
-    """The index entries of examples whose records are stored one after the other."""
+    """Returns the index entries of examples whose records are stored in this order, [num_examples] `_INDEX_ENTRY`."""
     index = np.zeros(len(examples), _INDEX_ENTRY)
     index["key"] = np.array([example.key for example in examples], np.uint64)
     index["num_bytes"] = [len(example.record) for example in examples]
@@ -61,16 +62,16 @@ def index_of(examples: Sequence[Example]) -> np.ndarray:
 
 
 def spill_path(build_dir: Path, unit_index: int) -> Path:
-    """The directory of a work unit's spill."""
+    """Returns the directory of a work unit's spill."""
     return build_dir / f"unit-{unit_index:06d}"
 
 
 def write_spill(directory: Path, examples: Iterable[Example], counts: ReadCounts) -> None:
-    """Writes the examples of a work unit as a new directory, atomically.
+    """Writes the examples of a work unit to a new directory, atomically.
 
     Args:
-        counts: of the unit; complete when `examples` ends.
-    Raises: OSError: for example no space is left. Incomplete files are removed.
+        counts: the unit's counts, complete at the end of `examples`.
+    Raises: OSError: for example, the disk is full. Incomplete files are removed.
     """
     by_split: dict[str, list[Example]] = {split: [] for split in SPLITS}
     for example in examples:
@@ -91,7 +92,7 @@ def write_spill(directory: Path, examples: Iterable[Example], counts: ReadCounts
 
 
 def read_spill_counts(directory: Path) -> ReadCounts | None:
-    """The counts of a spill; None if there is no complete one."""
+    """Returns the counts of a spill, or None if there is no complete one."""
     try:
         return ReadCounts.from_json(json.loads((directory / _SUMMARY_FILE).read_text()))
     except FileNotFoundError:
@@ -100,7 +101,7 @@ def read_spill_counts(directory: Path) -> ReadCounts | None:
 
 @dataclass(frozen=True)
 class ShardRange:
-    """Shard `index` of the `num_shards` of a split: one of that many equal ranges of keys."""
+    """The range of keys in shard `index` of a split, whose `num_shards` shards have equal ranges."""
 
     split: str
     index: int
@@ -120,16 +121,16 @@ class ShardRange:
 
 
 def shard_index(key: int, num_shards: int) -> int:
-    """The index of the one of `num_shards` ranges that holds a key."""
+    """Returns the index of the shard that holds a key."""
     return key * num_shards >> 64
 
 
 def shard_ranges(num_record_bytes: Mapping[str, int], num_train_shards: int) -> list[ShardRange]:
-    """All shards of a data set.
+    """Lists all shards of a data set.
 
     Args:
-        num_record_bytes: by split, duplicates included; a split without records has no shard.
-        num_train_shards: number of shards of the training split; 0: derived from its size.
+        num_record_bytes: bytes of each split, duplicates included; a split without records has no shard.
+        num_train_shards: number of shards of the training split; 0: computed from its size.
     """
     ranges = []
     for split in SPLITS:
@@ -144,8 +145,8 @@ class ShardResult(pydantic.BaseModel):
     """The counts of a finished shard.
 
     Attributes:
-        num_documents: documents whose first example is here.
-        num_duplicate_documents: copies of these that were dropped.
+        num_documents: number of documents whose first example is in this shard.
+        num_duplicate_documents: number of dropped copies of these.
     """
 
     split: str
@@ -157,18 +158,18 @@ class ShardResult(pydantic.BaseModel):
 
 
 def gather(spills: Iterable[Path], shard_range: ShardRange) -> tuple[np.ndarray, list[bytes]]:
-    """The index entries and the records of a range of keys from all spills, not sorted."""
+    """Reads the index entries and the records of a range of keys from all spills; not sorted."""
     index_parts, records = [], []
     for spill in spills:
         entries, content = _read_range(spill, shard_range)
         index_parts.append(entries)
         ends = np.cumsum(entries["num_bytes"], dtype=np.int64).tolist()
-        records += [content[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+        records += [content[begin:end] for begin, end in pairwise([0, *ends])]
     return np.concatenate(index_parts), records
 
 
 def _read_range(spill: Path, shard_range: ShardRange) -> tuple[np.ndarray, bytes]:
-    """The index entries of a range, sorted by key, and the bytes of their records."""
+    """Reads the index entries of a range, sorted by key, and the bytes of their records."""
     entries = np.load(spill / f"{shard_range.split}.npy", mmap_mode="r")
     begin = np.searchsorted(entries["key"], np.uint64(shard_range.first_key))
     # 2**64, the end of the last range, does not fit into 64 bits.
@@ -195,17 +196,18 @@ def write_shard(
         index: entry i of `index_of` belongs to record i.
         scratch_dir: see `storage.replaced`.
     Returns: the result, and the token counts; see `count_tokens`.
-    Raises: OSError: the disk is full.
+    Raises: OSError or one of TensorFlow's errors: the disk is full.
     """
-    # Keys are equal for copies, and otherwise once in 2**64: sorting by record too makes the order total.
-    keys = index["key"].tolist()
-    order = sorted(range(len(records)), key=lambda i: (keys[i], records[i]))
-    is_copy = [False] + [
-        keys[i] == keys[j] and records[i] == records[j] for i, j in zip(order, order[1:], strict=False)
-    ]
-    kept = [i for i, copy in zip(order, is_copy, strict=False) if not (copy and settings.drop_duplicates)]
+    import tensorflow as tf
+
+    # Copies have equal keys, and very rarely other examples too: the record decides the order then.
+    sorted_by = list(zip(index["key"].tolist(), records, strict=True))
+    order = sorted(range(len(records)), key=sorted_by.__getitem__)
+    kept = [next(copies) for _, copies in groupby(order, sorted_by.__getitem__)] if settings.drop_duplicates else order
     with storage.replaced(os.path.join(settings.output_dir, shard_range.file_name), scratch_dir) as path:
-        _write_records(path, (records[i] for i in kept))
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for i in kept:
+                writer.write(records[i])
         content = path.read_bytes()
         _, token_counts = count_tokens(path, vocab_size)
     kept_index = index[kept]
@@ -226,19 +228,8 @@ def write_shard(
     return result, token_counts
 
 
-def _write_records(path: Path, records: Iterable[bytes]) -> None:
-    import tensorflow as tf
-
-    try:
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            for record in records:
-                writer.write(record)
-    except tf.errors.OpError as error:
-        raise OSError(None, error.message) from None
-
-
 def count_tokens(path: Path, vocab_size: int) -> tuple[int, np.ndarray]:
-    """Counts what a shard holds.
+    """Counts the examples and tokens of a shard.
 
     Returns: the number of examples, and the occurrences of each vocabulary entry, [CLS] and [SEP] included, [V] int64.
     """

@@ -1,4 +1,4 @@
-"""Resolves `--input=FORMAT:GLOB` to files and detects their format, compression and kind."""
+"""Finds the files of `--input=FORMAT:GLOB` and detects their format, compression and kind."""
 
 import glob
 import logging
@@ -28,7 +28,7 @@ _MEDIAWIKI = re.compile(rb"(?:<\?xml[^>]*>\s*)?<mediawiki[\s>]")
 _JSON_BEGIN = re.compile(rb'\{\s*"[^"]*"\s*:')
 _OPENWEBTEXT_MEMBER = re.compile(r"(?:^|/)urlsf_subset")
 
-_NUM_THREADS = 16  # that open files: with remote files, most of the time is waiting
+_NUM_THREADS = 16  # open files: for remote files, most of the time is waiting
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class SourceFile:
     """A file to read.
 
     Attributes:
-        input_index: of the --input that it belongs to.
+        input_index: index of its --input.
         format: one of `FORMATS`.
-        name: the path relative to the part of the glob before its first wildcard.
-        modified: changes when the file does.
+        name: path below the directories of the glob that have no wildcard.
+        modified: see `storage.FileStatus`.
         compression: one of `archives.COMPRESSIONS`, or "".
-        is_archive: the file is a tar archive, inside its compression.
-        table: "parquet", "arrow", or "" if the file is no table.
+        is_archive: whether the decompressed file is a tar archive.
+        table: "parquet", "arrow", or "" for other files.
     """
 
     input_index: int
@@ -57,12 +57,12 @@ class SourceFile:
 
     @property
     def is_packed(self) -> bool:
-        """Whether the file can only be read from its beginning."""
+        """Whether the file has to be read from its beginning."""
         return bool(self.compression or self.is_archive)
 
 
 class _Content(NamedTuple):
-    """The kind of a file. `detected` is a format, or "" if several are possible or the file is empty."""
+    """What the beginning of a file shows. `detected` is its format, or "" if several are possible."""
 
     compression: str
     is_archive: bool
@@ -72,13 +72,13 @@ class _Content(NamedTuple):
 
 
 def find_files(inputs: Iterable[str], undetected_format: str = "") -> list[SourceFile]:
-    """The files of all inputs, ordered by input and relative name. Logs a line for each input.
+    """Finds the files of all inputs, ordered by input and name. Logs a line for each input.
 
     Args:
-        inputs: each `FORMAT:GLOB`, or `GLOB` if the content shows the format; `**` matches any directories.
-        undetected_format: the format of an input whose content does not show it; "": that is an error.
-    Raises: UserError: unknown format, a glob that matches no file, a file matched twice, a name that is not UTF-8,
-        content in another format, a format that cannot be detected, or nothing but empty files.
+        inputs: each `FORMAT:GLOB`, or `GLOB` to detect the format; `**` matches any directories.
+        undetected_format: format of an input whose format cannot be detected; "": this is an error.
+    Raises: UserError: a format is unknown, differs from the content or cannot be detected; a glob matches no file; a
+        file is matched twice or has a name that is not UTF-8; all files are empty.
     """
     files = [file for index, text in enumerate(inputs) for file in _files_of_input(index, text, undetected_format)]
     seen: set[str] = set()
@@ -88,8 +88,7 @@ def find_files(inputs: Iterable[str], undetected_format: str = "") -> list[Sourc
             raise UserError(f"{file.path} is read twice; make the globs of --input disjoint")
         seen.add(real_path)
     if not any(file.num_bytes for file in files):
-        which = "all input files are empty" if len(files) > 1 else f"{files[0].path} is empty"
-        raise UserError(f"{which}; give files that hold text")
+        raise UserError(f"all input files are empty: {', '.join(inputs)}; give files with text")
     return files
 
 
@@ -99,7 +98,7 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
         matches = storage.matches(pattern)
     if not matches:
         if os.path.isdir(pattern):
-            raise UserError(f"--input={text} is a directory; name the files in it, as in DIR/*.txt")
+            raise UserError(f"--input={text} is a directory; give its files, e.g. DIR/*.txt")
         raise UserError(f"--input={text}: no file matches {pattern}; check the path, and quote the glob for the shell")
     root = os.path.dirname(pattern)
     while glob.has_magic(root):
@@ -131,11 +130,11 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
 
 
 def _parsed(text: str) -> tuple[str, str]:
-    """An --input as its format, "" if none is given, and its glob."""
+    """Splits an --input into its format ("" if there is none) and its glob."""
     format_name, colon, pattern = text.partition(":")
     if not text or (colon and not pattern):
         raise UserError(f"--input={text} is not FORMAT:GLOB; FORMAT is one of {', '.join(FORMATS)}")
-    # The `gs` of gs://bucket/name is no format, and neither is the beginning of a path that contains a colon.
+    # In gs://bucket/name and in a path that contains a colon, the part before the colon is not a format.
     if not colon or pattern.startswith("//") or "/" in format_name:
         return "", text
     if format_name not in FORMATS:
@@ -144,7 +143,7 @@ def _parsed(text: str) -> tuple[str, str]:
 
 
 def _name_of(path: str, root: str) -> str:
-    """The path relative to `root`, which identifies a file in the manifest."""
+    """Returns the path relative to `root`: the manifest identifies a file by it."""
     name = path.removeprefix(root).lstrip("/") if is_remote(path) else os.path.relpath(path, root).replace(os.sep, "/")
     try:
         name.encode("utf-8")
@@ -154,9 +153,9 @@ def _name_of(path: str, root: str) -> str:
 
 
 def _inspect(path: str, format_name: str) -> _Content:
-    """Reads the beginning of a file, and of the first file in it if it is an archive.
+    """Reads the beginning of a file, or of the first file in it if it is an archive.
 
-    Raises: UserError: the file cannot be read, or cannot be in this format ("": any).
+    Raises: UserError: the file cannot be read, or is not in this format ("" for any).
     """
     with reading(path), storage.open_binary(path) as file:
         stream = archives.buffered(file)
@@ -181,7 +180,7 @@ def _inspect(path: str, format_name: str) -> _Content:
 
 
 def _text_format_of(begin: bytes) -> str:
-    """The format of a text that begins with `begin` if it is certain, else ""."""
+    """Returns the format of a text from its first bytes, or "" if it is uncertain."""
     begin = begin.removeprefix(BYTE_ORDER_MARK).lstrip()
     if _MEDIAWIKI.match(begin):
         return "wikipedia"
@@ -194,7 +193,7 @@ def _text_format_of(begin: bytes) -> str:
 
 
 def _detected_format(text: str, paths: list[str], contents: list[_Content], undetected_format: str) -> str:
-    """The one format of all files of an input that are not empty."""
+    """Returns the format of the non-empty files of an input. Raises: UserError: it is uncertain or not the same."""
     examples = {
         content.detected or undetected_format: path
         for path, content in zip(paths, contents, strict=True)
@@ -202,8 +201,8 @@ def _detected_format(text: str, paths: list[str], contents: list[_Content], unde
     }
     if "" in examples:
         raise UserError(
-            f"--input={text}: {examples['']} does not show its format; give it, as in --input=text:GLOB: text,"
-            " sentences, book or openwebtext (see --help)"
+            f"--input={text}: the format of {examples['']} cannot be detected; give it, e.g. --input=text:GLOB (text,"
+            " sentences, book or openwebtext: see --help)"
         )
     if len(examples) > 1:
         formats = ", ".join(f"{path} is {name}" for name, path in sorted(examples.items()))

@@ -1,4 +1,4 @@
-"""Finds the places where a stream of text may be split: document boundaries that depend on the preceding text alone."""
+"""Finds the places where a stream of text may be split: document boundaries, which the text before them determines."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -13,29 +13,29 @@ BeginsDocument = Callable[[bytes], bool]
 
 
 class LineBoundaries:
-    """Finds lines that begin a document, going through the lines of a stream from the beginning of a document."""
+    """Finds the lines of a stream that begin a document. The stream must begin at a document."""
 
-    is_cut = False  # the last boundary found is not in the text: a document is too long
+    is_cut = False  # whether the last boundary cuts a document that is too long
 
     def __init__(self, begins_document: BeginsDocument):
         self.begins_document = begins_document
         self._is_in_line = False  # after a piece of a long line, which has no LF
 
     def pass_block(self, block: bytes) -> None:
-        """Goes past whole lines, or a piece of a long one."""
+        """Moves past whole lines, or a piece of a long line, without looking for boundaries."""
         self._is_in_line = not block.endswith(b"\n")
 
     def lies_before(self, line: bytes) -> bool:
-        """Whether a boundary lies before the next line, or piece of one, with its LF if it has one; goes past it."""
+        """Moves past the next line, or piece of a long line; returns whether a boundary lies before it."""
         is_boundary = not self._is_in_line and self.begins_document(line)
         self.pass_block(line)
         return is_boundary
 
 
 class LengthBoundaries(LineBoundaries):
-    """As `LineBoundaries`; also finds where `collect_documents` cuts a document of over `MAX_DOCUMENT_CHARACTERS`.
+    """Also finds the places where `collect_documents` cuts documents of over `MAX_DOCUMENT_CHARACTERS`.
 
-    It has to decode every line: for text that may have few boundaries, or none.
+    For text with few boundaries or none. Slower than `LineBoundaries`: decodes every line.
     """
 
     def __init__(self, begins_document: BeginsDocument):
@@ -47,7 +47,7 @@ class LengthBoundaries(LineBoundaries):
             self.lies_before(line)
 
     def lies_before(self, line: bytes) -> bool:
-        # The reader reports what it cannot decode. It drops the byte order mark, as it does white space.
+        # As the reader does, without the byte order mark and white space. It reports bytes that are not UTF-8.
         num_characters = len(line.removeprefix(BYTE_ORDER_MARK).decode("utf-8", errors="replace").strip())
         begins_document = self.begins_document(line)
         num_together = self._num_characters + num_characters
@@ -59,7 +59,7 @@ class LengthBoundaries(LineBoundaries):
 
 
 class CountBoundaries(LineBoundaries):
-    """A document begins every `lines_per_document` lines."""
+    """Finds the boundaries of text in which every `lines_per_document` lines are a document."""
 
     def __init__(self, lines_per_document: int):
         super().__init__(lambda line: self._num_lines % lines_per_document == 0)
@@ -71,7 +71,7 @@ class CountBoundaries(LineBoundaries):
 
 
 class Piece(NamedTuple):
-    """Bytes `begin` to `end` of a stream; `is_cut`: a document that is too long continues after the piece."""
+    """Bytes `begin` to `end` of a stream. `is_cut`: a document that is too long continues after the piece."""
 
     begin: int
     end: int
@@ -82,9 +82,9 @@ class Piece(NamedTuple):
 def next_document(
     stream: BinaryIO, position: int, begins_document: BeginsDocument, max_scanned_bytes: int | None
 ) -> int | None:
-    """The first boundary at or after `position` of a file, or the end of the file.
+    """Finds the first boundary at or after `position` of a file; the end of the file is one.
 
-    Returns: None if there is no boundary in about `max_scanned_bytes` (None: no limit).
+    Returns: None if there is no boundary in the next `max_scanned_bytes`, roughly (None: no limit).
     """
     max_position = math.inf if max_scanned_bytes is None else position + max_scanned_bytes
     stream.seek(position - 1)
@@ -97,7 +97,7 @@ def next_document(
         for line in block.splitlines(keepends=True):
             if not is_in_line and begins_document(line):
                 return position
-            # A piece of a long line has no LF: only the last piece ends the line.
+            # Of the pieces of a long line, only the last one has an LF.
             is_in_line = is_in_line and not line.endswith(b"\n")
             position += len(line)
     return position
@@ -124,7 +124,7 @@ def pieces(stream: BinaryIO, boundaries: LineBoundaries, piece_bytes: int) -> It
 
 
 class _Recorder:
-    """Keeps the bytes that were read from a stream, with their original line ends, until they are taken."""
+    """Reads a stream and keeps the bytes, with their original line ends, until they are taken."""
 
     def __init__(self, stream: BinaryIO):
         self._stream = stream

@@ -1,7 +1,7 @@
-"""The files that a build reads and writes: local, or at a URL (`gs://`, `s3://`, `hdfs://`, ...) through fsspec.
+"""Reads and writes the files of a build: local, or at a URL (`gs://`, `s3://`, `hdfs://`, ...) through fsspec.
 
-Writes are atomic. A failure is an OSError; an unknown protocol or a missing package is a UserError. Listings of remote
-directories are not cached, so that files written by other processes are seen.
+Writes are atomic. A failure is an OSError; an unknown protocol or a missing package is a UserError. Listings are not
+cached, so that they show the files that other processes have written.
 """
 
 import contextlib
@@ -19,15 +19,15 @@ from electra_tf.files import is_remote
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-# Stores with atomic uploads and without directories. (Making a directory might create a bucket with a mistyped name.)
+# Stores with atomic uploads and without directories. (`makedirs` could create a bucket with a mistyped name.)
 _OBJECT_STORES = frozenset({"gs", "gcs", "s3", "s3a", "az", "abfs", "abfss", "oss"})
 
-# Fields of a file's description that change when the file does; the most reliable first.
+# The names by which file systems describe the version of a file, the most reliable first.
 _VERSIONS = ("etag", "ETag", "generation", "md5Hash", "mtime", "LastModified", "last_modified", "updated", "created")
 
 
 class FileStatus(NamedTuple):
-    """A file. `modified` (a time or a tag of the content) changes when the file does; "" if unknown."""
+    """A file. `modified` (a time or a hash) changes when the file changes; "" if there is none."""
 
     path: str
     num_bytes: int
@@ -36,11 +36,11 @@ class FileStatus(NamedTuple):
 
 @contextlib.contextmanager
 def _filesystem_of(url: str) -> Iterator[tuple["AbstractFileSystem", str]]:
-    """Yields the file system of a URL and the path in it. Any error inside the context becomes an OSError.
+    """Yields the file system of a URL and the path in it. Every error inside the context becomes an OSError.
 
-    Raises: UserError: unknown protocol, or its package is not installed. OSError: the file system cannot be reached.
+    Raises: UserError: the protocol is unknown, or its package is not installed.
     """
-    from fsspec.core import url_to_fs  # takes 0.1 s, which local paths do not need
+    from fsspec.core import url_to_fs  # takes 0.1 s
 
     try:
         filesystem, name = url_to_fs(url)
@@ -50,12 +50,12 @@ def _filesystem_of(url: str) -> Iterator[tuple["AbstractFileSystem", str]]:
         yield filesystem, name
     except OSError:
         raise
-    except Exception as error:  # each store has exceptions of its own, for missing credentials for example
+    except Exception as error:  # each store has its own exceptions, for example for missing credentials
         raise OSError(None, f"{type(error).__name__}: {first_line(error)}", url) from error
 
 
 def matches(pattern: str) -> list[FileStatus]:
-    """The files, not directories, that match a glob, sorted by path; `**` matches any directories, or none."""
+    """Returns the files, without directories, that match a glob, sorted by path; `**` matches any directories."""
     if not is_remote(pattern):
         paths = {path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)}
         statuses = ((path, os.stat(path)) for path in sorted(paths))
@@ -63,7 +63,7 @@ def matches(pattern: str) -> list[FileStatus]:
     with _filesystem_of(pattern) as (filesystem, glob_name):
         filesystem.invalidate_cache()
         found = filesystem.glob(glob_name, detail=True)
-    # The file systems' own way back from a name to a URL loses the host of hdfs://host:8020/.
+    # `unstrip_protocol` would lose the host of hdfs://host:8020/.
     prefix = pattern.removesuffix(glob_name) if glob_name and pattern.endswith(glob_name) else None
     return [
         FileStatus(
@@ -77,21 +77,21 @@ def matches(pattern: str) -> list[FileStatus]:
 
 
 def names_in(directory: str | os.PathLike) -> list[str]:
-    """The names of the files and directories in a directory, sorted; none if there is no such directory."""
+    """Returns the sorted names of the files and directories in a directory; none if it does not exist."""
     with contextlib.suppress(FileNotFoundError):
         if not is_remote(directory):
             return sorted(os.listdir(directory))
         with _filesystem_of(str(directory)) as (filesystem, name):
             filesystem.invalidate_cache()
             found = filesystem.ls(name, detail=False)
-        # Some object stores list the directory itself among its files, as an object of no bytes.
+        # Some object stores also list the directory itself, as an empty object.
         entries = (entry.rstrip("/") for entry in found)
         return sorted(entry.rpartition("/")[2] for entry in entries if entry.strip("/") != name.strip("/"))
     return []
 
 
 def exists(path: str | os.PathLike) -> bool:
-    """Whether there is such a file or directory."""
+    """Whether a file or directory exists."""
     if not is_remote(path):
         return os.path.exists(path)
     with _filesystem_of(str(path)) as (filesystem, name):
@@ -100,7 +100,7 @@ def exists(path: str | os.PathLike) -> bool:
 
 
 def size_of(path: str | os.PathLike) -> int | None:
-    """The size of a file; None if there is no such file."""
+    """Returns the size of a file in bytes, or None if it does not exist."""
     try:
         if not is_remote(path):
             return os.path.getsize(path)
@@ -120,7 +120,7 @@ def open_binary(path: str | os.PathLike) -> BinaryIO:
 
 
 def read_bytes(path: str | os.PathLike) -> bytes:
-    """The content of a file."""
+    """Returns the content of a file."""
     if not is_remote(path):
         return Path(path).read_bytes()
     with _filesystem_of(str(path)) as (filesystem, name):
@@ -135,10 +135,10 @@ def write_bytes(path: str | os.PathLike, content: bytes) -> None:
 
 @contextlib.contextmanager
 def replaced(path: str | os.PathLike, scratch_dir: Path | None = None) -> Iterator[Path]:
-    """Yields a local file to write. At the end of the block it replaces `path`, atomically.
+    """Yields the path of a local file to write, which replaces `path` at the end of the block, atomically.
 
     Args:
-        scratch_dir: directory of the local file if `path` is a URL (None: the system's).
+        scratch_dir: directory of the local file if `path` is a URL (None: the system's temporary directory).
     """
     if is_remote(path):
         with tempfile.TemporaryDirectory(dir=scratch_dir) as directory:
@@ -155,7 +155,7 @@ def replaced(path: str | os.PathLike, scratch_dir: Path | None = None) -> Iterat
 
 
 def partial_name(path: str | os.PathLike) -> str:
-    """A name for an incomplete file that no other process uses."""
+    """Returns a unique name for an incomplete file."""
     return f"{path}.{uuid.uuid4().hex}.partial"
 
 

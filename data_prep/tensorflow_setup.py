@@ -1,8 +1,8 @@
-"""TensorFlow as the builder uses it: imported in two thirds of the usual time, on one thread and without accelerators.
+"""Imports TensorFlow for the builder in two thirds of the usual time; it uses one thread and no accelerator.
 
-The import creates a few hundred thousand objects that stay; the garbage collector would spend a third of the time on
-searching them. This is the one module of data_prep that imports TensorFlow at its top, also in the fork server of
-`processes`. Nothing may run in TensorFlow there: its threads do not survive a fork.
+The import creates a few hundred thousand objects that stay, and garbage collection would take a third of the time. The
+fork server of `processes` imports this module, so nothing may run in TensorFlow at import: its threads do not survive a
+fork.
 """
 
 import gc
@@ -19,11 +19,11 @@ finally:
 
 
 def restrained_tensorflow() -> ModuleType:
-    """TensorFlow with one thread, since the processes of a build share the cores, and without accelerators."""
+    """Returns TensorFlow, limited to one thread (the processes of a build share the cores) and to the CPU."""
     try:
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(1)
         tf.config.set_visible_devices([], "GPU")
     except RuntimeError:
-        pass  # a caller in this process has used TensorFlow before and keeps its own settings
+        pass  # TensorFlow was used in this process before; the settings of that caller stay
     return tf

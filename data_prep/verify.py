@@ -1,4 +1,4 @@
-"""Compares a data set with its manifest: every checksum and every count, shard by shard."""
+"""Compares a data set with its manifest: every checksum and every count."""
 
 import contextlib
 import hashlib
@@ -23,11 +23,11 @@ _SHARDS_PER_LINE = 50  # of progress
 
 
 def verify(data_dir: str) -> Manifest:
-    """Reads all of a data set and compares it with its manifest.
+    """Reads a whole data set and compares it with its manifest.
 
     Args:
         data_dir: a local path or a URL.
-    Raises: UserError: names every file that is missing, damaged or unknown; or the manifest is damaged.
+    Raises: UserError: files are missing, damaged or unknown (all are named), or the manifest is damaged.
     """
     from data_prep.tensorflow_setup import restrained_tensorflow
 
@@ -38,8 +38,7 @@ def verify(data_dir: str) -> Manifest:
         problems += _split_problems(data_dir, name, manifest)
     if problems:
         raise UserError(
-            f"{data_dir} differs from its manifest: {'; '.join(problems)}; copy these files again, or build the data"
-            " set again"
+            f"{data_dir} differs from its manifest: {'; '.join(problems)}; copy these files or build the data set again"
         )
     splits = manifest.splits.values()
     _logger.info(
@@ -99,7 +98,7 @@ def _split_problems(data_dir: str, name: str, manifest: Manifest) -> list[str]:
 
 
 def _read_shard(path: str, shard: Shard, vocab_size: int) -> tuple[str, np.ndarray | int]:
-    """Returns: what is wrong with a shard ("" if nothing is), and its token counts [V] int64, 0 if it is damaged."""
+    """Returns: the problem with a shard ("" if there is none), and its token counts, [V] int64, or 0 if damaged."""
     try:
         content = storage.read_bytes(path)
     except OSError as error:
@@ -109,7 +108,7 @@ def _read_shard(path: str, shard: Shard, vocab_size: int) -> tuple[str, np.ndarr
     if (sha256 := hashlib.sha256(content).hexdigest()) != shard.sha256:
         return f"has sha256 {sha256}, expected {shard.sha256}", 0
     with contextlib.ExitStack() as stack:
-        # TensorFlow reads records by file name only, and not from every file system that fsspec knows.
+        # TensorFlow does not read from every file system that fsspec supports.
         if is_remote(path):
             path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "shard.tfrecord")
             Path(path).write_bytes(content)

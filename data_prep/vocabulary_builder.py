@@ -1,11 +1,9 @@
-"""Builds a vocabulary file and a report of how well it fits: the work of build_vocab.py.
+"""Builds a vocabulary file and a report of its fit: the work of build_vocab.py.
 
-Worker processes count the words of work units. Their sums are held in memory up to `MAX_WORDS_IN_MEMORY`, then added to
-a temporary SQLite database, whose cache is bounded and whose file disappears with it. No word is dropped early, which
-would make its total depend on the order of the input.
+Worker processes count the words of work units. The totals are in memory, and from `MAX_WORDS_IN_MEMORY` words on in a
+temporary SQLite database. No word is dropped early: its total would depend on the order of the input.
 """
 
-import contextlib
 import json
 import logging
 import os
@@ -15,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_prep import processes, storage
@@ -26,7 +23,7 @@ from data_prep.settings import VocabularySettings
 from data_prep.source_files import SourceFile, find_files
 from data_prep.work_units import WorkUnit, plan_units, read_unit
 from electra_tf.config.errors import UserError
-from electra_tf.files import is_remote
+from electra_tf.files import is_remote, store_errors
 
 if TYPE_CHECKING:
     from electra_tf.text.vocabulary import Vocabulary
@@ -34,22 +31,23 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-# Input in a work unit: enough that most words occur repeatedly, little enough that processes share a small corpus.
+# Input in a work unit: enough for most words to occur repeatedly, little enough to divide a small corpus.
 _UNIT_BYTES = 8 * 2**20
 
-_REPORTED_COUNTS = (
-    *("num_documents_read", "num_documents_normalized", "num_control_characters_dropped", "num_documents_too_short"),
-)
-# The format of text that does not show its format: document boundaries do not matter, and it can be split anywhere.
+# The format of text whose format cannot be detected: document boundaries do not matter here.
 _PLAIN_TEXT_FORMAT = "sentences"
 # 150 MB of memory. 250 MB of English Wikipedia with 80 MB of novels have 430,000 distinct words.
 MAX_WORDS_IN_MEMORY = 1_000_000
 
-
-_REPORTED_SETTINGS = (
-    *("vocab_size", "lower_case", "strip_accents", "num_unused_tokens", "max_num_characters"),
-    *("unicode_normalization", "drop_control_characters", "min_document_characters", "text_field"),
-)
+_REPORTED_COUNTS = [
+    "num_bytes",
+    "num_documents_read",
+    "num_documents_normalized",
+    "num_control_characters_dropped",
+    "num_documents_too_short",
+]
+_REPORTED_SETTINGS = ["vocab_size", "lower_case", "strip_accents", "num_unused_tokens", "max_num_characters"]
+_REPORTED_CLEANING = ["unicode_normalization", "drop_control_characters", "min_document_characters", "text_field"]
 
 _settings: VocabularySettings | None = None
 _word_counter: "WordCounter | None" = None
@@ -68,7 +66,7 @@ def set_up(settings: VocabularySettings) -> None:
 
 
 def count_unit(unit: WorkUnit) -> tuple[Counter[str], ReadCounts]:
-    """The words of a work unit's documents, and the counts of what was read. Raises: UserError: see `read_unit`."""
+    """Counts the words of a work unit. Raises: UserError: see `read_unit`."""
     assert _settings is not None and _word_counter is not None
     counts = ReadCounts()
     for document in read_unit(unit, _settings, counts):
@@ -78,7 +76,7 @@ def count_unit(unit: WorkUnit) -> tuple[Counter[str], ReadCounts]:
 
 
 class WordTotals:
-    """Sums the counts of words; `num_words` is that of all occurrences."""
+    """Adds up the counts of words. `num_words` is the number of all occurrences."""
 
     def __init__(self, max_words_in_memory: int = MAX_WORDS_IN_MEMORY) -> None:
         self.num_words = 0
@@ -89,7 +87,7 @@ class WordTotals:
         self._database.execute("CREATE TABLE words (word TEXT PRIMARY KEY, count INTEGER) WITHOUT ROWID")
 
     def add(self, words: Mapping[str, int]) -> None:
-        """Adds counts. Raises: sqlite3.OperationalError: no space for temporary files."""
+        """Adds counts. Raises: sqlite3.OperationalError: the disk for temporary files is full."""
         self._in_memory.update(words)
         self.num_words += sum(words.values())
         if len(self._in_memory) > self._max_words_in_memory:
@@ -100,12 +98,12 @@ class WordTotals:
         return self._database.execute("SELECT count(*) FROM words").fetchone()[0]
 
     def items(self) -> Iterator[tuple[str, int]]:
-        """Each word with its total, in the order of the words."""
+        """Yields each word with its total, sorted by word."""
         self._flush()
         return self._database.execute("SELECT word, count FROM words ORDER BY word")
 
     def most_frequent(self, num_words: int) -> Counter[str]:
-        """The most frequent words with their totals; of equally frequent words the first ones in their order."""
+        """Returns the most frequent words with their totals; equally frequent ones are sorted by word."""
         self._flush()
         query = "SELECT word, count FROM words ORDER BY count DESC, word LIMIT ?"
         return Counter(dict(self._database.execute(query, (num_words,))))
@@ -123,93 +121,79 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
 
     Returns: the report.
     Raises: UserError: see `find_files`, the readers and `train_vocabulary`; also if an output file exists, cannot be
-        written or is one of the inputs.
+        written or is one of the inputs. OSError: the disk is full.
     """
     files, coverage_files = (
         find_files(inputs, undetected_format=_PLAIN_TEXT_FORMAT) if inputs else []
         for inputs in (settings.inputs, settings.coverage_inputs)
     )
     _check_output(settings, [file.path for file in (*files, *coverage_files)])
-    with _failures_explained(settings):
-        coverage_totals = totals = WordTotals()
-        coverage_text: dict[str, Any] | str = "the training text"
-        with processes.started(settings.num_processes, set_up, settings) as run_all:
-            training_text = _count(settings, settings.inputs, files, totals, run_all)
-            if coverage_files:
-                coverage_totals = WordTotals()
-                coverage_text = _count(settings, settings.coverage_inputs, coverage_files, coverage_totals, run_all)
-        vocabulary, training = _train(settings, totals)
-        coverage = _measure(settings, coverage_totals, vocabulary)
-    report = {
-        "vocab_sha256": vocabulary.sha256,
-        **{name: getattr(settings, name) for name in _REPORTED_SETTINGS[:5]},
-        "num_characters": sum(len(token) == 1 for token in vocabulary.tokens),
-        **{name: getattr(settings, name) for name in _REPORTED_SETTINGS[5:]},
-        "training_text": {**training_text, **training},
-        "coverage_text": coverage_text,
-        "coverage": coverage,
-    }
-    vocab_content = "".join(f"{token}\n" for token in vocabulary.tokens)
-    report_content = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    for path, content in ((settings.output, vocab_content), (settings.report_file, report_content)):
-        try:
-            storage.write_bytes(path, content.encode())
-        except OSError as error:
-            raise UserError(f"cannot write --output={path}: {error.strerror or error}; give another file") from None
+    try:
+        vocab_content, report = _train_and_measure(settings, files, coverage_files)
+    except BrokenProcessPool:
+        raise UserError(processes.KILLED) from None
+    except sqlite3.OperationalError as error:
+        raise UserError(f"temporary files: {error}; name a directory with more space in TMPDIR") from None
+    storage.write_bytes(settings.output, vocab_content)
+    storage.write_bytes(settings.report_file, (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode())
     return report
 
 
 def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
-    for path in (settings.output, settings.report_file):
-        if os.path.isdir(path):
-            raise UserError(f"--output={path} is a directory, expected a file; add a file name such as vocab.txt")
-        if storage.exists(path) and not settings.overwrite:
-            raise UserError(f"{path} exists; give another --output or --overwrite")
-    parent = Path(settings.output).parent
-    if not is_remote(settings.output) and not parent.is_dir():
-        raise UserError(f"--output names the directory {parent}, which does not exist; create it first")
-    if not is_remote(settings.output):
-        try:
-            tempfile.TemporaryFile(dir=parent).close()  # before hours of reading
-        except OSError as error:
-            raise UserError(f"cannot write --output={settings.output}: {error.strerror}; give another file") from None
+    """Checks that the output can be written, before hours of reading.
+
+    Raises: UserError: it is a directory, exists, is an input or cannot be written.
+    """
+    if os.path.isdir(settings.output):
+        raise UserError(f"--output={settings.output} is a directory; add a file name such as vocab.txt")
     read = {os.path.realpath(source) for source in sources}
     for path in (settings.output, settings.report_file):
+        if storage.exists(path) and not settings.overwrite:
+            raise UserError(f"{path} exists; give another --output or --overwrite")
         if os.path.realpath(path) in read:
             raise UserError(f"{path} is an input, and --output would overwrite it; give another --output")
+    if not is_remote(settings.output):
+        with store_errors(f"--output={settings.output}", "cannot be written"):
+            tempfile.TemporaryFile(dir=os.path.dirname(settings.output) or os.curdir).close()
 
 
-@contextlib.contextmanager
-def _failures_explained(settings: VocabularySettings) -> Iterator[None]:
-    try:
-        yield
-    except BrokenProcessPool:
-        raise UserError(
-            f"one of {settings.num_processes} processes was killed, most likely because memory ran out; lower"
-            " --num_processes"
-        ) from None
-    except (OSError, sqlite3.OperationalError) as error:  # the readers explain their own
-        raise UserError(
-            f"cannot write temporary files: {getattr(error, 'strerror', None) or error}; free some space, or name"
-            " another directory for them in the environment variable TMPDIR"
-        ) from error
+def _train_and_measure(
+    settings: VocabularySettings, files: list[SourceFile], coverage_files: list[SourceFile]
+) -> tuple[bytes, dict[str, Any]]:
+    """Returns: the content of the vocabulary file, and the report."""
+    from electra_tf.text.vocabulary import Vocabulary
+
+    with processes.started(settings.num_processes, set_up, settings) as run_all:
+        totals, training_text = _count(settings, settings.inputs, files, run_all)
+        coverage_totals: WordTotals = totals
+        coverage_text: dict[str, Any] | str = "the training text"
+        if coverage_files:
+            coverage_totals, coverage_text = _count(settings, settings.coverage_inputs, coverage_files, run_all)
+    tokens, training = _train(settings, totals)
+    content = "".join(f"{token}\n" for token in tokens).encode()
+    vocabulary = Vocabulary.from_bytes(content, settings.output)
+    return content, {
+        "vocab_sha256": vocabulary.sha256,
+        **{name: getattr(settings, name) for name in _REPORTED_SETTINGS},
+        "num_characters": sum(len(token) == 1 for token in tokens),
+        **{name: getattr(settings, name) for name in _REPORTED_CLEANING},
+        "training_text": {**training_text, **training},
+        "coverage_text": coverage_text,
+        "coverage": _measure(settings, coverage_totals, vocabulary),
+    }
 
 
 def _count(
-    settings: VocabularySettings,
-    inputs: tuple[str, ...],
-    files: list[SourceFile],
-    totals: WordTotals,
-    run_all: processes.RunAll,
-) -> dict[str, Any]:
-    """Adds the words of files to `totals`.
+    settings: VocabularySettings, inputs: tuple[str, ...], files: list[SourceFile], run_all: processes.RunAll
+) -> tuple[WordTotals, dict[str, Any]]:
+    """Counts the words of files.
 
-    Returns: what was read, for the report.
+    Returns: the totals, and what was read, for the report.
     Raises: UserError: the files hold no word.
     """
     num_bytes = sum(file.num_bytes for file in files)
     _logger.info("reading %d files, %.1f MB, with %d processes", len(files), num_bytes / 1e6, settings.num_processes)
-    counts = ReadCounts()
+    totals, counts = WordTotals(), ReadCounts()
     begin = time.monotonic()
     with progress_bar(num_bytes) as progress:
         for words, unit_counts in run_all(count_unit, plan_units(files, _UNIT_BYTES, settings)):
@@ -219,18 +203,15 @@ def _count(
     if not totals.num_words:
         raise UserError(f"{' '.join(inputs)}: {len(files)} file(s) without a word; give files with text in them")
     _logger.info("%d words | %s", totals.num_words, speed(totals.num_words, time.monotonic() - begin, "words"))
-    return {
-        "inputs": list(inputs),
-        "num_files": len(files),
-        "num_bytes": counts.num_bytes,
-        **{name: getattr(counts, name) for name in _REPORTED_COUNTS},
-        "num_words": totals.num_words,
-    }
+    read = {name: getattr(counts, name) for name in _REPORTED_COUNTS}
+    return totals, {"inputs": list(inputs), "num_files": len(files), **read, "num_words": totals.num_words}
 
 
-def _train(settings: VocabularySettings, totals: WordTotals) -> tuple["Vocabulary", dict[str, int]]:
-    """Returns: the vocabulary, and the numbers of distinct words for the report."""
-    from electra_tf.text.vocabulary import Vocabulary
+def _train(settings: VocabularySettings, totals: WordTotals) -> tuple[tuple[str, ...], dict[str, int]]:
+    """Trains the tokens.
+
+    Returns: the tokens, and the numbers of distinct words for the report.
+    """
     from electra_tf.text.vocabulary_trainer import MAX_TRAINING_WORDS, train_vocabulary
 
     words, num_distinct_words = totals.most_frequent(MAX_TRAINING_WORDS), totals.num_distinct()
@@ -241,12 +222,11 @@ def _train(settings: VocabularySettings, totals: WordTotals) -> tuple["Vocabular
         max_num_characters=settings.max_num_characters,
         num_unused_tokens=settings.num_unused_tokens,
     )
-    vocabulary = Vocabulary.from_bytes("".join(f"{token}\n" for token in tokens).encode(), settings.output)
-    return vocabulary, {"num_distinct_words": num_distinct_words, "num_distinct_words_trained_on": len(words)}
+    return tokens, {"num_distinct_words": num_distinct_words, "num_distinct_words_trained_on": len(words)}
 
 
 def _measure(settings: VocabularySettings, totals: WordTotals, vocabulary: "Vocabulary") -> dict[str, float]:
-    """How well the vocabulary fits the words, for the report."""
+    """Measures how well the vocabulary fits the words, for the report."""
     from data_prep.tensorflow_setup import restrained_tensorflow
 
     restrained_tensorflow()

@@ -1,7 +1,7 @@
-"""Work units: files split into parts of bounded size, small files put together, and the documents in them.
+"""Divides the input into work units, which contain parts of big files or several small files, and reads them.
 
-Workers read the parts of plain files themselves. Big compressed files and archives can only be read from the beginning:
-the planning process does so and passes the text on.
+Workers read parts of plain files themselves. Big compressed files and archives have to be read from the beginning: the
+planning process does so and passes the text to the workers.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ from electra_tf.text.manifest import DatasetSettings
 
 # A compressed text file expands to about this many times its size.
 _USUAL_COMPRESSION = 4
-# Formats in which one document may be a whole file of any size: it is not read in one piece.
+# Formats in which one document may fill a file of any size.
 _SPLIT_BY_LENGTH = ("text", "book", "openwebtext")
-# Without a boundary in this many bytes, a document reaches its maximum length.
+# A document with this many bytes has at least the maximum number of characters.
 _MAX_WHOLE_BYTES = 4 * MAX_DOCUMENT_CHARACTERS
 
 
@@ -34,12 +34,12 @@ class FilePart:
     """A part of a file.
 
     Attributes:
-        num_bytes: this part's share of the size of the stored file; all parts together have that size.
-        begin, end: document boundaries, in bytes of the decompressed file or archive member, or in rows of a table.
-            `end` is None for the whole file or member as stored, which may itself be compressed or an archive.
+        num_bytes: this part's share of the stored size; the shares of all parts add up to the size of the file.
+        begin, end: document boundaries in bytes of the decompressed file or archive member, or in rows of a table.
+            `end` is None for a whole stored file or member, which may be compressed or an archive.
         is_cut: a document longer than the maximum continues after this part.
-        member: path of the member in the archive, or "".
-        content: the bytes of the part; None if the worker opens the file.
+        member: path in the archive, or "".
+        content: the bytes of the part, or None if the worker has to open the file.
     """
 
     file: SourceFile
@@ -60,9 +60,9 @@ WorkUnit = tuple[FilePart, ...]
 
 
 def read_unit(unit: WorkUnit, settings: DatasetSettings, counts: ReadCounts) -> Iterator[Document]:
-    """The documents of a work unit; what is read is added to `counts`.
+    """Yields the documents of a work unit and adds what was read to `counts`.
 
-    Raises: UserError: a file cannot be read, is damaged, is not UTF-8, or not in its format.
+    Raises: UserError: a file cannot be read, is damaged, is not UTF-8 or is not in its format.
     """
     for part in unit:
         counts.num_bytes += part.num_bytes
@@ -73,7 +73,7 @@ def read_unit(unit: WorkUnit, settings: DatasetSettings, counts: ReadCounts) -> 
 
 
 def _streams(part: FilePart, stack: contextlib.ExitStack) -> Iterator[tuple[str, BinaryIO]]:
-    """The (path, stream) of each text file or table in a part, positioned at `part.begin` unless it is a table."""
+    """Yields (path, stream) of each text file or table in a part. The stream of a text file begins at `part.begin`."""
     is_held = part.content is not None
     stream = BytesIO(part.content) if is_held else stack.enter_context(storage.open_binary(part.file.path))
     if part.end is None:
@@ -101,9 +101,9 @@ def _documents(
 
 
 def plan_units(files: Iterable[SourceFile], unit_bytes: int, settings: DatasetSettings) -> Iterator[WorkUnit]:
-    """Splits big files and gathers small ones, in order, into units of about `unit_bytes` of text.
+    """Divides files, in order, into units of about `unit_bytes` of text.
 
-    The units depend on the files and the arguments alone, the documents in them not on `unit_bytes`.
+    Equal arguments give equal units. The documents do not depend on `unit_bytes`.
 
     Raises: UserError: a file cannot be read, or is damaged.
     """
@@ -121,12 +121,12 @@ def plan_units(files: Iterable[SourceFile], unit_bytes: int, settings: DatasetSe
 
 
 def _unpacked_bytes(file: SourceFile, num_bytes: int) -> int:
-    """About the size of `num_bytes` of a file after decompression."""
+    """Estimates the size of `num_bytes` of a file after decompression."""
     return num_bytes * (_USUAL_COMPRESSION if file.compression else 1)
 
 
 def _parts(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FilePart]:
-    # Splitting a file that is one document only pays when the document exceeds its maximum length.
+    # A file that is one document is only split if the document is longer than the maximum.
     has_boundaries = file.format == "sentences" or FORMATS[file.format].begins_document is not None
     may_be_split = has_boundaries or file.is_archive
     is_small = _unpacked_bytes(file, file.num_bytes) <= max(unit_bytes, 0 if may_be_split else _MAX_WHOLE_BYTES)
@@ -143,7 +143,7 @@ def _parts(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iter
 
 
 def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> LineBoundaries:
-    """The boundaries in a text file that begins with `begin`."""
+    """Returns the kind of boundaries in a text file, from its first bytes."""
     if file.format == "sentences":
         return CountBoundaries(settings.lines_per_document)
     begins_document = FORMATS[file.format].begins_document or (lambda line: False)
@@ -165,7 +165,7 @@ def _plain_parts(file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: 
             break
         yield FilePart(file, end - begin, begin, end)
         begin = end
-    # The boundaries of the rest can only be found by reading all of it.
+    # The boundaries of the rest can only be found by reading it.
     stream.seek(begin)
     for piece in pieces(stream, boundaries, unit_bytes):
         yield FilePart(file, piece.end - piece.begin, begin + piece.begin, begin + piece.end, piece.is_cut)
@@ -174,7 +174,7 @@ def _plain_parts(file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: 
 def _with_num_bytes(
     file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings
 ) -> Iterator[FilePart]:
-    """The parts of a packed file, each with the number of stored bytes that were read for it."""
+    """Yields the parts of a packed file, each with the number of stored bytes that were read for it."""
     last = None
     counted = position = 0
     for part in _packed_parts(FilePart(file, 0), stream, unit_bytes, settings):
@@ -182,12 +182,12 @@ def _with_num_bytes(
             yield replace(last, num_bytes=position - counted)
             counted = position
         position, last = stream.tell(), part
-    # An empty archive has one part too, so that its bytes are counted.
+    # An empty archive also has one part, so that its bytes are counted.
     yield replace(last or FilePart(file, 0, end=0, content=b""), num_bytes=file.num_bytes - counted)
 
 
 def _packed_parts(origin: FilePart, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings) -> Iterator[FilePart]:
-    """The parts of the file or archive member `origin`."""
+    """Yields the parts of the file or archive member `origin`."""
     stream = archives.unpacked(stream)
     begin = archives.begin_of(stream)
     if archives.is_archive(begin):

@@ -12,10 +12,10 @@ Formats (--input=FORMAT:GLOB; FORMAT may be omitted where the content shows it):
   jsonl          a JSON object a line, the text in --text_field
   openwebtext    a file is a document, in archives of archives
   parquet, arrow a document a row, the text in the column --text_field
-Files may be compressed (gzip, bzip2, xz, zstd) and in tar archives; this is detected from the content, not the name.
+Compression (gzip, bzip2, xz, zstd) and tar archives are detected from the content, not from the name.
 
-The same documents, settings and seed give the same bytes for any number of processes. The same command continues a
-build that was interrupted or killed.
+The same documents, settings and seed give the same bytes with any number of processes. After an interruption or a kill,
+the same command continues the build.
 """
 
 import os
@@ -28,14 +28,14 @@ from electra_tf.cli.process import run_command
 
 
 def parse_flags(arguments: list[str] | None = None) -> Namespace:
-    """Reads the command line; needs no TensorFlow. `beam_arguments` are those of Apache Beam."""
+    """Parses the command line. Unknown flags are for Apache Beam: they go to `beam_arguments`."""
     parser = flag_parser(__doc__)
     add_setting_flags(parser, BuildSettings)
-    parser.add_argument("--verify", metavar="DIR", help="build nothing: compare the data set in DIR with its manifest")
+    parser.add_argument("--verify", metavar="DIR", help="only compare the data set in DIR with its manifest")
     parser.add_argument(
         "--runner",
-        help="run on Apache Beam: DirectRunner, DataflowRunner, FlinkRunner, SparkRunner, ...; flags that are not"
-        " listed here are then Beam's",
+        help="run on Apache Beam: DirectRunner, DataflowRunner, FlinkRunner, SparkRunner, ...; all other flags are then"
+        " passed to Beam",
     )
     flags, unknown = parser.parse_known_args(arguments)
     if unknown and flags.runner is None:
@@ -47,7 +47,7 @@ def parse_flags(arguments: list[str] | None = None) -> Namespace:
 
 
 def build(flags: Namespace) -> None:
-    """Runs the build, or the check, that the flags describe."""
+    """Builds or checks a data set. Raises: UserError: see `pipeline.build`, `beam.run` and `verify`."""
     # The Keras that TensorFlow imports does not matter here; tf_keras takes half the time and memory of Keras 3.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     if flags.verify is not None:

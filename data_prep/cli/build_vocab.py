@@ -2,16 +2,16 @@
 
     python build_vocab.py --input='wikipedia:dumps/*.bz2' --vocab_size=30522 --output=vocab.txt --num_processes=8
 
-Input is what build_pretraining_dataset.py takes, in all its formats and compressions: FORMAT:GLOB, or GLOB alone where
-the content shows the format. Plain text needs no format here, as it does not matter where a document ends.
+The input formats and compressions are those of build_pretraining_dataset.py: FORMAT:GLOB, or GLOB if the format can be
+detected. Plain text needs no format here, because document boundaries do not matter.
 
-Text is cleaned and cut into words exactly as the builder and the tokenizer do it, so give the same --lower_case and
---strip_accents later on. The special tokens come first, [PAD] as id 0; with --num_unused_tokens=99 or more, they have
-the ids of BERT's own vocabulary: [PAD], [unused0] to [unused98], [UNK] (100), [CLS], [SEP], [MASK], [unused99] ...
-The same text gives the same bytes, in any order of files and with any number of processes and threads.
+The builder and the tokenizer clean text and split it into words in the same way, so use the same --lower_case and
+--strip_accents with them. The special tokens come first; [PAD] has id 0. With --num_unused_tokens=99 or more, they have
+the ids of BERT's vocabulary: [PAD], [unused0] to [unused98], [UNK] (100), [CLS], [SEP], [MASK], [unused99] ...
+The same text gives the same bytes, for any order of files and any number of processes and threads.
 
-FILE.coverage.json, beside the vocabulary, holds the settings and how well the vocabulary fits the text of
---coverage_input (give text that it was not trained on) or, without one, the training text itself.
+The file OUTPUT.coverage.json holds the settings and how well the vocabulary fits the text of --coverage_input (use text
+that is not in --input) or, without this flag, the training text.
 """
 
 import argparse

@@ -76,13 +76,13 @@ def test_a_frame_of_zstd_with_a_window_of_2_gb_is_read():
 
 @EVERY_COMPRESSION
 def test_a_file_that_expands_a_thousandfold_is_read_in_bounded_memory(packers, name):
-    content = packers[name](b"".join(random.randbytes(1000) + b"word " * 199_800 for _ in range(30)))
+    content = packers[name](bytes(30_000_000))
     tracemalloc.start()
     num_bytes = sum(map(len, decompressed(io.BytesIO(content), name)))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert num_bytes == 30_000_000
-    assert peak < 24e6
+    assert peak < (40e6 if name == "zstd" else 16e6)  # zstandard cannot limit the output of one step
 
 
 def texts_in(content: bytes) -> dict[str, bytes]:
