@@ -52,12 +52,12 @@ _INDEX_ENTRY = np.dtype(
 
 def index_of(examples: Sequence[Example]) -> np.ndarray:
     """Returns the index entries of examples whose records are stored in this order, [num_examples] `_INDEX_ENTRY`."""
-    index = np.zeros(len(examples), _INDEX_ENTRY)
-    index["key"] = np.array([example.key for example in examples], np.uint64)
-    index["num_bytes"] = [len(example.record) for example in examples]
-    for name in ("num_tokens", "num_text_tokens", "is_first"):
-        index[name] = [getattr(example, name) for example in examples]
-    index["offset"] = np.cumsum(index["num_bytes"], dtype=np.uint64) - index["num_bytes"]
+    entries = [
+        (example.key, 0, len(example.record), example.num_tokens, example.num_text_tokens, example.is_first)
+        for example in examples
+    ]
+    index = np.array(entries, _INDEX_ENTRY)
+    index["offset"][1:] = np.cumsum(index["num_bytes"][:-1], dtype=np.uint64)
     return index
 
 

@@ -1,17 +1,16 @@
 """Builds a vocabulary file and a report of its fit: the work of build_vocab.py.
 
-Worker processes count the words of work units. The totals are in memory, and from `MAX_WORDS_IN_MEMORY` words on in a
-temporary SQLite database. No word is dropped early: its total would depend on the order of the input.
+Worker processes count the words of work units. The totals of all words are in memory, about 150 bytes a word: dropping
+rare words early would make totals depend on the order of the input.
 """
 
+import heapq
 import json
 import logging
 import os
-import sqlite3
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +35,6 @@ _UNIT_BYTES = 8 * 2**20
 
 # The format of text whose format cannot be detected: document boundaries do not matter here.
 _PLAIN_TEXT_FORMAT = "sentences"
-# 150 MB of memory. 250 MB of English Wikipedia with 80 MB of novels have 430,000 distinct words.
-MAX_WORDS_IN_MEMORY = 1_000_000
 
 _REPORTED_COUNTS = [
     "num_bytes",
@@ -75,47 +72,6 @@ def count_unit(unit: WorkUnit) -> tuple[Counter[str], ReadCounts]:
     return _word_counter.take(), counts
 
 
-class WordTotals:
-    """Adds up the counts of words. `num_words` is the number of all occurrences."""
-
-    def __init__(self, max_words_in_memory: int = MAX_WORDS_IN_MEMORY) -> None:
-        self.num_words = 0
-        self._max_words_in_memory = max_words_in_memory
-        self._in_memory: Counter[str] = Counter()
-        self._database = sqlite3.connect("")  # a temporary file, written when the cache is full
-        self._database.execute("PRAGMA journal_mode = OFF")
-        self._database.execute("CREATE TABLE words (word TEXT PRIMARY KEY, count INTEGER) WITHOUT ROWID")
-
-    def add(self, words: Mapping[str, int]) -> None:
-        """Adds counts. Raises: sqlite3.OperationalError: the disk for temporary files is full."""
-        self._in_memory.update(words)
-        self.num_words += sum(words.values())
-        if len(self._in_memory) > self._max_words_in_memory:
-            self._flush()
-
-    def num_distinct(self) -> int:
-        self._flush()
-        return self._database.execute("SELECT count(*) FROM words").fetchone()[0]
-
-    def items(self) -> Iterator[tuple[str, int]]:
-        """Yields each word with its total, sorted by word."""
-        self._flush()
-        return self._database.execute("SELECT word, count FROM words ORDER BY word")
-
-    def most_frequent(self, num_words: int) -> Counter[str]:
-        """Returns the most frequent words with their totals; equally frequent ones are sorted by word."""
-        self._flush()
-        query = "SELECT word, count FROM words ORDER BY count DESC, word LIMIT ?"
-        return Counter(dict(self._database.execute(query, (num_words,))))
-
-    def _flush(self) -> None:
-        self._database.executemany(
-            "INSERT INTO words VALUES (?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
-            sorted(self._in_memory.items()),
-        )
-        self._in_memory.clear()
-
-
 def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
     """Trains a vocabulary, measures its coverage and writes both.
 
@@ -132,8 +88,6 @@ def build_vocabulary(settings: VocabularySettings) -> dict[str, Any]:
         vocab_content, report = _train_and_measure(settings, files, coverage_files)
     except BrokenProcessPool:
         raise UserError(processes.KILLED) from None
-    except sqlite3.OperationalError as error:
-        raise UserError(f"temporary files: {error}; name a directory with more space in TMPDIR") from None
     storage.write_bytes(settings.output, vocab_content)
     storage.write_bytes(settings.report_file, (json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode())
     return report
@@ -164,12 +118,11 @@ def _train_and_measure(
     from electra_tf.text.vocabulary import Vocabulary
 
     with processes.started(settings.num_processes, set_up, settings) as run_all:
-        totals, training_text = _count(settings, settings.inputs, files, run_all)
-        coverage_totals: WordTotals = totals
-        coverage_text: dict[str, Any] | str = "the training text"
+        words, training_text = _count(settings, settings.inputs, files, run_all)
+        coverage_words, coverage_text = words, "the training text"
         if coverage_files:
-            coverage_totals, coverage_text = _count(settings, settings.coverage_inputs, coverage_files, run_all)
-    tokens, training = _train(settings, totals)
+            coverage_words, coverage_text = _count(settings, settings.coverage_inputs, coverage_files, run_all)
+    tokens, training = _train(settings, words)
     content = "".join(f"{token}\n" for token in tokens).encode()
     vocabulary = Vocabulary.from_bytes(content, settings.output)
     return content, {
@@ -179,53 +132,55 @@ def _train_and_measure(
         **{name: getattr(settings, name) for name in _REPORTED_CLEANING},
         "training_text": {**training_text, **training},
         "coverage_text": coverage_text,
-        "coverage": _measure(settings, coverage_totals, vocabulary),
+        "coverage": _measure(settings, coverage_words, vocabulary),
     }
 
 
 def _count(
     settings: VocabularySettings, inputs: tuple[str, ...], files: list[SourceFile], run_all: processes.RunAll
-) -> tuple[WordTotals, dict[str, Any]]:
+) -> tuple[Counter[str], dict[str, Any] | str]:
     """Counts the words of files.
 
-    Returns: the totals, and what was read, for the report.
+    Returns: the words with their totals, and what was read, for the report.
     Raises: UserError: the files hold no word.
     """
     num_bytes = sum(file.num_bytes for file in files)
     _logger.info("reading %d files, %.1f MB, with %d processes", len(files), num_bytes / 1e6, settings.num_processes)
-    totals, counts = WordTotals(), ReadCounts()
+    words: Counter[str] = Counter()
+    counts = ReadCounts()
     begin = time.monotonic()
     with progress_bar(num_bytes) as progress:
-        for words, unit_counts in run_all(count_unit, plan_units(files, _UNIT_BYTES, settings)):
-            totals.add(words)
+        for words_of_unit, unit_counts in run_all(count_unit, plan_units(files, _UNIT_BYTES, settings)):
+            words.update(words_of_unit)
             counts.add(unit_counts)
             progress.update(unit_counts.num_bytes)
-    if not totals.num_words:
+    if not (num_words := words.total()):
         raise UserError(f"{' '.join(inputs)}: {len(files)} file(s) without a word; give files with text in them")
-    _logger.info("%d words | %s", totals.num_words, speed(totals.num_words, time.monotonic() - begin, "words"))
+    _logger.info("%d words | %s", num_words, speed(num_words, time.monotonic() - begin, "words"))
     read = {name: getattr(counts, name) for name in _REPORTED_COUNTS}
-    return totals, {"inputs": list(inputs), "num_files": len(files), **read, "num_words": totals.num_words}
+    return words, {"inputs": list(inputs), "num_files": len(files), **read, "num_words": num_words}
 
 
-def _train(settings: VocabularySettings, totals: WordTotals) -> tuple[tuple[str, ...], dict[str, int]]:
-    """Trains the tokens.
+def _train(settings: VocabularySettings, words: Counter[str]) -> tuple[tuple[str, ...], dict[str, int]]:
+    """Trains the tokens on the most frequent words.
 
     Returns: the tokens, and the numbers of distinct words for the report.
     """
     from electra_tf.text.vocabulary_trainer import MAX_TRAINING_WORDS, train_vocabulary
 
-    words, num_distinct_words = totals.most_frequent(MAX_TRAINING_WORDS), totals.num_distinct()
-    _logger.info("training %d tokens on %d of %d distinct words", settings.vocab_size, len(words), num_distinct_words)
+    # Equally frequent words are sorted, so that the order of the input does not matter.
+    most_frequent = heapq.nsmallest(MAX_TRAINING_WORDS, words.items(), key=lambda item: (-item[1], item[0]))
+    _logger.info("training %d tokens on %d of %d distinct words", settings.vocab_size, len(most_frequent), len(words))
     tokens = train_vocabulary(
-        words,
+        Counter(dict(most_frequent)),
         vocab_size=settings.vocab_size,
         max_num_characters=settings.max_num_characters,
         num_unused_tokens=settings.num_unused_tokens,
     )
-    return tokens, {"num_distinct_words": num_distinct_words, "num_distinct_words_trained_on": len(words)}
+    return tokens, {"num_distinct_words": len(words), "num_distinct_words_trained_on": len(most_frequent)}
 
 
-def _measure(settings: VocabularySettings, totals: WordTotals, vocabulary: "Vocabulary") -> dict[str, float]:
+def _measure(settings: VocabularySettings, words: Counter[str], vocabulary: "Vocabulary") -> dict[str, float]:
     """Measures how well the vocabulary fits the words, for the report."""
     from data_prep.tensorflow_setup import restrained_tensorflow
 
@@ -234,4 +189,4 @@ def _measure(settings: VocabularySettings, totals: WordTotals, vocabulary: "Voca
     from electra_tf.text.vocabulary_trainer import measure_coverage
 
     tokenizer = BertTokenizer(vocabulary, settings.lower_case, settings.strip_accents)
-    return measure_coverage(totals.items(), tokenizer)
+    return measure_coverage(words.items(), tokenizer)

@@ -2,16 +2,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from data_prep.cli.build_pretraining_dataset import parse_flags
+from data_prep.settings import BuildSettings, settings_of
+from electra_tf.config.errors import UserError
 
 PROJECT = Path(__file__).resolve().parents[1]
 REQUIRED = ["--input=text:a*", "--vocab_file=v", "--output_dir=d"]
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "build_pretraining_dataset.py", *arguments], cwd=PROJECT, capture_output=True, text=True
-    )
 
 
 def test_flags_are_read_without_tensorflow():
@@ -33,8 +31,27 @@ def test_inputs_add_up_and_accents_can_be_kept():
     assert not flags.strip_accents
 
 
-def test_a_users_mistake_is_one_line_and_status_2(tmp_path):
-    done = run(f"--input=text:{tmp_path}/none*", "--vocab_file=v", f"--output_dir={tmp_path}/data")
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--max_seq_length=4",
+        "--held_out_fraction=1.0",
+        "--language=German",
+        "--num_processes=0",
+        "--num_shards=-1",
+        "--work_dir=gs://bucket",
+    ],
+)
+def test_a_flag_with_a_value_out_of_range_is_named(flag):
+    with pytest.raises(UserError, match=f"^{flag}"):
+        settings_of(parse_flags([*REQUIRED, flag]), BuildSettings)
+
+
+def test_a_mistake_ends_the_command_with_one_line_and_status_2(tmp_path):
+    flags = [f"--input=text:{tmp_path}/none*", "--vocab_file=v", f"--output_dir={tmp_path}/data"]
+    command = [sys.executable, "build_pretraining_dataset.py", *flags]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: --input=text:{tmp_path}/none*: no file matches")
     assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "data").exists()

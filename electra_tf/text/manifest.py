@@ -58,7 +58,7 @@ class InputFile(_Model):
     num_bytes: int
 
 
-class Counts(_Model, extra="ignore"):  # older data sets also have num_truncated_inputs
+class Counts(_Model):
     """Totals over all splits. Tokens are word pieces, without [CLS] and [SEP].
 
     `num_documents` is `num_documents_read` less those too short, those without a token and the duplicates.

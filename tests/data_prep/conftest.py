@@ -1,4 +1,4 @@
-"""What the tests of whole builds share, and those of units of work."""
+"""The settings, texts and packed files that several tests of the builder use."""
 
 import bz2
 import copy
@@ -38,7 +38,7 @@ def vocab_file(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="session")
 def build_settings(vocab_file) -> Callable[..., BuildSettings]:
-    """Settings of a small build that leaves every document as it is; any of them can be given."""
+    """`build_settings(inputs, output_dir, **changes)`: settings of a small build that drops and changes no document."""
 
     def make(inputs, output_dir, **changes) -> BuildSettings:
         defaults = {
@@ -60,7 +60,7 @@ def build_settings(vocab_file) -> Callable[..., BuildSettings]:
 
 @pytest.fixture(scope="session")
 def one_word_documents() -> Callable[[int], list[str]]:
-    """`one_word_documents(3)`: documents of some lines; document i repeats the word w<i> alone."""
+    """`one_word_documents(3)`: three documents of several lines; document i consists of the word w<i>."""
 
     def documents(number: int) -> list[str]:
         lengths = random.Random(0)
@@ -84,7 +84,7 @@ def read_units() -> Callable[..., list[list[str]]]:
 
     def lines_of_documents(units: list[WorkUnit], counts: ReadCounts | None = None) -> list[list[str]]:
         counts = counts or ReadCounts()
-        units = copy.deepcopy(units)  # by what they are reduced to, as when they are sent to another process
+        units = copy.deepcopy(units)  # by the methods that also send them to another process
         return [document.lines for unit in units for document in read_unit(unit, READER_SETTINGS, counts)]
 
     return lines_of_documents
@@ -92,7 +92,7 @@ def read_units() -> Callable[..., list[list[str]]]:
 
 @pytest.fixture(scope="session")
 def read() -> Callable[..., list[list[str]]]:
-    """`read(format, content, counts)`: the lines of the documents of a file `file.txt`, three lines to a document."""
+    """`read(format, content, counts)`: the lines of the documents in a file; `sentences` has three lines a document."""
 
     def lines_of_documents(
         format_name: str, content: str | bytes, counts: ReadCounts | None = None, offset: int = 0
@@ -135,7 +135,7 @@ def tar() -> Callable[[dict[str, bytes]], bytes]:
 
 
 def _texts_of(name: str) -> list[list[str]]:
-    """Documents of a few lines, no two alike."""
+    """Different documents of one to four lines."""
     numbers = itertools.count()
     return [[f"{name} {next(numbers)} é" for _ in range(1 + i % 4)] for i in range(9)]
 
@@ -158,7 +158,7 @@ def written_documents() -> Callable[[str], list[list[str]]]:
 
 @pytest.fixture(scope="session")
 def content_of() -> Callable[..., bytes]:
-    """`content_of("jsonl", documents)`: a file of these documents, else of some; where a format has none, of lines."""
+    """`content_of("jsonl", documents)`: a file of these documents, or of nine different ones."""
 
     def build(format_name: str, documents: list[list[str]] | None = None) -> bytes:
         documents = documents or _texts_of(format_name)

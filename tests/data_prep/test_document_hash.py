@@ -7,7 +7,7 @@ def digests(number: int) -> list[bytes]:
     return [document_hash(1, [f"line {i}"]) for i in range(number)]
 
 
-def test_the_hash_is_the_same_on_every_machine_and_in_every_version():
+def test_the_hash_and_its_draws_have_these_values_on_every_machine():
     digest = document_hash(7, ["Call me Ishmael.", "Some years ago"])
     assert digest.hex() == "8ff7fca984a10f7d9b73f2c2d60e0726b99c392963af2abd2cc6ec3e1170b7a7"
     assert sort_key(digest, 3) == 11582495026702889541
@@ -19,7 +19,7 @@ def test_the_hash_depends_on_the_seed_and_on_every_line():
     assert len({document_hash(seed, lines) for seed, lines in identities}) == len(identities)
 
 
-def test_the_held_out_part_has_the_size_asked_for():
+def test_the_held_out_part_has_the_requested_size():
     number, fraction = 5_000, 0.3
     held_out = sum(is_held_out(digest, fraction) for digest in digests(number))
     assert abs(held_out - number * fraction) < 4 * math.sqrt(number * fraction * (1 - fraction))

@@ -1,4 +1,4 @@
-"""The output directory: what an overwriting build may remove, and what it leaves untouched with a user error."""
+"""The output directory: the files that a build may remove, and the directories that it refuses."""
 
 from types import SimpleNamespace
 
@@ -32,34 +32,40 @@ def settings(directory, overwrite=False, work_dir=None):
     return SimpleNamespace(output_dir=str(directory), build_dir=build_dir, overwrite=overwrite)
 
 
-def open_it(directory, configuration=CONFIGURATION, *, overwrite=False, sources=()):
+def open_it(directory, configuration=CONFIGURATION, *, overwrite=False, work_dir=None, sources=()):
     """Begins a build and leaves it unfinished."""
-    with output.opened(settings(directory, overwrite), configuration, sources):
-        (directory / BUILD_DIR / "unit-000000").mkdir(exist_ok=True)
+    begun = settings(directory, overwrite, work_dir)
+    with output.opened(begun, configuration, sources):
+        (begun.build_dir / "unit-000000").mkdir(exist_ok=True)
 
 
 def names(directory) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def assert_refused(directory, sources, complaint, overwrite=True):
+def assert_refused(directory, sources, name, overwrite=True):
     before = names(directory)
-    with pytest.raises(UserError, match=complaint) as error:
+    with pytest.raises(UserError, match=name) as error:
         open_it(directory, overwrite=overwrite, sources=sources)
     assert "\n" not in str(error.value)
     assert names(directory) == before
 
 
-def test_a_directory_with_something_in_it_is_refused(output_dir):
-    assert_refused(output_dir, [], "is not empty; give a new directory, or --overwrite", overwrite=False)
+def test_a_directory_with_other_files_is_refused(output_dir):
+    assert_refused(output_dir, [], "--output_dir=.*data is not empty", overwrite=False)
 
 
-def test_an_earlier_build_is_removed_and_other_files_and_sources_are_spared(output_dir):
+def test_an_output_directory_that_is_a_file_is_named(output_dir):
+    with pytest.raises(UserError, match="--output_dir=.*mine.txt"):
+        open_it(output_dir / "mine.txt")
+
+
+def test_overwriting_removes_an_earlier_build_and_no_other_files(output_dir):
     with output.opened(settings(output_dir, overwrite=True), CONFIGURATION, [output_dir / "mine.txt"]):
         assert names(output_dir) == [BUILD_DIR, "mine.txt"]
 
 
-def test_the_same_command_finds_what_an_unfinished_build_has_done(tmp_path):
+def test_the_same_command_finds_the_work_of_an_unfinished_build(tmp_path):
     open_it(tmp_path)
     (tmp_path / "train-00000-of-00002.tfrecord").write_text("done")
     with output.opened(settings(tmp_path), CONFIGURATION, []):
@@ -67,7 +73,7 @@ def test_the_same_command_finds_what_an_unfinished_build_has_done(tmp_path):
         assert (tmp_path / "train-00000-of-00002.tfrecord").read_text() == "done"
 
 
-def test_incomplete_files_of_a_killed_process_are_removed(tmp_path):
+def test_partial_files_of_a_killed_process_are_removed(tmp_path):
     open_it(tmp_path)
     (tmp_path / BUILD_DIR / f"unit-000001.{PARTIAL}").mkdir()
     (tmp_path / f"train-00000-of-00002.tfrecord.{PARTIAL}").write_text("half")
@@ -76,73 +82,40 @@ def test_incomplete_files_of_a_killed_process_are_removed(tmp_path):
     assert f"unit-000001.{PARTIAL}" not in names(tmp_path / BUILD_DIR)
 
 
-def test_an_unfinished_build_with_other_settings_is_refused_and_both_are_named(tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        ({"seed": 2}, "seed=1; this command has seed=2"),
+        (
+            {"inputs": [{**CONFIGURATION["inputs"][0], "modified": "13"}]},
+            "of which 1 differ, first a.txt",
+        ),
+    ],
+)
+def test_an_unfinished_build_of_another_configuration_is_refused_with_the_difference(tmp_path, changes, difference):
     open_it(tmp_path)
-    with pytest.raises(UserError, match="unfinished build with seed=1; this command has seed=2") as error:
-        open_it(tmp_path, {**CONFIGURATION, "seed": 2})
+    with pytest.raises(UserError, match=difference) as error:
+        open_it(tmp_path, {**CONFIGURATION, **changes})
     assert "sentences" not in str(error.value)
     assert (tmp_path / BUILD_DIR / "unit-000000").is_dir()
 
 
-def test_an_unfinished_build_of_other_files_is_refused(tmp_path):
-    open_it(tmp_path)
-    changed = {**CONFIGURATION, "inputs": [{**CONFIGURATION["inputs"][0], "modified": "13"}]}
-    with pytest.raises(UserError, match="1 input files, of which 1 differ, first a.txt"):
-        open_it(tmp_path, changed)
+def test_a_second_build_in_one_output_directory_is_refused_with_any_work_dir(tmp_path):
+    first = settings(tmp_path / "data", work_dir=tmp_path / "one")
+    with output.opened(first, CONFIGURATION, []), pytest.raises(UserError, match="another process .*data"):
+        open_it(tmp_path / "data", work_dir=tmp_path / "other")
 
 
-def test_a_second_build_at_the_same_time_is_refused(tmp_path):
-    with output.opened(settings(tmp_path), CONFIGURATION, []), pytest.raises(UserError, match="another process is"):
-        open_it(tmp_path)
+def test_an_unfinished_build_of_another_output_directory_in_the_same_work_dir_is_refused(tmp_path):
+    open_it(tmp_path / "a", work_dir=tmp_path / "work")
+    with pytest.raises(UserError, match="output_dir=.*/a; this command has output_dir=.*/b"):
+        open_it(tmp_path / "b", work_dir=tmp_path / "work")
 
 
-def test_two_builds_into_one_directory_are_kept_apart_whatever_their_work_dir(tmp_path):
-    one, other = (settings(tmp_path / "data", work_dir=tmp_path / name) for name in ("one", "other"))
-    with (
-        output.opened(one, CONFIGURATION, []),
-        pytest.raises(UserError, match="another process is building in .*data"),
-        output.opened(other, CONFIGURATION, []),
-    ):
-        pass
-
-
-def test_the_work_of_a_build_into_another_directory_is_not_taken_over(tmp_path):
-    one, other = (settings(tmp_path / name, work_dir=tmp_path / "work") for name in "ab")
-    with output.opened(one, CONFIGURATION, []):
-        pass
-    with (
-        pytest.raises(UserError, match="output_dir=.*/a; this command has output_dir=.*/b"),
-        output.opened(other, CONFIGURATION, []),
-    ):
-        pass
-
-
-@pytest.mark.parametrize("name", OWN_FILES[1:])
-def test_a_source_that_would_be_removed_is_refused(output_dir, name):
-    assert_refused(output_dir, [output_dir / "mine.txt", output_dir / name], f"{name} is to be read")
-
-
-def test_a_source_that_is_reached_by_links_is_known_by_its_real_path(output_dir, tmp_path):
+def test_an_input_that_would_be_removed_is_refused_also_when_links_lead_to_it(output_dir, tmp_path):
+    shard = OWN_FILES[1]
+    assert_refused(output_dir, [output_dir / "mine.txt", output_dir / shard], f"{shard} is an input")
     (tmp_path / "link").symlink_to(output_dir)
     (tmp_path / "words.txt").symlink_to(output_dir / "vocab.txt")
-    assert_refused(tmp_path / "link", [tmp_path / "words.txt"], "words.txt is to be read")
-    assert_refused(output_dir, [tmp_path / "link" / "vocab.txt"], "vocab.txt is to be read")
-
-
-def test_a_file_that_cannot_be_removed_is_a_user_error(output_dir, monkeypatch):
-    def refuse(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr("os.remove", refuse)
-    with pytest.raises(UserError, match="output_dir=.*manifest.json: Permission denied"):
-        open_it(output_dir, overwrite=True)
-
-
-def test_an_output_directory_that_cannot_be_reached_is_named(build_settings, monkeypatch):
-    def refuse(_):
-        raise OSError(None, "NoCredentialsError: unable to locate credentials")
-
-    monkeypatch.setattr(output.storage, "exists", refuse)
-    settings = build_settings([], "s3://bucket/data", work_dir="work")
-    with pytest.raises(UserError, match="output_dir=s3://bucket/data cannot be reached: NoCredentialsError: unable to"):
-        output.finished_manifest(settings, {})
+    assert_refused(tmp_path / "link", [tmp_path / "words.txt"], "words.txt is an input")
+    assert_refused(output_dir, [tmp_path / "link" / "vocab.txt"], "vocab.txt is an input")

@@ -14,7 +14,7 @@ NUM_DOCUMENTS = 40
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory, one_word_documents):
-    """Two text files, a wikiextractor file and a book; each document repeats a word of its own."""
+    """Two text files, a wikiextractor file and a book. Each document repeats a word that no other has."""
     directory = tmp_path_factory.mktemp("source")
     documents = one_word_documents(NUM_DOCUMENTS)
     (directory / "a.txt").write_text("\n\n".join(documents[:20]))
@@ -56,7 +56,7 @@ def rows(data_dir, split: str) -> list[list[int]]:
 
 
 def words(data_dir, split: str) -> set[int]:
-    """The ids of all words of a split; each stands for one document's text."""
+    """The ids of all words of a split; each document has one word of its own."""
     return {token for row in rows(data_dir, split) for token in row if token >= 5}
 
 
@@ -67,25 +67,19 @@ def test_no_document_gives_examples_to_both_splits(data_dir):
     assert len(train | held_out) == NUM_DOCUMENTS
 
 
-def test_a_file_and_its_copy_give_the_examples_of_one(data_dir, source, tmp_path, settings):
+def test_a_copy_of_a_file_is_dropped_or_kept_in_the_same_split(data_dir, source, tmp_path, settings):
     for name, of in ("aa", "bb", "ca", "db"):
         (tmp_path / f"{name}.txt").write_bytes((source / f"{of}.txt").read_bytes())
     inputs = [f"text:{tmp_path}/[ac].txt", f"text:{tmp_path}/[bd].txt", *settings(tmp_path).inputs[1:]]
     manifest = build(settings(tmp_path / "data", inputs=inputs))
     assert manifest.counts.num_documents_duplicate == 25
     assert rows(tmp_path / "data", "train") == rows(data_dir, "train")
+    manifest = build(settings(tmp_path / "kept", inputs=inputs, drop_duplicates=False))
+    assert (manifest.counts.num_documents, manifest.counts.num_documents_duplicate) == (NUM_DOCUMENTS + 25, 0)
+    assert not words(tmp_path / "kept", "train") & words(tmp_path / "kept", "held_out")
 
 
-def test_kept_duplicates_are_in_the_same_split(source, tmp_path, settings):
-    for name in "cd":
-        (tmp_path / f"{name}.txt").write_bytes((source / "a.txt").read_bytes())
-    changes = {"inputs": (f"text:{tmp_path}/?.txt",), "held_out_fraction": 0.5, "drop_duplicates": False}
-    manifest = build(settings(tmp_path / "data", **changes))
-    assert (manifest.counts.num_documents, manifest.counts.num_documents_duplicate) == (40, 0)
-    assert not words(tmp_path / "data", "train") & words(tmp_path / "data", "held_out")
-
-
-def test_what_cleaning_leaves_out_is_counted(tmp_path, settings):
+def test_documents_that_cleaning_drops_are_counted(tmp_path, settings):
     (tmp_path / "a.txt").write_text("w1 w2\u0007 w3\n\nw4\n\n\u200b\u200b\u200b\u200b\n")
     changes = {"inputs": [f"text:{tmp_path}/a.txt"], "min_document_characters": 3, "held_out_fraction": 0.0}
     counts = build(settings(tmp_path / "data", **changes)).counts
@@ -104,7 +98,7 @@ def test_the_second_segment_begins_after_the_first_sep(data_dir):
     assert 0 < num_two_segments < len(batch["input_ids"])
 
 
-def test_the_manifest_counts_what_the_shards_hold(data_dir):
+def test_the_counts_of_the_manifest_agree_with_the_shards(data_dir):
     manifest = Manifest.load(data_dir)
     assert manifest.counts.num_documents == NUM_DOCUMENTS
     assert manifest.counts.num_unknown_tokens == 1
@@ -121,7 +115,7 @@ def test_the_manifest_counts_what_the_shards_hold(data_dir):
     assert sum(manifest.token_counts) == manifest.splits["train"].num_tokens
 
 
-def test_the_manifest_names_inputs_without_their_place_and_matches_its_vocabulary(data_dir, source):
+def test_the_manifest_names_inputs_without_their_directory_and_matches_its_vocabulary(data_dir, source):
     manifest = Manifest.load(data_dir)
     assert [(file.format, file.name) for file in manifest.inputs] == [
         ("text", "a.txt"),
@@ -133,7 +127,7 @@ def test_the_manifest_names_inputs_without_their_place_and_matches_its_vocabular
     check_matches(manifest, vocabulary=Vocabulary.load(data_dir / "vocab.txt"), max_seq_length=16)
 
 
-def test_only_the_data_set_stays_in_the_directory(data_dir):
+def test_a_finished_build_leaves_no_other_files(data_dir):
     assert sorted(contents(data_dir)) == [
         "held_out-00000-of-00001.tfrecord",
         "manifest.json",
@@ -157,12 +151,20 @@ def test_any_size_of_work_units_gives_the_same_data_set(data_dir, tmp_path, monk
     assert contents(tmp_path / "data") == contents(data_dir)
 
 
-def test_a_remote_directory_needs_a_local_one_for_intermediate_files(settings):
-    with pytest.raises(UserError, match="output_dir=gs://bucket/data needs --work_dir=DIRECTORY, a local one"):
+def test_a_remote_output_directory_needs_a_work_dir(settings):
+    with pytest.raises(UserError, match="output_dir=gs://bucket/data needs --work_dir"):
         build(settings("gs://bucket/data"))
 
 
-def test_overwriting_replaces_the_data_set_and_spares_other_files(data_dir, tmp_path, settings):
+@pytest.mark.parametrize("changes", [{"min_document_characters": 1000}, {"held_out_fraction": 0.999_999}])
+def test_settings_that_leave_no_document_to_train_on_are_named_and_nothing_is_written(tmp_path, settings, changes):
+    ((name, value),) = changes.items()
+    with pytest.raises(UserError, match=f"--{name}={value}"):
+        build(settings(tmp_path / "data", **changes))
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_overwriting_replaces_the_data_set_and_no_other_files(data_dir, tmp_path, settings):
     (tmp_path / "mine.txt").write_text("keep")
     (tmp_path / "train-00008-of-00009.tfrecord").write_text("of an earlier build")
     build(settings(tmp_path, overwrite=True))

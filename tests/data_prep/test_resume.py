@@ -1,4 +1,4 @@
-"""A build that is stopped at any moment and continued gives the same bytes as an uninterrupted one."""
+"""A build that is stopped at any moment and continued gives the same bytes as an uninterrupted build."""
 
 import errno
 import gzip
@@ -19,7 +19,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 class Killed(BaseException):
-    """Like a SIGKILL, no code of the builder catches it."""
+    """Stands for SIGKILL: the builder does not clean up after it."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def settings(build_settings, source, tmp_path):
 
 @pytest.fixture(scope="module")
 def expected(build_settings, source, tmp_path_factory):
-    """The data set of a build that nothing has stopped."""
+    """The data set of an uninterrupted build."""
     output_dir = tmp_path_factory.mktemp("expected") / "data"
     build(build_settings([f"text:{source}/*.txt"], output_dir))
     return contents(output_dir)
@@ -56,7 +56,7 @@ def contents(directory) -> dict[str, bytes]:
 
 
 def stop_at(monkeypatch, module, name: str, call: int, failure: BaseException, *, after: bool = True) -> None:
-    """Makes the `call`-th call of a function the last one: it is done, or not, and then `failure` comes."""
+    """Raises `failure` in the `call`-th call of a function, before or after its work."""
     function = getattr(module, name)
     num_calls = 0
 
@@ -86,7 +86,7 @@ def stop_at(monkeypatch, module, name: str, call: int, failure: BaseException, *
     ],
 )
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_build_killed_at_any_moment_goes_on(
+def test_a_build_killed_at_any_moment_can_be_continued(
     settings, expected, in_small_units, monkeypatch, module, name, call, after
 ):
     with monkeypatch.context() as patch:
@@ -107,7 +107,7 @@ def test_finished_work_is_not_repeated(settings, in_small_units, monkeypatch):
     build(settings)
 
 
-def test_a_finished_data_set_is_left_as_it_is_by_the_same_command(settings, monkeypatch):
+def test_the_same_command_does_not_build_a_finished_data_set_again(settings, monkeypatch):
     manifest = build(settings)
     stop_at(monkeypatch, pipeline, "write_unit", 1, AssertionError("it is built again"))
     assert build(settings) == manifest
@@ -125,12 +125,10 @@ def test_a_damaged_shard_is_written_again(settings, expected, in_small_units, mo
 
 
 @pytest.mark.parametrize("name", ["write_unit", "write_shard_of_spills"])
-def test_a_full_disk_is_a_user_error_and_the_same_command_goes_on(
-    settings, expected, in_small_units, monkeypatch, name
-):
+def test_after_a_full_disk_the_same_command_continues(settings, expected, in_small_units, monkeypatch, name):
     with monkeypatch.context() as patch:
         stop_at(patch, pipeline, name, 2, OSError(errno.ENOSPC, "No space left on device"), after=False)
-        with pytest.raises(UserError, match="No space left on device; .*the same command continues") as error:
+        with pytest.raises(UserError, match="--output_dir=.*No space left on device") as error:
             build(settings)
     assert "\n" not in str(error.value)
     build(settings)

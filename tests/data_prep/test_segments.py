@@ -5,7 +5,8 @@ import pytest
 
 from data_prep.segments import Segmenter, draw_target_length
 
-LONG_TARGET = 0.99  # draws that leave the usual path: no short target, two segments, crossing line to B
+# Scripted draws: no short target; two segments; a line that crosses the middle goes to B, or to A; one segment.
+LONG_TARGET = 0.99
 TWO_SEGMENTS = 0.99
 TO_B = 0.99
 TO_A = 0.0
@@ -13,7 +14,7 @@ SINGLE_SEGMENT = 0.0
 
 
 class ScriptedSource:
-    """Gives the scripted numbers in order and fails when asked for more."""
+    """Returns the scripted numbers in order and fails after the last one."""
 
     def __init__(self, *numbers: float):
         self._numbers = list(numbers)
@@ -50,7 +51,7 @@ def split(source: ScriptedSource, *lengths: int, max_seq_length: int, target_len
         # Target of A: (13 - 3) // 2 = 5. Lines of 2 and 2 fit; the third crosses: to B, or by chance to A.
         ((2, 2, 3), 13, (TWO_SEGMENTS, TO_B, LONG_TARGET), [([1, 2, 3, 4], [5, 6, 7])]),
         ((4, 3, 2), 13, (TWO_SEGMENTS, TO_A, LONG_TARGET), [([1, 2, 3, 4, 5, 6, 7], [8, 9])]),
-        # No coin is thrown once B has begun; as in the authors' code, a short line goes back to A.
+        # There is no draw once B has begun; as in the authors' code, a short line goes back to A.
         ((4, 3, 3), 13, (TWO_SEGMENTS, TO_B, LONG_TARGET), [([1, 2, 3, 4], [5, 6, 7, 8, 9, 10])]),
         ((3, 4, 1), 13, (TWO_SEGMENTS, TO_B, LONG_TARGET), [([1, 2, 3, 8], [4, 5, 6, 7])]),
         ((2, 3, 4), 13, (SINGLE_SEGMENT, LONG_TARGET), [([1, 2, 3, 4, 5, 6, 7, 8, 9], [])]),
@@ -70,7 +71,7 @@ def test_lines_are_distributed_over_segments(lengths, max_seq_length, draws, exa
     assert source.is_used_up
 
 
-def test_a_short_target_is_a_lower_bound_and_not_a_cut():
+def test_an_example_may_be_longer_than_a_short_target():
     # Target 6: two lines of 4 are gathered and all 8 tokens stay.
     source = ScriptedSource(SINGLE_SEGMENT, LONG_TARGET, SINGLE_SEGMENT, LONG_TARGET)
     assert split(source, 4, 4, 3, max_seq_length=20, target_length=6) == [
@@ -93,13 +94,13 @@ def test_a_document_without_tokens_gives_no_example(lengths):
 @pytest.mark.parametrize(
     ("numbers", "target"), [((0.049, 5), 5), ((0.049, 31), 31), ((0.05,), 32)], ids=["shortest", "longer", "full"]
 )
-def test_one_target_in_twenty_is_drawn(numbers, target):
+def test_one_target_length_in_twenty_is_random(numbers, target):
     assert draw_target_length(32, ScriptedSource(*numbers)) == target
 
 
-def test_the_order_of_the_draws_is_the_authors():
-    # Digest of this text's examples by the code that repeats all 12 id streams of the authors' builder under
-    # random.Random(seed); a draw more, fewer or elsewhere changes it.
+def test_the_draws_have_the_order_of_the_authors_code():
+    # The digest comes from code that gave all 12 id streams of the authors' builder with random.Random(seed). One more
+    # or one less draw, or another order, changes it.
     segmenter = Segmenter(64, random.Random(1), target_length=64)
     digest = hashlib.sha256()
     for document in range(30):

@@ -64,7 +64,7 @@ def test_a_split_gets_a_shard_for_every_8_mib_of_records_and_an_empty_one_none()
     assert shard_ranges({"train": 1, "held_out": 0}, 0) == [ONLY]
 
 
-def test_a_shard_gathers_its_keys_of_all_units_in_their_order(tmp_path):
+def test_a_shard_has_its_keys_from_all_units_in_order(tmp_path):
     spills = write_spills(
         tmp_path,
         [example(9, b"nine"), example(2**63, b"other half"), example(2**63 - 1, b"last")],
@@ -93,10 +93,15 @@ def test_one_of_three_equal_documents_is_kept(tmp_path):
     assert (result.num_tokens, result.shard.num_examples) == (27, 3)
 
 
-def test_duplicates_can_be_kept(tmp_path):
-    result, records, _ = write(tmp_path, write_spills(tmp_path, [example(5, b"a")] * 2), drop_duplicates=False)
-    assert records == [b"a", b"a"]
-    assert (result.num_documents, result.num_duplicate_documents) == (2, 0)
+def test_kept_duplicates_are_counted_as_documents_and_tokens(tmp_path):
+    spills = write_spills(tmp_path, [example(1, b"\2\5\5\3")] * 2 + [example(2, b"\2\7\3")])
+    result, records, token_counts = write(tmp_path, spills, drop_duplicates=False)
+    assert len(records) == 3
+    assert (result.num_documents, result.num_duplicate_documents) == (3, 0)
+    assert token_counts[:9].tolist() == [0, 0, 3, 3, 0, 4, 0, 1, 0]
+    _, _, token_counts = write(tmp_path, spills)
+    assert token_counts[:9].tolist() == [0, 0, 2, 2, 0, 2, 0, 1, 0]
+    assert count_tokens(tmp_path / "train-00000-of-00001.tfrecord", 9)[1].tolist() == token_counts[:9].tolist()
 
 
 def test_different_records_with_an_equal_key_are_all_kept_in_a_fixed_order(tmp_path):
@@ -118,16 +123,7 @@ def test_keys_beyond_the_signed_range_are_sorted_as_unsigned(tmp_path):
     assert [int(record) for record in write(tmp_path, spills)[1]] == np.sort(np.uint64(keys)).tolist()
 
 
-def test_the_token_counts_of_a_shard_include_kept_duplicates(tmp_path):
-    spills = write_spills(tmp_path, [example(1, b"\2\5\5\3")] * 2 + [example(2, b"\2\7\3")])
-    _, _, token_counts = write(tmp_path, spills, drop_duplicates=False)
-    assert token_counts[:9].tolist() == [0, 0, 3, 3, 0, 4, 0, 1, 0]
-    _, _, token_counts = write(tmp_path, spills)
-    assert token_counts[:9].tolist() == [0, 0, 2, 2, 0, 2, 0, 1, 0]
-    assert count_tokens(tmp_path / "train-00000-of-00001.tfrecord", 9)[1].tolist() == token_counts[:9].tolist()
-
-
-def test_the_counts_of_units_survive_in_their_spills_and_add_up(tmp_path):
+def test_counts_are_read_from_spills_and_added_up(tmp_path):
     one, other = ReadCounts(num_bytes=10, num_tokens_read=7), ReadCounts(num_bytes=5, num_unknown_tokens=2)
     for counts in (one, other):
         counts.num_documents_skipped["redirects"] += 1

@@ -38,47 +38,45 @@ def test_a_path_may_have_a_colon(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "name"),
     [
-        ("text:{}/*.json", r"no file matches .*\.json; check the path"),
-        ("text:{}/no.txt", r"no file matches .*no\.txt; check the path"),
-        ("{}/no.txt", r"no file matches .*no\.txt; check the path"),
-        ("books:{}/*", "unknown format 'books'; did you mean book?"),
-        ("wikiextract:{}/*", "did you mean wikiextractor?"),
+        ("text:{}/*.json", r"no file matches .*\.json"),
+        ("{}/no.txt", r"no file matches .*no\.txt"),
+        ("books:{}/*", "'books'; did you mean book?"),
         ("q:{}/*", f"there are: {', '.join(sorted(FORMATS))}$"),
-        ("text:", "is not FORMAT:GLOB"),
-        ("", "is not FORMAT:GLOB"),
-        ("text:{}", r"is a directory; name the files in it, as in DIR/\*\.txt"),
+        ("text:", "FORMAT:GLOB"),
+        ("", "FORMAT:GLOB"),
+        ("text:{}", "is a directory"),
         ("nothing://bucket/*", "nothing://bucket"),
     ],
 )
-def test_an_input_that_names_nothing_is_a_user_error(tmp_path, text, complaint):
+def test_an_input_without_files_or_with_an_unknown_format_is_named(tmp_path, text, name):
     write(tmp_path, a="x")
-    with pytest.raises(UserError, match=complaint):
+    with pytest.raises(UserError, match=name):
         find_files([text.format(tmp_path)])
 
 
-def test_a_file_that_two_inputs_match_is_a_user_error(tmp_path):
+def test_a_file_that_two_inputs_match_is_named(tmp_path):
     write(tmp_path, a="x")
     with pytest.raises(UserError, match="a.txt is read twice"):
         find_files([f"text:{tmp_path}/*", f"book:{tmp_path}/a.txt"])
 
 
 @pytest.mark.parametrize("prefix", ["text:", ""])
-def test_nothing_but_empty_files_is_a_user_error(tmp_path, prefix):
+def test_an_input_of_empty_files_is_named(tmp_path, prefix):
     write(tmp_path, a="", b="")
-    with pytest.raises(UserError, match="all input files are empty"):
+    with pytest.raises(UserError, match=f"empty: {prefix}{tmp_path}"):
         find_files([f"{prefix}{tmp_path}/*"])
 
 
-def test_a_file_name_that_is_not_utf_8_is_a_user_error(tmp_path):
+def test_a_file_name_that_is_not_utf_8_is_named(tmp_path):
     with open(os.fsencode(tmp_path) + b"/caf\xe9.txt", "wb") as file:
         file.write(b"x")
-    with pytest.raises(UserError, match=r"'caf\\udce9\.txt' is not UTF-8.*; rename the file"):
+    with pytest.raises(UserError, match=r"'caf\\udce9\.txt' is not UTF-8"):
         find_files([f"text:{tmp_path}/*"])
 
 
-def test_a_file_that_cannot_be_opened_is_a_user_error(tmp_path, monkeypatch):
+def test_a_file_that_cannot_be_opened_is_named(tmp_path, monkeypatch):
     def refuse(path):
         raise PermissionError(13, "Permission denied", path)
 
@@ -120,16 +118,16 @@ def test_openwebtext_is_detected_by_the_names_in_its_archive(tmp_path, tar):
 
 
 @pytest.mark.parametrize("content", [b"Once upon a time\n", b"{{cite}}\n", b"{[(\n", b"<html>"])
-def test_plain_text_does_not_show_its_format(tmp_path, content):
+def test_the_format_of_plain_text_is_not_detected(tmp_path, content):
     (tmp_path / "a").write_bytes(content)
-    with pytest.raises(UserError, match="a does not show its format; give it, as in --input=text:GLOB"):
+    with pytest.raises(UserError, match="/a cannot be detected.*--input=text:GLOB"):
         find_files([f"{tmp_path}/a"])
 
 
 def test_files_of_several_formats_need_an_input_each(tmp_path):
     (tmp_path / "a").write_bytes(WIKIPEDIA)
     (tmp_path / "b").write_bytes(WIKIEXTRACTOR)
-    with pytest.raises(UserError, match="several formats: .*b is wikiextractor, .*a is wikipedia; give an --input"):
+    with pytest.raises(UserError, match="/b is wikiextractor, .*/a is wikipedia"):
         find_files([f"{tmp_path}/*"])
 
 
@@ -148,16 +146,16 @@ def test_the_files_of_each_input_are_logged_in_one_line(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("format_name", "content", "complaint"),
     [
-        ("text", b"ab\0cd", "a is not text: byte 0x00 at offset 2; expected UTF-8"),
-        ("book", b"\x7fELF\x02\x01\x01\0", "a is not text: byte 0x00 at offset 7"),
-        ("jsonl", "\ufeff{}".encode("utf-16-le"), "begins with the byte order mark of UTF-16; convert it"),
-        ("parquet", b"Once upon a time", "a begins with b'Once upon a '; expected a Parquet or Arrow file"),
-        ("text", b"PAR1\x15\x04", "a is in the format parquet; give --input=parquet:GLOB"),
-        ("wikipedia", b"ARROW1\0\0", "a is in the format arrow"),
+        ("text", b"ab\0cd", "/a is not text: byte 0x00 at offset 2"),
+        ("book", b"\x7fELF\x02\x01\x01\0", "/a is not text: byte 0x00 at offset 7"),
+        ("jsonl", "\ufeff{}".encode("utf-16-le"), "/a .*UTF-16"),
+        ("parquet", b"Once upon a time", "/a begins with b'Once upon a '"),
+        ("text", b"PAR1\x15\x04", "/a .*--input=parquet:GLOB"),
+        ("wikipedia", b"ARROW1\0\0", "/a .*--input=arrow:GLOB"),
     ],
 )
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
-def test_content_that_is_not_of_the_format_is_a_user_error(tmp_path, format_name, content, complaint, compress):
+def test_content_of_another_format_is_an_error_that_names_the_file(tmp_path, format_name, content, complaint, compress):
     (tmp_path / "a").write_bytes(compress(content))
     with pytest.raises(UserError, match=complaint):
         find_files([f"{format_name}:{tmp_path}/a"])

@@ -12,7 +12,7 @@ from electra_tf.text.manifest import DatasetSettings
 
 
 def begins_document(line: bytes) -> bool:
-    """A letter does."""
+    """Whether the line begins with a letter."""
     return line[:1].isalpha()
 
 
@@ -29,7 +29,7 @@ def test_pieces_end_at_the_first_boundary_after_their_size():
     assert [piece.content for piece in found] == [b"a\n1\n", b"b\n2\n", b"c\n3\n"]
 
 
-def test_a_line_that_is_too_long_counts_as_one():
+def test_a_line_of_several_blocks_counts_as_one():
     long = b"x" * (2 * MAX_LINE_BYTES) + b"\n"
     found = cut(long + b"2\n3\n4\n5\n", CountBoundaries(2), piece_bytes=1)
     assert [piece.content for piece in found] == [long + b"2\n", b"3\n4\n", b"5\n"]
@@ -40,7 +40,7 @@ def test_a_line_that_is_too_long_counts_as_one():
     piece_bytes=st.integers(1, 60),
     lines_per_document=st.integers(1, 4),
 )
-def test_pieces_are_the_whole_stream(content, piece_bytes, lines_per_document):
+def test_pieces_add_up_to_the_whole_stream(content, piece_bytes, lines_per_document):
     for boundaries in (LETTERS, CountBoundaries(lines_per_document)):
         found = cut(content, boundaries, piece_bytes)
         assert [piece.begin for piece in found] == [0, *(piece.end for piece in found)][: len(found)]
@@ -58,7 +58,7 @@ def test_the_next_document_begins_at_or_after_the_position(position, boundary):
 
 
 @given(content=st.text(alphabet="a1\r\n", max_size=30).map(str.encode), position=st.integers(1, 30))
-def test_seeking_finds_the_boundaries_that_reading_finds(content, position):
+def test_seeking_and_reading_find_the_same_boundaries(content, position):
     if position < len(content):
         found = cut(content, LETTERS, piece_bytes=1)
         expected = min(piece.end for piece in found if piece.end >= position)
@@ -72,11 +72,11 @@ def test_seeking_stops_when_no_boundary_is_near(line):
     assert next_document(file, 1, begins_document, max_scanned_bytes=None) == len(file.getvalue()) - 2
 
 
-LINE = b"word " * 200_000 + b"\n"  # four of them are as much as a document holds
+LINE = b"word " * 200_000 + b"\n"  # a document has at most four of these
 
 
 @pytest.mark.parametrize("begin", [b"", b"\xef\xbb\xbf"])
-def test_a_document_that_is_too_long_is_cut_where_its_reader_cuts_it(begin):
+def test_pieces_cut_a_long_document_where_its_reader_cuts_it(begin):
     content = begin + LINE * 10 + b"\n" + LINE * 3 + b"\xc3\xa9" * 300_000 + b"\n" + LINE
     found = cut(content, LengthBoundaries(begins_plain_text_document), piece_bytes=1)
     documents = read_plain_text(io.BytesIO(content), Origin("file", 0), DatasetSettings(), ReadCounts())

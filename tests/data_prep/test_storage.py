@@ -13,7 +13,7 @@ from electra_tf.config.errors import UserError
 
 @pytest.fixture(params=["local", "memory", "disk", "bucket"])
 def root(request, tmp_path, monkeypatch):
-    """The same directory as each kind of storage: a path, and URLs of stores with renames, hosts and objects."""
+    """A directory in each kind of storage: local, in memory, with a host in its URL, and in an object store."""
     if request.param == "local":
         yield str(tmp_path)
     elif request.param == "memory":
@@ -27,7 +27,7 @@ def root(request, tmp_path, monkeypatch):
 
 
 def register_disk(protocol_name: str, directory: Path) -> None:
-    """Makes PROTOCOL://host:8020/ mean a local directory, so that all processes would see it."""
+    """Makes PROTOCOL://host:8020/ a name of a local directory."""
 
     class Disk(DirFileSystem):
         protocol = protocol_name
@@ -50,14 +50,14 @@ def put(root: str, names: dict[str, bytes]) -> None:
         storage.write_bytes(path, content)
 
 
-def test_a_file_is_replaced_and_nothing_else_is_left(root):
+def test_a_file_is_replaced_without_leftovers(root):
     put(root, {"one": b"123"})
     storage.write_bytes(os.path.join(root, "one"), b"45")
     assert storage.read_bytes(os.path.join(root, "one")) == b"45"
     assert storage.names_in(root) == ["one"]
 
 
-def test_a_glob_gives_files_with_their_sizes_in_order(root):
+def test_a_glob_gives_sorted_files_with_their_sizes(root):
     put(root, {"b.txt": b"12", "a.txt": b"1", "c.bin": b"123", "d.txt/inner": b""})
     found = storage.matches(os.path.join(root, "*.txt"))
     assert [(status.path, status.num_bytes) for status in found] == [
@@ -74,7 +74,7 @@ def test_the_modification_of_a_file_changes_when_it_is_written_again(root):
     assert first.modified and first.modified != second.modified
 
 
-def test_a_file_that_is_not_there_is_removed_without_an_error_and_read_with_one(root):
+def test_a_missing_file_can_be_removed_and_not_read(root):
     put(root, {"a": b"", "b": b""})
     storage.remove(os.path.join(root, "a"))
     storage.remove(os.path.join(root, "a"))
@@ -123,7 +123,7 @@ def test_an_error_of_the_storage_library_becomes_an_os_error(tmp_path, monkeypat
         ("nowhere://a", "nowhere"),
     ],
 )
-def test_the_message_about_an_unusable_storage_names_the_remedy(url, message, monkeypatch):
+def test_the_message_about_a_url_without_its_package_names_the_package(url, message, monkeypatch):
     # As if neither package were installed, on machines that have them.
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     monkeypatch.setitem(sys.modules, "s3fs", None)

@@ -1,4 +1,4 @@
-"""--verify: whatever happens to a finished data set is found, and the file it happened to is named."""
+"""--verify: every change of a finished data set is an error that names the file."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def data_dir(built, tmp_path):
     return shutil.copytree(built, tmp_path / "data")
 
 
-def test_a_data_set_at_a_url_passes_and_is_read_from_there(data_dir):
+def test_a_data_set_at_a_url_is_verified(data_dir):
     url = "memory://verify/data"
     for path in data_dir.iterdir():
         storage.write_bytes(os.path.join(url, path.name), path.read_bytes())
@@ -47,14 +47,14 @@ def test_every_damaged_file_is_named(data_dir):
     assert "\n" not in str(error.value)
 
 
-def test_a_shard_that_is_not_in_the_manifest_is_found(data_dir):
+def test_a_shard_that_is_not_in_the_manifest_is_named(data_dir):
     shutil.copy(data_dir / SHARD, data_dir / "train-00002-of-00002.tfrecord")
     with pytest.raises(UserError, match="train-00002-of-00002.tfrecord is not in the manifest"):
         verify(str(data_dir))
 
 
 def with_one_more(*path):
-    """Adds 1 to an entry of a manifest's JSON."""
+    """Returns a function that adds 1 to an entry of a manifest's JSON."""
 
     def change(fields):
         *parents, last = path
@@ -81,12 +81,12 @@ def rewrite_manifest(data_dir, change):
     ("change", "complaint"),
     [
         (with_one_more("splits", "train", "num_tokens"), r"the split train holds (\d+) tokens, expected (\d+)"),
-        (with_one_word_for_another, "the split train holds other tokens than the manifest's token_counts"),
+        (with_one_word_for_another, "the split train .* token_counts"),
         (with_one_more("splits", "train", "num_documents"), "the manifest's splits hold 30 documents, expected 29"),
         (with_one_more("splits", "train", "shards", 1, "num_examples"), rf"{SHARD} holds \d+ examples, expected \d+"),
     ],
 )
-def test_a_manifest_with_wrong_numbers_is_found(data_dir, change, complaint):
+def test_a_manifest_with_wrong_numbers_is_an_error_with_the_numbers(data_dir, change, complaint):
     rewrite_manifest(data_dir, change)
     with pytest.raises(UserError, match=complaint):
         verify(str(data_dir))

@@ -1,18 +1,14 @@
-"""Input to a vocabulary and its report: the same for any order, cut and packing of the input."""
+"""The vocabulary and its report are the same for any order, division and compression of the input."""
 
 import json
 import lzma
-import sqlite3
-from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from data_prep import vocabulary_builder
 from data_prep.settings import VocabularySettings
-from data_prep.vocabulary_builder import WordTotals, build_vocabulary
-from electra_tf.config.errors import UserError
+from data_prep.vocabulary_builder import build_vocabulary
+from electra_tf.text import vocabulary_trainer
 from electra_tf.text.vocabulary import Vocabulary
 
 LINES = ["The sun and the moon.", "Suns, moons;", "cafe\u0301 the sun", "mooned sunned the", "théâtre, the\x01 end"]
@@ -53,7 +49,7 @@ def test_the_report_counts_what_was_read_and_changed(tmp_path, corpus):
     assert report["vocab_sha256"] == Vocabulary.load(tmp_path / "vocab.out").sha256
 
 
-def test_coverage_is_measured_on_other_text_where_there_is_some(tmp_path, corpus):
+def test_coverage_is_measured_on_the_coverage_input(tmp_path, corpus):
     (tmp_path / "held_out.jsonl").write_text('{"text": "The sun, x the"}\n{"text": "moon"}\n')
     _, report = build(tmp_path, corpus, coverage_inputs=(f"{tmp_path}/*.jsonl",))
     assert report["coverage_text"]["num_words"] == 6
@@ -62,7 +58,7 @@ def test_coverage_is_measured_on_other_text_where_there_is_some(tmp_path, corpus
     assert report["coverage"]["single_piece_fraction"] == 5 / 6
 
 
-def test_the_order_and_the_packing_of_the_input_do_not_matter(tmp_path, corpus):
+def test_the_order_and_the_compression_of_the_input_do_not_change_the_vocabulary(tmp_path, corpus):
     expected, _ = build(tmp_path, corpus)
     (tmp_path / "one.xz").write_bytes(lzma.compress("\n".join(LINES).encode()))
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"body": line}) + "\n" for line in reversed(LINES)))
@@ -71,23 +67,22 @@ def test_the_order_and_the_packing_of_the_input_do_not_matter(tmp_path, corpus):
     assert build(tmp_path, f"{tmp_path}/b.txt", f"{tmp_path}/a.txt", output="3")[0] == expected
 
 
-def test_neither_the_size_of_the_work_units_nor_the_room_in_memory_matters(tmp_path, corpus, monkeypatch):
+def test_the_size_of_the_work_units_does_not_change_the_vocabulary(tmp_path, corpus, monkeypatch):
     expected, expected_report = build(tmp_path, corpus)
     monkeypatch.setattr(vocabulary_builder, "_UNIT_BYTES", 10)
-    monkeypatch.setattr(vocabulary_builder.WordTotals.__init__, "__defaults__", (2,))
     content, report = build(tmp_path, corpus, overwrite=True)
     assert content == expected
     assert report == expected_report
 
 
 @pytest.mark.slow
-def test_the_number_of_processes_does_not_matter(tmp_path, corpus, monkeypatch):
+def test_the_number_of_processes_does_not_change_the_vocabulary(tmp_path, corpus, monkeypatch):
     expected, expected_report = build(tmp_path, corpus)
     monkeypatch.setattr(vocabulary_builder, "_UNIT_BYTES", 10)
     assert build(tmp_path, corpus, num_processes=2, overwrite=True) == (expected, expected_report)
 
 
-def test_the_settings_reach_the_file(tmp_path, corpus):
+def test_the_settings_change_the_vocabulary(tmp_path, corpus):
     content, _ = build(tmp_path, corpus, num_unused_tokens=3, lower_case=False, strip_accents=False, vocab_size=56)
     tokens = content.decode().split()
     assert tokens[:8] == ["[PAD]", "[unused0]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -97,30 +92,9 @@ def test_the_settings_reach_the_file(tmp_path, corpus):
     assert "\u0301" in build(tmp_path, corpus, output="left", **changes)[0].decode()
 
 
-def test_no_space_for_temporary_files_is_a_user_error(tmp_path, corpus, monkeypatch):
-    def full(self):
-        raise sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(vocabulary_builder.WordTotals, "_flush", full)
-    with pytest.raises(UserError, match="^cannot write temporary files: database or disk is full.*TMPDIR$"):
-        build(tmp_path, corpus)
-
-
-words = st.dictionaries(st.sampled_from(["a", "ab", "b", "é", "\ue000", "\U0001f600", "我"]), st.integers(1, 9))
-
-
-@given(st.lists(words, max_size=8), st.integers(1, 4))
-def test_totals_are_the_same_however_few_words_fit_into_memory(counts, max_words_in_memory):
-    totals = WordTotals(max_words_in_memory)
-    for words_of_unit in counts:
-        totals.add(words_of_unit)
-    expected = sum(map(Counter, counts), Counter())
-    assert list(totals.items()) == list(totals.items()) == sorted(expected.items())
-    assert (totals.num_words, totals.num_distinct()) == (expected.total(), len(expected))
-
-
-def test_the_most_frequent_words_are_kept_and_of_equal_ones_the_first():
-    totals = WordTotals()
-    totals.add({"a": 2, "b": 5, "d": 3, "c": 3, "e": 1})
-    assert totals.most_frequent(2) == {"b": 5, "c": 3}
-    assert totals.most_frequent(7) == {"a": 2, "b": 5, "d": 3, "c": 3, "e": 1}
+def test_of_equally_frequent_words_the_first_in_the_alphabet_are_trained_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(vocabulary_trainer, "MAX_TRAINING_WORDS", 2)
+    (tmp_path / "a.txt").write_text("d d d bb bb bb bb bb cc cc cc a a e")
+    content, report = build(tmp_path, f"{tmp_path}/a.txt", vocab_size=9)
+    assert report["training_text"]["num_distinct_words_trained_on"] == 2
+    assert set(content.decode().split()[5:]) == {"b", "c", "##b", "##c"}

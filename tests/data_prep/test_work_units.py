@@ -1,4 +1,4 @@
-"""Work units: the documents do not depend on the size of the units or the packing of the files; bad files."""
+"""Work units: their size and the packing of the files do not change the documents; bad files are named."""
 
 import gzip
 import lzma
@@ -30,7 +30,7 @@ def ranges(units: list[WorkUnit]) -> list[list[tuple[str, int, int | None]]]:
 
 @pytest.fixture(scope="module")
 def packings(packers, tar) -> Callable[[bytes], dict[str, bytes]]:
-    """`packings(content)`: the content in every container, and in several."""
+    """`packings(content)`: the content in every compression and in archives."""
 
     def build(content: bytes) -> dict[str, bytes]:
         packed = {name: pack(content) for name, pack in packers.items()}
@@ -85,7 +85,7 @@ def test_the_size_of_the_units_and_the_packing_do_not_change_the_documents(
 def test_the_size_of_the_units_does_not_change_the_documents_of_any_text(
     plan, read_units, packers, tmp_path, format_name, text, unit_bytes, packing
 ):
-    # An empty file is refused, so there is a first line.
+    # Empty files are refused.
     content = f"first\n{text}".encode()
     (tmp_path / "whole").write_bytes(content)
     (tmp_path / "cut").write_bytes(packers[packing](content))
@@ -97,7 +97,7 @@ CUTTABLE = ["text", "sentences", "wikiextractor", "wikipedia", "jsonl"]
 
 
 @pytest.mark.parametrize("format_name", CUTTABLE)
-def test_a_big_compressed_file_is_passed_on_in_pieces(packed_files, plan, content_of, format_name):
+def test_the_parts_of_a_big_compressed_file_hold_its_content(packed_files, plan, content_of, format_name):
     units = plan(f"{format_name}:{packed_files[format_name, 'zstd']}", unit_bytes=40)
     assert len(units) > 3
     assert b"".join(part.content for unit in units for part in unit) == content_of(format_name)
@@ -120,7 +120,7 @@ def test_small_files_share_a_unit_and_big_ones_are_cut_between_documents(plan, t
     ]
 
 
-def test_small_members_of_an_archive_share_a_unit_and_are_passed_on_packed(plan, read_units, tar, tmp_path):
+def test_small_members_of_an_archive_share_a_unit_and_stay_compressed(plan, read_units, tar, tmp_path):
     inner = lzma.compress(tar({"1.txt": b"one", "2.txt": b"two"}))
     (tmp_path / "a.tar").write_bytes(tar({"i.tar.xz": inner, "j.tar.xz": inner, "k.tar.xz": inner}))
     units = plan(f"openwebtext:{tmp_path}/*", unit_bytes=2 * len(inner))
@@ -131,7 +131,7 @@ def test_small_members_of_an_archive_share_a_unit_and_are_passed_on_packed(plan,
     assert read_units(units) == [["one"], ["two"]] * 3
 
 
-def test_an_empty_archive_and_an_empty_file_hold_nothing(plan, read_units, tar, tmp_path):
+def test_an_empty_archive_and_an_empty_file_give_no_documents(plan, read_units, tar, tmp_path):
     (tmp_path / "a").write_bytes(gzip.compress(tar({"empty": b""})))
     (tmp_path / "b").write_bytes(b"")
     (tmp_path / "c").write_bytes(gzip.compress(b""))
@@ -147,7 +147,7 @@ def test_a_remote_file_is_read_in_parts(plan, read_units, written_documents, con
     assert read_units(plan("text:memory://units/*", unit_bytes=40)) == written_documents("text") * 2
 
 
-def test_a_file_that_vanished_is_a_user_error(plan, read_units, tmp_path):
+def test_a_deleted_file_is_a_user_error_that_names_it(plan, read_units, tmp_path):
     (tmp_path / "a.txt").write_text("one")
     units = plan(f"text:{tmp_path}/*", unit_bytes=4)
     (tmp_path / "a.txt").unlink()
@@ -156,7 +156,7 @@ def test_a_file_that_vanished_is_a_user_error(plan, read_units, tmp_path):
 
 
 @pytest.mark.parametrize("packing", ["gzip", "zstd"])
-@pytest.mark.parametrize("unit_bytes", [10, 100_000], ids=["passed on", "unpacked by the worker"])
+@pytest.mark.parametrize("unit_bytes", [10, 100_000], ids=["unpacked by the planner", "unpacked by the worker"])
 @pytest.mark.parametrize("format_name", ["text", "wikiextractor", "wikipedia", "jsonl", "book"])
 def test_a_truncated_compressed_file_is_a_user_error_that_names_it(
     plan, read_units, content_of, packers, tmp_path, packing, unit_bytes, format_name
@@ -184,15 +184,14 @@ def test_invalid_utf_8_is_named_by_its_byte_in_the_whole_file(plan, read_units, 
 
 def _lines_of_text(num_lines: int) -> Iterator[bytes]:
     for i in range(num_lines):
-        # Words that do not vanish when they are compressed.
+        # Random words, which hardly compress.
         yield b"line %07d " % i + random.randbytes(495).hex(" ", 4).encode()[:989] + b"\n"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("packing", ["plain", "gzip"])
 @pytest.mark.parametrize("format_name", ["text", "book", "openwebtext"])
-def test_a_document_without_end_is_read_in_bounded_memory_whatever_the_units(tmp_path, packing, format_name):
-    """60 MB stand for any size: nothing holds more than a few units or documents."""
+def test_a_document_of_60_mb_is_read_in_bounded_memory_with_any_size_of_units(tmp_path, packing, format_name):
     open_file = gzip.open if packing == "gzip" else open
     random.seed(5)
     with open_file(tmp_path / "a", "wb") as file:
