@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_LOCAL_RUNNERS = ("directrunner", "direct", "fnapirunner")  # names of the runner of this machine
+_LOCAL_RUNNERS = ("directrunner", "direct", "fnapirunner")  # names of the runner on this machine
 # Loggers that repeat what workers log, and exceptions that are also raised.
 _REPEATED = ("apache_beam.runners.portability.local_job_service", "apache_beam.runners.common")
 
@@ -84,7 +84,7 @@ def _build(settings: BuildSettings, inputs: BuildInputs, pipeline: "Pipeline") -
 
 
 def _options(beam_arguments: list[str]) -> "PipelineOptions":
-    """Raises: UserError: Beam is not installed, or has no such option."""
+    """Parses Beam's options. Raises: UserError: Beam is not installed or has no such option."""
     logging.disable(logging.WARNING)  # about every part of Google Cloud that is not installed
     try:
         import apache_beam  # noqa: F401
@@ -107,6 +107,7 @@ def _options(beam_arguments: list[str]) -> "PipelineOptions":
 
 
 def _check_reachable(settings: BuildSettings, inputs: BuildInputs, options: "PipelineOptions") -> None:
+    """Raises: UserError: the runner is Dataflow, and an input or the output is a local path."""
     paths = (settings.output_dir, *(file.path for file in inputs.files))
     if "dataflow" in _runner_name(options).lower() and (local := [path for path in paths if not is_remote(path)]):
         raise UserError(f"{local[0]} is not on the workers of --runner={_runner_name(options)}; give a gs:// URL")
@@ -119,7 +120,7 @@ def _runner_name(options: "PipelineOptions") -> str:
 
 
 def _pipeline(options: "PipelineOptions") -> "Pipeline":
-    """An empty pipeline. Raises: UserError: there is no such runner, or it lacks an option or a package."""
+    """Makes an empty pipeline. Raises: UserError: the runner does not exist or lacks an option or a package."""
     import apache_beam
 
     name = _runner_name(options)

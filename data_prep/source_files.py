@@ -5,7 +5,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -71,7 +71,7 @@ class _Content(NamedTuple):
     is_empty: bool
 
 
-def find_files(inputs: Iterable[str], undetected_format: str = "") -> list[SourceFile]:
+def find_files(inputs: Sequence[str], undetected_format: str = "") -> list[SourceFile]:
     """Finds the files of all inputs, ordered by input and name. Logs a line for each input.
 
     Args:

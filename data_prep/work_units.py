@@ -211,8 +211,5 @@ def _table_parts(file: SourceFile, stream: BinaryIO, unit_bytes: int, settings: 
         yield FilePart(file, file.num_bytes)
         return
     num_rows = ranges[-1][1]
-    counted = 0
     for begin, end in ranges:
-        num_bytes = file.num_bytes * end // num_rows - counted
-        yield FilePart(file, num_bytes, begin, end)
-        counted += num_bytes
+        yield FilePart(file, file.num_bytes * end // num_rows - file.num_bytes * begin // num_rows, begin, end)

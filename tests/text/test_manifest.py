@@ -77,12 +77,6 @@ def test_counts_of_an_older_builder_are_ignored(tmp_path):
     assert Manifest.load(tmp_path) == manifest()
 
 
-def test_the_count_of_truncated_inputs_of_older_manifests_is_ignored(tmp_path):
-    counts = {**manifest().counts.model_dump(), "num_truncated_inputs": 0}
-    (tmp_path / MANIFEST_FILE).write_text(edited(counts=counts))
-    assert Manifest.load(tmp_path) == manifest()
-
-
 def test_token_counts_are_written_on_one_line():
     assert ' "token_counts": [0, 0, 2, 2, 0, 9, 3, 0, 1, 6, 1],\n' in manifest().to_json()
 
