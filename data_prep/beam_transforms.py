@@ -29,7 +29,7 @@ _COUNTS, _TOKEN_COUNTS = "counts", "token_counts"
 _METRICS = "electra_tf"
 
 # The fields of an `Example`, with the key as 8 bytes, big-endian: Beam's integers are signed.
-ExampleFields = tuple[str, bytes, bytes, int, int, bool]
+ExampleFields = tuple[str, bytes, bytes, bool]
 ShardKey = tuple[str, int, int]  # the fields of a ShardRange
 _KEY_BYTES = 8
 
@@ -64,8 +64,7 @@ class BuildDataset(beam.PTransform):
             )
             | "Flatten" >> beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
-            | "WriteShards"
-            >> beam.ParDo(_WriteShard(settings, vocabulary.size)).with_outputs(_TOKEN_COUNTS, main="results")
+            | "WriteShards" >> beam.ParDo(_WriteShard(settings, vocabulary)).with_outputs(_TOKEN_COUNTS, main="results")
         )
         token_counts = counts_of_shards | "AddTokenCounts" >> beam.CombineGlobally(_sum_arrays, vocabulary.size)
         totals = (total, AsList(results), AsSingleton(token_counts))
@@ -129,9 +128,9 @@ def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[E
 class _WriteShard(beam.DoFn):
     """Writes the examples of a shard to a file. Its second output is the token counts of training shards."""
 
-    def __init__(self, settings: BuildSettings, vocab_size: int):
+    def __init__(self, settings: BuildSettings, vocabulary: Vocabulary):
         self._settings = settings
-        self._vocab_size = vocab_size
+        self._vocabulary = vocabulary
         self._num_shards_written = Metrics.counter(_METRICS, "shards_written")
 
     def setup(self) -> None:
@@ -150,7 +149,7 @@ class _WriteShard(beam.DoFn):
             for split, sort_key, *rest in group
         ]
         records = [example.record for example in examples]
-        result, token_counts = write_shard(index_of(examples), records, shard_range, self._settings, self._vocab_size)
+        result, token_counts = write_shard(index_of(examples), records, shard_range, self._settings, self._vocabulary)
         self._num_shards_written.inc()
         yield result
         if shard_range.split == TRAIN_SPLIT:

@@ -18,8 +18,9 @@ import numpy as np
 from data_prep.readers.documents import Document, ReadCounts, clean_document
 from data_prep.segments import Segmenter, draw_target_length
 from data_prep.sentences import SentenceSplitter
+from data_prep.settings import BuildSettings
 from data_prep.work_units import WorkUnit, read_unit
-from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, DatasetSettings
+from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT
 from electra_tf.text.vocabulary import Vocabulary
 
 Item = TypeVar("Item")
@@ -62,16 +63,12 @@ class Example(NamedTuple):
         split: "train" or "held_out".
         key: position in the global shuffle, see `sort_key`.
         record: a serialized tf.train.Example.
-        num_tokens: number of tokens with [CLS] and [SEP].
-        num_text_tokens: number of tokens without them.
         is_first: whether this is the first example of its document; the number of these is the number of documents.
     """
 
     split: str
     key: int
     record: bytes
-    num_tokens: int
-    num_text_tokens: int
     is_first: bool
 
 
@@ -91,9 +88,9 @@ def _tokenize_function(vocabulary: Vocabulary, lower_case: bool, strip_accents: 
 class ExampleBuilder:
     """Turns work units into examples."""
 
-    def __init__(self, settings: DatasetSettings, vocabulary: Vocabulary):
-        self._settings = settings
-        self._vocabulary = vocabulary
+    def __init__(self, settings: BuildSettings, vocabulary: Vocabulary):
+        self.settings = settings
+        self.vocabulary = vocabulary
         self._sentence_splitter = SentenceSplitter(settings.sentences, settings.language)
         self._tokenize = _tokenize_function(vocabulary, settings.lower_case, settings.strip_accents)
         from electra_tf.text.records import serialize_example
@@ -105,8 +102,8 @@ class ExampleBuilder:
 
         Raises: UserError: see `read_unit`.
         """
-        documents = read_unit(unit, self._settings, counts)
-        cleaned = (clean_document(document, self._settings, counts) for document in documents)
+        documents = read_unit(unit, self.settings, counts)
+        cleaned = (clean_document(document, self.settings, counts) for document in documents)
         for batch in _grouped(filter(None, cleaned), lambda document: sum(map(len, document.lines)), _BATCH_CHARACTERS):
             yield from self._examples_of_batch(batch, counts)
 
@@ -114,7 +111,7 @@ class ExampleBuilder:
         sentences = [self._sentence_splitter.sentences(document) for document in documents]
         token_ids, row_splits = self._token_ids([line for lines in sentences for line in lines])
         counts.num_tokens_read += len(token_ids)
-        counts.num_unknown_tokens += int(np.count_nonzero(token_ids == self._vocabulary.unk_id))
+        counts.num_unknown_tokens += int(np.count_nonzero(token_ids == self.vocabulary.unk_id))
         ids = token_ids.tolist()
         ends = itertools.accumulate(map(len, sentences), initial=0)
         for document, (begin, end) in zip(documents, itertools.pairwise(ends), strict=True):
@@ -137,8 +134,8 @@ class ExampleBuilder:
     def _examples_of_document(
         self, document: Document, ids: list[int], rows: list[int], counts: ReadCounts
     ) -> Iterator[Example]:
-        settings = self._settings
-        cls, sep = [self._vocabulary.cls_id], [self._vocabulary.sep_id]
+        settings = self.settings
+        cls, sep = [self.vocabulary.cls_id], [self.vocabulary.sep_id]
         digest = document_hash(settings.seed, document.lines)
         split = HELD_OUT_SPLIT if is_held_out(digest, settings.held_out_fraction) else TRAIN_SPLIT
         source = random_source(digest)
@@ -147,10 +144,9 @@ class ExampleBuilder:
             input_ids = cls + first + sep + (second + sep if second else [])
             segment_lengths = [len(first) + 2, len(second) + 1] if second else [len(first) + 2]
             record = self._serialize_example(input_ids, segment_lengths)
-            num_text_tokens = len(first) + len(second)
             counts.split_documents[split] += i == 0
             counts.split_record_bytes[split] += len(record)
-            yield Example(split, sort_key(digest, i), record, len(input_ids), num_text_tokens, i == 0)
+            yield Example(split, sort_key(digest, i), record, i == 0)
 
 
 def _grouped(items: Iterable[Item], num_characters_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:

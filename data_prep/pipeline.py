@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -55,7 +54,7 @@ _example_builder: ExampleBuilder | None = None
 
 
 def set_up(settings: BuildSettings, vocabulary: Vocabulary) -> None:
-    """Prepares this process for `write_unit`."""
+    """Prepares this process for the tasks of both phases."""
     global _example_builder
     _example_builder = ExampleBuilder(settings, vocabulary)
 
@@ -72,37 +71,37 @@ def write_unit(task: tuple[WorkUnit, Path]) -> ReadCounts:
     return counts
 
 
-class ShardTask(NamedTuple):
-    """A task of phase 2: write the shard of a range of keys, from the first `num_spills` spills."""
+def write_shard_of_spills(task: tuple[int, ShardRange]) -> ShardResult:
+    """Phase 2: writes the shard of a range of keys, from the first spills; then its result and its token counts.
 
-    settings: BuildSettings
-    num_spills: int
-    shard_range: ShardRange
-    vocab_size: int
-
-    @property
-    def result_path(self) -> Path:
-        """The file with the result and the token counts, as JSON. It is written after the shard."""
-        return self.settings.build_dir / f"{self.shard_range.file_name}.json"
-
-
-def write_shard_of_spills(task: ShardTask) -> ShardResult:
-    """Writes a shard, then its result. Raises: OSError: see `write_shard`."""
-    settings, num_spills, shard_range, vocab_size = task
+    Args:
+        task: the number of spills, and the range.
+    Raises: see `write_shard`.
+    """
+    assert _example_builder is not None
+    num_spills, shard_range = task
+    settings = _example_builder.settings
     index, records = gather([spill_path(settings.build_dir, i) for i in range(num_spills)], shard_range)
-    result, token_counts = write_shard(index, records, shard_range, settings, vocab_size, settings.build_dir)
+    result, token_counts = write_shard(
+        index, records, shard_range, settings, _example_builder.vocabulary, settings.build_dir
+    )
     content = json.dumps([result.model_dump(), token_counts.tolist()])
-    storage.write_bytes(task.result_path, content.encode())
+    storage.write_bytes(_result_path(settings, shard_range), content.encode())
     return result
 
 
-def _finished_result(task: ShardTask) -> ShardResult | None:
+def _result_path(settings: BuildSettings, shard_range: ShardRange) -> Path:
+    """The JSON file with the result and the token counts of a shard, which is written after the shard."""
+    return settings.build_dir / f"{shard_range.file_name}.json"
+
+
+def _finished_result(settings: BuildSettings, shard_range: ShardRange) -> ShardResult | None:
     """Returns the result of a shard that an earlier process has completed, else None."""
     try:
-        result = ShardResult.model_validate(json.loads(task.result_path.read_bytes())[0])
+        result = ShardResult.model_validate(json.loads(_result_path(settings, shard_range).read_bytes())[0])
     except FileNotFoundError:
         return None
-    path = os.path.join(task.settings.output_dir, task.shard_range.file_name)
+    path = os.path.join(settings.output_dir, shard_range.file_name)
     return result if storage.size_of(path) == result.shard.num_bytes else None
 
 
@@ -153,7 +152,7 @@ def _build_in_processes(settings: BuildSettings, inputs: BuildInputs) -> Manifes
         num_tokens = counts.num_tokens_read
         counts.add(earlier)
         require_documents(settings, counts)
-        results, token_counts = _write_shards(settings, inputs.vocabulary, counts, len(spills), run_all)
+        results, token_counts = _write_shards(settings, inputs.vocabulary.size, counts, len(spills), run_all)
         manifest = write_manifest(settings, inputs, counts, results, token_counts)
     log_summary(manifest, time.monotonic() - begin, num_tokens)
     return manifest
@@ -193,22 +192,19 @@ def _unit_tasks(
 
 
 def _write_shards(
-    settings: BuildSettings, vocabulary: Vocabulary, counts: ReadCounts, num_spills: int, run_all: processes.RunAll
+    settings: BuildSettings, vocab_size: int, counts: ReadCounts, num_spills: int, run_all: processes.RunAll
 ) -> tuple[list[ShardResult], np.ndarray]:
     """Writes the missing shards.
 
     Returns: the results of all shards, and the token counts of the training split, [V] int64.
     """
-    tasks = [
-        ShardTask(settings, num_spills, shard_range, vocabulary.size)
-        for shard_range in shard_ranges(counts.split_record_bytes, settings.num_shards)
-    ]
-    finished = {task: result for task in tasks if (result := _finished_result(task))}
-    missing = [task for task in tasks if task not in finished]
+    ranges = shard_ranges(counts.split_record_bytes, settings.num_shards)
+    finished = {each: result for each in ranges if (result := _finished_result(settings, each))}
+    missing = [(num_spills, each) for each in ranges if each not in finished]
     _logger.info("writing %d shards", len(missing))
     results = [*finished.values(), *run_all(write_shard_of_spills, missing)]
-    token_counts = np.zeros(vocabulary.size, np.int64)
-    for task in tasks:
-        if task.shard_range.split == TRAIN_SPLIT:
-            token_counts += np.array(json.loads(task.result_path.read_bytes())[1], np.int64)
+    token_counts = np.zeros(vocab_size, np.int64)
+    for each in ranges:
+        if each.split == TRAIN_SPLIT:
+            token_counts += np.array(json.loads(_result_path(settings, each).read_bytes())[1], np.int64)
     return results, token_counts

@@ -28,6 +28,7 @@ from data_prep.examples import Example
 from data_prep.readers.documents import ReadCounts
 from data_prep.settings import BuildSettings
 from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
+from electra_tf.text.vocabulary import Vocabulary
 
 SPLITS = (TRAIN_SPLIT, HELD_OUT_SPLIT)
 
@@ -43,8 +44,6 @@ _INDEX_ENTRY = np.dtype(
         ("key", "<u8"),
         ("offset", "<u8"),  # of the record, in bytes
         ("num_bytes", "<u4"),
-        ("num_tokens", "<u4"),
-        ("num_text_tokens", "<u4"),
         ("is_first", "?"),
     ]
 )
@@ -52,11 +51,7 @@ _INDEX_ENTRY = np.dtype(
 
 def index_of(examples: Sequence[Example]) -> np.ndarray:
     """Returns the index entries of examples whose records are stored in this order, [num_examples] `_INDEX_ENTRY`."""
-    entries = [
-        (example.key, 0, len(example.record), example.num_tokens, example.num_text_tokens, example.is_first)
-        for example in examples
-    ]
-    index = np.array(entries, _INDEX_ENTRY)
+    index = np.array([(each.key, 0, len(each.record), each.is_first) for each in examples], _INDEX_ENTRY)
     index["offset"][1:] = np.cumsum(index["num_bytes"][:-1], dtype=np.uint64)
     return index
 
@@ -145,6 +140,7 @@ class ShardResult(pydantic.BaseModel):
     """The counts of a finished shard.
 
     Attributes:
+        num_tokens: number of tokens with [CLS] and [SEP]; `num_text_tokens` is without them.
         num_documents: number of documents whose first example is in this shard.
         num_duplicate_documents: number of dropped copies of these.
     """
@@ -187,7 +183,7 @@ def write_shard(
     records: Sequence[bytes],
     shard_range: ShardRange,
     settings: BuildSettings,
-    vocab_size: int,
+    vocabulary: Vocabulary,
     scratch_dir: Path | None = None,
 ) -> tuple[ShardResult, np.ndarray]:
     """Sorts a shard's examples and writes them as a TFRecord file, atomically.
@@ -209,9 +205,9 @@ def write_shard(
             for i in kept:
                 writer.write(records[i])
         content = path.read_bytes()
-        _, token_counts = count_tokens(path, vocab_size)
-    kept_index = index[kept]
-    num_documents = int(kept_index["is_first"].sum())
+        _, token_counts = count_tokens(path, vocabulary.size)
+    num_tokens = int(token_counts.sum())
+    num_documents = int(index["is_first"][kept].sum())
     result = ShardResult(
         split=shard_range.split,
         shard=Shard(
@@ -220,8 +216,8 @@ def write_shard(
             num_bytes=len(content),
             sha256=hashlib.sha256(content).hexdigest(),
         ),
-        num_tokens=int(kept_index["num_tokens"].sum()),
-        num_text_tokens=int(kept_index["num_text_tokens"].sum()),
+        num_tokens=num_tokens,
+        num_text_tokens=num_tokens - int(token_counts[[vocabulary.cls_id, vocabulary.sep_id]].sum()),
         num_documents=num_documents,
         num_duplicate_documents=int(index["is_first"].sum()) - num_documents,
     )

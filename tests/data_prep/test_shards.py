@@ -23,9 +23,9 @@ from electra_tf.text.records import flat_token_ids, serialize_example
 ONLY = ShardRange("train", 0, 1)
 
 
-def example(key: int, text: bytes, *, split="train", num_tokens=9, is_first=True) -> Example:
+def example(key: int, text: bytes, *, split="train", is_first=True) -> Example:
     """An example whose token ids are the bytes of `text`."""
-    return Example(split, key, serialize_example(list(text), [len(text)]), num_tokens, num_tokens - 2, is_first)
+    return Example(split, key, serialize_example(list(text), [len(text)]), is_first)
 
 
 def write_spills(directory, *units: list[Example]) -> list:
@@ -39,7 +39,8 @@ def write_spills(directory, *units: list[Example]) -> list:
 def write(directory, spills, shard_range=ONLY, drop_duplicates=True):
     """Writes a shard; gives its result, the texts in it, and its token counts."""
     settings = SimpleNamespace(output_dir=str(directory), drop_duplicates=drop_duplicates)
-    result, token_counts = write_shard(*gather(spills, shard_range), shard_range, settings, vocab_size=256)
+    vocabulary = SimpleNamespace(size=256, cls_id=2, sep_id=3)
+    result, token_counts = write_shard(*gather(spills, shard_range), shard_range, settings, vocabulary)
     records = tf.data.TFRecordDataset(str(directory / shard_range.file_name))
     return result, [bytes(flat_token_ids([record]).numpy().tolist()) for record in records], token_counts
 
@@ -69,11 +70,11 @@ def test_a_shard_has_its_keys_from_all_units_in_order(tmp_path):
         tmp_path,
         [example(9, b"nine"), example(2**63, b"other half"), example(2**63 - 1, b"last")],
         [example(1, b"held out", split="held_out")],
-        [example(7, b"seven", num_tokens=4)],
+        [example(7, b"\2seven\3")],
     )
     result, records, _ = write(tmp_path, spills, ShardRange("train", 0, 2))
-    assert records == [b"seven", b"nine", b"last"]
-    assert (result.num_tokens, result.num_text_tokens, result.num_documents) == (22, 16, 3)
+    assert records == [b"\2seven\3", b"nine", b"last"]
+    assert (result.num_tokens, result.num_text_tokens, result.num_documents) == (15, 13, 3)
 
 
 def test_a_result_describes_the_file(tmp_path):
@@ -90,7 +91,7 @@ def test_one_of_three_equal_documents_is_kept(tmp_path):
     result, records, _ = write(tmp_path, write_spills(tmp_path, document + document, [example(6, b"c"), *document]))
     assert records == [b"a", b"c", b"b"]
     assert (result.num_documents, result.num_duplicate_documents) == (2, 2)
-    assert (result.num_tokens, result.shard.num_examples) == (27, 3)
+    assert (result.num_tokens, result.shard.num_examples) == (3, 3)
 
 
 def test_kept_duplicates_are_counted_as_documents_and_tokens(tmp_path):
