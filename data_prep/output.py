@@ -47,7 +47,7 @@ def finished_manifest(settings: BuildSettings, configuration: Configuration) -> 
     Raises: UserError: a command with another configuration has written it, or it cannot be read.
     """
     with store_errors(f"--output_dir={settings.output_dir}", "cannot be reached"):
-        if settings.overwrite or not storage.exists(os.path.join(settings.output_dir, MANIFEST_FILE)):
+        if settings.overwrite or storage.size_of(os.path.join(settings.output_dir, MANIFEST_FILE)) is None:
             return None
     manifest = read_manifest(settings.output_dir)
     # Modification times depend on the machine, so the manifest does not have them.

@@ -90,15 +90,6 @@ def names_in(directory: str | os.PathLike) -> list[str]:
     return []
 
 
-def exists(path: str | os.PathLike) -> bool:
-    """Whether a file or directory exists."""
-    if not is_remote(path):
-        return os.path.exists(path)
-    with _filesystem_of(str(path)) as (filesystem, name):
-        filesystem.invalidate_cache()
-        return filesystem.exists(name)
-
-
 def size_of(path: str | os.PathLike) -> int | None:
     """Returns the size of a file in bytes, or None if it does not exist."""
     try:

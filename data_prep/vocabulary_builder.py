@@ -102,7 +102,7 @@ def _check_output(settings: VocabularySettings, sources: list[str]) -> None:
         raise UserError(f"--output={settings.output} is a directory; add a file name such as vocab.txt")
     read = {os.path.realpath(source) for source in sources}
     for path in (settings.output, settings.report_file):
-        if storage.exists(path) and not settings.overwrite:
+        if not settings.overwrite and storage.size_of(path) is not None:
             raise UserError(f"{path} exists; give another --output or --overwrite")
         if os.path.realpath(path) in read:
             raise UserError(f"{path} is an input, and --output would overwrite it; give another --output")

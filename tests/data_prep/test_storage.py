@@ -106,10 +106,10 @@ def test_an_error_of_the_storage_library_becomes_an_os_error(tmp_path, monkeypat
         raise NoCredentials("unable to locate credentials")
 
     register_disk("disk", tmp_path)
-    for method in ("glob", "ls", "exists", "open", "cat_file", "put_file", "rm_file", "makedirs"):
+    for method in ("glob", "ls", "size", "open", "cat_file", "put_file", "rm_file", "makedirs"):
         monkeypatch.setattr(DirFileSystem, method, refuse)
     url = "disk://host:8020/data"
-    asked = [storage.matches, storage.names_in, storage.exists, storage.open_binary, storage.read_bytes]
+    asked = [storage.matches, storage.names_in, storage.size_of, storage.open_binary, storage.read_bytes]
     for ask in (*asked, storage.remove, storage.make_directory, lambda url: storage.write_bytes(url, b"")):
         with pytest.raises(OSError, match="NoCredentials: unable to locate credentials"):
             ask(url)

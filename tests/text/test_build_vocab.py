@@ -49,7 +49,7 @@ def test_special_tokens_come_first_then_characters_then_pieces(tmp_path, corpus)
     [
         ("absent*.txt", "v", "no file matches"),
         ("*.txt", "a.txt", "a.txt exists"),
-        ("*.txt", "absent/v", "absent, which does not exist"),
+        ("*.txt", "absent/v", "absent/v cannot be written"),
         ("*.txt", "", "is a directory"),
     ],
 )
