@@ -1,4 +1,4 @@
-"""What a command's flags name: the configuration, a module with an objective, the strategy."""
+"""Loads what a command's flags name: the configuration, a module with an objective, the strategy."""
 
 import argparse
 import importlib
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 def config_of(arguments: argparse.Namespace) -> "PretrainingConfig":
-    """The configuration of --config, --set and --objective_module. Raises: UserError: if it is none."""
-    import_tensorflow(tpu=getattr(arguments, "strategy", None) == "tpu")  # models stand beside their settings
+    """The configuration that --config, --set and --objective_module name. Raises: UserError: a setting is wrong."""
+    # Settings stand in the modules of the models, which import TensorFlow.
+    import_tensorflow(tpu=getattr(arguments, "strategy", None) == "tpu")
     from electra_tf.tasks.pretrain.config import load_config
 
     if arguments.objective_module:
@@ -27,16 +28,16 @@ def config_of(arguments: argparse.Namespace) -> "PretrainingConfig":
 
 
 def strategy_of(arguments: argparse.Namespace) -> "tf.distribute.Strategy":
-    """Starts the strategy of the flags. Raises: UserError: if its devices are not there."""
+    """Starts the strategy that the flags name. Raises: UserError: its devices are not available."""
     from electra_tf.train.distribution import build_strategy, split_cpu
 
     if arguments.logical_cpu_devices > 1:
         split_cpu(arguments.logical_cpu_devices)
-    return build_strategy(arguments.strategy, arguments.tpu)
+    return build_strategy(arguments.strategy, getattr(arguments, "tpu", "local"))
 
 
 def load_module(name: str) -> None:
-    """Imports a module that registers an objective; once, however often it is named.
+    """Imports a module that registers an objective. A second import of the same module does nothing.
 
     Args:
         name: as in an import statement (`my_package.my_objective`), or the path of a .py file.
@@ -56,7 +57,7 @@ def load_module(name: str) -> None:
 def _is_module(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):  # its package is missing, or the name is no name
+    except (ImportError, ValueError):  # its package is missing, or the text is no module name
         return False
 
 

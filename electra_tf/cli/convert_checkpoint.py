@@ -14,7 +14,7 @@ import argparse
 import sys
 
 from electra_tf.cli.configuration import load_module
-from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser
+from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser, positive_int
 from electra_tf.cli.process import import_tensorflow, run_command
 from electra_tf.config.errors import UserError
 
@@ -33,8 +33,12 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument("--output_dir", required=True, metavar="DIR", help="a directory that is empty or new")
     parser.add_argument("--vocab_file", metavar="FILE", help="vocabulary, for sources without one")
     parser.add_argument("--cased", action="store_true", help="text was not lower-cased")
-    parser.add_argument("--num_heads", type=int, metavar="N", help="attention heads (default: hidden size / 64)")
-    parser.add_argument("--generator_num_heads", type=int, metavar="N", help="attention heads of the generator")
+    parser.add_argument(
+        "--num_heads", type=positive_int, metavar="N", help="attention heads (default: hidden size / 64)"
+    )
+    parser.add_argument(
+        "--generator_num_heads", type=positive_int, metavar="N", help="attention heads of the generator"
+    )
     parser.add_argument("--fresh_generator", action="store_true", help="with --to=run: write a random generator")
     add_set_flag(parser)
     add_objective_module_flag(parser)
@@ -42,10 +46,6 @@ def _flags() -> argparse.ArgumentParser:
 
 
 def _convert(arguments: argparse.Namespace) -> None:
-    for flag in ("num_heads", "generator_num_heads"):
-        number = getattr(arguments, flag)
-        if number is not None and number < 1:
-            raise UserError(f"--{flag}={number}: expected 1 or more")
     if arguments.to != "run" and (arguments.fresh_generator or arguments.overrides):
         raise UserError("--fresh_generator and --set require --to=run")
     import_tensorflow()

@@ -29,6 +29,13 @@ def flag_parser(description: str) -> argparse.ArgumentParser:
     return _Parser(description=description, formatter_class=_HelpFormatter, allow_abbrev=False)
 
 
+def positive_int(text: str) -> int:
+    """The type of a flag that takes a whole number above 0."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"found {text!r}; expected a whole number above 0")
+    return int(text)
+
+
 def add_set_flag(parser: argparse.ArgumentParser) -> None:
     """Adds --set; `overrides` is the list of its values."""
     parser.add_argument(
@@ -61,4 +68,6 @@ def add_strategy_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tpu", default="local", metavar="NAME", help="local (on a TPU VM), a TPU's name, or grpc://HOST:PORT"
     )
-    parser.add_argument("--logical_cpu_devices", type=int, default=1, metavar="N", help="split the CPU into N devices")
+    parser.add_argument(
+        "--logical_cpu_devices", type=positive_int, default=1, metavar="N", help="split the CPU into N devices"
+    )

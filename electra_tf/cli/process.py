@@ -15,8 +15,8 @@ from electra_tf.config import errors
 from electra_tf.config.errors import TrainingStopped, UserError, end_without_teardown, first_line
 from electra_tf.runs.interruption import Interrupted, Interruption
 
-# Keras imports these where they are installed (data frames, sparse arrays, images, HDF5), TensorFlow the last one, to
-# find a TPU by its name. No command needs them there.
+# Keras imports these if they are installed (data frames, sparse arrays, images, HDF5), and TensorFlow the last one, to
+# find a TPU by its name. No command uses them through Keras.
 _OPTIONAL_IMPORTS = ("pandas", "scipy", "PIL", "h5py", "googleapiclient")
 # tensorflow-tpu 2.20 aborts the process with this libtpu and later ones, without a Python error.
 _FIRST_UNFIT_LIBTPU = (0, 0, 32)
@@ -34,10 +34,10 @@ def errors_reported() -> Iterator[ExitStatus]:
 
     This is the one place that decides how an error ends a command, see "Errors" in docs/architecture.md.
     """
-    # TensorFlow's start-up notes ("failed call to cuInit" on every machine without a GPU) bury the lines that matter,
-    # and its real errors arrive as Python exceptions. A user's own setting wins.
+    # TensorFlow's notes at the start ("failed call to cuInit" on every machine without a GPU) hide the lines that
+    # matter, and its errors arrive as Python exceptions. A user's own setting wins.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # A client library of tf-models-official warns of the Python's age at every start. Worker processes inherit this.
+    # A client library of tf-models-official warns about old Python versions at every start, also in worker processes.
     warnings.filterwarnings("ignore", message="You are using a", category=FutureWarning)
     os.environ.setdefault("PYTHONWARNINGS", "ignore:You are using a:FutureWarning")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
@@ -66,16 +66,16 @@ def errors_reported() -> Iterator[ExitStatus]:
 
 
 def _with_file(error: Exception) -> str:
-    """One line for an error of a library, with the file that it is about in front."""
+    """An error of a library as one line, with the file at fault in front."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or first_line(error)}"
     return first_line(error)
 
 
 def _store_errors() -> tuple[type[Exception], ...]:
-    """TensorFlow's errors for files that are missing, damaged, refused or do not fit, once it is imported.
+    """TensorFlow's errors for files that are missing, damaged, refused or do not fit; none before its import.
 
-    Others, such as InvalidArgumentError, also come from a graph that is wrong: a bug.
+    Its other errors, such as InvalidArgumentError, may come from a wrong graph, which is a bug.
     """
     if (tf := sys.modules.get("tensorflow")) is None:
         return ()
@@ -92,11 +92,11 @@ def run_command(command: Callable[[], None]) -> int:
 
 @contextlib.contextmanager
 def training_process(strategy: str, ends_process: bool) -> Iterator[tuple[ExitStatus, Interruption]]:
-    """A command that signals may end early: reports its errors, and sets the exit status.
+    """Reports the errors of a command that signals may end early, and sets its exit status.
 
     Args:
-        strategy: the name of the strategy.
-        ends_process: whether the process has nothing else to do.
+        strategy: the name of its tf.distribute strategy.
+        ends_process: True if the process ends with the command.
     """
     with Interruption() as interruption, errors_reported() as status:
         try:
@@ -109,11 +109,11 @@ def training_process(strategy: str, ends_process: bool) -> Iterator[tuple[ExitSt
 
 
 def import_tensorflow(tpu: bool = False) -> None:
-    """Imports TensorFlow and Keras in about 60 % of the time of a plain import, and quietens their notes.
+    """Imports TensorFlow and Keras, faster than a plain import (about 60 % of its time), and silences their notes.
 
     Args:
-        tpu: whether the command may use one.
-    Raises: UserError: if the installed libtpu makes the import abort the process.
+        tpu: True if the command may use a TPU.
+    Raises: UserError: the import would abort the process because of the installed libtpu.
     """
     if "tensorflow" not in sys.modules:
         _require_fitting_libtpu()
@@ -143,10 +143,10 @@ def _require_fitting_libtpu() -> None:
     if not versions["tensorflow-tpu"]:
         return
     if not versions["libtpu"] or versions["libtpu"] >= _FIRST_UNFIT_LIBTPU:
-        found = ".".join(map(str, versions["libtpu"])) or "no version"
+        installed = ".".join(map(str, versions["libtpu"])) or "no version"
         raise UserError(
-            f"tensorflow-tpu needs libtpu 0.0.30, {found} is installed; run: pip install --no-deps --force-reinstall "
-            "-r requirements-tpu.txt"
+            f"tensorflow-tpu needs libtpu 0.0.30, {installed} is installed; run: pip install --no-deps "
+            "--force-reinstall -r requirements-tpu.txt"
         )
 
 
@@ -160,7 +160,7 @@ def _installed_version(name: str) -> tuple[int, ...]:
 
 
 def _has_no_reader(stream: TextIO) -> bool:
-    """Whether a stream is a pipe that nobody reads any more."""
+    """Whether a stream is a pipe whose reader has closed it."""
     poll = select.poll()
     poll.register(stream.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

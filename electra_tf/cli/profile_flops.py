@@ -6,16 +6,16 @@
     python profile_flops.py --config=configs/pretrain/small.yaml --set train.precision=bfloat16 --hours --device=a100
     python profile_flops.py --paper_table
 
-There are two conventions: that of the paper (appendix E), to compare with its figures, and that of the hardware: what a
-device has to compute. See docs/notes/flops.md.
+There are two conventions: `paper` (appendix E) for comparison with the paper's figures, and `hardware` for the work of
+a device. See docs/notes/flops.md.
 """
 
 import json
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 
-from electra_tf.cli.configuration import config_of
-from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser
+from electra_tf.cli.configuration import config_of, strategy_of
+from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser, positive_int
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.flops.devices import DEVICES
@@ -28,9 +28,21 @@ _MODES = {
     "finetuning": "print the cost of an example in fine-tuning and in inference",
     "hours": "print the duration of the run on --device, from its published peak",
 }
+# Each of these flags requires one of the flags in its value.
+_REQUIRES = {
+    **dict.fromkeys(("convention", "measure_speed", "model_dir"), ("budget",)),
+    **dict.fromkeys(("strategy", "logical_cpu_devices"), ("measured", "measure_speed")),
+    **dict.fromkeys(("device", "device_count", "utilization", "price_per_hour"), ("hours",)),
+}
 
 
 def main(argv: list[str] | None = None) -> int:
+    parser = _flags()
+    arguments = parser.parse_args(argv)
+    return run_command(lambda: print(_answer(arguments, parser), end=""))
+
+
+def _flags() -> ArgumentParser:
     parser = flag_parser(__doc__)
     parser.add_argument("--config", metavar="FILE", help="YAML file of a run, see docs/configs.md")
     add_set_flag(parser)
@@ -39,37 +51,45 @@ def main(argv: list[str] | None = None) -> int:
     for flag, text in _MODES.items():
         modes.add_argument(f"--{flag}", action="store_true", help=text)
     modes.add_argument("--budget", type=float, metavar="FLOPS", help="print how many steps so many FLOPs pay for")
-    parser.add_argument("--convention", choices=["paper", "hardware"], help="for --budget (default: paper)")
+    parser.add_argument("--convention", default="paper", choices=["paper", "hardware"], help="for --budget")
     speed = parser.add_mutually_exclusive_group()
     speed.add_argument(
         "--measure_speed",
-        type=int,
+        type=positive_int,
         nargs="?",
         const=5,
         metavar="STEPS",
-        help="for --budget: time this number of steps (default: 5)",
+        help="for --budget: time this number of steps (without a number: 5)",
     )
     speed.add_argument("--model_dir", metavar="DIR", help="for --budget: take the speed from the reports of this run")
     parser.add_argument(
-        "--strategy", choices=["one_device", "mirrored"], help="for --measured, --measure_speed (default: one_device)"
+        "--strategy",
+        default="one_device",
+        choices=["one_device", "mirrored"],
+        help="for --measured and --measure_speed",
     )
     parser.add_argument(
-        "--logical_cpu_devices", type=int, metavar="N", help="split the CPU into N devices, for --strategy=mirrored"
+        "--logical_cpu_devices",
+        type=positive_int,
+        default=1,
+        metavar="N",
+        help="split the CPU into N devices, for --strategy=mirrored",
     )
-    parser.add_argument("--device", metavar="NAME", help=f"for --hours: one of {', '.join(DEVICES)}")
-    parser.add_argument("--device_count", type=int, metavar="N", help="for --hours: number of devices (default: 1)")
+    parser.add_argument("--device", choices=DEVICES, help="for --hours")
+    parser.add_argument(
+        "--device_count", type=positive_int, default=1, metavar="N", help="for --hours: number of devices"
+    )
     parser.add_argument(
         "--utilization", type=float, metavar="FRACTION", help="for --hours: of the peak (default: 0.2 and 0.4)"
     )
     parser.add_argument(
         "--price_per_hour", type=float, metavar="PRICE", help="for --hours: of one device, to print the run's price"
     )
-    arguments = parser.parse_args(argv)
-    return run_command(lambda: print(_answer(arguments), end=""))
+    return parser
 
 
-def _answer(arguments: Namespace) -> str:
-    _refuse_flags_without_effect(arguments)
+def _answer(arguments: Namespace, parser: ArgumentParser) -> str:
+    _refuse_flags_without_effect(arguments, parser)
     if arguments.paper_flops:
         from electra_tf.flops.published import PUBLISHED
 
@@ -84,28 +104,18 @@ def _answer(arguments: Namespace) -> str:
     return _profile(arguments)
 
 
-def _refuse_flags_without_effect(arguments: Namespace) -> None:
-    """Raises: UserError: if a flag has no effect with the others, or a number is not positive."""
-
-    def refuse(flags: tuple[str, ...], reason: str) -> None:
-        for flag in flags:
-            if getattr(arguments, flag) not in (None, []):
-                raise UserError(f"--{'set' if flag == 'overrides' else flag} {reason}")
-
-    if arguments.paper_flops or arguments.paper_table:
-        refuse(("config", "overrides", "objective_module"), "has no effect with --paper_flops and --paper_table")
-    if arguments.budget is None:
-        refuse(("convention", "measure_speed", "model_dir"), "requires --budget")
-    if not arguments.measured and arguments.measure_speed is None:
-        refuse(("strategy", "logical_cpu_devices"), "requires --measured or --measure_speed")
-    if not arguments.hours:
-        refuse(("device", "device_count", "utilization", "price_per_hour"), "requires --hours")
-    elif arguments.device is None:
+def _refuse_flags_without_effect(arguments: Namespace, parser: ArgumentParser) -> None:
+    """Raises: UserError: a flag has no effect with the others."""
+    given = {name for name, value in vars(arguments).items() if value != parser.get_default(name)}
+    if given & {"paper_flops", "paper_table"}:
+        for flag, name in (("config", "config"), ("set", "overrides"), ("objective_module", "objective_module")):
+            if name in given:
+                raise UserError(f"--{flag} has no effect with --paper_flops and --paper_table")
+    for flag, others in _REQUIRES.items():
+        if flag in given and not given & set(others):
+            raise UserError(f"--{flag} requires --{' or --'.join(others)}")
+    if arguments.hours and arguments.device is None:
         raise UserError(f"--hours requires --device; give one of {', '.join(DEVICES)}")
-    for flag in ("measure_speed", "logical_cpu_devices", "device_count"):
-        value = getattr(arguments, flag)
-        if value is not None and value <= 0:
-            raise UserError(f"--{flag} is {value}; expected a positive number")
 
 
 def _profile(arguments: Namespace) -> str:
@@ -116,12 +126,12 @@ def _profile(arguments: Namespace) -> str:
     if arguments.json:
         return json.dumps(cost_values(config)) + "\n"
     if arguments.budget is not None:
-        return budget_text(config, arguments.budget, arguments.convention or "paper", *_speed(arguments, config))
+        return budget_text(config, arguments.budget, arguments.convention, *_speed(arguments, config))
     if arguments.hours:
         from electra_tf.reports.hours import hours_text
 
-        count = arguments.device_count or 1
-        return hours_text(config, arguments.device, count, arguments.utilization, arguments.price_per_hour)
+        devices = arguments.device, arguments.device_count
+        return hours_text(config, *devices, arguments.utilization, arguments.price_per_hour)
     if arguments.measured:
         from electra_tf.reports.traced_step import count_steps, products_table
 
@@ -131,7 +141,7 @@ def _profile(arguments: Namespace) -> str:
 
 
 def _speed(arguments: Namespace, config) -> tuple:
-    """The last arguments of `budget_text`: the FLOP/s if they are asked for, and the cost of the run they are from."""
+    """The last arguments of `budget_text`: a speed in FLOP/s, if a flag asks for one, and the cost of its run."""
     if arguments.model_dir is not None:
         from electra_tf.reports.speed import reported_speed
 
@@ -145,11 +155,8 @@ def _speed(arguments: Namespace, config) -> tuple:
 
 def _strategy(arguments: Namespace, config):
     from electra_tf.tasks.pretrain.input import plan_stages
-    from electra_tf.train.distribution import build_strategy, split_cpu
 
-    if arguments.logical_cpu_devices is not None:
-        split_cpu(arguments.logical_cpu_devices)
-    strategy = build_strategy(arguments.strategy or "one_device", "local")
+    strategy = strategy_of(arguments)
     for stage in plan_stages(config):
         stage.require_divisible(strategy.num_replicas_in_sync)
     return strategy

@@ -3,9 +3,9 @@
     python report.py runs/* --output=report.md --picture=report.png
     python report.py runs/* --score=glue --output=report.md --picture=report.png --data=report.json
 
-Runs that differ in their seed only (same settings, data and initial weights) are one row and one line: the median, and
-the range from lowest to highest. The command reads config.yaml, metrics.jsonl, data.json and warm_start.json in each
-run's directory.
+Runs that differ in their seed only (same settings, data and initial weights) share one row of the table and one line of
+the picture: the median, and the range from lowest to highest. The command reads config.yaml, metrics.jsonl, data.json
+and warm_start.json in each run's directory.
 
 With --score it shows the scores of the runs' milestones after fine-tuning on a task. It reads them from
 finetuning_TASK.json in each run's directory; run_finetuning.py --milestones writes that file. The median and the range
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         action="append",
         dest="metrics",
         metavar="NAME",
-        help="a column and a panel, repeatable (default: all that the runs have of the usual ones)",
+        help="a metric for table and picture, repeatable (default: the usual ones that the runs have)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the files that flags name")
     add_objective_module_flag(parser)
@@ -58,15 +58,14 @@ def _report(arguments: Namespace) -> None:
 
     from electra_tf.files import write_atomically
     from electra_tf.reports.pictures import png_picture
-    from electra_tf.reports.runs import group_runs, read_runs, read_scored_runs, score_metric
+    from electra_tf.reports.runs import group_runs, read_runs, score_metric
     from electra_tf.reports.tables import chosen_metrics, points_data, points_table, runs_table
 
+    groups = group_runs(read_runs(arguments.model_dirs, arguments.score))
     if arguments.score:
-        groups = group_runs(read_scored_runs(arguments.model_dirs, arguments.score))
         metrics = [score_metric(arguments.score)]
         text = points_table(groups, *metrics)
     else:
-        groups = group_runs(read_runs(arguments.model_dirs))
         metrics = chosen_metrics(groups, arguments.metrics)
         text = runs_table(groups, metrics)
     if arguments.data:
@@ -83,7 +82,7 @@ def _report(arguments: Namespace) -> None:
 
 
 def _require_free_files(arguments: Namespace) -> None:
-    """Raises: UserError: if an output file exists and may not be replaced, or two flags name the same file."""
+    """Raises: UserError: an output file exists and may not be replaced, or two flags name the same file."""
     files = {flag: Path(getattr(arguments, flag)) for flag in ("output", "picture", "data") if getattr(arguments, flag)}
     for one, other in itertools.combinations(files, 2):
         if files[one].resolve() == files[other].resolve():

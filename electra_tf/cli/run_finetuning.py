@@ -132,9 +132,7 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _refuse_idle_flags(arguments: argparse.Namespace) -> None:
-    """Raises: UserError: a flag is out of range or has no effect in the chosen mode."""
-    if arguments.logical_cpu_devices < 1:
-        raise UserError(f"--logical_cpu_devices={arguments.logical_cpu_devices}: expected 1 or more")
+    """Raises: UserError: a flag has no effect in the chosen mode."""
     parser = _flags()
     mode = "predict" if arguments.predict else "score" if arguments.score else ""
     for name, value in vars(arguments).items():

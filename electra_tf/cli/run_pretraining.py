@@ -12,7 +12,7 @@ import json
 import sys
 
 from electra_tf.cli.configuration import config_of, strategy_of
-from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, add_strategy_flags, flag_parser
+from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, add_strategy_flags, flag_parser, positive_int
 from electra_tf.cli.process import training_process
 from electra_tf.config.errors import UserError
 
@@ -85,7 +85,7 @@ def _flags() -> argparse.ArgumentParser:
     )
     add_set_flag(parser)
     parser.add_argument(
-        "--stop_at_step", type=int, metavar="N", help="end this call after step N; the schedule stays the same"
+        "--stop_at_step", type=positive_int, metavar="N", help="end this call after step N; the schedule stays the same"
     )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--dry_run", action="store_true", help="build the model, print its size as JSON, read no data")
@@ -99,13 +99,9 @@ def _flags() -> argparse.ArgumentParser:
 
 
 def _require_flags_that_fit(arguments: argparse.Namespace) -> None:
-    """Raises: UserError: for a flag that is missing, out of range, or without the flag that it requires."""
+    """Raises: UserError: a flag is missing."""
     if not arguments.data_dirs and not arguments.dry_run:
         raise UserError("--data_dir is missing; give the output directory of build_pretraining_dataset.py")
-    for flag in ("logical_cpu_devices", "stop_at_step"):
-        number = getattr(arguments, flag)
-        if number is not None and number < 1:
-            raise UserError(f"--{flag}={number}: expected 1 or more")
     if arguments.as_masked_lm and not arguments.evaluate:
         raise UserError("--as_masked_lm requires --evaluate")
     if arguments.fresh_generator and arguments.init_from is None:

@@ -22,10 +22,10 @@ class UserError(Exception):
 
 
 class TrainingStopped(Exception):
-    """A run cannot continue although its input is right: its losses are no longer finite, for example.
+    """A run cannot continue although its input is right: for example, its losses are no longer finite.
 
     The message is one line: what happened, at which step, the usual cause, what to do. Commands print it without a
-    stack trace and exit with status 1. The newest checkpoint is from before that step.
+    stack trace and exit with status 1. The newest checkpoint is older than that step.
     """
 
 
@@ -50,8 +50,8 @@ def close_name(unknown: str, known: Iterable[str], likeness: float = 0.8) -> str
 def end_without_teardown(exit_code: int) -> None:
     """Ends the process with `exit_code` when the interpreter exits, without waiting for TensorFlow's threads.
 
-    These would wait for ever for a TPU that never answers, and for a dead worker until a time-out. An input thread that
-    calls Python may also block or abort the interpreter's exit.
+    The threads would wait for ever for a TPU that does not answer, and until a time-out for a dead worker. An input
+    thread that calls Python may also block or abort the interpreter's exit.
     """
     atexit.register(_end, exit_code)
 

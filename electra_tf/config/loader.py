@@ -33,9 +33,9 @@ def read_values(
 
     Args:
         path, overrides: see `electra_tf.tasks.pretrain.config.load_config`; without a path only the overrides count.
-        inherit: for groups of settings by name, see `merge`.
-    Returns: the settings, and how to name their source in errors.
-    Raises: UserError: for a missing file, broken YAML or an override that is not `a.b=value`.
+        inherit: see `merge`.
+    Returns: the settings, and a name of their source for errors.
+    Raises: UserError: a file is missing or no YAML, or an override is not `a.b=value`.
     """
     values = {} if path is None else _read_with_base(os.fspath(path), (), inherit)
     changes: dict = {}
@@ -81,8 +81,8 @@ def merge(base: dict, changes: dict, inherit: Mapping[str, Inherit] = MappingPro
     """`base` with `changes` on top, mapping by mapping.
 
     Args:
-        inherit: by a group's name, a function of the base's settings in that group and the changes to them; returns the
-            settings that the base passes on. A group without a function passes on all.
+        inherit: by a group's name, a function of (the base's settings in that group, the changes to them) that returns
+            the settings which the group inherits. A group without a function inherits all.
     """
     merged = dict(base)
     for key, value in changes.items():

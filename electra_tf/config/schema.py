@@ -1,8 +1,7 @@
-"""The settings that every kind of run has, with their defaults and checks. No default stands anywhere below `config`.
+"""The settings that every kind of run has, with their checks. Only this package has default values.
 
-Settings that depend on a size (widths, learning rate, batch, sequence length, generator fraction) have no default: a
-run takes them together from one preset (configs/pretrain/*.yaml), so nobody trains one size with another size's
-learning rate.
+Settings that depend on the model's size (widths, learning rate, batch, sequence length, generator fraction) have no
+default. A run takes all of them from one preset (configs/pretrain/*.yaml), so that values of two sizes are not mixed.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ from pydantic import (
 
 
 def _refuse_boolean(value: Any) -> Any:
-    """Refuses true and false, which Python would take for 1 and 0."""
+    """Refuses true and false, which pydantic would take for 1 and 0."""
     if isinstance(value, bool):
         raise ValueError(f"expected a number, found the boolean {str(value).lower()}")
     return value
@@ -43,13 +42,13 @@ DropoutRate = Annotated[Real, Field(ge=0.0, lt=1.0)]
 
 
 class Settings(BaseModel):
-    """Base of every group of settings: immutable, and an unknown key or a number that is not finite is an error."""
+    """Base of every group of settings: immutable, without unknown keys, with finite numbers only."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class EncoderConfig(Settings):
-    """One transformer encoder: the discriminator, or the network that the masked-LM baseline trains."""
+    """Sizes, dropout and initial values of a transformer encoder."""
 
     vocab_size: Annotated[Count, Field(ge=6)]  # the five special tokens and at least one word
     embedding_size: Count
@@ -61,8 +60,8 @@ class EncoderConfig(Settings):
     type_vocab_size: Count = 2
     hidden_dropout: DropoutRate = 0.1
     attention_dropout: DropoutRate = 0.1
-    # The standard deviation of a normal distribution, truncated at two of them. width_scaled: 0.02 at width 768, in
-    # proportion to 1 / sqrt(hidden_size), so that initial attention logits vary equally in networks of every width.
+    # Standard deviation of the initial values, which are normal and cut off at two deviations. width_scaled: 0.02 *
+    # sqrt(768 / hidden_size), so that initial attention logits vary equally at every width.
     initializer_range: float | Literal["width_scaled"] = 0.02
     layer_norm_epsilon: Positive = 1e-12
 
@@ -90,10 +89,12 @@ class EncoderConfig(Settings):
 
 
 class TransformerGeneratorConfig(Settings):
-    """A masked language model. Its sizes are fractions of the discriminator's, unless given as numbers.
+    """A generator that is a masked language model. Sizes that are not given follow from the discriminator's.
 
-    Source: configure_pretraining.py and paper table 5: hidden size times the fraction, feed-forward four times that,
-    one head per 64 hidden units, layers not reduced. At the discriminator's width, heads and feed-forward are its too.
+    The hidden size is the discriminator's times `size_fraction`, the feed-forward size four times that, with one head
+    for 64 hidden units. A generator as wide as the discriminator has its heads and feed-forward size instead.
+
+    Source: configure_pretraining.py and paper table 5.
     """
 
     kind: Literal["transformer"] = "transformer"
@@ -103,14 +104,10 @@ class TransformerGeneratorConfig(Settings):
     num_layers: Count | None = None
     num_heads: Count | None = None
     intermediate_size: Count | None = None
-    embedding_size: Count | None = None  # null: the discriminator's; another size only if embeddings are not shared
+    embedding_size: Count | None = None  # another size than the discriminator's only if embeddings are not shared
 
     def encoder(self, discriminator: EncoderConfig, setting: str = "objective.generator") -> EncoderConfig:
-        """The generator's encoder beside the given discriminator.
-
-        Args:
-            setting: the path of these settings in the configuration, for messages.
-        """
+        """The generator's encoder. `setting` is the path of these settings in the configuration, for messages."""
         hidden_size = self.hidden_size or round(discriminator.hidden_size * self.size_fraction)
         same_width = hidden_size == discriminator.hidden_size
         sizes = {
@@ -124,27 +121,27 @@ class TransformerGeneratorConfig(Settings):
         try:
             return EncoderConfig(**{**discriminator.model_dump(), **sizes})
         except ValidationError as error:
-            # In one line, for the message of the validator that calls this.
+            # One line: a validator calls this, and its message takes the text over.
             problem = error.errors()[0]
             where = ".".join(str(part) for part in (setting, *problem["loc"]))
-            found = f" is {problem['input']!r}" if problem["loc"] else ""
-            raise ValueError(f"{where}{found}: {problem['msg'].removeprefix('Value error, ')}") from None
+            value = f" is {problem['input']!r}" if problem["loc"] else ""
+            raise ValueError(f"{where}{value}: {problem['msg'].removeprefix('Value error, ')}") from None
 
 
 class UnigramGeneratorConfig(Settings):
-    """Draws by the tokens' frequencies in the training text, without context (paper, section 3.2)."""
+    """A generator that samples tokens by their frequency in the training text (paper, section 3.2)."""
 
     kind: Literal["unigram"]
 
 
 class UniformGeneratorConfig(Settings):
-    """Draws every vocabulary entry equally often, as `uniform_generator` of the authors' code does."""
+    """A generator that samples all tokens equally often, as `uniform_generator` in the authors' code."""
 
     kind: Literal["uniform"]
 
 
 def _kind(generator: Any) -> str:
-    """The kind of a generator's settings (a mapping or an object). Configurations of old runs lack `kind`."""
+    """The kind of a generator's settings (a mapping or an object); transformer if they have no `kind`."""
     kind = generator.get("kind", "transformer") if isinstance(generator, dict) else getattr(generator, "kind", None)
     return "transformer" if kind is None else str(kind)
 
@@ -160,20 +157,20 @@ GeneratorConfig = Annotated[
 class MaskingConfig(Settings):
     """Which tokens are selected for prediction, and what replaces them in the generator's input."""
 
-    # The share of the tokens of an example. The submission uses 0.15 everywhere, the camera-ready 0.25 for Large.
+    # The share of an example's tokens. The submission uses 0.15 everywhere, the camera-ready paper 0.25 for Large.
     masked_fraction: Annotated[Positive, Field(le=1.0)] = 0.15
-    # How they are chosen (rules: electra_tf/data/masking.py). rare_tokens: in proportion to the token's count in the
-    # training text to the power of -rarity_exponent. span: runs of tokens. whole_word: words with all of their pieces.
+    # How tokens are selected (rules: electra_tf/data/masking.py). rare_tokens: in proportion to (count in the training
+    # text) ** -rarity_exponent. span: runs of tokens. whole_word: all pieces of a word.
     scheme: Literal["uniform", "rare_tokens", "span", "whole_word"] = "uniform"
-    # For scheme uniform. distinct: k different positions. with_replacement: the authors' draw, in which some come
-    # twice, so that about 13.8 % are selected.
+    # For scheme uniform. distinct: k different positions. with_replacement: the authors' draw, which may take a
+    # position twice, so that about 13.8 % are selected.
     selection: Literal["distinct", "with_replacement"] = "distinct"
     rarity_exponent: NonNegative = 0.5  # 0: all tokens are equally likely; 0.5: word2vec's subsampling
     # A span ends after each token with this probability, and at max_span_length; SpanBERT's numbers.
     span_end_probability: Annotated[Positive, Field(le=1.0)] = 0.2
     max_span_length: Count = 10
-    # The selected tokens become [MASK] or a random token, or stay. The authors' code has 85/0/15, the paper's
-    # text 100/0/0, BERT 80/10/10.
+    # The shares of selected tokens that become [MASK] or a random token; the rest stays. In percent, the authors' code
+    # has 85/0/15, the paper's text 100/0/0, BERT 80/10/10.
     mask_token_fraction: Fraction = 0.85
     random_token_fraction: Fraction = 0.0
 
@@ -196,7 +193,7 @@ class MaskingConfig(Settings):
         return self
 
     def max_predictions(self, max_seq_length: int) -> int:
-        """M: the slots for masked positions of a sequence, e.g. 19 of 128 at 0.15."""
+        """M, the number of slots for masked positions of a sequence: 19 for 128 tokens at 0.15, for example."""
         # The 0.005 is the authors' rounding guard (configure_pretraining.py).
         return min(max_seq_length, max(1, int((self.masked_fraction + 0.005) * max_seq_length)))
 
@@ -210,7 +207,7 @@ class DataConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _without_former_settings(cls, values: Any) -> Any:
-        """Drops `on_damaged_record`, which the configurations of older runs have; damaged data always stops a run."""
+        """Drops `on_damaged_record`, a setting that configurations of older runs contain."""
         if isinstance(values, dict):
             values = {name: value for name, value in values.items() if name != "on_damaged_record"}
         return values
@@ -219,13 +216,13 @@ class DataConfig(Settings):
 class OptimizerConfig(Settings):
     """The update rule and its schedule.
 
-    The rate is learning_rate * min(1, step / warmup_steps) * (1 - step / num_steps) ** decay_power.
+    The learning rate is `learning_rate * min(1, step / warmup_steps) * (1 - step / num_steps) ** decay_power`.
     """
 
     name: Literal["adamw", "lamb"] = "adamw"  # adamw: without bias correction, as the authors' code
     learning_rate: Positive  # the rate if both factors above were 1
     warmup_steps: CountOrZero = 10_000
-    warmup_fraction: Fraction = 0.0  # of the schedule's steps, not rounded; above 0 it replaces `warmup_steps`
+    warmup_fraction: Fraction = 0.0  # above 0: the warm-up as a share of the steps, in place of warmup_steps
     decay_power: NonNegative = 1.0
     weight_decay_rate: NonNegative = 0.01
     beta_1: DropoutRate = 0.9
@@ -235,7 +232,7 @@ class OptimizerConfig(Settings):
     exclude_from_weight_decay: tuple[str, ...] = ("LayerNorm", "layer_norm", "bias")  # regular expressions on names
 
     def warmups(self, part_steps: Sequence[int]) -> list[float]:
-        """The warm-up, in steps (not always a whole number), of each part of a schedule with these numbers of steps."""
+        """The warm-up of each part of a schedule, in steps and not rounded, for parts with these numbers of steps."""
         return [self.warmup_fraction * num_steps or self.warmup_steps for num_steps in part_steps]
 
     @field_validator("exclude_from_weight_decay")
@@ -253,18 +250,18 @@ class TrainConfig(Settings):
     """Length, size and bookkeeping of the run. Steps are optimizer updates."""
 
     num_steps: Count
-    # A budget in FLOPs, from which num_steps (then left out or null) follows. Counted as in the paper (appendix E), or
-    # as the hardware computes.
+    # A budget in FLOPs that determines num_steps, which is then left out or null. Counted as in the paper (appendix E),
+    # or as the hardware computes.
     flops_budget: Positive | None = None
     flops_convention: Literal["paper", "hardware"] = "paper"
     batch_size: Count  # examples of one update, over all replicas
     seed: CountOrZero = 0
-    precision: Literal["float32", "bfloat16"] = "float32"  # of products and activations; variables stay float32
-    # Compiles the whole step with XLA, as always on a TPU. On a CPU it takes minutes and makes the steps slower.
+    precision: Literal["float32", "bfloat16"] = "float32"  # for products and activations; variables stay float32
+    # Compiles the whole step with XLA; on a TPU this is always so. On a CPU it takes minutes and makes steps slower.
     xla: bool = False
     # Compiled operations with custom gradients; false: plain TensorFlow, several times slower, for debugging.
     fused_ops: bool = True
-    # The number of micro-batches of an update. Only one of them, batch_size / this, is in memory at a time.
+    # The number of micro-batches of an update. Only one of them is in memory at a time.
     gradient_accumulation_steps: Count = 1
     rematerialize: bool = False  # compute layers again in the backward pass instead of keeping them
     # After a loss or gradient that is not finite: stop before the update, or skip at most max_nonfinite_steps updates.
@@ -273,24 +270,24 @@ class TrainConfig(Settings):
     # Steps without learning before the run raises an alarm, or half of a shorter run; 0: never. See
     # electra_tf/tasks/health.py.
     alarm_after_steps: CountOrZero = 5000
-    # The FLOP/s of one device, for model_flops_utilization. null: the published value of a known device, or else the
-    # speed of a large matrix product measured when the run starts, which is too low on a busy machine.
+    # FLOP/s of one device, for model_flops_utilization. null: the published value of a known device; for others the
+    # speed of a large matrix product, measured when the run starts (too low on a busy machine).
     peak_flops: Positive | None = None
     log_every_steps: Count = 100
     save_every_steps: Count = 1000
     keep_checkpoints: Count = 5
-    # The fractions of the training after which a checkpoint is kept for ever: those of the paper's table 1.
+    # The fractions of the training after which a checkpoint is kept for ever; these are from the paper's table 1.
     milestone_fractions: tuple[Fraction, ...] = (0.0625, 0.125, 0.25, 0.5, 1.0)
 
 
 class AsMaskedLmConfig(Settings):
-    """`--evaluate --as_masked_lm`: accuracy at guessing one masked token at a time (paper, appendix G)."""
+    """`--evaluate --as_masked_lm`: the accuracy of guessing single masked tokens (paper, appendix G)."""
 
     max_examples: Count = 1000  # the first ones of the held-out split, rounded up to whole batches
-    tokens_per_example: Count = 1  # each is a sequence of its own, so batches grow by this factor
+    tokens_per_example: Count = 1  # masked one at a time, so batches grow by this factor
     # ELECTRA chooses among this many guesses of the generator; each costs one pass of the discriminator.
     num_candidates: Count = 100
-    seed: CountOrZero = 0  # chooses the tokens; independent of the run, so that runs can be compared
+    seed: CountOrZero = 0  # chooses the tokens; not the run's seed, so that runs can be compared
 
 
 class EvaluationConfig(Settings):
@@ -299,7 +296,7 @@ class EvaluationConfig(Settings):
     every_steps: CountOrZero = 0  # 0: only at the end
     max_batches: Count = 100
     batch_size: Count | None = None  # null: train.batch_size
-    # A held-out metric. The checkpoint of its best value (the lowest loss, the highest of others) is kept in best/.
+    # A held-out metric. The checkpoint with its best value (lowest for a loss, else highest) is kept in best/.
     best_metric: str | None = None
     # Training ends after this many evaluations in a row without a better `best_metric`; 0: at its last step.
     patience: CountOrZero = 0

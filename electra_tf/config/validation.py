@@ -11,7 +11,7 @@ ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
 
 def validate(values: dict, model: type[ConfigT], source: str) -> ConfigT:
-    """Checks a mapping against a schema. `source` names it in errors. Raises: UserError."""
+    """Checks a mapping against a schema. Raises: UserError: a setting is wrong; `source` names the mapping."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -20,11 +20,11 @@ def validate(values: dict, model: type[ConfigT], source: str) -> ConfigT:
 
 
 def _describe(problem: Any, model: type[BaseModel]) -> str:
-    """One clause for one of pydantic's errors: where, what was found, what was expected."""
+    """One of pydantic's errors in words: which setting, its value, what was expected."""
     models, path = [model], []
     for part in map(str, problem["loc"]):
         children = [child for parent in models for child in _groups_in(parent, part)]
-        # Pydantic names the member of a union that it chose, by its class or its kind; the file does not.
+        # Pydantic's path also names the chosen member of a union, by its class or kind; the file has no such key.
         chosen = [] if children else [child for child in models if part in (child.__name__, *_kinds(child))]
         if not chosen:
             path.append(part)
@@ -44,7 +44,7 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
 
 
 def _nearest_setting(path: str, fields: Iterable[str], model: type[BaseModel]) -> str:
-    """As `did_you_mean`: a similar name in this group, else in any group, else the names in this group."""
+    """As `did_you_mean`, for a similar name in this group, else in any group, else all names in this group."""
     group, _, unknown = path.rpartition(".")
     if not close_name(unknown, fields):
         others = [setting for setting in reversed(_setting_paths(model)) if setting.rpartition(".")[0] != group]

@@ -3,8 +3,8 @@
 The cost is an exact function of the configuration and the step, so checkpoints do not store it. `run` is always a
 `PretrainingConfig`: `run.objective.phases(run)` are the training phases, `run.stages` the input stages (empty for one).
 
-A configuration with `train.flops_budget` leaves out `train.num_steps` and the `num_steps` of its last stage; the
-validated configuration has both.
+In a configuration with `train.flops_budget`, the file leaves out `train.num_steps` and the `num_steps` of the last
+stage. The validated configuration has the budget and both numbers.
 """
 
 import bisect
@@ -31,7 +31,7 @@ class Spent(Countable):
     Attributes:
         paper, hardware: FLOPs in the two conventions.
         examples: number of sequences.
-        token_slots: number of their positions, padding included.
+        token_slots: number of positions in these sequences, padding included.
     """
 
     paper: Fraction = Fraction(0)
@@ -51,7 +51,7 @@ class StepRange:
         first_step, last_step: the range excludes `first_step` and includes `last_step`.
         phase: index of the training phase.
         passes: the networks that run over each example.
-        batch_size: examples of a step, over all replicas.
+        batch_size: examples in a step, over all replicas.
         seq_length, max_predictions: S and M.
     """
 
@@ -86,10 +86,7 @@ class StepRange:
 
 
 class RunCost:
-    """The cost of a run up to any of its steps.
-
-    Raises: NotImplementedError: if the objective does not define `phases`.
-    """
+    """The cost of a run up to any of its steps. Raises: NotImplementedError: the objective defines no `phases`."""
 
     def __init__(self, run: RunConfig):
         self.ranges = tuple(_step_ranges(run))
@@ -118,7 +115,7 @@ class RunCost:
 
 
 def known_cost(run: RunConfig) -> RunCost | None:
-    """The cost of a run; None if its objective does not define `phases`, which an objective module may leave out."""
+    """The cost of a run; None if its objective defines no `phases` (which an objective module may leave out)."""
     try:
         return RunCost(run)
     except NotImplementedError:
@@ -126,7 +123,7 @@ def known_cost(run: RunConfig) -> RunCost | None:
 
 
 def _step_ranges(run: RunConfig) -> Iterator[StepRange]:
-    """Divides the run where its phases and its stages end."""
+    """Splits the run at the end of each phase and of each stage."""
     phases = run.objective.phases(run)
     stages = [(stage.num_steps, stage.max_seq_length, stage.batch_size) for stage in run.stages]
     stages = stages or [(run.train.num_steps, run.data.max_seq_length, run.train.batch_size)]
@@ -148,16 +145,16 @@ def validate_within_budget(values: Any, validate: Callable[[Any], RunConfig]) ->
         values: the settings, as in the file.
         validate: validates settings that have a number of steps.
     Returns: the run, with its number of steps.
-    Raises: ValueError: if the budget pays for no step, or for another number of steps than the settings have.
+    Raises: ValueError: the budget pays for no step, or for another number of steps than the settings have.
     """
     train = values.get("train") if isinstance(values, dict) else None
     if not isinstance(train, dict) or train.get("flops_budget") is None:
         return validate(values)
-    if train.get("num_steps") is None:
-        longest = validate(_with_most_steps(values))
-        return _lengthened(longest, steps_within_budget(longest))
-    run = validate(values)
-    affordable = steps_within_budget(run)
+    follows_budget = train.get("num_steps") is None
+    run = validate(_with_most_steps(values) if follows_budget else values)
+    affordable = _steps_within_budget(run)
+    if follows_budget:
+        return _lengthened(run, affordable)
     if affordable != run.train.num_steps:
         raise ValueError(
             f"train.num_steps is {run.train.num_steps}, but train.flops_budget {run.train.flops_budget:g} "
@@ -166,10 +163,10 @@ def validate_within_budget(values: Any, validate: Callable[[Any], RunConfig]) ->
     return run
 
 
-def steps_within_budget(run: RunConfig) -> int:
+def _steps_within_budget(run: RunConfig) -> int:
     """The largest number of steps with a cost within `train.flops_budget`.
 
-    Raises: ValueError: if it is 0, or more than `MAX_STEPS`.
+    Raises: ValueError: the number is 0, or more than `MAX_STEPS`.
     """
     budget, convention = run.train.flops_budget, run.train.flops_convention
     shortest = 1 + sum(stage.num_steps for stage in run.stages[:-1])  # one step for the last stage
@@ -187,7 +184,7 @@ def steps_within_budget(run: RunConfig) -> int:
             f"train.flops_budget {budget:g} is too small: {shortest} steps cost {float(cost(shortest)):.4g} FLOPs by "
             f"the convention {convention!r}"
         )
-    # The first length above the budget. A search, as the cost of a step may depend on the length of the run.
+    # A search, because the cost of a step may depend on the length of the run.
     too_long = bisect.bisect_right(range(MAX_STEPS + 1), budget, lo=shortest, key=cost)
     if too_long > MAX_STEPS:
         raise ValueError(f"train.flops_budget {budget:g} pays for more than {MAX_STEPS:,} steps; give less")
@@ -205,7 +202,7 @@ def _lengthened(run: RunConfig, num_steps: int) -> RunConfig:
 
 
 def _with_most_steps(values: dict) -> dict:
-    """The settings with `MAX_STEPS` steps. Raises: ValueError: if the last stage has a number of steps."""
+    """The settings with `MAX_STEPS` steps. Raises: ValueError: the last stage has a number of steps."""
     values = {**values, "train": {**values["train"], "num_steps": MAX_STEPS}}
     stages = values.get("stages")
     if not stages or not all(isinstance(stage, dict) for stage in stages):

@@ -11,9 +11,9 @@ Where a data sheet has a number with sparsity only, half of it is used. Sources:
 
 import re
 
-# TFLOP/s by patterns of the driver's device names. On GPUs since Ampere float32 is TensorFloat-32, as in TensorFlow. T4
-# and V100 have neither that nor bfloat16, and no run trains in float16 (65 and 125 TFLOP/s). GeForce has half the peak
-# with sums in float32, used here, that it has with sums in float16.
+# TFLOP/s by patterns of the driver's device names. On GPUs since Ampere, float32 is TensorFloat-32, as in TensorFlow.
+# T4 and V100 have neither TensorFloat-32 nor bfloat16, and no run trains in float16 (65 and 125 TFLOP/s). The peaks of
+# GeForce are with sums in float32; with sums in float16 they are twice as high.
 GPU_PEAKS = (
     (r"\bH[12]00 NVL\b", {"bfloat16": 835.5, "float32": 417.7}),
     (r"\bH200\b|\bGH200\b|\bH100\b.*(SXM|HBM3)|\bH800\b.*SXM", {"bfloat16": 989.4, "float32": 494.7}),
@@ -27,11 +27,11 @@ GPU_PEAKS = (
     (r"\bV100\b", {"bfloat16": 15.7, "float32": 15.7}),
     (r"\bT4\b", {"bfloat16": 8.1, "float32": 8.1}),
 )
-# TFLOP/s of one core as TensorFlow counts them: half a chip for v2 and v3, a whole chip for the others. float32 has the
-# same peak, as its products are computed from bfloat16 ones.
+# TFLOP/s of one core as TensorFlow counts cores: half a chip for v2 and v3, a whole chip for the others. float32 has
+# the same peak, because its products are computed from bfloat16 numbers.
 _TPU_PEAKS = {"v2": 22.5, "v3": 61.5, "v4": 275.0, "v5litepod": 197.0, "v5e": 197.0, "v5p": 459.0, "v6e": 918.0}
 
-# The names of `profile_flops.py --device`, with the number of replicas and the name that the driver or TPU VM reports.
+# The names of `profile_flops.py --device`: the number of replicas, and the name that the driver or TPU VM reports.
 DEVICES = {
     "t4": (1, "Tesla T4"),
     "v100": (1, "Tesla V100-SXM2-16GB"),
@@ -59,6 +59,6 @@ def published_tpu_peak(accelerator_type: str) -> float | None:
 
 
 def published_peak(device: str, precision: str) -> float:
-    """FLOP/s of all cores of a device together, by its name in `DEVICES`."""
+    """FLOP/s of all cores of a device in `DEVICES` together."""
     replicas, reported_name = DEVICES[device]
     return replicas * (published_gpu_peak(reported_name, precision) or published_tpu_peak(reported_name))

@@ -1,11 +1,11 @@
 """The `hardware` convention: FLOPs that a device has to compute for a training step, by formula.
 
-In contrast to the paper's convention (`electra_tf.flops.paper`): look-ups are free, a backward pass computes two matrix
-products for each one of the forward pass, frozen networks have no backward pass, and a step predicts M masked
+It differs from the paper's convention (`electra_tf.flops.paper`): look-ups are free, a backward pass computes two
+matrix products for each one of the forward pass, frozen networks have no backward pass, and a step predicts M masked
 positions. Layers computed again to save memory (`train.rematerialize`) and padding of the vocabulary do not count.
 
 Matrix products are exact. Everything else (biases, activations, softmax, dropout, LayerNorm) is counted by the paper's
-rules of thumb, and its gradient as twice that.
+rules of thumb, and its gradient as twice as much.
 """
 
 from collections.abc import Iterable
@@ -33,11 +33,11 @@ class Countable:
 
 @dataclass(frozen=True)
 class Flops(Countable):
-    """A number of operations.
+    """Numbers of operations.
 
     Attributes:
-        products: operations in matrix products; a multiplication and the addition after it are two.
-        elementwise: all others.
+        products: operations in matrix products; a multiplication and the addition after it are two operations.
+        elementwise: all other operations.
     """
 
     products: int
@@ -64,10 +64,10 @@ class PassFlops(Countable):
 
 
 def pass_flops(network: NetworkPass, seq_length: int, max_predictions: int) -> dict[str, PassFlops]:
-    """FLOPs of one example of a training step in one network, by part.
+    """FLOPs of one example of a training step in one network, by part of the network.
 
     Args:
-        seq_length: S, with padding, which is computed like any token.
+        seq_length: S; padding costs as much as other tokens.
         max_predictions: M, the slots for masked positions, empty ones included.
     """
     encoder = network.encoder
@@ -95,7 +95,7 @@ def example_flops(passes: Iterable[NetworkPass], seq_length: int, max_prediction
 
 
 def classifier_heads(num_classes: int) -> tuple[HeadPass, ...]:
-    """The head for GLUE: a linear classifier on [CLS], or with one class a regression."""
+    """The head for GLUE: a linear classifier on [CLS]; one class is a regression."""
     return (HeadPass("unit", "first", num_outputs=num_classes),)
 
 

@@ -1,7 +1,7 @@
 """The `paper` convention: FLOPs as the paper's appendix E and the authors' code count them, peculiarities included.
 
-Use it only to compare with the paper's figures; use `electra_tf.flops.hardware` for what a device has to compute. QUIRK
-marks the differences between the two:
+Use it only to compare with the paper's figures, and `electra_tf.flops.hardware` for the work of a device. QUIRK marks
+the differences between the two:
 
 - a backward pass counts as much as the forward pass, though its matrix products need twice as much;
 - a look-up in the word or position table counts as a product with one-hot vectors, 40 % of ELECTRA-Small's FLOPs;
@@ -68,7 +68,7 @@ def feed_forward(encoder: EncoderConfig, seq_length: int) -> int:
 def head_flops(encoder: EncoderConfig, head: HeadPass, seq_length: int) -> Fraction:
     """Forward FLOPs of a head for a sequence.
 
-    The paper has no rule for heads on [CLS], with a single layer, or with another inner size; they are counted like its
+    The paper has no rule for heads on [CLS], heads of a single layer, or other inner sizes; they are counted like its
     own heads.
     """
     inputs, size, vocab_size = head.input_size or encoder.hidden_size, encoder.embedding_size, encoder.vocab_size
@@ -109,5 +109,5 @@ def example_flops(passes: Iterable[NetworkPass], seq_length: int) -> Fraction:
 
 
 def inference_flops(encoder: EncoderConfig, seq_length: int) -> Fraction:
-    """FLOPs of a forward pass over a sequence, with the discriminator's head, as the paper assumes for every task."""
+    """FLOPs of a forward pass over a sequence with the discriminator's head, which the paper assumes for all tasks."""
     return example_flops((NetworkPass("encoder", encoder, (HeadPass("token", "all"),), trained=False),), seq_length)

@@ -1,7 +1,7 @@
-"""A description of a training step: which networks run over an example, with which heads, and what is trained.
+"""A description of a training step: the networks that run over an example, their heads, and what is trained.
 
-Each objective describes its steps in this form, and the FLOPs are computed from it without a model. A test compares
-them with the matrix products in the traced step of every objective.
+Each objective describes its steps in this form, and the FLOPs follow from it without a model. A test compares them with
+the matrix products in the traced step of every objective.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class HeadPass:
         kind: `vocabulary`: dense layer to the embedding size, GELU, LayerNorm, product with the word table;
             `token`: dense layer with GELU to `inner_size`, then one to `num_outputs`;
             `unit`: dense layer to `num_outputs`.
-        positions: where it runs: `masked`: the M masked positions; `all`: all S; `first`: [CLS].
-        input_size: size of the vectors that it reads; None: the encoder's hidden size. (Two towers have twice that.)
+        positions: `masked` for the M masked positions, `all` for all S, `first` for [CLS].
+        input_size: size of its input vectors; None: the encoder's hidden size. (Two towers have twice that size.)
         inner_size: size of a `token` head's inner layer; None: the encoder's hidden size.
         num_outputs: units of a `token` or `unit` head's last layer.
         trains_encoder: False if gradients stop at the head's input.
@@ -40,8 +40,8 @@ class NetworkPass:
     """One network that runs once over every example of a batch.
 
     Attributes:
-        name: `generator`, `discriminator` or another name, for tables.
-        encoder: its sizes.
+        name: for tables, such as `generator` or `discriminator`.
+        encoder: the network's sizes.
         heads: the heads on top of it.
         trained: False if it has no backward pass.
     """
@@ -54,12 +54,7 @@ class NetworkPass:
 
 @dataclass(frozen=True)
 class Phase:
-    """A training phase: steps that train the same networks.
-
-    Attributes:
-        num_steps: number of optimizer updates.
-        passes: the networks that run over each example.
-    """
+    """A training phase: `num_steps` optimizer updates in which the networks `passes` run over each example."""
 
     num_steps: int
     passes: tuple[NetworkPass, ...]

@@ -1,8 +1,8 @@
 """The paper's own figures, computed again: the authors' thirteen training costs and the FLOPs of tables 1, 2, 3 and 7.
 
 Rows are BERT-like networks in the convention of `electra_tf.flops.paper`, with steps and batches from table 5 or from
-the papers that describe the models. A row's note states the assumptions, and the reason where it does not agree. QUIRK
-marks the unexpected:
+the papers that describe the models. A row's note states its assumptions, and the reason if it differs from the paper.
+QUIRK marks what is unexpected:
 
 - ELMo and XLNet are not BERT-like: the authors counted their forward passes with TensorFlow's profiler, and their
   counts are used here;
@@ -83,7 +83,7 @@ def _t5_11b() -> Fraction:
 
 # The thirteen numbers that the authors published with their code, by their names.
 PUBLISHED: dict[str, Fraction] = {
-    # QUIRK: the authors' code calls a batch's FLOPs those of an example, but divides by the batch's words: it is right.
+    # QUIRK: the authors' code calls these FLOPs "per example", but divides by the words of a batch, which is right.
     "elmo": Fraction(2 * _ELMO_WORDS * _ELMO_BATCH, 20 * 128),
     "xlnet": xlnet(batch_size=8192),
     "gpt": 128 * 960_800 * paper.example_flops([_masked_lm(GPT, "all")], 512),
@@ -107,7 +107,7 @@ class Row:
     Attributes:
         printed_train, printed_inference: the paper's FLOPs, such as "1.4e18" or the lower bound "6.4e19+"; or empty.
         printed_factors: the paper's speed-ups.
-        train, inference: FLOPs as computed here; None if the paper has none or they cannot be derived.
+        train, inference: FLOPs as computed here; None if the paper has no number or it cannot be derived.
         note: the assumptions, and the reason for a difference.
     """
 

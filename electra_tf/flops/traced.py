@@ -10,7 +10,7 @@ import tensorflow as tf
 
 _LOOPS = ("While", "StatelessWhile")
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
-# Attributes with derivatives of an operation, which do not run with it.
+# Attributes that name an operation's derivatives, which do not run with it.
 _NOT_CALLED = ("forward_function_name", "backward_function_name")
 # Parts of a network, by the names of its layers. All other products are in heads.
 _PARTS = {
@@ -25,8 +25,8 @@ class Product(NamedTuple):
     """A matrix product.
 
     Attributes:
-        name: name of the operation, which begins with the names of its layers.
-        flops: two for each multiplication, for all iterations of loops around it.
+        name: name of the operation; it begins with the names of its layers.
+        flops: two for each multiplication, in all iterations of loops around it.
     """
 
     name: str
@@ -41,9 +41,9 @@ class Product(NamedTuple):
 def traced_products(traced: tf.types.experimental.ConcreteFunction) -> list[Product]:
     """The matrix products of one execution of a traced function.
 
-    Of several branches the most expensive one counts. Operations that no output depends on do not run or count.
+    Only the most expensive of several branches counts. Operations on which no output depends do not count.
 
-    Raises: ValueError: if a shape is not static, or the length of a loop is unknown.
+    Raises: ValueError: a shape is not static, or the length of a loop is unknown.
     """
     return list(_products(traced.graph, {}))
 
@@ -69,7 +69,7 @@ def _products(graph: tf.Graph, known: dict[int, object]) -> Iterator[Product]:
 
 
 def _operations_that_run(graph: tf.Graph) -> list[tf.Operation]:
-    """The operations that an output depends on, and those with side effects."""
+    """The operations with side effects, and those on which an output depends."""
     waiting = [tensor.op for tensor in graph.outputs] + list(getattr(graph, "control_outputs", ()))
     waiting += [operation for operation in graph.get_operations() if operation.op_def.is_stateful]
     reached: dict[str, tf.Operation] = {}
@@ -131,7 +131,7 @@ def _graph_of(operation: tf.Operation, name: str) -> tf.Graph:
 
 
 def _known_inputs(operation: tf.Operation, body: tf.Graph, known: dict[int, object]) -> dict[int, object]:
-    """The constant inputs of a called function, from which the length of a loop in it may follow."""
+    """The values of a called function's constant inputs, which may determine the length of a loop in it."""
     if operation.type in _LOOPS or not body.inputs:
         return {}
     outer = list(operation.inputs)[-len(body.inputs) :]

@@ -1,4 +1,4 @@
-"""The cost of a configuration as text: by network and part, for an example, a step, the run, and within a budget."""
+"""The cost of a configuration as tables, by network and part; and the steps that a budget pays for, as text."""
 
 import math
 from fractions import Fraction
@@ -13,7 +13,7 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig
 
 
 def cost_of(config: PretrainingConfig) -> RunCost:
-    """Raises: UserError: if the objective does not describe its steps."""
+    """The cost of a run. Raises: UserError: its objective defines no `phases`."""
     cost = known_cost(config)
     if cost is None:
         raise UserError(f"objective {config.objective.name!r} defines no `phases`, so its FLOPs are not known")
@@ -52,7 +52,7 @@ def _range_table(steps: StepRange) -> str:
 
 
 def cost_values(config: PretrainingConfig) -> dict:
-    """The totals, for `--json`."""
+    """The totals as JSON values: of the run, and of an example and a step in each range of equal steps."""
     cost, num_steps = cost_of(config), config.train.num_steps
     ranges = [
         {"first_step": each.first_step, "last_step": each.last_step}
@@ -73,7 +73,7 @@ def _spent_values(spent: Spent) -> dict[str, float]:
 
 
 def finetuning_table(config: PretrainingConfig) -> str:
-    """FLOPs of an example with `data.max_seq_length` tokens, in fine-tuning and in inference with the encoder."""
+    """FLOPs of an example of `data.max_seq_length` tokens in fine-tuning and in inference, in Markdown."""
     encoder, seq_length = config.encoder, config.data.max_seq_length
     tasks = {
         "classification, 2 classes, on [CLS]": hardware.classifier_heads(2),
@@ -104,9 +104,9 @@ def budget_text(
     The number exceeds `train.num_steps` only if all steps cost the same; several stages or phases have an end.
 
     Args:
-        speed: FLOP/s in matrix products of the model; None: no time is given.
-        measured_in: the run with this speed; None: this one.
-    Raises: UserError: if the budget pays for no step.
+        speed: FLOP/s in matrix products of the model; None: the text has no time.
+        measured_in: the cost of the run that reached this speed; None: of this configuration.
+    Raises: UserError: the budget pays for no step.
     """
     cost, run_steps = cost_of(config), config.train.num_steps
     num_steps, spent = _affordable(cost, run_steps, budget, convention)

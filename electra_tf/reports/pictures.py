@@ -19,10 +19,10 @@ _AXIS = {"paper": "pre-training FLOPs, as the paper counts", "hardware": "pre-tr
 def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: Convention) -> bytes:
     """Draws a PNG with a panel for each metric.
 
-    Each group of runs is a line through the medians over its seeds. The range from lowest to highest is a band around
-    it; for scores after fine-tuning it is an error bar at each point.
+    Each group of runs is a line through the medians over its seeds. A band around the line shows the range from lowest
+    to highest; scores after fine-tuning have an error bar at each point instead.
 
-    Raises: UserError: if matplotlib is not installed, or there is nothing to draw.
+    Raises: UserError: matplotlib is not installed, or there is nothing to draw.
     """
     if not metrics:
         raise UserError("no run has one of the usual metrics to draw; name one with --metric")
@@ -54,7 +54,7 @@ def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: 
 
 
 def _with_known_cost(groups: Sequence[RunGroup]) -> list[RunGroup]:
-    """The groups with known FLOPs; warns of the others. Raises: UserError: if there are no such groups."""
+    """The groups with known FLOPs; logs a warning for the others. Raises: UserError: there are no such groups."""
     unknown = ", ".join(group.label for group in groups if group.cost is None)
     known = [group for group in groups if group.cost is not None]
     if not known:

@@ -1,4 +1,4 @@
-"""Results of runs, read from their directories; runs that differ in their seed only are one group."""
+"""Results of runs, read from their directories. Runs that differ in their seed only form a group."""
 
 import json
 import logging
@@ -7,7 +7,7 @@ import os
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,12 +25,12 @@ _FINETUNED = "finetuned_"
 
 
 def score_metric(task: str) -> str:
-    """The name among a run's metrics of its score after fine-tuning on a task."""
+    """The metric that holds a run's scores after fine-tuning on a task."""
     return f"{_FINETUNED}{task}"
 
 
 def finetuned_task(metric: str) -> str | None:
-    """The task whose score a metric is; None for another metric."""
+    """The task of a metric that `score_metric` names; None for other metrics."""
     return metric.removeprefix(_FINETUNED) if metric.startswith(_FINETUNED) else None
 
 
@@ -43,7 +43,7 @@ class RunResults:
         metrics: held-out metrics by step, in rising order, then by name; without metrics that have no value.
         data: the data set of each input stage; None if the directory does not record it.
         init_from: the source of the initial weights; None: random.
-        scores: by the names that `score_metric` gives, then by step: one score for each seed of fine-tuning.
+        scores: by metric (see `score_metric`), then by step: one score for each seed of fine-tuning.
         notes: further JSON values; empty for a run that was read from its directory.
     """
 
@@ -57,7 +57,7 @@ class RunResults:
 
     @cached_property
     def cost(self) -> RunCost | None:
-        """None for an objective that does not describe its steps."""
+        """The cost; None if the objective defines no `phases`."""
         return known_cost(self.config)
 
     @property
@@ -65,43 +65,33 @@ class RunResults:
         return max(self.metrics)
 
     def values(self, metric: str) -> dict[int, tuple[float, ...]]:
-        """The values of a metric by step: one, or for scores one for each seed of fine-tuning."""
+        """The values of a metric by step: one value, or for scores one for each seed of fine-tuning."""
         if metric in self.scores:
             return self.scores[metric]
         return {step: (values[metric],) for step, values in self.metrics.items() if metric in values}
 
 
-def read_run(model_dir: str | os.PathLike) -> RunResults:
-    """Reads a run's directory, finished or not. Raises: UserError: if it holds no run."""
+def read_run(model_dir: str | os.PathLike, task: str | None = None) -> RunResults:
+    """Reads a run's directory, finished or not.
+
+    Args:
+        task: reads the scores after fine-tuning on this task too.
+    Raises: UserError: there is no run in the directory.
+    """
     directory = run_in(model_dir)
     metrics: dict[int, dict[str, float]] = {}
     for report in reports_of(directory.metrics_file, "held_out"):
         values = {name: value for name, value in report.items() if name != "split" and value is not None}
         metrics.setdefault(values.pop("step"), {}).update(values)
+    scores = {} if task is None else scores_by_step(read_json(score_file(model_dir, task)).get("results", ()))
     return RunResults(
         name=os.path.basename(directory.path.rstrip("/")),
         config=load_config(directory.config_file),
         metrics=dict(sorted(metrics.items())),
         data=read_json(directory.data_file).get("data"),
         init_from=read_json(directory.warm_start_file).get("init_from"),
+        scores={score_metric(task): scores} if scores else {},
     )
-
-
-def read_runs(model_dirs: Iterable[str | os.PathLike]) -> list[RunResults]:
-    """Reads runs; leaves out, with a warning, each one without an evaluation.
-
-    Raises: UserError: if a directory holds no run, or no run has an evaluation.
-    """
-    runs = []
-    for model_dir in model_dirs:
-        run = read_run(model_dir)
-        if run.metrics:
-            runs.append(run)
-        else:
-            logger.warning("%s is left out: it holds no evaluation yet", model_dir)
-    if not runs:
-        raise UserError("none of the runs holds an evaluation yet")
-    return runs
 
 
 def scores_by_step(rows: Sequence[Mapping]) -> dict[int, tuple[float, ...]]:
@@ -112,27 +102,24 @@ def scores_by_step(rows: Sequence[Mapping]) -> dict[int, tuple[float, ...]]:
     }
 
 
-def read_scores(model_dir: str | os.PathLike, task: str) -> dict[int, tuple[float, ...]]:
-    """The scores of a run after fine-tuning on a task, by step; empty if there are none."""
-    return scores_by_step(read_json(score_file(model_dir, task)).get("results", ()))
+def read_runs(model_dirs: Iterable[str | os.PathLike], task: str | None = None) -> list[RunResults]:
+    """Reads runs, with a warning for each that is left out because it has no evaluation or no scores yet.
 
-
-def read_scored_runs(model_dirs: Iterable[str | os.PathLike], task: str) -> list[RunResults]:
-    """Reads runs with their scores after fine-tuning on a task; leaves out, with a warning, each one without scores.
-
-    Raises: UserError: if a directory holds no run, or no run was fine-tuned on the task.
+    Args:
+        task: reads the runs with scores after fine-tuning on this task; None: the runs with an evaluation.
+    Raises: UserError: there is no run in a directory, or no run is left.
     """
+    lacking = "no evaluation yet" if task is None else f"no scores of {task}"
     runs = []
     for model_dir in model_dirs:
-        run, scores = read_run(model_dir), read_scores(model_dir, task)
-        if scores:
-            runs.append(replace(run, scores={score_metric(task): scores}))
+        run = read_run(model_dir, task)
+        if run.metrics if task is None else run.scores:
+            runs.append(run)
         else:
-            logger.warning("%s is left out: it holds no scores of %s", model_dir, task)
+            logger.warning("%s is left out: it holds %s", model_dir, lacking)
     if not runs:
-        raise UserError(
-            f"none of the runs was fine-tuned on {task}; run_finetuning.py --milestones --task={task} does that"
-        )
+        remedy = "" if task is None else f"; run_finetuning.py --milestones --task={task} writes them"
+        raise UserError(f"no run is left: each holds {lacking}{remedy}")
     return runs
 
 
@@ -147,7 +134,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs that differ in their seed only, and so have the same cost."""
+    """Runs that differ in their seed only; so they have the same cost."""
 
     label: str
     runs: tuple[RunResults, ...]
@@ -175,12 +162,12 @@ class RunGroup:
         ]
 
     def values(self, metric: str, step: int) -> list[float]:
-        """All values of a metric at a step; empty if one run has none."""
+        """All runs' values of a metric at a step; empty if a run has none."""
         by_run = [run.values(metric).get(step, ()) for run in self.runs]
         return [value for values in by_run for value in values] if all(by_run) else []
 
     def last(self, metric: str) -> Point | None:
-        """The metric at the last step; None without a value there."""
+        """The metric at the last step; None if it has no value there."""
         return next((point for point in self.points(metric) if point.step == self.last_step), None)
 
 
@@ -190,7 +177,7 @@ def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
     Runs of a group have the same data, initial weights, and settings that affect the weights. The label of a group is
     the common beginning of its directories' names, without the seed at the end.
 
-    Raises: UserError: if two runs are equal in all of that and in their seed.
+    Raises: UserError: two runs of a group have the same seed.
     """
     groups: dict[str, list[RunResults]] = {}
     for run in runs:
@@ -206,7 +193,7 @@ def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
 
 
 def _distinct_labels(groups: list[list[RunResults]]) -> list[str]:
-    """The label of each group. Equal labels get the names of the group's runs added, then the group's number."""
+    """The label of each group. Equal labels are made different by the runs' names, or else by a number."""
     labels = [_label(members) for members in groups]
     names = [", ".join(run.name for run in members) for members in groups]
     for additions in (names, range(1, len(groups) + 1)):

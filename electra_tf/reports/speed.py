@@ -18,13 +18,13 @@ from electra_tf.train.step import compile_task
 
 
 def measured_speed(config: PretrainingConfig, strategy: tf.distribute.Strategy, num_steps: int) -> float:
-    """Measures FLOP/s in matrix products of the model, the median over some training steps.
+    """Times training steps on random tokens in memory, without padding.
 
-    The steps are those of the longest range of equal steps, on random tokens in memory without padding. Reading data,
-    reports, evaluations and checkpoints are not included.
+    The steps are of the longest range of equal steps. Reading data, reports, evaluations and checkpoints do not count.
 
     Args:
-        num_steps: number of timed steps; two more run before them, one of which compiles.
+        num_steps: number of timed steps; two more run before them, to compile and to warm up.
+    Returns: FLOP/s in matrix products of the model, the median over the timed steps.
     """
     longest = max(RunCost(config).ranges, key=lambda steps: steps.num_steps)
     with strategy.scope():
@@ -46,11 +46,10 @@ def measured_speed(config: PretrainingConfig, strategy: tf.distribute.Strategy, 
 
 
 def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
-    """FLOP/s in matrix products of a run, the median over its reports, and the cost of the run.
+    """Reads a run's speed from its reports. The first report does not count, because it includes the compilation.
 
-    The first report includes the compilation and does not count.
-
-    Raises: UserError: if there is no run, or it has less than two reports.
+    Returns: FLOP/s in matrix products of the model, the median over the reports; and the cost of the run.
+    Raises: UserError: there is no run, or it has less than two reports.
     """
     directory = run_in(model_dir)
     cost = cost_of(load_config(directory.config_file))
@@ -65,7 +64,7 @@ def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
 
 
 def _batch(config: PretrainingConfig, steps: StepRange, strategy: tf.distribute.Strategy):
-    """A distributed batch of random tokens, without padding and empty slots for masked positions."""
+    """A distributed batch of random tokens, without padding and without empty slots for masked positions."""
     batch_size = steps.batch_size // strategy.num_replicas_in_sync
     specs = PRETRAINING_BATCH.specs(batch_size, S=steps.seq_length, M=steps.max_predictions)
     random = tf.random.Generator.from_seed(0)

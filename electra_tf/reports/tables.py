@@ -33,9 +33,9 @@ def heading(metric: str) -> str:
 
 
 def chosen_metrics(groups: Sequence[RunGroup], names: Sequence[str] | None = None) -> list[str]:
-    """The metrics with these names; without names, those of `HEADINGS` that some group has.
+    """The metrics to show: these names, or without names the metrics of `HEADINGS` that a group has.
 
-    Raises: UserError: if no run has a metric with one of the names; it lists the existing ones.
+    Raises: UserError: no run has a metric of one of these names.
     """
     known = {metric for group in groups for run in group.runs for values in run.metrics.values() for metric in values}
     if unknown := next((name for name in names or () if name not in known), None):
@@ -47,7 +47,7 @@ def runs_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
     """One row for each group, at its last step: median over seeds, then lowest and highest value.
 
     The columns `FLOPs` (the paper's convention), `hardware` and `tokens` (padding included) are empty for an objective
-    that does not describe its steps.
+    without `phases`.
     """
     rows = [
         [*_cost_cells(group, group.last_step), *(_cell(group.last(metric)) for metric in metrics)] for group in groups
@@ -66,9 +66,9 @@ def points_table(groups: Sequence[RunGroup], metric: str) -> str:
 
 
 def points_data(groups: Sequence[RunGroup], metrics: Sequence[str]) -> dict:
-    """The content of tables and picture as JSON values: groups, and the points of all metrics in each.
+    """The content of table and picture as JSON values: the groups of runs, with the points of all metrics.
 
-    FLOPs are null for an objective that does not describe its steps.
+    FLOPs are null for an objective without `phases`.
     """
 
     def point_data(group: RunGroup, metric: str, point: Point) -> dict:
@@ -94,7 +94,7 @@ def points_data(groups: Sequence[RunGroup], metrics: Sequence[str]) -> dict:
 
 
 def _cost_cells(group: RunGroup, step: int) -> list[str]:
-    """The cells below `_COST_HEADINGS`: the cost until a step."""
+    """The cells below `_COST_HEADINGS`: a group, and its cost up to a step."""
     costs = ["", "", ""]
     if group.cost is not None:
         spent = group.cost.spent(step)

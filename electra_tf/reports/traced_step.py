@@ -1,4 +1,4 @@
-"""The matrix products of a training step by formula, beside those in the step that TensorFlow traces for it."""
+"""Compares the matrix products of a training step by formula with those in TensorFlow's trace of the step."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class StepProducts:
     """FLOPs of the matrix products of one training step, over all replicas.
 
     Attributes:
-        formula: by (part, True for the gradient), with the padding of the vocabulary.
+        formula: FLOPs by formula, by (part of the network, True for the gradient), with padding of the vocabulary.
         traced: the same, counted in the traced step.
         padding: FLOPs in `formula` that are padding of the vocabulary.
     """
@@ -33,11 +33,11 @@ class StepProducts:
 
 
 def count_steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> Iterator[StepProducts]:
-    """Traces and counts one training step of each phase, for the batches of the phase's last input stage.
+    """Traces and counts one training step of each phase, with batches as in the phase's last input stage.
 
     Args:
         strategy: one or several replicas in this process.
-    Raises: ValueError: if a shape or the length of a loop is not known from the trace.
+    Raises: ValueError: the trace leaves a shape or the length of a loop open.
     """
     with strategy.scope():
         objective = compile_task(build_objective(config))
