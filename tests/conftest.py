@@ -1,7 +1,7 @@
-"""What the tests of several packages share: two CPU devices, a tiny configuration, a batch and a data set for it.
+"""Fixtures for the tests of several packages: two CPU devices, a tiny configuration, a batch and a data set for it.
 
-In the tiny configuration the sizes differ, so that a mix-up of two axes cannot pass: B 4, S 10, M 3, V 47, E 12,
-H 16, A 2, D 8, F 20, G 6, generator A 3, D 2 and F 14, 13 positions.
+All sizes of the tiny configuration differ, so that a mix-up of two axes fails: B 4, S 10, M 3, V 47, E 12, H 16, A 2,
+D 8, F 20, G 6, generator A 3, D 2 and F 14, 13 positions.
 """
 
 import hashlib
@@ -176,25 +176,8 @@ def _manifest(splits: dict[str, manifest.Split], vocab_sha256: str, token_counts
         max_seq_length=10,
         vocab_size=VOCAB_SIZE,
         vocab_sha256=vocab_sha256,
-        lower_case=True,
-        strip_accents=True,
-        seed=0,
-        held_out_fraction=0.1,
-        num_shards=0,
-        sentences="line",
-        language="en",
-        unicode_normalization="NFC",
-        drop_control_characters=True,
-        min_document_characters=0,
-        drop_duplicates=True,
-        text_field="text",
-        lines_per_document=100,
-        keep_disambiguation_pages=True,
         inputs=(),
-        counts=manifest.Counts(
-            num_documents_skipped={},
-            **{name: 0 for name in manifest.Counts.model_fields if name != "num_documents_skipped"},
-        ),
+        counts=manifest.Counts(**{**dict.fromkeys(manifest.Counts.model_fields, 0), "num_documents_skipped": {}}),
         splits=splits,
         token_counts=token_counts,
     )

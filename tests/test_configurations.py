@@ -53,11 +53,6 @@ def test_an_ablation_is_one_to_four_lines_over_its_base_and_another_run_than_eve
         assert runs.count(load(path)) == 1, path
 
 
-def test_one_ablation_shows_bert_selected_tokens_as_the_authors_code_does():
-    masking = load(CONFIGS / "ablations" / "bert_mlm_85_15.yaml").masking
-    assert (masking.mask_token_fraction, masking.random_token_fraction) == (0.85, 0.0)
-
-
 def test_the_documentation_has_every_configuration_and_every_objective():
     text = (PROJECT / "docs" / "configs.md").read_text(encoding="utf-8")
     assert [name_of(path) for path in FILES if f"`{name_of(path)}.yaml`" not in text] == []

@@ -1,6 +1,5 @@
-"""What holds for the repository as a whole: scripts, sizes, names of machines, requirement files."""
+"""Rules for the whole repository: scripts, sizes of files, links, requirement files."""
 
-import ast
 import re
 import resource
 import subprocess
@@ -11,6 +10,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.test_imports import imported_modules
+
 PROJECT = Path(__file__).resolve().parents[1]
 SHELL_SCRIPTS = ["quickstart.sh", "setup.sh", "test.sh", ".ci/run"]
 PROGRAMS = sorted(path.name for path in PROJECT.glob("*.py"))
@@ -18,7 +19,7 @@ TEXT_SUFFIXES = {".py", ".sh", ".md", ".toml", ".yaml", ".yml"}
 MAX_TRACKED_BYTES = 1_500_000
 MAX_MODULE_LINES = 350
 HELP_SECONDS = 1.0
-# Where a library is imported under another name than it is installed by.
+# The names of packages that are imported under another name.
 DISTRIBUTIONS = {
     "grpc": "grpcio",
     "absl": "absl-py",
@@ -102,7 +103,7 @@ def test_an_installation_has_every_program_as_a_command():
     "program", [*PROGRAMS, "benchmarks.train_step", "experiments.replication", "benchmarks.stablehlo_step"]
 )
 def test_help_answers_at_once_and_without_tensorflow(program):
-    # Its own processor time: what it takes on a machine that is not busy.
+    # Processor time, which a busy machine does not change.
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     named = [PROJECT / program] if program in PROGRAMS else ["-m", program]
     command = [sys.executable, "-X", "importtime", *named, "--help"]
@@ -123,16 +124,6 @@ def test_direct_requirements_are_compatible_releases(name):
     assert [str(found) for found in requirements if [spec.operator for spec in found.specifier] != ["~="]] == []
 
 
-def _imported_roots(path: Path) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            names.add(node.module)
-    return {name.split(".")[0] for name in names}
-
-
 @pytest.mark.parametrize(
     "folders", [("electra_tf", "data_prep", "examples", "."), ("benchmarks", "experiments", "tests")]
 )
@@ -142,7 +133,7 @@ def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders
         # Peers and the TPU's compiler have environments of their own.
         files += ["requirements-dev.txt", *(f"benchmarks/requirements-{name}.txt" for name in ("peers", "tpu-compile"))]
     required = {canonicalize_name(requirement.name) for name in files for requirement in _requirements(name)}
-    # `packaging` comes with pytest, whose own version checks use it.
+    # `packaging` comes with pytest.
     ours = {"electra_tf", "data_prep", "benchmarks", "experiments", "examples", "tests"}
     # Scripts of one folder import each other by name.
     beside = {path.stem for path in tracked_modules if path.is_relative_to(PROJECT / "examples")}
@@ -151,7 +142,8 @@ def test_every_imported_library_is_a_direct_requirement(tracked_modules, folders
     for path in tracked_modules:
         folder = path.relative_to(PROJECT).parts[0] if path.parent != PROJECT else "."
         if folder in folders:
-            for root in _imported_roots(path) - known - set(sys.stdlib_module_names):
+            roots = {name.partition(".")[0] for name in imported_modules(path)}
+            for root in roots - known - set(sys.stdlib_module_names):
                 if canonicalize_name(DISTRIBUTIONS.get(root, root)) not in required:
                     missing.add(f"{path.relative_to(PROJECT)}: {root}")
     assert missing == set()

@@ -38,7 +38,6 @@ def test_a_conversion_prints_the_source_and_the_result(formats, tmp_path, capsys
     [
         ("--from={run} --to=tf1 --output_dir={formats}", "{formats} is not empty"),
         ("--from={run} --to=tf1 --output_dir={here}/out --fresh_generator", "--to=run"),
-        ("--from={run} --to=tf1 --output_dir={here}/out --num_heads=0", "--num_heads=0"),
         ("--from={formats}/tf1 --to=run --output_dir={here}/out --num_heads=5", "num_heads 5"),
         ("--from={formats}/tf1 --to=run --output_dir={here}/out --vocab_file={here}/none.txt", "{here}/none.txt"),
         (

@@ -1,24 +1,26 @@
-"""The flag parser that every command uses."""
+"""The parser of every command's flags."""
 
 import pytest
 
-from electra_tf.cli.flags import flag_parser
+from electra_tf.cli.flags import flag_parser, positive_int
 
 
 @pytest.mark.parametrize(
-    ("arguments", "name"), [(["--output_dir="], "--output_dir"), (["--seeds", "1", ""], "--seeds")]
+    ("arguments", "named"),
+    [
+        (["--output_dir="], "--output_dir is empty"),
+        (["--seeds", "1", ""], "--seeds is empty"),
+        (["--steps=0"], "--steps: found '0'"),
+        (["--steps=1.5"], "--steps: found '1.5'"),
+    ],
 )
-def test_an_empty_value_is_refused(capsys, arguments, name):
+def test_an_empty_value_and_a_number_that_is_not_positive_are_refused(capsys, arguments, named):
     parser = flag_parser("what it does")
-    parser.add_argument("--output_dir")
+    parser.add_argument("--output_dir", default="")
     parser.add_argument("--seeds", nargs="*")
+    parser.add_argument("--steps", type=positive_int)
+    assert vars(parser.parse_args(["--steps=3"])) == {"output_dir": "", "seeds": None, "steps": 3}
     with pytest.raises(SystemExit) as caught:
         parser.parse_args(arguments)
     assert caught.value.code == 2
-    assert f"error: {name} is empty" in capsys.readouterr().err
-
-
-def test_a_default_may_be_empty():
-    parser = flag_parser("what it does")
-    parser.add_argument("--work_dir", default="")
-    assert parser.parse_args([]).work_dir == ""
+    assert named in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""How a command's process ends, and which TPU packages it refuses to import."""
+"""How a command's process ends, and the versions of libtpu that it refuses."""
 
 import importlib.metadata
 import subprocess
@@ -29,7 +29,7 @@ def raising(error: BaseException):
         (tf.errors.DataLossError(None, None, "a.tfrecord: corrupted\nmore"), 2, "error: a.tfrecord: corrupted\n"),
     ],
 )
-def test_what_ends_a_command_is_one_line_and_a_status(capsys, error, status, line):
+def test_an_error_ends_a_command_with_one_line_and_its_status(capsys, error, status, line):
     assert run_command(raising(error)) == status
     assert capsys.readouterr().err == line
 
@@ -45,7 +45,7 @@ def test_a_bug_keeps_its_stack_trace(error):
         run_command(raising(error))
 
 
-def test_a_command_whose_output_nobody_reads_any_more_ends_without_a_stack_trace():
+def test_a_closed_output_pipe_ends_a_command_without_a_stack_trace():
     print_much = "lambda: print('x' * 2**20)"  # more than a pipe holds
     code = f"import sys; from electra_tf.cli.process import run_command; sys.exit(run_command({print_much}))"
     reader = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -57,7 +57,7 @@ def test_a_command_whose_output_nobody_reads_any_more_ends_without_a_stack_trace
 @pytest.mark.parametrize(
     ("libtpu", "is_refused"), [("0.0.30", False), ("0.0.31", False), ("0.0.32.1", True), ("1.0", True), (None, True)]
 )
-def test_a_libtpu_with_which_the_import_aborts_is_refused_before_it(monkeypatch, libtpu, is_refused):
+def test_a_libtpu_that_aborts_the_import_is_refused_before(monkeypatch, libtpu, is_refused):
     def version(name: str) -> str:
         if name == "libtpu" and libtpu is None:
             raise importlib.metadata.PackageNotFoundError

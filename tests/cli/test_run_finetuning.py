@@ -102,7 +102,6 @@ def refused(place, tiny_pretrained, tmp_path, capsys):
             "has no group `task`: it is not of fine-tuning",
         ),
         ("--predict --model_dir=x --input_file=x --output_file={train}", "train.csv exists; give another name"),
-        ("--logical_cpu_devices=0", "--logical_cpu_devices=0: expected 1 or more"),
     ],
 )
 def test_flags_that_are_missing_or_name_nothing(refused, flags, message):

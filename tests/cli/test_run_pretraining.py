@@ -1,4 +1,4 @@
-"""The command's flags: what it refuses in one line, and what a dry run prints."""
+"""run_pretraining.py: mistakes in its flags, and the output of a dry run."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def flags(tmp_path, tiny_config) -> list[str]:
 
 @pytest.fixture
 def refused(flags, tmp_path, capsys):
-    """`refused("--flag=value", ...)`: the one line that the command prints when it exits with status 2."""
+    """`refused("--flag=value", ...)`: the one line that the command prints before it exits with status 2."""
 
     def run(*more: str) -> str:
         status = run_pretraining.main([*flags, *more])
@@ -45,14 +45,12 @@ def refused(flags, tmp_path, capsys):
         (["--data_dir=nothing"], "--data_dir=nothing is no directory"),
         (["--data_dir=.", "--as_masked_lm"], "--as_masked_lm requires --evaluate"),
         (["--dry_run", "--set", "train.batchsize=3"], "train.batchsize is not a setting; did you mean batch_size?"),
-        (["--dry_run", "--stop_at_step=0"], "--stop_at_step=0: expected 1 or more"),
-        (["--dry_run", "--logical_cpu_devices=0"], "--logical_cpu_devices=0: expected 1 or more"),
         (["--dry_run", "--logical_cpu_devices=3"], "--logical_cpu_devices=3: "),  # too late in this process
         (["--dry_run", "--strategy=mirrored", "--set", "train.batch_size=5"], "does not divide among 2 replicas"),
         (["--dry_run", "--strategy=multi_worker_mirrored"], "TF_CONFIG is not set"),
     ],
 )
-def test_flags_that_do_not_fit_are_refused(refused, monkeypatch, more, message):
+def test_a_mistake_in_the_flags_is_one_line(refused, monkeypatch, more, message):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     tf.config.list_logical_devices()
     assert message in refused(*more)
@@ -86,7 +84,7 @@ def test_a_dry_run_prints_the_size_of_the_run_and_writes_its_configuration(flags
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tpu", ["local", "grpc://localhost:1"])
-def test_asking_for_a_tpu_where_there_is_none_is_refused_soon_and_in_one_line(flags, tpu):
+def test_a_missing_tpu_is_one_line_within_two_minutes(flags, tpu):
     # The tests' own setting of TensorFlow's log level would win over the command's.
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     command = [sys.executable, PROJECT / "run_pretraining.py", *flags, "--dry_run", "--strategy=tpu", f"--tpu={tpu}"]

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from electra_tf.config.errors import UserError
-from electra_tf.tasks.pretrain.config import load_config
+from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 
 ENCODER = {
     "vocab_size": 47,
@@ -17,8 +17,8 @@ ENCODER = {
 
 
 @pytest.fixture
-def settings():
-    """`settings(train=...)`: what a file of a small run holds, some of its sections changed."""
+def settings() -> Callable[..., dict]:
+    """`settings(train=...)`: the settings of a small run, with some groups replaced."""
 
     def build(**changes) -> dict:
         return {
@@ -35,7 +35,7 @@ def settings():
 
 @pytest.fixture
 def write(tmp_path):
-    """`write(values, name)`: the path of a file of these settings, or of this text."""
+    """`write(values, name)`: the path of a file with these settings, or with this text."""
 
     def build(values: dict | str, name: str = "run.yaml"):
         text = values if isinstance(values, str) else yaml.safe_dump(values)
@@ -46,20 +46,19 @@ def write(tmp_path):
 
 
 @pytest.fixture
-def message_of():
-    """`message_of(function, ...)`: the one line with which a call of it with these arguments is refused."""
-
-    def call(function: Callable, *arguments) -> str:
-        with pytest.raises(UserError) as caught:
-            function(*arguments)
-        message = str(caught.value)
-        assert "\n" not in message
-        return message
-
-    return call
+def load(write, settings) -> Callable[..., PretrainingConfig]:
+    """`load("a.b=value", ...)`: the configuration of the small run with these settings changed."""
+    return lambda *overrides: load_config(write(settings()), overrides)
 
 
 @pytest.fixture
-def refusal(message_of):
-    """`refusal(path, "a.b=value", ...)`: the one line that says why the file is refused."""
-    return lambda path, *overrides: message_of(load_config, path, overrides)
+def refusal(write, settings) -> Callable[..., str]:
+    """`refusal("a.b=value", ..., content=...)`: the one line with which the small run or another file is refused."""
+
+    def message(*overrides: str, content: dict | str | None = None) -> str:
+        with pytest.raises(UserError) as caught:
+            load_config(write(settings() if content is None else content), overrides)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    return message

@@ -1,6 +1,4 @@
-"""The cost of runs in stages and phases, and runs whose length follows from a number of FLOPs."""
-
-import re
+"""The cost of runs in stages and phases, and runs with a FLOPs budget in place of a number of steps."""
 
 import pytest
 import yaml
@@ -27,7 +25,7 @@ def in_phases(tiny_config, monkeypatch):
     return RunCost(config), generator, discriminator
 
 
-def test_a_run_is_divided_where_its_phases_and_its_stages_end(in_phases):
+def test_a_run_is_split_at_the_ends_of_phases_and_stages(in_phases):
     cost, generator, discriminator = in_phases
     assert [
         (r.first_step, r.last_step, r.phase, r.passes, r.batch_size, r.seq_length, r.max_predictions)
@@ -48,7 +46,7 @@ def test_the_cost_of_a_run_is_the_sum_of_its_steps(in_phases):
 
 
 @pytest.mark.parametrize("convention", ["paper", "hardware"])
-def test_the_cost_of_some_steps_as_a_budget_pays_for_exactly_these_steps(in_phases, convention):
+def test_a_budget_equal_to_the_cost_of_some_steps_pays_for_these_steps(in_phases, convention):
     cost, *_ = in_phases
     for step in range(1, 9):
         budget = cost.spent(step).flops(convention)
@@ -110,14 +108,8 @@ def test_the_last_stage_gets_the_steps_that_the_other_stages_leave(tiny_config):
         ({"train": {"flops_budget": 9.0}}, r"train\.flops_budget 9"),
         ({"train": {"flops_budget": 1e40}}, r"train\.flops_budget 1e\+40"),
         ({"train": {"flops_budget": 1e40, "num_steps": 2**31 - 1}}, r"train\.flops_budget 1e\+40"),
-        *(
-            ({"train": {"flops_budget": budget}}, rf"train\.flops_budget is {re.escape(str(budget))}; input should be")
-            for budget in (float("inf"), float("nan"), -1e18)
-        ),
-        (
-            {"stages": [STAGES[0], {**STAGES[1], "num_steps": 5}]},
-            r"stages\.1\.num_steps is 5",
-        ),
+        ({"train": {"flops_budget": float("inf")}}, r"train\.flops_budget is inf; input should be"),
+        ({"stages": [STAGES[0], {**STAGES[1], "num_steps": 5}]}, r"stages\.1\.num_steps is 5"),
         ({"stages": STAGES, "train": {"flops_budget": 1e5}}, r"train\.flops_budget 100000 is too small: 4 steps"),
         ({"train": {"flops_budget": None}}, r"train\.num_steps is None"),
         ({"train": {"batch_size": 0}}, r"train\.batch_size is 0"),

@@ -81,18 +81,18 @@ def test_the_products_of_a_head_by_hand(head, forward):
     assert products(head)[f"{head.kind}_head"] == (forward, 2 * forward)
 
 
-def test_a_head_that_does_not_train_the_encoder_needs_no_gradient_by_its_vectors():
+def test_a_head_that_does_not_train_the_encoder_needs_no_gradient_by_its_inputs():
     assert products(HeadPass("unit", "masked", trains_encoder=False))["unit_head"] == (6 * 2 * 4, 6 * 2 * 4)
 
 
-def test_a_network_that_is_not_trained_has_no_backward_pass_and_for_the_paper_one_that_is_has_as_much_as_forward():
+def test_only_trained_networks_have_a_backward_pass_which_costs_as_much_as_forward_in_the_paper():
     assert {backward for _, backward in products(HeadPass("token", "all"), trained=False).values()} == {0}
     passes = [NetworkPass("network", ENCODER, (), trained) for trained in (True, False)]
     forward = sum(paper.forward_parts(passes[0], 7).values())
     assert [paper.example_flops([each], 7) for each in passes] == [2 * forward, forward]
 
 
-def test_a_head_that_is_not_trained_has_no_backward_pass_by_either_convention():
+def test_a_head_that_is_not_trained_has_no_backward_pass_in_both_conventions():
     head = HeadPass("unit", "all", trained=False)
     assert products(head)["unit_head"] == (7 * 2 * 4, 0)
     with_it, without = (paper.example_flops([NetworkPass("network", ENCODER, heads)], 7) for heads in ((head,), ()))

@@ -36,7 +36,7 @@ def test_two_streams_cost_what_the_authors_counted_for_xlnet():
     assert two_streams(LARGE, 2048, 500_000) == pytest.approx(float(xlnet(2048)), rel=0.004)
 
 
-def test_the_rows_that_do_not_agree_to_two_digits_are_these_and_say_why():
+def test_rows_that_differ_from_the_paper_are_known_and_have_a_reason():
     small = {f"{share}% trained" for share in (50, 25, 12.5, 6.25)} | {"ELECTRA-Small"}
     assert [(table.title[:7], len(table.rows)) for table in TABLES] == [
         *(("table 1", 11), ("table 2", 7), ("table 3", 10), ("table 7", 6)),
@@ -46,7 +46,7 @@ def test_the_rows_that_do_not_agree_to_two_digits_are_these_and_say_why():
     assert all(row.agrees or len(row.note) > 40 for table in TABLES for row in table.rows)
 
 
-def test_a_printed_lower_bound_agrees_with_what_is_not_below_it():
+def test_a_printed_lower_bound_agrees_with_any_larger_number():
     assert Row("m", "2.0e9+", "1x", train=2_100_000_000).agrees
     assert not Row("m", "2.0e9+", "1x", train=1_900_000_000).agrees
     assert not Row("m", "2.0e9", "1x", train=None).agrees

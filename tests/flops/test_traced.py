@@ -1,4 +1,4 @@
-"""Matrix products are found wherever a traced function hides them, and counted as often as they run."""
+"""Matrix products in all parts of a traced function are counted, each time that they run."""
 
 import pytest
 import tensorflow as tf
@@ -31,7 +31,7 @@ def test_every_kind_of_product_counts_two_for_each_multiplication(function, expe
     assert flops(function) == expected
 
 
-def test_the_gradient_of_a_product_is_two_products_that_are_known_as_backward():
+def test_the_gradient_of_a_product_is_two_backward_products():
     def step(values):
         with tf.GradientTape() as tape:
             weights = tf.identity(SQUARE)
@@ -78,7 +78,7 @@ def test_a_product_that_no_output_depends_on_does_not_count():
     assert flops(wasteful) == 0
 
 
-def test_an_open_shape_and_a_loop_of_unknown_length_are_refused():
+def test_an_unknown_shape_and_a_loop_of_unknown_length_are_errors():
     def loop(values):
         return tf.while_loop(lambda v: tf.reduce_sum(v) < 9.0, lambda v: (tf.matmul(v, SQUARE),), (values,))[0]
 
@@ -88,7 +88,7 @@ def test_an_open_shape_and_a_loop_of_unknown_length_are_refused():
         flops(lambda values: tf.matmul(values, SQUARE), tf.TensorSpec([None, 5], tf.float32))
 
 
-def test_products_are_sorted_by_the_layers_they_belong_to():
+def test_products_are_summed_by_the_part_of_the_network():
     def step(values):
         with tf.name_scope("electra/layer_0/attention_self"):
             values = tf.matmul(values, SQUARE)

@@ -1,8 +1,8 @@
 """XLA's cost analysis of a program, by the rules of its `HloCostAnalysis`: TensorFlow has no call for it.
 
-Two operations for each multiplication of a matrix product; one for each element of an elementwise operation, whatever
-its type, and for each element that a reduction takes in. What XLA adds up further is kept apart here. The program is
-the one before any optimisation.
+It counts two operations for each multiplication of a matrix product, and one for each element of an elementwise
+operation of any type and for each input of a reduction. Other kinds of operations, which XLA adds to these, are
+separate here. The program is XLA's before any optimisation.
 """
 
 import functools
@@ -11,20 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from google.protobuf.message import DecodeError
 from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 
-# What `count_program` counts, by kind:
-KINDS = {
-    "products": "of matrix products",
-    "elementwise": "on floating-point numbers, comparisons and conversions of them included",
-    "reductions": "of sums and maxima",
-    "transcendental": "exponentials, error functions, roots, random bits",
-    "integer": "on integers and truth values, such as indices",
-    "running_sums": "sums over a window, as XLA writes a cumulative sum; devices compute fewer",
-    "idle_conversions": "of a type to itself: TensorFlow writes them around every sum, and XLA removes them",
-}
 # fmt: off
 _TRANSCENDENTAL = {
     "atan2", "cbrt", "cosine", "erf", "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic",
@@ -57,13 +46,15 @@ def count_program(program: bytes) -> Counter:
 
     A loop counts once, as in XLA where the number of iterations is unknown; all branches of a conditional count.
 
-    Returns: operations by kind (see `KINDS`); and by its opcode any instruction for which there is no rule here.
-    Raises: ValueError: if it is no such program.
+    Returns: operations by kind:
+        `products`, `reductions` (sums and maxima), `transcendental` (exponentials, roots, random bits, ...);
+        `elementwise`: on floating-point numbers, comparisons and conversions included;
+        `integer`: on integers and truth values, such as indices;
+        `running_sums`: over a window, as XLA writes a cumulative sum; devices compute fewer;
+        `idle_conversions`: of a type to itself; TensorFlow writes them around every sum, and XLA removes them;
+        and an opcode, for an instruction without a rule here.
     """
-    try:
-        module = hlo_pb2.HloModuleProto.FromString(program)
-    except DecodeError:
-        raise ValueError(f"not a serialized HloModuleProto: it begins with {program[:60]!r}") from None
+    module = hlo_pb2.HloModuleProto.FromString(program)
     computations = {computation.id: computation for computation in module.computations}
 
     @functools.cache
@@ -85,7 +76,7 @@ def count_program(program: bytes) -> Counter:
 
 
 def _kind(instruction: hlo_pb2.HloInstructionProto, operands: Sequence[xla_data_pb2.ShapeProto]) -> str:
-    """A key of `KINDS`, or the opcode if there is no rule for it."""
+    """The kind of an instruction's operations, or its opcode if there is no rule for it."""
     kind, result = _KIND_OF.get(instruction.opcode, instruction.opcode), _array(instruction.shape)
     if kind not in ("elementwise", "reductions", "running_sums"):
         return kind

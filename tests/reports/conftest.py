@@ -4,21 +4,17 @@ from pathlib import Path
 import pytest
 
 from electra_tf.config.loader import config_to_yaml
+from electra_tf.tasks.finetune.summary import milestone_scores
 
 
 @pytest.fixture
 def write_run(tmp_path, tiny_config):
     """`write_run("electra-0", held_out={4: {...}}, train={"seed": 1})`: a run's directory.
 
-    `rte` are scores after fine-tuning on RTE, by step.
+    `rte` are the scores after fine-tuning on RTE: by step, a list over seeds.
     """
 
-    def build(
-        name: str,
-        held_out: dict[int, dict],
-        rte: dict[int, list] | None = None,
-        **changes,
-    ) -> Path:
+    def build(name: str, held_out: dict[int, dict], rte: dict[int, list] | None = None, **changes) -> Path:
         directory = tmp_path / name
         directory.mkdir()
         (directory / "config.yaml").write_text(config_to_yaml(tiny_config(**changes)), encoding="utf-8")
@@ -28,8 +24,8 @@ def write_run(tmp_path, tiny_config):
         text = "".join(json.dumps(line) + "\n" for line in lines) + torn
         (directory / "metrics.jsonl").write_text(text, encoding="utf-8")
         if rte is not None:
-            rows = [{"step": step, "scores": dict(enumerate(scores))} for step, scores in rte.items()]
-            (directory / "finetuning_rte.json").write_text(json.dumps({"task": "rte", "results": rows}))
+            rows = milestone_scores({step: dict(enumerate(scores)) for step, scores in rte.items()}, None)
+            (directory / "finetuning_rte.json").write_text(json.dumps({"results": rows}))
         return directory
 
     return build

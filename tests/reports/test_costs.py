@@ -1,4 +1,4 @@
-"""The text of profile_flops.py about a configuration, and the speeds for its budgets."""
+"""The cost of a configuration as tables and text, and the speed of a run."""
 
 import json
 from pathlib import Path
@@ -29,14 +29,14 @@ def paper_flops(config, num_steps: int) -> float:
     return float(RunCost(config).spent(num_steps).paper)
 
 
-def test_every_network_and_part_has_its_line_and_the_run_its_totals(tiny_config):
+def test_the_table_has_a_line_for_each_part_of_each_network_and_the_totals(tiny_config):
     lines = cost_tables(tiny_config()).splitlines()
     assert sum(line.startswith("| generator | ") for line in lines) == 6
     assert sum(line.startswith("| discriminator | ") for line in lines) == 6
     assert lines[-1].startswith(f"| the run: 8 steps, 32 examples | {paper_flops(tiny_config(), 8):.4g} |")
 
 
-def test_the_totals_of_the_run_are_those_of_its_steps_and_examples(tiny_config):
+def test_the_cost_of_the_run_is_that_of_its_steps_and_of_its_examples(tiny_config):
     values = cost_values(tiny_config())
     (steps,) = values["step_ranges"]
     assert (steps["first_step"], steps["last_step"]) == (0, values["num_steps"]) == (0, 8)
@@ -112,14 +112,12 @@ def test_an_objective_without_phases_is_refused_by_name(tiny_config, monkeypatch
         (3, "| TinyBERT | 6.64e19+ | 6.4e19+ | - | - | 51.3x | 45x+ | bound | a lower bound"),
     ],
 )
-def test_a_row_is_printed_beside_the_papers_with_speed_ups_and_a_verdict(table, line):
+def test_a_row_of_a_paper_table_has_both_figures_speed_ups_and_a_verdict(table, line):
     assert any(printed.startswith(line) for printed in paper_table(TABLES[table]).splitlines())
 
 
 @pytest.mark.slow
-def test_the_measured_speed_is_the_products_of_a_step_over_the_median_time_of_steps_that_train(
-    tiny_config, monkeypatch
-):
+def test_the_measured_speed_is_products_over_the_median_time_of_real_steps(tiny_config, monkeypatch):
     clock = iter([0.0, 9.0, 10.0, 15.0, 20.0, 22.0, 30.0, 33.0, 40.0, 48.0])  # steps of 9, 5, 2, 3 and 8 seconds
     monkeypatch.setattr(speed.time, "perf_counter", lambda: next(clock))
     objectives, build = [], speed.build_objective

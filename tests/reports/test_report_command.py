@@ -1,6 +1,7 @@
-"""The output of report.py for three runs, two of which differ in their seed only."""
+"""report.py for three runs; two of them differ in their seed only."""
 
 import json
+import math
 import struct
 
 import pytest
@@ -39,7 +40,7 @@ def rows(capsys):
     return printed
 
 
-def test_the_table_has_the_end_of_every_group_with_its_median_and_range(runs, rows, tiny_config):
+def test_the_table_has_median_and_range_of_every_group_at_its_last_step(runs, rows, tiny_config):
     heading, _, electra, bert = rows(*runs)
     spent = RunCost(tiny_config()).spent(8)
     costs = [f"{float(spent.paper):.3g}", f"{float(spent.hardware.total):.3g}", "0.00032 M"]  # 8 steps of 4 x 10 tokens
@@ -54,7 +55,7 @@ def test_the_table_has_the_end_of_every_group_with_its_median_and_range(runs, ro
     assert (bert[0], bert[1], bert[6:]) == ("bert", "0", ["0.250", ""])
 
 
-def test_chosen_metrics_are_the_only_columns_and_a_bar_in_a_name_ends_no_cell(write_run, capsys):
+def test_only_the_metrics_of_the_flags_are_columns_and_a_bar_in_a_name_is_escaped(write_run, capsys):
     run = write_run("a|b", {8: {"masked_lm_accuracy": 0.25, "replaced_token_auc": 0.5}})
     assert report.main([str(run), "--metric=masked_lm_accuracy"]) == 0
     heading, _, row = capsys.readouterr().out.splitlines()
@@ -70,7 +71,7 @@ def test_equal_runs_give_a_picture_of_equal_bytes(runs, tmp_path):
     assert struct.unpack(">II", picture[16:24]) == (919, 420)  # two panels in a row
 
 
-def test_the_page_names_the_picture_relative_to_its_own_directory(runs, tmp_path, monkeypatch):
+def test_the_link_to_the_picture_is_relative_to_the_page(runs, tmp_path, monkeypatch):
     monkeypatch.setattr("electra_tf.reports.pictures.png_picture", lambda groups, metrics, convention: b"png")
     (tmp_path / "pages").mkdir()
     page, picture = tmp_path / "pages" / "a.md", tmp_path / "a.png"
@@ -80,12 +81,12 @@ def test_the_page_names_the_picture_relative_to_its_own_directory(runs, tmp_path
 
 @pytest.fixture
 def scored_runs(write_run) -> list[str]:
-    """Two seeds of an ELECTRA and a BERT, fine-tuned on RTE with two seeds or one; and one that was not."""
+    """Two seeds of an ELECTRA and a BERT, fine-tuned on RTE; and a run that was not fine-tuned."""
     bert = {"objective": {"name": "bert_mlm"}}
     return [
         str(write_run("electra-0", {}, rte={2: [0.25, 0.375], 8: [0.5, 0.75]}, train={"seed": 0})),
         str(write_run("electra-1", {}, rte={2: [0.5, 0.25], 4: [0.5, 0.5], 8: [0.625, 1.0]}, train={"seed": 1})),
-        str(write_run("bert-0", {8: {"masked_lm_accuracy": 0.25}}, rte={4: [0.25], 8: [None]}, **bert)),
+        str(write_run("bert-0", {8: {"masked_lm_accuracy": 0.25}}, rte={4: [0.25], 8: [math.nan]}, **bert)),
         str(write_run("other-0", {8: {"masked_lm_accuracy": 0.25}}, train={"num_steps": 9})),
     ]
 
@@ -94,9 +95,9 @@ def test_scores_have_a_row_for_each_step_with_median_and_range_over_all_seeds(sc
     heading, _, *table = rows(*scored_runs, "--score=rte")
     assert heading == ["run", "seeds", "steps", "FLOPs", "hardware", "tokens", "rte, fine-tuned", "values"]
     assert [row[:3] + row[6:] for row in table] == [
-        ["electra", "0, 1", "2", "0.312 (0.250 to 0.500)", "4"],  # step 4 only one of the runs has
+        ["electra", "0, 1", "2", "0.312 (0.250 to 0.500)", "4"],  # only one of the runs has a step 4
         ["electra", "0, 1", "8", "0.688 (0.500 to 1.000)", "4"],
-        ["bert", "0", "4", "0.250", "1"],  # and at step 8 a seed has no score
+        ["bert", "0", "4", "0.250", "1"],  # at step 8 a seed has no score
     ]
     spent = RunCost(tiny_config()).spent(2)
     assert table[0][3:5] == [f"{float(spent.paper):.3g}", f"{spent.hardware.total:.3g}"]
@@ -132,7 +133,7 @@ def test_the_picture_of_scores_has_a_bar_at_each_point(scored_runs, tmp_path, mo
     assert (medians, bars, settings["label"]) == ((0.3125, 0.6875), [[0.0625, 0.1875], [0.1875, 0.3125]], "electra")
 
 
-def test_a_file_is_replaced_only_when_asked(runs, tmp_path, capsys):
+def test_a_file_is_replaced_only_with_overwrite(runs, tmp_path, capsys):
     file = tmp_path / "notes"
     file.write_text("mine")
     for flag in ("output", "picture"):
@@ -158,7 +159,7 @@ def test_a_mistake_is_one_line_and_exit_status_2(runs, tmp_path, capsys, flags, 
     assert message in line
 
 
-def test_an_objective_that_does_not_describe_its_steps_has_no_flops(
+def test_an_objective_without_phases_has_no_flops_and_no_picture(
     runs, rows, tiny_config, monkeypatch, tmp_path, capsys
 ):
     config = tiny_config(objective={"name": "bert_mlm"})

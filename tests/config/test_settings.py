@@ -1,0 +1,171 @@
+"""The range of each setting, and settings that contradict each other."""
+
+import json
+
+import pytest
+
+from electra_tf.tasks.pretrain.config import parse_config
+
+STAGES = [
+    {"num_steps": 5, "max_seq_length": 8, "batch_size": 6},
+    {"num_steps": 3, "max_seq_length": 10, "batch_size": 4},
+]
+EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
+
+
+@pytest.mark.parametrize(
+    ("override", "named"),
+    [
+        # Single values.
+        ("train.num_steps=many", "train.num_steps is 'many'"),
+        ("train.num_steps=0", "train.num_steps is 0"),
+        ("train.num_steps=2147483648", "train.num_steps is 2147483648"),
+        ("train.num_steps=true", "train.num_steps: expected a number, found the boolean true"),
+        ("objective.generator.num_heads=true", "objective.generator.num_heads: expected a number"),
+        ("train.batch_size=2.5", "train.batch_size is 2.5"),
+        ("encoder.vocab_size=5", "encoder.vocab_size is 5"),
+        ("encoder.hidden_dropout=1.0", "encoder.hidden_dropout is 1.0"),
+        ("encoder.initializer_range=0", "encoder.initializer_range"),
+        ("encoder.initializer_range=width", "encoder.initializer_range"),
+        ("optimizer.name=sgd", "optimizer.name is 'sgd'"),
+        ("optimizer.learning_rate=.inf", "optimizer.learning_rate is inf"),
+        ("optimizer.exclude_from_weight_decay=[bias, '[(']", "optimizer.exclude_from_weight_decay"),
+        ("objective.temperature=.nan", "objective.temperature is nan"),
+        ("objective.temperature=0.0000001", "objective.temperature is 1e-07"),
+        ("objective.name=[electra]", "objective.name is ['electra']"),
+        ("data=", "data is None"),
+        ("data.max_seq_length=7", "data.max_seq_length is 7"),
+        # Generators.
+        ("objective.generator=7", "objective.generator is 7"),
+        ("objective.generator={size_fraction: null}", "objective.generator.size_fraction is None"),
+        ("objective.generator.size_fraction=big", "objective.generator.size_fraction is 'big'; input should be a"),
+        ("objective.generator.kind=unigramm", "objective.generator.kind is 'unigramm'; did you mean unigram?"),
+        ("objective.generator={kind: 5}", "generator.kind is '5'; there are: transformer, uniform, unigram"),
+        ("objective.generator={kind: unigram, size_fraction: 0.5}", "generator.size_fraction is not a setting; there"),
+        ("objective.generator.num_heads=3", "objective.generator: hidden_size 8"),
+        ("objective.generator.layers_fraction=0.1", "objective.generator.num_layers is 0"),
+        ("objective.generator.embedding_size=11", "embedding_size is 11"),
+        # Settings that contradict each other.
+        ("data.max_seq_length=513", "data.max_seq_length 513"),
+        ("train.gradient_accumulation_steps=3", "train.gradient_accumulation_steps 3"),
+        ("encoder.num_heads=3", "num_heads 3"),
+        ("masking={mask_token_fraction: 0.8, random_token_fraction: 0.3}", "mask_token_fraction 0.8"),
+        ("masking={scheme: span, selection: with_replacement}", "scheme 'span'"),
+        (
+            "objective={masked_lm_loss_weight: 0, replaced_token_loss_weight: 0}",
+            "token_loss_weight: all are 0",
+        ),
+        (
+            "objective={generator: {kind: unigram}, replaced_token_loss_weight: 0}",
+            "token_loss_weight: all are 0",
+        ),
+        (
+            "objective={generator: {kind: uniform}, tying: all}",
+            "tying is 'all', but a uniform generator has no",
+        ),
+        ("objective={generator: {kind: unigram}, sampling: greedy}", "objective.sampling is 'greedy'"),
+        ("objective={tying: gradient_disentangled, generator: {embedding_size: 11}}", "'gradient_disentangled' shares"),
+        ("objective={name: electra_15, disallow_correct: true}", "replaces every masked token"),
+        (
+            "objective={name: two_stage, generator: {size_fraction: 1.0}, masked_lm_loss_weight: 0}",
+            "objective.masked_lm_loss_weight is 0",
+        ),
+        (
+            "objective={name: two_stage, generator: {size_fraction: 1.0}, replaced_token_loss_weight: 0}",
+            "objective.replaced_token_loss_weight is 0",
+        ),
+        (
+            "objective={name: hard_mlm, difficulty: {size_fraction: 0.5, num_heads: 5}}",
+            "objective.difficulty: hidden_size 8 does not divide into num_heads 5",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_its_name(refusal, override, named):
+    assert named in refusal(override)
+
+
+@pytest.mark.parametrize("masking", ["scheme=span", "selection=with_replacement"])
+def test_hard_mlm_chooses_the_masks_itself(refusal, masking):
+    assert f"masking.{masking.split('=')[0]} is " in refusal("objective.name=hard_mlm", f"masking.{masking}")
+
+
+@pytest.mark.parametrize(
+    ("setting", "text", "value"),
+    [
+        ("train.num_steps", "2147483647", 2**31 - 1),
+        ("train.xla", "true", True),
+        ("encoder.vocab_size", "6", 6),
+        ("data.max_seq_length", "8", 8),
+        # A real number may be written as an integer, and without a dot, which YAML reads as text.
+        ("objective.temperature", "2", 2.0),
+        ("objective.temperature", "1e-4", 1e-4),
+        ("masking", "{mask_token_fraction: 0.7, random_token_fraction: 0.3}", None),  # 1 only up to rounding
+    ],
+)
+def test_values_at_the_bounds_are_allowed(load, setting, text, value):
+    result = load(f"{setting}={text}")
+    for name in setting.split("."):
+        result = getattr(result, name)
+    assert value is None or (type(result), result) == (type(value), value)
+
+
+def test_a_generator_of_another_kind_drops_the_sizes_of_the_base(load):
+    before = load().objective.generator
+    assert load("objective.generator.kind=transformer").objective.generator == before
+    assert load("objective.generator.kind=unigram").objective.generator.model_dump() == {"kind": "unigram"}
+
+
+@pytest.mark.parametrize("kind", ["unigram", "uniform"])
+def test_a_generator_without_weights_has_no_pass_and_learns_nothing(load, kind):
+    config = load(f"objective.generator.kind={kind}")
+    assert [[network.name for network in phase.passes] for phase in config.objective.phases(config)] == [
+        ["discriminator"]
+    ]
+    assert not config.objective.learns_masked_lm and config.objective.learns_replaced_tokens
+
+
+def test_embeddings_that_are_not_shared_may_differ_in_size(load):
+    untied = load("objective.generator.embedding_size=11", "objective.tying=none")
+    assert untied.objective.generator.encoder(untied.encoder).embedding_size == 11
+
+
+def test_tying_all_weights_requires_equal_sizes(load, refusal):
+    sizes = ["objective.generator.num_heads=2", "objective.generator.intermediate_size=20"]
+    assert load(*EQUAL_SIZES, *sizes).objective.tying == "all"
+    for override, named in (
+        ("num_heads=4", "its num_heads is 4, the discriminator's 2;"),
+        ("intermediate_size=14", "its intermediate_size is 14, the discriminator's 20;"),
+        ("num_layers=2", "num_layers is 2"),
+    ):
+        assert named in refusal(*EQUAL_SIZES, f"objective.generator.{override}")
+    line = refusal("objective.tying=all", "objective.generator.num_heads=2")
+    assert "its hidden_size is 8, the discriminator's 16;" in line and "num_layers" not in line
+
+
+@pytest.mark.parametrize(
+    ("length", "fraction", "slots"),
+    [(128, 0.15, 19), (512, 0.15, 79), (512, 0.25, 130), (128, 0.25, 32), (9, 0.15, 1), (300, 1.0, 300)],
+)
+def test_slots_for_masked_positions(settings, length, fraction, slots):
+    data = {"max_seq_length": length}
+    assert parse_config(settings(data=data, masking={"masked_fraction": fraction}), "test").max_predictions == slots
+
+
+@pytest.mark.parametrize(
+    ("index", "changes", "named"),
+    [
+        (0, {"num_steps": 6}, "train.num_steps is 8, and 9 in the stages together; set it to 9"),
+        (0, {"max_seq_length": 513}, "stages.0.max_seq_length 513 is longer than the position table"),
+        (1, {"max_seq_length": 9}, "data.max_seq_length is 10, and 9 in the last of the stages; set it to 9"),
+        (1, {"batch_size": 5}, "train.batch_size is 4, and 5 in the last of the stages; set it to 5"),
+    ],
+)
+def test_stages_that_contradict_the_whole_run_are_refused(load, refusal, index, changes, named):
+    assert [stage.num_steps for stage in load(f"stages={json.dumps(STAGES)}").stages] == [5, 3]
+    stages = [{**stage, **changes} if number == index else stage for number, stage in enumerate(STAGES)]
+    assert named in refusal(f"stages={json.dumps(stages)}")
+
+
+def test_the_batch_of_every_stage_divides_into_micro_batches(refusal):
+    line = refusal(f"stages={json.dumps(STAGES)}", "train.gradient_accumulation_steps=4")
+    assert "stages.0.batch_size 6 does not divide" in line
