@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Sets up the environment if needed, then does the main job on the bundled sample: text -> TFRecords -> a small
-# ELECTRA -> a SavedModel -> which word of a sentence was swapped?
+# Sets up the environment if needed, then takes the bundled sample all the way: text -> TFRecords -> a small ELECTRA ->
+# a SavedModel -> the swapped word of a sentence.
 #
 # Each finished run keeps its directory: runs/quickstart, runs/quickstart-2, ... An interrupted run is continued.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 ./setup.sh
 unset PYTHONHOME PYTHONPATH
-# Quietens notes about missing GPUs and about the age of the Python version.
+# Hides notes about missing GPUs and old Python versions.
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-3}
 export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore:You are using a:FutureWarning}
 
@@ -25,7 +25,7 @@ choose_run() {
   echo "$run"
 }
 
-as_typed() { # COMMAND...: one line that can be typed, with patterns quoted
+as_typed() { # COMMAND...: prints the command as one line to type, with quoted patterns
   local word line=
   for word in "${@/#$PYTHON_PROGRAM/python}"; do
     case "$word" in *[*\ ]*) word="'$word'" ;; esac
@@ -36,7 +36,7 @@ as_typed() { # COMMAND...: one line that can be typed, with patterns quoted
 
 timings=()
 part_number=0
-part() { # TITLE COMMAND...: runs one part of the job under a heading, and notes how long it took
+part() { # TITLE COMMAND...: runs one part of the job under a heading and times it
   local title=$1 started=$SECONDS
   shift
   part_number=$((part_number + 1))
@@ -54,18 +54,13 @@ run=$(choose_run)
 mkdir -p "$run"
 if [ -e "$run/data" ]; then echo "Continuing the unfinished run in $run (delete it to start afresh)."; fi
 
-max_seq_length=$("$PYTHON_PROGRAM" -c '
-import sys
-from electra_tf.config.loader import read_values
-print(read_values(sys.argv[1])[0]["data"]["max_seq_length"])' "$CONFIG")
-
 if [ -e "$run/data/manifest.json" ]; then
   skip_part "Build TFRecords from the sample" "$run/data is complete"
 else
   part "Build TFRecords from the sample" \
     "$PYTHON_PROGRAM" build_pretraining_dataset.py '--input=wikiextractor:sample/wikipedia/*' \
     '--input=book:sample/novel/*.txt' --vocab_file=sample/vocab.txt --output_dir="$run/data" \
-    --max_seq_length="$max_seq_length" --num_processes=2 --seed=1 --held_out_fraction=0.05 --overwrite
+    --max_seq_length=128 --num_processes=2 --seed=1 --held_out_fraction=0.05 --overwrite
 fi
 part "Pre-train a small ELECTRA, then evaluate it on held-out text" \
   "$PYTHON_PROGRAM" run_pretraining.py --config="$CONFIG" --data_dir="$run/data" --model_dir="$run/model" \

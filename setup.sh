@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Makes .venv with the pinned requirements; if it is complete, ends in well under a second.
+# Makes .venv with the pinned requirements; ends in less than a second if it is complete.
 #
 #   ./setup.sh          the requirements of quickstart.sh and the programs
-#   ./setup.sh --dev    and those of the tests and the style check (test.sh calls this)
+#   ./setup.sh --dev    also the requirements of the tests and the style check (test.sh calls this)
 #
-# PYTHON=/path/to/python chooses the interpreter; otherwise an existing .venv stays, and a new one uses the newest
-# supported python on the PATH. It installs again when a requirement file, constraints.txt or the Python version changes,
-# and from scratch after an interruption.
+# PYTHON=/path/to/python chooses the interpreter. Without it an existing .venv stays, and a new one uses the newest
+# supported Python on the PATH. The script installs again when a requirement file, constraints.txt or the Python version
+# has changed, and from scratch after an interruption.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-# No packages from outside of the environment.
+# Only packages of the environment.
 unset PYTHONHOME PYTHONPATH
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
@@ -60,13 +60,13 @@ for name in sys.argv[1:]:
 print(digest.hexdigest())' constraints.txt "$@" 2>/dev/null || true
 }
 
-is_installed() { # STAMP FILE...: whether STAMP was written for these files as they are now
+is_installed() { # STAMP FILE...: true if STAMP was written for the present content of these files
   local stamp=$1
   shift
   [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint "$@")" ]
 }
 
-has_other_python() { # whether PYTHON asks for another version than the environment's
+has_other_python() { # true if PYTHON has another version than the environment
   [ -n "${PYTHON:-}" ] && [ "$(usable_version "$PYTHON")" != "$(usable_version "$VENV/bin/python")" ]
 }
 
@@ -81,7 +81,7 @@ case "${1:-}" in
   *) fail "unknown argument $1; usage: $0 [--dev]" ;;
 esac
 
-# Only one set-up at a time; a second one waits.
+# A second set-up waits for the first.
 if command -v flock >/dev/null; then
   exec 9>.venv.lock
   flock 9
@@ -91,8 +91,8 @@ if has_other_python; then rm -rf "$VENV"; fi
 if is_installed "$stamp" "${requirement_files[@]}"; then exit 0; fi
 
 if ! is_installed "$VENV/installed-requirements" requirements.txt; then
-  if [ -L "$VENV" ]; then fail "$VENV is a link to an environment of other requirements, which would be emptied; remove it"; fi
-  # An interrupted install looks complete to pip, so start again without a stamp.
+  if [ -L "$VENV" ]; then fail "$VENV links to an environment with other requirements; remove the link"; fi
+  # pip takes an interrupted install for a complete one, so without a stamp everything is installed again.
   python=$(choose_python)
   echo "Making $VENV with $("$python" --version) ..."
   "$python" -m venv --clear "$VENV"
@@ -103,7 +103,7 @@ echo "Installing ${requirement_files[*]}: some 600 MB to download, 2 to 5 minute
 quiet=()
 [ -t 1 ] || quiet=(--quiet)
 started=$SECONDS
-# --use-pep517: the pip of Python 3.10 would build the few source packages by a way that no longer works.
+# --use-pep517: otherwise the pip of Python 3.10 cannot build the few source packages.
 "$VENV/bin/python" -m pip install ${quiet[@]+"${quiet[@]}"} --use-pep517 --constraint constraints.txt \
   "${requirement_files[@]/#/--requirement=}" </dev/null ||
   fail "pip could not install the requirements; the reason is above. Mend it and run $0 again"

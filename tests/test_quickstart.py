@@ -1,4 +1,4 @@
-"""quickstart.sh: which programs it calls and where, with a stand-in for the environment's Python."""
+"""quickstart.sh: the programs that it calls and their directories, with a stand-in for the environment's Python."""
 
 import shutil
 import subprocess
@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from electra_tf.config.loader import read_values
+
 PROJECT = Path(__file__).resolve().parents[1]
 
-# Answers for the sequence length, records every program, and writes the data set's manifest.
+# Records every program, and writes the data set's manifest.
 STAND_IN = """#!/usr/bin/env bash
-if [ "$1" = -c ]; then echo 48; exit; fi
 echo "$@" >> calls
 data="$(cat next_run)/data"
 case "$*" in *--output_dir=*/data*) mkdir -p "$data" && touch "$data/manifest.json" ;; esac
@@ -30,7 +31,7 @@ def project(tmp_path) -> Path:
 
 
 def run(project: Path, expected_run: str) -> subprocess.CompletedProcess:
-    """Runs the script from elsewhere; `expected_run` is the directory in which the stand-in writes its manifest."""
+    """Runs the script from another directory; in `expected_run` the stand-in writes its manifest."""
     (project / "calls").write_text("")
     (project / "next_run").write_text(expected_run)
     command = [project / "quickstart.sh"]
@@ -52,10 +53,11 @@ ALL_PROGRAMS = [
 def test_the_programs_run_in_order_with_the_length_of_the_configuration(project):
     assert run(project, "runs/quickstart").returncode == 0
     assert programs_called(project) == ALL_PROGRAMS
-    assert "--max_seq_length=48" in (project / "calls").read_text().splitlines()[0].split()
+    config, _ = read_values(PROJECT / "configs/pretrain/tiny.yaml")
+    assert f"--max_seq_length={config['data']['max_seq_length']}" in (project / "calls").read_text().split()
 
 
-def test_a_second_run_leaves_the_first_one_alone(project):
+def test_a_second_run_does_not_touch_the_first(project):
     run(project, "runs/quickstart")
     assert run(project, "runs/quickstart-2").returncode == 0
     calls = (project / "calls").read_text()
@@ -73,7 +75,7 @@ def test_an_interrupted_run_is_continued_and_its_data_kept(project):
     assert "Continuing the unfinished run in runs/quickstart" in resumed.stdout
 
 
-def test_it_ends_with_the_places_of_its_files_and_the_next_commands(project):
+def test_the_last_lines_are_the_directories_and_the_next_commands(project):
     ending = run(project, "runs/quickstart").stdout.split("== Done in ")[1]
     for place in ("runs/quickstart/data", "runs/quickstart/model", "runs/quickstart/saved_model"):
         assert place in ending

@@ -81,7 +81,7 @@ def test_an_environment_behind_a_link_is_not_emptied(installed, tmp_path):
     (installed / ".venv").symlink_to(tmp_path / "of another project")
     refused = set_up(installed)
     assert refused.returncode == 2
-    assert "error: .venv is a link to an environment of other requirements" in refused.stderr
+    assert "error: .venv links to an environment" in refused.stderr
     assert (tmp_path / "of another project" / "bin" / "python").exists()
 
 
