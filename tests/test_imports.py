@@ -3,6 +3,7 @@
 import ast
 import functools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,27 +30,20 @@ RANKS = {
     "electra_tf.reports": 8,
     "electra_tf.cli": 9,
 }
-BUILDER_MAY_IMPORT = (
-    "electra_tf.text",
-    "electra_tf.config",
-    "electra_tf.files",
-    "electra_tf.cli.flags",
-    "electra_tf.cli.process",
-)
-
-
-def _module_name(path: Path) -> str:
-    parts = path.relative_to(PROJECT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def _room_of(module: str) -> str:
-    """`electra_tf.models.heads` -> `electra_tf.models`; `data_prep.readers.books` -> `data_prep`."""
-    if module in RANKS:
-        return module
-    if module.startswith("electra_tf.tasks.finetune."):  # a room within another one
-        return "electra_tf.tasks.finetune"
-    return ".".join(module.split(".")[: 2 if module.startswith("electra_tf.") else 1])
+# What each package may import of the project.
+ALLOWED = {
+    "electra_tf": ("electra_tf",),
+    "data_prep": (
+        "data_prep",
+        "electra_tf.text",
+        "electra_tf.config",
+        "electra_tf.files",
+        "electra_tf.cli.flags",
+        "electra_tf.cli.process",
+    ),
+    "benchmarks": ("benchmarks", "electra_tf", "data_prep"),
+    "experiments": ("experiments", "electra_tf", "data_prep"),
+}
 
 
 @functools.cache
@@ -68,7 +62,7 @@ def imported_modules(path: Path) -> set[str]:
     return modules
 
 
-def _executed_nodes(tree: ast.AST):
+def _executed_nodes(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             continue
@@ -76,15 +70,21 @@ def _executed_nodes(tree: ast.AST):
         yield from _executed_nodes(node)
 
 
-def _sources(*roots: str) -> dict[str, Path]:
-    return {_module_name(path): path for root in roots for path in sorted((PROJECT / root).rglob("*.py"))}
-
-
 @functools.cache
-def _imports(*roots: str) -> dict[str, set[str]]:
-    """The modules of these roots, each with those of them that it imports."""
-    sources = _sources(*roots)
+def imports_of(*packages: str) -> dict[str, set[str]]:
+    """The modules of these packages, each with the modules of these packages that it imports."""
+    sources = {}
+    for path in (path for package in packages for path in (PROJECT / package).rglob("*.py")):
+        parts = path.relative_to(PROJECT).with_suffix("").parts
+        sources[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return {name: imported_modules(path) & sources.keys() for name, path in sources.items()}
+
+
+def room_of(module: str) -> str:
+    """The longest name in `RANKS` with which a module's name begins: `electra_tf.models` for its file `heads`."""
+    while module not in RANKS and "." in module:
+        module = module.rpartition(".")[0]
+    return module
 
 
 def test_imports_in_functions_count_and_imports_for_type_checking_do_not(tmp_path):
@@ -92,17 +92,18 @@ def test_imports_in_functions_count_and_imports_for_type_checking_do_not(tmp_pat
     assert imported_modules(tmp_path / "a.py") == {"b.c", "d", "d.e"}
 
 
-def test_every_room_has_a_rank():
-    assert {_room_of(module) for module in _sources("electra_tf")} == set(RANKS)
+def test_every_folder_of_the_package_has_a_rank():
+    folders = {f"electra_tf.{path.parent.name}" for path in (PROJECT / "electra_tf").glob("*/__init__.py")}
+    assert folders <= RANKS.keys() == {room_of(module) for module in imports_of("electra_tf")}
 
 
 @pytest.mark.parametrize("room", sorted(RANKS))
 def test_a_room_imports_only_from_rooms_below_it(room):
     upward = {
         f"{module} imports {other}"
-        for module, others in _imports("electra_tf").items()
+        for module, others in imports_of("electra_tf").items()
         for other in others
-        if _room_of(module) == room != _room_of(other) != "electra_tf" and RANKS[_room_of(other)] >= RANKS[room]
+        if room_of(module) == room != room_of(other) != "electra_tf" and RANKS[room_of(other)] >= RANKS[room]
     }
     assert upward == set()
 
@@ -111,43 +112,30 @@ def test_no_modules_import_each_other_in_a_circle():
     waiting = {
         # A package's __init__ runs before its modules, so a module's import of its own package is no circle.
         module: {other for other in others if not module.startswith(f"{other}.") and other != module}
-        for module, others in _imports("electra_tf", "data_prep", "benchmarks", "experiments").items()
+        for module, others in imports_of(*ALLOWED).items()
     }
     while free := {module for module, others in waiting.items() if not others & waiting.keys()}:
         waiting = {module: others for module, others in waiting.items() if module not in free}
-    assert set(waiting) == set()
+    assert waiting == {}
 
 
-def test_the_dataset_builder_imports_only_its_rooms():
-    modules = {other for others in _imports("electra_tf", "data_prep").items() for other in _of_builder(*others)}
-    assert {other for other in modules if not other.startswith(BUILDER_MAY_IMPORT)} <= {"electra_tf", "electra_tf.cli"}
-
-
-def _of_builder(module: str, others: set[str]) -> set[str]:
-    return {other for other in others if module.startswith("data_prep") and not other.startswith("data_prep")}
-
-
-@pytest.mark.parametrize(
-    "root, forbidden",
-    [
-        ("electra_tf", ("data_prep", "benchmarks", "experiments")),
-        ("data_prep", ("benchmarks", "experiments")),
-        ("benchmarks", ("experiments",)),
-        ("experiments", ("benchmarks",)),
-    ],
-)
-def test_packages_do_not_import_the_builder_the_benchmarks_and_the_experiments(root, forbidden):
-    importers = [
-        f"{module} imports {name}"
-        for module, path in _sources(root).items()
-        for name in imported_modules(path)
-        if name.partition(".")[0] in forbidden
-    ]
-    assert importers == []
+@pytest.mark.parametrize("package", ALLOWED)
+def test_a_package_imports_only_what_it_may(package):
+    allowed = ALLOWED[package]
+    forbidden = {
+        f"{module} imports {other}"
+        for module, others in imports_of(*ALLOWED).items()
+        for other in others
+        if module.partition(".")[0] == package
+        # `from a.b import c` imports the packages above `a.b.c` too.
+        and not other.startswith(allowed)
+        and not any(name.startswith(f"{other}.") for name in allowed)
+    }
+    assert forbidden == set()
 
 
 def test_the_examples_import_only_packages_that_a_user_of_an_export_has():
-    paths = _sources("examples").values()
+    paths = list((PROJECT / "examples").rglob("*.py"))
     siblings = {path.stem for path in paths}
     roots = {name.partition(".")[0] for path in paths for name in imported_modules(path)}
     needed = {"tensorflow", "tensorflow_text", "tensorflow_serving", "grpc", "google", "numpy"}

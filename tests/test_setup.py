@@ -93,12 +93,6 @@ def test_a_failed_install_is_an_error_and_leaves_no_stamp(installed):
     assert not list((installed / ".venv").glob("installed-requirements*"))
 
 
-def test_an_unknown_argument_is_refused(project):
-    refused = set_up(project, "--developer")
-    assert refused.returncode == 2
-    assert "unknown argument --developer" in refused.stderr
-
-
 @pytest.mark.parametrize("version", ["3.9", "3.14"])
 def test_an_unsupported_python_is_refused_in_one_line(project, tmp_path, version):
     python = tmp_path / "python"

@@ -12,7 +12,6 @@ finetuning_TASK.json in each run's directory; run_finetuning.py --milestones wri
 are then over all fine-tuning seeds of all runs in a row.
 """
 
-import itertools
 import json
 import os
 import sys
@@ -82,13 +81,10 @@ def _report(arguments: Namespace) -> None:
 
 
 def _require_free_files(arguments: Namespace) -> None:
-    """Raises: UserError: an output file exists and may not be replaced, or two flags name the same file."""
-    files = {flag: Path(getattr(arguments, flag)) for flag in ("output", "picture", "data") if getattr(arguments, flag)}
-    for one, other in itertools.combinations(files, 2):
-        if files[one].resolve() == files[other].resolve():
-            raise UserError(f"--{one} and --{other} both name {files[one]}; give each a file of its own")
-    for flag, file in files.items():
-        if file.exists() and not arguments.overwrite:
+    """Raises: UserError: an output file exists and may not be replaced."""
+    for flag in ("output", "picture", "data"):
+        file = getattr(arguments, flag)
+        if file and os.path.exists(file) and not arguments.overwrite:
             raise UserError(f"--{flag}={file} exists; give another name, or --overwrite to replace it")
 
 

@@ -175,16 +175,12 @@ class MaskingConfig(Settings):
     random_token_fraction: Fraction = 0.0
 
     @model_validator(mode="after")
-    def _fractions_fit(self) -> "MaskingConfig":
+    def _settings_fit_together(self) -> "MaskingConfig":
         if self.mask_token_fraction + self.random_token_fraction > 1.0 + 1e-9:
             raise ValueError(
                 f"mask_token_fraction {self.mask_token_fraction} and random_token_fraction "
                 f"{self.random_token_fraction} sum to more than 1"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _selection_goes_with_the_scheme(self) -> "MaskingConfig":
         if self.selection == "with_replacement" and self.scheme != "uniform":
             raise ValueError(
                 f"selection 'with_replacement' requires scheme 'uniform'; with scheme {self.scheme!r} no token is "

@@ -213,6 +213,5 @@ def _with_most_steps(values: dict) -> dict:
             f"stages.{len(others)}.num_steps is {last['num_steps']}, but train.flops_budget determines it; {_REMEDY}"
         )
     counts = [stage.get("num_steps") for stage in others]
-    if not all(isinstance(count, int) for count in counts):  # `validate` refuses it
-        return values
-    return {**values, "stages": [*others, {**last, "num_steps": MAX_STEPS - sum(counts)}]}
+    others_steps = sum(count for count in counts if isinstance(count, int))  # `validate` refuses others
+    return {**values, "stages": [*others, {**last, "num_steps": MAX_STEPS - others_steps}]}

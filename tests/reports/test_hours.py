@@ -6,23 +6,11 @@ import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.flops.budget import RunCost
-from electra_tf.flops.devices import DEVICES, published_peak
 from electra_tf.reports.hours import hours_text
 from electra_tf.tasks.pretrain.config import load_config
 
 SMALL = Path(__file__).resolve().parents[2] / "configs" / "pretrain" / "small.yaml"
 DOCS = SMALL.parents[2] / "docs"
-# Of the rows of docs/notes/accelerators.md: what computes, how many of them, and GB/s each way between two of them.
-LINKS = {
-    "8 x A100, NVLink": ("a100", 8, 300),
-    "8 x H100, NVLink": ("h100", 8, 450),
-    "4 x RTX 4090, PCIe 4": ("rtx4090", 4, 32),
-    "2 machines of 8 x A100, 100 Gbit/s": ("a100", 16, 12.5),
-    "2 machines of 8 x A100, 25 Gbit/s": ("a100", 16, 3.125),
-    "TPU v4-8": ("v4-8", 1, 90),
-    "8 x v5e": ("v5e", 8, 100),
-}
-SUMMED_BYTES = {"small": 56_784_920, "base": 477_545_752, "large": 1_418_621_208}
 
 
 @pytest.fixture(scope="module")
@@ -97,17 +85,3 @@ def test_the_recipes_name_the_hours_and_tokens_of_the_presets(name):
     assert f"| {name} | {' | '.join(cells)} |" in text
     tokens = RunCost(config).spent(config.train.num_steps).token_slots
     assert f"| `{name}` | {tokens / 1e9:.3g} billion |" in text
-
-
-@pytest.mark.parametrize("label", LINKS)
-def test_the_shares_of_sums_in_a_step_are_arithmetic_on_published_speeds(label):
-    device, count, link = LINKS[label]
-    replicas, cells = count * DEVICES[device][0], []
-    for name, size in SUMMED_BYTES.items():
-        products = RunCost(in_bfloat16(name)).of_step(1).hardware.products
-        computing = 1e3 * products / (0.4 * count * published_peak(device, "bfloat16"))
-        summing = 1e3 * 2 * (replicas - 1) / replicas * size / (1e9 * link)
-        shown = f"{computing:.3g}" if computing < 1000 else f"{computing:,.0f}"
-        cells.append(f"{shown} + {summing:.3g}: {100 * summing / (computing + summing):.0f} %")
-    text = (DOCS / "notes" / "accelerators.md").read_text(encoding="utf-8")
-    assert f"| {label} | {link:g} | {' | '.join(cells)} |" in text

@@ -147,7 +147,6 @@ def test_a_file_is_replaced_only_with_overwrite(runs, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--output={0}/a", "--picture={0}/b/../a"], "--output and --picture both name"),
         (["--score=rte"], "rte"),
         (["--output={0}/nowhere/a.md"], "nowhere/a.md"),
         (["--metric=masked_lm_acuracy"], "'masked_lm_acuracy'; there are: masked_lm_accuracy, replaced_token_auc"),
