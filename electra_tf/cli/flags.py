@@ -8,7 +8,7 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescrip
 
 
 class _Parser(argparse.ArgumentParser):
-    """Refuses empty values: `--output_dir=$DIR` with an unset variable would be the current directory."""
+    """Refuses empty values: with an unset variable, `--output_dir=$DIR` would mean the current directory."""
 
     def parse_known_args(self, args=None, namespace=None):
         namespace, rest = super().parse_known_args(args, namespace)
@@ -21,7 +21,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def flag_parser(description: str) -> argparse.ArgumentParser:
-    """A parser that refuses empty values, and abbreviated flags: a new flag must not change what an old command means.
+    """A parser that refuses empty values and abbreviated flags (a new flag could change what an abbreviation means).
 
     Args:
         description: the script's docstring; its line breaks are kept.
@@ -37,7 +37,7 @@ def positive_int(text: str) -> int:
 
 
 def add_set_flag(parser: argparse.ArgumentParser) -> None:
-    """Adds --set; `overrides` is the list of its values."""
+    """Adds --set. Its values become the list `overrides`."""
     parser.add_argument(
         "--set",
         action="append",
@@ -49,7 +49,7 @@ def add_set_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def add_objective_module_flag(parser: argparse.ArgumentParser) -> None:
-    """Adds --objective_module, for `electra_tf.cli.configuration.load_module`."""
+    """Adds --objective_module, whose value `electra_tf.cli.configuration.load_module` takes."""
     parser.add_argument(
         "--objective_module",
         metavar="MODULE",
@@ -58,7 +58,7 @@ def add_objective_module_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def add_strategy_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that `electra_tf.cli.configuration.strategy_of` reads."""
+    """Adds --strategy, --tpu and --logical_cpu_devices, for `electra_tf.cli.configuration.strategy_of`."""
     parser.add_argument(
         "--strategy",
         default="one_device",

@@ -99,7 +99,7 @@ def _flags() -> argparse.ArgumentParser:
 
 
 def _require_flags_that_fit(arguments: argparse.Namespace) -> None:
-    """Raises: UserError: a flag is missing."""
+    """Raises: UserError: a flag is missing, or a flag that it requires."""
     if not arguments.data_dirs and not arguments.dry_run:
         raise UserError("--data_dir is missing; give the output directory of build_pretraining_dataset.py")
     if arguments.as_masked_lm and not arguments.evaluate:

@@ -149,7 +149,7 @@ class RunGroup:
 
     @property
     def last_step(self) -> int:
-        """The last step at which all runs were evaluated."""
+        """The last step that all runs have reached."""
         return min(run.last_step for run in self.runs)
 
     def points(self, metric: str) -> list[Point]:
