@@ -16,10 +16,12 @@ from electra_tf.cli.flags import flag_parser, positive_int
 )
 def test_an_empty_value_and_a_number_that_is_not_positive_are_refused(capsys, arguments, named):
     parser = flag_parser("what it does")
-    parser.add_argument("--output_dir", default="")
+    parser.add_argument("--output_dir", default="out")
+    parser.add_argument("--work_dir", default="")
     parser.add_argument("--seeds", nargs="*")
     parser.add_argument("--steps", type=positive_int)
-    assert vars(parser.parse_args(["--steps=3"])) == {"output_dir": "", "seeds": None, "steps": 3}
+    allowed = vars(parser.parse_args(["--steps=3"]))
+    assert allowed == {"output_dir": "out", "work_dir": "", "seeds": None, "steps": 3}
     with pytest.raises(SystemExit) as caught:
         parser.parse_args(arguments)
     assert caught.value.code == 2
