@@ -46,7 +46,7 @@ def store_errors(place: str | os.PathLike, problem: str) -> Iterator[None]:
 
 
 def exists(path: str | os.PathLike) -> bool:
-    """Whether there is such a file or directory. Raises: UserError: the store cannot be reached."""
+    """Whether a file or directory exists at `path`. Raises: UserError: the store cannot be reached."""
     with store_errors(path, "cannot be reached"):
         if not is_remote(path):
             return os.path.exists(path)

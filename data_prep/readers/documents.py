@@ -80,7 +80,7 @@ class ReadCounts:
 
     @classmethod
     def from_json(cls, fields: dict) -> "ReadCounts":
-        """Reads `vars(counts)` back from JSON."""
+        """Creates the counts from `vars(counts)`, read from JSON."""
         return cls(**{name: Counter(value) if isinstance(value, dict) else value for name, value in fields.items()})
 
 

@@ -143,14 +143,6 @@ def collect_documents(lines: Iterable[str | None], has_paragraphs: bool, counts:
 
 
 def split_lines(text: str) -> Iterator[str]:
-    """The stripped lines of a text, none blank; lines over `MAX_DOCUMENT_CHARACTERS` are cut at white space."""
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    for line in text.split("\n"):
-        line = line.strip()
-        while len(line) > MAX_DOCUMENT_CHARACTERS:
-            cut = line.rfind(" ", MAX_DOCUMENT_CHARACTERS // 2, MAX_DOCUMENT_CHARACTERS) + 1 or MAX_DOCUMENT_CHARACTERS
-            yield line[:cut].rstrip()
-            line = line[cut:].lstrip()
-        if line:
-            yield line
+    """The stripped lines of a text, none blank."""
+    # CR LF becomes two line ends; the empty line between them is dropped like all blank lines.
+    return filter(None, map(str.strip, text.replace("\r", "\n").split("\n")))

@@ -17,7 +17,7 @@ NAMES = yaml.safe_load(Path(__file__).with_name("wikipedia_names.yaml").read_tex
 
 
 def names_of(table: str) -> frozenset[str]:
-    """The names in a string of `wikipedia_names.yaml`."""
+    """The names in a string of `wikipedia_names.yaml`, which `|` separates."""
     return frozenset(name.strip() for name in table.split("|"))
 
 
@@ -150,7 +150,7 @@ def without_brackets(text: str, template_text: Callable[[str], str]) -> str:
 
 
 class _Brackets:
-    """The text so far, and the open brackets."""
+    """The output of `without_brackets` so far, and the open brackets."""
 
     def __init__(self, template_text: Callable[[str], str]) -> None:
         self.output: list[str] = []

@@ -63,7 +63,7 @@ def paragraphs_of(text: str, render: Callable[[str], str]) -> list[str]:
 
 
 class _Outline:
-    """The lines so far, and the headings without text under them so far."""
+    """The lines of a page so far, and the headings that have no text under them yet."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,8 +1,8 @@
 """Wikitext to plain text.
 
 `wiki_elements` removes elements without text; mwparserfromhell parses the rest: templates that stand for text, and
-lines with external links. On the 321 pages (15.7 MB) at the beginning of two English dumps, this takes one core at
-8 MB/s, and no line contains markup. `strip_code()` of mwparserfromhell 0.7.2 reaches 1.2 MB/s and leaves markup in 76
+lines with external links. On the 321 pages (15.7 MB) at the beginning of two English dumps, this reaches 8 MB/s on one
+core, and no line contains markup. `strip_code()` of mwparserfromhell 0.7.2 reaches 1.2 MB/s and leaves markup in 76
 lines; wikitextparser 3.0.0 (under the GPL) reaches 3.8 MB/s; both drop the text of every template.
 """
 

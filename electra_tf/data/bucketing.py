@@ -64,8 +64,8 @@ def bucket_lengths(max_seq_length: int) -> tuple[int, ...]:
 def training_order(features: Features, batch_size: int, seed: int, num_steps: int) -> np.ndarray:
     """The rows of each training batch: [num_steps, batch_size] int32, -1 for padding rows of an epoch's last batch.
 
-    Every epoch has each row once, in an order of its own. Rows of similar length go together: those of a random share
-    of the epoch are sorted by length and cut into batches, and the batches are shuffled.
+    Every epoch has each row once, in another order. Rows of similar length go together: the rows of a random part of
+    the epoch are sorted by length and cut into batches, and the batches are shuffled.
     """
     steps_per_epoch = -(-features.num_rows // batch_size)
     epochs = [_epoch(features.lengths, batch_size, seed, epoch) for epoch in range(-(-num_steps // steps_per_epoch))]
@@ -92,7 +92,7 @@ def padding_share(features: Features, order: np.ndarray, lengths: Sequence[int])
 def batches(
     features: Features, order: np.ndarray, lengths: Sequence[int], context: tf.distribute.InputContext | None = None
 ) -> tf.data.Dataset:
-    """The batches of an order.
+    """The padded batches of the rows in `order`.
 
     Args:
         order: result of `training_order` or `evaluation_order`, or its rows from a later batch on.

@@ -26,7 +26,7 @@ _PARSERS = {"compact": records.parse_examples, "fixed_length": records.parse_fix
 
 @contextlib.contextmanager
 def damaged_data_reported() -> Iterator[None]:
-    """Restores a `UserError` of an input pipeline, which TensorFlow passes on as text. Put it around taking batches."""
+    """Raises a `UserError` of an input pipeline again. TensorFlow passes it on as the text of an error of its own."""
     try:
         yield
     except tf.errors.OpError as error:

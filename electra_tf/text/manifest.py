@@ -126,7 +126,7 @@ class Manifest(DatasetSettings):
 
         Raises: UserError: the file is missing, damaged, edited, or of another schema version.
         """
-        path = f"{str(data_dir).rstrip('/')}/{MANIFEST_FILE}"
+        path = os.path.join(data_dir, MANIFEST_FILE)
         content = read_bytes(path)
         if content is None:
             raise UserError(f"{path} does not exist: {data_dir} holds no finished data set; {_BUILD_AGAIN}")

@@ -13,7 +13,7 @@ from electra_tf.text.vocabulary import Vocabulary
 
 
 class Rows(NamedTuple):
-    """Model input, [R, T] int32 each."""
+    """Model input of R rows with T tokens, [R, T] int32 each."""
 
     input_ids: tf.Tensor
     input_mask: tf.Tensor
@@ -29,7 +29,7 @@ def slices(values: tf.Tensor, start: tf.Tensor, length: tf.Tensor) -> tf.RaggedT
     """Parts of a flat tensor: `length[i]` values from `start[i]` on.
 
     Args:
-        values: [V], any type.        start, length: [R] int64.
+        values: [num_values], any type.        start, length: [R] int64.
     Returns: [R, (values)].
     """
     index = tf.ragged.range(start, start + length)

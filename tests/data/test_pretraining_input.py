@@ -127,7 +127,7 @@ def test_the_evaluation_batches_of_two_workers_are_the_slices_of_the_whole(data)
     assert same(joined, whole)
 
 
-def test_the_first_batches_are_these(data):
+def test_the_first_twenty_batches_have_this_hash(data):
     """A resumed run must read the same batches as before, also with a newer version."""
     digest, only_reported = hashlib.sha256(), {"mask_token_weights", "unigram_losses"}
     for batch in train(data, 0, 20, batch_size=5):

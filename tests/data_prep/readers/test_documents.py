@@ -54,7 +54,7 @@ def test_documents_below_the_minimum_length_are_left_out(min_document_characters
 
 
 @pytest.mark.parametrize("lines", [[], ["\0"], ["\x01", "\ufffd\t"]])
-def test_a_document_without_characters_is_left_out_without_a_minimum_length(lines):
+def test_a_document_without_characters_is_always_left_out(lines):
     cleaned, counts = clean(*lines, min_document_characters=0)
     assert cleaned is None
     assert counts.num_documents_too_short == 1

@@ -6,13 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_prep.readers.documents import Origin, ReadCounts
-from data_prep.readers.lines import (
-    MAX_DOCUMENT_CHARACTERS,
-    LineReader,
-    collect_documents,
-    line_blocks,
-    split_lines,
-)
+from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, LineReader, collect_documents, line_blocks
 from electra_tf.config.errors import UserError
 
 
@@ -87,12 +81,3 @@ def test_a_long_document_is_cut_between_lines_and_cuts_are_counted():
     documents = collect_documents([line, line, "a", line, line, "", "b", None, None, "c"], True, report)
     assert [document.lines for document in documents] == [[line, line], ["a", line], [line, "b"]]
     assert report.num_documents_cut == 2
-
-
-def test_a_long_line_of_a_text_is_cut_at_white_space():
-    word = "x" * (MAX_DOCUMENT_CHARACTERS // 2)
-    assert [len(line) for line in split_lines(f"{word} {word} y")] == [
-        MAX_DOCUMENT_CHARACTERS // 2,
-        MAX_DOCUMENT_CHARACTERS // 2 + 2,
-    ]
-    assert [len(line) for line in split_lines(word * 3)] == [MAX_DOCUMENT_CHARACTERS, MAX_DOCUMENT_CHARACTERS // 2]
