@@ -1,1 +1,1 @@
-"""A run on disk: its directory, checkpoints, reports and interruption."""
+"""A run on disk: its directory, checkpoints and reports, the loop of a run, and signals."""

@@ -1,13 +1,12 @@
 """Checkpoints of a run, by TensorFlow's CheckpointManager on any filesystem that TensorFlow writes.
 
-A checkpoint holds everything that the next update depends on. `newest_whole` has the rule for a damaged one: it is
-reported, and the checkpoint before is used.
+A checkpoint holds everything that the next update depends on. If the newest one is damaged, the run continues from the
+one before: see `newest_whole`.
 
 TensorFlow writes `step-N_temp/` first, then moves the data out of it, then writes `step-N.index`, then removes the
 directory. So a checkpoint is unfinished as long as `step-N_temp` exists.
 """
 
-import contextlib
 import logging
 import os
 import re
@@ -17,7 +16,7 @@ import absl.logging
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError, first_line
-from electra_tf.files import names_in, write_atomically
+from electra_tf.files import names_in
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.lock import require_held
 from electra_tf.tasks.base import Task
@@ -40,7 +39,7 @@ class Checkpoints:
         task: compiled.
         chief: whether this process writes the run's files.
         keep: the number of checkpoints to keep in `checkpoints/`.
-        tracked: other state to save, beside the task and its optimizer.
+        tracked: other state to save, besides the task and its optimizer.
     """
 
     def __init__(self, task: Task, run: RunDirectory, chief: bool, keep: int, **tracked: tf.Module):
@@ -52,7 +51,6 @@ class Checkpoints:
         kept = {run.checkpoints: keep, run.milestones: None, run.best: 1}
         self._managers = {directory: self._manager(directory, count) for directory, count in kept.items()}
         self._saved: set[str] = set()  # prefixes that this process has written or restored
-        self._failure: str | None = None  # of the newest save
 
     def restore_latest(self) -> int | None:
         """Restores the newest checkpoint that is not damaged, see `newest_whole`.
@@ -69,8 +67,6 @@ class Checkpoints:
     def save(self, step: int) -> None:
         """Writes `checkpoints/step-N`, unless this process has written or restored it, and removes the oldest.
 
-        If the disk is full, this checkpoint is left out with a warning, and those before stay.
-
         Raises: UserError: if another process has taken the run over.
         """
         self._save(self._run.checkpoints, step)
@@ -83,45 +79,28 @@ class Checkpoints:
         """Writes `best/step-N` and removes the one before; otherwise as `save`."""
         self._save(self._run.best, step)
 
-    def skip(self, step: int, reason: str) -> None:
-        """Warns that the checkpoint of a step could not be written. `close` raises unless a later one is written."""
-        self._failure = f"the checkpoint of step {step} could not be written ({reason})"
-        logger.warning("%s; training goes on", self._failure)
-
     def close(self) -> None:
-        """Raises: UserError: if the last checkpoint could not be written."""
+        """Removes the temporary directory of a worker that is not the chief."""
         if self._scratch is not None:
             self._scratch.cleanup()
-        if self._failure is not None:
-            raise UserError(f"{self._failure}; make room and give the same command again")
 
     def _manager(self, directory: str, keep: int | None) -> tf.train.CheckpointManager:
         if self._scratch is not None:
             directory = os.path.join(self._scratch.name, os.path.basename(directory))
         else:
             _remove_unfinished(directory)
-            _register(directory)
         return tf.train.CheckpointManager(self._checkpoint, directory, max_to_keep=keep, checkpoint_name=_NAME)
 
     def _save(self, directory: str, step: int) -> None:
         prefix = checkpoint_prefix(directory, step)
-        if prefix in self._saved:
-            return
-        require_held(self._run)
-        try:
+        if prefix not in self._saved:
+            require_held(self._run)
             self._managers[directory].save(step, check_interval=False)
-        except tf.errors.OpError as error:
-            self.skip(step, first_line(error))
-            if self._scratch is None:
-                with contextlib.suppress(tf.errors.OpError):
-                    _remove_unfinished(directory)
-            return
-        self._saved.add(prefix)
-        self._failure = None
+            self._saved.add(prefix)
 
 
 def steps_in(directory: str) -> list[int]:
-    """The steps of the finished checkpoints in a directory, ascending. Some may be damaged."""
+    """The steps of the finished checkpoints in a directory, ascending, damaged ones included."""
     names = names_in(directory)
     return sorted({int(match[1]) for match in map(_FILE.fullmatch, names) if match} - _unfinished_steps(names))
 
@@ -137,8 +116,7 @@ def step_of(prefix: str) -> int:
 def newest_whole(directory: str) -> str | None:
     """Finds the newest checkpoint that is not damaged, and logs a warning for each damaged one that it passes over.
 
-    TensorFlow stores a CRC-32C of every tensor, so reading all tensors finds damage (see `damage`). A run thus
-    continues from the checkpoint before a damaged one, and repeats the steps between them.
+    A run thus continues from the checkpoint before a damaged one, and repeats the steps between them.
 
     Returns: the checkpoint's prefix; None if there is no checkpoint at all.
     Raises: UserError: if all checkpoints are damaged. The run must not start again from random weights.
@@ -155,20 +133,22 @@ def newest_whole(directory: str) -> str | None:
     if damages:
         listed = ", ".join(f"{os.path.basename(prefix)}: {what}" for prefix, what in damages.items())
         raise UserError(
-            f"{directory}: all checkpoints are damaged ({listed}); copy one there, for example from milestones/, or "
-            "begin a new run"
+            f"{directory}: all checkpoints are damaged ({listed}); copy one from milestones/, or begin a new run"
         )
     return None
 
 
 def damage(prefix: str) -> str | None:
-    """Reads every tensor of a checkpoint. Returns: TensorFlow's error in one line; None if there is none."""
+    """Reads every tensor of a checkpoint, which TensorFlow compares with its checksum.
+
+    Returns: TensorFlow's error in one line; None if the checkpoint is whole.
+    """
     try:
         reader = tf.compat.v1.train.NewCheckpointReader(prefix)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
     except (tf.errors.OpError, ValueError, IndexError, RuntimeError) as error:
-        names_in(os.path.dirname(prefix))  # raises if the whole store does not answer: that is no damage
+        names_in(os.path.dirname(prefix))  # raises if the store does not answer: then the file is not damaged
         return first_line(error)
     return None
 
@@ -201,23 +181,10 @@ def _unfinished_steps(names: list[str]) -> set[int]:
 
 
 def _remove_unfinished(directory: str) -> None:
-    """Removes the files of checkpoints whose writing a kill or a full disk has ended."""
+    """Removes the files of checkpoints that a kill or a full disk has left unfinished."""
     names = names_in(directory)
     for step in _unfinished_steps(names):
         # The temporary directory last: without it the other files would look like a damaged checkpoint.
         for name in sorted(name for name in names if re.match(rf"{_NAME}-{step}\D", name)):
             path = os.path.join(directory, name)
             tf.io.gfile.rmtree(path) if tf.io.gfile.isdir(path) else tf.io.gfile.remove(path)
-
-
-def _register(directory: str) -> None:
-    """Lists a directory's checkpoints in TensorFlow's file `checkpoint`, from which the manager learns their ages.
-
-    After a kill between the two, or a copy by hand, the file does not list them all.
-    """
-    prefixes = [checkpoint_prefix(directory, step) for step in steps_in(directory)]
-    if prefixes:
-        # The manager ignores checkpoints that are not newer than the last one that it keeps for ever, at time 0.
-        times = [1.0] * len(prefixes)
-        state = tf.compat.v1.train.generate_checkpoint_state_proto(directory, prefixes[-1], prefixes, times)
-        write_atomically(os.path.join(directory, "checkpoint"), str(state).encode())

@@ -1,9 +1,9 @@
 """A run's directory on any filesystem that TensorFlow reads: its files, and whether a call may continue the run.
 
 config.yaml               the resolved configuration, itself a configuration
-data.json                 which data set each input stage reads
-vocab.txt                 the vocabulary the model was trained with
-tokenizer_settings.json   how its text was normalised
+data.json                 the identity of the data set that each input stage reads
+vocab.txt                 the model's vocabulary
+tokenizer_settings.json   the normalisation of its text
 warm_start.json           the source of the initial weights, if they were not random
 metrics.jsonl             one JSON object a line: step, split (train or held_out) and its metrics
 alarms.jsonl              one JSON object a line: step and message of an alarm that the run learns nothing
@@ -28,11 +28,11 @@ from electra_tf.config.schema import RunConfig
 from electra_tf.files import exists, read_bytes, store_errors, write_atomically
 from electra_tf.runs.json_lines import reports_of
 
-# The metrics that depend on the machine and its load. In all others two runs of one configuration agree.
+# The metrics that depend on the machine and its load. Two runs of one configuration agree in all others.
 RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")
 
-# Settings that may differ between two calls that continue one run: they do not affect the weights, or choose what to do
-# after a loss that is not finite.
+# Settings that may differ between two calls of one run: they do not affect the weights, or only after a loss that is not
+# finite.
 _MAY_CHANGE = {
     "train": (
         "log_every_steps",
@@ -56,7 +56,7 @@ class RunDirectory:
         flag: the flag that names the directory, for messages.
 
     Attributes:
-        owner: what this process has written to `lock_file` while it holds a remote directory; see `lock.py`.
+        owner: the content of `lock_file` while this process holds a remote directory; see `lock.py`.
     """
 
     def __init__(self, model_dir: str | os.PathLike, flag: str = "--model_dir"):
@@ -77,7 +77,7 @@ class RunDirectory:
         self.lock_file = inside(".lock")
 
     def create(self) -> None:
-        """Makes the directory if needed. Raises: UserError: if that fails, or it holds files and no run."""
+        """Makes the directory if needed. Raises: UserError: if that fails, or it has files but no run."""
         with store_errors(f"{self.flag}={self.path}", "cannot be written"):
             if tf.io.gfile.exists(self.path) and not tf.io.gfile.isdir(self.path):
                 raise UserError(f"{self.flag}={self.path} is a file; give a directory")
@@ -107,7 +107,7 @@ class RunDirectory:
             write_atomically(file, content)
 
     def adopt_data(self, identities: Sequence[str], is_started: bool) -> None:
-        """Writes which data set each stage reads. Raises: UserError: if a started run has another one."""
+        """Writes the identity of each stage's data set. Raises: UserError: if a started run has another one."""
         if is_started:
             self.require_same_data(identities)
         write_atomically(self.data_file, _data_record(identities))
@@ -138,7 +138,7 @@ class RunDirectory:
         """Raises: UserError: if a setting that affects the weights differs from the run's, naming both values."""
         stored = _with_defaults(self._stored_config(), type(config))
         before, now = (_flatten(lasting_settings(values)) for values in (stored, config.model_dump(mode="json")))
-        # The objective's or task's name first: it may be why other settings differ.
+        # The name of the objective or task first: other settings may differ because it does.
         for key in sorted(before | now, key=lambda key: (key not in ("objective.name", "name"), key)):
             if before.get(key) != now.get(key):
                 raise UserError(
@@ -147,12 +147,12 @@ class RunDirectory:
                 )
 
     def _require_no_lost_checkpoint(self) -> None:
-        """Raises: UserError: if metrics.jsonl has steps that must have had a checkpoint: it must not start again."""
+        """Raises: UserError: if metrics.jsonl reports more steps than a run without a checkpoint can have."""
         reported = max((report["step"] for report in reports_of(self.metrics_file, "train")), default=0)
         if reported > self._stored_config().get("train", {}).get("save_every_steps", 0):
             raise UserError(
                 f"{self.metrics_file} reports {reported} steps, but {self.checkpoints} holds no checkpoint; copy one "
-                f"there, for example from {self.milestones}, or, if none could be written, give a new {self.flag}"
+                f"there, for example from {self.milestones}, or give a new {self.flag}"
             )
 
     def _stored_config(self) -> dict:
@@ -165,7 +165,7 @@ class RunDirectory:
 
 
 def _with_defaults(stored: dict, kind: type[RunConfig]) -> dict:
-    """The stored settings, with defaults for settings that are newer than the run; unchanged if they are not valid."""
+    """Adds defaults for settings that are newer than the run. Settings that are no longer valid stay as they are."""
     try:
         return kind.model_validate(stored).model_dump(mode="json")
     except ValidationError:

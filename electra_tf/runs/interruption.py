@@ -3,9 +3,9 @@
 The first signal ends the run at its next step, with a checkpoint. A second signal ends the process at once; so does the
 first one while nothing new can be saved (the model is built, or its first step compiled). Files stay whole either way.
 
-A Python handler would run too late: it waits for the main thread, which is in TensorFlow for all the steps of a loop on
-the device. The interpreter's handler in C writes the signal's number to a file descriptor at once, and a thread of ours
-reads it there. TensorFlow's `PreemptionCheckpointHandler` also acts only between two such loops.
+A Python handler would run too late, because it waits for the main thread, which is in TensorFlow for all the steps of
+a loop on the device. The interpreter's own handler, in C, writes the signal's number to a file descriptor at once, and
+a thread reads it there. TensorFlow's `PreemptionCheckpointHandler` also acts only between two such loops.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """A signal ended the run early, after a checkpoint. `exit_code` is the shell's for that signal."""
+    """A signal ended the run early, after a checkpoint. `exit_code` is 128 + the signal's number, as in a shell."""
 
     def __init__(self, signal_number: int):
         super().__init__(f"ended by {signal.Signals(signal_number).name}")
@@ -31,36 +31,35 @@ class Interrupted(Exception):
 
 
 class Interruption:
-    """A context, entered on the main thread, in which signals are received. Outside of it they have no effect here."""
+    """A context, entered on the main thread, that receives signals. Not entered, it ignores them."""
 
     def __init__(self):
         self._signal_number: int | None = None
         self._request_stop: Callable[[], None] | None = None
         self._has_progress: Callable[[], bool] | None = None
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._signals: tuple[signal.Signals, ...] = ()
+        self._previous_handlers: dict[signal.Signals, object] = {}  # empty outside the context
 
     def __enter__(self) -> "Interruption":
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._previous_descriptor = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-        # Under `nohup` SIGHUP stays ignored.
-        ignores_hangup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        self._signals = tuple(number for number in _SIGNALS if number is not signal.SIGHUP or not ignores_hangup)
-        self._previous_handlers = [signal.getsignal(number) for number in self._signals]
-        self._put_handlers()
+        handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+        if handlers[signal.SIGHUP] is signal.SIG_IGN:  # under `nohup`
+            del handlers[signal.SIGHUP]
+        self._previous_handlers = handlers
+        self._set_handlers()
         self._thread = threading.Thread(target=self._listen, name="interruption", daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *_) -> None:
         signal.set_wakeup_fd(self._previous_descriptor)
-        for number, handler in zip(self._signals, self._previous_handlers, strict=True):
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
         self._writer.close()  # ends the thread
         self._thread.join()
-        self._thread = None
+        self._previous_handlers = {}
         self._reader.close()
 
     @contextlib.contextmanager
@@ -71,8 +70,7 @@ class Interruption:
             request_stop: makes the run end at its next step and raise `interrupted()`. Called from another thread.
             has_progress: whether there is anything to save since the last checkpoint. Called from another thread.
         """
-        if self._thread is not None:
-            self._put_handlers()
+        self._set_handlers()  # again, because TensorFlow's cluster runtime replaces that of SIGTERM
         with self._lock:
             self._request_stop, self._has_progress = request_stop, has_progress
         try:
@@ -85,14 +83,13 @@ class Interruption:
         """The exception for the signal of this process; for SIGTERM if another worker received the signal."""
         return Interrupted(self._signal_number or signal.SIGTERM)
 
-    def _put_handlers(self) -> None:
-        # Called again later, because TensorFlow's cluster runtime replaces the handler of SIGTERM when a worker starts.
-        for number in self._signals:
-            signal.signal(number, _leave_it_to_the_thread)
+    def _set_handlers(self) -> None:
+        for number in self._previous_handlers:
+            signal.signal(number, _do_nothing)
 
     def _listen(self) -> None:
         while received := self._reader.recv(1):
-            if received[0] in self._signals:
+            if received[0] in self._previous_handlers:
                 self._handle(signal.Signals(received[0]))
 
     def _handle(self, received: signal.Signals) -> None:
@@ -106,8 +103,8 @@ class Interruption:
             self._request_stop()
 
 
-def _leave_it_to_the_thread(number: int, frame) -> None:
-    """Replaces Python's own handlers: only with a handler does the interpreter write to the descriptor."""
+def _do_nothing(number: int, frame) -> None:
+    """Only for signals with a handler in Python does the interpreter write to the descriptor."""
 
 
 def _end_now(received: signal.Signals, why: str) -> None:

@@ -1,22 +1,17 @@
 """Files of JSON objects, one a line: metrics.jsonl, the record of a run, and alarms.jsonl. Written and read here."""
 
-import errno
 import json
-import logging
 import os
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, read_bytes, store_errors, write_atomically
 
-logger = logging.getLogger(__name__)
-
 
 class JsonLines:
     """Appends JSON objects to a file, one a line. First removes the lines of steps that a continued run repeats.
 
-    On a local disk each line is appended at once and as a whole, so a kill cuts off at most the last one. A remote
-    store cannot append: there the file is rewritten at each `flush`, which comes before each checkpoint. Lines that a
-    full disk refuses are kept and written with the next line.
+    Lines are appended to a local file at once, so a kill cuts off at most the last one. A remote store cannot append:
+    there `flush`, which comes before each checkpoint, writes the whole file again.
 
     Args:
         last_step: lines of later steps are removed.
@@ -24,56 +19,34 @@ class JsonLines:
 
     def __init__(self, path: str, last_step: int):
         self._path = path
-        self._pending: list[bytes] = []
-        self._has_warned = False
         before = read_bytes(path) or b""
-        kept = [line for line in before.splitlines() if _step_of(line, otherwise=last_step + 1) <= last_step]
-        content = b"".join(line + b"\n" for line in kept)
+        kept = [line + b"\n" for line in before.splitlines() if _step_of(line, otherwise=last_step + 1) <= last_step]
+        content = b"".join(kept)
         if content != before:  # also where only the last line's end is missing
             write_atomically(path, content)
-        self._written = kept if is_remote(path) else []
+        self._lines = kept  # of a remote file
+        self._num_written = len(kept)
 
     def append(self, values: dict) -> None:
-        self._pending.append(json.dumps(values).encode())
+        """Raises: UserError: the line cannot be written."""
+        line = json.dumps(values).encode() + b"\n"
         if is_remote(self._path):
+            self._lines.append(line)
             return
-        try:
-            self.flush()
-            self._has_warned = False
-        except UserError as error:
-            if not self._has_warned:
-                logger.warning("%s; the report is kept and written later", error)
-            self._has_warned = True
+        with store_errors(self._path, "cannot be written"), open(self._path, "ab") as stream:
+            stream.write(line)
 
     def flush(self) -> None:
-        """Writes what is pending. Raises: UserError: if the filesystem refuses it."""
-        if not self._pending:
-            return
-        content = b"".join(line + b"\n" for line in self._written + self._pending)
-        if is_remote(self._path):
-            write_atomically(self._path, content)
-            self._written += self._pending
-        else:
-            _append(self._path, content)
-        self._pending = []
-
-
-def _append(path: str, content: bytes) -> None:
-    """Appends to a local file as a whole or not at all. Raises: UserError."""
-    with store_errors(path, "cannot be written"), open(path, "ab", buffering=0) as stream:
-        size = stream.tell()
-        try:
-            if stream.write(content) < len(content):  # a disk that is nearly full takes a part
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError:
-            stream.truncate(size)
-            raise
+        """Writes a remote file, if it has new lines. Raises: UserError: it cannot be written."""
+        if len(self._lines) > self._num_written:
+            write_atomically(self._path, b"".join(self._lines))
+            self._num_written = len(self._lines)
 
 
 def reports_of(metrics_file: str | os.PathLike, split: str) -> list[dict]:
     """The lines of a split in order, without a last line that a kill has cut off.
 
-    Raises: UserError: if another line is no JSON.
+    Raises: UserError: if another line is not JSON.
     """
     lines = (read_bytes(metrics_file) or b"").splitlines()
     reports = []

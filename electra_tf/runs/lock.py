@@ -19,11 +19,11 @@ def locked(run: RunDirectory, force: bool = False) -> Iterator[None]:
     """Holds a run's directory, which must exist, for this process.
 
     On a local disk the operating system's lock ends with the process. A remote store has no locks: there a file names
-    the process, its machine and since when. A killed process leaves the file; see `require_held`.
+    the process, its machine and its start. A killed process leaves the file; see `require_held`.
 
     Args:
-        force: take over a remote directory, whichever process its file names.
-    Raises: UserError: if another process holds the directory, naming process and machine.
+        force: take over a remote directory from the process that its file names.
+    Raises: UserError: if another process holds the directory, with process and machine.
     """
     with _owner_file(run, force) if is_remote(run.path) else _flock(run):
         yield
@@ -32,10 +32,7 @@ def locked(run: RunDirectory, force: bool = False) -> Iterator[None]:
 def require_held(run: RunDirectory) -> None:
     """Call this before writing to a run. Raises: UserError: if another process has taken over its remote directory."""
     if run.owner is not None and (holder := read_bytes(run.lock_file)) != run.owner:
-        raise UserError(
-            f"{run.flag}={run.path} was taken over by {_describe(holder or b'')} with --force; this process ends and "
-            "writes nothing more"
-        )
+        raise UserError(f"{run.flag}={run.path} was taken over by {_describe(holder)} with --force")
 
 
 @contextlib.contextmanager
@@ -51,7 +48,7 @@ def _owner_file(run: RunDirectory, force: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        if read_bytes(run.lock_file) == run.owner:  # nobody has taken over
+        if read_bytes(run.lock_file) == run.owner:  # not taken over
             tf.io.gfile.remove(run.lock_file)
         run.owner = None
 
@@ -62,13 +59,10 @@ def _flock(run: RunDirectory) -> Iterator[None]:
         try:
             descriptor = stack.enter_context(locked_file(run.lock_file))
         except BlockingIOError:
-            holder = _describe(read_bytes(run.lock_file) or b"")
+            holder = _describe(read_bytes(run.lock_file))
             raise UserError(f"{run.flag}={run.path} is in use by {holder}; wait for it, or give another one") from None
-        except OSError as error:
-            raise UserError(f"{run.flag}={run.path} cannot be written: {error.strerror}") from None
-        with contextlib.suppress(OSError):  # the name is for a message only: a full disk must not refuse a run
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, _identify(), 0)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, _identify(), 0)
         yield
 
 
@@ -77,9 +71,10 @@ def _identify() -> bytes:
     return json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since}).encode()
 
 
-def _describe(content: bytes) -> str:
+def _describe(content: bytes | None) -> str:
+    """The process that a lock file names."""
     try:
-        holder = json.loads(content)
+        holder = json.loads(content or b"")
         return f"process {holder['process']} on {holder['host']} since {holder['since']}"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError):  # it is being written
         return "another process"

@@ -1,7 +1,6 @@
 """Reports of a run while it trains: a line on the terminal, a JSON object in metrics.jsonl, TensorBoard events."""
 
 import contextlib
-import logging
 import os
 import socket
 import sys
@@ -10,14 +9,11 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from electra_tf.config.errors import first_line
 from electra_tf.flops.budget import RunCost
 from electra_tf.runs.directory import RATES, RunDirectory
 from electra_tf.runs.json_lines import JsonLines
 from electra_tf.runs.lock import require_held
 from electra_tf.train.device_peak import Peak
-
-logger = logging.getLogger(__name__)
 
 _NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", *RATES}
 
@@ -50,7 +46,6 @@ class Reporter:
             self._events = {s: _event_writer(os.path.join(directory.tensorboard, s), first_step + 1) for s in splits}
         self._num_steps = num_steps
         self._cost, self._peak = cost, peak
-        self._warned_about_peak = False
         self._last_step, self._last_time = first_step, time.monotonic()
         # The time left is estimated without the first step, which compiles.
         self._steady_since: tuple[int, float] | None = None
@@ -73,20 +68,13 @@ class Reporter:
         rates = {"examples_per_second": examples, "tokens_per_second": examples * tokens_per_example}
         if self._cost is not None and self._peak is not None:
             products = self._cost.spent(step).hardware.products - self._cost.spent(first_step).hardware.products
-            rates["model_flops_utilization"] = utilization = products / seconds / self._peak.flops_per_second
+            rates["model_flops_utilization"] = products / seconds / self._peak.flops_per_second
             rates["peak_flops"] = self._peak.flops_per_second
-            if utilization > 1.0 and not self._warned_about_peak:
-                self._warned_about_peak = True
-                logger.warning(
-                    "step %d: model_flops_utilization is %.3g, so the peak of %.4g FLOP/s (%s) is too low; state a "
-                    "device's as train.peak_flops",
-                    *(step, utilization, *self._peak),
-                )
         return rates
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """A context (an evaluation, a checkpoint) whose duration no rate includes."""
+        """A context whose duration no rate includes: an evaluation or a checkpoint."""
         started = time.monotonic()
         yield
         seconds = time.monotonic() - started
@@ -109,37 +97,38 @@ class Reporter:
             parts.append(f"{spent['hardware_flops']:.3g} FLOPs")
         if "model_flops_utilization" in metrics:
             parts.append(f"mfu {metrics['model_flops_utilization']:.2g}")
-        self._say(" | ".join([*parts, f"ETA {self._time_left(step)}"]))
+        self._print(" | ".join([*parts, f"ETA {self._time_left(step)}"]))
 
     def evaluation(self, step: int, metrics: dict[str, float]) -> None:
         """Reports metrics of the held-out split."""
         self._report(step, "held_out", metrics)
-        self._say(f"step {step} held out | " + " | ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
+        self._print(f"step {step} held out | " + " | ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
 
     def alarm(self, step: int, message: str) -> None:
         """Reports that the training learns nothing."""
         if self._is_on:
             self._alarms.append({"step": step, "message": message})
-        self._say(f"step {step} ALARM | {message}")
+        self._print(f"step {step} ALARM | {message}")
 
     def flush(self) -> None:
-        """Writes all reports; call it before a checkpoint of their step. Raises: UserError: if that fails."""
+        """Writes all reports so far. Call it before a checkpoint of their step.
+
+        Raises: UserError: if another process has taken the run over, or a file cannot be written.
+        """
         if self._is_on:
+            require_held(self._directory)
             self._metrics.flush()
             self._alarms.flush()
 
     def close(self) -> None:
-        """Raises: UserError: if the last reports cannot be written, or another process has taken the run over."""
-        if not self._is_on:
-            return
-        require_held(self._directory)
-        for writer in self._events.values():
-            with contextlib.suppress(tf.errors.OpError):
-                writer.close()
+        """Writes all reports and closes the files of events. Raises: UserError: as `flush`."""
         self.flush()
+        if self._is_on:
+            for writer in self._events.values():
+                writer.close()
 
     def _spent(self, step: int) -> dict[str, float]:
-        """The FLOPs of a run up to a step: a function of the step alone."""
+        """The FLOPs of a run up to a step. They depend on the step alone."""
         if self._cost is None:
             return {}
         spent = self._cost.spent(step)
@@ -153,16 +142,13 @@ class Reporter:
     def _report(self, step: int, split: str, metrics: dict[str, float]) -> None:
         if not self._is_on:
             return
-        # JSON has no NaN (a precision with nothing predicted, say): null.
+        # JSON has no NaN, such as a precision if nothing was predicted: null.
         values = {name: value if value == value else None for name, value in metrics.items()}
         self._metrics.append({"step": step, "split": split, **values})
-        try:
-            with self._events[split].as_default(step):
-                for tag, value in metrics.items():
-                    tf.summary.scalar(tag, value)
-            self._events[split].flush()
-        except tf.errors.OpError as error:  # metrics.jsonl has all that the events show
-            logger.warning("TensorBoard's events of step %d could not be written (%s)", step, first_line(error))
+        with self._events[split].as_default(step):
+            for tag, value in metrics.items():
+                tf.summary.scalar(tag, value)
+        self._events[split].flush()
 
     def _time_left(self, step: int) -> str:
         assert self._steady_since is not None, "rates() comes before train()"
@@ -174,19 +160,20 @@ class Reporter:
         hours, minutes = divmod(minutes, 60)
         return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         if self._is_on:
-            # A closed terminal, or a pipe whose reader has ended, must not end a training.
+            # Ctrl-C also ends the `tee` of `2>&1 | tee LOG`. The run must still save its checkpoint.
             with contextlib.suppress(OSError, ValueError):
                 print(line, file=sys.stderr, flush=True)
 
 
 def _event_writer(directory: str, step: int) -> tf.summary.SummaryWriter:
-    """A writer of events. Before it, writes a mark after which TensorBoard drops older events from `step` on.
+    """A writer of events. First writes a mark for TensorBoard to drop older events from `step` on.
 
-    A continued run writes these events again, and the curves would go back otherwise. TensorBoard takes the first mark
-    for the start of the run and the later ones for restarts, so every call writes one. It reads a directory's files in
-    the order of their names, which begin with the second; the mark's name sorts before the file of `tf.summary`.
+    A continued run writes these events again; without the mark the curves would go back. TensorBoard takes the first
+    mark for the start of the run and later ones for restarts, so every call writes one. It reads the files of a
+    directory in the order of their names, which begin with the time in seconds; the mark's name sorts before that of
+    `tf.summary`.
     """
     tf.io.gfile.makedirs(directory)
     name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.0.start"

@@ -16,7 +16,7 @@ from electra_tf.text.vocabulary import Vocabulary
 
 Config = TypeVar("Config", bound=RunConfig)
 
-# The files of a checkpoint, whose names a shell completes.
+# A path may be the name of a checkpoint's file, as a shell completes it.
 _FILE_ENDING = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 
 
@@ -36,18 +36,20 @@ class RunCheckpoint(NamedTuple):
 
 
 def checkpoint_prefix_of(path: str) -> str | None:
-    """The prefix of the checkpoint that a path, or one of its files, names; None if there is none."""
+    """The prefix of the checkpoint that a path names, as a prefix or as one of its files; None if there is none."""
     prefix = path if tf.io.gfile.isdir(path) else _FILE_ENDING.sub("", path)
     return prefix if exists(f"{prefix}.index") and not tf.io.gfile.isdir(f"{prefix}.index") else None
 
 
 def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
-    """The checkpoint of a run that a path names; None if the path is of no run.
+    """The checkpoint of a run that a path names; None if the path belongs to no run.
 
     Args:
-        path: a run's directory, for its newest whole checkpoint (of fine-tuning the best one if it was kept); its
-            `checkpoints/`, `milestones/` or `best/`, likewise; or one of its checkpoints, also by the name of a file.
-        flag: by which the user gives the path, for messages.
+        path: one of these:
+            a run's directory, for its newest whole checkpoint (after fine-tuning the best one, if it was kept);
+            its `checkpoints/`, `milestones/` or `best/`, for the newest whole one there;
+            one of its checkpoints, or a file of it.
+        flag: the flag that gives the path, for messages.
     Raises: UserError: if the run has no whole checkpoint.
     """
     path = os.fspath(path)
@@ -67,7 +69,7 @@ def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
 
 
 def _run_around(folder: str) -> RunDirectory | None:
-    """The run whose folder of checkpoints this is, also where a link of this machine leads there."""
+    """The run whose folder of checkpoints this is, or to which it is a local link; None if there is none."""
     for each in (folder,) if is_remote(folder) else (folder, os.path.realpath(folder)):
         directory, name = os.path.split(each)
         run = RunDirectory(directory)
@@ -77,7 +79,7 @@ def _run_around(folder: str) -> RunDirectory | None:
 
 
 def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:
-    """The tokenizer of the text that a run was trained on.
+    """The tokenizer of a run's text.
 
     Raises: UserError: if `model_dir` holds no run, or one that has not read data yet.
     """
@@ -90,9 +92,9 @@ def load_tokenizer(model_dir: str | os.PathLike) -> BertTokenizer:
 
 
 def in_precision(config: Config, precision: str | None) -> Config:
-    """A configuration whose model computes in a precision of `train.precision`; None for its own.
+    """The configuration with another `train.precision`; None: unchanged.
 
-    Weights stay float32: a checkpoint of either fits.
+    Weights are float32 in either precision, so the same checkpoint fits.
     """
     if precision is None:
         return config

@@ -21,12 +21,11 @@ from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.lock import locked
 from electra_tf.runs.training import Training
 from electra_tf.tasks.base import InputStage, Task
-from electra_tf.train.distribution import is_chief
+from electra_tf.train.distribution import is_chief, worker_failures_reported
 from electra_tf.train.schedule import missed_peak
 from electra_tf.train.step import compile_task
 from electra_tf.train.timeline import StepTriggers, phases_of, span_after
 from electra_tf.train.trainer import Loops
-from electra_tf.train.workers import worker_failures_reported
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +36,9 @@ class Run:
 
     Attributes:
         build_task: builds the task with its variables; called under the strategy's scope.
-        force: take over a remote directory that another process is named as holding.
-        loops: the loops of a task that is already built and in its initial state; then `build_task` is not called. So
-            several runs that differ in their seed trace a step once.
+        force: take over a remote directory that another process holds.
+        loops: the loops of a task that is built and in its initial state, so that several runs that differ in their
+            seed trace a step once; None: call `build_task`.
     """
 
     config: RunConfig
@@ -56,14 +55,14 @@ class Run:
 
     def build(self) -> Task:
         """The compiled task with its initial weights, under the strategy."""
-        # Keras draws initial values from its global seed, in the order the variables are created.
+        # Keras draws initial values from its global seed, in the order in which variables are created.
         tf_keras.utils.set_random_seed(self.config.train.seed)
         with self.strategy.scope():
             return compile_task(self.build_task())
 
 
 def describe(run: Run) -> dict:
-    """The output of `--dry_run`: builds the model under the strategy and reads no data."""
+    """Builds the model under the strategy and returns its sizes, for `--dry_run`. Reads no data."""
     with _held(run):
         run.directory.adopt_config(run.config, is_started=bool(steps_in(run.directory.checkpoints)))
     task, train = run.build(), run.config.train
@@ -92,11 +91,11 @@ def train(
         stop_at_step: ends this call early; the schedule stays that of `train.num_steps`.
         init_from: the source of a new run's initial weights, which the run records; None: random weights.
         initialize: sets a task's weights from a source, and returns lines for the log.
-        interruption: listens for signals; None: nothing ends the call early.
-    Returns: the metrics of the last evaluation; empty where the data has no held-out split.
+        interruption: receives signals; None: no signal ends the call early.
+    Returns: the metrics of the last evaluation; empty if the data has no held-out split.
     Raises: UserError: if the data or an earlier run in the directory does not fit, or another process trains there.
-        Interrupted: a signal came; the same call continues the run. TrainingStopped: losses are no longer finite, or
-        another worker is gone.
+        Interrupted: by a signal; the same call continues the run. TrainingStopped: losses are no longer finite, or
+        another worker was lost.
     """
     with _held(run), worker_failures_reported(run.strategy), damaged_data_reported():
         directory = run.directory
@@ -112,13 +111,11 @@ def train(
         loops.task.adopt_data(opened[0].data)
         keep = run.config.train.keep_checkpoints
         checkpoints = Checkpoints(loops.task, directory, run.is_chief, keep, metrics=loops.metrics)
-        first_step = checkpoints.restore_latest()
-        if is_started and first_step is None:
-            raise UserError(f"{directory.checkpoints} held checkpoints a moment ago and holds none now; start again")
+        first_step = checkpoints.restore_latest() or 0
         if source is not None and not is_started:
             _record_start(run, source, lines=initialize(loops.task, source))
             checkpoints.save(0)  # the start stays the same, even if the source changes
-        triggers = _announce(run, loops.task, opened, first_step or 0, stop_at_step)
+        triggers = _announce(run, loops.task, opened, first_step, stop_at_step)
         interruption = interruption or Interruption()
         return Training(loops, opened, triggers, checkpoints, directory, run.is_chief, interruption).run()
 
@@ -150,9 +147,9 @@ def _record_start(run: Run, source: str, lines: list[str]) -> None:
 
 @contextlib.contextmanager
 def _held(run: Run) -> Iterator[None]:
-    """Keeps other writers out of the run's directory; in a cluster the chief does so for all.
+    """Locks the run's directory; in a cluster the chief does so for all.
 
-    Raises: UserError: if another process holds it, or it holds something other than a run.
+    Raises: UserError: if another process holds it, or it has files but no run.
     """
     if not run.is_chief:
         yield
@@ -165,7 +162,7 @@ def _held(run: Run) -> Iterator[None]:
 def _announce(
     run: Run, task: Task, stages: Sequence[InputStage], first_step: int, stop_at_step: int | None
 ) -> StepTriggers:
-    """The triggers of the steps that this call trains; logs what it is about to train."""
+    """Logs which steps this call trains, and returns their triggers."""
     num_steps, replicas = run.config.train.num_steps, run.strategy.num_replicas_in_sync
     last_step = min(num_steps, stop_at_step or num_steps)
     span_ends = sorted({span.last_step for span in (*stages, *phases_of(task))})

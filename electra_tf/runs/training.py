@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from electra_tf.config.errors import TrainingStopped, UserError
+from electra_tf.config.errors import TrainingStopped
 from electra_tf.runs.checkpoints import Checkpoints
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interruption
 from electra_tf.runs.json_lines import evaluation_at, reports_of
-from electra_tf.runs.lock import require_held
 from electra_tf.runs.reporting import Reporter
 from electra_tf.tasks.base import InputStage
 from electra_tf.tasks.health import HealthMonitor, alarm_after
@@ -39,9 +38,8 @@ class _Span(NamedTuple):
 class Training:
     """The part of a run that one call trains, from the step of its checkpoint on.
 
-    The order after a step is: report, milestone, checkpoint, evaluation. So everything that belongs to a checkpoint's
-    step exists before it, except the evaluation; a continuing call makes up for a missing one with the same weights.
-    A long evaluation thus puts no steps at risk.
+    The order after a step is: report, milestone, checkpoint, evaluation. So a kill during a long evaluation loses no
+    steps; the call that continues the run repeats the evaluation with the same weights.
 
     Attributes:
         loops: of the task, which is restored with its metrics.
@@ -63,7 +61,7 @@ class Training:
         self._train = self.task.config.train
         self._first_step = self._step()
         cost, peak = self.task.cost if self.writes else None, None
-        if cost is not None and self._first_step < self.triggers.last_step:  # measuring it takes a second or two
+        if cost is not None and self._first_step < self.triggers.last_step:  # measuring it takes about a second
             peak = peak_of_run(self._train, self.loops.strategy)
         if peak is not None:
             logger.info("utilisation is relative to %.4g FLOP/s, %s", *peak)
@@ -71,10 +69,9 @@ class Training:
         for report in reports_of(self.directory.metrics_file, "train"):
             if report["step"] <= self._first_step:
                 self._health.observe(report["step"], report)
-        # After the reports have been read: it drops those of later steps.
+        # After the reports have been read, because the reporter removes those of later steps.
         directory = self.directory if self.writes else None
         self._reporter = Reporter(directory, self._first_step, self._train.num_steps, cost, peak)
-        self._stop_request = self.loops.stop_request
         self._evaluation: MeanMetrics = {}
         self._best = BestScore(self.task.config.evaluation)
         for report in reports_of(self.directory.metrics_file, "held_out"):
@@ -86,14 +83,12 @@ class Training:
 
         Raises: Interrupted: a signal ended it, after a checkpoint. TrainingStopped: training cannot continue.
         """
-        with self.interruption.deferred(self._stop_request.make, lambda: self._step() > self._first_step):
+        with self.interruption.deferred(self.loops.stop_request.make, lambda: self._step() > self._first_step):
             try:
                 self._require_finite_enough(self._first_step)
                 self._catch_up_on_evaluation()
                 step = self._first_step
                 while step < self.triggers.last_step and not self._best.has_stalled():
-                    if self._stop_request.is_decided():
-                        self._end_early(step)
                     if step in (self._first_step, *self.triggers.span_ends):
                         span = self._begin_span(step)
                     # A span's first step compiles: its time must not count for the rates of the others.
@@ -110,16 +105,14 @@ class Training:
                     if self.triggers.evaluates(step):
                         self._evaluate(step)
                 if self._best.has_stalled() and step > self._first_step:
-                    self._save(step)  # as at the run's last step, whenever checkpoints are due
+                    self._save(step)  # as after the last step of a run
                     logger.info("step %d: training ends: no better evaluation for evaluation.patience", step)
                 if verdict := self._evaluation and self.task.verdict(self._evaluation):
                     logger.info(verdict)
                 return self._evaluation
             finally:
-                try:
-                    self._reporter.close()
-                finally:
-                    self.checkpoints.close()
+                self._reporter.close()
+                self.checkpoints.close()
 
     def _begin_span(self, step: int) -> _Span:
         """Prepares the phase that begins at this step, and opens the batches of the stage."""
@@ -130,7 +123,7 @@ class Training:
         return _Span(step, stage, phase, trainer, trainer.read(lambda context: stage.training_batches(step, context)))
 
     def _after_steps(self, span: _Span, step: int) -> None:
-        """Does what is due after a step, up to its checkpoint."""
+        """Reports, keeps a milestone and saves, whichever is due after a step."""
         if self.triggers.reports(step):
             metrics: dict[str, float] = self.metrics.close(metric_names(span.phase.task))
             metrics |= self._reporter.rates(step, span.stage.batch_size, span.stage.max_seq_length)
@@ -145,17 +138,12 @@ class Training:
         self._require_finite_enough(step)
 
     def _save(self, step: int) -> None:
-        """Saves a checkpoint once the reports before it are written; otherwise a continued run would lack them."""
-        require_held(self.directory)
-        try:
-            self._reporter.flush()
-        except UserError as error:
-            self.checkpoints.skip(step, str(error))
-            return
+        """Writes the reports, then a checkpoint. In the other order, a kill in between would lose the reports."""
+        self._reporter.flush()
         self.checkpoints.save(step)
 
     def _catch_up_on_evaluation(self) -> None:
-        """Evaluates if an earlier call was killed between its last checkpoint and that step's evaluation."""
+        """Evaluates the first step if an earlier call was killed between its checkpoint and its evaluation."""
         step = self._first_step
         if step > 0 and self.triggers.evaluates(step):
             self._evaluation = evaluation_at(self.directory.metrics_file, step)
@@ -182,14 +170,13 @@ class Training:
             self.checkpoints.save_best(step)
 
     def _end_early(self, step: int) -> None:
-        """Raises: Interrupted: after a checkpoint of this very step. UserError: if that cannot be written."""
+        """Raises: Interrupted: after a checkpoint of this step."""
         self._save(step)
-        self.checkpoints.close()  # raises the reason why the checkpoint could not be written
         logger.info("step %d: checkpoint written; the same command continues the run", step)
         raise self.interruption.interrupted()
 
     def _stop_before_nonfinite(self, span: _Span) -> None:
-        """Raises: TrainingStopped: after a checkpoint of the state before the step that is not finite."""
+        """Raises: TrainingStopped: after a checkpoint of the last finite step."""
         step = self._step()
         self._save(step)
 

@@ -1,1 +1,1 @@
-"""Training: distribution, optimizer, the step, the loop, checkpoints and evaluation."""
+"""Training: distribution, optimizer, the step and the loops of training and evaluation."""

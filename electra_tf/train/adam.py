@@ -18,7 +18,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
     Args:
         schedule: the learning rate as a function of the step.
-        weight_decay_rate: the share of a weight taken off, per unit of learning rate.
+        weight_decay_rate: the fraction of a weight that is subtracted, per unit of learning rate.
         exclude_from_weight_decay: regular expressions; variables whose name contains a match are not decayed.
         learning_rate_multiplier: the factor of each variable's learning rate, for both the update and the decay.
     Source: optimization.py of the authors' code.
@@ -55,14 +55,10 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         self._built = True
 
     def _zeros_like(self, var_list: list[tf.Variable], name: str) -> list[tf.Variable]:
-        # All share one name: TensorFlow compiles an operation for each new name, which took half of a second here.
+        # All share one name: TensorFlow compiles an operation for each new name, which took half a second.
         zeros = [tf.Variable(tf.zeros(variable.shape), trainable=False, name=name) for variable in var_list]
         self._variables.extend(zeros)
         return zeros
-
-    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
-        """Updates one variable and its two moments. `gradient` is dense."""
-        self._update(variable, gradient, self._scalars(self.learning_rate, 1.0, wanted=True))
 
     def apply(
         self, gradients: list[tf.Tensor], variables: list[tf.Variable], factor: tf.Tensor, wanted: tf.Tensor
@@ -70,10 +66,11 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         """Updates every variable with `factor` times its gradient; leaves `iterations` alone. In a replica context.
 
         Args:
-            gradients: dense, already summed over replicas.        factor: scalar float32, the factor of clipping.
+            gradients: dense, already summed over replicas.
+            factor: scalar float32, the factor of clipping.
             wanted: scalar bool; False changes nothing.
         """
-        scalars = self._scalars(self.schedule(self.iterations), factor, wanted)
+        scalars = self._scalars(factor, wanted)
 
         def update_all(strategy, gradients, scalars):
             for variable, gradient in zip(variables, gradients, strict=True):
@@ -81,11 +78,11 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
         in_cross_replica_context(update_all, gradients, scalars)
 
-    def _scalars(self, learning_rate, factor, wanted) -> dict[str, tf.Tensor]:
-        """The numbers that all variables' updates share; they change nothing if not `wanted`."""
-        learning_rate = tf.where(wanted, tf.cast(learning_rate, tf.float32), 0.0)
+    def _scalars(self, factor: tf.Tensor, wanted: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The numbers that the updates of all variables share. If not `wanted`, they change nothing."""
+        learning_rate = tf.where(wanted, self.schedule(self.iterations), 0.0)
         numbers = {
-            "factor": tf.where(wanted, tf.cast(factor, tf.float32), 0.0),
+            "factor": tf.where(wanted, factor, 0.0),
             "learning_rate": learning_rate * self._second_moment_deviation(),
             "decay": learning_rate * self.weight_decay_rate,
             "beta_1": tf.where(wanted, self.beta_1, 1.0),
@@ -120,11 +117,11 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     def _second_moment_deviation(self) -> float:
         """sqrt(v) of the kernel divided by sqrt(v) of the formula.
 
-        The kernel weighs squared gradients with 1 - beta_2 computed in float32, which for 0.999 is 1.3e-5 too small, so
-        its v is too small by that factor at every step. Scaling learning rate and epsilon alike restores the update.
+        The kernel computes 1 - beta_2 in float32, which for 0.999 is too small by a fraction of 1.3e-5, and so is its v
+        at every step. Scaling the learning rate and epsilon by the square root restores the update.
         """
-        of_kernel = np.float32(1.0) - np.float32(self.beta_2)
-        return float(np.sqrt(np.float64(of_kernel) / (1.0 - self.beta_2)))
+        kernel_share = np.float32(1.0) - np.float32(self.beta_2)
+        return float(np.sqrt(np.float64(kernel_share) / (1.0 - self.beta_2)))
 
     def decays(self, variable: tf.Variable) -> bool:
         """Whether weight decay applies to the variable."""
@@ -134,6 +131,6 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 def in_cross_replica_context(function: Callable, *args) -> None:
     """Calls function(strategy, *args) in the context where a strategy updates variables.
 
-    That is once for all replicas' copies, or, inside a compiled program, by each replica for its own copy.
+    That is once for the copies of all replicas. Inside a compiled program, each replica calls it for its own copy.
     """
     tf.__internal__.distribute.interim.maybe_merge_call(function, tf.distribute.get_strategy(), *args)

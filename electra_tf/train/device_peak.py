@@ -6,9 +6,7 @@ It is the setting `train.peak_flops`, or else the published peak, or else the me
 import functools
 import logging
 import os
-import time
-from collections.abc import Callable
-from pathlib import Path
+import timeit
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -18,12 +16,10 @@ from electra_tf.flops.devices import published_gpu_peak, published_tpu_peak
 
 logger = logging.getLogger(__name__)
 
-_PROCESSOR_FILE = Path("/proc/cpuinfo")  # of Linux
 _TPU_TYPE_VARIABLE = "TPU_ACCELERATOR_TYPE"  # a TPU VM sets it, for example to "v5litepod-8"
 # So large that the rate does not depend on the size; smaller on a CPU, where a short product is disturbed less often.
 _CPU_SIZE, _ACCELERATOR_SIZE = 1024, 8192
-# Pauses between the bursts, so that another program that disturbs one burst may spare the next.
-_BURSTS, _BURST_SECONDS, _REST_SECONDS = 6, 0.2, 0.06
+_NUM_PRODUCTS = 30
 
 
 class Peak(NamedTuple):
@@ -34,19 +30,14 @@ class Peak(NamedTuple):
 
 
 def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | None:
-    """The peak of all replicas together, in the precision of the run. A measurement takes 1.5 s.
+    """The peak of all replicas together, in the precision of the run. A measurement takes about a second.
 
-    Returns: None if the device is unknown and cannot compute the product, which must not stop a training.
+    Returns: None if the device is unknown and cannot compute the product.
     """
     replicas, device = strategy.num_replicas_in_sync, strategy.extended.worker_devices[0]
-    kind = tf.DeviceSpec.from_string(device).device_type
-    if kind == "CPU" and train.precision == "bfloat16" and _lacks_bfloat16():
-        logger.warning(
-            "train.precision is bfloat16, for which this processor has no instructions (amx_bf16, avx512_bf16): "
-            "products take longer than in float32; --set train.precision=float32 is faster"
-        )
     if train.peak_flops is not None:
         return Peak(replicas * train.peak_flops, "train.peak_flops")
+    kind = tf.DeviceSpec.from_string(device).device_type
     name, published = _published(kind, train.precision)
     if published is not None:
         return Peak(replicas * published, f"published for {name}")
@@ -58,11 +49,6 @@ def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | 
     # The logical CPU devices of a process share one processor, and the product has used all of it.
     measured = replicas // len(strategy.extended.worker_devices) if kind == "CPU" else replicas
     return Peak(measured * rate, f"measured, a product of {train.precision} matrices")
-
-
-def _lacks_bfloat16() -> bool:
-    """True if this machine's processor is known to have no bfloat16 instructions: Linux lists them by name."""
-    return _PROCESSOR_FILE.exists() and "bf16" not in _PROCESSOR_FILE.read_text(errors="replace")
 
 
 def _published(kind: str, precision: str) -> tuple[str, float | None]:
@@ -80,28 +66,14 @@ def measured_rate(precision: str, device: str, size: int | None = None) -> float
     """FLOP/s of a product of two square matrices on a device: the best of many, measured once in a process.
 
     Args:
-        precision: `float32` or `bfloat16`.        device: such as `/CPU:0`.
+        precision: `float32` or `bfloat16`.
+        device: such as `/CPU:0`.
         size: rows of the matrices; None: a size that suits the device.
     """
     size = size or (_CPU_SIZE if "CPU" in device else _ACCELERATOR_SIZE)
     with tf.device(device):
         matrix = tf.cast(tf.fill([size, size], 1.0 / size), precision)
         product = tf.function(lambda: tf.reduce_sum(tf.cast(tf.matmul(matrix, matrix)[0], tf.float32)), autograph=False)
-        return 2.0 * size**3 / _fastest(lambda: product().numpy())
-
-
-def _fastest(run: Callable[[], object]) -> float:
-    """The seconds of the fastest call in several short bursts, after one call that is not timed."""
-    run()
-    seconds = []
-    for _ in range(_BURSTS):
-        end = time.perf_counter() + _BURST_SECONDS
-        while True:
-            before = time.perf_counter()
-            run()
-            after = time.perf_counter()
-            seconds.append(after - before)
-            if after >= end:
-                break
-        time.sleep(_REST_SECONDS)
-    return min(seconds)
+        product()  # traces
+        seconds = timeit.repeat(lambda: product().numpy(), number=1, repeat=_NUM_PRODUCTS)
+    return 2.0 * size**3 / min(seconds)

@@ -1,23 +1,35 @@
-"""The tf.distribute strategies by name; a failure to start one is an error of one line."""
+"""The tf.distribute strategies by name: their start, and the loss of a worker."""
+
+import contextlib
+import re
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError, first_line
-from electra_tf.train.tpu import tpu_strategy
+from electra_tf.config.errors import (
+    EXIT_TRAINING_STOPPED,
+    TrainingStopped,
+    UserError,
+    end_without_teardown,
+    first_line,
+)
 
 _TF_CONFIG_EXAMPLE = '{"cluster": {"worker": ["host0:12345", "host1:12345"]}, "task": {"type": "worker", "index": 0}}'
+_TPU_HELP = (
+    "run on a TPU VM with tensorflow-tpu installed and --tpu=local, or give the TPU's name or grpc://HOST:PORT; "
+    "--strategy=one_device runs without a TPU"
+)
 
 
 def split_cpu(num_devices: int) -> None:
-    """Makes `num_devices` logical devices of the CPU, to try a distributed run on one machine.
+    """Splits the CPU into `num_devices` logical devices, to try a distributed run on one machine.
 
-    Raises: UserError: if TensorFlow has set up its devices already.
+    Call it before TensorFlow runs anything.
     """
     cpu = tf.config.list_physical_devices("CPU")[0]
-    try:
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num_devices)
-    except RuntimeError as error:
-        raise UserError(f"--logical_cpu_devices={num_devices}: {error}; set it before anything else runs") from None
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num_devices)
 
 
 def one_device(tpu: str) -> tf.distribute.Strategy:
@@ -38,20 +50,34 @@ def multi_worker_mirrored(tpu: str) -> tf.distribute.Strategy:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (ValueError, TypeError, tf.errors.OpError, RuntimeError) as error:
         raise UserError(
-            f"--strategy=multi_worker_mirrored: the cluster of TF_CONFIG does not start ({first_line(error)}); check "
-            f"TF_CONFIG, e.g. {_TF_CONFIG_EXAMPLE}, that every worker runs and that this one may listen at its port"
+            f"--strategy=multi_worker_mirrored: the cluster of TF_CONFIG does not start ({first_line(error)}); it is, "
+            f"for example, {_TF_CONFIG_EXAMPLE}; every worker must run, and its port must be free"
         ) from None
     if not strategy.cluster_resolver.cluster_spec():  # TensorFlow would train on this machine alone
         raise UserError(
-            "--strategy=multi_worker_mirrored: TF_CONFIG is not set, or names no cluster; set it on every worker, e.g. "
-            f"{_TF_CONFIG_EXAMPLE}"
+            "--strategy=multi_worker_mirrored: TF_CONFIG is not set, or has no cluster; set it on every worker, for "
+            f"example to {_TF_CONFIG_EXAMPLE}"
         )
     return strategy
 
 
 def tpu(tpu: str) -> tf.distribute.Strategy:
     """Every core of a TPU. `tpu` is `local` on a TPU VM, a TPU's name, or grpc://HOST:PORT."""
-    return tpu_strategy(tpu)
+    if not tpu:
+        raise UserError(f"--strategy=tpu: --tpu is empty; {_TPU_HELP}")
+    tf.get_logger().setLevel("ERROR")  # without TensorFlow's notes on the search
+    try:
+        if tpu.startswith("grpc://"):
+            # TensorFlow waits for ever for an address where nothing listens.
+            address = urlsplit(tpu)
+            socket.create_connection((address.hostname, address.port or 8470), timeout=10).close()
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=tpu)
+        if tpu != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
+        raise UserError(f"--strategy=tpu: no TPU answers as {tpu!r} ({first_line(error)}); {_TPU_HELP}") from None
 
 
 STRATEGIES = {
@@ -78,3 +104,37 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     if resolver is None or not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return True
     return resolver.task_type in (None, "chief") or (resolver.task_type == "worker" and resolver.task_id == 0)
+
+
+@contextlib.contextmanager
+def worker_failures_reported(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Turns the error of a lost worker into one line.
+
+    TensorFlow notices a dead worker at once if its machine closes the connections, else when its heartbeats have been
+    missing for some ten seconds. It then aborts the sums in which the other workers wait, with an error in each. All of
+    them end, as a step needs every worker's share of the batch.
+
+    Raises: TrainingStopped: a worker is lost. The process then ends without waiting for TensorFlow's services, which
+        would go on looking for it.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        is_aborted = isinstance(error, tf.errors.UnavailableError) or "Collective ops is aborted" in str(error)
+        if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or not is_aborted:
+            raise
+        end_without_teardown(EXIT_TRAINING_STOPPED)
+        raise TrainingStopped(
+            f"{_lost_worker(str(error), strategy.cluster_resolver)} no longer answers; its own log has the reason; "
+            "start the same command again on every worker: the run continues from its newest checkpoint"
+        ) from None
+
+
+def _lost_worker(message: str, resolver: tf.distribute.cluster_resolver.ClusterResolver) -> str:
+    """The first worker that an error names, apart from this one, with its address."""
+    own = (resolver.task_type, resolver.task_id)
+    cluster = resolver.cluster_spec().as_dict()
+    for kind, number in re.findall(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)", message):
+        if (kind, int(number)) != own and int(number) < len(cluster.get(kind, ())):
+            return f"{kind} {number} of TF_CONFIG ({cluster[kind][int(number)]})"
+    return "a worker of TF_CONFIG"

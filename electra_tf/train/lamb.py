@@ -1,4 +1,4 @@
-"""LAMB, of tf-models-official, with learning-rate multipliers, training phases and an update that can be left out."""
+"""tf-models-official's LAMB with learning-rate multipliers, training phases and an update that can be left out."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,14 +13,14 @@ from electra_tf.train.schedule import steps_since
 class Lamb(LAMB):
     """LAMB with bias correction; a variable without weight decay has no layer adaptation either.
 
-    The moments are corrected in each phase of a training as in a training of its own.
+    The bias correction counts steps from the beginning of each training phase.
 
     Args:
         schedule: the learning rate as a function of the step.
         first_steps: the first step of each training phase.
         exclude_from_weight_decay: regular expressions of variables' names.
         learning_rate_multiplier: the factor of each variable's learning rate.
-        options: as of LAMB.
+        options: other arguments of LAMB.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Lamb(LAMB):
         super()._prepare_local(var_device, var_dtype, apply_state)
         if len(self._first_steps) == 1:
             return
-        # The moments of variables that only a later phase trains are zero until then.
+        # The moments of variables that only a later phase trains are zero until then, so their correction starts there.
         state = apply_state[(var_device, var_dtype)]
         step = tf.cast(steps_since(self._first_steps, self.iterations) + 1, var_dtype)
         state |= {f"{name}_power": tf.pow(state[f"{name}_t"], step) for name in ("beta_1", "beta_2")}

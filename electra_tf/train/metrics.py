@@ -10,9 +10,9 @@ from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.schema import EvaluationConfig
 from electra_tf.tasks.base import Task
 
-# Not averaged: of the learning rate the last value is reported, of `nonfinite` the sum.
+# These two are not averaged: the report has the last learning rate, and the sum of `nonfinite`.
 _LEARNING_RATE, _NONFINITE = "learning_rate", "nonfinite"
-_LOWER_IS_BETTER = re.compile(r"(.+_)?(loss|mse)(_mm)?")  # of all other metrics the highest value is the best
+_LOWER_IS_BETTER = re.compile(r"(.+_)?(loss|mse)(_mm)?")  # for all other metrics the highest value is the best
 
 
 def metric_accumulator(task: Task) -> "MetricAccumulator":
@@ -31,12 +31,12 @@ def metric_names(task: Task) -> tuple[str, ...]:
 class MetricAccumulator(tf.Module):
     """Sums over the steps since the last report.
 
-    The sums are variables in the checkpoint, so a run that ends between two reports loses nothing: the next report of
-    the continued run is bit for bit that of an uninterrupted one.
+    The sums are variables in the checkpoint. So a run that is interrupted between two reports and continued reports the
+    same means as an uninterrupted one, bit for bit.
 
     Args:
-        names: the metrics of a training step, see `metric_names`; with several phases, those of all phases.
-        max_nonfinite_steps: the number of steps with a loss or gradient that is not finite that the run may have; they
+        names: the metrics of the training steps of all phases, see `metric_names`.
+        max_nonfinite_steps: the number of steps that the run may have with a loss or gradient that is not finite. They
             are counted, and left out of the means. None: the run ends before the first such step.
     """
 
@@ -73,7 +73,7 @@ class MetricAccumulator(tf.Module):
         return self._nonfinite_steps_of_run > self._max_nonfinite_steps
 
     def close(self, names: Sequence[str] | None = None) -> dict[str, float]:
-        """Returns the metrics since the last report and resets the sums. Runs on the host; waits for the device.
+        """Returns the metrics since the last report and resets the sums. Runs on the host and waits for the device.
 
         Args:
             names: the metrics of the phase that was trained; None: all.
@@ -103,9 +103,9 @@ def _counter(shape: Sequence[int], dtype: tf.DType) -> tf.Variable:
 
 
 class BestScore:
-    """Finds the best evaluation of a run by one held-out metric; of equal scores the first is the best.
+    """Finds the best evaluation of a run by one held-out metric; among equal scores the first one.
 
-    Needs the reports alone, so a continued run feeds the reports of its metrics.jsonl first.
+    A continued run first observes the evaluations in its metrics.jsonl.
     """
 
     def __init__(self, config: EvaluationConfig):
@@ -113,7 +113,7 @@ class BestScore:
         self._scores: dict[int, float] = {}
 
     def observe(self, step: int, metrics: Mapping[str, float | None]) -> None:
-        """Takes the evaluation of a step. Raises: UserError: if it has no metric of that name."""
+        """Records the evaluation of a step. Raises: UserError: if it lacks `evaluation.best_metric`."""
         if self._metric is None:
             return
         if self._metric not in metrics:
@@ -130,7 +130,7 @@ class BestScore:
         return step in self._scores and step == self._best_step()
 
     def has_stalled(self) -> bool:
-        """Whether `evaluation.patience` evaluations have come since the best one."""
+        """Whether the last `evaluation.patience` evaluations were no better than one before them."""
         if not self._patience or not self._scores:
             return False
         return sum(step > self._best_step() for step in self._scores) >= self._patience

@@ -16,9 +16,9 @@ _NUM_NAMED = 5
 def explain_nonfinite(
     task: Task, strategy: tf.distribute.Strategy, batches_from: Callable[[int], Iterable], step: int
 ) -> str:
-    """One line on why a step was not finite, by computing its loss and gradients again.
+    """Computes the loss and the gradients of a failed step again, and returns one line on why they are not finite.
 
-    Random numbers are a function of (seed, step, example), so with the same weights it is the same computation. Every
+    Random numbers are a function of (seed, step, example), so with the same weights the computation is the same. Every
     worker of a cluster must call it.
 
     Args:
@@ -33,7 +33,7 @@ def explain_nonfinite(
         return (
             terms,
             tf.stack([_is_finite(gradient) for gradient in gradients]),
-            tf.stack([_norm(gradient) for gradient in gradients]),
+            tf.stack([tf.norm(gradient) for gradient in gradients]),
             tf.stack([_is_finite(variable) for variable in variables]),
         )
 
@@ -45,31 +45,31 @@ def explain_nonfinite(
     first = tf.nest.map_structure(lambda value: value.numpy(), first_replica(strategy, results))
     terms, gradient_is_finite, norms, weight_is_finite = first
     names = [variable.name.partition(":")[0] for variable in variables]
-    what, causes = _what_and_causes(step + 1, terms, bool(gradient_is_finite.all()))
-    where = [what]
+    problem, causes = _problem_and_causes(step + 1, terms, bool(gradient_is_finite.all()))
+    where = [problem]
     if not weight_is_finite.all():
-        where.append(f"weights that were not finite before: {_named(names, weight_is_finite)}")
+        where.append(f"weights not finite before it: {_named(names, weight_is_finite)}")
     if not gradient_is_finite.all():
-        where.append(f"gradients that are not: {_named(names, gradient_is_finite)}")
+        where.append(f"gradients not finite: {_named(names, gradient_is_finite)}")
     else:
         largest = sorted(zip(norms.tolist(), names, strict=True), reverse=True)[:_NUM_NAMED]
         where.append("largest gradient norms: " + ", ".join(f"{name} {norm:.3g}" for norm, name in largest))
     return (
-        f"{'; '.join(where)}; usual causes: {causes}; nothing of the step was applied and the checkpoint is from "
-        "before it: continue with --set train.on_nonfinite=skip, or start again with a lower optimizer.learning_rate, "
-        "more optimizer.warmup_steps or --set train.precision=float32"
+        f"{'; '.join(where)}; usual causes: {causes}; the step changed nothing: continue with --set "
+        "train.on_nonfinite=skip, or start again with a lower optimizer.learning_rate, more optimizer.warmup_steps or "
+        "--set train.precision=float32"
     )
 
 
-def _what_and_causes(step: int, terms: dict[str, float], gradients_are_finite: bool) -> tuple[str, str]:
+def _problem_and_causes(step: int, terms: dict[str, float], gradients_are_finite: bool) -> tuple[str, str]:
     shown = ", ".join(f"{name} {value:.4g}" for name, value in terms.items())
     if not all(math.isfinite(value) for value in terms.values()):
         return f"the loss of step {step} is not finite ({shown})", (
-            "a learning rate that is too high, too short a warm-up, weights that grew out of bounds in the steps before"
+            "a learning rate that is too high, a warm-up that is too short"
         )
     if not gradients_are_finite:
         return f"gradients of step {step} are not finite, though its losses are ({shown})", (
-            "an overflow on the way back: a learning rate that is too high, logits that grew without bound"
+            "a learning rate that is too high, logits that grew without bound"
         )
     return f"the loss or a gradient of step {step} was not finite, but all are when computed again ({shown})", (
         "a faulty device or memory; gradients so large that only their joint norm overflows"
@@ -77,7 +77,7 @@ def _what_and_causes(step: int, terms: dict[str, float], gradients_are_finite: b
 
 
 def _named(names: list[str], is_finite: np.ndarray) -> str:
-    """The names of those that are not finite, the last first: they are nearest to the losses, where trouble starts."""
+    """The names of tensors that are not finite. The last ones first, as they are nearest to the losses."""
     broken = [name for name, finite in zip(names, is_finite, strict=True) if not finite][::-1]
     more = len(broken) - _NUM_NAMED
     return ", ".join(broken[:_NUM_NAMED]) + (f" and {more} more" if more > 0 else "")
@@ -85,9 +85,3 @@ def _named(names: list[str], is_finite: np.ndarray) -> str:
 
 def _is_finite(values: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(tf.math.is_finite(values))
-
-
-def _norm(values: tf.Tensor) -> tf.Tensor:
-    """The Euclidean norm, computed so that squares do not overflow. Scalar float32."""
-    largest = tf.reduce_max(tf.abs(values))
-    return largest * tf.norm(tf.math.divide_no_nan(values, largest))

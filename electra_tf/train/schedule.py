@@ -15,9 +15,8 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
 
     Args:
         learning_rate: the factor in front.
-        warmup_steps: the `warmup_steps` of each part of the training, 0 for none.
-        part_steps: the `num_steps` of each part. Usually there is one part. `step` counts from the beginning of its
-            part.
+        warmup_steps: the `warmup_steps` of each part of the training, 0 for none. Usually there is one part.
+        part_steps: the `num_steps` of each part. `step` counts from the beginning of its part.
     """
 
     def __init__(
@@ -33,25 +32,22 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         first_steps = list(itertools.accumulate(self.part_steps, initial=0))[:-1]
         done = tf.cast(steps_since(first_steps, step), tf.float32)
         num_steps, warmup_steps = (
-            _of_part(values, first_steps, step) for values in (self.part_steps, self.warmup_steps)
+            _value_at(step, values, first_steps) for values in (self.part_steps, self.warmup_steps)
         )
         warmup = tf.where(warmup_steps > 0.0, tf.minimum(1.0, tf.math.divide_no_nan(done, warmup_steps)), 1.0)
         return self.learning_rate * warmup * tf.pow(tf.maximum(0.0, 1.0 - done / num_steps), self.decay_power)
 
-    def get_config(self) -> dict:
-        return dict(vars(self))
 
-
-def _of_part(values: Sequence[float], first_steps: Sequence[int], step: tf.Tensor) -> tf.Tensor:
+def _value_at(step: tf.Tensor, values: Sequence[float], first_steps: Sequence[int]) -> tf.Tensor:
     """The value of the part that contains a step, from one value for each part. Scalar float32."""
     value = tf.constant(values[0], tf.float32)
-    for first_step, of_part in zip(first_steps[1:], values[1:], strict=True):
-        value = tf.where(step >= tf.cast(first_step, step.dtype), tf.constant(of_part, tf.float32), value)
+    for first_step, later in zip(first_steps[1:], values[1:], strict=True):
+        value = tf.where(step >= tf.cast(first_step, step.dtype), tf.constant(later, tf.float32), value)
     return value
 
 
 def missed_peak(warmup_steps: Sequence[float], part_steps: Sequence[int]) -> str | None:
-    """A warning if some part of the training ends before its warm-up does; else None."""
+    """A warning if the warm-up of some part lasts as long as the part or longer; else None."""
     for warmup, steps in zip(warmup_steps, part_steps, strict=True):
         if warmup >= steps:
             return (
@@ -61,9 +57,12 @@ def missed_peak(warmup_steps: Sequence[float], part_steps: Sequence[int]) -> str
 
 
 def steps_since(first_steps: Sequence[int], step: tf.Tensor) -> tf.Tensor:
-    """The number of steps since the last of `first_steps` (ascending, the first is 0) that is not after `step`.
+    """The number of steps from the latest of `first_steps` at or before `step` to `step`.
 
-    Scalar integer -> the same.
+    Args:
+        first_steps: ascending; the first is 0.
+        step: scalar integer.
+    Returns: scalar of the type of `step`.
     """
     first = tf.zeros_like(step)
     for first_step in first_steps[1:]:

@@ -1,6 +1,6 @@
 """The training step as one program for a TPU, and a search of its graph for operations that a TPU cannot run.
 
-A TPU runs one compiled program: all shapes are static and the host is not called. XLA refuses some operations that
+A TPU runs one compiled program with static shapes and without calls of the host. XLA refuses some operations that
 break this, but compiles `tf.boolean_mask`, `tf.unique` and float64, which are slow on a TPU or fail at run time. So
 the traced graph is searched as well.
 """
@@ -28,7 +28,7 @@ _HANDLES = (tf.resource.as_datatype_enum, tf.variant.as_datatype_enum)
 def training_step_function(task: Task) -> Callable:
     """The task's training step as one program for XLA: a `tf.function` of the tensors of `batch_specs`, in order.
 
-    Its arguments are plain tensors because TensorFlow shows the compiled form of no other function.
+    Its arguments are plain tensors because TensorFlow shows the compiled form only of such functions.
     """
     names = list(batch_specs(task.config, batch_size=1))
 
@@ -42,15 +42,15 @@ def training_step_function(task: Task) -> Callable:
 def unfit_operations(traced: tf.types.experimental.ConcreteFunction) -> list[str]:
     """The operations of a traced function that a TPU cannot run, one line each.
 
-    These are: outputs with an unknown dimension, outputs whose size depends on the data, calls of the host, text and
-    float64, also inside the loops and functions that the graph calls.
+    These are operations with an unknown output shape or an output size that depends on the data, calls of the host,
+    text and float64; also inside the loops and functions that the graph calls.
     """
     graph = traced.graph.as_graph_def(add_shapes=True)
     return [f"{node.name} ({node.op}): {fault}" for node in _nodes(graph) for fault in _faults(node)]
 
 
 def _nodes(graph: tf.compat.v1.GraphDef) -> Iterator[tf.compat.v1.NodeDef]:
-    """The nodes of a graph and of every function that it calls. Its library may hold others, which never run."""
+    """The nodes of a graph and of every function that it calls. Other functions of its library never run."""
     library = {function.signature.name: function.node_def for function in graph.library.function}
     waiting, seen = [graph.node], set()
     while waiting:

@@ -49,7 +49,7 @@ def training_step(task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | N
     Args:
         batch: this replica's share of the global batch: tensors whose first axis is the examples. Each replica holds
             equally many; row i of replica r is example r * B + i.
-        ops: the implementation of the operations; default: that of `training_ops`.
+        ops: the implementation of the operations; None: `training_ops`.
     Returns: scalars float32, equal on all replicas: `loss`, each term by its name, `gradient_norm` before clipping,
         `learning_rate` of this update, and `nonfinite`, 1 if the update was left out.
     """
@@ -60,7 +60,7 @@ def training_step(task: Task, batch: dict[str, tf.Tensor], ops: ReferenceOps | N
     loss = total_loss(task, terms)
     update = functools.partial(_clip_and_apply, task)
     if task.config.train.xla and tf.distribute.get_replica_context().num_replicas_in_sync == 1:
-        # Replicas synchronise in the update, which is not possible inside the compiled function of one replica.
+        # Only with one replica: several synchronise in the update, which a compiled function cannot do.
         update = tf.function(update, jit_compile=True, autograph=False)
     gradient_norm, finite = update(gradients, loss)
     nonfinite = 1.0 - tf.cast(finite, tf.float32)
@@ -115,7 +115,7 @@ def total_loss(task: Task, terms: dict[str, tf.Tensor]) -> tf.Tensor:
 
 
 def _gradients_of_batch(task: Task, ops: ReferenceOps, batch, denominators, step, first_example):
-    """This replica's share of each mean, and the gradients of its share of the loss."""
+    """This replica's share of each mean, and the gradients of this replica's share of the loss."""
     random = task.random_stream(step, first_example)
     variables = task.trained_variables
     # Only these are watched, so that no activations are kept for a frozen network.
@@ -154,7 +154,7 @@ def _gradients_of_micro_batches(task: Task, ops: ReferenceOps, batch, denominato
         {name: tf.zeros([]) for name in task.term_names},
         [tf.zeros(variable.shape) for variable in task.trained_variables],
     )
-    # One after the other: that is what saves the memory.
+    # One after the other, to save memory.
     _, sums = tf.while_loop(
         lambda index, _: index < count,
         add_micro_batch,
@@ -166,7 +166,7 @@ def _gradients_of_micro_batches(task: Task, ops: ReferenceOps, batch, denominato
 
 
 def _clip_and_apply(task: Task, gradients, loss: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Scales the gradients to a joint norm of at most `clip_norm` and applies them, if all is finite.
+    """Scales the gradients to a joint norm of at most `clip_norm`, and applies them if all are finite.
 
     Returns: the norm before scaling, scalar float32, and whether it and the loss are finite, scalar bool.
     """
@@ -210,7 +210,7 @@ def _gathered(outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
         return outputs
-    # With several workers, a tensor to gather must be on a device; one that comes straight from the input is on none.
+    # With several workers, a tensor to gather must be on a device; `identity` puts tensors of the input on one.
     return {name: context.all_gather(tf.identity(values), axis=0) for name, values in outputs.items()}
 
 

@@ -1,7 +1,7 @@
-"""The steps at which a run reports, evaluates and saves: functions of the step, however often a run is interrupted.
+"""The steps at which a run reports, evaluates and saves. They do not depend on interruptions.
 
-A run has input stages (`electra_tf.tasks.base.InputStage`: their own data) and training phases (a task each). Both are
-spans of steps.
+A run has input stages, each with its own data (`electra_tf.tasks.base.InputStage`), and training phases, each with its
+own task. Both are spans of steps.
 """
 
 import itertools
@@ -39,12 +39,12 @@ def phases_of(task: Task) -> tuple[TrainingPhase, ...]:
 
 
 def span_after(spans: Sequence[SpanT], step: int) -> SpanT:
-    """The span of step + 1; at the end of the run the last span."""
+    """The span that contains step + 1; at the end of the run the last span."""
     return next((span for span in spans if step < span.last_step), spans[-1])
 
 
 def span_at(spans: Sequence[SpanT], step: int) -> SpanT:
-    """The span of `step` itself."""
+    """The span that contains `step`."""
     return next((span for span in spans if step <= span.last_step), spans[-1])
 
 
@@ -63,7 +63,7 @@ class StepTriggers:
     last_step: int
 
     def reports(self, step: int) -> bool:
-        """Also true at step 1, for the loss of the untrained model, and at a span's end, so that no mean covers two."""
+        """True also at step 1, for the untrained model's loss, and at the end of a span, so that no mean covers two."""
         return step == 1 or step % self.train.log_every_steps == 0 or step in self.span_ends
 
     def evaluates(self, step: int) -> bool:

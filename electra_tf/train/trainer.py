@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from tqdm import tqdm
 
 from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.terms import Term
@@ -14,6 +15,7 @@ from electra_tf.train.step import evaluation_step, sum_over_replicas
 
 BatchesFunction = Callable[[tf.distribute.InputContext], tf.data.Dataset]
 MeanMetrics = dict[str, float]
+_SECONDS_WITHOUT_BAR = 10.0
 
 
 class StopRequest:
@@ -21,44 +23,37 @@ class StopRequest:
 
     All workers of a cluster must leave a loop after the same step, because those that stay would wait for the others
     for ever. So each worker's request is summed over all of them in every step, like the gradients.
-
-    Attributes:
-        is_shared: True if several workers have to agree.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy):
-        self.is_shared = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        with tf.device("CPU:0"):  # where the host can write and the loop's condition can read without a device's queue
-            self._wanted = tf.Variable(False, trainable=False, name="stop_request")
+        self._is_shared = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        with tf.device("CPU:0"):  # the host writes it and the loop's condition reads it, without waiting for a device
+            self._requested = tf.Variable(False, trainable=False, name="stop_request")
 
     def make(self) -> None:
         """Requests the end. May be called from any thread, while the device is at work."""
-        self._wanted.assign(True)
-
-    def is_decided(self) -> bool:
-        """True if the run may end without another step: a stop was requested, and no other worker has to agree."""
-        return not self.is_shared and bool(self._wanted.numpy())
+        self._requested.assign(True)
 
     def read_on_replica(self) -> tf.Tensor:
-        """Scalar bool, the same on all replicas: True if any worker of a cluster requests the end.
+        """True if any worker of a cluster requests the end. Scalar bool, the same on all replicas.
 
-        Runs in a replica context. Always False outside a cluster, where `read` looks at the request.
+        Runs in a replica context. Always False outside a cluster, where `read` reads the request.
         """
-        if not self.is_shared:
+        if not self._is_shared:
             return tf.constant(False)
-        return sum_over_replicas(tf.cast(self._wanted.read_value(), tf.float32)) > 0.0
+        return sum_over_replicas(tf.cast(self._requested.read_value(), tf.float32)) > 0.0
 
     def read(self, of_workers: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-        """Whether to end. Scalar bool. Runs outside the replica context.
+        """True if the run must end. Scalar bool. Runs outside the replica context.
 
         Args:
             of_workers: the result of `read_on_replica`.
-            after: the request is read after this tensor was computed, and not a step earlier.
+            after: a tensor of the step; the request is read after it is computed.
         """
-        if self.is_shared:
+        if self._is_shared:
             return of_workers
         with tf.control_dependencies([after]):
-            return self._wanted.read_value()
+            return self._requested.read_value()
 
 
 class EarlyEnd(NamedTuple):
@@ -93,8 +88,8 @@ class Trainer:
     def _train(self, iterator, num_steps: tf.Tensor) -> EarlyEnd:
         """Trains for `num_steps`, or up to the step at which a stop is requested. Call it as `train`.
 
-        Steps that are not finite end the loop too. Where `train.on_nonfinite` is `stop` the first one does, and it
-        changes nothing; where it is `skip`, the first one beyond `train.max_nonfinite_steps`.
+        Steps that are not finite end the loop too: with `train.on_nonfinite: stop` the first one, which changes
+        nothing; with `skip` the first one beyond `train.max_nonfinite_steps`.
 
         Args:
             iterator: of `read`.        num_steps: scalar int32.
@@ -114,7 +109,7 @@ class Trainer:
         return early_end
 
     def _train_on_replica(self, batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """One step: True if a worker requests the end, and True if steps that are not finite end the run."""
+        """One step. Returns: whether a worker requests the end, and whether nonfinite steps end the run."""
         nonfinite = self._metrics.add(self._task.train_step(batch))
         with tf.control_dependencies([nonfinite]):
             return self._stop_request.read_on_replica(), nonfinite
@@ -125,7 +120,7 @@ class Evaluation(NamedTuple):
 
     Attributes:
         metrics: the means of the task's terms.
-        outputs: `Task.example_outputs` by name, one array [B, ...] for each batch.
+        outputs: the results of `Task.example_outputs` by name, one array [B, ...] for each batch.
     """
 
     metrics: MeanMetrics
@@ -133,7 +128,7 @@ class Evaluation(NamedTuple):
 
 
 class Evaluator:
-    """Evaluates a task under a strategy, always on the same batches with the same masks and samples.
+    """Evaluates a task under a strategy, every time on the same batches with the same masks and samples.
 
     Args:
         task: built under the strategy's scope.
@@ -146,19 +141,18 @@ class Evaluator:
         self._stop_request = stop_request
         self._evaluate_on_device = _traced_once(self._evaluate_batch)
 
-    def evaluate(
-        self, batches: BatchesFunction, num_batches: int, after_batch: Callable[[int], None] | None = None
-    ) -> Evaluation | None:
-        """Evaluates `num_batches` batches; None if a stop was requested before the last of them.
+    def evaluate(self, batches: BatchesFunction, num_batches: int) -> Evaluation | None:
+        """Evaluates `num_batches` batches; shows a progress bar if that takes longer than some seconds.
 
         Args:
             batches: builds the per-replica pipeline of one pass over the held-out split.
-            after_batch: called with the number of batches that are done.
+        Returns: None if a stop was requested before the last batch.
         """
         iterator = iter(self._distributed(batches))
         totals: dict[str, Term] = {}
         outputs: dict[str, list[np.ndarray]] = {}
-        for number in range(num_batches):
+        options = {"delay": _SECONDS_WITHOUT_BAR, "mininterval": _SECONDS_WITHOUT_BAR, "leave": False}
+        for number in tqdm(range(num_batches), desc="evaluation", unit="batch", **options):
             stop, terms, outputs_of_batch = self._evaluate_on_device(iterator, tf.constant(number, tf.int64))
             if stop and number + 1 < num_batches:
                 return None
@@ -167,15 +161,13 @@ class Evaluator:
             totals = tf.nest.map_structure(lambda a, b: a + b, totals, terms) if totals else terms
             for name, values in outputs_of_batch.items():
                 outputs.setdefault(name, []).append(values.numpy())
-            if after_batch is not None:
-                after_batch(number + 1)
         return Evaluation({name: term.value() for name, term in totals.items()}, outputs)
 
     def _distributed(self, batches: BatchesFunction):
         """The distributed batches; for one device the pipeline as it is.
 
-        tf.distribute adds a tuned buffer, whose iterator cannot end before the tuner's next turn: 1.3, 2.5, 5.1, ...
-        seconds after it began (TensorFlow 2.20). The evaluation of a small set takes less.
+        tf.distribute adds a tuned buffer, whose iterator ends only at one of the tuner's turns: 1.3, 2.5, 5.1, ...
+        seconds after its start (TensorFlow 2.20). The evaluation of a small set takes less time.
         """
         if self._strategy.num_replicas_in_sync == 1:
             return batches(tf.distribute.InputContext())
@@ -222,14 +214,14 @@ class Loops:
 
 
 def first_replica(strategy: tf.distribute.Strategy, results):
-    """The results of the first replica, for results of `strategy.run` that are equal on all replicas."""
+    """The results of `strategy.run` on the first replica, if they are equal on all replicas."""
     return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
 
 
 def _traced_once(method: Callable) -> Callable:
-    """A `tf.function` of a method.
+    """A `tf.function` of a method, without TensorFlow's warning of repeated tracing.
 
-    TensorFlow counts the traces of a method over all objects and warns from the fifth on, though each object's method
-    is traced once. A partial counts as a function of its own.
+    TensorFlow counts the traces of a method over all objects, though each object's method is traced once. It counts a
+    partial as a function of its own.
     """
     return tf.function(functools.partial(method), autograph=False)
