@@ -31,8 +31,7 @@ from electra_tf.runs.json_lines import reports_of
 # The metrics that depend on the machine and its load. Two runs of one configuration agree in all others.
 RATES = ("examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops")
 
-# Settings that may differ between two calls of one run: they do not affect the weights, or only after a loss that is not
-# finite.
+# Settings that may differ between two calls of one run: they do not affect the weights, or only after a nonfinite loss.
 _MAY_CHANGE = {
     "train": (
         "log_every_steps",

@@ -26,7 +26,7 @@ LENGTHS = (32, 32, 30, 32, 31, 20, 24, 13, 18, 12, 16, 9, 7, 5, 6, 0)
 
 
 class Variant(NamedTuple):
-    """What is trained: `electra:2:xla` is that objective with 2 micro-batches a step, compiled by XLA."""
+    """A training: `electra:2:xla` is the objective electra with 2 micro-batches a step, compiled by XLA."""
 
     objective: str
     accumulation: int
@@ -42,7 +42,7 @@ class Variant(NamedTuple):
 
 
 def train(strategy: tf.distribute.Strategy, variant: Variant) -> dict[str, np.ndarray]:
-    """Ten steps from the same start on the same batches. Returns: the metrics of each step and the last weights."""
+    """Trains ten steps. Returns: the metrics of each step and the last weights."""
     config = build_config(variant)
     tf_keras.utils.set_random_seed(config.train.seed)
     with strategy.scope():

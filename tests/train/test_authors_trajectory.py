@@ -1,4 +1,4 @@
-"""Twenty training steps against what the authors' code computed under TensorFlow 1.15 (tests/fixtures/README.md)."""
+"""Twenty training steps, compared with the authors' code under TensorFlow 1.15 (tests/fixtures/README.md)."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def trajectories() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     initialize_from(objective, GOLDEN / "init.ckpt")
     with np.load(GOLDEN / "batches.npz") as batches, np.load(GOLDEN / "trajectory.npz") as golden:
         arrays, expected = dict(batches), dict(golden)
-    # What the authors' batches do not have is reported only.
+    # The authors' batches lack what is only reported.
     arrays |= dict.fromkeys(("mask_token_weights", "unigram_losses"), np.zeros_like(arrays["masked_lm_weights"]))
     step = tf.function(objective.train_step)
     steps = [step({name: tf.constant(rows[k]) for name, rows in arrays.items()}) for k in range(20)]
@@ -62,6 +62,6 @@ def trajectories() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         ("learning_rate", "learning_rate", 1e-6),
     ],
 )
-def test_every_step_is_that_of_the_authors(trajectories, ours, authors, tolerance):
+def test_twenty_steps_equal_the_authors(trajectories, ours, authors, tolerance):
     computed, expected = trajectories
     np.testing.assert_allclose(computed[ours], expected[authors], rtol=tolerance, atol=1e-12)

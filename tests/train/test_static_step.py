@@ -1,4 +1,4 @@
-"""A training step that no TPU compiles is told apart (that of every objective: tests/test_every_objective.py)."""
+"""The search for operations that a TPU cannot run (in every objective: tests/test_every_objective.py)."""
 
 import math
 
@@ -19,12 +19,9 @@ def faults(function, *specs: tf.TensorSpec) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "phase"), [*((name, 0) for name in OBJECTIVES), ("two_stage", 1)])
-def test_the_whole_step_of_every_objective_runs_as_one_compiled_program(tiny_config, tiny_batch, name, phase):
-    # Two stages need a generator of the discriminator's size.
-    sizes = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
-    settings = {"generator": sizes} if name == "two_stage" else {}
+def test_whole_step_of_every_objective_runs_as_one_compiled_program(tiny_config, tiny_batch, name, phase):
     train = {"precision": "bfloat16", "gradient_accumulation_steps": 2, "rematerialize": True, "on_nonfinite": "skip"}
-    config = tiny_config(objective={"name": name, **settings}, train=train)
+    config = tiny_config(objective={"name": name}, train=train)
     step = training_step_function(compile_task(build_objective(config)).phases[phase])
     specs = batch_specs(config, 4)
     assert unfit_operations(step.get_concrete_function(*specs.values())) == []
@@ -32,7 +29,7 @@ def test_the_whole_step_of_every_objective_runs_as_one_compiled_program(tiny_con
     assert 0.0 < float(step(*(batch[key] for key in specs))["loss"]) < math.inf
 
 
-def test_an_open_batch_is_found():
+def test_unknown_batch_size_is_reported():
     found = faults(lambda values: values + 1.0, tf.TensorSpec([None, 10], tf.float32))
     assert any("(Placeholder): its output has the unknown shape (None, 10)" in fault for fault in found)
 
@@ -58,11 +55,11 @@ def print_and_return(values):
         (lambda values: tf.cast(tf.cast(values, tf.float64), tf.float32), "(Cast): float64"),
     ],
 )
-def test_what_no_tpu_takes_is_found(function, fault):
+def test_operation_that_a_tpu_cannot_run_is_reported(function, fault):
     assert any(fault in found for found in faults(function))
 
 
-def test_a_size_that_depends_on_the_data_is_found_where_its_shape_was_set_by_hand():
+def test_size_that_depends_on_the_data_is_reported_though_ensure_shape_hides_it():
     found = faults(lambda values: tf.ensure_shape(tf.where(values > 0), [15, 2]))
     assert [fault.split(": ")[1] for fault in found] == [
         "the size of its output depends on the data",
@@ -70,7 +67,7 @@ def test_a_size_that_depends_on_the_data_is_found_where_its_shape_was_set_by_han
     ]
 
 
-def test_what_no_tpu_takes_is_found_inside_functions_and_loops():
+def test_operation_inside_a_function_in_a_loop_is_reported():
     @tf.function
     def inner(values):
         return values + tf.cast(tf.reduce_sum(tf.unique(tf.reshape(values, [-1]))[0]), tf.float32)
@@ -83,12 +80,12 @@ def test_what_no_tpu_takes_is_found_inside_functions_and_loops():
     assert any("(Unique)" in found for found in faults(outer))
 
 
-def test_a_graph_without_a_fault_has_none():
+def test_graph_that_a_tpu_can_run_has_no_reports():
     assert faults(lambda values: tf.reduce_sum(tf.nn.softmax(values) * 2.0)) == []
     assert faults(lambda ids: tf.one_hot(ids, 7), tf.TensorSpec([4], tf.int32)) == []
 
 
-def test_a_function_that_the_graph_does_not_reach_counts_for_nothing():
+def test_function_that_is_never_called_is_not_searched():
     @tf.function(input_signature=[SPEC])
     def never_called(values):
         return tf.unique(tf.reshape(values, [-1]))[0]

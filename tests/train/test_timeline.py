@@ -1,4 +1,4 @@
-"""Which steps end with what."""
+"""The steps of reports, evaluations, checkpoints and milestones."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def due(question) -> list[int]:
         (0, 11, [1, 6, 8, 10, 11]),
     ],
 )
-def test_the_host_is_asked_after_every_step_that_ends_with_something(first_step, last_step, stops):
+def test_next_stop_is_the_next_step_with_something_due(first_step, last_step, stops):
     found, step = [], first_step
     while step < last_step:
         step = triggers(last_step).next_stop(step)
@@ -33,20 +33,20 @@ def test_the_host_is_asked_after_every_step_that_ends_with_something(first_step,
     assert found == stops
 
 
-def test_reports_stand_at_step_1_at_multiples_and_at_the_end_of_a_span_wherever_the_call_ends():
+def test_reports_are_due_at_step_1_at_multiples_and_at_the_end_of_a_span():
     assert due(triggers(last_step=11, span_ends=(7, 20)).reports) == [0, 1, 6, 7, 12, 18, 20]
 
 
-def test_checkpoints_stand_at_multiples_and_where_the_call_ends():
+def test_checkpoints_are_due_at_multiples_and_at_the_end_of_the_call():
     assert due(triggers(last_step=11).saves) == [0, 8, 11, 16]
 
 
-def test_evaluations_stand_at_multiples_and_where_a_span_or_the_call_ends():
+def test_evaluations_are_due_at_multiples_and_at_the_end_of_a_span_or_the_call():
     assert due(triggers(last_step=13, span_ends=(7, 20)).evaluates) == [7, 10, 13, 20]
     assert due(triggers(every_steps=0).evaluates) == [20]
 
 
-def test_the_step_at_a_boundary_belongs_to_the_span_before_and_the_next_one_to_the_span_after():
+def test_last_step_of_a_span_belongs_to_it():
     spans = (TrainingPhase(0, 3, "first"), TrainingPhase(3, 8, "second"))
     assert [span_at(spans, step).task for step in (1, 3, 4, 8, 9)] == ["first", "first", "second", "second", "second"]
     assert [span_after(spans, step).task for step in (0, 2, 3, 8)] == ["first", "first", "second", "second"]
@@ -60,5 +60,5 @@ def test_the_step_at_a_boundary_belongs_to_the_span_before_and_the_next_one_to_t
         (10, (0.0, 1.0), (10,)),
     ],
 )
-def test_milestones_are_fractions_of_the_training(num_steps, fractions, steps):
+def test_milestones_are_fractions_of_num_steps(num_steps, fractions, steps):
     assert milestone_steps(num_steps, fractions) == steps
