@@ -1,4 +1,4 @@
-"""What the tests of runs share: one whole run of the toy task, and how to read what a run has left."""
+"""Shared by the tests of runs: one whole run of the toy task, and readers of a run's files."""
 
 import json
 import os
@@ -28,20 +28,20 @@ def train_toy() -> Callable[..., dict]:
 
 @pytest.fixture(scope="session")
 def whole(train_toy, tmp_path_factory) -> tuple[str, dict]:
-    """A run of eight steps that nobody may change: its directory, and the metrics of its last evaluation."""
+    """A finished run of eight steps, not to be changed: its directory, and the metrics of its last evaluation."""
     model_dir = str(tmp_path_factory.mktemp("whole") / "run")
     return model_dir, train_toy(model_dir)
 
 
 @pytest.fixture
 def copied(whole, tmp_path) -> str:
-    """A copy of the whole run, to be damaged."""
+    """A copy of the whole run that a test may change."""
     return str(shutil.copytree(whole[0], tmp_path / "copied"))
 
 
 @pytest.fixture(scope="session")
 def lines() -> Callable[[str], list[dict]]:
-    """`lines(model_dir)`: metrics.jsonl without what depends on the machine."""
+    """`lines(model_dir)`: metrics.jsonl without rates."""
 
     def read(model_dir) -> list[dict]:
         with tf.io.gfile.GFile(os.path.join(model_dir, "metrics.jsonl")) as stream:
@@ -53,7 +53,7 @@ def lines() -> Callable[[str], list[dict]]:
 
 @pytest.fixture(scope="session")
 def tensors() -> Callable[[str], dict[str, np.ndarray]]:
-    """`tensors(prefix)`: everything in a checkpoint but how often this process has saved."""
+    """`tensors(prefix)`: all tensors of a checkpoint but TensorFlow's own, such as its count of saves."""
 
     def read(prefix) -> dict[str, np.ndarray]:
         reader = tf.compat.v1.train.NewCheckpointReader(str(prefix))
@@ -65,7 +65,7 @@ def tensors() -> Callable[[str], dict[str, np.ndarray]]:
 
 @pytest.fixture(scope="session")
 def assert_same_run(lines, tensors) -> Callable[[str, str], None]:
-    """`assert_same_run(one, other)`: equal reports, and equal last checkpoints bit for bit."""
+    """`assert_same_run(one, other)`: equal reports, and last checkpoints that are equal bit for bit."""
 
     def compare(one, other) -> None:
         assert lines(one) == lines(other)

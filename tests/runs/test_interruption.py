@@ -1,4 +1,4 @@
-"""Signals: the first ends the run at its next step, a second, or one with nothing to save, the process at once."""
+"""Signals: the first ends the run at its next step; a second one, or one with nothing to save, ends the process."""
 
 import signal
 import subprocess
@@ -9,18 +9,18 @@ import pytest
 
 from electra_tf.runs.interruption import Interrupted, Interruption
 
-# A run in small: sits in one call of C for long, as in a loop on the device, and ends when it is asked to.
+# A small program in place of a run: waits in one call, as in a loop on the device, until its end is requested.
 _PROGRAM = """
 import logging, signal, sys, threading
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
 from electra_tf.runs.interruption import Interrupted, Interruption
 logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-asked = threading.Event()
+stop = threading.Event()
 with Interruption() as interruption:
     if sys.argv[1] != "starts":
-        with interruption.deferred(asked.set, has_progress=lambda: sys.argv[1] != "compiles"):
+        with interruption.deferred(stop.set, has_progress=lambda: sys.argv[1] != "compiles"):
             print("ready", flush=True)
-            asked.wait(60)
+            stop.wait(60)
             print("saved", flush=True)
             if sys.argv[1] == "hangs":
                 threading.Event().wait(60)
@@ -31,7 +31,7 @@ with Interruption() as interruption:
 
 
 @pytest.mark.parametrize(
-    ("what", "signals", "status", "output", "message"),
+    ("mode", "signals", "status", "output", "message"),
     [
         ("trains", [signal.SIGTERM], 143, "saved\n", "SIGTERM: ending at the next step, with a checkpoint"),
         ("trains", [signal.SIGINT], 130, "saved\n", "SIGINT: ending at the next step, with a checkpoint"),
@@ -41,23 +41,23 @@ with Interruption() as interruption:
         ("compiles", [signal.SIGTERM], 143, "", "SIGTERM: ended at once, as there is nothing new to save"),
     ],
 )
-def test_a_signal_ends_a_program(what, signals, status, output, message):
-    command = [sys.executable, "-c", _PROGRAM, what]
+def test_signal_ends_a_process(mode, signals, status, output, message):
+    command = [sys.executable, "-c", _PROGRAM, mode]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "ready\n"
         for sent in signals:
             process.send_signal(sent)
             time.sleep(0.3)
-        found, messages = process.communicate(timeout=60)
+        printed, messages = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert (process.returncode, found) == (status, output)
+    assert (process.returncode, printed) == (status, output)
     assert messages.splitlines()[-1].startswith(message)
 
 
-def test_handlers_are_set_again_before_training_and_restored_at_the_end_and_an_ignored_hangup_stays():
-    hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+def test_handlers_are_set_again_before_training_and_restored_at_the_end():
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     with Interruption() as interruption:
         ours = signal.getsignal(signal.SIGTERM)
@@ -69,6 +69,6 @@ def test_handlers_are_set_again_before_training_and_restored_at_the_end_and_an_i
     signal.signal(signal.SIGHUP, hangup)
 
 
-def test_the_exception_has_the_status_of_its_signal_or_of_sigterm_for_another_workers_signal():
+def test_exit_code_is_that_of_the_signal_or_of_sigterm_if_another_worker_received_it():
     assert (str(Interrupted(signal.SIGINT)), Interrupted(signal.SIGINT).exit_code) == ("ended by SIGINT", 130)
     assert Interruption().interrupted().exit_code == 143

@@ -1,9 +1,9 @@
-"""A run that is ended again and again by kill -9 or SIGTERM equals an uninterrupted one, bit for bit.
+"""A run that is ended several times by kill -9 or SIGTERM equals an uninterrupted one, bit for bit.
 
     ELECTRA_TF_KILLS=30 python -m pytest -s tests/runs/test_kills.py
 
-Each call of run_pretraining.py is killed when the run's directory shows a certain moment, plus a random delay, and the
-same command is given again. Prints a table of the calls. Without the variable there are 3 kills.
+Each call of run_pretraining.py is killed at a certain moment, which the run's directory shows, plus a random delay. Then
+the same command runs again. Prints a table of the calls. Without the variable there are 3 kills.
 """
 
 import json
@@ -34,7 +34,7 @@ SPLITS = ("train", "held_out")
 
 
 class RunState(NamedTuple):
-    """What a run's directory shows at a moment: the last steps that were reported, saved and evaluated."""
+    """The last steps that were reported, saved and evaluated, as a run's directory shows them."""
 
     reported: int
     saved: int
@@ -81,7 +81,7 @@ MOMENTS = (
 
 
 def call(command: list[str], run: Path, moment: Moment | None, delays: random.Random) -> int:
-    """Gives the command and kills it at the moment; without one it ends by itself. Returns: the exit status."""
+    """Runs the command and kills it at the moment, or waits for its end. Returns: the exit status."""
     start, deadline = RunState.of(run), time.monotonic() + PATIENCE_SECONDS
     with open(run.with_suffix(".log"), "ab") as log:
         process = subprocess.Popen([*command, f"--model_dir={run}"], cwd=PROJECT, stdout=log, stderr=log)
@@ -100,7 +100,7 @@ def call(command: list[str], run: Path, moment: Moment | None, delays: random.Ra
 
 def events(directory: Path) -> list[tuple]:
     """The scalars that TensorBoard shows, without rates."""
-    logging.getLogger("tensorboard").setLevel(logging.WARNING)  # it tells of every file
+    logging.getLogger("tensorboard").setLevel(logging.WARNING)  # else it logs every file
     accumulator = EventAccumulator(str(directory), size_guidance={"tensors": 0}).Reload()
     tags = sorted(set(accumulator.Tags()["tensors"]) - set(RATES))
     return [
@@ -108,9 +108,7 @@ def events(directory: Path) -> list[tuple]:
     ]
 
 
-def test_a_run_that_is_killed_again_and_again_equals_an_uninterrupted_one(
-    tiny_config, write_data, tmp_path, lines, tensors
-):
+def test_run_with_several_kills_equals_an_uninterrupted_one(tiny_config, write_data, tmp_path, lines, tensors):
     config = tiny_config(
         # Reports, checkpoints and evaluations fall on different steps, and sometimes on the same one.
         train={"num_steps": STEPS_PER_KILL * NUM_KILLS, "log_every_steps": 4, "save_every_steps": 5},

@@ -1,4 +1,4 @@
-"""Runs of pre-training objectives by the command: their input stages, damaged data, evaluation as a masked LM."""
+"""Runs of pre-training objectives: the command, evaluation as a masked LM, input stages."""
 
 import json
 import math
@@ -18,6 +18,7 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_questions
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.tasks.pretrain.input import open_stages, plan_stages
+from electra_tf.train.step import compile_task
 
 QUESTIONS = {"as_masked_lm": {"num_candidates": 5, "tokens_per_example": 3}}
 STAGES = [
@@ -33,7 +34,7 @@ def data_dir(tmp_path_factory, write_data) -> Path:
 
 @pytest.fixture(scope="module")
 def command(tiny_config, data_dir, tmp_path_factory):
-    """`command(name, *flags)`: the flags of a run of one step of an objective, and its directory."""
+    """`command(name, *flags)`: the flags for a run of one step of an objective, and its directory."""
     directories = {}
 
     def flags(name: str, *more: str) -> tuple[list[str], Path]:
@@ -51,13 +52,13 @@ def command(tiny_config, data_dir, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bert(command) -> Path:
-    """The directory of a run of one step."""
+    """The directory of a run of one step of bert_mlm."""
     flags, run = command("bert_mlm")
     assert run_pretraining.main(flags) == 0
     return run
 
 
-def test_the_command_trains_and_reports_every_term_with_its_cost(bert):
+def test_command_trains_and_reports_terms_and_costs(bert):
     (first, last) = map(json.loads, (bert / "metrics.jsonl").read_text().splitlines())
     assert (first["step"], first["split"], last["split"]) == (1, "train", "held_out")
     cost = {"examples_seen", "token_slots_seen", "paper_flops", "hardware_flops", "model_flops_utilization"}
@@ -66,49 +67,49 @@ def test_the_command_trains_and_reports_every_term_with_its_cost(bert):
     assert steps_in(str(bert / "checkpoints")) == [1]
 
 
-def test_a_finished_run_measures_no_peak(bert, command, caplog):
+def test_finished_run_measures_no_peak(bert, command, caplog):
     caplog.set_level("INFO")
     assert run_pretraining.main(command("bert_mlm")[0]) == 0
     assert any("nothing to train" in message for message in caplog.messages)
     assert not any("utilisation is relative to" in message for message in caplog.messages)
 
 
-def test_the_command_evaluates_on_standard_output(bert, command, capsys):
+def test_command_evaluates_on_standard_output(bert, command, capsys):
     assert run_pretraining.main(command("bert_mlm", "--evaluate")[0]) == 0
-    found = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
     reported = json.loads((bert / "metrics.jsonl").read_text().splitlines()[-1])
-    assert found == {name: value for name, value in reported.items() if name != "split"}
+    assert printed == {name: value for name, value in reported.items() if name != "split"}
 
 
-def test_the_command_evaluates_as_a_masked_lm(bert, command, capsys):
+def test_command_evaluates_as_a_masked_lm(bert, command, capsys):
     assert run_pretraining.main(command("bert_mlm", "--evaluate", "--as_masked_lm")[0]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert list(found) == ["step", "masked_tokens", "masked_lm_accuracy"]
-    # The seven held-out examples are of 3 + n % 6 tokens and [SEP] from number 12 on, less [CLS] and [SEP].
-    assert found["masked_tokens"] == sum(min(3, 2 + n % 6) for n in range(12, 19))
+    printed = json.loads(capsys.readouterr().out)
+    assert list(printed) == ["step", "masked_tokens", "masked_lm_accuracy"]
+    # The held-out examples are number 12 to 18. Number n has 2 + n % 6 words.
+    assert printed["masked_tokens"] == sum(min(3, 2 + n % 6) for n in range(12, 19))
 
 
 @pytest.mark.slow
-def test_electra_as_a_masked_lm_reports_itself_its_generator_and_what_could_be_reached(command, data_dir, two_replicas):
+def test_electra_as_a_masked_lm_reports_its_generator_and_an_upper_bound(command, data_dir, two_replicas):
     flags, directory = command("electra")
     assert run_pretraining.main(flags) == 0
 
-    def ask(strategy=None, **settings) -> dict:
+    def evaluated(strategy=None, **settings) -> dict:
         overrides = [f"evaluation.as_masked_lm.{name}={value}" for name, value in settings.items()]
         config = load_config(directory / "config.yaml", overrides)
         one_device = tf.distribute.OneDeviceStrategy("CPU:0")
         run = Run(config, RunDirectory(directory), strategy or one_device, lambda: build_objective(config))
         return evaluate(run, open_stages(config, [data_dir]), model_of=as_masked_lm, input_of=with_questions)
 
-    found = ask()
-    assert list(found) == ["step", "masked_tokens", "masked_lm_accuracy", "generator_accuracy", "candidates_accuracy"]
-    assert max(found["masked_lm_accuracy"], found["generator_accuracy"]) <= found["candidates_accuracy"] < 1
-    assert ask(two_replicas) == found
+    metrics = evaluated()
+    assert list(metrics) == ["step", "masked_tokens", "masked_lm_accuracy", "generator_accuracy", "candidates_accuracy"]
+    assert max(metrics["masked_lm_accuracy"], metrics["generator_accuracy"]) <= metrics["candidates_accuracy"] < 1
+    assert evaluated(two_replicas) == metrics
     # Whole batches of four.
-    assert ask(max_examples=1)["masked_tokens"] == sum(min(3, 2 + n % 6) for n in range(12, 16))
+    assert evaluated(max_examples=1)["masked_tokens"] == sum(min(3, 2 + n % 6) for n in range(12, 16))
 
 
-def test_every_objective_is_asked_the_same_questions(tiny_config, data_dir):
+def test_masked_lm_questions_do_not_depend_on_the_objective(tiny_config, data_dir):
     def questions(**changes) -> list:
         stage = with_questions(open_stages(tiny_config(**changes), [data_dir])[0])
         batches = stage.evaluation_batches(tf.distribute.InputContext())
@@ -119,22 +120,7 @@ def test_every_objective_is_asked_the_same_questions(tiny_config, data_dir):
     assert questions(evaluation={"as_masked_lm": {"seed": 1}}) != questions(evaluation=QUESTIONS)
 
 
-def test_a_damaged_record_ends_the_command_in_one_line(command, data_dir, tmp_path, write_data, capsys):
-    flags, _ = command("bert_mlm")
-    damaged = write_data(tmp_path / "damaged", train=(9,))
-    shard = damaged / "train-00000-of-00001.tfrecord"
-    content = bytearray(shard.read_bytes())
-    content[20] ^= 1
-    shard.write_bytes(content)
-    flags = [flags[0], f"--data_dir={damaged}", f"--model_dir={tmp_path / 'run'}", "--set", "train.num_steps=3"]
-    assert run_pretraining.main(flags) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith(f"error: {shard}: corrupted record")
-
-
-def test_a_batch_of_nothing_but_padding_changes_nothing_and_is_finite(tiny_config, data_dir):
-    from electra_tf.train.step import compile_task
-
+def test_batch_of_padding_changes_no_weight_and_is_finite(tiny_config, data_dir):
     config = tiny_config(objective={"name": "bert_mlm"}, optimizer={"weight_decay_rate": 0.0})
     (stage,) = open_stages(config, [data_dir])
     task = compile_task(build_objective(config))
@@ -146,7 +132,7 @@ def test_a_batch_of_nothing_but_padding_changes_nothing_and_is_finite(tiny_confi
     assert all((a == b.numpy()).all() for a, b in zip(before, task.trainable_variables, strict=True))
 
 
-def test_stages_follow_each_other_with_their_own_sizes(tiny_config):
+def test_stages_are_consecutive_with_their_own_sizes(tiny_config):
     (only,) = plan_stages(tiny_config(train={"seed": 7}))
     assert (only.name, only.first_step, only.last_step, only.seed) == ("", 0, 8, 7)
     plans = plan_stages(tiny_config(stages=STAGES))
@@ -156,7 +142,7 @@ def test_stages_follow_each_other_with_their_own_sizes(tiny_config):
     assert [plan.evaluation_batch_size for plan in fixed] == [2, 2]
 
 
-def test_a_stage_reads_its_own_data_from_its_beginning_in_its_own_order(tiny_config, data_dir):
+def test_second_stage_reads_its_data_from_the_start_in_another_order(tiny_config, data_dir):
     first, second = open_stages(tiny_config(stages=STAGES), [data_dir, data_dir])
     batches = [
         next(iter(stage.training_batches(step, tf.distribute.InputContext())))["input_ids"].numpy().tolist()
@@ -165,9 +151,9 @@ def test_a_stage_reads_its_own_data_from_its_beginning_in_its_own_order(tiny_con
     assert batches[0][:4] != batches[1]
 
 
-def test_stages_need_a_data_set_each_with_one_vocabulary(tiny_config, data_dir, write_data, tmp_path):
+def test_each_stage_needs_a_data_set_and_all_the_same_vocabulary(tiny_config, data_dir, write_data, tmp_path):
     config = tiny_config(stages=STAGES)
-    with pytest.raises(UserError, match="--data_dir is given 1 times"):
+    with pytest.raises(UserError, match="^--data_dir"):
         open_stages(config, [data_dir])
     other = write_data(tmp_path / "other")
     (other / "vocab.txt").write_text((other / "vocab.txt").read_text().replace("w46", "other"))
@@ -178,13 +164,10 @@ def test_stages_need_a_data_set_each_with_one_vocabulary(tiny_config, data_dir, 
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ({"batch_size": 5}, r"train\.batch_size is 5, which does not divide among 2 replicas; give --set train\.batch"),
-        (
-            {"batch_size": 12, "gradient_accumulation_steps": 4},
-            r"2 replicas with 4 micro-batches each; give --set train\.batch_size=8",
-        ),
+        ({"batch_size": 5}, r"train\.batch_size is 5, .* 2 replicas"),
+        ({"batch_size": 12, "gradient_accumulation_steps": 4}, r"4 micro-batches .*train\.batch_size=8"),
     ],
 )
-def test_a_batch_must_divide_among_replicas_and_micro_batches(tiny_config, train, message):
+def test_batch_that_does_not_divide_among_replicas_and_micro_batches_is_an_error(tiny_config, train, message):
     with pytest.raises(UserError, match=message):
         plan_stages(tiny_config(train=train))[0].require_divisible(2)

@@ -1,4 +1,4 @@
-"""Whole runs of the toy task: what they leave, and that an interrupted run gives the same result as a whole one."""
+"""Whole runs of the toy task: their files, and that an interrupted run gives the same result as a whole one."""
 
 import json
 import logging
@@ -18,32 +18,32 @@ from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.evaluation import evaluate
 from electra_tf.runs.interruption import Interrupted, Interruption
 from electra_tf.runs.reporting import Reporter
-from electra_tf.runs.run import describe, train
+from electra_tf.runs.run import train
 from electra_tf.train.metrics import MetricAccumulator
 from electra_tf.train.timeline import StepTriggers
 from electra_tf.train.trainer import Evaluator
 from tests.toy import Regression, ToyStage, toy_config, toy_run
 
 
-def test_reports_are_means_since_the_last_one_at_the_steps_where_they_are_due(whole, lines):
-    found = [(line["step"], line["split"]) for line in lines(whole[0])]
+def test_reports_have_all_metrics_at_the_steps_where_they_are_due(whole, lines):
+    reports = [(line["step"], line["split"]) for line in lines(whole[0])]
     # Step 1 is the untrained model, then every second; evaluations after 4 and at the end.
     train_steps = [(step, "train") for step in (1, 2, 4, 6, 8)]
-    assert found == [*train_steps[:3], (4, "held_out"), *train_steps[3:], (8, "held_out")]
+    assert reports == [*train_steps[:3], (4, "held_out"), *train_steps[3:], (8, "held_out")]
     first, last = lines(whole[0])[0], lines(whole[0])[-2]
     names = {"loss", "squared_error", "noise", "gradient_norm", "learning_rate"}
     assert set(first) == set(last) == {"step", "split", *names}
     assert (first["learning_rate"], last["learning_rate"]) == pytest.approx((0.05, 0.05 / 8))
 
 
-def test_milestones_are_kept_beside_the_last_checkpoints(whole, tensors):
+def test_milestones_and_the_last_checkpoints_are_kept(whole, tensors):
     assert steps_in(f"{whole[0]}/milestones") == [2, 3, 8]
     assert steps_in(f"{whole[0]}/checkpoints") == [4, 8]
     counter = "optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE"
     assert [int(tensors(f"{whole[0]}/milestones/step-{step}")[counter]) for step in (2, 3, 8)] == [2, 3, 8]
 
 
-def test_the_directory_holds_configuration_data_and_tokenizer(whole):
+def test_directory_has_configuration_data_and_tokenizer(whole):
     model_dir = Path(whole[0])
     assert (model_dir / "vocab.txt").read_bytes() == b"[PAD]\n[UNK]\n"
     assert (model_dir / "tokenizer_settings.json").read_text() == '{"lower_case": true, "strip_accents": false}'
@@ -51,7 +51,7 @@ def test_the_directory_holds_configuration_data_and_tokenizer(whole):
     assert "num_steps: 8" in (model_dir / "config.yaml").read_text()
 
 
-# (what is killed, at which call of it, whether before or after it) of a run that calls it at these steps.
+# The run is killed before or after the given call of a method.
 KILLS = [
     (StepTriggers, "next_stop", 4, "before"),  # after step 4
     (MetricAccumulator, "close", 4, "before"),  # steps 5 and 6 are lost
@@ -64,7 +64,7 @@ KILLS = [
 
 
 class Killed(BaseException):
-    """The process would be gone: nothing is closed or flushed any more."""
+    """In place of a kill: nothing is closed or flushed afterwards."""
 
 
 def train_until_killed(call, monkeypatch, owner, name: str, number: int, when: str) -> None:
@@ -88,7 +88,7 @@ def train_until_killed(call, monkeypatch, owner, name: str, number: int, when: s
 
 
 @pytest.mark.parametrize(("owner", "name", "number", "when"), KILLS)
-def test_a_killed_run_that_continues_gives_the_result_of_a_whole_one(
+def test_killed_and_continued_run_equals_a_whole_one(
     whole, train_toy, assert_same_run, tmp_path, monkeypatch, owner, name, number, when
 ):
     train_until_killed(lambda: train_toy(tmp_path), monkeypatch, owner, name, number, when)
@@ -99,7 +99,7 @@ def test_a_killed_run_that_continues_gives_the_result_of_a_whole_one(
 
 
 @pytest.mark.parametrize(("number", "when"), [(1, "after"), (2, "before")])
-def test_a_run_killed_on_a_store_that_cannot_append_continues_to_the_same_result(
+def test_killed_and_continued_run_on_a_remote_store_equals_a_whole_one(
     whole, train_toy, assert_same_run, monkeypatch, number, when
 ):
     model_dir = f"ram://kills/{number}-{when}"
@@ -109,7 +109,7 @@ def test_a_run_killed_on_a_store_that_cannot_append_continues_to_the_same_result
 
 
 def scalars(model_dir, split: str) -> list[tuple[int, float]]:
-    # The class that TensorBoard serves from; `event_accumulator` drops no tensors, and tf.summary's scalars are some.
+    # TensorBoard's own reader; `event_accumulator` does not drop repeated steps of tf.summary's scalars.
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
     accumulator = EventAccumulator(os.path.join(model_dir, "tensorboard", split))
@@ -118,9 +118,7 @@ def scalars(model_dir, split: str) -> list[tuple[int, float]]:
     return [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in accumulator.Tensors(tag)]
 
 
-def test_tensorboard_shows_no_step_twice_and_misses_none_after_a_continued_run(
-    whole, train_toy, lines, tmp_path, monkeypatch
-):
+def test_tensorboard_shows_each_step_of_a_continued_run_once(whole, train_toy, lines, tmp_path, monkeypatch):
     model_dir = str(tmp_path / "run")
     train_until_killed(lambda: train_toy(model_dir), monkeypatch, Reporter, "train", 4, "after")
     assert [step for step, _ in scalars(model_dir, "train")] == [1, 2, 4, 6]
@@ -132,7 +130,7 @@ def test_tensorboard_shows_no_step_twice_and_misses_none_after_a_continued_run(
         assert [value for _, value in scalars(model_dir, split)] == pytest.approx([value for _, value in reported])
 
 
-def test_a_call_that_ends_early_is_continued_by_the_next(whole, train_toy, lines, tensors, tmp_path):
+def test_call_with_stop_at_step_is_continued_by_the_next(whole, train_toy, lines, tmp_path):
     train_toy(tmp_path, stop_at_step=3)
     assert steps_in(f"{tmp_path}/checkpoints") == [3]
     assert [(line["step"], line["split"]) for line in lines(tmp_path)] == [(1, "train"), (2, "train"), (3, "held_out")]
@@ -140,7 +138,7 @@ def test_a_call_that_ends_early_is_continued_by_the_next(whole, train_toy, lines
     assert [line for line in lines(tmp_path) if line["step"] != 3] == lines(whole[0])
 
 
-def test_a_finished_run_called_again_trains_and_writes_nothing(whole, train_toy, copied, assert_same_run, caplog):
+def test_finished_run_called_again_trains_and_writes_nothing(whole, train_toy, copied, assert_same_run, caplog):
     caplog.set_level("INFO")
     checkpoint = Path(copied) / "checkpoints" / "step-8.index"
     before = checkpoint.stat().st_mtime_ns
@@ -150,7 +148,7 @@ def test_a_finished_run_called_again_trains_and_writes_nothing(whole, train_toy,
     assert_same_run(copied, whole[0])
 
 
-def test_a_run_that_another_process_takes_over_ends_before_it_writes(train_toy, monkeypatch):
+def test_run_that_another_process_takes_over_ends_before_it_writes(train_toy, monkeypatch):
     run, report = RunDirectory("ram://taken_over/run"), Reporter.train
 
     def taken_over_at_2(self, step, metrics):
@@ -159,14 +157,14 @@ def test_a_run_that_another_process_takes_over_ends_before_it_writes(train_toy, 
             write_atomically(run.lock_file, b'{"process": 17, "host": "other", "since": "noon"}')
 
     monkeypatch.setattr(Reporter, "train", taken_over_at_2)
-    with pytest.raises(UserError, match="taken_over/run was taken over by process 17 on other since noon"):
+    with pytest.raises(UserError, match="taken_over/run .*process 17 on other since noon"):
         train_toy(run.path)
     assert (steps_in(run.checkpoints), steps_in(run.milestones), read_bytes(run.metrics_file)) == ([], [], None)
     assert b"17" in read_bytes(run.lock_file)
 
 
 class StopAfter(Interruption):
-    """A signal that arrives while the device is busy with a loop of many steps."""
+    """A signal that arrives after a step while the device runs a loop of many steps."""
 
     def __init__(self, monkeypatch, step: int):
         super().__init__()
@@ -178,74 +176,44 @@ class StopAfter(Interruption):
 
 
 @pytest.mark.parametrize("model_dir", ["local", "ram://interrupted/run"])
-def test_a_signal_ends_the_run_at_its_next_step_with_a_checkpoint_and_the_run_continues(
-    whole, train_toy, lines, tensors, tmp_path, monkeypatch, model_dir
+def test_signal_ends_the_run_at_its_next_step_with_a_checkpoint(
+    whole, train_toy, tensors, tmp_path, monkeypatch, model_dir
 ):
     model_dir = str(tmp_path / "run") if model_dir == "local" else model_dir
     config = toy_config(train={"log_every_steps": 8, "save_every_steps": 8, "milestone_fractions": ()})
     with monkeypatch.context() as patched, pytest.raises(Interrupted) as caught:
         train_toy(model_dir, config, interruption=StopAfter(patched, step=2))
     assert caught.value.exit_code == 128 + signal.SIGTERM
-    # The device may have read the wish before it was made: then it ends one step later.
+    # The device may read the request one step later.
     assert steps_in(f"{model_dir}/checkpoints")[0] in (2, 3)
     train_toy(model_dir, config)
-    found, expected = (tensors(f"{run}/checkpoints/step-8") for run in (model_dir, whole[0]))
+    continued, expected = (tensors(f"{run}/checkpoints/step-8") for run in (model_dir, whole[0]))
     weights = [name for name in expected if name.startswith("task/")]
     assert len(weights) >= 4
-    assert all((found[name] == expected[name]).all() for name in weights)
+    assert all((continued[name] == expected[name]).all() for name in weights)
 
 
-def test_two_replicas_report_what_one_does(whole, train_toy, lines, tmp_path, two_replicas):
+def test_two_replicas_report_the_metrics_of_one(whole, train_toy, lines, tmp_path, two_replicas):
     train_toy(tmp_path, strategy=two_replicas)
     for ours, theirs in zip(lines(tmp_path), lines(whole[0]), strict=True):
         assert ours.pop("split") == theirs.pop("split")
         assert ours == pytest.approx(theirs, rel=1e-5)
 
 
-def test_evaluating_afterwards_repeats_the_last_evaluation_and_takes_no_lock(whole, two_replicas):
+def test_evaluate_repeats_the_last_evaluation_without_the_lock(whole, two_replicas):
     config = toy_config()
     Path(whole[0], ".lock").touch()
     for strategy, tolerance in ((None, 0.0), (two_replicas, 1e-6)):
-        found = evaluate(toy_run(config, whole[0], strategy), [ToyStage(config)])
-        assert found == pytest.approx({"step": 8, **whole[1]}, rel=tolerance)
+        metrics = evaluate(toy_run(config, whole[0], strategy), [ToyStage(config)])
+        assert metrics == pytest.approx({"step": 8, **whole[1]}, rel=tolerance)
 
 
-def test_evaluating_beside_a_training_that_replaces_its_checkpoint_takes_the_new_one(copied, monkeypatch):
-    directory, read = Path(copied) / "checkpoints", tf.compat.v1.train.NewCheckpointReader
-
-    def replaced_meanwhile(prefix):
-        if prefix.endswith("step-4"):
-            for file in directory.glob("step-4.*"):
-                file.unlink()
-            for file in (Path(copied) / "milestones").glob("step-8.*"):
-                shutil.copy(file, directory)
-        return read(prefix)
-
-    for file in directory.glob("step-8.*"):
-        file.unlink()
-    monkeypatch.setattr(tf.compat.v1.train, "NewCheckpointReader", replaced_meanwhile)
+def test_evaluate_without_held_out_split_or_checkpoint_is_an_error(whole, tmp_path):
     config = toy_config()
-    assert evaluate(toy_run(config, copied), [ToyStage(config)])["step"] == 8
-
-
-def test_evaluating_without_held_out_split_or_checkpoint_is_refused(whole, tmp_path):
-    config = toy_config()
-    with pytest.raises(UserError, match="toy has no held-out split; build it with --held_out_fraction"):
+    with pytest.raises(UserError, match="^toy .*--held_out_fraction"):
         evaluate(toy_run(config, whole[0]), [ToyStage(config, num_evaluation_batches=0)])
-    with pytest.raises(UserError, match="holds no checkpoint to evaluate; train first"):
+    with pytest.raises(UserError, match=f"^{tmp_path}/checkpoints"):
         evaluate(toy_run(config, tmp_path), [ToyStage(config)])
-
-
-def test_a_dry_run_describes_the_run_and_writes_its_configuration(tmp_path):
-    described = describe(toy_run(toy_config(), tmp_path / "run"))
-    assert described == {
-        "trainable_parameters": 6 * 3 + 3 + 3 + 1,
-        "global_batch_size": 4,
-        "replicas": 1,
-        "tokens_per_step": 40,
-        "config": str(tmp_path / "run" / "config.yaml"),
-    }
-    assert (tmp_path / "run" / "config.yaml").exists()
 
 
 OTHER_SETTINGS = toy_config(optimizer={"learning_rate": 0.1})
@@ -255,11 +223,11 @@ OTHER_SETTINGS = toy_config(optimizer={"learning_rate": 0.1})
     ("config", "stage", "message"),
     [
         (OTHER_SETTINGS, {}, r"has optimizer\.learning_rate 0\.05, this call has 0\.1"),
-        (toy_config(), {"identity": "toy-2"}, "was started with another data set"),
-        (toy_config(), {"tokenizer": (b"[PAD]\n", True, False)}, "was started with another tokenizer"),
+        (toy_config(), {"identity": "toy-2"}, r"data\.json"),
+        (toy_config(), {"tokenizer": (b"[PAD]\n", True, False)}, r"vocab\.txt"),
     ],
 )
-def test_a_run_of_something_else_is_refused_and_left_as_it_is(copied, train_toy, config, stage, message):
+def test_other_settings_data_or_tokenizer_are_an_error_that_changes_no_file(copied, train_toy, config, stage, message):
     def content() -> dict:
         return {path: path.read_bytes() for path in Path(copied).rglob("*") if path.is_file() and path.name != ".lock"}
 
@@ -269,32 +237,28 @@ def test_a_run_of_something_else_is_refused_and_left_as_it_is(copied, train_toy,
     assert content() == before
 
 
-def test_settings_that_do_not_affect_the_weights_may_change(copied, train_toy):
+def test_settings_that_do_not_affect_the_weights_may_change_in_a_started_run(copied, train_toy):
     train = {"log_every_steps": 3, "save_every_steps": 5, "keep_checkpoints": 1, "milestone_fractions": (0.5,)}
     config = toy_config(train={**train, "on_nonfinite": "skip"}, evaluation={"every_steps": 1, "max_batches": 1})
     train_toy(copied, config)
     assert "keep_checkpoints: 1" in Path(copied, "config.yaml").read_text()
 
 
-def test_a_run_whose_checkpoints_are_gone_does_not_begin_again(copied, whole, train_toy, assert_same_run):
+def test_run_without_its_checkpoints_does_not_start_again(copied, whole, train_toy, assert_same_run):
     shutil.rmtree(f"{copied}/checkpoints")
-    with pytest.raises(UserError, match="reports 8 steps, but .*checkpoints holds no checkpoint; copy one there"):
+    with pytest.raises(UserError, match="metrics.jsonl reports 8 steps, but .*checkpoints"):
         train_toy(copied)
-    Path(copied, "checkpoints").mkdir()  # a milestone that is copied there is continued from
+    Path(copied, "checkpoints").mkdir()  # the run continues from a milestone that is copied there
     for file in Path(copied, "milestones").glob("step-3.*"):
         shutil.copy(file, f"{copied}/checkpoints")
     train_toy(copied)
     assert_same_run(copied, whole[0])
 
 
-def test_a_loss_that_is_not_finite_ends_the_run_before_the_update_and_skipping_goes_past_it(train_toy, lines, tmp_path):
-    config, said = (
-        toy_config(train={"max_nonfinite_steps": 1}),
-        r"loss of step 6 is not finite \(squared_error nan, ",
-    )
-    with pytest.raises(TrainingStopped, match=said) as caught:
+def test_nonfinite_loss_ends_the_run_before_the_update_and_can_be_skipped(train_toy, lines, tmp_path):
+    config = toy_config(train={"max_nonfinite_steps": 1})
+    with pytest.raises(TrainingStopped, match=r"loss of step 6 is not finite \(squared_error nan, "):
         train_toy(tmp_path, config, ToyStage(config, nan_steps=(5,)))
-    assert "gradients that are not: output/bias, output/kernel, hidden/bias, hidden/kernel" in str(caught.value)
     assert steps_in(f"{tmp_path}/checkpoints") == [4, 5]
     skipping = toy_config(train={"max_nonfinite_steps": 1, "on_nonfinite": "skip"})
     train_toy(tmp_path, skipping, ToyStage(config, nan_steps=(5,)))
@@ -302,16 +266,16 @@ def test_a_loss_that_is_not_finite_ends_the_run_before_the_update_and_skipping_g
     assert skipped == [None, None, None, 1, None]
 
 
-def test_more_steps_that_are_not_finite_than_allowed_end_the_run_with_a_checkpoint(train_toy, tmp_path):
+def test_more_than_max_nonfinite_steps_end_the_run_with_a_checkpoint(train_toy, tmp_path):
     config = toy_config(train={"max_nonfinite_steps": 1, "on_nonfinite": "skip"})
-    with pytest.raises(TrainingStopped, match="by step 6 the losses or gradients of 2 steps were not finite, and tr"):
+    with pytest.raises(TrainingStopped, match="by step 6 .* 2 steps .*train.max_nonfinite_steps is 1"):
         train_toy(tmp_path, config, ToyStage(config, nan_steps=(2, 5, 6)))
     assert steps_in(f"{tmp_path}/checkpoints") == [4, 6]
     with pytest.raises(TrainingStopped, match="by step 6"):
         train_toy(tmp_path, config, ToyStage(config))
 
 
-def test_alarms_are_raised_once_by_a_run_in_one_part_or_two(train_toy, tmp_path, monkeypatch, capsys):
+def test_alarm_is_raised_once_also_by_a_run_in_two_parts(train_toy, tmp_path, monkeypatch, capsys):
     def learns_nothing(metrics):
         return f"its loss is {metrics['loss']:.0f}"
 
@@ -327,15 +291,15 @@ def test_alarms_are_raised_once_by_a_run_in_one_part_or_two(train_toy, tmp_path,
     assert "step 6 ALARM | since step 1 its loss is" in capsys.readouterr().err
 
 
-def test_a_run_ends_with_what_its_last_evaluation_says_of_it(train_toy, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(Regression, "verdict", lambda task, metrics: f"it has {sorted(metrics)}")
+def test_verdict_on_the_last_evaluation_is_logged_at_the_end(train_toy, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(Regression, "verdict", lambda task, metrics: f"verdict on {sorted(metrics)}")
     caplog.set_level(logging.INFO)
     evaluation = train_toy(tmp_path)
-    assert caplog.messages[-1] == f"it has {sorted(evaluation)}" and evaluation
+    assert caplog.messages[-1] == f"verdict on {sorted(evaluation)}" and evaluation
     caplog.clear()
     without = toy_config()
     train_toy(tmp_path / "no_held_out_split", without, ToyStage(without, num_evaluation_batches=0))
-    assert not any(message.startswith("it has") for message in caplog.messages)
+    assert not any(message.startswith("verdict on") for message in caplog.messages)
 
 
 class OutputAlone(Regression):
@@ -343,7 +307,7 @@ class OutputAlone(Regression):
 
 
 class TwoPhases(Regression):
-    """The first three steps train the output layer alone, the others everything; the bias then starts anew."""
+    """The first three steps train the output layer alone. Then its bias becomes 7, and the others train everything."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -362,7 +326,7 @@ class TwoPhases(Regression):
 
 
 @pytest.mark.parametrize("stop_at_step", [2, 3, None])
-def test_each_phase_trains_its_own_variables_and_begins_once(lines, tensors, tmp_path, stop_at_step):
+def test_each_phase_trains_its_own_variables(lines, tensors, tmp_path, stop_at_step):
     config = toy_config(train={"milestone_fractions": (0.125, 0.375, 0.5)})
     run = toy_run(config, tmp_path, task=TwoPhases)
     for last_step in filter(None, (stop_at_step, 8)):
