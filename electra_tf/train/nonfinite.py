@@ -1,6 +1,5 @@
 """Explains why a step's loss or gradients were not finite."""
 
-import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -45,34 +44,23 @@ def explain_nonfinite(
     first = tf.nest.map_structure(lambda value: value.numpy(), first_replica(strategy, results))
     terms, gradient_is_finite, norms, weight_is_finite = first
     names = [variable.name.partition(":")[0] for variable in variables]
-    problem, causes = _problem_and_causes(step + 1, terms, bool(gradient_is_finite.all()))
-    where = [problem]
+    shown = ", ".join(f"{name} {value:.4g}" for name, value in terms.items())
+    parts = [f"the loss or a gradient of step {step + 1} is not finite ({shown})"]
     if not weight_is_finite.all():
-        where.append(f"weights not finite before it: {_named(names, weight_is_finite)}")
+        parts.append(f"weights not finite before it: {_named(names, weight_is_finite)}")
     if not gradient_is_finite.all():
-        where.append(f"gradients not finite: {_named(names, gradient_is_finite)}")
+        parts.append(f"gradients not finite: {_named(names, gradient_is_finite)}")
     else:
         largest = sorted(zip(norms.tolist(), names, strict=True), reverse=True)[:_NUM_NAMED]
-        where.append("largest gradient norms: " + ", ".join(f"{name} {norm:.3g}" for norm, name in largest))
+        parts.append("largest gradient norms: " + ", ".join(f"{name} {norm:.3g}" for norm, name in largest))
+    if weight_is_finite.all() and gradient_is_finite.all() and np.isfinite(list(terms.values())).all():
+        parts.append(
+            "computed again, all is finite: only the joint norm overflows, or the device or its memory is faulty"
+        )
     return (
-        f"{'; '.join(where)}; usual causes: {causes}; the step changed nothing: continue with --set "
-        "train.on_nonfinite=skip, or start again with a lower optimizer.learning_rate, more optimizer.warmup_steps or "
-        "--set train.precision=float32"
-    )
-
-
-def _problem_and_causes(step: int, terms: dict[str, float], gradients_are_finite: bool) -> tuple[str, str]:
-    shown = ", ".join(f"{name} {value:.4g}" for name, value in terms.items())
-    if not all(math.isfinite(value) for value in terms.values()):
-        return f"the loss of step {step} is not finite ({shown})", (
-            "a learning rate that is too high, a warm-up that is too short"
-        )
-    if not gradients_are_finite:
-        return f"gradients of step {step} are not finite, though its losses are ({shown})", (
-            "a learning rate that is too high, logits that grew without bound"
-        )
-    return f"the loss or a gradient of step {step} was not finite, but all are when computed again ({shown})", (
-        "a faulty device or memory; gradients so large that only their joint norm overflows"
+        f"{'; '.join(parts)}; usual causes: a learning rate that is too high, a warm-up that is too short; the step "
+        "changed nothing: continue with --set train.on_nonfinite=skip, or start again with a lower "
+        "optimizer.learning_rate, more optimizer.warmup_steps or --set train.precision=float32"
     )
 
 

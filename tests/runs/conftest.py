@@ -1,6 +1,7 @@
 """Shared by the tests of runs: one whole run of the toy task, and readers of a run's files."""
 
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -59,6 +60,26 @@ def tensors() -> Callable[[str], dict[str, np.ndarray]]:
         reader = tf.compat.v1.train.NewCheckpointReader(str(prefix))
         names = [name for name in reader.get_variable_to_shape_map() if not name.startswith(("_CHECK", "save_counter"))]
         return {name: reader.get_tensor(name) for name in names}
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def events() -> Callable[[str, str], list[tuple[str, int, bytes]]]:
+    """`events(model_dir, split)`: the scalars that TensorBoard shows, without rates, each as tag, step and value."""
+    # Importing it takes a second. `event_accumulator` would not drop repeated steps of tf.summary's scalars.
+    from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+
+    def read(model_dir, split) -> list[tuple[str, int, bytes]]:
+        logging.getLogger("tensorboard").setLevel(logging.WARNING)  # else it logs every file
+        folder = os.path.join(model_dir, "tensorboard", split)
+        accumulator = EventAccumulator(folder, size_guidance={"tensors": 0}).Reload()
+        tags = sorted(set(accumulator.Tags()["tensors"]) - set(RATES))
+        return [
+            (tag, event.step, tf.make_ndarray(event.tensor_proto).tobytes())
+            for tag in tags
+            for event in accumulator.Tensors(tag)
+        ]
 
     return read
 

@@ -2,12 +2,11 @@
 
     ELECTRA_TF_KILLS=30 python -m pytest -s tests/runs/test_kills.py
 
-Each call of run_pretraining.py is killed at a certain moment, which the run's directory shows, plus a random delay. Then
-the same command runs again. Prints a table of the calls. Without the variable there are 3 kills.
+Each call of run_pretraining.py is killed at a certain moment, which the run's directory shows, plus a random delay.
+Then the same command runs again. Prints a table of the calls. Without the variable there are 3 kills.
 """
 
 import json
-import logging
 import os
 import random
 import signal
@@ -19,11 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.runs.checkpoints import steps_in
-from electra_tf.runs.directory import RATES
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
@@ -98,16 +95,6 @@ def call(command: list[str], run: Path, moment: Moment | None, delays: random.Ra
             process.kill()
 
 
-def events(directory: Path) -> list[tuple]:
-    """The scalars that TensorBoard shows, without rates."""
-    logging.getLogger("tensorboard").setLevel(logging.WARNING)  # else it logs every file
-    accumulator = EventAccumulator(str(directory), size_guidance={"tensors": 0}).Reload()
-    tags = sorted(set(accumulator.Tags()["tensors"]) - set(RATES))
-    return [
-        (tag, event.step, event.tensor_proto.SerializeToString()) for tag in tags for event in accumulator.Tensors(tag)
-    ]
-
-
 def test_run_with_several_kills_equals_an_uninterrupted_one(tiny_config, write_data, tmp_path, lines, tensors):
     config = tiny_config(
         # Reports, checkpoints and evaluations fall on different steps, and sometimes on the same one.
@@ -130,7 +117,7 @@ def test_run_with_several_kills_equals_an_uninterrupted_one(tiny_config, write_d
 
     assert lines(killed) == lines(whole)
     for split in SPLITS:
-        assert events(killed / "tensorboard" / split) == events(whole / "tensorboard" / split)
+        assert events(killed, split) == events(whole, split)
     for folder in ("checkpoints", "milestones"):
         steps = steps_in(str(whole / folder))
         # Which older checkpoints are kept depends on where the run was stopped.

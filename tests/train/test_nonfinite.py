@@ -42,23 +42,22 @@ def explained(two_replicas):
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_nonfinite_weight_is_named_and_so_are_nonfinite_gradients(explained, replicas):
     message = explained(lambda task: task.output_layer.bias.assign([math.nan]), replicas)
-    assert message.startswith("the loss of step 8 is not finite (squared_error nan, noise ")
+    assert "step 8 is not finite (squared_error nan, noise " in message
     assert "weights not finite before it: output/bias; " in message
     assert "gradients not finite: output/bias, output/kernel, hidden/bias, hidden/kernel; usual causes" in message
 
 
 def test_nonfinite_data_blames_no_weight(explained):
     message = explained(nan_steps=(7,))
-    assert message.startswith("the loss of step 8 is not finite")
+    assert "step 8 is not finite (squared_error nan, noise " in message
     assert "weights not finite" not in message
 
 
 def test_largest_gradients_are_named_if_the_repeated_step_is_finite(explained):
     message = explained()
-    assert message.startswith("the loss or a gradient of step 8 was not finite, but all are when computed again (")
+    assert "step 8 is not finite (" in message and "computed again, all is finite" in message
     norms = [float(entry.split()[1]) for entry in message.partition("norms: ")[2].partition("; ")[0].split(", ")]
     assert len(norms) == 4 and norms == sorted(norms, reverse=True) and norms[-1] > 0.0
-    assert "a faulty device or memory" in message
 
 
 def test_micro_batches_of_the_step_are_repeated_together(explained):
