@@ -54,9 +54,7 @@ def explain_nonfinite(
         largest = sorted(zip(norms.tolist(), names, strict=True), reverse=True)[:_NUM_NAMED]
         parts.append("largest gradient norms: " + ", ".join(f"{name} {norm:.3g}" for norm, name in largest))
     if weight_is_finite.all() and gradient_is_finite.all() and np.isfinite(list(terms.values())).all():
-        parts.append(
-            "computed again, all is finite: only the joint norm overflows, or the device or its memory is faulty"
-        )
+        parts.append("computed again, all is finite: the joint norm overflows, or the device is faulty")
     return (
         f"{'; '.join(parts)}; usual causes: a learning rate that is too high, a warm-up that is too short; the step "
         "changed nothing: continue with --set train.on_nonfinite=skip, or start again with a lower "

@@ -95,7 +95,7 @@ def call(command: list[str], run: Path, moment: Moment | None, delays: random.Ra
             process.kill()
 
 
-def test_run_with_several_kills_equals_an_uninterrupted_one(tiny_config, write_data, tmp_path, lines, tensors):
+def test_run_with_several_kills_equals_an_uninterrupted_one(tiny_config, write_data, tmp_path, lines, events, tensors):
     config = tiny_config(
         # Reports, checkpoints and evaluations fall on different steps, and sometimes on the same one.
         train={"num_steps": STEPS_PER_KILL * NUM_KILLS, "log_every_steps": 4, "save_every_steps": 5},
