@@ -25,7 +25,7 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
 from electra_tf.text import manifest, records
 from electra_tf.train.step import compile_task
-from tests.toy import ENCODER, EQUAL_SIZES, VOCAB_SIZE, VOCABULARY
+from tests.toy import ENCODER, EQUAL_SIZES, VOCAB_SIZE, VOCABULARY, step_on_replicas
 
 # Before anything runs on a device. Tolerances are those of float32 on a CPU; a GPU multiplies in TF32, so it is hidden.
 tf.config.set_visible_devices([], "GPU")
@@ -100,22 +100,8 @@ def two_replicas() -> tf.distribute.Strategy:
 
 @pytest.fixture(scope="session")
 def run_on_replicas() -> Callable:
-    """`run_on_replicas(strategy, step, batch)`: a step on every replica's slice of a batch; the first one's result.
-
-    `step` is a `tf.function`: without one the replicas' threads may reach their sums in different orders.
-    """
-
-    def run(strategy: tf.distribute.Strategy, step: Callable, batch: dict[str, tf.Tensor]):
-        def share(context: tf.distribute.experimental.ValueContext) -> dict[str, tf.Tensor]:
-            size = len(batch["input_ids"]) // context.num_replicas_in_sync
-            first = size * context.replica_id_in_sync_group
-            return {name: values[first : first + size] for name, values in batch.items()}
-
-        shares = strategy.experimental_distribute_values_from_function(share)
-        result = strategy.run(step, args=(shares,))
-        return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], result)
-
-    return run
+    """`tests.toy.step_on_replicas`."""
+    return step_on_replicas
 
 
 @pytest.fixture(scope="session")

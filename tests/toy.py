@@ -21,6 +21,7 @@ from electra_tf.runs.run import Run, train
 from electra_tf.tasks.base import InputStage, Task
 from electra_tf.tasks.terms import Ratio, Total
 from electra_tf.train.distribution import build_strategy
+from electra_tf.train.trainer import first_replica
 
 VOCAB_SIZE = 47
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{index}" for index in range(5, VOCAB_SIZE)))
@@ -159,6 +160,22 @@ def toy_run(config: RunConfig, model_dir: os.PathLike | str, strategy=None, task
 
     one_device = tf.distribute.OneDeviceStrategy("CPU:0")
     return Run(config, RunDirectory(model_dir), strategy or one_device, build, force)
+
+
+def step_on_replicas(strategy: tf.distribute.Strategy, step: Callable, batch: dict[str, tf.Tensor]):
+    """Runs a step on every replica's slice of a batch. Returns: the first replica's result.
+
+    Args:
+        step: a `tf.function`: without one the replicas' threads may reach their sums in different orders.
+    """
+
+    def share(context: tf.distribute.experimental.ValueContext) -> dict[str, tf.Tensor]:
+        size = len(batch["input_ids"]) // context.num_replicas_in_sync
+        first = size * context.replica_id_in_sync_group
+        return {name: values[first : first + size] for name, values in batch.items()}
+
+    shares = strategy.experimental_distribute_values_from_function(share)
+    return first_replica(strategy, strategy.run(step, args=(shares,)))
 
 
 def main(model_dir: str, num_steps: str, strategy: str = "one_device") -> int:

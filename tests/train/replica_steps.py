@@ -2,12 +2,13 @@
 
     python -m tests.train.replica_steps DIR STRATEGY NUM_DEVICES VARIANT...
 
-Writes DIR/VARIANT.npz: the metrics of every step as `metrics/NAME` [steps], the weights as `weights/NAME`.
+The variant `electra:2:xla` is the objective electra with 2 micro-batches a step, compiled by XLA; without XLA it is
+`electra:2:tensorflow`. Writes DIR/VARIANT.npz: the metrics of every step as `metrics/NAME` [steps], the last weights as
+`weights/NAME`.
 """
 
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -19,50 +20,31 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
 from electra_tf.train.distribution import build_strategy, is_chief, split_cpu
 from electra_tf.train.step import compile_task
+from tests.toy import step_on_replicas
 
 NUM_STEPS = 10
-# Tokens of each row: the first of four replicas has seven times as many as the last, one of whose rows is empty.
+# Tokens of each row. The first of four replicas has seven times the last one's tokens; the last row is empty.
 LENGTHS = (32, 32, 30, 32, 31, 20, 24, 13, 18, 12, 16, 9, 7, 5, 6, 0)
 
 
-class Variant(NamedTuple):
-    """A training: `electra:2:xla` is the objective electra with 2 micro-batches a step, compiled by XLA."""
-
-    objective: str
-    accumulation: int
-    compiler: str
-
-    @classmethod
-    def parse(cls, text: str) -> "Variant":
-        objective, accumulation, compiler = text.split(":")
-        return cls(objective, int(accumulation), compiler)
-
-    def __str__(self) -> str:
-        return ":".join(map(str, self))
-
-
-def train(strategy: tf.distribute.Strategy, variant: Variant) -> dict[str, np.ndarray]:
+def train(strategy: tf.distribute.Strategy, variant: str) -> dict[str, np.ndarray]:
     """Trains ten steps. Returns: the metrics of each step and the last weights."""
     config = build_config(variant)
     tf_keras.utils.set_random_seed(config.train.seed)
     with strategy.scope():
         objective = compile_task(build_objective(config))
-
-    @tf.function
-    def step(batch):
-        results = strategy.run(objective.train_step, args=(batch,))
-        return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
-
-    steps = [step(_distribute(strategy, make_batch(config, number))) for number in range(NUM_STEPS)]
+    step = tf.function(objective.train_step)
+    steps = [step_on_replicas(strategy, step, make_batch(config, number)) for number in range(NUM_STEPS)]
     arrays = {f"metrics/{name}": np.array([float(metrics[name]) for metrics in steps]) for name in steps[0]}
     variables = enumerate(objective.trainable_variables)
     return arrays | {f"weights/{index}/{variable.name}": variable.numpy() for index, variable in variables}
 
 
-def build_config(variant: Variant) -> PretrainingConfig:
+def build_config(variant: str) -> PretrainingConfig:
     """Two layers with dropout, float32, and a learning rate large enough to change the weights."""
-    objective = {"name": variant.objective}
-    if variant.objective == "electra":
+    name, micro_batches, compiler = variant.split(":")
+    objective = {"name": name}
+    if name == "electra":
         objective["generator"] = {"size_fraction": 0.5, "num_heads": 2}
     sizes = {"vocab_size": 211, "embedding_size": 24, "hidden_size": 32, "num_layers": 2, "num_heads": 4}
     values = {
@@ -73,8 +55,8 @@ def build_config(variant: Variant) -> PretrainingConfig:
         "train": {
             "num_steps": 100,
             "batch_size": len(LENGTHS),
-            "gradient_accumulation_steps": variant.accumulation,
-            "xla": variant.compiler == "xla",
+            "gradient_accumulation_steps": int(micro_batches),
+            "xla": compiler == "xla",
         },
     }
     return parse_config(values, source="test_replicas")
@@ -93,23 +75,12 @@ def make_batch(config: PretrainingConfig, number: int) -> dict[str, tf.Tensor]:
     return mask_batch(tensors, config.masking, special, RandomStream(0, number, 0))
 
 
-def _distribute(strategy: tf.distribute.Strategy, batch: dict[str, tf.Tensor]):
-    """Gives each replica its consecutive rows of the batch."""
-
-    def share(context) -> dict[str, tf.Tensor]:
-        size = len(LENGTHS) // context.num_replicas_in_sync
-        first = size * context.replica_id_in_sync_group
-        return {name: rows[first : first + size] for name, rows in batch.items()}
-
-    return strategy.experimental_distribute_values_from_function(share)
-
-
 def main(directory: str, strategy_name: str, num_devices: str, *variants: str) -> None:
     tf.config.set_visible_devices([], "GPU")
     if int(num_devices) > 1:
         split_cpu(int(num_devices))
     strategy = build_strategy(strategy_name)
-    for variant in map(Variant.parse, variants):
+    for variant in variants:
         arrays = train(strategy, variant)
         if is_chief(strategy):
             np.savez(Path(directory) / f"{variant}.npz", **arrays)
