@@ -26,10 +26,13 @@ _TPU_HELP = (
 def split_cpu(num_devices: int) -> None:
     """Splits the CPU into `num_devices` logical devices, to try a distributed run on one machine.
 
-    Call it before TensorFlow runs anything.
+    Raises: UserError: if TensorFlow has set up its devices already.
     """
     cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num_devices)
+    try:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num_devices)
+    except RuntimeError as error:
+        raise UserError(f"--logical_cpu_devices={num_devices}: {error}; set it before anything else runs") from None
 
 
 def one_device(tpu: str) -> tf.distribute.Strategy:
