@@ -7,6 +7,7 @@ import functools
 import logging
 import os
 import timeit
+from pathlib import Path
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -20,6 +21,7 @@ _TPU_TYPE_VARIABLE = "TPU_ACCELERATOR_TYPE"  # a TPU VM sets it, for example to 
 # So large that the rate does not depend on the size; smaller on a CPU, where a short product is disturbed less often.
 _CPU_SIZE, _ACCELERATOR_SIZE = 1024, 8192
 _NUM_PRODUCTS = 30
+_PROCESSOR_FILE = Path("/proc/cpuinfo")  # of Linux
 
 
 class Peak(NamedTuple):
@@ -38,6 +40,8 @@ def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | 
     if train.peak_flops is not None:
         return Peak(replicas * train.peak_flops, "train.peak_flops")
     kind = tf.DeviceSpec.from_string(device).device_type
+    if kind == "CPU" and train.precision == "bfloat16" and _lacks_bfloat16():
+        logger.warning("this processor has no bfloat16 instructions; --set train.precision=float32 is faster")
     name, published = _published(kind, train.precision)
     if published is not None:
         return Peak(replicas * published, f"published for {name}")
@@ -49,6 +53,11 @@ def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | 
     # The logical CPU devices of a process share one processor, and the product has used all of it.
     measured = replicas // len(strategy.extended.worker_devices) if kind == "CPU" else replicas
     return Peak(measured * rate, f"measured, a product of {train.precision} matrices")
+
+
+def _lacks_bfloat16() -> bool:
+    """True if Linux lists the instructions of this processor, and none for bfloat16."""
+    return _PROCESSOR_FILE.exists() and "bf16" not in _PROCESSOR_FILE.read_text(errors="replace")
 
 
 def _published(kind: str, precision: str) -> tuple[str, float | None]:

@@ -24,6 +24,23 @@ def test_logical_devices_of_one_processor_share_its_measured_rate(tiny_config, t
     assert [peak_of_run(train, strategy)[0] for strategy in (one_device, two_replicas)] == [5e9, 5e9]
 
 
+@pytest.mark.parametrize(
+    ("precision", "instructions", "is_warned"),
+    [
+        ("bfloat16", "fma avx2 avx512f avx512_vnni", True),
+        ("bfloat16", "fma avx2 avx512_bf16", False),
+        ("float32", "fma avx2", False),
+    ],
+)
+def test_bfloat16_on_a_processor_without_its_instructions_gives_a_warning(
+    precision, instructions, is_warned, tiny_config, measured_5e9, monkeypatch, tmp_path, caplog
+):
+    (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags : {instructions}\n")
+    monkeypatch.setattr(device_peak, "_PROCESSOR_FILE", tmp_path / "cpuinfo")
+    peak_of_run(tiny_config(train={"precision": precision}).train, tf.distribute.OneDeviceStrategy("CPU:0"))
+    assert ("train.precision=float32" in caplog.text) == is_warned
+
+
 def test_rates_of_gpus_without_a_published_peak_add_up(tiny_config, monkeypatch, measured_5e9):
     class TwoUnknownGpus:
         num_replicas_in_sync = 2
