@@ -18,7 +18,7 @@ def read_json_lines(
 ) -> Iterator[Document]:
     """Documents of JSON lines: the lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
 
-    Raises: UserError: a line is not a JSON object, lacks the field, or the field is no string.
+    Raises: UserError: a line is not a JSON object with a string in this field.
     """
 
     def lines() -> Iterator[str | None]:
@@ -48,15 +48,13 @@ def _text(raw_line: bytes, path: str, offset: int, text_field: str) -> str:
     try:
         fields = json.loads(line)
     except ValueError as error:
-        raise UserError(f"{place}: a line that is not JSON ({error})") from None
-    if not isinstance(fields, dict):
-        raise UserError(f"{place}: {line.strip()[:40]!r} is not a JSON object; expected one on each line")
-    if text_field not in fields:
-        names = ", ".join(map(repr, fields))
-        raise UserError(f"{place}: no field {text_field!r}; name the field with the text in --text_field: {names}")
-    text = fields[text_field]
+        raise UserError(f"{place}: the line is not JSON ({error})") from None
+    text = fields.get(text_field) if isinstance(fields, dict) else None
     if not isinstance(text, str):
-        raise UserError(f"{place}: {text_field!r} is {json.dumps(text)[:40]}, expected a string")
+        raise UserError(
+            f"{place} has no object with a string {text_field!r}; name the field with the text in --text_field:"
+            f" {line.strip()[:100]}"
+        )
     # An escape such as "\ud800" gives half of a surrogate pair, which UTF-8 cannot represent.
     return text.encode("utf-8", "ignore").decode("utf-8")
 

@@ -20,19 +20,19 @@ def test_a_line_is_a_document_whose_lines_are_paragraphs(read, content, document
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ('{"title": "b", "body": "c"}', "no field 'text'.*'title'"),
-        ('{"text": ["a"]}', "'text' is"),
-        ('["a"]', "no.* object"),
+        ('{"title": "b", "body": "c"}', "'text'.*title"),
+        ('{"text": ["a"]}', "'text'"),
+        ('["a"]', "'text'"),
         ('{"text": ', "not JSON"),
     ],
 )
 def test_a_wrong_line_is_a_user_error_with_its_offset(read, line, complaint):
-    with pytest.raises(UserError, match=f"file.txt at offset 1014: .*{complaint}"):
+    with pytest.raises(UserError, match=f"file.txt at offset 1014.*{complaint}"):
         read("jsonl", f'{{"text": "a"}}\n{line}\n{{"text": "b"}}\n', offset=1000)
 
 
 def test_a_line_longer_than_the_limit_is_a_user_error(read, monkeypatch):
     monkeypatch.setattr(json_lines, "MAX_JSON_LINE_BYTES", 40)
     assert read("jsonl", f'{{"text": "{"x" * 28}"}}\n') == [["x" * 28]]
-    with pytest.raises(UserError, match="file.txt at offset 14: a line that is not JSON"):
+    with pytest.raises(UserError, match="file.txt at offset 14: .*not JSON"):
         read("jsonl", f'{{"text": "a"}}\n{{"text": "{"x" * 50}"}}\n')
