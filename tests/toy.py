@@ -1,10 +1,11 @@
-"""Small models for tests: sizes, a vocabulary and random weights for all of them; and a smallest task.
+"""Small models for tests: sizes, a vocabulary and random weights; a smallest task; formulas of several tests.
 
-`electra_tf.train` and `electra_tf.runs` know no objective, so their tests train the task.
+`electra_tf.train` and `electra_tf.runs` do not depend on any objective, so their tests train the smallest task.
 
 python -m tests.toy MODEL_DIR NUM_STEPS [STRATEGY]      trains it, as run_pretraining.py trains an objective
 """
 
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -15,10 +16,12 @@ import tf_keras
 
 from electra_tf.cli.process import run_command
 from electra_tf.config.schema import RunConfig
+from electra_tf.models.layers import ForwardContext
+from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interrupted, Interruption
 from electra_tf.runs.run import Run, train
-from electra_tf.tasks.base import InputStage, Task
+from electra_tf.tasks.base import Evaluated, InputStage, Task
 from electra_tf.tasks.terms import Ratio, Total
 from electra_tf.train.distribution import build_strategy
 from electra_tf.train.trainer import first_replica
@@ -188,6 +191,52 @@ def main(model_dir: str, num_steps: str, strategy: str = "one_device") -> int:
             return run_command(lambda: train(run, lambda: [ToyStage(config)], interruption=interruption))
         except Interrupted as interrupted:
             return interrupted.exit_code
+
+
+def logits_of(logits) -> VocabularyLogits:
+    """Given logits, [B, M, V], as a network returns them."""
+    logits = tf.convert_to_tensor(logits, tf.float32)
+    return VocabularyLogits(logits, tf.eye(logits.shape[-1]), tf.zeros([logits.shape[-1]]))
+
+
+def certain(token_ids, vocab_size: int = 47) -> VocabularyLogits:
+    """The logits of a generator that gives each of these tokens all of the probability."""
+    return logits_of(100.0 * tf.one_hot(token_ids, vocab_size))
+
+
+def log_softmax(logits) -> np.ndarray:
+    """In float64, over the last axis."""
+    logits = np.asarray(logits, np.float64)
+    logits = logits - logits.max(axis=-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+def training_values(task: Task, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, float]:
+    """The training terms, divided."""
+    ratios = task.as_ratios(batch, task.training_terms(batch, context))
+    return {name: ratio.value() for name, ratio in ratios.items()}
+
+
+def evaluation_values(task: Evaluated, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, float]:
+    """The evaluation terms, divided."""
+    return {name: term.value() for name, term in task.evaluation_terms(batch, context).items()}
+
+
+def softplus(value: float) -> float:
+    return math.log1p(math.exp(value))
+
+
+def follows(drawn: np.ndarray, masses) -> bool:
+    """Whether tokens were drawn in these proportions, by a chi-squared test.
+
+    The bound is five standard deviations above the mean of that distribution.
+    """
+    expected = drawn.size * np.array(masses, np.float64) / np.sum(masses)
+    counts, possible = np.bincount(drawn.ravel(), minlength=len(expected)), expected > 0
+    assert not counts[~possible].any()
+    degrees = np.count_nonzero(possible) - 1
+    chi_squared = ((counts - expected)[possible] ** 2 / expected[possible]).sum()
+    return bool(chi_squared < degrees + 5 * math.sqrt(2 * degrees))
 
 
 if __name__ == "__main__":

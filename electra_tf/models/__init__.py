@@ -1,1 +1,1 @@
-"""Networks: embeddings, encoders, heads and generators. They know nothing of losses, strategies or step counts."""
+"""Networks: embeddings, encoders, heads and generators. They do not depend on losses, strategies or step counts."""

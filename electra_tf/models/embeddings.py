@@ -72,7 +72,7 @@ class DisentangledEmbeddings(Embeddings):
 
     def __init__(self, config: EncoderConfig, source: Embeddings, **layer_options):
         super().__init__(config, **layer_options)
-        # In a function, because Keras would count the weights of an attribute as this layer's.
+        # In a function, because Keras would count an attribute's weights as this layer's.
         self._get_source = lambda: source
 
     def build(self, input_shape):

@@ -8,7 +8,7 @@ import tf_keras
 
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.encoder import Encoder, EncoderOutput
-from electra_tf.models.heads import MaskedLmHead, gather_positions
+from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 
@@ -18,13 +18,16 @@ class GeneratorOutput(NamedTuple):
 
     Attributes:
         scores: the logits of every vocabulary entry at each masked position.
-        hidden: [B, M, G], the vectors that the logits were computed from; None if the generator is not a network.
-        encoder_output: the encoder's output for the whole sequence; None if the generator is not a network.
+        hidden: [B, M, G], the vectors that the logits were computed from; only of a `TransformerGenerator`.
+        encoder_output: the encoder's output for the whole sequence; only of a `TransformerGenerator`.
+        everywhere: the logits at all S positions, for losses alone, as they rarely exist all at once; only of a
+            `TwoTowerGenerator`, whose `scores` send no gradient.
     """
 
     scores: VocabularyLogits | ContextFreeLogits
     hidden: tf.Tensor | None = None
     encoder_output: EncoderOutput | None = None
+    everywhere: VocabularyLogits | None = None
 
     @property
     def logits(self) -> tf.Tensor:
@@ -54,7 +57,7 @@ class TransformerGenerator(tf_keras.layers.Layer):
         context: ForwardContext = INFERENCE,
     ) -> GeneratorOutput:
         output = self.encoder(masked_input_ids, input_mask=input_mask, segment_ids=segment_ids, context=context)
-        hidden = gather_positions(output.sequence_output, positions)  # [B, M, G]
+        hidden = tf.gather(output.sequence_output, positions, batch_dims=1)  # [B, M, G]
         return GeneratorOutput(self.head(hidden, context=context), hidden, output)
 
 

@@ -20,16 +20,6 @@ from electra_tf.models.layers import (
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 
 
-def gather_positions(hidden: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """The vectors, or numbers, at some positions.
-
-    Args:
-        hidden: [B, S, ...].        positions: [B, M] int32, each in [0, S).
-    Returns: [B, M, ...].
-    """
-    return tf.gather(hidden, positions, batch_dims=1)
-
-
 class MaskedLmHead(tf_keras.layers.Layer):
     """Predicts tokens: dense to the embedding size, GELU, LayerNorm, product with the word table.
 

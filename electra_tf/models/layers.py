@@ -1,4 +1,4 @@
-"""What all networks are made of: the context of a forward pass, initial values and small layers."""
+"""The context of a forward pass, initial values and small layers, for all networks."""
 
 from dataclasses import dataclass, replace
 

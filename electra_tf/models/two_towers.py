@@ -4,32 +4,13 @@ Source: Clark et al. 2020b ("Pre-Training Transformers as Energy-Based Cloze Mod
 authors' code.
 """
 
-from typing import NamedTuple
-
 import tensorflow as tf
 import tf_keras
 
 from electra_tf.models.encoder import Encoder
-from electra_tf.models.heads import MaskedLmHead, gather_positions
+from electra_tf.models.generators import GeneratorOutput
+from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import INFERENCE, ForwardContext
-from electra_tf.models.vocabulary_logits import VocabularyLogits
-
-
-class ClozeOutput(NamedTuple):
-    """The output of a cloze model.
-
-    Attributes:
-        scores: the logits at the given positions, to sample from; no gradient flows through them.
-        everywhere: the logits at all S positions, for losses alone; they rarely exist all at once.
-    """
-
-    scores: VocabularyLogits
-    everywhere: VocabularyLogits
-
-    @property
-    def logits(self) -> tf.Tensor:
-        """[B, M, V] float32."""
-        return self.scores.logits
 
 
 class TwoTowerGenerator(tf_keras.layers.Layer):
@@ -40,7 +21,7 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
         head: reads vectors of twice their hidden size.
     Call:
         input_ids, input_mask, segment_ids: [B, S] int32, nothing masked.        positions: [B, M] int32.
-    Returns: `ClozeOutput`.
+    Returns: `GeneratorOutput` with `everywhere`.
     """
 
     def __init__(self, left_to_right: Encoder, right_to_left: Encoder, head: MaskedLmHead, **layer_options):
@@ -56,17 +37,19 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
         segment_ids: tf.Tensor,
         positions: tf.Tensor,
         context: ForwardContext = INFERENCE,
-    ) -> ClozeOutput:
+    ) -> GeneratorOutput:
         inputs = {"input_mask": input_mask, "segment_ids": segment_ids}
         before, after = (
             tower(input_ids, **inputs, context=context.scope(tower.name)).sequence_output
             for tower in (self.left_to_right, self.right_to_left)
         )
-        # The neighbours' vectors, because a token's own vector depends on the token. At the ends one side is zero (the
-        # authors' code has the vector of the other end there, which depends on all tokens), and so is padding.
+        # A token is predicted from its neighbours' vectors, because its own vector depends on the token. Padding and
+        # the missing neighbours at both ends are zeros. (At the ends the authors' code takes the vector of the other
+        # end, which depends on all tokens.)
         after = tf.where(input_mask[:, :, tf.newaxis] > 0, after, tf.zeros([], after.dtype))
         before = tf.pad(before[:, :-1], [[0, 0], [1, 0], [0, 0]])
         after = tf.pad(after[:, 1:], [[0, 0], [0, 1], [0, 0]])
         hidden = tf.concat([before, after], axis=-1)  # [B, S, 2 G]
-        asked = gather_positions(tf.stop_gradient(hidden), positions)  # [B, M, 2 G]
-        return ClozeOutput(*(self.head(vectors, context=context) for vectors in (asked, hidden)))
+        selected = tf.gather(tf.stop_gradient(hidden), positions, batch_dims=1)  # [B, M, 2 G]
+        scores = self.head(selected, context=context)
+        return GeneratorOutput(scores, everywhere=self.head(hidden, context=context))

@@ -1,9 +1,9 @@
 """Fused operations: each is faster as one compiled program than as the ten operations it consists of.
 
-Between its matrix products a transformer adds, scales, draws, exponentiates and sums whole activations. As single
-operations each of these reads and writes main memory, which takes most of a step's time. Here the operations between
-two products are one program, with a gradient of its own that keeps few tensors. In a step that XLA compiles as a whole,
-as on a TPU, the same formulas are parts of that one program.
+Between its matrix products a transformer adds, scales, exponentiates and sums whole activations. As single operations
+they read and write main memory, which takes most of a step's time. Here the operations between two products are one
+program, with a custom gradient that keeps few tensors. In a step that XLA compiles as a whole, as on a TPU, the same
+formulas are parts of that one program.
 """
 
 import functools
@@ -36,7 +36,7 @@ def _program(formula: Callable, **options) -> Callable:
 @functools.cache
 def _function(formula: Callable, **options) -> Callable:
     """The formula as a function that TensorFlow traces and differentiates once, however many layers call it."""
-    # Inlined, the graph would be three times as large: half a second more at the start, for steps 1 or 2 % faster.
+    # Inlining would make steps 1 or 2 % faster, but the graph three times as large: the start takes half a second more.
     attributes = {"_noinline": True}
     return tf.function(functools.partial(formula, **options), autograph=False, experimental_attributes=attributes)
 
@@ -100,11 +100,10 @@ class FusedOps(ReferenceOps):
     def _materialize(self, values: tf.Tensor, beside: tf.Tensor) -> tf.Tensor:
         """The values; in a program for a CPU they are written to memory once and read from there.
 
-        XLA on CPUs considers sums and products cheaper than memory and repeats the computation of a value in every
-        loop that reads it: random bits in all three loops of a LayerNorm, and in a step that is compiled as a whole
-        all layers below too, so that time and code grow with the square of the depth. It ignores
-        `optimization_barrier` there. XLA does not duplicate divisions and cannot prove that this divisor is 1, so it
-        keeps the result in memory.
+        XLA on CPUs ignores `optimization_barrier` and computes a value again in every loop that reads it: random bits
+        in all three loops of a LayerNorm, and all layers below in a step that is compiled as a whole, so that time and
+        code grow with the square of the depth. But it does not duplicate divisions and cannot prove that this divisor
+        is 1, so it keeps the result in memory.
 
         Args:
             values: float32.
@@ -239,7 +238,7 @@ def _rows(values: tf.Tensor) -> tf.Tensor:
 
 
 def _last_size(values: tf.Tensor) -> tf.Tensor | int:
-    """The size of the last axis; a number where it is known when the program is traced."""
+    """The size of the last axis: a number if it is static, else a tensor."""
     return values.shape[-1] or tf.shape(values)[-1]
 
 

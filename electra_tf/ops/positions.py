@@ -62,9 +62,9 @@ def put_at_positions(ids: tf.Tensor, values: tf.Tensor, positions: tf.Tensor, we
     Source: Clark et al. 2020, section 2 (REPLACE).
     """
     num_slots = positions.shape[1]
-    here = tf.range(ids.shape[1])[tf.newaxis, :, tf.newaxis] == positions[:, tf.newaxis, :]  # [B, S, M]
-    here &= (weights > 0)[:, tf.newaxis, :]
-    first_slot = tf.reduce_min(tf.where(here, tf.range(num_slots), num_slots), axis=-1)  # [B, S], M where none
+    is_match = tf.range(ids.shape[1])[tf.newaxis, :, tf.newaxis] == positions[:, tf.newaxis, :]  # [B, S, M]
+    is_match &= (weights > 0)[:, tf.newaxis, :]
+    first_slot = tf.reduce_min(tf.where(is_match, tf.range(num_slots), num_slots), axis=-1)  # [B, S], M where none
     return _put_first(ids, values, first_slot)
 
 

@@ -22,7 +22,6 @@ NEVER = -math.inf
 _NEGLIGIBLE = -1000.0  # below the largest logit: its exponential is 0 in float32
 # Added to the scores of padded keys before the softmax (modeling.py of the authors' code).
 _MASKED_SCORE = -10000.0
-ATTENTION_MASKS = ("bidirectional", "left_to_right", "right_to_left")
 
 
 def float32(values: tf.Tensor) -> tf.Tensor:
@@ -41,8 +40,8 @@ def gelu(values: tf.Tensor) -> tf.Tensor:
 class ReferenceOps:
     """Operations of the encoder and of the vocabulary's logits; an object without state.
 
-    In the operations of the vocabulary, `products` [N, V'] float32 are those of N vectors with a word table of V' rows,
-    where V' is V rounded up to whole rows of 128 columns; `bias` is [V'], `NEVER` in the added entries.
+    In the operations of the vocabulary, `products` [N, V'] float32 are the products of N vectors with a word table of
+    V' rows, where V' is V rounded up to a multiple of 128; `bias` is [V'], `NEVER` in the added entries.
     """
 
     def shared(self, formula: Callable, **options) -> Callable:
@@ -168,7 +167,7 @@ class ReferenceOps:
         self, products: tf.Tensor, bias: tf.Tensor, largest: tf.Tensor, column_totals: tf.Tensor
     ) -> tf.Tensor:
         """The entropy of each row's softmax, [N]: with s = logit - largest, log sum exp(s) - E[s]."""
-        # Some logits are -inf, and times a probability of 0 they would be NaN.
+        # Some logits are -inf, and -inf times a probability of 0 would be NaN.
         below = tf.maximum(products + bias - largest, _NEGLIGIBLE)
         weighted = tf.reduce_sum(tf.reduce_sum(in_columns(below * tf.exp(below)), axis=2), axis=2)
         totals = tf.reduce_sum(column_totals, axis=1)
@@ -197,7 +196,7 @@ class ReferenceOps:
         log_totals: tf.Tensor,
         upstream: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The gradients of products [N, V'] and bias [V'] from that of -log p(token), [N]; `log_totals` is [N, 1]."""
+        """The gradients of products [N, V'] and bias [V'] from the one of -log p(token) [N]; `log_totals` is [N, 1]."""
         probs = tf.exp(products + bias - log_totals)
         chosen = tf.cast(tf.range(products.shape[1]) == token_ids[:, tf.newaxis], tf.float32)
         gradient = (probs - chosen) * upstream[:, tf.newaxis]
@@ -219,7 +218,7 @@ def masked_scores(scores: tf.Tensor, key_mask: tf.Tensor, attention_mask: str) -
     positions = tf.range(scores.shape[-1] or tf.shape(scores)[-1])
     query, key = positions[:, tf.newaxis], positions[tf.newaxis, :]
     visible = key <= query if attention_mask == "left_to_right" else key >= query
-    # -inf, not the finite score of padding: where every visible key is padding, hidden keys would be attended to.
+    # -inf, not the finite score of padding: if every visible key were padding, hidden keys would be attended to.
     return tf.where(visible, scores, -math.inf)
 
 

@@ -25,7 +25,7 @@ _PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 class Evaluated:
-    """Base of all that `electra_tf.train.trainer.Evaluator` evaluates: tasks, and other uses of their networks."""
+    """Base of what `electra_tf.train.trainer.Evaluator` evaluates: tasks, and their networks in another use."""
 
     config: RunConfig
 
@@ -54,7 +54,7 @@ class Task(tf_keras.Model, Evaluated):
 
     Attributes:
         config: the run's settings.
-        term_names: the names of the training terms, known once the variables are created.
+        term_names: the names of the training terms, set by `create_variables`.
     """
 
     def __init__(self, config: RunConfig, **model_options):
@@ -163,32 +163,21 @@ class Task(tf_keras.Model, Evaluated):
 
 
 class InputStage(ABC):
-    """Consecutive steps of a run with their own data, sequence length and batch size. Most runs have one stage.
+    """Consecutive steps of a run with their own data, sequence length and batch size. Most runs have one stage."""
 
-    Attributes:
-        name: its name in the configuration, for messages; empty if there is only one stage.
-        first_step, last_step: the stage has the steps first_step + 1 to last_step.
-        batch_size, evaluation_batch_size: examples over all replicas.
-        max_seq_length: tokens of an example, padding included.
-        num_training_examples: the size of the training split.
-        num_evaluation_batches: the size of the held-out split in batches; 0 without one.
-        data: the argument of `Task.adopt_data`.        source: the directory of the data, for messages.
-        identity: a hash of the data set.
-        tokenizer: the content of the vocabulary's file, and whether text is lower-cased and stripped of accents.
-    """
-
-    name: str
+    name: str  # in the configuration, for messages; empty if there is only one stage
+    # The stage has the steps first_step + 1 to last_step.
     first_step: int
     last_step: int
-    batch_size: int
-    evaluation_batch_size: int
-    max_seq_length: int
+    batch_size: int  # examples over all replicas
+    evaluation_batch_size: int  # likewise
+    max_seq_length: int  # tokens of an example, padding included
     num_training_examples: int
-    num_evaluation_batches: int
-    data: Any
-    source: str
-    identity: str
-    tokenizer: tuple[bytes, bool, bool]
+    num_evaluation_batches: int  # 0 without a held-out split
+    data: Any  # the argument of `Task.adopt_data`
+    source: str  # the directory of the data, for messages
+    identity: str  # a hash of the data set
+    tokenizer: tuple[bytes, bool, bool]  # the vocabulary's file, and whether to lower-case and strip accents
 
     @abstractmethod
     def training_batches(self, first_step: int, context: tf.distribute.InputContext) -> tf.data.Dataset:

@@ -23,8 +23,8 @@ _FEWEST_STEPS = 500
 # with a held-out AUC of 0.50 to 0.61; the first sign of context took them past 2 %, and those that learnt ended 22 to
 # 35 % below. Masked language models leave the plateau by 0.1 of 7 nats before anything else shows.
 _NOT_BELOW_BASELINE = 0.02
-# For a masked-LM loss whose unigram loss is not known: within this share of ln V not even the frequencies of tokens are
-# learnt. They alone reduce the loss by a third (to 7 of 10.3 nats at 30,522 entries), in hundreds of steps.
+# Where the unigram loss is missing: a masked LM within this share of ln V has not even learnt the token frequencies,
+# which alone reduce the loss by a third (to 7 of 10.3 nats at 30,522 entries), in hundreds of steps.
 _NOT_BELOW_UNIFORM = 0.05
 # An alarm is due when this share of the best gain over ln V, or of the best sampled accuracy, is lost. A healthy run
 # does not lose it: a change of data or sequence length costs tenths of a nat.
@@ -52,7 +52,6 @@ class HealthMonitor:
         self._alarm_after_steps = alarm_after_steps
         self._checks = checks
         self._failing_since: dict[HealthCheck, int] = {}
-        self._alarmed: set[HealthCheck] = set()
         self._last_step = 0
 
     def observe(self, step: int, metrics: dict[str, float | None]) -> list[str]:
@@ -62,26 +61,23 @@ class HealthMonitor:
             metrics: means over the steps since the last report, as in metrics.jsonl; values that are not finite are
                 ignored.
         """
-        first_step, self._last_step = self._last_step + 1, step
-        if not self._alarm_after_steps:
-            return []
+        last_step, self._last_step = self._last_step, step
         finite = {name: value for name, value in metrics.items() if isinstance(value, float) and math.isfinite(value)}
         alarms = []
         for check in self._checks:
             problem = check(finite)
             if problem is None:
                 self._failing_since.pop(check, None)
-                self._alarmed.discard(check)
                 continue
-            since = self._failing_since.setdefault(check, first_step)
-            if check not in self._alarmed and step - since + 1 >= self._alarm_after_steps:
-                self._alarmed.add(check)
+            since = self._failing_since.setdefault(check, last_step + 1)
+            # Due with this report and not with the one before.
+            if last_step - since + 1 < self._alarm_after_steps <= step - since + 1:
                 alarms.append(f"since step {since} {problem}")
         return alarms
 
 
 def pretraining_health_checks(config: "PretrainingConfig") -> list[HealthCheck]:
-    """New checks of the losses that the objective minimises."""
+    """Checks of the losses that the objective minimises, for one monitor."""
     checks: list[HealthCheck] = []
     if config.objective.learns_replaced_tokens:
         specials = config.objective.specials_fraction(config)
@@ -92,7 +88,10 @@ def pretraining_health_checks(config: "PretrainingConfig") -> list[HealthCheck]:
 
 
 def check_discriminator(metrics: dict[str, float], specials_fraction: float) -> str | None:
-    """Compares `replaced_token` with the loss of one answer for all words, which follows from `replaced_fraction`."""
+    """Compares the discriminator's loss with the loss of giving every word the same probability of being replaced.
+
+    The latter follows from `replaced_fraction` and the share of [CLS] and [SEP], `specials_fraction`.
+    """
     if not {"replaced_token", "replaced_fraction"} <= metrics.keys():
         return None
     loss, replaced_fraction = metrics["replaced_token"], metrics["replaced_fraction"]
@@ -104,7 +103,7 @@ def check_discriminator(metrics: dict[str, float], specials_fraction: float) -> 
         f"{baseline:.4f} ({replaced_fraction:.1%} of the tokens are replaced); usual causes: too few updates yet "
         "(sequences of 32 need the fewest), a learning rate that is too high (optimizer.learning_rate; "
         "5e-4 is Small's, 2e-4 Base's; try a fifth), a batch that is too small (train.batch_size below about 32), a "
-        "generator whose samples cannot be told from the original (objective.generator.size_fraction; 0.25 to 0.5)"
+        "generator whose samples are too good (objective.generator.size_fraction; 0.25 to 0.5)"
     )
 
 
@@ -151,13 +150,12 @@ def _no_more_than_frequencies(metrics: dict[str, float]) -> str | None:
     return f"the loss on [MASK] is {loss:.3f}, and token frequencies alone give {unigram:.3f}"
 
 
-# How far a network has come.
-_BEFORE, _ON, _BEHIND = range(3)
-_VERDICTS = {
-    _BEFORE: "has not reached the plateau of token frequencies yet",
-    _ON: "is still on the plateau of token frequencies",
-    _BEHIND: "has left the plateau of token frequencies",
-}
+# How far a network has come, in order.
+_PROGRESS = (
+    "has not reached the plateau of token frequencies yet",
+    "is still on the plateau of token frequencies",
+    "has left the plateau of token frequencies",
+)
 
 
 def plateau_verdict(config: "PretrainingConfig", metrics: dict[str, float]) -> str | None:
@@ -169,43 +167,42 @@ def plateau_verdict(config: "PretrainingConfig", metrics: dict[str, float]) -> s
     progress = [network for network in networks if network is not None]
     if not progress:
         return None
-    texts, stands = zip(*progress, strict=True)
+    texts, reached = zip(*progress, strict=True)
     held_out = f"held-out {'; '.join(texts)}"
-    if None in stands:
+    if None in reached:
         return f"the run ends with {held_out}"
     has_generator = hasattr(config.objective, "generator")
     whose = "generator" if has_generator and not config.objective.learns_replaced_tokens else "run"
-    in_part = " in part" if min(stands) < max(stands) == _BEHIND else ""
-    return f"the {whose} {_VERDICTS[max(stands)]}{in_part}: {held_out}"
+    has_left = max(reached) == len(_PROGRESS) - 1
+    in_part = " in part" if has_left and min(reached) < max(reached) else ""
+    return f"the {whose} {_PROGRESS[max(reached)]}{in_part}: {held_out}"
 
 
 def _discriminator_progress(config: "PretrainingConfig", metrics: dict[str, float]) -> tuple[str, int | None] | None:
-    """The discriminator's result in words, and how far it has come; the latter None if frequencies prove nothing."""
+    """The discriminator's result in words, and its index in `_PROGRESS`; None for that if frequencies prove nothing."""
     names = ("replaced_token_loss", "constant_predictor_loss", "replaced_fraction", "replaced_token_auc")
-    loss, constant, replaced_fraction, auc = (metrics.get(name, math.nan) for name in names)
-    known = all(map(math.isfinite, (loss, constant, replaced_fraction, auc))) and constant > 0.0
-    if not config.objective.learns_replaced_tokens or not known:
+    loss, constant, replaced_fraction, auc = values = [metrics.get(name, math.nan) for name in names]
+    if not (config.objective.learns_replaced_tokens and all(map(math.isfinite, values)) and constant > 0.0):
         return None
-    baseline = constant_over_words(replaced_fraction, config.objective.specials_fraction(config))
-    stand = None if config.objective.frequencies_tell_replaced_tokens else _stand(loss, baseline)
     share = 1.0 - loss / constant
-    return f"discriminator loss {abs(share):.1%} {_side(share)} the constant predictor, AUC {auc:.2f}", stand
+    text = f"discriminator loss {abs(share):.1%} {_side(share)} the constant predictor, AUC {auc:.2f}"
+    if config.objective.frequencies_reveal_replaced_tokens:
+        return text, None
+    return text, _progress(loss, constant_over_words(replaced_fraction, config.objective.specials_fraction(config)))
 
 
 def _masked_lm_progress(config: "PretrainingConfig", metrics: dict[str, float]) -> tuple[str, int] | None:
-    """The masked LM's result in words, and how far it has come."""
+    """The masked LM's result in words, and its index in `_PROGRESS`."""
     loss, unigram = (metrics.get(name, math.nan) for name in ("mask_token_loss", "unigram_loss"))
     if not config.objective.learns_masked_lm or not math.isfinite(loss + unigram):
         return None
     gain = unigram - loss
     owner = "generator's " if hasattr(config.objective, "generator") else ""
-    return f"{owner}masked-LM loss {abs(gain):.2f} nat {_side(gain)} unigram on [MASK]", _stand(loss, unigram)
+    return f"{owner}masked-LM loss {abs(gain):.2f} nat {_side(gain)} unigram on [MASK]", _progress(loss, unigram)
 
 
-def _stand(loss: float, baseline: float) -> int:
-    if _is_below(loss, baseline):
-        return _BEHIND
-    return _ON if loss <= (1.0 + _NOT_BELOW_BASELINE) * baseline else _BEFORE
+def _progress(loss: float, baseline: float) -> int:
+    return (loss <= (1.0 + _NOT_BELOW_BASELINE) * baseline) + _is_below(loss, baseline)
 
 
 def _is_below(loss: float, baseline: float) -> bool:
@@ -217,6 +214,6 @@ def _side(gain: float) -> str:
 
 
 def constant_over_words(replaced_fraction: float, specials_fraction: float) -> float:
-    """Loss of a predictor that knows [CLS] and [SEP] to be original and gives all words the same probability."""
+    """Loss of a predictor that recognises [CLS] and [SEP] as original and gives all words the same probability."""
     words = 1.0 - specials_fraction
     return words * BinaryEntropy(min(replaced_fraction, words), words).value()

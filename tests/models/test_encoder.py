@@ -1,9 +1,10 @@
+"""The encoder: shapes, what its attention reads, and computation in bfloat16."""
+
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
 
-from electra_tf.models.heads import gather_positions
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
@@ -45,13 +46,13 @@ def test_shapes_of_the_generator_and_the_heads(electra, batch):
     assert electra.detect(batch).shape == (5, 10)
 
 
-def test_the_pooled_output_is_the_vector_of_cls(electra, batch):
+def test_the_pooled_output_is_the_last_vector_of_cls(electra, batch):
     output = encode(electra, batch)
     assert np.array_equal(output.pooled_output, output.sequence_output[:, 0])
     assert np.array_equal(output.all_layer_outputs[-1], output.sequence_output)
 
 
-def test_attention_spreads_one_over_the_real_keys(electra, batch):
+def test_attention_probabilities_of_real_keys_sum_to_one(electra, batch):
     for probs in encode(electra, batch).attention_probs:
         assert probs.numpy().sum(axis=-1) == pytest.approx(1.0, abs=1e-5)
         assert probs.numpy()[1, :, :, 7:].max() == 0.0
@@ -68,7 +69,7 @@ def test_padding_does_not_influence_real_tokens(electra, batch):
     assert not np.array_equal(clean[~real], dirty[~real])
 
 
-def test_every_real_token_sees_every_other(electra, batch):
+def test_every_real_token_depends_on_every_other(electra, batch):
     before = encode(electra, batch).sequence_output.numpy()
     changed = batch["input_ids"].numpy().copy()
     changed[1, 6] = 1
@@ -77,7 +78,7 @@ def test_every_real_token_sees_every_other(electra, batch):
     assert np.array_equal(after[[0, 2, 3, 4]], before[[0, 2, 3, 4]])
 
 
-def test_order_and_segment_matter(electra, batch):
+def test_the_output_depends_on_order_and_segments(electra, batch):
     before = encode(electra, batch).pooled_output
     reversed_words = tf.concat(
         [batch["input_ids"][:, :1], batch["input_ids"][:, 5:0:-1], batch["input_ids"][:, 6:]], axis=1
@@ -86,14 +87,8 @@ def test_order_and_segment_matter(electra, batch):
     assert np.abs(encode(electra, batch, segment_ids=1 - batch["segment_ids"]).pooled_output - before).max() > 1e-3
 
 
-def test_vectors_are_gathered_at_their_positions():
-    hidden = tf.reshape(tf.range(2 * 4 * 3), [2, 4, 3])
-    gathered = gather_positions(hidden, tf.constant([[3, 0], [1, 1]]))
-    assert gathered.numpy().tolist() == [[[9, 10, 11], [0, 1, 2]], [[15, 16, 17], [15, 16, 17]]]
-
-
 @pytest.mark.parametrize("objective_name", ["electra", "bert_mlm"])
-def test_bfloat16_computes_in_it_and_gives_float32_logits_losses_and_weights(tiny_config, batch, objective_name):
+def test_in_bfloat16_logits_losses_and_weights_are_float32(tiny_config, batch, objective_name):
     settings = {"train": {"precision": "bfloat16"}}
     if objective_name == "bert_mlm":
         settings["objective"] = {"name": "bert_mlm"}

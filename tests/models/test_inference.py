@@ -1,4 +1,4 @@
-"""Layers prepared for inference compute what the trained ones did."""
+"""Encoders that are prepared for inference give the results of the trained ones."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_outputs_and_attention_stay_the_same(attention_mask):
     assert np.abs(before.sequence_output).max() > 1.0
 
 
-def test_bfloat16_stays_as_near_to_float32_as_it_was():
+def test_in_bfloat16_the_error_stays_as_small_as_before():
     exact = random_encoder()(**INPUTS).sequence_output.numpy()
     encoder = random_encoder("mixed_bfloat16")
     before = np.abs(tf.cast(encoder(**INPUTS).sequence_output, tf.float32) - exact).max()
@@ -50,7 +50,7 @@ def test_bfloat16_stays_as_near_to_float32_as_it_was():
     assert np.abs(tf.cast(output, tf.float32) - exact).max() < 2 * before
 
 
-def test_the_encoder_keeps_its_number_of_weights_and_trains_no_layer():
+def test_no_layer_can_be_trained_and_the_number_of_weights_stays_the_same():
     encoder = random_encoder()
     num_weights = sum(np.prod(variable.shape) for variable in encoder.variables)
     prepare_for_inference(encoder)

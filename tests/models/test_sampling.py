@@ -1,4 +1,4 @@
-"""Losses, samples and reports from a network's logits over the vocabulary."""
+"""Losses, samples and metrics from logits over the vocabulary: of a network, and of one table for all positions."""
 
 import math
 
@@ -6,64 +6,110 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.layers import ForwardContext
 from electra_tf.models.vocabulary_logits import VocabularyLogits, sample_categorical, sample_greedy, sample_gumbel
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
+from tests.toy import follows, log_softmax, logits_of
 
 LOGITS = np.array([2.0, -1.0, 0.0, 0.5, -4.0, 1.5, 0.0], np.float32)
-SAMPLES = (2000, 100)  # 200,000 draws: B and M
+SAMPLES = (2000, 100)  # B and M: 200,000 draws
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(logits.astype(np.float64) - logits.max())
-    return powers / powers.sum()
+def of_network(logits, shape=SAMPLES) -> VocabularyLogits:
+    return logits_of(np.broadcast_to(logits, [*shape, len(logits)]))
 
 
-def context(step: int = 0) -> ForwardContext:
-    return ForwardContext(random=RandomStream(1, step, 0))
+def of_table(logits, shape=SAMPLES) -> ContextFreeLogits:
+    return ContextFreeLogits(tf.exp(tf.constant(logits, tf.float32)), tf.zeros(shape, tf.int32))
 
 
-def logits_of(logits: tf.Tensor) -> VocabularyLogits:
-    """The `VocabularyLogits` whose logits [B, M, V] these are."""
-    size = logits.shape[-1]
-    return VocabularyLogits(tf.convert_to_tensor(logits), tf.eye(size), tf.zeros([size]))
+KINDS = pytest.mark.parametrize("distribution", [of_network, of_table])
+SAMPLERS = pytest.mark.parametrize(
+    ("distribution", "sample"),
+    [(of_network, sample_categorical), (of_network, sample_gumbel), (of_table, sample_categorical)],
+)
 
 
-def repeated(logits: np.ndarray) -> VocabularyLogits:
-    return logits_of(tf.tile(tf.constant(logits)[tf.newaxis, tf.newaxis], [*SAMPLES, 1]))
+def softmax(logits) -> np.ndarray:
+    return np.exp(log_softmax(logits))
 
 
-SAMPLERS = pytest.mark.parametrize("sample", [sample_categorical, sample_gumbel])
+def context(step: int = 0, first_example: int = 0) -> ForwardContext:
+    return ForwardContext(random=RandomStream(1, step, first_example))
+
+
+# --- samples
 
 
 @SAMPLERS
-def test_draws_follow_the_softmax_and_not_that_of_a_temperature_of_1_02(follows, sample):
-    drawn = sample(repeated(LOGITS), context()).numpy()
+def test_samples_follow_the_softmax_and_not_the_softmax_at_temperature_1_02(distribution, sample):
+    drawn = sample(distribution(LOGITS), context()).numpy()
     assert drawn.dtype == np.int32 and drawn.shape == SAMPLES
     assert follows(drawn, softmax(LOGITS)) and not follows(drawn, softmax(LOGITS / 1.02))
 
 
 @SAMPLERS
-def test_steps_draw_differently_and_a_step_repeats(sample):
-    scores = logits_of(tf.tile(tf.constant(LOGITS)[tf.newaxis, tf.newaxis], [5, 100, 1]))
-    first = sample(scores, context()).numpy()
-    assert np.array_equal(first, sample(scores, context()))
-    assert not np.array_equal(first, sample(scores, context(step=1)))
+def test_samples_are_a_function_of_the_step_and_the_example(distribution, sample):
+    whole = sample(distribution(LOGITS, (7, 50)), context()).numpy()
+    assert np.array_equal(whole[3:], sample(distribution(LOGITS, (4, 50)), context(first_example=3)))
+    assert not np.array_equal(whole, sample(distribution(LOGITS, (7, 50)), context(step=1)))
 
 
-def test_a_vocabulary_of_several_rows_of_columns_is_drawn_from_in_its_proportions(follows):
-    """261 entries are three rows of 128 columns, the last all but empty; one token stands in each corner."""
-    logits = np.full(261, -30.0, np.float32)
+@KINDS
+@pytest.mark.parametrize("temperature", [0.5, 3.0])
+def test_the_temperature_divides_the_logits(distribution, temperature):
+    drawn = distribution(LOGITS).sample(context(), temperature=temperature).numpy()
+    assert follows(drawn, softmax(LOGITS / temperature))
+
+
+@KINDS
+@pytest.mark.parametrize("forbidden_id", [5, 2, 4])
+def test_without_a_forbidden_token_the_others_keep_their_proportions(distribution, forbidden_id):
+    drawn = distribution(LOGITS).sample(context(), forbidden_ids=tf.fill(SAMPLES, forbidden_id)).numpy()
+    assert follows(drawn, np.where(np.arange(7) == forbidden_id, 0.0, softmax(LOGITS)))
+
+
+@KINDS
+def test_each_position_has_its_own_forbidden_token(distribution):
+    forbidden_ids = np.tile([1, 2, 4, 5, 0, 3], (300, 10)).astype(np.int32)
+    drawn = distribution(LOGITS, forbidden_ids.shape).sample(context(), forbidden_ids=tf.constant(forbidden_ids))
+    assert (drawn != forbidden_ids).numpy().all()
+
+
+@KINDS
+def test_a_vocabulary_of_several_rows_of_columns_is_sampled_in_its_proportions(distribution):
+    """261 entries are three rows of 128 columns, the last almost empty; one token is in each corner."""
+    logits = np.full(261, -60.0, np.float32)
     likely = {0: 1.0, 127: 0.0, 128: 2.0, 255: -1.0, 256: 1.5, 260: 0.5}
     logits[list(likely)] = list(likely.values())
-    drawn = logits_of(tf.tile(tf.constant(logits)[tf.newaxis, tf.newaxis], [500, 40, 1])).sample(context()).numpy()
+    drawn = distribution(logits, (500, 40)).sample(context()).numpy()
     assert set(np.unique(drawn)) == set(likely)
-    numbered = np.searchsorted(list(likely), drawn)
-    assert follows(numbered, softmax(np.array(list(likely.values()))))
+    assert follows(np.searchsorted(list(likely), drawn), softmax(list(likely.values())))
 
 
-def test_a_token_of_all_the_mass_is_always_drawn_wherever_it_stands():
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_a_forbidden_token_with_nearly_all_the_mass_of_a_table_is_never_drawn(temperature):
+    """130 and 2 are in one column of the table, and 130 is 10^9 times as likely."""
+    counts = np.zeros(140, np.float32)
+    counts[[2, 130, 139]] = 1.0, 1e9, 1.0
+    scores = ContextFreeLogits(tf.constant(counts), tf.zeros(SAMPLES, tf.int32))
+    drawn = scores.sample(context(), temperature=temperature, forbidden_ids=tf.fill(SAMPLES, 130)).numpy()
+    assert set(np.unique(drawn)) == {2, 139}
+    assert abs(np.mean(drawn == 2) - 0.5) < 5 * 0.5 / math.sqrt(drawn.size)
+
+
+def test_the_rarest_tokens_of_a_large_table_are_drawn():
+    """A single running sum in float32 would stop growing at 2^24."""
+    counts = np.ones(30_000, np.float32)
+    counts[77] = 1e8
+    drawn = ContextFreeLogits(tf.constant(counts), tf.zeros([20_000, 10], tf.int32)).sample(context()).numpy()
+    expected = drawn.size * 29_999 / (1e8 + 29_999)
+    assert abs(np.count_nonzero(drawn != 77) - expected) < 5 * math.sqrt(expected)
+
+
+def test_a_token_with_all_the_mass_is_always_drawn():
     ids = [0, 1, 127, 128, 200, 259, 260]
     logits = tf.one_hot([ids], 261, on_value=300.0, off_value=-300.0)
     for step in range(20):
@@ -71,13 +117,45 @@ def test_a_token_of_all_the_mass_is_always_drawn_wherever_it_stands():
 
 
 @pytest.mark.parametrize("value", [-np.inf, -3e38, -2e9, np.inf, np.nan])
-def test_a_draw_lies_in_the_vocabulary_whatever_the_logits_are(value):
-    """The rest of the 128 columns cannot be drawn."""
-    bias = tf.constant([value] * 4)
-    scores = VocabularyLogits(tf.zeros([20, 30, 3]), tf.zeros([4, 3]), bias)
+def test_samples_are_in_the_vocabulary_whatever_the_logits_are(value):
+    """The entries that fill up the 128 columns are never drawn."""
+    scores = VocabularyLogits(tf.zeros([20, 30, 3]), tf.zeros([4, 3]), tf.constant([value] * 4))
     assert set(np.unique(scores.sample(context()))) <= {0, 1, 2, 3}
     losses = scores.losses(tf.ones([20, 30], tf.int32)).numpy()
     assert np.isfinite(losses).all() == np.isfinite(value)
+
+
+def test_greedy_sampling_takes_the_most_likely_token():
+    logits = tf.constant([[[0.0, 3.0, 2.0], [-1.0, -3.0, -2.0]]])
+    assert sample_greedy(logits_of(logits), ForwardContext()).numpy().tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"temperature": 1e-3}, 5),
+        ({"sampling": "greedy"}, 5),
+        *(
+            ({"sampling": sampling, "disallow_correct": True, "temperature": 1e-3}, 0)
+            for sampling in ("categorical", "gumbel", "greedy")
+        ),
+    ],
+)
+def test_an_objective_samples_as_its_settings_require(tiny_config, settings, expected):
+    """Token 5 is the original at every position and the most likely token, then token 0."""
+    objective = build_objective(tiny_config(objective=settings))
+    originals = tf.fill([20, 10], 5)
+    batch = {
+        "input_ids": originals,
+        "masked_lm_positions": tf.tile(tf.range(10)[tf.newaxis], [20, 1]),
+        "masked_lm_ids": originals,
+        "masked_lm_weights": tf.ones([20, 10]),
+    }
+    logits = np.where(np.arange(7) == 5, 2000.0, LOGITS).astype(np.float32)
+    assert (objective.corrupt(batch, of_network(logits, (20, 10)), context()).sampled_ids.numpy() == expected).all()
+
+
+# --- losses and metrics
 
 
 def test_losses_and_their_gradients_are_those_of_the_softmax():
@@ -87,58 +165,23 @@ def test_losses_and_their_gradients_are_those_of_the_softmax():
         tape.watch(logits)
         losses = logits_of(logits).losses(tf.constant([ids]))
     gradient = tape.gradient(losses, logits, tf.constant([upstream], tf.float32)).numpy()[0]
-    probs = np.stack([softmax(row) for row in logits.numpy()[0]])
-    expected = -np.log(probs[[0, 1, 2], ids])
-    assert losses.numpy()[0] == pytest.approx(expected, rel=1e-6)
+    probs = softmax(logits)[0]
+    assert losses.numpy()[0] == pytest.approx(-np.log(probs[[0, 1, 2], ids]), rel=1e-6)
     assert gradient == pytest.approx((probs - np.eye(4)[ids]) * upstream[:, None], abs=2e-7)
 
 
-def test_greedy_takes_the_most_likely_token():
-    logits = tf.constant([[[0.0, 3.0, 2.0], [-1.0, -3.0, -2.0]]])
-    assert sample_greedy(logits_of(logits), ForwardContext()).numpy().tolist() == [[1, 0]]
+COUNTS = [0, 3, 8, 0, 1, 4]
 
 
-@pytest.fixture(scope="module")
-def corrupt(tiny_config):
-    """`corrupt(logits, **settings)`: what an ELECTRA of these settings samples; the original is token 5 everywhere."""
-
-    def run(logits: np.ndarray, **settings) -> np.ndarray:
-        objective = build_objective(tiny_config(objective=settings))
-        num_examples, num_slots = SAMPLES
-        batch = {
-            "input_ids": tf.fill([num_examples, num_slots], 5),
-            "masked_lm_positions": tf.tile(tf.range(num_slots)[tf.newaxis], [num_examples, 1]),
-            "masked_lm_ids": tf.fill([num_examples, num_slots], 5),
-            "masked_lm_weights": tf.ones([num_examples, num_slots]),
-        }
-        return objective.corrupt(batch, repeated(logits), context()).sampled_ids.numpy()
-
-    return run
-
-
-@pytest.mark.parametrize("settings", [{"temperature": 1e-3}, {"sampling": "greedy"}])
-def test_a_temperature_near_zero_and_greedy_sampling_take_the_most_likely(corrupt, settings):
-    assert (corrupt(LOGITS, **settings) == 0).all()
-
-
-@pytest.mark.parametrize("temperature", [0.5, 3.0])
-def test_the_temperature_divides_the_logits(follows, corrupt, temperature):
-    drawn = corrupt(LOGITS, temperature=temperature)
-    assert follows(drawn, softmax(LOGITS / temperature))
-
-
-def test_the_original_can_be_forbidden_and_the_rest_keeps_its_proportions(follows, corrupt):
-    drawn = corrupt(LOGITS, disallow_correct=True)
-    assert (drawn != 5).all()
-    others = np.delete(LOGITS, 5)
-    renumbered = np.where(drawn > 5, drawn - 1, drawn)
-    assert follows(renumbered, softmax(others))
-
-
-@pytest.mark.parametrize("sampling", ["categorical", "gumbel", "greedy"])
-def test_the_original_is_forbidden_at_any_temperature_however_likely_it_is(corrupt, sampling):
-    logits = np.where(np.arange(7) == 5, 2000.0, LOGITS).astype(np.float32)
-    assert (corrupt(logits, sampling=sampling, disallow_correct=True, temperature=1e-3) == 0).all()
+def test_a_table_of_counts_gives_the_metrics_of_the_frequencies():
+    scores = ContextFreeLogits(tf.constant(COUNTS, tf.float32), tf.zeros([2, 3], tf.int32))
+    shares = np.array(COUNTS) / 16
+    assert tf.nn.softmax(scores.logits).numpy() == pytest.approx(np.broadcast_to(shares, (2, 3, 6)), abs=1e-7)
+    assert scores.entropies().numpy() == pytest.approx(-sum(p * math.log(p) for p in shares if p), rel=1e-6)
+    ids = tf.constant([[1, 2, 4], [2, 5, 0]])
+    assert scores.is_top1(ids).numpy().tolist() == [[0, 1, 0], [1, 0, 0]]
+    # A token without a count has the loss of a count of 1.
+    assert scores.losses(ids).numpy() == pytest.approx(-np.log([[3 / 16, 8 / 16, 1 / 16], [8 / 16, 4 / 16, 1 / 16]]))
 
 
 REPORTED = np.array(
@@ -150,31 +193,45 @@ REPORTED = np.array(
 )
 
 
-def test_the_entropy_is_that_of_the_softmax():
-    probs = np.apply_along_axis(softmax, -1, REPORTED)
+def test_entropies_are_those_of_the_softmax():
+    probs = softmax(REPORTED)
     entropies = logits_of(REPORTED).entropies().numpy()
     expected = -np.sum(probs * np.log(np.maximum(probs, 1e-300)), axis=-1)
     assert entropies == pytest.approx(expected, rel=1e-5, abs=1e-6)
-    assert entropies[0, 1] == pytest.approx(math.log(3), rel=1e-6)
-    assert entropies[1, 2] == pytest.approx(math.log(2), rel=1e-6)
+    assert entropies[[0, 1], [1, 2]] == pytest.approx([math.log(3), math.log(2)], rel=1e-6)
 
 
-def test_a_token_that_never_occurs_adds_nothing_to_the_entropy():
+def test_a_token_of_probability_zero_adds_nothing_to_the_entropy():
     bias = tf.constant([0.0, math.log(3.0), -math.inf])
     logits = VocabularyLogits(tf.zeros([1, 1, 3]), tf.eye(3), bias)
     expected = 0.25 * math.log(4) + 0.75 * math.log(4 / 3)
     assert float(logits.entropies()[0, 0]) == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_most_likely_tokens_are_told_from_the_others():
+def test_top1_is_true_for_the_most_likely_tokens_also_when_tied():
     logits = logits_of(REPORTED)
     assert logits.is_top1(tf.constant([[1, 2, 0], [1, 0, 2]])).numpy().tolist() == [[1, 1, 1], [0, 1, 1]]
     assert logits.is_top1(tf.constant([[0, 0, 1], [0, 1, 0]])).numpy().tolist() == [[0, 1, 0], [1, 1, 0]]
 
 
-def test_reports_send_no_gradient():
+def test_entropies_and_top1_send_no_gradient():
     vectors = tf.Variable(REPORTED)
     with tf.GradientTape() as tape:
         logits = VocabularyLogits(vectors + 0.0, tf.eye(3), tf.zeros([3]))
         total = tf.reduce_sum(logits.entropies()) + tf.reduce_sum(logits.is_top1(tf.zeros([2, 3], tf.int32)))
     assert tape.gradient(total, vectors) is None
+
+
+def test_a_table_makes_no_tensor_of_the_size_of_all_logits_in_training():
+    """B * M * V would be 6 * 5 * 30,000 numbers; the largest tensor is the table itself."""
+    counts = tf.ones([30_000])
+
+    def losses_and_samples(ids, step):
+        scores = ContextFreeLogits(counts, ids)
+        random = ForwardContext(training=True, random=RandomStream(0, step, 0))
+        return scores.losses(ids), scores.sample(random, temperature=1.5, forbidden_ids=ids)
+
+    specs = tf.TensorSpec([6, 5], tf.int32), tf.TensorSpec([], tf.int64)
+    graph = tf.function(losses_and_samples).get_concrete_function(*specs).graph
+    sizes = [output.shape.num_elements() or 0 for op in graph.get_operations() for output in op.outputs]
+    assert max(sizes) < 31_000

@@ -1,4 +1,4 @@
-"""What each token's prediction has seen of the text, and what it has not."""
+"""The two towers of Electric: which tokens a prediction depends on, and on which not."""
 
 import numpy as np
 import pytest
@@ -46,19 +46,19 @@ def with_another_token(batch, row: int, place: int) -> tf.Tensor:
     return tf.constant(ids)
 
 
-@pytest.mark.parametrize(("mask", "seen_by"), [("left_to_right", [3, 4, 5, 6]), ("right_to_left", [0, 1, 2, 3])])
-def test_a_token_is_seen_on_one_side_of_it_and_by_itself(encoders, batch, mask, seen_by):
+@pytest.mark.parametrize(("mask", "affected"), [("left_to_right", [3, 4, 5, 6]), ("right_to_left", [0, 1, 2, 3])])
+def test_a_token_affects_its_own_vector_and_the_vectors_on_one_side(encoders, batch, mask, affected):
     encoder = encoders(mask)
     before, after = (
         encoder(**inputs_of(batch, input_ids=ids)).sequence_output.numpy()
         for ids in (batch["input_ids"], with_another_token(batch, 1, 3))
     )
     changed = np.abs(after - before)[1, :7].max(axis=-1) > 0
-    assert np.flatnonzero(changed).tolist() == seen_by
+    assert np.flatnonzero(changed).tolist() == affected
     assert np.array_equal(after[[0, 2]], before[[0, 2]])
 
 
-def test_the_prediction_of_a_token_has_seen_every_other_real_one_and_not_itself(generator, batch):
+def test_a_prediction_depends_on_every_real_token_but_the_predicted_one(generator, batch):
     every_place = tf.tile(tf.range(10)[tf.newaxis], [3, 1])
 
     def logits(ids):
@@ -88,14 +88,14 @@ def test_a_text_has_the_same_predictions_with_and_without_padding(generator, bat
     np.testing.assert_allclose(alone, padded, rtol=1e-4, atol=1e-4)
 
 
-def test_the_scores_at_a_position_are_those_of_all_positions_there(generator, batch):
+def test_logits_at_given_positions_equal_those_at_all_positions(generator, batch):
     proposal = generator(**inputs_of(batch), positions=batch["masked_lm_positions"])
     assert proposal.logits.shape == (3, 3, 47) and proposal.everywhere.logits.shape == (3, 10, 47)
     expected = tf.gather(proposal.everywhere.logits, batch["masked_lm_positions"], batch_dims=1)
     np.testing.assert_allclose(proposal.logits, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_no_gradient_flows_back_from_what_is_drawn_from(generator, batch):
+def test_the_logits_to_sample_from_send_no_gradient(generator, batch):
     with tf.GradientTape() as tape:
         context = ForwardContext(training=True, random=RandomStream(0, 0, 0))
         proposal = generator(**inputs_of(batch), positions=batch["masked_lm_positions"], context=context)

@@ -1,4 +1,4 @@
-"""Fused operations and their own gradients, against the plain operations and TensorFlow's gradients."""
+"""Fused operations and their custom gradients equal the plain operations and TensorFlow's gradients."""
 
 from collections import Counter
 
@@ -39,30 +39,23 @@ def assert_alike(operation, inputs, upstream, dtype, ops=FUSED):
     """`operation(ops, *inputs)`: fused in the dtype of the inputs, and plain in float32."""
     exact = [tf.cast(value, tf.float32) for value in inputs]
     expected = with_gradients(lambda *values: operation(REFERENCE, *values), exact, upstream)
-    found = with_gradients(lambda *values: operation(ops, *values), inputs, upstream)
-    assert found[0].dtype == dtype
-    for index, (value, other) in enumerate(zip(found, expected, strict=True)):
+    actual = with_gradients(lambda *values: operation(ops, *values), inputs, upstream)
+    assert actual[0].dtype == dtype
+    for index, (value, other) in enumerate(zip(actual, expected, strict=True)):
         scale = max(1.0, float(np.abs(other).max()))
         assert np.abs(tf.cast(value, tf.float32) - other).max() < TOLERANCE[dtype] * scale, index
         assert np.abs(other).max() > 0.01, index
 
 
 @DTYPES
-def test_bias_and_gelu(dtype):
+def test_bias_gelu(dtype):
     inputs = [normal(2, 5, 12, seed=0, dtype=dtype), normal(12, seed=1, dtype=dtype)]
     assert_alike(lambda ops, *values: ops.bias_gelu(*values), inputs, normal(2, 5, 12, seed=2), dtype)
 
 
 @DTYPES
-def test_splitting_heads(dtype):
-    inputs = [normal(2, 5, 3 * 3 * 4, seed=0, dtype=dtype), normal(36, seed=1, dtype=dtype)]
-    split = lambda ops, *values: tf.stack(ops.split_heads(*values, num_heads=3))  # noqa: E731
-    assert_alike(split, inputs, normal(3, 2, 3, 5, 4, seed=2), dtype)
-
-
-@DTYPES
 @RATES
-def test_dropping_adding_and_normalising(dtype, rate):
+def test_dropout_add_layer_norm(dtype, rate):
     shapes = [(2, 5, 24), (24,), (2, 5, 24)]
     inputs = [normal(*shape, seed=index, dtype=dtype) for index, shape in enumerate(shapes)]
     inputs += [normal(24, seed=3), normal(24, seed=4)]
@@ -81,14 +74,14 @@ def test_dropout(dtype):
 @DTYPES
 @RATES
 @pytest.mark.parametrize("attention_mask", ["bidirectional", "left_to_right"])
-def test_attention_probabilities(dtype, rate, attention_mask):
+def test_attention_probs(dtype, rate, attention_mask):
     mask = tf.constant([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
     options = {"rate": rate, "draw": draw_at(rate), "attention_mask": attention_mask}
     probs = lambda ops, scores: ops.attention_probs(scores, mask, **options)[1]  # noqa: E731
     assert_alike(probs, [normal(2, 3, 5, 5, seed=0, dtype=dtype)], normal(2, 3, 5, 5, seed=1), dtype)
 
 
-def test_probabilities_before_dropout_are_given_without_a_gradient():
+def test_probabilities_before_dropout_send_no_gradient():
     scores = normal(2, 3, 5, 5, seed=0)
     with tf.GradientTape() as tape:
         tape.watch(scores)
@@ -110,7 +103,7 @@ def test_cross_entropy():
 
 @pytest.mark.parametrize("num_vectors", [24, 6, 5], ids=["whole_tiles", "parts_of_tiles", "odd"])
 @pytest.mark.parametrize("ops", [REFERENCE, FusedOps("tpu", whole_step=True)], ids=["reference", "tpu"])
-def test_sums_down_the_columns_of_any_number_of_rows(ops, num_vectors):
+def test_exponential_sums_are_right_for_any_number_of_rows(ops, num_vectors):
     products, bias = normal(num_vectors, 384, seed=0), normal(384, seed=1)
     sums = tf.function(ops.exponential_sums, jit_compile=ops is not REFERENCE, autograph=False)
     largest, totals = sums(products, bias, None)
@@ -122,14 +115,14 @@ def test_sums_down_the_columns_of_any_number_of_rows(ops, num_vectors):
 
 @pytest.mark.parametrize("num_vectors", [24, 6, 5], ids=["whole_tiles", "parts_of_tiles", "odd"])
 @pytest.mark.parametrize("device", ["cpu", "gpu", "tpu"])
-def test_a_column_is_the_same_with_any_implementation(device, num_vectors):
+def test_column_logits_are_the_same_on_every_device(device, num_vectors):
     products = normal(num_vectors, 384, seed=0)
     bias = tf.concat([normal(300, seed=1), tf.fill([84], NEVER)], axis=0)
     column = tf.range(num_vectors) * 53 % 128
-    found = FusedOps(device, whole_step=True).column_logits(products, bias, column)
+    actual = FusedOps(device, whole_step=True).column_logits(products, bias, column)
     logits = (products + bias).numpy()
     expected = [[row[at], row[at + 128], row[at + 256]] for row, at in zip(logits, column.numpy(), strict=True)]
-    assert found.numpy().tolist() == expected
+    assert actual.numpy().tolist() == expected
 
 
 # --- in a step that is compiled as a whole
@@ -169,41 +162,41 @@ def gradients_of(encoder: Encoder, ops, **options):
     ],
     ids=["fused", "tpu"],
 )
-def test_an_encoder_finds_the_same_with_any_implementation(build_encoder, ops, options):
+def test_an_encoder_gives_the_same_output_and_gradients_with_fused_ops(build_encoder, ops, options):
     encoder, ids = build_encoder(1), tf.constant([[2, 9, 8, 7, 31, 3, 5, 6, 3]] * 2)
     expected = gradients_of(encoder, REFERENCE)(ids)
     names = ["output", *(variable.name for variable in encoder.trainable_variables)]
-    for name, found, wanted in zip(names, gradients_of(encoder, ops, **options)(ids), expected, strict=True):
-        assert np.abs(found - wanted).max() < 1e-5 * max(1.0, np.abs(wanted).max()), name
+    for name, actual, desired in zip(names, gradients_of(encoder, ops, **options)(ids), expected, strict=True):
+        assert np.abs(actual - desired).max() < 1e-5 * max(1.0, np.abs(desired).max()), name
         # The softmax cancels what is added to all keys alike.
-        assert "key/bias" in name or np.abs(wanted).max() > 1e-3, name
+        assert "key/bias" in name or np.abs(desired).max() > 1e-3, name
 
 
-def test_the_layers_of_an_encoder_are_calls_of_one_function(build_encoder):
+def test_all_layers_of_an_encoder_call_one_function(build_encoder):
     graph = gradients_of(build_encoder(3), FUSED).get_concrete_function(tf.ones([2, 9], tf.int32)).graph
     calls = Counter(node.attr["f"].func.name for node in graph.as_graph_def().node if node.op == "PartitionedCall")
     assert [count for _, count in calls.most_common(2)] == [3, 3]  # forward and backward
 
 
 @pytest.mark.slow
-def test_the_program_grows_with_the_depth_and_not_with_its_square(build_encoder):
+def test_the_size_of_the_compiled_program_is_linear_in_the_depth(build_encoder):
     def compiled_lines(num_layers: int) -> int:
         compute = gradients_of(build_encoder(num_layers), FusedOps("cpu", whole_step=True), jit_compile=True)
         return compute.experimental_get_compiler_ir(tf.ones([2, 9], tf.int32))(stage="optimized_hlo").count("\n")
 
     two, four, six = map(compiled_lines, (2, 4, 6))
-    # Where layers are computed again in the loops of those above, the second two add 1.6 times what the first two do.
+    # If layers were computed again in the loops of the layers above, the ratio would be 1.6.
     assert 0 < six - four < 1.1 * (four - two)
 
 
 @pytest.mark.parametrize("values", [[1.5, -0.0, 3e38], [float("inf"), -1e-37, float("nan")]])
-def test_materialised_values_are_the_values(values):
+def test_materialize_does_not_change_values(values):
     materialize = tf.function(FusedOps("cpu", whole_step=True)._materialize, jit_compile=True)
     np.testing.assert_array_equal(materialize(tf.constant(values), tf.constant([0.0, 2.0])), np.float32(values))
 
 
-def test_in_a_step_compiled_as_a_whole_operations_are_no_programs_of_their_own():
-    """XLA would have to flatten the calls; and sums are not taken as products there."""
+def test_a_step_compiled_as_a_whole_contains_no_programs_of_single_operations():
+    """XLA would have to inline them. Nor are sums computed as products there."""
 
     def gradient(product, bias):
         ops = FusedOps("cpu", whole_step=True)

@@ -1,3 +1,5 @@
+"""Positions are drawn as they should be, and values are written at positions."""
+
 import math
 
 import numpy as np
@@ -27,11 +29,11 @@ def put(ids, values, positions, weights) -> list:
 )
 def test_values_are_written_at_their_positions(values, positions, weights, written):
     other = [9, 10, 11, 12]
-    found = put([[5, 6, 7, 8], other], [values, values], [positions, positions], [weights, [0, 0, 0]])
-    assert found == [written, other]
+    actual = put([[5, 6, 7, 8], other], [values, values], [positions, positions], [weights, [0, 0, 0]])
+    assert actual == [written, other]
 
 
-def test_both_ways_of_writing_agree_on_rows_with_repeated_positions():
+def test_both_implementations_agree_on_rows_with_repeated_positions():
     random = np.random.default_rng(4)
     shape = (60, 7)  # seven slots for eleven positions: most rows repeat one
     ids, values = random.integers(5, 30, (60, 11)), random.integers(30, 60, shape)
@@ -50,14 +52,14 @@ def test_every_candidate_is_drawn_equally_often(draw):
     assert np.abs(counts[1:17] - n * 3 / 16).max() < 5 * math.sqrt(n * 3 / 16)
 
 
-def test_distinct_draws_are_distinct_and_take_others_only_if_candidates_run_out():
+def test_distinct_draws_include_other_positions_only_if_there_are_too_few_candidates():
     candidates = tf.constant([[True] * 9, [False, True, True, *[False] * 6]])
     enough, few = select_distinct(candidates, 4, RandomStream(1, 0, 0)).numpy().tolist()
     assert len(set(enough)) == len(set(few)) == 4
     assert set(few[:2]) == {1, 2}
 
 
-def test_with_replacement_really_selects_13_8_percent_at_length_128():
+def test_19_draws_with_replacement_select_13_8_percent_of_128_tokens():
     # 19 draws from 126 candidates hit 126 (1 - (125/126)^19) = 17.69 of them: 13.82 % of 128 tokens.
     n = 4000
     candidates = tf.constant([[False, *[True] * 126, False]] * n)

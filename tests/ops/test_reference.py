@@ -1,4 +1,4 @@
-"""The plain operations against literals and NumPy, and what bfloat16 must not lose: sums and GELU's tail."""
+"""The plain operations equal literals and NumPy; sums and statistics of bfloat16 are computed in float32."""
 
 import math
 
@@ -17,7 +17,7 @@ def normal(*shape: int, seed: int = 0, dtype=tf.float32) -> tf.Tensor:
     return tf.cast(np.random.default_rng(seed).normal(size=shape), dtype)
 
 
-def test_gelu_weighs_by_the_normal_distribution():
+def test_gelu_is_exact():
     values = [-6.0, -1.0, -0.1, 0.0, 0.5, 2.0, 7.0]
     expected = [value * 0.5 * math.erfc(-value / math.sqrt(2)) for value in values]
     # 1 + erf rounds at 2^-24 for large negative values.
@@ -25,13 +25,13 @@ def test_gelu_weighs_by_the_normal_distribution():
 
 
 def test_gelu_of_bfloat16_is_rounded_once():
-    found = REFERENCE.bias_gelu(tf.zeros([1, 1, 1], tf.bfloat16), tf.constant([-3.0], tf.bfloat16))
-    assert found.dtype == tf.bfloat16
-    assert float(found[0, 0, 0]) == pytest.approx(-0.00404969, rel=BFLOAT16_ROUNDING)
+    actual = REFERENCE.bias_gelu(tf.zeros([1, 1, 1], tf.bfloat16), tf.constant([-3.0], tf.bfloat16))
+    assert actual.dtype == tf.bfloat16
+    assert float(actual[0, 0, 0]) == pytest.approx(-0.00404969, rel=BFLOAT16_ROUNDING)
 
 
 @pytest.mark.parametrize(("operation", "slope"), [(REFERENCE.add_bias, 1.0), (REFERENCE.bias_gelu, 0.5)])
-def test_the_gradient_of_a_bias_is_summed_over_many_tokens_without_loss(operation, slope):
+def test_the_gradient_of_a_bfloat16_bias_is_summed_in_float32(operation, slope):
     """In bfloat16 a sum of ones ends at 256."""
     bias = tf.zeros([2], tf.bfloat16)
     with tf.GradientTape() as tape:
@@ -40,7 +40,7 @@ def test_the_gradient_of_a_bias_is_summed_over_many_tokens_without_loss(operatio
     assert tape.gradient(output, bias).numpy().tolist() == [4096 * slope] * 2
 
 
-def test_heads_lie_side_by_side_in_each_of_queries_keys_and_values():
+def test_split_heads_orders_by_query_key_value_then_head():
     product = tf.reshape(tf.range(12.0), [1, 1, 12])
     heads = REFERENCE.split_heads(product, tf.ones([12]), 2)
     assert [part.numpy()[0, :, 0].tolist() for part in heads] == [
@@ -50,30 +50,30 @@ def test_heads_lie_side_by_side_in_each_of_queries_keys_and_values():
     ]
 
 
-def test_the_statistics_of_bfloat16_are_taken_in_float32():
-    """In bfloat16 the mean of 256 and 258 and their difference would be lost."""
+def test_layer_norm_of_bfloat16_computes_in_float32():
+    """In bfloat16 neither the mean of 256 and 258 nor their difference from it is exact."""
     values = tf.constant([[256.0, 258.0] * 12], tf.bfloat16)
     normalized = REFERENCE.layer_norm(values, tf.ones([24]), tf.zeros([24]), epsilon=EPSILON)
     assert tf.cast(normalized, tf.float32).numpy()[0].tolist() == [-1.0, 1.0] * 12
 
 
 def test_layer_norm_normalises_scales_and_shifts():
-    found = REFERENCE.layer_norm(
+    actual = REFERENCE.layer_norm(
         tf.constant([[1.0, 3.0, 5.0, 7.0]]), tf.constant([2.0] * 4), tf.fill([4], 0.5), epsilon=0.0
     )
-    assert found.numpy()[0] == pytest.approx(np.array([-3, -1, 1, 3]) / math.sqrt(5) * 2 + 0.5, rel=1e-6)
+    assert actual.numpy()[0] == pytest.approx(np.array([-3, -1, 1, 3]) / math.sqrt(5) * 2 + 0.5, rel=1e-6)
 
 
 def test_dropout_comes_before_the_residual_and_the_normalisation():
     draw, rate = RandomStream(3, 0, 0).draw(), 0.4
     product, bias, residual = normal(2, 5, 24), normal(24, seed=1), normal(2, 5, 24, seed=2)
-    found = REFERENCE.dropout_add_layer_norm(
+    actual = REFERENCE.dropout_add_layer_norm(
         product, bias, residual, tf.ones([24]), tf.zeros([24]), epsilon=EPSILON, rate=rate, draw=draw
     )
     keep = draw.keep_mask(rate, 2, (5, 24)).numpy()
     summed = np.where(keep, (product + bias).numpy() / (1 - rate), 0.0) + residual.numpy()
     expected = (summed - summed.mean(-1, keepdims=True)) / summed.std(-1, keepdims=True)
-    assert found.numpy() == pytest.approx(expected, abs=1e-5)
+    assert actual.numpy() == pytest.approx(expected, abs=1e-5)
 
 
 MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
@@ -85,12 +85,12 @@ SIDES = {
 
 
 @pytest.mark.parametrize("attention_mask", SIDES)
-def test_attention_is_a_softmax_over_the_keys_that_a_query_may_see(attention_mask):
+def test_attention_is_a_softmax_over_the_visible_keys(attention_mask):
     scores, side = normal(2, 3, 5, 5), SIDES[attention_mask]
     probs, used = REFERENCE.attention_probs(
         scores, tf.constant(MASK), rate=0.0, draw=None, attention_mask=attention_mask
     )
-    # Where padding is all that is to be seen, it is seen.
+    # Where all visible keys are padding, they are attended to.
     padded = scores.numpy() + np.where(MASK[:, np.newaxis, np.newaxis] > 0, np.float32(0), np.float32(-10000))
     visible = np.where(side > 0, padded, -np.inf)
     powers = np.exp(visible - visible.max(-1, keepdims=True))
@@ -98,7 +98,7 @@ def test_attention_is_a_softmax_over_the_keys_that_a_query_may_see(attention_mas
     assert not probs.numpy()[:, :, side == 0].any()
 
 
-def test_dropped_probabilities_are_scaled_and_those_to_inspect_are_not():
+def test_dropout_scales_the_probabilities_that_it_keeps():
     draw = RandomStream(3, 0, 0).draw()
     scores = normal(2, 3, 5, 5)
     with tf.GradientTape() as tape:

@@ -1,4 +1,4 @@
-"""Losses for so many positions that their logits are made in parts."""
+"""Losses whose logits are computed in parts, because they would take too much memory at once."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def losses_and_gradients(tensors, ops=REFERENCE, **options):
             tape.watch([vectors, table, bias])
             logits = VocabularyLogits(vectors, table, bias, ops)
             losses = logits.token_losses(tf.constant(TOKENS, tf.int32), tf.constant(OTHERS, tf.int32))
-            # What is only reported must add nothing.
+            # The other two have no gradient.
             total = tf.reduce_sum(losses.token * UPSTREAM.astype(np.float32) + losses.other + losses.most_likely)
         return losses, tape.gradient(total, [vectors, table, bias])
 
@@ -53,18 +53,18 @@ def expected(tensors) -> list[np.ndarray]:
 
 # 15 vectors: in one part, in four of 4 with one position left over, and one by one, also below one vector's logits.
 @pytest.mark.parametrize("limit", [2**26, 4 * 384, 384, 1])
-def test_losses_and_gradients_are_those_of_the_softmax_in_parts_of_any_size(tensors, expected, monkeypatch, limit):
+def test_losses_and_gradients_in_parts_of_any_size_are_those_of_the_softmax(tensors, expected, monkeypatch, limit):
     monkeypatch.setattr(vocabulary, "_LOGITS_AT_ONCE", limit)
-    for found, wanted in zip(losses_and_gradients(tensors), expected, strict=True):
-        assert found.numpy() == pytest.approx(wanted, rel=1e-5, abs=1e-5)
+    for actual, desired in zip(losses_and_gradients(tensors), expected, strict=True):
+        assert actual.numpy() == pytest.approx(desired, rel=1e-5, abs=1e-5)
 
 
 @pytest.mark.parametrize("whole_step", [False, True])
-def test_fused_losses_in_parts_are_the_same(tensors, expected, monkeypatch, whole_step):
+def test_fused_losses_and_gradients_in_parts_are_those_of_the_softmax(tensors, expected, monkeypatch, whole_step):
     monkeypatch.setattr(vocabulary, "_LOGITS_AT_ONCE", 4 * 384)
     ops = FusedOps("cpu", whole_step)
-    for found, wanted in zip(losses_and_gradients(tensors, ops, jit_compile=whole_step), expected, strict=True):
-        assert found.numpy() == pytest.approx(wanted, rel=1e-5, abs=1e-5)
+    for actual, desired in zip(losses_and_gradients(tensors, ops, jit_compile=whole_step), expected, strict=True):
+        assert actual.numpy() == pytest.approx(desired, rel=1e-5, abs=1e-5)
 
 
 def largest_product(function, *inputs) -> int:
@@ -91,7 +91,7 @@ def test_there_are_never_more_logits_at_once_than_the_limit(tensors, monkeypatch
 
 
 @pytest.mark.parametrize("limit", [2**26, 4 * 384])
-def test_the_most_likely_token_is_told_by_an_equal_loss(tensors, monkeypatch, limit):
+def test_only_the_most_likely_token_has_the_loss_of_the_most_likely_token(tensors, monkeypatch, limit):
     monkeypatch.setattr(vocabulary, "_LOGITS_AT_ONCE", limit)
     vectors, table, bias = tensors
     best = np.argmax(vectors @ table.T + bias, axis=-1)

@@ -7,7 +7,7 @@ log-likelihood, neither in L_Disc of section 2 nor in the reward of appendix F,
 
 R is the log-likelihood, at most 0, of the discriminator's right answer about the sample x', so the discriminator
 minimises -R at that position. Maximising R as printed would reward samples that are easy to detect, but appendix F
-describes a generator that maximises the loss. So here, with the baseline b = log sigmoid(w . h_G) that predicts R,
+describes a generator that maximises the loss. So, with the baseline b = log sigmoid(w . h_G) that predicts R,
 
     gradient of E[-R] = E[ gradient of log p_G(x') * ((-R) - (-b)) ] = E[ gradient of log p_G(x') * (b - R) ].
 
@@ -104,4 +104,4 @@ class Adversarial(Electra):
 
     def held_out_metrics(self, batch: Batch, forward: ElectraForward, context: ForwardContext) -> dict[str, Term]:
         metrics = super().held_out_metrics(batch, forward, context)
-        return {name: term for name, term in metrics.items() if name != "masked_lm_accuracy"}  # an extra metric here
+        return {name: term for name, term in metrics.items() if name != "masked_lm_accuracy"}  # already an extra metric

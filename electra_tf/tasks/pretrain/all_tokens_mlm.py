@@ -76,7 +76,7 @@ class AllTokensMlm(GeneratorObjective):
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
         denominators = super().denominators(batch)
-        # The number of replaced tokens is not known before the forward pass; that of masked tokens is.
+        # Masked tokens, because the number of replaced ones does not follow from the batch alone.
         num_masked = count_of(masked_tokens(batch))
         num_unmasked = denominators["tokens"] - num_masked
         return {**denominators, "masked_positions": num_masked, "unmasked_positions": num_unmasked}

@@ -6,6 +6,7 @@ appendix G.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 
@@ -61,75 +62,75 @@ def one_masked_token_each(batch: Batch, tokens_per_example: int) -> dict[str, tf
     return {**whole, **asked, "masked_input_ids": masked_ids}
 
 
-# From a batch with one masked token per row and the original tokens, [B] int32, to [B] bool by the name of a metric:
-# whether its prediction is right.
-Predictor = Callable[[Batch, tf.Tensor, ForwardContext], dict[str, tf.Tensor]]
-
-
 @dataclasses.dataclass(frozen=True)
-class AsMaskedLm(Evaluated):
-    """A trained objective as a masked language model, for `electra_tf.train.trainer.Evaluator`."""
+class MaskedLmByArgmax(Evaluated):
+    """A masked language model that predicts its most likely token, for `electra_tf.train.trainer.Evaluator`."""
 
-    config: PretrainingConfig
-    predict: Predictor
+    objective: Objective
+
+    @property
+    def config(self) -> PretrainingConfig:
+        return self.objective.config
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        """`masked_lm_accuracy`, the number of `masked_tokens`, and the other metrics of `predict`.
+        """`masked_lm_accuracy`, the number of `masked_tokens`, and the other results of `correct`.
 
         Args:
             batch: with every masked token shown as [MASK].
         """
         asked = one_masked_token_each(batch, self.config.evaluation.as_masked_lm.tokens_per_example)
         weights = asked["masked_lm_weights"][:, 0]
-        correct = self.predict(asked, asked["masked_lm_ids"][:, 0], context)
+        correct = self.correct(asked, self.objective.generate(asked, context).logits[:, 0])
         shares = {name: weighted_sum(values, weights) for name, values in correct.items()}
         return {"masked_tokens": Count(tf.reduce_sum(weights)), **shares}
 
+    def correct(self, batch: Batch, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Whether the prediction of each row is right: [B] bool by the name of a metric.
 
-def by_argmax(objective: BertMlm) -> Predictor:
-    """Predicts the most likely token of a masked language model."""
-
-    def predict(batch: Batch, token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
-        logits = objective.generate(batch, context).logits[:, 0]
-        return {"masked_lm_accuracy": tf.argmax(logits, axis=-1, output_type=tf.int32) == token_ids}
-
-    return predict
+        Args:
+            batch: with one masked token in each row.
+            logits: [B, V] float32, the masked language model's, or the generator's, for that token.
+        """
+        predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
+        return {"masked_lm_accuracy": predicted == batch["masked_lm_ids"][:, 0]}
 
 
-def by_candidates(objective: Electra, discriminate: Callable, score: Callable) -> Predictor:
-    """Chooses among the generator's most likely tokens the one with the highest score.
+@dataclasses.dataclass(frozen=True)
+class MaskedLmByDiscriminator(MaskedLmByArgmax):
+    """Chooses among the generator's most likely tokens the one that scores highest.
 
     Besides `masked_lm_accuracy` it reports `generator_accuracy`, the accuracy of the generator alone, and
     `candidates_accuracy`, the share of originals that are among the candidates, which is an upper bound.
 
-    Args:
-        discriminate: the discriminator's [B, S] float32 output for a batch.
-        score: computes the score of each candidate from the discriminator's [B, K] outputs and the generator's [B, K]
-            probabilities.
+    Attributes:
+        discriminate: computes the discriminator's output, [B, S] float32, for a batch.
+        score: computes the score of each candidate from the discriminator's outputs and the generator's probabilities,
+            [B, K] each.
     """
 
-    def predict(batch: Batch, token_ids: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
-        logits = objective.generate(batch, context).logits[:, 0]  # [B, V]
+    discriminate: Callable[[Batch], tf.Tensor]
+    score: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+
+    def correct(self, batch: Batch, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         # At the temperature of the samples that the discriminator was trained on.
-        probs = tf.nn.softmax(logits / objective.config.objective.temperature)
-        num_candidates = min(objective.config.evaluation.as_masked_lm.num_candidates, logits.shape[-1])
+        probs = tf.nn.softmax(logits / self.config.objective.temperature)
+        num_candidates = min(self.config.evaluation.as_masked_lm.num_candidates, logits.shape[-1])
         probs, candidates = tf.math.top_k(probs, num_candidates)  # K each
         positions, weights = batch["masked_lm_positions"], batch["masked_lm_weights"]
 
         def output_for(candidate: tf.Tensor) -> tf.Tensor:  # [B] -> [B]
             ids = put_at_positions(batch["input_ids"], candidate[:, tf.newaxis], positions, weights)
-            return tf.gather(discriminate({**batch, "input_ids": ids}), positions[:, 0], batch_dims=1)
+            return tf.gather(self.discriminate({**batch, "input_ids": ids}), positions[:, 0], batch_dims=1)
 
         # One candidate at a time saves memory.
         outputs = tf.map_fn(output_for, tf.transpose(candidates), fn_output_signature=tf.float32, parallel_iterations=1)
-        best = tf.argmax(score(tf.transpose(outputs), probs), axis=-1, output_type=tf.int32)
+        best = tf.argmax(self.score(tf.transpose(outputs), probs), axis=-1, output_type=tf.int32)
+        token_ids = batch["masked_lm_ids"]  # [B, 1]
         return {
-            "masked_lm_accuracy": tf.gather(candidates, best, batch_dims=1) == token_ids,
-            "generator_accuracy": candidates[:, 0] == token_ids,
-            "candidates_accuracy": tf.reduce_any(candidates == token_ids[:, tf.newaxis], axis=-1),
+            "masked_lm_accuracy": tf.gather(candidates, best, batch_dims=1) == token_ids[:, 0],
+            "generator_accuracy": candidates[:, 0] == token_ids[:, 0],
+            "candidates_accuracy": tf.reduce_any(candidates == token_ids, axis=-1),
         }
-
-    return predict
 
 
 def with_questions(stage: PretrainingStage) -> PretrainingStage:
@@ -147,15 +148,11 @@ def with_questions(stage: PretrainingStage) -> PretrainingStage:
     return PretrainingStage(dataclasses.replace(plan, config=config, seed=settings.seed), stage.data)
 
 
-def as_masked_lm(objective: Objective) -> AsMaskedLm:
+def as_masked_lm(objective: Objective) -> MaskedLmByArgmax:
     """The masked language model of an objective, or of a phase of one.
 
-    Raises: UserError: if it is none.
+    Raises: UserError: if it has none.
     """
-    return AsMaskedLm(objective.config, _predictor(objective))
-
-
-def _predictor(objective: Objective) -> Predictor:
     if isinstance(objective, GeneratorPhase):
         raise UserError(
             "--as_masked_lm: the discriminator of objective.name 'two_stage' is not trained yet in the first phase; "
@@ -164,15 +161,22 @@ def _predictor(objective: Objective) -> Predictor:
     if isinstance(objective, DiscriminatorPhase):
         objective = objective.networks
     if isinstance(objective, BertMlm):
-        return by_argmax(objective)
+        return MaskedLmByArgmax(objective)
     if isinstance(objective, Electric):
         # Energies are negative log-probabilities: the lowest is the best.
-        return by_candidates(objective, objective.energies, lambda energies, generator_probs: -energies)
+        return MaskedLmByDiscriminator(objective, objective.energies, lambda energies, generator_probs: -energies)
+    _require_appendix_g(objective)
+    formula = functools.partial(data_probabilities, originals_per_sample=objective.originals_per_sample)
+    return MaskedLmByDiscriminator(objective, objective.detection_logits, formula)
+
+
+def _require_appendix_g(objective: Objective) -> None:
+    """Raises: UserError: unless the discriminator was trained as the formula of appendix G assumes."""
     config, name = objective.config, objective.config.objective.name
     if not isinstance(objective, Electra):
         raise UserError(
-            f"--as_masked_lm: objective.name is {name!r}, which is neither a masked language model nor a "
-            "discriminator beside a generator; give a run of electra or bert_mlm"
+            f"--as_masked_lm: objective.name {name!r} has neither a masked language model nor a discriminator beside a "
+            "generator; give a run of electra or bert_mlm"
         )
     for setting, value, unfit in (
         ("objective.disallow_correct", config.objective.disallow_correct, True),
@@ -184,10 +188,8 @@ def _predictor(objective: Objective) -> Predictor:
                 f"--as_masked_lm: {setting} is {str(value).lower()}, but the formula requires samples of the "
                 "generator's distribution at positions selected with equal probability; give a run without it"
             )
-    ratio = objective.originals_per_sample
-    if math.isinf(ratio):
+    if math.isinf(objective.originals_per_sample):
         raise UserError(
             f"--as_masked_lm: the discriminator of objective.name {name!r} learnt from originals alone, but the "
             "formula requires one that learnt from samples too"
         )
-    return by_candidates(objective, objective.detection_logits, lambda *args: data_probabilities(*args, ratio))

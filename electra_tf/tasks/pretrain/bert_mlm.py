@@ -5,11 +5,11 @@ from typing import Literal
 from electra_tf.config.schema import NonNegative
 from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
-from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.generators import GeneratorOutput, TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import ForwardContext
+from electra_tf.models.tying import build_encoder
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
 from electra_tf.tasks.pretrain.losses import mask_token_metrics, masked_lm_accuracy, masked_lm_loss
 from electra_tf.tasks.pretrain.objective import Objective, register_objective
@@ -54,9 +54,8 @@ class BertMlm(MaskedLm):
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
         dtype = self.layer_dtype
-        embeddings = Embeddings(config.encoder, name="embeddings", dtype=dtype)
-        encoder = Encoder(config.encoder, embeddings, name="electra", dtype=dtype)
-        head = MaskedLmHead(config.encoder, embeddings, name="generator_predictions", dtype=dtype)
+        encoder = build_encoder(config.encoder, dtype)
+        head = MaskedLmHead(config.encoder, encoder.embeddings, name="generator_predictions", dtype=dtype)
         self.masked_lm = TransformerGenerator(encoder, head, name="masked_lm_network", dtype=dtype)
 
     @property

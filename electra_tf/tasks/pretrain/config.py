@@ -67,7 +67,7 @@ class ObjectiveSettings(Settings):
         return self.loss_weights.get("replaced_token", 0.0) > 0
 
     @property
-    def frequencies_tell_replaced_tokens(self) -> bool:
+    def frequencies_reveal_replaced_tokens(self) -> bool:
         """True if a token's frequency alone predicts whether it was replaced, so that detecting it proves little."""
         return False
 
@@ -103,13 +103,19 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> "PretrainingConfig":
-        self._require_divisible("train", self.train.batch_size)
-        longest = self.encoder.max_position_embeddings
-        for index, stage in enumerate(self.stages):
-            self._require_divisible(f"stages.{index}", stage.batch_size)
+        micro_batches, longest = self.train.gradient_accumulation_steps, self.encoder.max_position_embeddings
+        stages = {f"stages.{index}": stage for index, stage in enumerate(self.stages)}
+        for name, part in {"train": self.train, **stages}.items():
+            if part.batch_size % micro_batches:
+                raise ValueError(
+                    f"{name}.batch_size {part.batch_size} does not divide into train.gradient_accumulation_steps "
+                    f"{micro_batches}; set the first to {max(1, part.batch_size // micro_batches) * micro_batches}, "
+                    "for example"
+                )
+        for name, stage in stages.items():
             if stage.max_seq_length > longest:
                 raise ValueError(
-                    f"stages.{index}.max_seq_length {stage.max_seq_length} is longer than the position table, "
+                    f"{name}.max_seq_length {stage.max_seq_length} is longer than the position table, "
                     f"encoder.max_position_embeddings {longest}; lower the first or raise the second"
                 )
         if self.stages:
@@ -117,29 +123,17 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
         self.objective.require_fit(self)
         return self
 
-    def _require_divisible(self, name: str, batch_size: int) -> None:
-        parts = self.train.gradient_accumulation_steps
-        if batch_size % parts:
-            raise ValueError(
-                f"{name}.batch_size {batch_size} does not divide into train.gradient_accumulation_steps {parts}; "
-                f"set the first to {max(1, batch_size // parts) * parts}, for example"
-            )
-
     def _require_stages_of_this_run(self) -> None:
         """Raises: ValueError: unless the stages add up to the run, and its settings are those of the last stage."""
         last = self.stages[-1]
-        for name, value, of_stages, expected in (
-            (
-                "train.num_steps",
-                self.train.num_steps,
-                "the stages together",
-                sum(stage.num_steps for stage in self.stages),
-            ),
-            ("data.max_seq_length", self.data.max_seq_length, "the last of the stages", last.max_seq_length),
-            ("train.batch_size", self.train.batch_size, "the last of the stages", last.batch_size),
+        for name, value, expected in (
+            ("train.num_steps", self.train.num_steps, sum(stage.num_steps for stage in self.stages)),
+            ("data.max_seq_length", self.data.max_seq_length, last.max_seq_length),
+            ("train.batch_size", self.train.batch_size, last.batch_size),
         ):
             if value != expected:
-                raise ValueError(f"{name} is {value}, and {expected} in {of_stages}; set it to {expected}")
+                where = "the stages together" if name == "train.num_steps" else "the last of the stages"
+                raise ValueError(f"{name} is {value}, and {expected} in {where}; set it to {expected}")
 
     @property
     def max_predictions(self) -> int:
@@ -174,7 +168,7 @@ def parse_config(values: dict, source: str) -> PretrainingConfig:
             f"config {source}: objective.name is {name!r}{did_you_mean(str(name), OBJECTIVE_SETTINGS)}; an objective "
             "of your own needs --objective_module=FILE, the file that registers its class with @register_objective"
         )
-    # Without a name the validation says what is missing.
+    # Without a name the validation reports that it is missing.
     return validate(values, PretrainingConfig[OBJECTIVE_SETTINGS.get(name, ObjectiveSettings)], source)
 
 

@@ -46,7 +46,8 @@ class ElectraForward(NamedTuple):
     corrupted: CorruptedInput
     counted: tf.Tensor  # [B, S] int32, see `Electra.counted_tokens`
     discriminator_output: EncoderOutput
-    replaced_token_logits: tf.Tensor  # [B, S] float32
+    replaced_token_logits: tf.Tensor  # [B, S] float32; in Electric the log odds of noise
+    token_losses: tf.Tensor | None = None  # [B, S] float32; in Electric, the generator's -log p of the original tokens
 
 
 @register_objective(ElectraConfig)

@@ -44,9 +44,9 @@ class Electra15Config(ElectraConfig):
         return super().learns_replaced_tokens and self.loss_positions != "random_unmasked"
 
     @property
-    def frequencies_tell_replaced_tokens(self) -> bool:
+    def frequencies_reveal_replaced_tokens(self) -> bool:
         # At masked positions a frequent token is often the original, and a rare one is often a sample.
-        return super().frequencies_tell_replaced_tokens or self.loss_positions == "masked"
+        return super().frequencies_reveal_replaced_tokens or self.loss_positions == "masked"
 
 
 @register_objective(Electra15Config)

@@ -1,20 +1,21 @@
 """Electric: an energy for every token, trained by noise-contrastive estimation (Clark et al. 2020b)."""
 
 import math
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import tensorflow as tf
 import tf_keras
 
 from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
 from electra_tf.flops.passes import HeadPass, NetworkPass
-from electra_tf.models.embeddings import Embeddings
-from electra_tf.models.encoder import Encoder, EncoderOutput
+from electra_tf.models.encoder import Encoder
+from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import INFERENCE, ForwardContext
-from electra_tf.models.two_towers import ClozeOutput, TwoTowerGenerator
+from electra_tf.models.two_towers import TwoTowerGenerator
+from electra_tf.models.tying import tied_embeddings
 from electra_tf.tasks.pretrain.config import PretrainingConfig
-from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig
+from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput, masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
 from electra_tf.tasks.terms import Total, count_of, weighted_total
@@ -59,17 +60,6 @@ class ElectricConfig(ElectraConfig):
         )
 
 
-class ElectricForward(NamedTuple):
-    """The results of one forward pass: as `ElectraForward`, with the generator's losses."""
-
-    generated: ClozeOutput
-    corrupted: CorruptedInput
-    counted: tf.Tensor
-    discriminator_output: EncoderOutput
-    replaced_token_logits: tf.Tensor  # [B, S] float32, the log odds of noise
-    token_losses: tf.Tensor  # [B, S] float32, -log q of the original tokens
-
-
 @register_objective(ElectricConfig)
 class Electric(Electra):
     """A generator q with known sampling probabilities, and an encoder that learns an unnormalised density.
@@ -82,25 +72,21 @@ class Electric(Electra):
     """
 
     def build_networks(self) -> tuple[TwoTowerGenerator, Encoder]:
-        config, settings = self.config, self.config.objective
-        dtype = self.layer_dtype
-        embeddings = Embeddings(config.encoder, name="embeddings", dtype=dtype)
+        config, settings, dtype = self.config, self.config.objective, self.layer_dtype
         sizes = settings.generator_encoder(config)
-        shared = embeddings
-        if settings.tying == "none":
-            shared = Embeddings(sizes, name="generator_embeddings", dtype=dtype)
-        left_to_right, right_to_left = (
-            Encoder(sizes, shared, direction, name=f"generator_{direction}", dtype=dtype)
-            for direction in ("left_to_right", "right_to_left")
+        embeddings, own_embeddings = tied_embeddings(settings.tying, sizes, config.encoder, dtype)
+        towers = (
+            Encoder(sizes, embeddings, attention_mask, name=f"generator_{attention_mask}", dtype=dtype)
+            for attention_mask in ("left_to_right", "right_to_left")
         )
-        head = MaskedLmHead(sizes, shared, name="generator_predictions", dtype=dtype)
-        generator = TwoTowerGenerator(left_to_right, right_to_left, head, name="generator_network", dtype=dtype)
-        return generator, Encoder(config.encoder, embeddings, name="electra", dtype=dtype)
+        head = MaskedLmHead(sizes, embeddings, name="generator_predictions", dtype=dtype)
+        generator = TwoTowerGenerator(*towers, head, name="generator_network", dtype=dtype)
+        return generator, Encoder(config.encoder, own_embeddings, name="electra", dtype=dtype)
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
         return {**super().denominators(batch), "words": count_of(word_tokens(batch))}
 
-    def generate(self, batch: Batch, context: ForwardContext) -> ClozeOutput:
+    def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
         """The towers' predictions. Neither tower attends to the token that it predicts, so the input is unmasked."""
         return self.generator(
             batch["input_ids"],
@@ -113,12 +99,12 @@ class Electric(Electra):
         """As ELECTRA, but every sample counts as noise, also one equal to the original."""
         return super().corrupt(batch, logits, context)._replace(is_replaced=masked_tokens(batch))
 
-    def discriminate(self, batch: Batch, generated: ClozeOutput, context: ForwardContext) -> ElectricForward:
+    def discriminate(self, batch: Batch, generated: GeneratorOutput, context: ForwardContext) -> ElectraForward:
         forward = super().discriminate(batch, generated, context)
         # The losses of the original and of the corrupted tokens, each given the original tokens around it.
         losses = generated.everywhere.token_losses(batch["input_ids"], forward.corrupted.input_ids)
         logits = self.noise_logits(forward.replaced_token_logits, losses.other)
-        return ElectricForward(*forward._replace(replaced_token_logits=logits), losses.token)
+        return forward._replace(replaced_token_logits=logits, token_losses=losses.token)
 
     def noise_logits(self, energies: tf.Tensor, token_losses: tf.Tensor) -> tf.Tensor:
         """The log odds of noise: E(x) + log q(x) + log(p / (1 - p)), where p is the fraction of noise.
@@ -147,12 +133,12 @@ class Electric(Electra):
     def detection_layers(self) -> list[tf_keras.layers.Layer]:
         return [*super().detection_layers, self.generator]
 
-    def loss_totals(self, batch: Batch, forward: ElectricForward) -> dict[str, Total]:
+    def loss_totals(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
         """The generator's loss over all tokens except [CLS] and [SEP]; the other as in ELECTRA."""
         masked_lm = weighted_total(forward.token_losses, word_tokens(batch), "words")
         return {**super().loss_totals(batch, forward), "masked_lm": masked_lm}
 
-    def extra_metrics(self, batch: Batch, forward: ElectricForward) -> dict[str, Total]:
+    def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
         """As ELECTRA, without the metrics of tokens shown as [MASK]: the towers read no [MASK]."""
         totals = super().extra_metrics(batch, forward)
         return {name: totals[name] for name in ("replaced_fraction", "sampled_masked_lm_accuracy")}

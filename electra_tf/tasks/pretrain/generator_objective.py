@@ -3,12 +3,10 @@
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 import tf_keras
 from pydantic import Field
 
-from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig, GeneratorConfig, NonNegative, Positive, TransformerGeneratorConfig
 from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.data.corpus import PretrainingData
@@ -18,7 +16,7 @@ from electra_tf.models.encoder import Encoder, EncoderOutput
 from electra_tf.models.generators import FIXED_GENERATORS, GeneratorOutput, TransformerGenerator, UnigramGenerator
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import ForwardContext
-from electra_tf.models.tying import TYINGS, build_discriminator
+from electra_tf.models.tying import build_encoder, tied_embeddings
 from electra_tf.models.vocabulary_logits import SAMPLERS, VocabularyLogits
 from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
@@ -49,7 +47,9 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
             return
         generator = self.generator.encoder(run.encoder)
         if self.tying == "all":
-            self._require_one_network(run)
+            # num_heads and intermediate_size count only if they are explicit: derived ones are not used.
+            explicit = [name for name in ("num_heads", "intermediate_size") if getattr(self.generator, name)]
+            self._require_equal_sizes(run, ["hidden_size", "num_layers", *explicit], "objective.tying 'all'")
         if self.tying != "none" and generator.embedding_size != run.encoder.embedding_size:
             raise ValueError(
                 f"objective.tying {self.tying!r} shares the embeddings, but objective.generator.embedding_size is "
@@ -70,52 +70,43 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
                 f"objective.generator.kind is {kind!r}, but objective.name {self.name!r} trains its generator; set it "
                 "to 'transformer'"
             )
-        if self.tying in ("gradient_disentangled", "all"):
-            raise ValueError(
-                f"objective.tying is {self.tying!r}, but a {kind} generator has no weights to share; leave it out"
-            )
+        for name, fitting in (("tying", ("none", "embeddings")), ("sampling", ("categorical",))):
+            if (value := getattr(self, name)) not in fitting:
+                raise ValueError(
+                    f"objective.{name} is {value!r}, which needs a generator of kind 'transformer', not {kind!r}; "
+                    "leave it out"
+                )
         self.require_some_weight([name for name in self.loss_weights if name != "masked_lm"])
-        if self.sampling != "categorical":
-            raise ValueError(
-                f"objective.sampling is {self.sampling!r}, which compares the logits of each position, but a {kind} "
-                "generator has one table for all; leave it out"
-            )
 
     def require_samples_of_the_generator(self) -> None:
         """Raises: ValueError: if a setting changes the distribution that tokens are sampled from."""
-        fits = {
-            "temperature": self.temperature == 1.0,
-            "disallow_correct": not self.disallow_correct,
-            "sampling": self.sampling != "greedy",
-        }
-        for name, is_fit in fits.items():
+        for name, is_fit in (
+            ("temperature", self.temperature == 1.0),
+            ("disallow_correct", not self.disallow_correct),
+            ("sampling", self.sampling != "greedy"),
+        ):
             if not is_fit:
                 raise ValueError(
                     f"objective.{name} is {getattr(self, name)!r}, but objective.name {self.name!r} needs tokens "
                     "sampled from the generator's own distribution; leave it out"
                 )
 
-    def _require_one_network(self, run: PretrainingConfig) -> None:
-        """Raises: ValueError: with `tying: all`, if the generator's sizes are not the discriminator's."""
-        # num_heads and intermediate_size count only if they are explicit: derived ones are not used.
-        explicit = [name for name in ("num_heads", "intermediate_size") if getattr(self.generator, name) is not None]
-        if different := self._different_sizes(run, ("hidden_size", "num_layers", *explicit)):
-            raise ValueError(
-                f"objective.tying 'all' needs a generator of the discriminator's size: {'; '.join(different)}; set "
-                "objective.generator.size_fraction to 1.0 and leave its sizes out, or objective.tying to 'embeddings'"
-            )
-
-    def _different_sizes(self, run: PretrainingConfig, names: Iterable[str]) -> list[str]:
-        """One clause for each of these sizes that differs between generator and discriminator."""
+    def _require_equal_sizes(self, run: PretrainingConfig, names: Iterable[str], setting: str) -> None:
+        """Raises: ValueError: if one of these sizes of the generator is not the discriminator's."""
         generator = self.generator.encoder(run.encoder)
-        return [
+        different = [
             f"its {name} is {getattr(generator, name)}, the discriminator's {getattr(run.encoder, name)}"
             for name in names
             if getattr(generator, name) != getattr(run.encoder, name)
         ]
+        if different:
+            raise ValueError(
+                f"{setting} needs a generator of the discriminator's size: {'; '.join(different)}; set "
+                f"objective.generator.size_fraction to 1.0 and leave its sizes out, or change {setting}"
+            )
 
     def generator_encoder(self, run: PretrainingConfig) -> EncoderConfig:
-        """The sizes of the generator's encoder; with `tying: all`, those of the one network."""
+        """The sizes of the generator's encoder, which with `tying: all` is the discriminator's."""
         return run.encoder if self.tying == "all" else self.generator.encoder(run.encoder)
 
     def generator_passes(self, run: PretrainingConfig, trained: bool = True) -> tuple[NetworkPass, ...]:
@@ -137,7 +128,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         return self.has_generator_network and super().learns_masked_lm
 
     @property
-    def frequencies_tell_replaced_tokens(self) -> bool:
+    def frequencies_reveal_replaced_tokens(self) -> bool:
         return self.generator.kind == "uniform" or self.temperature != 1.0 or self.sampling == "greedy"
 
 
@@ -172,22 +163,18 @@ class GeneratorObjective(Objective):
         config, settings, dtype = self.config, self.config.objective, self.layer_dtype
         if not settings.has_generator_network:
             generator = FIXED_GENERATORS[settings.generator.kind](config.encoder.vocab_size, name="generator_network")
-            return generator, build_discriminator(config.encoder, dtype)
-        pair = TYINGS[settings.tying](config.encoder, settings.generator, dtype)
-        head = MaskedLmHead(pair.generator.config, pair.generator.embeddings, name="generator_predictions", dtype=dtype)
-        generator = TransformerGenerator(pair.generator, head, name="generator_network", dtype=dtype)
-        return generator, pair.discriminator
+            return generator, build_encoder(config.encoder, dtype)
+        sizes = settings.generator_encoder(config)
+        embeddings, own_embeddings = tied_embeddings(settings.tying, sizes, config.encoder, dtype)
+        discriminator = encoder = Encoder(config.encoder, own_embeddings, name="electra", dtype=dtype)
+        if settings.tying != "all":
+            encoder = Encoder(sizes, embeddings, name="generator", dtype=dtype)
+        head = MaskedLmHead(sizes, embeddings, name="generator_predictions", dtype=dtype)
+        return TransformerGenerator(encoder, head, name="generator_network", dtype=dtype), discriminator
 
     def adopt_data(self, data: PretrainingData) -> None:
-        if not isinstance(self.generator, UnigramGenerator):
-            return
-        counts = data.text_token_counts("objective.generator.kind unigram")
-        if self.config.objective.disallow_correct and np.count_nonzero(counts) < 2:
-            raise UserError(
-                f"objective.disallow_correct never draws the original, and the text of {data.directory} has no other "
-                "word; leave it out or give more text"
-            )
-        self.generator.adopt_counts(counts)
+        if isinstance(self.generator, UnigramGenerator):
+            self.generator.adopt_counts(data.text_token_counts("objective.generator.kind unigram"))
 
     @property
     def encoder(self) -> Encoder:

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from electra_tf.data.batch import Batch
 from electra_tf.models.context_free_logits import ContextFreeLogits
-from electra_tf.models.heads import gather_positions
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.terms import (
     BinaryEntropy,
@@ -26,7 +25,7 @@ def masked_lm_loss(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -
     """The masked-LM loss: cross-entropy in nats over the masked tokens.
 
     Args:
-        logits: those of the B x M masked positions.
+        logits: of the B x M masked positions.
     Source: paper section 2, L_MLM, as a mean over masked tokens (the authors' code) instead of a sum.
     """
     return over_masked_tokens(logits.losses(batch["masked_lm_ids"]), batch)
@@ -40,8 +39,8 @@ def mask_token_metrics(scores: VocabularyLogits | ContextFreeLogits, batch: Batc
 
     Args:
         scores: the logits of the B x M masked positions.
-    Returns: `mask_token_loss`, `mask_token_accuracy` and `unigram_loss`, losses in nats. `unigram_loss` is that of the
-        token frequencies of the training text; NaN if they are unknown.
+    Returns: `mask_token_loss`, `mask_token_accuracy` and `unigram_loss`, losses in nats. `unigram_loss` is the loss of
+        predicting by the token frequencies of the training text; NaN if they are unknown.
     """
     ids, weights = batch["masked_lm_ids"], batch["mask_token_weights"]
     values = {
@@ -54,7 +53,7 @@ def mask_token_metrics(scores: VocabularyLogits | ContextFreeLogits, batch: Batc
 
 def at_masked_positions(values: tf.Tensor, batch: Batch) -> tf.Tensor:
     """The values at the masked positions: [B, S, ...] -> [B, M, ...]."""
-    return gather_positions(values, batch["masked_lm_positions"])
+    return tf.gather(values, batch["masked_lm_positions"], batch_dims=1)
 
 
 def over_masked_tokens(values: tf.Tensor, batch: Batch) -> Total:

@@ -38,27 +38,22 @@ class TwoStageConfig(ElectraConfig):
     def require_fit(self, run: PretrainingConfig) -> None:
         if self.tying != "none":
             raise ValueError(
-                f"objective.tying {self.tying!r} shares weights with the generator, which the second phase of "
-                "two_stage must keep frozen while it trains the discriminator's; leave objective.tying out"
+                f"objective.tying {self.tying!r} shares weights with the generator, which is frozen in the second "
+                "phase of two_stage; leave objective.tying out"
             )
         super().require_fit(run)
         for phase, weight in (("first", "masked_lm_loss_weight"), ("second", "replaced_token_loss_weight")):
             if getattr(self, weight) == 0.0:
                 raise ValueError(f"objective.{weight} is 0, so the {phase} phase learns nothing; set it above 0")
-        if self.generator_steps is not None and self.generator_steps >= run.train.num_steps:
+        steps = self.phase_steps(run)
+        if min(steps) < 1:
             raise ValueError(
-                f"objective.generator_steps {self.generator_steps} leaves no steps of train.num_steps "
-                f"{run.train.num_steps} for the discriminator; lower the first or leave it out for half of the steps"
+                f"objective.generator_steps {steps[0]} and train.num_steps {run.train.num_steps} leave a phase without "
+                "steps; each of the two phases needs one or more"
             )
-        if run.train.num_steps < 2:
-            raise ValueError("train.num_steps 1 is not enough for two phases; set it to 2 or more")
-        different = self._different_sizes(run, type(run.encoder).model_fields)
-        if different and self.initialize_from_generator:
-            raise ValueError(
-                f"two_stage initialises the discriminator from a generator of its own size: {'; '.join(different)}; "
-                "set objective.generator.size_fraction to 1.0 and leave its sizes out, or set "
-                "objective.initialize_from_generator to false"
-            )
+        if self.initialize_from_generator:
+            names = type(run.encoder).model_fields
+            self._require_equal_sizes(run, names, "objective.initialize_from_generator true")
 
     def phase_steps(self, run: PretrainingConfig) -> tuple[int, int]:
         """The number of steps of each phase."""

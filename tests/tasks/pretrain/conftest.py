@@ -1,17 +1,15 @@
-"""What the tests of objectives share: a batch written down, tiny objectives, and numpy's forms of their formulas.
+"""A batch written down, and tiny objectives, for the tests of all objectives.
 
 The batch is `[CLS] 11 12 [SEP] 13 [SEP]` and `[CLS] 21 22 [SEP]` with two of padding; masked are 13, 11 and 22.
 """
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
 
 from electra_tf.models.layers import ForwardContext
-from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import Objective, build_objective
 
@@ -48,42 +46,3 @@ def build(tiny_config) -> Callable[..., Objective]:
         return build_objective(tiny_config(encoder=encoder, objective={"name": name, **settings}, **(changes or {})))
 
     return objective
-
-
-@pytest.fixture(scope="session")
-def values() -> Callable[..., dict[str, float]]:
-    """`values(objective, batch, context)`: the training terms, divided."""
-
-    def divide(objective: Objective, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, float]:
-        ratios = objective.as_ratios(batch, objective.training_terms(batch, context))
-        return {name: ratio.value() for name, ratio in ratios.items()}
-
-    return divide
-
-
-@pytest.fixture(scope="session")
-def logits_of() -> Callable[..., VocabularyLogits]:
-    """`logits_of(array)`: given [B, M, V] logits as a generator returns them."""
-
-    def wrap(logits) -> VocabularyLogits:
-        logits = tf.convert_to_tensor(logits, tf.float32)
-        return VocabularyLogits(logits, tf.eye(logits.shape[-1]), tf.zeros([logits.shape[-1]]))
-
-    return wrap
-
-
-@pytest.fixture(scope="session")
-def certain(logits_of) -> Callable[..., VocabularyLogits]:
-    """`certain(ids)`: the logits of a generator that gives each of these tokens all of the probability."""
-    return lambda token_ids: logits_of(100.0 * tf.one_hot(token_ids, 47))
-
-
-@pytest.fixture(scope="session")
-def log_softmax() -> Callable[[np.ndarray], np.ndarray]:
-    """In float64, over the last axis."""
-
-    def formula(logits) -> np.ndarray:
-        logits = np.asarray(logits, np.float64)
-        return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-
-    return formula

@@ -9,20 +9,20 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.pretrain.as_masked_lm import (
-    AsMaskedLm,
+    MaskedLmByDiscriminator,
     as_masked_lm,
-    by_candidates,
     data_probabilities,
     one_masked_token_each,
 )
 from electra_tf.tasks.pretrain.objective import Objective
+from tests.toy import evaluation_values
 
 MASK = 4
 
 
 @pytest.fixture(scope="module")
 def model(build):
-    """`model("electra", num_candidates)`: a tiny objective that is asked for two tokens of each example."""
+    """`model("electra", num_candidates)`: a tiny objective that predicts two tokens of each example."""
 
     def objective(name: str, num_candidates: int = 47, **settings) -> Objective:
         questions = {"num_candidates": num_candidates, "tokens_per_example": 2}
@@ -31,16 +31,16 @@ def model(build):
     return objective
 
 
-def values(masked_lm, batch) -> dict[str, float]:
-    return {name: term.value() for name, term in masked_lm.evaluation_terms(batch, INFERENCE).items()}
+def accuracies(objective, batch) -> dict[str, float]:
+    return evaluation_values(as_masked_lm(objective), batch, INFERENCE)
 
 
 def with_originals(batch, answers: np.ndarray) -> dict[str, tf.Tensor]:
-    """The batch with other original tokens at the masked positions: [B * 2], one for each question."""
+    """The batch with these original tokens, [B * 2], at the masked positions."""
     return {**batch, "masked_lm_ids": tf.constant(answers.reshape(2, 2), tf.int32)}
 
 
-def test_the_formula_by_hand():
+def test_the_formula_gives_values_computed_by_hand():
     # D 1/2, 1/4 and 9/10; a = 0.85 / 0.15 = 17 / 3:
     # 0.5 * 0.2 / (17/6 + 0.2), 0.25 * 0.6 / (17/4 + 0.6), 0.9 * 0.05 / (17/30 + 0.05)
     logits = -np.log([[1.0, 1.0 / 3.0, 9.0]]).astype(np.float32)
@@ -96,7 +96,7 @@ def at_masked(rows, asked) -> np.ndarray:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
-def test_electra_predicts_the_candidate_that_the_formula_prefers(model, batch, temperature):
+def test_electra_predicts_the_candidate_with_the_highest_value_of_the_formula(model, batch, temperature):
     objective, asked = model("electra", 5, temperature=temperature), one_masked_token_each(batch, 2)
     candidates, probs = candidates_of(objective, asked, 5, temperature)
     scores = []
@@ -104,8 +104,8 @@ def test_electra_predicts_the_candidate_that_the_formula_prefers(model, batch, t
         original = 1.0 - at_masked(objective.detect(with_candidate(asked, candidate)), asked)
         scores.append(original * prob / (0.7 / 0.3 * (1.0 - original) + prob))
     answers = candidates[np.arange(4), np.argmax(scores, axis=0)]
-    assert values(as_masked_lm(objective), with_originals(batch, answers))["masked_lm_accuracy"] == 1.0
-    others = values(as_masked_lm(objective), with_originals(batch, (answers + 1) % 47))
+    assert accuracies(objective, with_originals(batch, answers))["masked_lm_accuracy"] == 1.0
+    others = accuracies(objective, with_originals(batch, (answers + 1) % 47))
     assert (others["masked_tokens"], others["masked_lm_accuracy"]) == (3.0, 0.0)
 
 
@@ -114,25 +114,26 @@ def test_electric_predicts_the_candidate_of_the_lowest_energy(model, batch):
     candidates, _ = candidates_of(objective, asked, 3)
     energies = [at_masked(objective.energies(with_candidate(asked, candidate)), asked) for candidate in candidates.T]
     answers = candidates[np.arange(4), np.argmin(energies, axis=0)]
-    assert values(as_masked_lm(objective), with_originals(batch, answers))["masked_lm_accuracy"] == 1.0
+    assert accuracies(objective, with_originals(batch, answers))["masked_lm_accuracy"] == 1.0
 
 
 def test_bert_predicts_its_most_likely_token(model, batch):
     objective = model("bert_mlm")
     logits = objective.forward(one_masked_token_each(batch, 2), INFERENCE).logits.numpy()[:, 0]
-    answers = logits.argmax(axis=-1) + np.array([0, 1, 0, 0])  # the second one is not its answer
-    accuracy = values(as_masked_lm(objective), with_originals(batch, answers))
-    assert accuracy == pytest.approx({"masked_tokens": 3.0, "masked_lm_accuracy": 2 / 3})
-
-
-def test_the_whole_vocabulary_contains_every_original_and_a_perfect_discriminator_finds_it(model, batch):
-    objective, originals = model("electra", 100), one_masked_token_each(batch, 2)["input_ids"]
-    perfect = by_candidates(
-        objective,
-        lambda inputs: tf.cast(inputs["input_ids"] == originals, tf.float32),
-        lambda outputs, probs: outputs,
+    originals = logits.argmax(axis=-1) + np.array([0, 1, 0, 0])  # it predicts another token than the second
+    assert accuracies(objective, with_originals(batch, originals)) == pytest.approx(
+        {"masked_tokens": 3.0, "masked_lm_accuracy": 2 / 3}
     )
-    accuracy = values(AsMaskedLm(objective.config, perfect), batch)
+
+
+def test_a_perfect_discriminator_chooses_every_original_from_the_whole_vocabulary(model, batch):
+    objective, originals = model("electra", 100), one_masked_token_each(batch, 2)["input_ids"]
+    perfect = MaskedLmByDiscriminator(
+        objective,
+        discriminate=lambda inputs: tf.cast(inputs["input_ids"] == originals, tf.float32),
+        score=lambda outputs, probs: outputs,
+    )
+    accuracy = evaluation_values(perfect, batch, INFERENCE)
     assert accuracy["candidates_accuracy"] == accuracy["masked_lm_accuracy"] == 1.0 > accuracy["generator_accuracy"]
 
 
@@ -148,22 +149,22 @@ def test_the_whole_vocabulary_contains_every_original_and_a_perfect_discriminato
         ("contrastive", {"clean_fraction": 1.0}, math.inf),
     ],
 )
-def test_the_originals_per_sample_in_the_discriminators_training(build, name, settings, expected):
+def test_originals_per_sample_follow_from_the_settings(build, name, settings, expected):
     assert build(name, **settings).originals_per_sample == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "masking", "message"),
+    ("name", "settings", "masking", "named"),
     [
-        ("electra", {"disallow_correct": True}, {}, "objective.disallow_correct is true"),
-        ("electra", {"sampling": "greedy"}, {}, "objective.sampling is greedy"),
-        ("electra", {}, {"scheme": "rare_tokens"}, "masking.scheme is rare_tokens"),
-        ("electra_15", {"loss_positions": "random_unmasked"}, {}, "learnt from originals alone"),
-        ("replace_mlm", {}, {}, "neither a masked language model nor"),
+        ("electra", {"disallow_correct": True}, {}, "objective.disallow_correct"),
+        ("electra", {"sampling": "greedy"}, {}, "objective.sampling"),
+        ("electra", {}, {"scheme": "rare_tokens"}, "masking.scheme"),
+        ("electra_15", {"loss_positions": "random_unmasked"}, {}, "electra_15"),
+        ("replace_mlm", {}, {}, "replace_mlm"),
     ],
 )
-def test_a_model_that_the_formula_does_not_hold_for_is_refused(build, name, settings, masking, message):
-    with pytest.raises(UserError, match=message):
+def test_an_objective_to_which_the_formula_does_not_apply_is_refused(build, name, settings, masking, named):
+    with pytest.raises(UserError, match=named):
         as_masked_lm(build(name, {"masking": masking}, **settings))
 
 
@@ -172,4 +173,4 @@ def test_two_stage_is_refused_in_its_first_phase_and_works_in_its_second(model, 
     first, second = objective.phases
     with pytest.raises(UserError, match="objective.name 'two_stage'"):
         as_masked_lm(first)
-    assert values(as_masked_lm(second), batch) == values(as_masked_lm(objective), batch)
+    assert accuracies(second, batch) == accuracies(objective, batch)

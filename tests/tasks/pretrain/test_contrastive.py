@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
+from tests.toy import certain, training_values
 
 
 @pytest.mark.parametrize(
@@ -17,14 +18,14 @@ from electra_tf.ops.random import RandomStream
         (1.0, [[2, 11, 12, 3, 13, 3], [2, 21, 22, 3, 0, 0]], [[0] * 6, [0] * 6]),
     ],
 )
-def test_a_clean_input_is_the_original(build, batch, sampling, certain, clean_fraction, input_ids, is_replaced):
+def test_a_clean_input_is_the_original(build, batch, sampling, clean_fraction, input_ids, is_replaced):
     objective = build("contrastive", clean_fraction=clean_fraction)
     corrupted = objective.corrupt(batch, certain([[13, 33], [34, 0]]), sampling)
     assert corrupted.input_ids.numpy().tolist() == input_ids
     assert corrupted.is_replaced.numpy().tolist() == is_replaced
 
 
-def test_a_fifth_of_the_inputs_is_clean_and_others_at_another_step(build, batch, certain):
+def test_a_fifth_of_the_inputs_is_clean_and_others_at_another_step(build, batch):
     objective, n = build("contrastive"), 1000
     many = {name: tf.repeat(rows[1:], n, axis=0) for name, rows in batch.items()}
 
@@ -36,30 +37,30 @@ def test_a_fifth_of_the_inputs_is_clean_and_others_at_another_step(build, batch,
     assert (clean(0) != clean(1)).any()
 
 
-def test_the_loss_over_inputs_by_hand(build, batch, sampling, values):
+def test_the_loss_over_inputs_equals_its_formula(build, batch, sampling):
     objective = build("contrastive", clean_fraction=0.0, sampling="greedy")
     forward = objective.forward(batch, sampling)
     kernel, bias = (value.numpy() for value in objective.corrupted_input_head.weights)
     logits = forward.discriminator_output.sequence_output.numpy()[:, 0] @ kernel[:, 0] + bias[0]
     labels = (forward.corrupted.input_ids.numpy() != batch["input_ids"].numpy()).any(axis=1)
-    terms = values(objective, batch, sampling)
+    terms = training_values(objective, batch, sampling)
     assert terms["corrupted_input"] == pytest.approx(np.log1p(np.exp(np.where(labels, -logits, logits))).mean(), 1e-5)
     assert terms["corrupted_input_accuracy"] == ((logits > 0) == labels).mean()
     assert terms["corrupted_input_fraction"] == labels.mean()
 
 
-def test_an_input_all_of_whose_samples_are_the_original_counts_as_clean(build, batch, sampling, certain):
+def test_an_input_whose_samples_all_equal_the_originals_counts_as_clean(build, batch, sampling):
     objective = build("contrastive", clean_fraction=0.0)
     generated = objective.generate(batch, sampling)._replace(scores=certain([[13, 11], [34, 0]]))
     terms = objective.extra_metrics(batch, objective.discriminate(batch, generated, sampling))
     assert float(terms["corrupted_input_fraction"].value) == 1.0
 
 
-def test_the_losses_of_electra_do_not_change(build, batch, sampling, values):
+def test_the_other_losses_are_those_of_electra(build, batch, sampling):
     clean = build("contrastive", clean_fraction=1.0)
     logits = clean.forward(batch, sampling).replaced_token_logits.numpy()[batch["input_mask"].numpy() > 0]
-    terms = values(clean, batch, sampling)
+    terms = training_values(clean, batch, sampling)
     # All ten real tokens count, as originals.
     assert terms["replaced_token"] == pytest.approx(np.log1p(np.exp(logits)).mean(), rel=1e-5)
-    corrupted = values(build("contrastive", clean_fraction=0.0), batch, sampling)
+    corrupted = training_values(build("contrastive", clean_fraction=0.0), batch, sampling)
     assert terms["masked_lm"] == corrupted["masked_lm"]

@@ -9,6 +9,7 @@ import tensorflow as tf
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.tasks.pretrain.electra import ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput
+from tests.toy import evaluation_values, logits_of, softplus, training_values
 
 MASKED = [[0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 0]]
 WORDS = [[0, 1, 1, 0, 1, 0], [0, 1, 1, 0, 0, 0]]
@@ -18,8 +19,8 @@ LOGITS = [[9.0, 1.0, 2.0, 9.0, -0.5, 9.0], [9.0, -1.0, -2.0, 9.0, 9.0, 9.0]]
 
 
 @pytest.fixture
-def with_logits(batch, logits_of, monkeypatch):
-    """`with_logits(objective, logits)`: a forward pass of it gives these logits and the replaced tokens above."""
+def with_logits(batch, monkeypatch):
+    """`with_logits(objective, logits)`: its forward pass then gives these logits and `REPLACED`."""
 
     def patch(objective, logits):
         corrupted_ids = tf.where(tf.constant(REPLACED) > 0, 40, batch["input_ids"])
@@ -36,13 +37,9 @@ def with_logits(batch, logits_of, monkeypatch):
     return patch
 
 
-def softplus(value: float) -> float:
-    return math.log1p(math.exp(value))
-
-
-def test_the_loss_and_the_metrics_are_over_the_masked_tokens_alone(build, batch, sampling, with_logits):
+def test_the_discriminators_loss_and_metrics_are_over_the_masked_tokens_alone(build, batch, sampling, with_logits):
     objective = with_logits(build("electra_15"), LOGITS)
-    terms = {name: term.value() for name, term in objective.evaluation_terms(batch, sampling).items()}
+    terms = evaluation_values(objective, batch, sampling)
     # Replaced with logit 1, original with -0.5, replaced with -2.
     assert terms["replaced_token_loss"] == pytest.approx((softplus(-1.0) + softplus(-0.5) + softplus(2.0)) / 3)
     assert terms["masked_lm_loss"] == pytest.approx(math.log(47), rel=1e-6)
@@ -53,12 +50,12 @@ def test_the_loss_and_the_metrics_are_over_the_masked_tokens_alone(build, batch,
 
 
 def counted(objective, batch, context, count: int = 1) -> np.ndarray:
-    """[count, B, S]: the counted tokens of so many copies of the batch, each with its own random numbers."""
+    """[count, B, S]: the counted tokens of `count` copies of the batch, each with its own random numbers."""
     copies = {name: tf.concat([rows] * count, axis=0) for name, rows in batch.items()}
     return objective.counted_tokens(copies, context).numpy().reshape([count, 2, 6])
 
 
-def test_random_tokens_are_as_many_words_as_are_masked_each_equally_often(build, batch, sampling):
+def test_random_loss_positions_are_words_drawn_equally_often_as_many_as_are_masked(build, batch, sampling):
     tokens = counted(build("electra_15", loss_positions="random"), batch, sampling, 300)
     assert tokens.sum(axis=2).tolist() == [[2, 1]] * 300
     assert not tokens[:, np.array(WORDS) == 0].any()
@@ -68,24 +65,24 @@ def test_random_tokens_are_as_many_words_as_are_masked_each_equally_often(build,
     assert shares[1, [1, 2]] == pytest.approx(1 / 2, abs=5 * math.sqrt(1 / 4 / 300))
 
 
-def test_random_tokens_among_the_unmasked_ones_are_never_replaced(build, batch, sampling, values, with_logits):
+def test_random_unmasked_loss_positions_are_never_replaced(build, batch, sampling, with_logits):
     objective = build("electra_15", loss_positions="random_unmasked")
     # One unmasked word is left in each row; in the first row that is one fewer than are masked.
     assert counted(objective, batch, sampling, 20).tolist() == [[[0, 0, 1, 0, 0, 0], [0, 1, 0, 0, 0, 0]]] * 20
-    terms = values(with_logits(objective, LOGITS), batch, sampling)
+    terms = training_values(with_logits(objective, LOGITS), batch, sampling)
     assert terms["replaced_fraction"] == 0.0
     assert terms["replaced_token"] == pytest.approx((softplus(2.0) + softplus(-1.0)) / 2, rel=1e-6)
 
 
 @pytest.mark.parametrize(("loss_positions", "num_counted"), [("masked", 3), ("random", 3), ("random_unmasked", 2)])
-def test_the_number_of_counted_tokens_is_known_from_the_batch(build, batch, sampling, loss_positions, num_counted):
+def test_the_denominator_is_the_number_of_counted_tokens(build, batch, sampling, loss_positions, num_counted):
     objective = build("electra_15", loss_positions=loss_positions)
     assert float(objective.denominators(batch)["counted_tokens"]) == num_counted
     assert counted(objective, batch, sampling).sum() == num_counted
 
 
 @pytest.mark.parametrize("loss_positions", ["masked", "random"])
-def test_a_token_that_was_selected_twice_counts_once(build, batch, sampling, loss_positions):
+def test_a_token_that_is_selected_twice_counts_once(build, batch, sampling, loss_positions):
     twice = {
         **batch,
         "masked_lm_positions": tf.constant([[4, 4], [2, 0]]),
@@ -95,9 +92,9 @@ def test_a_token_that_was_selected_twice_counts_once(build, batch, sampling, los
 
 
 @pytest.mark.parametrize(
-    ("loss_positions", "is_watched"), [("masked", True), ("random", True), ("random_unmasked", False)]
+    ("loss_positions", "has_check"), [("masked", True), ("random", True), ("random_unmasked", False)]
 )
-def test_a_discriminator_that_never_sees_a_replaced_token_is_not_watched(build, loss_positions, is_watched):
+def test_a_discriminator_without_replaced_tokens_has_no_health_check(build, loss_positions, has_check):
     objective = build("electra_15", loss_positions=loss_positions)
     alarms = [check({"replaced_token": 1e-6, "replaced_fraction": 0.0}) for check in objective.health_checks]
-    assert any(alarms) == is_watched
+    assert any(alarms) == has_check

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.toy import certain, log_softmax, training_values
+
 MASKED = np.array([[0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 0]])
 WORDS = np.array([[0, 1, 1, 0, 1, 0], [0, 1, 1, 0, 0, 0]])
 
@@ -16,7 +18,7 @@ def electric(build):
 
 
 @pytest.fixture(scope="module")
-def log_q(electric, batch, log_softmax) -> np.ndarray:
+def log_q(electric, batch) -> np.ndarray:
     """[B, S, V]: the generator's log q of every token at every position."""
     everywhere = tf.tile(tf.range(6)[tf.newaxis], [2, 1])
     inputs = {name: batch[name] for name in ("input_ids", "input_mask", "segment_ids")}
@@ -27,27 +29,27 @@ def of_tokens(log_q: np.ndarray, ids) -> np.ndarray:
     return np.take_along_axis(log_q, np.array(ids)[..., np.newaxis], axis=-1)[..., 0]
 
 
-def test_the_log_odds_of_noise_by_hand(electric):
+def test_the_log_odds_of_noise_equal_values_computed_by_hand(electric):
     # 0.5 + ln q + ln(0.3 / 0.7), q = 1/4; and -1.0, q = 1.
     logits = electric.noise_logits(tf.constant([[0.5, -1.0]]), tf.constant([[math.log(4.0), 0.0]]))
     np.testing.assert_allclose(logits, [[-1.7335922, -1.8472979]], rtol=1e-6)
 
 
-def test_with_the_true_energy_the_odds_are_those_of_noise_against_data(electric):
+def test_the_true_energy_gives_the_true_probability_of_noise(electric):
     data, noise, share = 0.08, 0.02, 0.3
     logits = electric.noise_logits(tf.constant([[-math.log(data)]]), tf.constant([[-math.log(noise)]]))
     expected = share * noise / (share * noise + (1 - share) * data)
     assert float(tf.sigmoid(logits)[0, 0]) == pytest.approx(expected, rel=1e-6)
 
 
-def test_every_sample_counts_as_noise_also_one_equal_to_the_original(electric, batch, sampling, certain):
+def test_every_sample_counts_as_noise_also_one_equal_to_the_original(electric, batch, sampling):
     corrupted = electric.corrupt(batch, certain([[13, 33], [22, 0]]), sampling)
     assert corrupted.input_ids.numpy().tolist() == [[2, 33, 12, 3, 13, 3], [2, 21, 22, 3, 0, 0]]
     assert np.array_equal(corrupted.is_replaced, MASKED)
 
 
-def test_the_losses_by_hand(electric, batch, sampling, values, log_q):
-    forward, terms = electric.forward(batch, sampling), values(electric, batch, sampling)
+def test_the_losses_equal_their_formulas(electric, batch, sampling, log_q):
+    forward, terms = electric.forward(batch, sampling), training_values(electric, batch, sampling)
     ids = batch["input_ids"].numpy()
     assert terms["masked_lm"] == pytest.approx(-(of_tokens(log_q, ids) * WORDS).sum() / 5, rel=1e-5)
 
@@ -67,7 +69,7 @@ def test_the_generator_never_reads_the_masked_input(electric, batch, sampling):
     assert np.array_equal(first, second)
 
 
-def test_detection_uses_the_probability_of_the_token_as_noise(electric, batch, log_q):
+def test_detect_gives_the_probability_of_noise(electric, batch, log_q):
     logits = electric.energies(batch).numpy() + of_tokens(log_q, batch["input_ids"]) + math.log(0.3 / 0.7)
     np.testing.assert_allclose(electric.detect(batch), 1 / (1 + np.exp(-logits)), rtol=1e-5)
 

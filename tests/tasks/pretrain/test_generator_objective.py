@@ -1,4 +1,4 @@
-"""Generators without weights: their loss, their samples, and where their counts come from."""
+"""Settings of generators that contradict each other; generators without weights: losses, samples and counts."""
 
 import dataclasses
 import math
@@ -11,36 +11,25 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import open_data
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
+from tests.toy import training_values
 
 
 @pytest.fixture(scope="module")
-def data_dir(tmp_path_factory, write_data):
-    return write_data(tmp_path_factory.mktemp("data") / "set")
+def data(tmp_path_factory, write_data, tiny_config):
+    return open_data(write_data(tmp_path_factory.mktemp("data") / "set"), tiny_config())
 
 
-@pytest.fixture(scope="module")
-def data(data_dir, tiny_config):
-    return open_data(data_dir, tiny_config())
-
-
-@pytest.fixture(scope="module")
-def data_without_counts(data):
-    """A data set without token counts, as the authors' builder writes it."""
-    return dataclasses.replace(data, token_counts=None)
-
-
-def with_counts(data, **counts: int):
-    """The data set with these token counts alone: `with_counts(data, w7=9)`."""
+def with_counts(data, counts: dict[int, int]):
+    """The data set with these counts by token, and no other tokens."""
     token_counts = np.zeros(47, np.int64)
-    for name, count in counts.items():
-        token_counts[int(name[1:])] = count
+    token_counts[list(counts)] = list(counts.values())
     return dataclasses.replace(data, token_counts=token_counts)
 
 
 @pytest.mark.parametrize("kind", ["unigram", "uniform"])
-def test_its_loss_is_reported_and_trains_nothing(build, batch, sampling, data, kind):
+def test_the_loss_of_a_generator_without_weights_is_reported_and_trains_nothing(build, batch, sampling, data, kind):
     objective = build("electra", generator={"kind": kind})
-    objective.adopt_data(with_counts(data, t11=1, t13=2, t22=5))
+    objective.adopt_data(with_counts(data, {11: 1, 13: 2, 22: 5}))
     variables = [*objective.discriminator.trainable_variables, *objective.replaced_token_head.trainable_variables]
     assert {id(variable) for variable in objective.trainable_variables} == set(map(id, variables))
     with tf.GradientTape() as tape:
@@ -50,9 +39,9 @@ def test_its_loss_is_reported_and_trains_nothing(build, batch, sampling, data, k
     assert float(masked_lm) == pytest.approx(expected, rel=1e-6)
 
 
-def test_without_data_a_unigram_generator_is_uniform(build, batch, sampling, values):
+def test_without_data_a_unigram_generator_is_uniform(build, batch, sampling):
     objective = build("electra", generator={"kind": "unigram"})
-    assert values(objective, batch, sampling)["masked_lm"] == pytest.approx(math.log(47), rel=1e-6)
+    assert training_values(objective, batch, sampling)["masked_lm"] == pytest.approx(math.log(47), rel=1e-6)
 
 
 def test_unigram_samples_are_words_of_the_training_text_and_never_special_tokens(build, batch, data):
@@ -72,7 +61,7 @@ def test_unigram_samples_are_words_of_the_training_text_and_never_special_tokens
 
 def test_bfloat16_leaves_the_counts_exact(build, batch, data):
     objective = build("electra", {"train": {"precision": "bfloat16"}}, generator={"kind": "unigram"})
-    objective.adopt_data(with_counts(data, t11=257, t13=256))  # in bfloat16 both are 256
+    objective.adopt_data(with_counts(data, {11: 257, 13: 256}))  # in bfloat16 both are 256
     losses = objective.generate(batch, ForwardContext()).scores.losses(tf.constant([[11, 13], [11, 13]])).numpy()
     assert losses[0] == pytest.approx(-np.log([257 / 513, 256 / 513]), rel=1e-5)
 
@@ -84,29 +73,41 @@ def test_the_counts_are_part_of_a_checkpoint(build, data):
     assert counts.numpy().tolist() == data.text_token_counts("a test").tolist()
 
 
-def test_text_of_one_word_has_nothing_to_sample_but_the_original(build, data):
-    objective = build("electra", generator={"kind": "unigram"}, disallow_correct=True)
-    with pytest.raises(UserError, match="objective.disallow_correct never draws the original, and the text of"):
-        objective.adopt_data(with_counts(data, t7=9))
-    objective.adopt_data(with_counts(data, t7=9, t8=1))
-
-
-def test_data_without_counts_is_refused_in_one_line_that_says_what_to_do(build, data_without_counts):
-    with pytest.raises(UserError) as caught:
-        build("electra", generator={"kind": "unigram"}).adopt_data(data_without_counts)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert "objective.generator.kind unigram" in message and data_without_counts.directory in message
-    assert "build_pretraining_dataset.py" in message
-
-
-def test_no_other_objective_needs_counts(build, data_without_counts):
+def test_only_a_unigram_generator_requires_data_with_token_counts(build, data):
+    data_without_counts = dataclasses.replace(data, token_counts=None)
     for name, settings in (("electra", {}), ("electra", {"generator": {"kind": "uniform"}}), ("bert_mlm", {})):
         build(name, **settings).adopt_data(data_without_counts)
+    with pytest.raises(UserError, match=data_without_counts.directory):
+        build("electra", generator={"kind": "unigram"}).adopt_data(data_without_counts)
 
 
 @pytest.mark.parametrize("name", ["replace_mlm", "all_tokens_mlm"])
-def test_the_other_objectives_with_a_generator_take_its_samples_too(build, batch, sampling, values, name):
-    terms = values(build(name, generator={"kind": "uniform"}), batch, sampling)
+def test_every_masked_lm_beside_a_generator_can_use_a_uniform_one(build, batch, sampling, name):
+    terms = training_values(build(name, generator={"kind": "uniform"}), batch, sampling)
     assert terms["masked_lm"] == pytest.approx(math.log(47), rel=1e-6)
     assert all(map(math.isfinite, terms.values()))
+
+
+EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
+HALF_SIZE = {"size_fraction": 0.5, "num_heads": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "masking", "named"),
+    [
+        ("adversarial", {"temperature": 2.0}, {}, "objective.temperature is 2.0"),
+        ("adversarial", {"tying": "all", "generator": EQUAL_SIZES}, {}, "objective.tying 'all'"),
+        ("electric", {"disallow_correct": True}, {}, "objective.disallow_correct"),
+        ("electric", {"sampling": "greedy"}, {}, "objective.sampling is 'greedy'"),
+        ("electric", {}, {"scheme": "rare_tokens"}, "masking.scheme 'rare_tokens'"),
+        ("electric", {"tying": "all"}, {}, "objective.tying is 'all'"),
+        ("electric", {}, {"masked_fraction": 1.0}, "masking.masked_fraction 1.0"),
+        ("two_stage", {"tying": "embeddings"}, {}, "objective.tying 'embeddings'"),
+        ("two_stage", {"generator": HALF_SIZE}, {}, "its hidden_size is 8, the discriminator's 16; its num_heads is 4"),
+        ("two_stage", {"generator_steps": 8}, {}, "objective.generator_steps 8"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_by_name(tiny_config, name, settings, masking, named):
+    with pytest.raises(UserError) as caught:
+        tiny_config(objective={"name": name, **settings}, masking=masking)
+    assert named in str(caught.value) and "\n" not in str(caught.value)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
+from tests.toy import evaluation_values, log_softmax, training_values
 
 TRAINING = ForwardContext(training=True, random=RandomStream(4, 0, 0))
 # [CLS] a b c d [SEP] and [CLS] a [SEP] b [SEP]. Of the first b is shown as [MASK], d as it is, a as token 40.
@@ -30,7 +31,7 @@ def hard(build):
     return build("hard_mlm")
 
 
-def test_the_hardest_words_are_masked_and_each_slot_shows_what_it_showed(hard, sampling):
+def test_the_hardest_words_are_masked_and_each_slot_keeps_its_kind_of_replacement(hard, sampling):
     # By far the hardest: c, a, b of the first text, b of the second. [CLS] and padding must not be drawn at all.
     predicted = tf.constant(
         [[900.0, 300.0, 200.0, 400.0, 1.0, 900.0, 900.0], [900.0, 1.0, 900.0, 200.0, 900.0, 900.0, 900.0]]
@@ -53,23 +54,23 @@ def test_a_token_is_masked_in_proportion_to_the_exponential_of_its_predicted_los
     assert abs((positions == 3).sum() - 0.8 * n) < 4 * math.sqrt(n * 0.8 * 0.2)
 
 
-def test_training_draws_the_masks_again_and_evaluation_does_not(build, sampling, values):
+def test_training_draws_the_masks_again_and_evaluation_does_not(build, sampling):
     objective = build("hard_mlm")
     # Predicted to be hard are d of the first text and b of the second.
     predicted = tf.constant([[0.0] * 4 + [500.0] + [0.0] * 2, [0.0] * 3 + [500.0] + [0.0] * 3])
     objective.predict_losses = lambda batch, context: predicted
-    trained, evaluated = (values(objective, BATCH, context) for context in (TRAINING, sampling))
+    trained, evaluated = (training_values(objective, BATCH, context) for context in (TRAINING, sampling))
     # d and two of three others, b; against b, d, a; a.
     assert trained["difficulty_of_masked"] == pytest.approx(1000 / 4)
     assert evaluated["difficulty_of_masked"] == pytest.approx(500 / 4)
     assert trained["difficulty_of_all"] == pytest.approx(1000 / 6)
-    held_out = {name: term.value() for name, term in objective.evaluation_terms(BATCH, sampling).items()}
+    held_out = evaluation_values(objective, BATCH, sampling)
     assert held_out["unigram_loss"] == 3.25 and "unigram_loss" not in trained  # of b and a
     assert held_out["masked_lm_loss"] == pytest.approx(evaluated["masked_lm"], rel=1e-6)
     assert held_out["hard_masked_lm_loss"] != held_out["masked_lm_loss"]
 
 
-def test_the_losses_by_hand(hard, sampling, values, log_softmax):
+def test_the_losses_equal_their_formulas(hard, sampling):
     predicted = hard.predict_losses(BATCH, TRAINING).numpy()
     batch = hard.with_hard_masks(BATCH, tf.constant(predicted), TRAINING)
     log_probs = log_softmax(hard.generate(batch, sampling).logits)
@@ -82,10 +83,10 @@ def test_the_losses_by_hand(hard, sampling, values, log_softmax):
         "difficulty_of_masked": at_masks[used].mean(),
         "difficulty_of_all": predicted[WORDS].mean(),
     }
-    assert values(hard, BATCH, TRAINING) == pytest.approx(expected, rel=1e-4)
+    assert training_values(hard, BATCH, TRAINING) == pytest.approx(expected, rel=1e-4)
 
 
-def test_without_training_the_predicted_loss_is_that_of_an_untrained_masked_lm(build, sampling):
+def test_the_predicted_loss_begins_at_the_loss_of_an_untrained_masked_lm(build, sampling):
     objective = build("hard_mlm")
     objective.difficulty.head.kernel.assign(tf.zeros_like(objective.difficulty.head.kernel))
     assert objective.predict_losses(BATCH, sampling).numpy() == pytest.approx(math.log(47), rel=1e-6)

@@ -15,6 +15,7 @@ from electra_tf.tasks.pretrain.losses import (
     replaced_token_metrics,
 )
 from electra_tf.tasks.terms import BinaryEntropy, RankingCounts, Ratio
+from tests.toy import logits_of, softplus
 
 # Two examples, the second with two tokens of padding; two slots for masked positions, one of them unused; V = 3.
 MASKED_LM_LOGITS = [[[1.0, 2.0, 0.0], [0.0, 0.0, 0.0]], [[3.0, -1.0, 0.5], [9.0, 9.0, -9.0]]]
@@ -28,11 +29,7 @@ def log_sum_exp(*logits: float) -> float:
     return math.log(sum(math.exp(logit) for logit in logits))
 
 
-def softplus(value: float) -> float:
-    return math.log1p(math.exp(value))
-
-
-def test_the_masked_lm_loss_is_the_sum_of_minus_log_p_over_the_slots_in_use(logits_of):
+def test_the_masked_lm_loss_is_the_sum_of_minus_log_p_over_the_slots_in_use():
     loss = masked_lm_loss(logits_of(MASKED_LM_LOGITS), MASKED)
     expected = (log_sum_exp(1, 2, 0) - 2) + math.log(3) + (log_sum_exp(3, -1, 0.5) - 0.5)
     assert float(loss.value) == pytest.approx(expected, rel=1e-6)
@@ -44,7 +41,7 @@ def test_masked_lm_accuracy_is_over_the_slots_in_use():
     assert (float(accuracy.total), float(accuracy.weight)) == (1.0, 3.0)
 
 
-def test_copying_what_is_shown_gives_its_share_and_nothing_on_mask_tokens(logits_of):
+def test_metrics_on_mask_tokens_do_not_reward_copying():
     """Of 20 selected tokens 3 are shown as they are: copying them and answering the most frequent token elsewhere."""
     ids = tf.constant([[5, 3, 4, *[2] * 2, *range(6, 21)]])
     shown_as_they_are = tf.range(20) < 3
@@ -96,7 +93,7 @@ def test_precision_recall_and_accuracy_are_those_of_scikit_learn(predictions):
     assert metrics["replaced_fraction"] == pytest.approx(actual.mean(), rel=1e-6)
 
 
-def test_the_area_under_the_curve_is_that_of_scikit_learn_up_to_ties_within_a_bin(predictions):
+def test_the_auc_is_that_of_scikit_learn_up_to_ties_within_a_bin(predictions):
     logits, labels, mask = predictions
     auc = replaced_token_metrics(*predictions)["replaced_token_auc"]
     negatives, positives = auc.negatives.numpy(), auc.positives.numpy()
@@ -108,14 +105,14 @@ def test_the_area_under_the_curve_is_that_of_scikit_learn_up_to_ties_within_a_bi
     assert bound < 1e-3
 
 
-def test_the_area_is_exact_where_no_two_logits_are_close():
+def test_the_auc_is_exact_where_no_two_logits_are_close():
     logits, labels = tf.constant([[-3.0, -2.0, -1.0, 0.0, 1.0]]), tf.constant([[0, 1, 0, 0, 1]])
     auc = replaced_token_metrics(logits, labels, tf.ones([1, 5]))["replaced_token_auc"]
     assert auc.value() == pytest.approx(4 / 6)  # of 2 x 3 pairs: -2 is above one original, 1 above all three
 
 
 @pytest.mark.parametrize("logit", [-60.0, 0.0, 60.0])
-def test_a_constant_predictor_has_area_one_half(predictions, logit):
+def test_the_auc_of_a_constant_predictor_is_one_half(predictions, logit):
     _, labels, mask = predictions
     metrics = replaced_token_metrics(tf.fill(labels.shape, logit), labels, mask)
     assert metrics["replaced_token_auc"].value() == 0.5

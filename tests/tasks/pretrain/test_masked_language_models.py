@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.tasks.pretrain.all_tokens_mlm import with_copying
+from tests.toy import evaluation_values, log_softmax, training_values
 
 MASKED = np.array([[0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 0]])
 
@@ -14,10 +15,8 @@ def hidden_of(objective, batch, ids: np.ndarray) -> tf.Tensor:
 
 
 def softmax_of_head(objective, batch, ids: np.ndarray) -> np.ndarray:
-    """[B, S, V] float64: what the encoder's masked-LM head predicts from `ids`."""
-    logits = objective.prediction_head(hidden_of(objective, batch, ids)).logits.numpy().astype(np.float64)
-    powers = np.exp(logits - logits.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
+    """[B, S, V] float64: the predictions of the encoder's masked-LM head for `ids`."""
+    return np.exp(log_softmax(objective.prediction_head(hidden_of(objective, batch, ids)).logits))
 
 
 def copy_probabilities(objective, batch, ids: np.ndarray) -> np.ndarray:
@@ -37,10 +36,6 @@ def mean(values: np.ndarray, weights: np.ndarray) -> float:
     return float((values * weights).sum() / weights.sum())
 
 
-def evaluated(objective, batch, context) -> dict[str, float]:
-    return {name: term.value() for name, term in objective.evaluation_terms(batch, context).items()}
-
-
 @pytest.fixture
 def corrupted_ids(batch, sampling):
     def sample(objective) -> np.ndarray:
@@ -51,7 +46,7 @@ def corrupted_ids(batch, sampling):
     return sample
 
 
-def test_bert_predicts_the_masked_tokens_from_the_masked_input(build, batch, sampling, values, log_softmax):
+def test_bert_predicts_the_masked_tokens_from_the_masked_input(build, batch, sampling):
     objective = build("bert_mlm")
     log_probs = log_softmax(objective.forward(batch, sampling).logits)
     expected = -(log_probs[0, 0, 13] + log_probs[0, 1, 11] + log_probs[1, 0, 22]) / 3
@@ -59,16 +54,16 @@ def test_bert_predicts_the_masked_tokens_from_the_masked_input(build, batch, sam
     right = np.mean([top[0, 0] == 13, top[0, 1] == 11, top[1, 0] == 22])
     # All three are shown as [MASK].
     of_masks = {"mask_token_loss": expected, "mask_token_accuracy": right, "unigram_loss": (2.5 + 1.5 + 4.25) / 3}
-    assert values(objective, batch, sampling) == pytest.approx({"masked_lm": expected, **of_masks}, rel=1e-5)
-    terms = evaluated(objective, batch, sampling)
+    assert training_values(objective, batch, sampling) == pytest.approx({"masked_lm": expected, **of_masks}, rel=1e-5)
+    terms = evaluation_values(objective, batch, sampling)
     assert terms["masked_lm_accuracy"] == pytest.approx(right)
 
 
-def test_replace_mlm_predicts_the_masked_tokens_from_the_samples(build, batch, sampling, values, corrupted_ids):
+def test_replace_mlm_predicts_the_masked_tokens_from_the_samples(build, batch, sampling, corrupted_ids):
     objective = build("replace_mlm")
     ids = corrupted_ids(objective)
     losses, correct = of_originals(softmax_of_head(objective, batch, ids), batch)
-    trained = values(objective, batch, sampling)
+    trained = training_values(objective, batch, sampling)
     assert trained["encoder_masked_lm"] == pytest.approx(mean(losses, MASKED), rel=1e-5)
     assert trained["encoder_masked_lm_accuracy"] == pytest.approx(mean(correct, MASKED))
     replaced = ids != batch["input_ids"].numpy()
@@ -92,27 +87,27 @@ def test_all_tokens_mlm_predicts_every_real_token_by_copy_or_softmax(build, batc
         "copy_probability_masked": mean(copy, MASKED),
         "copy_probability_unmasked": mean(copy, real - MASKED),
     }
-    terms = evaluated(objective, batch, sampling)
+    terms = evaluation_values(objective, batch, sampling)
     assert {name: terms[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
 def test_without_the_copy_mechanism_every_token_is_predicted_by_the_softmax(build, batch, sampling, corrupted_ids):
     objective, real = build("all_tokens_mlm", copy_mechanism=False), batch["input_mask"].numpy()
     losses, correct = of_originals(softmax_of_head(objective, batch, corrupted_ids(objective)), batch)
-    terms = evaluated(objective, batch, sampling)
+    terms = evaluation_values(objective, batch, sampling)
     assert terms["all_tokens_lm_loss"] == pytest.approx(mean(losses, real), rel=1e-5)
     assert terms["all_tokens_lm_accuracy"] == pytest.approx(mean(correct, real))
     assert not any("copy" in name for name in terms)
 
 
-def test_a_certain_copy_is_correct_except_where_a_token_was_replaced(build, batch, sampling, corrupted_ids):
+def test_a_copy_probability_of_one_is_correct_except_for_replaced_tokens(build, batch, sampling, corrupted_ids):
     objective, real = build("all_tokens_mlm"), batch["input_mask"].numpy()
     objective.copy_head.score.kernel.assign(tf.zeros([16, 1]))
     objective.copy_head.score.bias.assign([30.0])
     ids = corrupted_ids(objective)
     replaced = ids != batch["input_ids"].numpy()
     losses, _ = of_originals(softmax_of_head(objective, batch, ids), batch)
-    terms = evaluated(objective, batch, sampling)
+    terms = evaluation_values(objective, batch, sampling)
     assert terms["all_tokens_lm_accuracy"] == pytest.approx(1 - mean(replaced, real))
     assert terms["all_tokens_lm_loss"] == pytest.approx(mean(replaced * (30 + losses), real), rel=1e-5)
     assert terms["copy_probability_replaced"] == terms["copy_probability_kept"] == 1.0
