@@ -31,7 +31,7 @@ LENGTHS = (10, 10, 5, 0)
 
 TABLES, GENERATOR, ENCODER = "shared embeddings", "generator_network", "electra"
 HEAD, ENCODER_HEAD = "discriminator_predictions", "encoder_predictions"
-# The layers to which each loss sends a gradient. A loss sends none to any other layer.
+# The layers to which each loss sends a gradient; a loss sends none to the other layers.
 GENERATOR_LOSS = {"masked_lm": {TABLES, GENERATOR}}
 ELECTRA_LOSSES = {**GENERATOR_LOSS, "replaced_token": {TABLES, ENCODER, HEAD}}
 TRAINED_LAYERS = {
@@ -104,12 +104,12 @@ def step(request, tiny_config, tiny_batch) -> TracedStep:
     return TracedStep(objective, phase, batch, function, metrics, moved)
 
 
-def test_its_losses_and_gradients_are_finite(step):
+def test_losses_and_gradients_are_finite(step):
     assert all(map(math.isfinite, step.metrics.values()))
     assert step.metrics["nonfinite"] == 0.0 and step.metrics["gradient_norm"] > 0.0
 
 
-def test_it_reports_every_term_and_minimises_their_weighted_sum(step):
+def test_the_step_reports_every_term_and_minimises_the_weighted_sum_of_the_losses(step):
     assert set(step.metrics) == {"loss", "gradient_norm", "learning_rate", "nonfinite", *step.task.term_names}
     weighted = sum(weight * step.metrics[name] for name, weight in step.task.loss_weights.items())
     assert step.metrics["loss"] == pytest.approx(weighted, rel=1e-6)
@@ -129,7 +129,7 @@ def has_gradient(variable: tf.Variable) -> bool:
     return "key/bias" not in variable.name
 
 
-def test_it_changes_the_variables_of_its_phase_and_no_others(step):
+def test_the_step_changes_the_variables_of_its_phase_and_no_others(step):
     trained = {id(variable) for variable in step.task.trained_variables}
     checked = [variable for variable in step.objective.variables if has_gradient(variable)]
     assert [variable.name for variable in checked if step.moved[id(variable)] != (id(variable) in trained)] == []
@@ -138,7 +138,7 @@ def test_it_changes_the_variables_of_its_phase_and_no_others(step):
 def test_each_loss_sends_gradients_to_its_own_layers_and_to_no_others(step):
     expected = TRAINED_LAYERS.get((step.objective.name, step.phase))
     if expected is None:
-        pytest.skip("TRAINED_LAYERS does not say which layers its losses train")
+        pytest.skip("TRAINED_LAYERS has no entry for this objective")
     variables, layer_of = step.objective.trainable_variables, owners(step.objective)
     with tf.GradientTape(persistent=True) as tape:
         terms = step.task.training_terms(step.batch, ForwardContext(training=True, random=RandomStream(0, 0, 0)))
@@ -154,7 +154,7 @@ def test_each_loss_sends_gradients_to_its_own_layers_and_to_no_others(step):
         assert wrong == [], loss
 
 
-def test_its_matrix_products_are_those_of_the_formula(step):
+def test_the_matrix_products_of_the_step_are_those_of_the_flops_formula(step):
     steps = RunCost(step.objective.config).ranges[step.phase]
     traced, formula = by_part(traced_products(step.function)), expected_products(steps)
     if step.objective.name in ("all_tokens_mlm", "electric"):
@@ -170,7 +170,7 @@ def without_direction(products: Counter) -> Counter:
     return total
 
 
-def test_nothing_in_it_is_unfit_for_a_tpu(step):
+def test_the_step_has_no_operation_unfit_for_a_tpu(step):
     assert unfit_operations(step.function) == []
 
 
@@ -197,7 +197,7 @@ def test_an_example_of_padding_changes_no_term(step):
     assert with_padding == pytest.approx(terms, rel=1e-5)
 
 
-def test_its_checkpoint_restores_every_variable_and_moment(step, tmp_path):
+def test_a_checkpoint_restores_every_variable_and_moment(step, tmp_path):
     optimizer, run = step.objective.optimizer, RunDirectory(tmp_path)
     moments = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
     state = [*step.objective.variables, *moments]

@@ -41,7 +41,7 @@ def workplace(tmp_path_factory, write_data, tiny_config) -> Path:
             names.pop(name, None)
 
 
-def test_without_its_module_the_configuration_is_refused_and_the_flag_named(workplace):
+def test_a_configuration_of_an_unknown_objective_is_refused_with_the_flag_that_names_its_module(workplace):
     with pytest.raises(UserError) as caught:
         load_config(workplace / "run.yaml")
     message = str(caught.value)
@@ -55,7 +55,7 @@ def config(workplace) -> PretrainingConfig:
     return load_config(workplace / "run.yaml")
 
 
-def test_it_trains_and_is_evaluated(config, tiny_batch):
+def test_a_user_defined_objective_is_trained_and_evaluated(config, tiny_batch):
     task, batch = compile_task(build_objective(config)), tiny_batch(config, [10, 7, 5, 8])
     step = tf.function(task.train_step).get_concrete_function(batch)
     metrics = {name: float(value) for name, value in step(batch).items()}
@@ -71,20 +71,20 @@ def test_it_trains_and_is_evaluated(config, tiny_batch):
     assert math.isfinite(terms["replaced_token_loss"].value())
 
 
-def test_its_own_check_of_the_settings_is_reported(workplace, config):
+def test_the_objectives_own_check_of_its_settings_is_reported(workplace, config):
     overrides = ["masking.mask_token_fraction=0.2", "masking.random_token_fraction=0.5"]
     with pytest.raises(UserError, match=r"a \[MASK\] is always a replaced token"):
         load_config(workplace / "run.yaml", overrides)
 
 
-def test_another_file_of_the_same_name_is_refused(config, tmp_path):
+def test_another_module_file_of_the_same_name_is_refused(config, tmp_path):
     (tmp_path / "my_objective.py").write_text("raise AssertionError", encoding="utf-8")
     with pytest.raises(UserError, match="another module my_objective is imported already"):
         load_module(str(tmp_path / "my_objective.py"))
 
 
 @pytest.mark.slow
-def test_the_commands_train_it_resume_it_bit_for_bit_evaluate_it_and_export_it(workplace, capsys):
+def test_the_commands_train_resume_evaluate_and_export_a_user_defined_objective(workplace, capsys):
     module = f"--objective_module={workplace / 'my_objective.py'}"
     flags = [f"--config={workplace / 'run.yaml'}", f"--data_dir={workplace / 'data'}", module]
     resumed, whole = (f"--model_dir={workplace / run}" for run in ("resumed", "whole"))

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from electra_tf.models.heads import ReplacedTokenHead
-from electra_tf.models.layers import INFERENCE, Dense, ForwardContext
+from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
 
@@ -76,13 +76,6 @@ def test_each_dropout_rate_has_an_effect_of_its_own(tiny_config, kind):
     rates = {"hidden_dropout": 0.0, "attention_dropout": 0.0, kind: 0.3}
     encoder = build_objective(tiny_config(encoder={**rates, "initializer_range": 0.5})).encoder
     assert np.abs(encode(encoder, 4, training()) - encode(encoder, 4, INFERENCE)).max() > 0.01
-
-
-def test_dense_is_a_product_and_a_bias():
-    layer = Dense(2, bias_initializer="ones")
-    layer.build([None, None, 3])
-    layer.kernel.assign([[1.0, 0.0], [0.0, 10.0], [2.0, 0.0]])
-    assert layer(tf.constant([[[1.0, 2.0, 3.0]]])).numpy().tolist() == [[[8.0, 21.0]]]
 
 
 def test_logits_of_the_replaced_token_head_are_not_rounded_to_bfloat16(tiny_config):

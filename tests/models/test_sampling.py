@@ -117,7 +117,7 @@ def test_a_token_with_all_the_mass_is_always_drawn():
 
 
 @pytest.mark.parametrize("value", [-np.inf, -3e38, -2e9, np.inf, np.nan])
-def test_samples_are_in_the_vocabulary_whatever_the_logits_are(value):
+def test_samples_are_in_the_vocabulary_also_for_logits_that_are_not_finite(value):
     """The entries that fill up the 128 columns are never drawn."""
     scores = VocabularyLogits(tf.zeros([20, 30, 3]), tf.zeros([4, 3]), tf.constant([value] * 4))
     assert set(np.unique(scores.sample(context()))) <= {0, 1, 2, 3}

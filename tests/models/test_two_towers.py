@@ -71,16 +71,6 @@ def test_a_prediction_depends_on_every_real_token_but_the_predicted_one(generato
         assert (np.delete(difference, place) > 0).all()
 
 
-def test_padding_does_not_influence_the_predictions_of_real_tokens(generator, batch):
-    junk = tf.where(batch["input_mask"] > 0, batch["input_ids"], 33)
-    places = tf.constant([[0, 9], [5, 6], [3, 4]])
-    clean, dirty = (
-        generator(**inputs_of(batch, input_ids=ids), positions=places).logits.numpy()
-        for ids in (batch["input_ids"], junk)
-    )
-    assert np.array_equal(clean, dirty)
-
-
 def test_a_text_has_the_same_predictions_with_and_without_padding(generator, batch):
     short = {name: values[1:2, :7] for name, values in inputs_of(batch).items()}
     long = {name: values[1:2] for name, values in inputs_of(batch).items()}

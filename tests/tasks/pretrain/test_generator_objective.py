@@ -66,7 +66,7 @@ def test_bfloat16_leaves_the_counts_exact(build, batch, data):
     assert losses[0] == pytest.approx(-np.log([257 / 513, 256 / 513]), rel=1e-5)
 
 
-def test_the_counts_are_part_of_a_checkpoint(build, data):
+def test_the_counts_are_a_variable_that_is_not_trained(build, data):
     objective = build("electra", generator={"kind": "unigram"})
     objective.adopt_data(data)
     (counts,) = objective.non_trainable_variables
