@@ -9,8 +9,7 @@ import tf_keras
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import TEXT_TENSORS
 from electra_tf.models.encoder import Encoder
-from electra_tf.models.inference import prepare_for_inference
-from electra_tf.models.tying import stand_alone
+from electra_tf.models.inference import prepare_for_inference, stand_alone
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.pretrain.electra import Electra
 from electra_tf.tasks.pretrain.objective import Objective

@@ -112,3 +112,23 @@ class DisentangledEmbeddings(Embeddings):
         # The rows are added and not the tables, so that no tensor has the size of the vocabulary.
         theirs = tf.stop_gradient(tf.gather(self._get_source().word_embeddings, input_ids))
         return theirs + tf.gather(self.word_embeddings_difference, input_ids)
+
+
+def tied_embeddings(
+    tying: str, generator: EncoderConfig, discriminator: EncoderConfig, dtype
+) -> tuple[Embeddings, Embeddings]:
+    """The embeddings of generator and discriminator, which share weights by being the same layer object.
+
+    Args:
+        tying: `embeddings` or `all`: one layer for both, with its three tables and its LayerNorm; the encoders project
+            its vectors to their hidden sizes. `gradient_disentangled`: the discriminator's tables are the generator's
+            plus differences that it trains alone, and each network has its own LayerNorm. `none`: two layers.
+    Source: paper section 3.2, "Weight Sharing".
+    """
+    if tying in ("embeddings", "all"):
+        shared = Embeddings(discriminator, name="embeddings", dtype=dtype)
+        return shared, shared
+    of_generator = Embeddings(generator, name="generator_embeddings", dtype=dtype)
+    if tying == "gradient_disentangled":
+        return of_generator, DisentangledEmbeddings(discriminator, of_generator, name="embeddings", dtype=dtype)
+    return of_generator, Embeddings(discriminator, name="embeddings", dtype=dtype)

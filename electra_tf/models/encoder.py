@@ -238,3 +238,8 @@ class Encoder(_EncoderPart):
                     attention_probs.append(probs)
             layer_outputs.append(hidden)
         return EncoderOutput(hidden, hidden[:, 0], embedding_output, tuple(layer_outputs), tuple(attention_probs))
+
+
+def build_encoder(config: EncoderConfig, dtype) -> Encoder:
+    """An encoder with embeddings of its own, named as the discriminator's."""
+    return Encoder(config, Embeddings(config, name="embeddings", dtype=dtype), name="electra", dtype=dtype)

@@ -1,8 +1,8 @@
-"""Trained encoder layers in the form that TensorFlow runs fastest without compilation, as in a server.
+"""Trained encoders in the form that TensorFlow runs fastest without compilation, as in a server.
 
-The concatenated kernel of queries, keys and values and the scale of the queries depend on the weights alone and are
-computed once, not in each call. Each product is one of matrices, followed by a BiasAdd and GELU by erf, which
-TensorFlow's graph optimizer fuses into one oneDNN operation.
+The concatenated kernel of queries, keys and values, with the scale of the queries, depends on the weights alone and is
+computed once, not in each call. Each layer multiplies matrices of two axes and adds the bias by `BiasAdd`; TensorFlow's
+graph optimizer fuses both, and a GELU by erf, into one oneDNN operation.
 """
 
 import math
@@ -10,6 +10,7 @@ import math
 import tensorflow as tf
 import tf_keras
 
+from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.models.encoder import Encoder, TransformerLayer
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.ops.reference import float32, gelu, masked_scores
@@ -20,6 +21,15 @@ def prepare_for_inference(encoder: Encoder) -> None:
     encoder.transformer_layers = [
         layer if isinstance(layer, InferenceLayer) else InferenceLayer(layer) for layer in encoder.transformer_layers
     ]
+
+
+def stand_alone(encoder: Encoder) -> None:
+    """Gives an encoder with disentangled embeddings tables of its own; its results stay the same.
+
+    For serving and export, not for an encoder that is trained further together with the generator.
+    """
+    if isinstance(encoder.embeddings, DisentangledEmbeddings):
+        encoder.embeddings = encoder.embeddings.merged()
 
 
 class InferenceLayer(tf_keras.layers.Layer):

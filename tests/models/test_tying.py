@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.models.embeddings import Embeddings
+from electra_tf.models.inference import stand_alone
 from electra_tf.models.layers import ForwardContext
-from electra_tf.models.tying import stand_alone
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
 

@@ -5,11 +5,10 @@ from typing import Literal
 from electra_tf.config.schema import NonNegative
 from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
-from electra_tf.models.encoder import Encoder
+from electra_tf.models.encoder import Encoder, build_encoder
 from electra_tf.models.generators import GeneratorOutput, TransformerGenerator
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import ForwardContext
-from electra_tf.models.tying import build_encoder
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
 from electra_tf.tasks.pretrain.losses import mask_token_metrics, masked_lm_accuracy, masked_lm_loss
 from electra_tf.tasks.pretrain.objective import Objective, register_objective

@@ -8,12 +8,12 @@ import tf_keras
 
 from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
 from electra_tf.flops.passes import HeadPass, NetworkPass
+from electra_tf.models.embeddings import tied_embeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.models.two_towers import TwoTowerGenerator
-from electra_tf.models.tying import tied_embeddings
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.pretrain.electra import Electra, ElectraConfig, ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput, masked_tokens

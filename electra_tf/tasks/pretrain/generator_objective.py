@@ -12,11 +12,11 @@ from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.data.corpus import PretrainingData
 from electra_tf.flops.passes import HeadPass, NetworkPass, Phase
 from electra_tf.models.context_free_logits import ContextFreeLogits
-from electra_tf.models.encoder import Encoder, EncoderOutput
+from electra_tf.models.embeddings import tied_embeddings
+from electra_tf.models.encoder import Encoder, EncoderOutput, build_encoder
 from electra_tf.models.generators import FIXED_GENERATORS, GeneratorOutput, TransformerGenerator, UnigramGenerator
 from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import ForwardContext
-from electra_tf.models.tying import build_encoder, tied_embeddings
 from electra_tf.models.vocabulary_logits import SAMPLERS, VocabularyLogits
 from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
@@ -32,7 +32,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
     needs_generator_network: ClassVar[bool] = False
 
     generator: GeneratorConfig
-    # What generator and discriminator share: see `electra_tf.models.tying`.
+    # What generator and discriminator share: see `electra_tf.models.embeddings.tied_embeddings`.
     tying: Literal["none", "embeddings", "gradient_disentangled", "all"] = "embeddings"
     masked_lm_loss_weight: NonNegative = 1.0  # of the generator
     # categorical and gumbel sample from the generator's distribution; gumbel is the authors' slower method. greedy
