@@ -100,10 +100,10 @@ def check_discriminator(metrics: dict[str, float], specials_fraction: float) -> 
         return None
     return (
         f"the discriminator has learnt nothing: its loss is {loss:.4f}, and the same answer for every word gives "
-        f"{baseline:.4f} ({replaced_fraction:.1%} of the tokens are replaced); usual causes: too few updates yet "
-        "(sequences of 32 need the fewest), a learning rate that is too high (optimizer.learning_rate; "
-        "5e-4 is Small's, 2e-4 Base's; try a fifth), a batch that is too small (train.batch_size below about 32), a "
-        "generator whose samples are too good (objective.generator.size_fraction; 0.25 to 0.5)"
+        f"{baseline:.4f} ({replaced_fraction:.1%} of the tokens are replaced); usual causes: too few updates, a "
+        "learning rate that is too high (optimizer.learning_rate; try a fifth), a batch that is too small "
+        "(train.batch_size; 32 or more), a generator whose samples are too good (objective.generator.size_fraction; "
+        "0.25 to 0.5)"
     )
 
 
@@ -122,11 +122,9 @@ class MaskedLmCheck:
         self._best_accuracy = max(self._best_accuracy, accuracy or 0.0)
         problem = _no_more_than_frequencies(metrics) or self._problem(loss, accuracy)
         return problem and (
-            f"the masked-LM predictions are no use: {problem}; usual causes: too few updates yet (sequences of 32 need "
-            "the fewest), a learning rate that is too high or without warm-up (optimizer.learning_rate, "
-            "optimizer.warmup_steps), a batch that is too small (train.batch_size), damaged text or another vocabulary "
-            "than the text was built with; start again from an earlier milestone (--init_from) or from the beginning "
-            "with one of these changed"
+            f"the masked-LM predictions are useless: {problem}; usual causes: too few updates, a learning rate that is "
+            "too high or without warm-up (optimizer.learning_rate, optimizer.warmup_steps), a batch that is too small "
+            "(train.batch_size), damaged text, another vocabulary than the text was built with"
         )
 
     def _problem(self, loss: float, accuracy: float | None) -> str | None:

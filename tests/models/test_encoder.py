@@ -36,16 +36,6 @@ def test_shapes_of_the_discriminator(electra, batch):
     assert [probs.shape for probs in output.attention_probs] == [(5, 2, 10, 10)] * 3
 
 
-def test_shapes_of_the_generator_and_the_heads(electra, batch):
-    forward = electra.forward(batch, SAMPLING)
-    assert forward.generated.logits.shape == (5, 3, 47)
-    assert forward.generated.hidden.shape == (5, 3, 6)
-    assert forward.generated.encoder_output.attention_probs[0].shape == (5, 3, 10, 10)
-    assert forward.replaced_token_logits.shape == (5, 10)
-    assert forward.corrupted.sampled_ids.shape == (5, 3)
-    assert electra.detect(batch).shape == (5, 10)
-
-
 def test_the_pooled_output_is_the_last_vector_of_cls(electra, batch):
     output = encode(electra, batch)
     assert np.array_equal(output.pooled_output, output.sequence_output[:, 0])

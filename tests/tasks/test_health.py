@@ -159,34 +159,6 @@ def test_only_losses_that_are_minimised_are_checked(tiny_config, objective, coun
     assert len(pretraining_health_checks(tiny_config(objective=objective))) == count
 
 
-# Held-out reports (replaced-token loss, replaced fraction, masked-LM loss) of a run of 5,000 steps that learnt, every
-# 500 steps, and of one broken by a learning rate 60 times too high, every 30.
-LEARNT = [
-    (0.4007, 0.1404, 6.542),
-    (0.3920, 0.1357, 6.220),
-    (0.3848, 0.1328, 6.110),
-    (0.3780, 0.1315, 6.048),
-    (0.3764, 0.1310, 6.002),
-    (0.3708, 0.1306, 5.976),
-    (0.3679, 0.1301, 5.963),
-    (0.3647, 0.1300, 5.953),
-]
-BROKEN = [(0.4238, 0.1483, 7.463), (0.4358, 0.1484, 7.394), (0.4204, 0.1484, 7.185), (0.4198, 0.1483, 7.040)]
-
-
-@pytest.mark.parametrize(
-    ("rows", "vocab_size", "every", "after", "expected"),
-    [(LEARNT, 8192, 500, 2500, []), (LEARNT, 8192, 500, 1000, [1000]), (BROKEN, 4000, 30, 120, [120])],
-)
-def test_alarms_of_two_real_runs(tiny_config, rows, vocab_size, every, after, expected):
-    sizes = {"vocab_size": vocab_size, "max_position_embeddings": 128}
-    config = tiny_config(encoder=sizes, data={"max_seq_length": 128})
-    monitor = HealthMonitor(after, pretraining_health_checks(config))
-    names = ("replaced_token", "replaced_fraction", "masked_lm")
-    reports = {every * number: dict(zip(names, row, strict=True)) for number, row in enumerate(rows, 1)}
-    assert [step for step, report in reports.items() if monitor.observe(step, report)] == expected
-
-
 # --- the verdict
 
 # The constant predictor's loss is H(0.1) = 0.3251, and of the tiny configuration's ten tokens two are [CLS] and [SEP].
