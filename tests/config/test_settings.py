@@ -59,10 +59,7 @@ EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
             "objective={generator: {kind: unigram}, replaced_token_loss_weight: 0}",
             "token_loss_weight: all are 0",
         ),
-        (
-            "objective={generator: {kind: uniform}, tying: all}",
-            "objective.tying is 'all'",
-        ),
+        ("objective={generator: {kind: uniform}, tying: all}", "objective.tying is 'all'"),
         ("objective={generator: {kind: unigram}, sampling: greedy}", "objective.sampling is 'greedy'"),
         ("objective={tying: gradient_disentangled, generator: {embedding_size: 11}}", "'gradient_disentangled' shares"),
         ("objective={name: electra_15, disallow_correct: true}", "replaces every masked token"),
