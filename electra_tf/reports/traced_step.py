@@ -1,5 +1,6 @@
 """Compares the matrix products of a training step by formula with those in TensorFlow's trace of the step."""
 
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,11 +11,12 @@ from electra_tf.data.batch import PRETRAINING_BATCH
 from electra_tf.flops import hardware
 from electra_tf.flops.budget import RunCost, StepRange
 from electra_tf.flops.traced import by_part, traced_products
+from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.reference import COLUMNS
 from electra_tf.reports.tables import markdown_table
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
-from electra_tf.train.step import compile_task
+from electra_tf.train.step import compile_task, training_step
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,16 @@ def count_steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> 
         strategy: one or several replicas in this process.
     Raises: ValueError: the trace leaves a shape or the length of a loop open.
     """
+    config = config.model_copy(update={"train": config.train.model_copy(update={"xla": False})})
     with strategy.scope():
         objective = compile_task(build_objective(config))
-    replicas = strategy.num_replicas_in_sync
+    # Not the operations for a CPU, which compute sums as products.
+    ops, replicas = FusedOps("tpu", whole_step=True), strategy.num_replicas_in_sync
     last_ranges = {steps.phase: steps for steps in RunCost(config).ranges}
     for phase, steps in zip(objective.phases, last_ranges.values(), strict=True):
         specs = PRETRAINING_BATCH.specs(steps.batch_size // replicas, S=steps.seq_length, M=steps.max_predictions)
-        step = tf.function(lambda batch, phase=phase: strategy.run(phase.train_step, args=(batch,)))
+        on_replica = functools.partial(training_step, phase, ops=ops)
+        step = tf.function(lambda batch, on_replica=on_replica: strategy.run(on_replica, args=(batch,)))
         formula = expected_products(steps)
         example = hardware.example_flops(steps.passes, steps.seq_length, steps.max_predictions)
         yield StepProducts(

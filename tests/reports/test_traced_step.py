@@ -33,8 +33,9 @@ def test_the_products_of_a_step_by_hand(tiny_config):
     assert {part: flops for (part, is_backward), flops in products.items() if is_backward} == backward
 
 
-def test_the_table_has_the_difference_of_every_part(tiny_config, one_device):
-    (electra,) = count_steps(tiny_config(), one_device)
+def test_the_table_has_the_difference_of_every_part_also_with_fused_operations(tiny_config, one_device):
+    (electra,) = count_steps(tiny_config(train={"fused_ops": True}), one_device)
+    assert electra.traced == electra.formula
     attention, backward = (line for line in products_table(electra).splitlines() if line.startswith("| attention"))
     assert attention.startswith("| attention, forward | ") and attention.endswith(" | 0 |")
     assert backward.startswith("| attention, backward | ") and backward.endswith(" | 0 |")
