@@ -187,7 +187,7 @@ def measure_squad(flags: argparse.Namespace) -> dict[str, list[float]]:
 
 
 def judge(task: str, results: dict[str, dict]) -> list[Verdict]:
-    """The limits of a task."""
+    """The verdicts on a task."""
     verdicts = []
     for part, limits in (("training", TRAINING), ("evaluation", EVALUATION)):
         rates = {name: measured[part] for name, measured in results.items()}

@@ -29,7 +29,7 @@ def save(path: str, splits: dict[str, Examples]) -> None:
 
 
 def load(path: str) -> dict[str, Examples]:
-    """Reads a file of `save`."""
+    """Reads the splits from a file of `save`."""
     with np.load(path) as arrays:
         return {
             split: Examples(**{name: arrays[f"{split} {name}"] for name in Examples.__dataclass_fields__})

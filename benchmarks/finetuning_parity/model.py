@@ -144,7 +144,7 @@ class GoldenSet:
         return {"kind": self.kind, "labels": labels, "dropout": 0.0}
 
     def _qa_settings(self, head: Shapes) -> dict:
-        """From the shapes of the head's variables, named as in the authors' code without the scope."""
+        """The settings that follow from the shapes of the head's variables, by the authors' names without the scope."""
         hidden = [head[name][1] for name in ("qa_hidden/kernel", "dense_2/kernel") if name in head]
         return {
             "kind": "question_answering",

@@ -14,8 +14,7 @@ _ROWS = 32  # in a batch
 
 
 def dev_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], dict[str, float]]:
-    """The differences on the dev set with the initial weights in losses and logits, and the number of predictions that
-    differ."""
+    """The differences on the dev set in losses and logits with the initial weights, and the number in predictions."""
     golden.load(task, golden.weights)
     expected = golden.arrays("dev_outputs.npz")
     targets = {name: expected[name] for name in ("label_ids", "targets", "labels", "labels_mask") if name in expected}
@@ -80,8 +79,7 @@ def answers_of(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> Arrays:
 
 
 def beam_differences(ours: Arrays, expected: Arrays) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-    """The differences in logits and log-probabilities, in logits of masked positions, and the numbers of places in
-    beams that differ.
+    """The differences in logits and log-probabilities and in masked logits, and how many places in beams differ.
 
     Not compared, because they depend on rounding: log-probabilities of masked positions, and places with equally
     probable neighbours. The ends of a start are compared wherever the start is in the beam.

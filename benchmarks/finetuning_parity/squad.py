@@ -34,8 +34,7 @@ _OUTPUT_NAMES = {"answerable_logit": "answerable_logits"}
 
 
 def feature_differences(directory: Path) -> dict[str, float]:
-    """Counts rows of features.jsonl.xz that differ in an id, segment, position or target, and rows and questions that
-    only one side has."""
+    """Counts rows that differ from features.jsonl.xz, and rows and questions that only one side has."""
     config = read_json(directory / "config.json")
     lines = read_lines(directory / "features.jsonl.xz")
     return _compare_features(config["task"], config, lines, directory.parent / "vocab.txt", directory.parent)

@@ -150,7 +150,7 @@ def dev_score_differences(directory: Path) -> dict[str, float]:
 
 
 def _dev_scores(directory: Path, outputs: Arrays) -> dict[str, float]:
-    """By the authors' names."""
+    """Our scores of a dev set's outputs, by the authors' names."""
     predictions, loss = outputs["predictions"], float(np.mean(outputs["loss"], dtype=np.float64))
     for targets, problem in (("targets", "regression"), ("label_ids", "classification")):
         if targets in outputs:

@@ -146,6 +146,6 @@ def _final_differences(golden: GoldenSet, file: str, variables: dict[str, tf.Var
 
 
 def _row_loss_difference(batch: dict[str, tf.Tensor], losses: tf.Tensor, expected: np.ndarray) -> float:
-    """Without the rows that only fill the batch."""
+    """The difference in the losses of real rows, as `relative_above_1`."""
     real = batch["row_weights"].numpy() > 0
     return relative_above_1(losses.numpy()[real], expected[real])

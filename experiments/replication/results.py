@@ -62,7 +62,7 @@ def remake(record_dir: Path, page: Path) -> None:
 
 
 def results_markdown(runs: Sequence[RunResults], picture: str) -> str:
-    """The tables.
+    """The part of the page between the markers.
 
     Args:
         runs: of `read_records`.        picture: its file, relative to the page.

@@ -14,7 +14,7 @@ from electra_tf.text.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Manifest
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.records import parse_examples
 from experiments import truecasing
-from experiments.truecasing import HeldOutDocument, Word, chosen, divided, is_usable, tags_of, words_of
+from experiments.truecasing import HeldOutDocument, Word, chosen, is_usable, tags_of, words_of
 
 NUM_DOCUMENTS = 40
 FIRST_NAME_ID = 5  # after the special tokens
@@ -185,22 +185,13 @@ def test_the_sentences_of_a_document_and_of_a_split_are_limited(monkeypatch):
     assert chosen(documents()[::-1], 50) == fifty
 
 
-def test_the_split_of_a_document_does_not_depend_on_the_order_of_documents():
-    def dev(seeds) -> set[str]:
-        return {document.format for document in divided([HeldOutDocument(str(i), Random(i), []) for i in seeds])["dev"]}
-
-    assert dev(range(11)) == dev(reversed(range(11))) and len(dev(range(11))) == 3
-
-
 def refused(capsys, expected: str, *arguments) -> None:
     assert write_probe(*arguments) == 2
     (error,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
     assert expected in error
 
 
-@pytest.mark.parametrize(
-    ("glob", "expected"), [("text:{}/a.txt", "text:b.txt"), ("book:{}/*.txt", "book:a.txt"), ("text:{}/b.txt", "a.txt")]
-)
+@pytest.mark.parametrize(("glob", "expected"), [("text:{}/a.txt", "text:b.txt"), ("book:{}/*.txt", "book:a.txt")])
 def test_inputs_that_differ_from_the_data_sets_are_refused(capsys, source, data_dir, tmp_path, glob, expected):
     refused(capsys, expected, data_dir, tmp_path / "new", glob.format(source))
     assert not (tmp_path / "new").exists()
