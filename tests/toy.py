@@ -22,6 +22,7 @@ from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.interruption import Interrupted, Interruption
 from electra_tf.runs.run import Run, train
 from electra_tf.tasks.base import Evaluated, InputStage, Task
+from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.terms import Ratio, Total
 from electra_tf.train.distribution import build_strategy
 from electra_tf.train.trainer import first_replica
@@ -72,6 +73,13 @@ def toy_config(**groups: dict) -> RunConfig:
     for name, changes in groups.items():
         values[name] = values.get(name, {}) | changes
     return RunConfig.model_validate(values)
+
+
+def toy_finetuning_config(task: dict, num_rows: int = 10, **groups: dict) -> FinetuningConfig:
+    """Fine-tuning of the toy's encoder on `num_rows` examples of 12 tokens, for 2 epochs; some groups changed."""
+    encoder = toy_config(encoder=groups.pop("encoder", {})).encoder
+    sizes = {"num_epochs": 2, "max_seq_length": 12, "num_rows": num_rows}
+    return resolve(groups, "a test", name="made_up", task=task, encoder=encoder, init_from=None, **sizes)
 
 
 class Regression(Task):

@@ -9,10 +9,10 @@
     python run_finetuning.py --predict --model_dir=OUT/seed_0 --input_file=new.jsonl --output_file=predictions.tsv
     python run_finetuning.py --score --task=squad_v2 --data_file=dev-v2.0.json --predictions=predictions.json
 
-The same command again continues: finished seeds stay, and an unfinished one goes on from its checkpoint. OUT/seed_N has
-config.yaml, metrics.jsonl, TensorBoard events and predictions of each seed, OUT/summary.json the scores of all seeds.
-With --milestones they are in OUT/step_N, and OUT/scores.json has the scores and the FLOPs of pre-training.
-See docs/finetuning.md.
+The same command continues an interrupted run: finished seeds stay, and an unfinished one continues from its checkpoint.
+OUT/seed_N has the config.yaml, metrics.jsonl, TensorBoard events and predictions of a seed; OUT/summary.json has the
+scores of all seeds. With --milestones these are in OUT/step_N, and OUT/scores.json has the scores with the FLOPs of
+pre-training. See docs/finetuning.md.
 """
 
 import argparse
@@ -72,25 +72,25 @@ def _flags() -> argparse.ArgumentParser:
         help="fine-tune each milestone of the run --init_from, and its newest checkpoint; for report.py --score",
     )
     parser.add_argument(
-        "--untrained", action="store_true", help="use only sizes and vocabulary of --init_from, with random weights"
+        "--untrained", action="store_true", help="random weights, with the sizes and the vocabulary of --init_from"
     )
-    parser.add_argument("--vocab_file", metavar="FILE", help="vocabulary of a checkpoint of the authors' code")
-    parser.add_argument("--cased", action="store_true", help="the vocabulary in --vocab_file has capital letters")
-    parser.add_argument("--output_dir", metavar="DIR", help="gets a directory for each seed, and summary.json")
+    parser.add_argument("--vocab_file", metavar="FILE", help="vocabulary, for a checkpoint of the authors' code")
+    parser.add_argument("--cased", action="store_true", help="--vocab_file keeps upper and lower case apart")
+    parser.add_argument("--output_dir", metavar="DIR", help="directory for the results: one per seed, and summary.json")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N")
-    parser.add_argument("--config", metavar="FILE", help="YAML file of settings, see configs/finetune")
+    parser.add_argument("--config", metavar="FILE", help="YAML file with settings, see configs/finetune")
     add_set_flag(parser)
     add_objective_module_flag(parser)
     parser.add_argument(
         "--keep",
         default=None,
         choices=["best", "last", "all", "none"],
-        help="checkpoints that stay of a seed (default: last, with --milestones none)",
+        help="the checkpoints of a seed to keep (default: last; with --milestones: none)",
     )
     parser.add_argument(
         "--submission",
         action="store_true",
-        help="also write the files for GLUE's site, predicted by the best seed on the dev set",
+        help="also write the files for GLUE's site, predicted by the seed with the best dev score",
     )
     _add_data_flags(parser)
     add_strategy_flags(parser)
@@ -99,7 +99,9 @@ def _flags() -> argparse.ArgumentParser:
 
 
 def _add_data_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data_dir", metavar="DIR", help="GLUE's folders (TSV or parquet), or SQuAD's files")
+    parser.add_argument(
+        "--data_dir", metavar="DIR", help="directory with GLUE's folders (TSV, parquet) or SQuAD's files"
+    )
     parser.add_argument(
         "--train_file", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet; for tagging .jsonl or CoNLL columns"
     )
@@ -107,28 +109,22 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text_columns", nargs="+", metavar="NAME", help="one or two columns (default: text)")
     parser.add_argument("--label_column", default="label", metavar="NAME")
     parser.add_argument(
-        "--labels", nargs="+", metavar="LABEL", help="all labels, in this order (default: those of the data)"
+        "--labels", nargs="+", metavar="LABEL", help="all labels, in this order (default: the labels of --train_file)"
     )
     parser.add_argument(
         "--stride", type=int, metavar="N", help="split long texts into windows that start N tokens apart"
     )
     parser.add_argument(
-        "--class_weights", nargs="+", metavar="LABEL=W", help="weights of the labels in the loss, or the word balanced"
+        "--class_weights", nargs="+", metavar="LABEL=W", help="weights of labels in the loss, or `balanced`"
     )
     parser.add_argument("--model_dir", metavar="DIR", help="--predict: a seed's directory")
     parser.add_argument(
-        "--input_file", metavar="FILE", help="--predict: texts or questions, in a format of the training file"
+        "--input_file", metavar="FILE", help="--predict: texts or questions, in a format of --train_file"
     )
     parser.add_argument("--output_file", metavar="FILE", help="--predict: the file to write")
     parser.add_argument("--data_file", metavar="FILE", help="--score: a SQuAD file with answers")
-    parser.add_argument(
-        "--predictions",
-        metavar="FILE",
-        help="--score: a JSON object with an answer for each id, or the output of --predict",
-    )
-    parser.add_argument(
-        "--null_odds", metavar="FILE", help="--score: a JSON object with the odds of no answer for each id"
-    )
+    parser.add_argument("--predictions", metavar="FILE", help="--score: JSON with answers by id, or --predict's output")
+    parser.add_argument("--null_odds", metavar="FILE", help="--score: JSON with the odds of no answer by id")
 
 
 def _refuse_idle_flags(arguments: argparse.Namespace) -> None:
@@ -211,7 +207,7 @@ def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
     except ValueError:
         weights = {}
     if len(weights) < len(given) or not all(0 < weight < math.inf for weight in weights.values()):
-        raise UserError(f"--class_weights {' '.join(given)}: expected LABEL=NUMBER, above 0, for each, or balanced")
+        raise UserError(f"--class_weights {' '.join(given)}: expected LABEL=NUMBER with numbers above 0, or balanced")
     return weights
 
 

@@ -1,4 +1,4 @@
-"""Fine-tuning tasks: a model and the meaning of its outputs for each kind."""
+"""Fine-tuning: a model, its data and its metrics for each kind of task, and the protocol of seeds."""
 
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ __all__ = ["build_finetuning_task"]
 
 
 def build_finetuning_task(config: FinetuningConfig) -> "FinetuningTask":
-    """The task of the configuration's kind, with its variables created."""
-    # Imported here, so that the settings beside these modules are read without TensorFlow.
+    """Builds the task that the configuration describes, with its variables."""
+    # Imported here, so that the settings can be imported without TensorFlow.
     from electra_tf.tasks.finetune.question_answering import QuestionAnsweringTask
     from electra_tf.tasks.finetune.sentence import SentenceTask
     from electra_tf.tasks.finetune.tagging import TaggingTask

@@ -1,7 +1,7 @@
-"""From the outputs of a question-answering model to answers: the best spans of each question, and its null odds.
+"""Answers from the outputs of a question-answering model: the best spans of each question, and its null odds.
 
-The rules are TensorFlow operations, which `--predict` and the graph of a served model share. With W windows of Q
-questions, and K starts and ends of a window that are looked at.
+`--predict` and the graph of a served model share these TensorFlow operations. In shapes, W is the number of windows, Q
+of questions, and K of starts, and of ends for each start, that are considered in a window.
 """
 
 import functools
@@ -12,22 +12,20 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.tasks.finetune.squad_features import ContextWindows, SquadWindows
-from electra_tf.tasks.finetune.text_features import encoded
 from electra_tf.text.packing import cut, slices
 
-_QUESTIONS_AT_ONCE = 512
-_ODDS_WITHOUT_WINDOW = 1e6  # no answer: the context has no token
-
-Outputs = Mapping[str, tf.Tensor]
+_QUESTIONS_AT_ONCE = 2048
+_ODDS_WITHOUT_WINDOW = 1e6  # a context without tokens has no answer
 
 
 class AnswerSpan(NamedTuple):
     """A possible answer.
 
     Attributes:
-        text: `context[start:end]`; start and end are in characters (Unicode code points) of the context.
-        probability: among the spans of the n-best list of the question.
-        start_score, end_score: log-probabilities of the joint head, logits of the independent one.
+        text: `context[start:end]`.
+        start, end: the first character (Unicode code point) in the context, and the end (exclusive).
+        probability: the softmax of the scores in the question's n-best list.
+        start_score, end_score: log-probabilities from the joint head, logits from the independent one.
     """
 
     text: str
@@ -39,12 +37,13 @@ class AnswerSpan(NamedTuple):
 
 
 class PredictedAnswer(NamedTuple):
-    """What a model answers to a question.
+    """A model's answer to a question.
 
     Attributes:
-        spans: the n-best list, the best first, with distinct texts. Empty if no span is allowed.
-        null_odds: the larger, the likelier is it that there is no answer: the logit of the answerable classifier,
-            else the score of [CLS] less that of the best span. None in version 1.1.
+        id: the question's id.
+        spans: the n-best list, with distinct texts, the best first. Empty if no span is allowed.
+        null_odds: a number that grows with the probability that there is no answer: the logit of the answerable
+            classifier or, without one, the score of [CLS] minus the score of the best span. None in version 1.1.
     """
 
     id: str
@@ -53,18 +52,18 @@ class PredictedAnswer(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The best answer, whatever the null odds are; "" if there is no span."""
+        """The text of the best span, regardless of the null odds; "" without spans."""
         return self.spans[0].text if self.spans else ""
 
 
 class Spans(NamedTuple):
-    """Spans of the contexts of questions, [C] each: int64, the scores float32.
+    """C spans of the contexts of questions: [C] int64 each, the scores [C] float32.
 
     Attributes:
-        window: of each span.        question: of each span.
-        first, last: its first and last token, as positions in the window's row.
-        start, end: its first character in the context and its end (exclusive).
-        start_score, end_score: their sum is the score of the span.
+        window, question: the indices of the span's window and question.
+        first, last: the first and the last token, as positions in the window's row.
+        start, end: the first character in the context, and the end (exclusive).
+        start_score, end_score: the two parts of the span's score, which is their sum.
     """
 
     window: tf.Tensor
@@ -77,7 +76,7 @@ class Spans(NamedTuple):
     end_score: tf.Tensor
 
 
-# Gives the text of a span: (windows, row of the window, position of its first token, of its last) -> text.
+# Returns the text of a span: (windows, row of the window, position of the first token, of the last token) -> text.
 TextOf = Callable[[SquadWindows, int, int, int], str]
 
 
@@ -90,13 +89,14 @@ def predicted_answers(
     n_best_size: int,
     text_of: TextOf | None = None,
 ) -> list[PredictedAnswer]:
-    """The answers to all questions of the windows, in their order.
+    """Returns the answers to all questions of the windows, in their order.
 
     Args:
-        outputs: of the model, a row for each window: see `best_positions` and `window_null_scores`.
-        version_2: whether there are null odds.
-        n_best_size: spans of a question; with the independent head also starts and ends of a window that are combined.
-        text_of: gives the texts of spans instead of the characters of their tokens, for comparisons.
+        outputs: the model's outputs, a row for each window: see `best_positions` and `window_null_scores`.
+        version_2: True for null odds.
+        max_answer_length: tokens of the longest answer.
+        n_best_size: spans of a question; also K of the independent head.
+        text_of: returns the texts of spans instead of the characters of their tokens, for comparisons.
     Source: finetune/qa/qa_metrics.py of the authors' code, which answers "empty" if no span is allowed.
     """
     if not windows.features.num_rows:
@@ -112,7 +112,7 @@ def predicted_answers(
         best = best_positions(rows, windows.features.lengths[first:end], n_best_size)
         spans = allowed_spans(best, places, windows.token_starts, windows.token_ends, max_answer_length)
         if text_of is None:
-            texts_of = context_texts(encoded([question.context for question in questions]))
+            texts_of = context_texts(tf.constant([question.context for question in questions]))
         else:
             texts_of = functools.partial(_given_texts, text_of, windows, first)
         listed = n_best(spans, texts_of, len(questions), n_best_size)
@@ -126,24 +126,23 @@ def predicted_answers(
 
 
 def _given_texts(text_of: TextOf, windows: SquadWindows, first_row: int, spans: Spans) -> tf.Tensor:
-    """The texts of spans, [C] string, by a function of the caller."""
+    """The texts of spans, [C] string, from a function of the caller."""
     columns = (spans.window.numpy() + first_row, spans.first.numpy(), spans.last.numpy())
-    return encoded([text_of(windows, *each) for each in zip(*columns, strict=True)])
+    return tf.constant([text_of(windows, *each) for each in zip(*columns, strict=True)], tf.string)
 
 
 def _span_lists(listed: Mapping[str, tf.Tensor]) -> list[tuple[AnswerSpan, ...]]:
-    """The n-best list of each question, of `n_best`."""
-    columns = [listed[name].numpy().tolist() for name in AnswerSpan._fields]
+    """The n-best list of each question, from the result of `n_best`."""
+    texts = [[text.decode() for text in texts] for texts in listed["text"].numpy()]
+    columns = texts, *(listed[name].numpy().tolist() for name in AnswerSpan._fields[1:])
     return [
-        tuple(
-            AnswerSpan(text.decode(), *each) for text, *each in zip(*(values[:count] for values in lists), strict=True)
-        )
+        tuple(map(AnswerSpan, *(values[:count] for values in lists)))
         for count, *lists in zip(listed["num_answers"].numpy(), *columns, strict=True)
     ]
 
 
 def predictions_of(answers: Sequence[PredictedAnswer], null_threshold: float | None) -> dict[str, str]:
-    """The official predictions file: text by id, "" where the null odds are above the threshold (None: nowhere)."""
+    """Returns the content of the official predictions file: text by id, "" where null odds are above the threshold."""
     return {
         answer.id: "" if null_threshold is not None and answer.null_odds > null_threshold else answer.text
         for answer in answers
@@ -151,21 +150,21 @@ def predictions_of(answers: Sequence[PredictedAnswer], null_threshold: float | N
 
 
 def nbest_of(answers: Sequence[PredictedAnswer]) -> dict[str, list[dict[str, Any]]]:
-    """The n-best file: by id a list of objects with the fields of `AnswerSpan`."""
+    """Returns the content of the n-best file: by id, a list of objects with the fields of `AnswerSpan`."""
     return {answer.id: [span._asdict() for span in answer.spans] for answer in answers}
 
 
-def best_positions(outputs: Outputs, lengths: tf.Tensor, size: int) -> dict[str, tf.Tensor]:
-    """The best starts and ends of windows.
+def best_positions(outputs: Mapping[str, tf.Tensor], lengths: tf.Tensor, size: int) -> dict[str, tf.Tensor]:
+    """Returns the best starts and ends of windows.
 
     Args:
-        outputs: of the model, a row for each window. Of the joint head `start_top_log_probs` and `start_top_index`
-            [W, K], `end_top_log_probs` and `end_top_index` [W, K, K]; of the independent one `start_logits` and
-            `end_logits` [W, S].
-        lengths: [W], tokens of each row; positions beyond do not count.
-        size: K of the independent head, if S is not less.
-    Returns: `start` [W, K] int32 and `start_score` [W, K] float32; `end` and `end_score` [W, K, K] of the joint head,
-        the ends of each start, [W, 1, K] of the independent one.
+        outputs: the model's outputs, a row for each window. The joint head has `start_top_log_probs` and
+            `start_top_index` [W, K], `end_top_log_probs` and `end_top_index` [W, K, K]; the independent one has
+            `start_logits` and `end_logits` [W, S].
+        lengths: [W], the tokens of each row; positions beyond them are ignored.
+        size: K for the independent head, at most S.
+    Returns: `start` [W, K] int32 and `start_score` [W, K] float32; `end` and `end_score` [W, K, K], the ends of each
+        start, for the joint head, or [W, 1, K] for the independent one.
     """
     if "start_top_index" in outputs:
         names = {"start": "start_top_index", "start_score": "start_top_log_probs"}
@@ -180,11 +179,12 @@ def best_positions(outputs: Outputs, lengths: tf.Tensor, size: int) -> dict[str,
     return best | {name: best[name][:, tf.newaxis] for name in ("end", "end_score")}
 
 
-def window_null_scores(outputs: Outputs) -> tf.Tensor:
-    """[W] float32, large for windows without an answer: `answerable_logits`, else the score of [CLS].
+def window_null_scores(outputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Returns [W] float32, large for windows without an answer: `answerable_logits`, or else the score of [CLS].
 
     Args:
-        outputs: of the model: with `answerable_logits` [W], positive for "no answer", or of the independent head.
+        outputs: the model's outputs, with `answerable_logits` [W], positive for "no answer", or with `start_logits` and
+            `end_logits` [W, S].
     """
     if "answerable_logits" in outputs:
         return outputs["answerable_logits"]
@@ -198,14 +198,15 @@ def allowed_spans(
     token_ends: tf.Tensor,
     max_answer_length: int,
 ) -> Spans:
-    """The spans that may be answers, in the order of windows, starts and ends.
+    """Returns the spans that may be answers, in the order of windows, starts and ends.
 
     A span lies in the context, begins in the window where its first token has most context, has at most
     `max_answer_length` tokens, and a finite score.
 
     Args:
-        best: of `best_positions`.
-        token_starts, token_ends: int64, the first character and the end (exclusive) of each token of all contexts.
+        best: the result of `best_positions`.
+        token_starts, token_ends: [tokens] int64, the first character and the end (exclusive) of each token of all
+            contexts.
     """
     starts = tf.cast(best["start"], tf.int64)[:, :, tf.newaxis], best["start_score"][:, :, tf.newaxis]
     (first, start_score), (last, end_score) = starts, (tf.cast(best["end"], tf.int64), best["end_score"])
@@ -226,10 +227,10 @@ def allowed_spans(
 
 
 def context_texts(contexts: tf.Tensor) -> Callable[[Spans], tf.Tensor]:
-    """Returns a function that gives the texts of spans, [C] string.
+    """Returns a function from spans to their texts, [C] string.
 
     Args:
-        contexts: [Q] string, UTF-8, of each question; each invalid byte counts as a character.
+        contexts: [Q] string, UTF-8, of each question; an invalid byte counts as a character.
     """
     characters = tf.strings.unicode_decode(contexts, "UTF-8")
 
@@ -243,13 +244,14 @@ def context_texts(contexts: tf.Tensor) -> Callable[[Spans], tf.Tensor]:
 def n_best(
     spans: Spans, texts_of: Callable[[Spans], tf.Tensor], num_questions: int | tf.Tensor, n_best_size: int
 ) -> dict[str, tf.Tensor]:
-    """The best spans of each question, the best first: of those with one text the best counts, of equal ones the first.
+    """Returns the n-best list of each question. Of spans with equal texts only the best is listed.
 
     Args:
-        texts_of: gives the texts of spans, [C] string, as of `context_texts`.
-    Returns: with N, `n_best_size`: `text` [Q, N] string, `start` and `end` [Q, N] int64, `start_score`, `end_score` and
-        their sum `score` [Q, N] float32, `probability` [Q, N] float64, the softmax of the scores, and `num_answers` [Q]
-        int64, how many there are. Beyond these a score is the lowest number there is, and all else "" or 0.
+        texts_of: returns the texts of spans, [C] string; see `context_texts`.
+    Returns: with N, `n_best_size`, the best first and equal scores in the order of `spans`: `text` [Q, N] string,
+        `start` and `end` [Q, N] int64, `start_score`, `end_score` and their sum `score` [Q, N] float32, `probability`
+        [Q, N] float64, the softmax of the scores, and `num_answers` [Q] int64, the length of the list. Beyond that
+        length a score is the lowest float32, and the rest "" or 0.
     """
     order = tf.argsort(spans.start_score + spans.end_score, direction="DESCENDING", stable=True)
     order = tf.gather(order, tf.argsort(tf.gather(spans.question, order), stable=True))
@@ -260,29 +262,35 @@ def n_best(
     num_spans = by_question.row_lengths()
 
     def distinct(limit: tf.Tensor) -> tf.RaggedTensor:
-        """The spans with distinct texts among the `limit` best of each question."""
+        """The spans with distinct texts among the best `limit` [Q] of each question."""
         best = cut(by_question, limit).values
         question, texts = tf.gather(spans.question, best), texts_of(Spans(*(tf.gather(each, best) for each in spans)))
         text = tf.unique(texts, tf.int64).idx
-        text = tf.unique(question * tf.size(texts, tf.int64) + text, tf.int64).idx  # other questions' texts are others
+        text = tf.unique(question * tf.size(texts, tf.int64) + text, tf.int64).idx  # questions share no texts
         first = tf.math.unsorted_segment_min(best, text, tf.size(texts))
         is_first = best == tf.gather(first, text)
         values = tf.boolean_mask(best, is_first), tf.boolean_mask(question, is_first)
         return tf.RaggedTensor.from_value_rowids(*values, num_questions, validate=False)
 
-    # Most spans have a text of their own, so the best few are usually enough.
-    limit = tf.constant(2 * n_best_size, tf.int64)
+    def lacking(limit: tf.Tensor, chosen: tf.RaggedTensor) -> tf.Tensor:
+        """[Q] bool, the questions with too few texts that have more spans."""
+        return (chosen.row_lengths() < n_best_size) & (num_spans > limit)
+
+    def with_larger_limit(limit: tf.Tensor, chosen: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
+        limit = tf.where(lacking(limit, chosen), 4 * limit, limit)
+        return limit, distinct(limit)
+
+    # Most spans have different texts, so the best few are usually enough.
+    limit = tf.fill([num_questions], tf.constant(2 * n_best_size, tf.int64))
     _, chosen = tf.while_loop(
-        lambda limit, chosen: tf.reduce_any((chosen.row_lengths() < n_best_size) & (num_spans > limit)),
-        lambda limit, _: (4 * limit, distinct(4 * limit)),
-        (limit, distinct(limit)),
+        lambda limit, chosen: tf.reduce_any(lacking(limit, chosen)), with_larger_limit, (limit, distinct(limit))
     )
     chosen = chosen.to_tensor(tf.size(places, tf.int64), shape=[None, n_best_size])
     return _listed(spans, texts_of, chosen)
 
 
 def _listed(spans: Spans, texts_of: Callable[[Spans], tf.Tensor], chosen: tf.Tensor) -> dict[str, tf.Tensor]:
-    """The outputs of `n_best`, of the spans `chosen` [Q, N] int64; indices beyond the spans are padding."""
+    """The result of `n_best` for the spans `chosen` [Q, N] int64; indices beyond the spans are padding."""
     is_span = chosen < tf.size(spans.question, tf.int64)
     index = tf.boolean_mask(chosen, is_span)
     best = Spans(*(tf.gather(values, index) for values in spans))
@@ -308,12 +316,13 @@ def _listed(spans: Spans, texts_of: Callable[[Spans], tf.Tensor], chosen: tf.Ten
 def null_odds(
     null_scores: tf.Tensor, question: tf.Tensor, listed: Mapping[str, tf.Tensor], has_classifier: bool
 ) -> tf.Tensor:
-    """[Q] float32: the odds that a question has no answer: the smallest null score of its windows.
+    """Returns null odds, [Q] float32: the smallest null score of a question's windows.
 
     Args:
-        null_scores: [W] float32, of `window_null_scores`.        question: [W] int64, of each window.
-        listed: of `n_best`.
-        has_classifier: whether the null scores are logits; else the score of the best span is subtracted.
+        null_scores: [W] float32, the result of `window_null_scores`.
+        question: [W] int64, the question of each window.
+        listed: the result of `n_best`.
+        has_classifier: True if the null scores are logits; else the score of the best span is subtracted.
     """
     odds = tf.math.unsorted_segment_min(null_scores, question, tf.size(listed["num_answers"]))
     odds = tf.minimum(odds, _ODDS_WITHOUT_WINDOW)

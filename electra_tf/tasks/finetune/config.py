@@ -1,4 +1,4 @@
-"""The settings of a fine-tuning run. What goes with the encoder's size or the task's data is filled in from them."""
+"""The settings of a fine-tuning run. Defaults that depend on the encoder or on the data are filled in by `resolve`."""
 
 from typing import Annotated, Any, Literal
 
@@ -23,29 +23,29 @@ from electra_tf.config.schema import (
 )
 from electra_tf.config.validation import validate
 
-# Of every fine-tuning in the paper, also where an encoder was pre-trained without.
+# The paper fine-tunes with dropout, even encoders that were pre-trained without it.
 _DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
-# By the largest hidden size of a row: learning rate and layerwise decay (paper, table 6).
-_BY_SIZE = ((256, 3e-4, 0.8), (768, 1e-4, 0.8), (2**31, 5e-5, 0.9))
+# Largest hidden size, learning rate, layerwise decay (paper, table 6).
+_RATES = ((256, 3e-4, 0.8), (768, 1e-4, 0.8), (2**31, 5e-5, 0.9))
 
 
 class SentenceConfig(Settings):
-    """One text or a pair of them, with one label, several, or a number."""
+    """Predicts one label, several labels or a number for a text or a pair of texts."""
 
     kind: Literal["classification", "multi_label", "regression"]
-    labels: tuple[str, ...] = ()  # in the order of their ids; of regression none
-    text_columns: tuple[str, ...] = ()  # one or two, by which --predict finds the texts
+    labels: tuple[str, ...] = ()  # in the order of their ids; empty for regression
+    text_columns: tuple[str, ...] = ()  # one or two names, which --predict looks up in its input
     # Targets of regression are scaled from this range to [0, 1].
     min_value: Real = 0.0
     max_value: Real = 1.0
-    # linear: dropout and one product, as the authors'. huggingface: that of ElectraForSequenceClassification.
+    # linear: dropout and one dense layer, as in the authors' code. huggingface: as in ElectraForSequenceClassification.
     head: Literal["linear", "huggingface"] = "linear"
     dropout: DropoutRate = 0.1
-    # Of the loss of each label, in the order of `labels`; empty: all 1.
+    # Weights of the labels in the loss, in the order of `labels`; empty: all 1.
     class_weights: tuple[Positive, ...] = ()
-    # A pair is given in both orders in training: for tasks in which the order means nothing, as the authors do.
+    # Train on both orders of a pair; for tasks in which the order has no meaning. As in the authors' code.
     double_unordered: bool = False
-    # A single text that is too long becomes windows, each so many tokens after the last; null: it is cut off.
+    # Tokens between the starts of two windows of a long text; null: a long text is truncated.
     stride: Count | None = None
 
     @property
@@ -54,11 +54,11 @@ class SentenceConfig(Settings):
         return 1 if self.kind == "regression" else len(self.labels)
 
     @model_validator(mode="after")
-    def _fits_together(self) -> "SentenceConfig":
+    def _settings_are_consistent(self) -> "SentenceConfig":
         if self.kind == "regression" and self.max_value <= self.min_value:
             raise ValueError(f"max_value {self.max_value} is not above min_value {self.min_value}")
         if self.stride is not None and len(self.text_columns) == 2:
-            raise ValueError(f"stride {self.stride} with two texts; leave it out: pairs are cut off")
+            raise ValueError(f"stride {self.stride} with two texts; remove it: pairs are truncated")
         if self.class_weights and len(self.class_weights) != len(self.labels):
             raise ValueError(
                 f"{len(self.class_weights)} class_weights for {len(self.labels)} labels; give one for each"
@@ -66,45 +66,41 @@ class SentenceConfig(Settings):
         return self
 
 
-# How the tags of words mark spans, under seqeval's names (bioes is its IOBES). plain: tags that are not spans, such as
-# parts of speech.
+# Tag schemes of spans, as seqeval names them (bioes is its IOBES). plain: tags without spans, such as parts of speech.
 TagScheme = Literal["iob1", "iob2", "ioe1", "ioe2", "bioes", "bilou", "plain"]
 
 
 class TaggingConfig(Settings):
-    """A label for each word."""
+    """Predicts a label for each word."""
 
     kind: Literal["tagging"]
     labels: tuple[str, ...] = ()  # in the order of their ids
     scheme: TagScheme = "iob2"
-    dropout: DropoutRate = 0.0  # the authors' head has none
+    dropout: DropoutRate = 0.0  # as in the authors' code
 
 
 class QuestionAnsweringConfig(Settings):
-    """The span of a text that answers a question, or that there is none."""
+    """Predicts the span of a context that answers a question, or that the question has no answer."""
 
     kind: Literal["question_answering"]
     version_2: bool  # some questions have no answer
     joint_prediction: bool = True  # the end is predicted given the start; false: both independently
-    answerable_classifier: bool = True  # a head says whether there is an answer
+    answerable_classifier: bool = True  # a head predicts whether the question has an answer
     answerable_uses_start_logits: bool = True
     answerable_loss_weight: NonNegative = 0.5
     head_size: Count = 512
-    beam_size: Count = 20  # starts, and ends of each start, that inference looks at
+    beam_size: Count = 20  # starts that inference considers, and ends for each of them
     doc_stride: Count = 128
     max_query_length: Count = 64
     max_answer_length: Count = 30  # word pieces
     n_best_size: Count = 20
-    # A question is left unanswered where its null odds are above; null: chosen on the dev set.
+    # Questions with larger null odds stay unanswered; null: chosen on the dev set.
     null_threshold: Real | None = None
 
     @model_validator(mode="after")
-    def _says_when_there_is_no_answer(self) -> "QuestionAnsweringConfig":
+    def _can_leave_questions_unanswered(self) -> "QuestionAnsweringConfig":
         if self.version_2 and self.joint_prediction and not self.answerable_classifier:
-            raise ValueError(
-                "joint_prediction of version 2 needs answerable_classifier, which says whether there is an answer; set "
-                "the second to true or the first to false"
-            )
+            raise ValueError("joint_prediction with version_2 needs answerable_classifier; set it to true")
         return self
 
 
@@ -112,28 +108,28 @@ TaskConfig = Annotated[SentenceConfig | TaggingConfig | QuestionAnsweringConfig,
 
 
 class FinetuningOptimizerConfig(OptimizerConfig):
-    """As in pre-training, with a warm-up in proportion and a learning rate that falls with the depth."""
+    """Adds layerwise decay to the optimizer of pre-training; the warm-up is a fraction of the steps."""
 
     warmup_steps: CountOrZero = 0
     warmup_fraction: Fraction = 0.1
     weight_decay_rate: NonNegative = 0.0  # the paper's; the authors' code has 0.01
-    # The learning rate of a layer is that of the layer above times this; 1: the same everywhere.
+    # The learning rate of a layer, as a multiple of the rate of the layer above it; 1: all layers have the same rate.
     layerwise_decay: Annotated[Positive, Field(le=1.0)]
-    # authors: their code leaves out a power, so the top layer has decay ** 2. even: it has decay ** 1.
+    # authors: the top layer has decay ** 2, as in their code, which skips a power. even: it has decay ** 1.
     layerwise_decay_top: Literal["authors", "even"] = "authors"
 
     @model_validator(mode="before")
     @classmethod
-    def _older_runs_have_the_authors_name(cls, values: Any) -> Any:
+    def _accept_former_name(cls, values: Any) -> Any:
+        """Takes `warmup_proportion`, as older runs call `warmup_fraction`."""
         if isinstance(values, dict) and "warmup_proportion" in values:
-            return {"warmup_fraction": values["warmup_proportion"]} | {
-                name: value for name, value in values.items() if name != "warmup_proportion"
-            }
+            values = dict(values)
+            values.setdefault("warmup_fraction", values.pop("warmup_proportion"))
         return values
 
 
 class FinetuningTrainConfig(TrainConfig):
-    """As in pre-training; `num_steps` follows from `num_epochs` unless it is given."""
+    """Adds epochs to the settings of pre-training; `num_steps` is computed from `num_epochs` unless it is given."""
 
     num_epochs: Positive
     flops_budget: None = None
@@ -143,17 +139,18 @@ class FinetuningTrainConfig(TrainConfig):
 
 
 class FinetuningEvaluationConfig(EvaluationConfig):
-    """Evaluation on the dev set, all of it, as its metrics are no sums; after every epoch, unless set otherwise."""
+    """Evaluation on the whole dev set, by default after every epoch."""
 
     max_batches: None = None
 
 
 class FinetuningConfig(RunConfig):
-    """A whole fine-tuning run of one task and one seed.
+    """The settings of a fine-tuning run: one task, one seed.
 
     Attributes:
-        name: of the task, as `--task` calls it.        task: its settings.
-        init_from: the checkpoint that the encoder's weights came from; None: random ones.
+        name: the task's name, as in `--task`.
+        task: the task's settings.
+        init_from: the checkpoint with the encoder's initial weights; None: they are random.
     """
 
     name: str
@@ -176,19 +173,23 @@ def resolve(
     max_seq_length: int,
     num_rows: int,
 ) -> FinetuningConfig:
-    """The configuration of a run, from what the user has set and what follows from task, encoder and data.
+    """Returns the configuration of a run: the user's settings, with defaults from the task, the encoder and the data.
 
     Args:
-        values: the user's settings, which win.        source: what messages call them.
-        task: settings of the task group, its `kind` and `labels` among them.
-        num_epochs, max_seq_length: of the task; the second is cut to the encoder's position table.
+        values: the user's settings, which replace defaults.
+        source: their name in messages.
+        name: the task's name.
+        task: the defaults of the `task` group, `kind` and `labels` among them.
+        encoder: the sizes of the encoder.
+        init_from: the checkpoint with the encoder's weights; None for random ones.
+        num_epochs, max_seq_length: the task's defaults; the length is at most the number of the encoder's positions.
         num_rows: sequences of the training split.
-    Raises: UserError: for an unknown setting, a wrong type or an impossible combination.
+    Raises: UserError: an unknown setting, a wrong type or an impossible combination.
     """
     given = values.get("train")
     if isinstance(given, dict) and None not in (given.get("num_epochs"), given.get("num_steps")):
-        raise UserError(f"{source}: train.num_epochs and train.num_steps both say how long to train; give one of them")
-    learning_rate, decay = next(row[1:] for row in _BY_SIZE if encoder.hidden_size <= row[0])
+        raise UserError(f"{source}: train.num_epochs and train.num_steps are both given; remove one")
+    learning_rate, decay = next(row[1:] for row in _RATES if encoder.hidden_size <= row[0])
     defaults = {
         "name": name,
         "task": task,
@@ -198,24 +199,23 @@ def resolve(
         "optimizer": {"learning_rate": learning_rate, "layerwise_decay": decay},
         "train": {"num_epochs": num_epochs, "num_steps": 1},
     }
-    _refuse_what_follows(values, source, defaults)
-    settings = merge(defaults, values, {})
-    first = validate(settings, FinetuningConfig, source)  # so that the numbers below are numbers
+    first = validate(merge(defaults, values), FinetuningConfig, source)
+    _refuse_changed_facts(first, defaults, source)
     steps_per_epoch = -(-num_rows // first.train.batch_size)
-    # Whole batches of an epoch times epochs, as the authors: finetune/task_builder.py and run_finetuning.py.
+    # Whole batches of an epoch times epochs, as in the authors' code: finetune/task_builder.py and run_finetuning.py.
     train = {"num_steps": max(1, int(steps_per_epoch * first.train.num_epochs)), "save_every_steps": steps_per_epoch}
     lengths = {"train": train, "evaluation": {"every_steps": steps_per_epoch}}
-    return validate(merge(merge(defaults, lengths, {}), values, {}), FinetuningConfig, source)
+    return validate(merge(merge(defaults, lengths), values), FinetuningConfig, source)
 
 
-def _refuse_what_follows(values: dict, source: str, defaults: dict) -> None:
-    """A seed's config.yaml names them too, so only another value is refused."""
-    task = values.get("task")
-    for setting, flag, group, fact in (
-        ("name", "--task", values, defaults["name"]),
-        ("init_from", "--init_from", values, defaults["init_from"]),
-        ("task.kind", "--task", task if isinstance(task, dict) else {}, defaults["task"]["kind"]),
+def _refuse_changed_facts(config: FinetuningConfig, facts: dict, source: str) -> None:
+    """Refuses settings that contradict flags. A seed's config.yaml has them too, so equal values are allowed."""
+    for setting, flag, value, fact in (
+        ("name", "--task", config.name, facts["name"]),
+        ("init_from", "--init_from", config.init_from, facts["init_from"]),
+        ("task.kind", "--task", config.task.kind, facts["task"]["kind"]),
     ):
-        value = group.get(setting.rpartition(".")[2], fact)
         if value != fact:
-            raise UserError(f"config {source}: {setting} is {value!r}, but {fact!r} follows from {flag}; leave it out")
+            raise UserError(
+                f"config {source}: {setting} is {value!r}, but {flag} makes it {fact!r}; remove the setting"
+            )

@@ -1,4 +1,4 @@
-"""The data of a fine-tuning task: its splits as features, and metrics and predictions from a model's outputs."""
+"""The data of a fine-tuning task: splits as features, and metrics and predictions computed from a model's outputs."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -24,15 +24,15 @@ Outputs = dict[str, np.ndarray]  # by name [N, ...], one row for each row of the
 
 
 class TaskData(ABC):
-    """A split to train on and splits to evaluate; a subclass for each kind of task.
+    """A training split and evaluated splits, with a subclass for each kind of task.
 
     Attributes:
-        train: None for predictions only.
-        evaluation: all evaluated splits, concatenated.
-        primary_metric: the metric that selects the best seed; the paper's where it has one.
+        train: the training split; None if the data is only predicted.
+        evaluation: the evaluated splits, concatenated.
+        primary_metric: the metric that selects the best seed: the paper's, if it reports the task.
         source: the file or folder, for messages.
         num_evaluated: the number of examples in the evaluated splits.
-        num_truncated: how many examples of training and of evaluation were too long and lost tokens.
+        num_truncated: the numbers of training and of evaluated examples that lost tokens because they were too long.
     """
 
     train: Features | None
@@ -44,24 +44,24 @@ class TaskData(ABC):
 
     @abstractmethod
     def metrics(self, outputs: Outputs) -> dict[str, float]:
-        """The metrics of the evaluated splits."""
+        """Returns the metrics of the evaluated splits."""
 
     @abstractmethod
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
-        """The predictions for the evaluated splits, with probabilities: the content of files, by name."""
+        """Returns files with the predictions for the evaluated splits and their probabilities: contents by name."""
 
     def prediction_table(self, outputs: Outputs) -> bytes:
-        """The predictions for the only evaluated split: the content of the file that `--predict` writes."""
+        """Returns the content of the file that `--predict` writes; there must be one evaluated split."""
         (content,) = self.prediction_files(outputs).values()
         return content
 
     def problem(self, outputs: Outputs) -> str | None:
-        """One clause on why the model has learnt nothing; None if it has learnt something."""
+        """Returns a clause that describes why the model seems to have learnt nothing, or None."""
         return None
 
     @cached_property
     def identity(self) -> str:
-        """A hash that differs between data sets."""
+        """A hash of the features."""
         digest = hashlib.sha256()
         for features in filter(None, (self.train, self.evaluation)):
             tables = {**features.row_targets, **features.token_targets}
@@ -72,14 +72,14 @@ class TaskData(ABC):
 
 
 class FinetuningStage(InputStage):
-    """The input of a fine-tuning run: the batches of a task's data for one seed.
+    """The input of a fine-tuning run: the batches of one seed.
 
     Args:
-        tokenizer, vocabulary_file: for the run's directory, see `InputStage`.
-        static_shapes: pads all sequences to one length, for TPUs.
+        tokenizer, vocabulary_file: written into the run's directory, see `InputStage`.
+        static_shapes: True to pad all sequences to one length, as TPUs require.
 
     Attributes:
-        last_outputs: the outputs of the last evaluation; None before one.
+        last_outputs: the outputs of the last evaluation; None before the first.
     """
 
     name, first_step = "", 0
@@ -102,7 +102,7 @@ class FinetuningStage(InputStage):
         self.source, self.identity = data.source, data.identity
         self.tokenizer = vocabulary_file, tokenizer.lower_case, tokenizer.strip_accents
         self.lengths = (longest,) if static_shapes else bucket_lengths(longest)
-        # No operation of inference is compiled for a length, so each batch has its own.
+        # Inference compiles nothing for a length, so each batch is padded to its own longest row.
         self.evaluation_lengths = (longest,) if static_shapes else range(1, longest + 1)
         self.last_outputs: Outputs | None = None
 
@@ -118,7 +118,7 @@ class FinetuningStage(InputStage):
         return self.data.metrics(self.last_outputs)
 
     def in_row_order(self, outputs: dict[str, list[np.ndarray]]) -> Outputs:
-        """Joins the outputs of all batches; those of tokens are padded with zeros."""
+        """Joins the outputs of all batches, in the order of the rows; outputs for tokens are padded with zeros."""
         rows = np.concatenate(outputs["row_index"])
         ordered = {}
         for name, parts in outputs.items():
@@ -130,16 +130,16 @@ class FinetuningStage(InputStage):
 
     @cached_property
     def max_seq_length(self) -> int:
-        """The mean over the training batches of their length in tokens, padding included."""
+        """The mean number of tokens in a row of the training batches, padding included."""
         return round(np.mean(padded_lengths(self.data.train, self.training_order, self.lengths)))
 
     @cached_property
     def training_order(self) -> np.ndarray:
-        """[num_steps, B] int32: the rows of each step."""
+        """[num_steps, B] int32: the rows of each training step."""
         return training_order(self.data.train, self.batch_size, self.config.train.seed, self.last_step)
 
     def describe(self) -> str:
-        """One line on lengths, padding and truncation."""
+        """Returns a line about lengths, padding and truncation, for the log."""
         share = padding_share(self.data.train, self.training_order, self.lengths)
         longest = self.lengths[-1]
         to_longest = padding_share(self.data.train, self.training_order, (longest,))
@@ -155,5 +155,5 @@ class FinetuningStage(InputStage):
 
 
 def _padded(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """[B, ...] padded with zeros to these sizes of the axes after the first."""
+    """Pads [B, ...] with zeros, so that the axes after the first have these sizes."""
     return np.pad(values, [(0, 0), *((0, size - now) for size, now in zip(sizes, values.shape[1:], strict=True))])

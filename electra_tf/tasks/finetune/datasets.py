@@ -1,8 +1,7 @@
-"""The data sets that `--task` names: their examples, and the settings that follow from these."""
+"""The data sets that `--task` names: their examples, and the settings that these determine."""
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import get_args
 
@@ -27,8 +26,7 @@ from electra_tf.tasks.finetune.text_examples import (
 )
 from electra_tf.text.tokenizer import BertTokenizer
 
-OWN_TASKS = (*OWN_METRICS, "tagging")
-# The data flags of each kind of task; other flags would have no effect.
+# The data flags that each task reads.
 _GLUE_FLAGS = {"data_dir"}
 _SQUAD_FLAGS = {"data_dir", "train_file", "validation_file"}
 _TAGGING_FLAGS = {"train_file", "validation_file"}
@@ -56,11 +54,11 @@ class DataOptions:
 
 
 class TaskDataset(ABC):
-    """The training and evaluation examples of a task.
+    """The training and evaluated examples of a task.
 
     Attributes:
         name: the task's name.
-        num_epochs, max_seq_length: the defaults of its fine-tuning.
+        num_epochs, max_seq_length: the task's defaults.
     """
 
     name: str
@@ -69,16 +67,16 @@ class TaskDataset(ABC):
 
     @abstractmethod
     def settings(self, chosen: dict) -> dict:
-        """The settings of the `task` group that follow from the data. Args: chosen: the user's settings there."""
+        """Returns settings of the `task` group from the data. Args: chosen: the user's settings of that group."""
 
     @abstractmethod
     def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> TaskData:
-        """The examples as features."""
+        """Returns the examples as features."""
 
 
 @dataclass
 class GlueDataset(TaskDataset):
-    """A task of GLUE; of MNLI both dev sets are evaluated."""
+    """A task of GLUE. MNLI is evaluated on both of its dev sets."""
 
     task: GlueTask
     data_dir: str
@@ -117,14 +115,12 @@ class TableDataset(TaskDataset):
         options = self.options
         self._train, self._validation = (
             read_examples(path, options.text_columns, options.label_column, self.name)
-            for path in _required_files(self.name, options)
+            for path in (options.train_file, options.validation_file)
         )
 
     def settings(self, chosen: dict) -> dict:
-        columns, weights = self.options.text_columns, self.options.class_weights
-        if len(set(columns)) < len(columns):
-            raise UserError(f"--text_columns {' '.join(columns)} has a column twice; give it once")
-        settings = {"kind": self.name, "text_columns": list(columns)}
+        weights = self.options.class_weights
+        settings = {"kind": self.name, "text_columns": list(self.options.text_columns)}
         if self.name == "regression":
             smallest, largest = target_range(self._train)
             return settings | {"min_value": smallest, "max_value": largest}
@@ -150,11 +146,11 @@ class TaggingDataset(TaskDataset):
     options: DataOptions
 
     def __post_init__(self):
-        self._train, self._validation = map(read_tagged, _required_files(self.name, self.options))
+        self._train, self._validation = map(read_tagged, (self.options.train_file, self.options.validation_file))
 
     def settings(self, chosen: dict) -> dict:
         scheme = chosen.get("scheme", "iob2")
-        labels = tag_labels(self._train, scheme) if scheme in get_args(TagScheme) else ()  # else refused with the rest
+        labels = tag_labels(self._train, scheme) if scheme in get_args(TagScheme) else ()  # else `resolve` refuses it
         return {"kind": "tagging", "scheme": scheme, "labels": list(labels)}
 
     def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> TaggingData:
@@ -176,36 +172,31 @@ class SquadDataset(TaskDataset):
         if None in paths:
             if options.data_dir is None:
                 raise UserError(f"--task={self.name} needs --data_dir, or --train_file and --validation_file")
-            official = (squad_file(options.data_dir, self.name, split) for split in ("train", "validation"))
+            official = (_squad_file(options.data_dir, self.name, split) for split in ("train", "validation"))
             paths = tuple(given or file for given, file in zip(paths, official, strict=True))
-        self._paths = paths
-        self._train, self._validation = map(read_squad, paths)
-        for path, questions in zip(paths, (self._train, self._validation), strict=True):
-            _require_answers(questions, path, version_2=self.name == "squad_v2")
+        self._train_file = paths[0]
+        self._train, self._validation = (_answered_questions(path, self.name == "squad_v2") for path in paths)
 
     def settings(self, chosen: dict) -> dict:
         return {"kind": "question_answering", "version_2": self.name == "squad_v2"}
 
     def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> QuestionData:
-        train_file, validation_file = self._paths
-        data = QuestionData(config, tokenizer, self._train, self._validation, train_file)
-        if not data.train.num_rows:
-            raise UserError(f"{train_file} has no question whose answer is in its context")
-        if not data.evaluation.num_rows:
-            raise UserError(f"{validation_file} has no question whose context has a word")
-        return data
+        return QuestionData(config, tokenizer, self._train, self._validation, self._train_file)
 
 
-def _require_answers(questions: Sequence[Question], path: str, version_2: bool) -> None:
+def _answered_questions(path: str, version_2: bool) -> list[Question]:
+    """Reads questions that all have an answer or, in version 2, are impossible. Raises: UserError: one is neither."""
+    questions = read_squad(path)
     for question in questions:
         if question.is_impossible and not version_2:
             raise UserError(f"{path}: question {question.id} has no answer, as in SQuAD 2.0; give --task=squad_v2")
         if not question.answers and not question.is_impossible:
             raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible")
+    return questions
 
 
-def squad_file(data_dir: str, task: str, split: str) -> str:
-    """The file of a split: the official JSON, or Hugging Face's parquet. Raises: UserError: there is none."""
+def _squad_file(data_dir: str, task: str, split: str) -> str:
+    """Finds the file of a split: the official JSON, or Hugging Face's parquet. Raises: UserError: there is none."""
     version = "2.0" if task == "squad_v2" else "1.1"
     official = f"{'train' if split == 'train' else 'dev'}-v{version}.json"
     folder = "squad_v2" if task == "squad_v2" else "squad"
@@ -217,25 +208,24 @@ def squad_file(data_dir: str, task: str, split: str) -> str:
     raise UserError(f"--data_dir={data_dir} has no {split} split of {task}; looked for {', '.join(candidates)}")
 
 
-def _required_files(task: str, options: DataOptions) -> tuple[str, str]:
-    for flag in ("train_file", "validation_file"):
+def _require(task: str, options: DataOptions, *flags: str) -> None:
+    for flag in flags:
         if getattr(options, flag) is None:
-            raise UserError(f"--task={task} needs --{flag}; docs/finetuning.md describes its formats")
-    return options.train_file, options.validation_file
+            raise UserError(f"--task={task} needs --{flag}; see docs/finetuning.md")
 
 
 def read_dataset(name: str, options: DataOptions) -> TaskDataset:
-    """Reads the examples of a task. Raises: UserError: an unknown task, a missing flag, or files that do not fit."""
+    """Reads the examples of a task. Raises: UserError: an unknown task, a missing or useless flag, a wrong file."""
     if name not in _FLAGS:
         raise UserError(f"--task={name} is unknown{did_you_mean(name, (*_FLAGS, 'glue'))}")
     for flag in fields(options):
         if getattr(options, flag.name) != flag.default and flag.name not in _FLAGS[name]:
             flags = ", ".join(f"--{each}" for each in sorted(_FLAGS[name]))
-            raise UserError(f"--{flag.name} has no effect with --task={name}, whose data flags are {flags}; remove it")
+            raise UserError(f"--{flag.name} has no effect with --task={name}, which reads {flags}; remove it")
     if name in GLUE_TASKS:
-        if options.data_dir is None:
-            raise UserError(f"--task={name} needs --data_dir, the directory with GLUE's folders")
+        _require(name, options, "data_dir")
         return GlueDataset(GLUE_TASKS[name], options.data_dir)
     if name in SQUAD_TASKS:
         return SquadDataset(name, options)
+    _require(name, options, "train_file", "validation_file")
     return (TaggingDataset if name == "tagging" else TableDataset)(name, options)

@@ -1,4 +1,4 @@
-"""The GLUE tasks, and their files: the official TSV folders or the parquet files of nyu-mll/glue."""
+"""The tasks of GLUE and their files: the official TSV folders, or the parquet files of nyu-mll/glue."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from electra_tf.data.tables import Table, read_bytes, read_separated, read_table
 from electra_tf.files import exists
 from electra_tf.tasks.finetune.text_examples import TextExamples, examples_of
 
-_MAX_WRONG_ROWS = 10  # QQP's training file has a few rows without all columns; more mean a damaged file
+_MAX_WRONG_ROWS = 10  # QQP's training file has a few incomplete rows; more of them mean that a file is damaged
 _FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv",)}
 _MNLI_FILES = {
     "train": ("train.tsv",),
@@ -28,18 +28,18 @@ class GlueTask:
     """A task of GLUE.
 
     Attributes:
-        folders: possible names of the folder with its TSV files: the official name, the authors', and others in use.
+        folders: possible names of the folder with the TSV files: the official name, the authors', and others in use.
         text_columns, label_column: columns of the TSV files.
-        labels: in Hugging Face's order, as the TSV files and the leaderboard write them; empty for regression.
-        leaderboard: for each test split, the file that GLUE's site takes and its number of rows.
-        parquet_texts: the text columns of the parquet files; their labels are in `label`.
+        labels: in Hugging Face's order, named as in the TSV files and on the leaderboard; empty for regression.
+        leaderboard: for each test split, the name of the file for GLUE's site and its number of rows.
+        parquet_texts: the text columns of the parquet files, whose labels are in `label`.
         parquet_labels: the class names in the parquet files.
         files: for each split, the possible names of its TSV file.
-        smallest, largest: the range of a regression.
-        num_epochs: the authors' number of epochs.
-        paper_metric: the metric in the paper.
-        metrics: the metrics of the leaderboard and Hugging Face.
-        unordered: True if the order of the two texts has no meaning; the authors then train on both orders.
+        smallest, largest: the range of the labels of a regression.
+        num_epochs: the number of epochs in the authors' code.
+        paper_metric: the metric that the paper reports.
+        metrics: the metrics of the leaderboard and of Hugging Face.
+        unordered: True if the order of the two texts has no meaning, so that training uses both orders.
     """
 
     name: str
@@ -61,7 +61,7 @@ class GlueTask:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits, named as in nyu-mll/glue."""
+        """The names of the splits, as in nyu-mll/glue."""
         return tuple(self.files)
 
 
@@ -170,7 +170,7 @@ _TASKS = (
         parquet_texts=_SENTENCES,
         parquet_labels=("not_entailment", "entailment"),
     ),
-    # The diagnostic set: the MNLI model predicts it, and only the site has its labels. The authors put it in mnli/.
+    # The diagnostic set, which MNLI's model predicts. Only GLUE's site has its labels. The authors' folder is mnli/.
     GlueTask(
         "ax",
         folders=("diagnostic", "AX", "ax", "MNLI", "mnli"),
@@ -192,11 +192,11 @@ def read_glue(task: GlueTask, data_dir: str | os.PathLike, split: str) -> TextEx
     """Reads a split of a task. Test splits have no labels.
 
     Args:
-        data_dir: holds a folder for each task, with the official TSV files (the folder named as on GLUE's site or by
-            the authors) or the parquet files of nyu-mll/glue.
+        data_dir: has a folder for each task, with the official TSV files (the folder is named as on GLUE's site or in
+            the authors' code) or with the parquet files of nyu-mll/glue.
         split: one of `task.splits`.
-    Raises: UserError: no such file, a file that cannot be read, a missing or wrong label, or parquet files with other
-        classes.
+    Raises: UserError: there is no such file, it cannot be read, a label is missing or wrong, or a parquet file has
+        other classes.
     """
     tsv_files = [f"{folder}/{file}" for folder in task.folders for file in task.files[split]]
     parquet_files = _parquet_files(task, split)
@@ -211,17 +211,17 @@ def read_glue(task: GlueTask, data_dir: str | os.PathLike, split: str) -> TextEx
 def _parquet_files(task: GlueTask, split: str) -> list[str]:
     names = [f"{task.name}/{split}"]
     kind, _, part = split.partition("_")
-    if part:  # validation_matched of mnli is also the validation split of mnli_matched
+    if part:  # mnli's validation_matched is also the validation split of mnli_matched
         names.append(f"{task.name}_{part}/{kind}")
     return [f"{name}-00000-of-00001.parquet" for name in names]
 
 
 def read_glue_texts(task: GlueTask, path: str, text_columns: Sequence[str] | None) -> TextExamples:
-    """Reads the texts of a TSV file with quotes like GLUE's own, to predict them with the model of a task.
+    """Reads texts to be predicted from a TSV file in which quotes are characters like any other, as in GLUE's files.
 
     Args:
-        text_columns: None for the columns of the task's parquet files if the file has them, or else of its TSV files.
-    Raises: UserError: see `read_glue`; a missing column.
+        text_columns: None for the columns of the task's parquet files if the file has them, else of its TSV files.
+    Raises: UserError: see `read_glue`; a column is missing.
     """
     first = read_bytes(path).partition(b"\n")[0].split(b"\t")
     has_no_header = task.name == "cola" and len(first) == len(_COLA_HEADER) and b"sentence" not in first
@@ -231,24 +231,23 @@ def read_glue_texts(task: GlueTask, path: str, text_columns: Sequence[str] | Non
 
 
 def _read_tsv(task: GlueTask, path: str, split: str) -> TextExamples:
-    if split.startswith("test"):  # the leaderboard expects a prediction for each row: none may be left out
+    if split.startswith("test"):  # the leaderboard needs a prediction for every row
         return examples_of(_tsv_table(path), task.text_columns, None, task.problem)
     table = _tsv_table(path, _COLA_HEADER if task.name == "cola" else None, _MAX_WRONG_ROWS)
     return examples_of(table, task.text_columns, task.label_column, task.problem)
 
 
 def _tsv_table(path: str, header: Sequence[str] | None = None, max_wrong_rows: int = 0) -> Table:
-    # In GLUE's files a quote is a character like any other.
     return read_separated(path, "\t", quote_char=False, header=header, max_wrong_rows=max_wrong_rows)
 
 
 def _read_parquet(task: GlueTask, path: str, split: str) -> TextExamples:
     table = read_table(path)
-    is_test = split.startswith("test")  # all labels there are -1
+    is_test = split.startswith("test")  # whose labels are all -1
     names = table.class_names.get("label", task.parquet_labels)
     if names != task.parquet_labels:
         expected = ", ".join(task.parquet_labels)
         raise UserError(f"{path} has the classes {', '.join(names)}, expected {expected} as in nyu-mll/glue")
-    # The parquet files number the classes; here they have the names in the TSV files.
+    # The class numbers in the parquet file become the names in the TSV files.
     table = Table(table.source, table.columns, table.rows, {"label": task.labels} if task.labels else {})
     return examples_of(table, task.parquet_texts, None if is_test else "label", task.problem)

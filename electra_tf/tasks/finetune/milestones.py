@@ -1,4 +1,4 @@
-"""Fine-tuning of every milestone of a pre-training run, for figures 1, 3 and 4 of the paper."""
+"""Fine-tunes every milestone of a pre-training run, for figures 1, 3 and 4 of the paper."""
 
 import dataclasses
 import json
@@ -35,14 +35,14 @@ def finetune_milestones(
     strategy: tf.distribute.Strategy,
     interruption: Interruption | None = None,
 ) -> str:
-    """Fine-tunes each milestone of a run, and its newest checkpoint, with `finetune` into `step_N/`.
+    """Fine-tunes each milestone of a run, and its newest checkpoint, by `finetune` in `step_N/`.
 
-    After each of them it writes `scores.json`, and the same into the run's directory for report.py. Results of earlier
-    calls stay.
+    After each of them it writes `scores.json`, and a copy into the run's directory for report.py. Finished milestones
+    are not trained again.
 
     Args:
         init_from: the run's directory.
-        load: reads the encoder from a checkpoint.
+        load: reads the encoder of a checkpoint.
     Returns: a table for the terminal.
     Raises: UserError: see `finetune`; `init_from` is not the directory of a pre-training run with checkpoints.
     """
@@ -69,9 +69,7 @@ def finetune_milestones(
                 "results": milestone_scores(scores, cost),
             }
             _write(run, task, options.output_dir, content)
-    if not is_chief(strategy):
-        return ""
-    return _table(content["results"])
+    return _table(content["results"]) if is_chief(strategy) else ""
 
 
 def _pretraining_run(init_from: str) -> RunDirectory:
@@ -84,7 +82,7 @@ def _pretraining_run(init_from: str) -> RunDirectory:
 
 
 def _checkpoints(run: RunDirectory) -> Iterator[str]:
-    """The milestones in order; then the newest checkpoint, unless it is one of them."""
+    """Yields the milestones in order, and the newest checkpoint if it is not one of them."""
     milestones = steps_in(run.milestones)
     for step in milestones:
         yield checkpoint_prefix(run.milestones, step)

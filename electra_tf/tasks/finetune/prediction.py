@@ -1,4 +1,4 @@
-"""Predictions of a fine-tuned model for new text."""
+"""Predicts new text with a fine-tuned model."""
 
 import logging
 import os
@@ -6,7 +6,6 @@ import os
 import tensorflow as tf
 
 from electra_tf.files import store_errors, write_atomically
-from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.finetune.data import FinetuningStage, Outputs, TaskData
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, read_glue_texts
 from electra_tf.tasks.finetune.question_answering import QuestionData
@@ -29,10 +28,10 @@ def predict_file(
     strategy: tf.distribute.Strategy,
     null_threshold: float | None = None,
 ) -> None:
-    """Writes a model's predictions for a file.
+    """Writes a model's predictions for the examples in a file.
 
     Args:
-        text_columns: the file's columns of text; None for those of the training file.
+        text_columns: the names of the columns with text; None for those of the training file.
         null_threshold: questions with larger null odds stay unanswered; None for the threshold in the settings.
     Raises: UserError: the input cannot be read, or the output cannot be written.
     """
@@ -47,28 +46,24 @@ def predict_file(
 def predict_labels(
     model: FinetunedModel, examples: TextExamples, strategy: tf.distribute.Strategy
 ) -> list[tuple[str, str]]:
-    """The id and the predicted label, or number, of each example."""
+    """Returns the id and the predicted label (or number) of each example."""
     data = SentenceData(model.config, model.tokenizer, None, {"input": examples})
-    (predicted,) = data.predicted_labels(outputs_of(model, data, strategy)).values()
-    return predicted
+    return data.predicted_labels(outputs_of(model, data, strategy))
 
 
 def outputs_of(model: FinetunedModel, data: TaskData, strategy: tf.distribute.Strategy) -> Outputs:
-    """The model's outputs for the evaluated splits of some data; empty without rows."""
+    """Returns the model's outputs for the evaluated splits; empty if these have no rows."""
     if not data.evaluation.num_rows:
         return {}
     static = isinstance(strategy, tf.distribute.TPUStrategy)
-    config = _with_divisible_batches(model.config, strategy.num_replicas_in_sync)
+    # The model may come from training on fewer replicas.
+    size = model.config.evaluation.batch_size or model.config.train.batch_size
+    size += -size % strategy.num_replicas_in_sync
+    evaluation = model.config.evaluation.model_copy(update={"batch_size": size})
+    config = model.config.model_copy(update={"evaluation": evaluation})
     stage = FinetuningStage(config, data, model.tokenizer, b"", static_shapes=static)
     evaluator = Evaluator(model.task, strategy, StopRequest(strategy))
     return stage.in_row_order(evaluator.evaluate(stage.evaluation_batches, stage.num_evaluation_batches).outputs)
-
-
-def _with_divisible_batches(config: FinetuningConfig, num_replicas: int) -> FinetuningConfig:
-    """The configuration with evaluation batches that divide among replicas: it may be from training on fewer."""
-    size = config.evaluation.batch_size or config.train.batch_size
-    evaluation = config.evaluation.model_copy(update={"batch_size": size + -size % num_replicas})
-    return config.model_copy(update={"evaluation": evaluation})
 
 
 def _data_of(

@@ -1,4 +1,4 @@
-"""Fine-tuning of a task, or of all of GLUE, with several seeds and a summary of their scores."""
+"""Fine-tunes a task, or all of GLUE, with several seeds, and summarises their scores."""
 
 import logging
 import os
@@ -26,9 +26,9 @@ class Options:
     """The flags of `run_finetuning.py` other than task, encoder and data.
 
     Attributes:
-        values, values_source: the settings of `--config` and `--set`, and their name in messages.
+        values, values_source: the settings in `--config` and `--set`, and what messages call them.
         keep, untrained, force: see `electra_tf.tasks.finetune.seeds.Job`.
-        submission: True to also write the files for GLUE's site.
+        submission: True to write the files for GLUE's site as well.
     """
 
     output_dir: str
@@ -49,10 +49,11 @@ def finetune(
     strategy: tf.distribute.Strategy,
     interruption: Interruption | None = None,
 ) -> str:
-    """Fine-tunes a task, or all eight of the paper for `glue`, and writes summary.json.
+    """Fine-tunes a task, or for `glue` the paper's eight tasks, and writes summary.json.
 
-    Returns: a table for the terminal; empty for workers other than the chief.
-    Raises: UserError: flags, files, encoder and settings do not fit. Interrupted, TrainingStopped: see `run_seeds`.
+    Returns: a table for the terminal; "" in workers other than the chief.
+    Raises: UserError: flags, files, encoder or settings do not fit together. Interrupted, TrainingStopped: see
+        `run_seeds`.
     """
     names = PAPER_TASKS if task == "glue" else (task,)
     _require_same_task(options.output_dir, task)
@@ -61,7 +62,7 @@ def finetune(
     if options.submission:
         _require_submission(names, options, strategy)
         test_sets = read_test_sets(names, data_options.data_dir)
-    for dataset in datasets:  # before the first task is trained for hours
+    for dataset in datasets:  # before the first task trains for hours
         _resolved(dataset, pretrained, options, num_rows=1)
     summaries, jobs = [], {}
     for dataset in datasets:
@@ -121,8 +122,8 @@ def _job(
 def configured(
     dataset: TaskDataset, pretrained: PretrainedEncoder, options: Options
 ) -> tuple[FinetuningConfig, TaskData]:
-    """The resolved configuration of a task, and its data as features."""
-    # Resolved twice: the features need lengths and labels, and the number of steps needs the features.
+    """Returns a task's resolved configuration, and its data as features."""
+    # Resolved twice: the features depend on the settings, and the number of steps depends on the features.
     data = dataset.data(_resolved(dataset, pretrained, options, num_rows=1), pretrained.tokenizer)
     config = _resolved(dataset, pretrained, options, data.train.num_rows)
     changes: dict = {}

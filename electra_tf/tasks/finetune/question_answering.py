@@ -1,4 +1,4 @@
-"""Question answering: the model, its data, and answers from its outputs."""
+"""Question answering: the model, its data and its predictions."""
 
 import json
 import logging
@@ -22,7 +22,10 @@ from electra_tf.tasks.finetune.squad_scores import choose_null_threshold, squad_
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.text.tokenizer import BertTokenizer
 
-_NOT_ALLOWED = 1000.0  # subtracted from the logits of the question, the padding and the first [SEP]
+logger = logging.getLogger(__name__)
+
+_NOT_ALLOWED = 1000.0  # subtracted from the logits of the question's tokens, of the first [SEP] and of padding
+_MAX_DROPPED = 0.05  # of the training questions, as their answers are not in their contexts; of SQuAD it is below 0.001
 
 
 class SpanLogits(NamedTuple):
@@ -42,16 +45,16 @@ class SpanLogits(NamedTuple):
 
 
 class QuestionAnsweringTask(FinetuningTask):
-    """The authors' head: predicts the end of the answer given its start, and whether there is an answer.
+    """Predicts the start of the answer, its end given the start, and whether the question has an answer.
 
         start = h . w                                            allowed: the context, its [SEP], and [CLS]
         end given s = dense(gelu(dense([h_s ; h_t])))
         answerable = dense(gelu(dense([h_CLS ; sum_t softmax(start)_t h_t])))      positive: no answer
 
     Training uses the true start, inference the best `beam_size` starts. A layer over a pair of vectors is computed as
-    two products, one for each vector, so that no tensor of size [B, beam, S, 2 H] exists. The loss of a row is the mean
+    two products, one for each vector, so that no tensor has the size [B, beam, S, 2 H]. The loss of a row is the mean
     of the cross-entropies of start and end, plus `answerable_loss_weight` times the binary cross-entropy, in float32.
-    With `joint_prediction: false` the end has a dense layer of its own, as in Hugging Face's models.
+    With `joint_prediction: false` the end does not depend on the start, as in Hugging Face's models.
     Source: finetune/qa/qa_tasks.py of the authors' code.
     """
 
@@ -111,7 +114,7 @@ class QuestionAnsweringTask(FinetuningTask):
         }
 
     def end_logits(self, forward: SpanLogits, starts: tf.Tensor) -> tf.Tensor:
-        """The logits of the end, given each of several starts: [B, K] int32 -> [B, K, S] float32."""
+        """Returns the logits of the end given each of K starts: [B, K] int32 -> [B, K, S] float32."""
         if self.end_hidden_layer is None:
             return self._masked(self.end_layer(forward.hidden)[..., 0], forward.allowed)[:, tf.newaxis]
         at_starts = tf.gather(forward.hidden, starts, batch_dims=1)  # [B, K, H]
@@ -120,7 +123,7 @@ class QuestionAnsweringTask(FinetuningTask):
         def logits_of(of_start: tf.Tensor) -> tf.Tensor:  # [B, F] -> [B, S]
             return self.end_layer(gelu(of_start[:, tf.newaxis] + of_ends))[..., 0]
 
-        # One start at a time: all at once would be [B, K, S, F], gigabytes.
+        # One start at a time: all at once need [B, K, S, F], gigabytes.
         logits = tf.map_fn(logits_of, tf.transpose(of_starts, [1, 0, 2]), parallel_iterations=1)
         return self._masked(tf.transpose(logits, [1, 0, 2]), forward.allowed[:, tf.newaxis])
 
@@ -143,7 +146,7 @@ def _dense(units: int, name: str) -> tf_keras.layers.Dense:
 
 
 def _products(layer: tf_keras.layers.Dense, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two summands of layer([first ; second]), without concatenating: [..., H] each -> [..., F] each."""
+    """Two tensors whose sum is layer([first ; second]): [..., H] each -> [..., F] each."""
     size = first.shape[-1]
     if not layer.built:
         with tf.name_scope(layer.name):
@@ -151,19 +154,15 @@ def _products(layer: tf_keras.layers.Dense, first: tf.Tensor, second: tf.Tensor)
     return tf.tensordot(first, layer.kernel[:size], 1), tf.tensordot(second, layer.kernel[size:], 1) + layer.bias
 
 
-logger = logging.getLogger(__name__)
-
-_MAX_DROPPED = 0.05  # share of training questions whose answer is not in their context; SQuAD's is below 0.001
-
-
 class QuestionData(TaskData):
     """Questions with their contexts.
 
     Args:
-        train: None for predictions only.
-        evaluated: predicted only if they have no answers.
+        train: the training questions; None if the data is only predicted.
+        evaluated: the evaluated questions; without answers they are only predicted.
         source: the file, for messages.
-        null_threshold: questions with larger null odds stay unanswered; None to choose it on the evaluated questions.
+        null_threshold: questions with larger null odds stay unanswered; None: the threshold in the settings or, without
+            one, that with the highest F1 on the evaluated questions.
     """
 
     primary_metric = "f1"
@@ -179,6 +178,8 @@ class QuestionData(TaskData):
     ):
         self._task: QuestionAnsweringConfig = config.task
         self._threshold = config.task.null_threshold if null_threshold is None else null_threshold
+        if not config.task.version_2:
+            self._threshold = None
         self.source, self.num_evaluated = source, len(evaluated)
         lengths = {
             "max_seq_length": config.data.max_seq_length,
@@ -206,7 +207,7 @@ class QuestionData(TaskData):
 
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
         answers = self.answers(outputs)
-        threshold = self._null_threshold(answers) if self._task.version_2 else None
+        threshold = self._null_threshold(answers)
         files = {"predictions.json": predictions_of(answers, threshold), "nbest.json": nbest_of(answers)}
         if threshold is not None:
             files["null_odds.json"] = {answer.id: answer.null_odds for answer in answers}
@@ -214,11 +215,11 @@ class QuestionData(TaskData):
         return {name: json.dumps(content, indent=1, ensure_ascii=False).encode() for name, content in files.items()}
 
     def prediction_table(self, outputs: Outputs) -> bytes:
-        """JSON lines: id, the answer ("" for none) and its place, probability, score and null odds."""
+        """JSON lines: id, the answer ("" for none), its place in the context, probability, score and null odds."""
         lines = []
         for answer in self.answers(outputs):
             best = answer.spans[0] if answer.spans else None
-            is_none = best is None or (self._threshold is not None and (answer.null_odds or 0.0) > self._threshold)
+            is_none = best is None or (self._threshold is not None and answer.null_odds > self._threshold)
             line = {"id": answer.id, "text": "" if is_none else best.text, "null_odds": answer.null_odds}
             line |= dict.fromkeys(("best_text", "start", "end", "probability", "score"))
             if best is not None:
@@ -229,14 +230,14 @@ class QuestionData(TaskData):
 
     def problem(self, outputs: Outputs) -> str | None:
         answers = self.answers(outputs)
-        threshold = self._null_threshold(answers) if self._task.version_2 else None
+        threshold = self._null_threshold(answers)
         texts = set(predictions_of(answers, threshold).values())
         if len(texts) == 1 and len(answers) > 1:
             return f"all {len(answers)} answers of the dev set are {texts.pop()!r}"
         return None
 
     def answers(self, outputs: Outputs) -> list[PredictedAnswer]:
-        """The answers to the evaluated questions, in their order."""
+        """Returns the answers to the evaluated questions, in their order."""
         task = self._task
         if self._last is None or self._last[0] is not outputs:
             answers = predicted_answers(
@@ -249,21 +250,19 @@ class QuestionData(TaskData):
             self._last = outputs, answers
         return self._last[1]
 
-    def _null_threshold(self, answers: Sequence[PredictedAnswer]) -> float:
-        if self._threshold is not None:
+    def _null_threshold(self, answers: Sequence[PredictedAnswer]) -> float | None:
+        if self._threshold is not None or not self._task.version_2:
             return self._threshold
         texts = predictions_of(answers, None)
         odds = {answer.id: answer.null_odds for answer in answers}
-        return choose_null_threshold(self._windows.questions, texts, odds).threshold
+        return choose_null_threshold(self._windows.questions, texts, odds)
 
 
 def _warn_of_dropped(dropped: Sequence[str], num_questions: int, source: str) -> None:
     if not dropped:
         return
-    listed = ", ".join(dropped[:3])
-    what = (
-        f"{source}: {len(dropped)} of {num_questions} questions have an answer that is not in their context ({listed})"
-    )
+    what = f"{source}: the answers of {len(dropped)} of {num_questions} questions are not in their contexts"
+    what += f" ({', '.join(dropped[:3])})"
     if len(dropped) > max(1, math.floor(_MAX_DROPPED * num_questions)):
         raise UserError(f"{what}, expected at most {_MAX_DROPPED:.0%}; correct answer_start")
     logger.warning("%s; they are left out", what)

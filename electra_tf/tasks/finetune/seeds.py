@@ -1,4 +1,4 @@
-"""One task fine-tuned with several seeds: one traced training step for all, a directory for each."""
+"""Fine-tunes a task with several seeds: each has its directory, and all share one traced training step."""
 
 import dataclasses
 import functools
@@ -30,18 +30,16 @@ from electra_tf.train.trainer import Loops
 
 logger = logging.getLogger(__name__)
 
-KEEP = ("best", "last", "all", "none")
-
 
 @dataclass(frozen=True)
 class PretrainedEncoder:
     """The encoder that fine-tuning starts from.
 
     Attributes:
-        config: its sizes.
-        tokenizer, vocabulary_file: its tokenizer, and the content of its vocab.txt.
-        source: the checkpoint, for messages and for the record.
-        assign_to: copies the weights into an encoder of the same sizes and returns a line for the log.
+        config: the encoder's sizes.
+        tokenizer, vocabulary_file: the encoder's tokenizer, and the content of its vocab.txt.
+        source: the checkpoint, as messages and summary.json name it.
+        assign_to: copies the weights into an encoder of the same sizes, and returns a line for the log.
     """
 
     config: EncoderConfig
@@ -56,8 +54,8 @@ class FinetunedModel:
     """A fine-tuned model.
 
     Attributes:
-        task: with the fine-tuned weights.
-        source: the checkpoint of these weights.
+        task: the model, with the fine-tuned weights.
+        source: the checkpoint with these weights.
     """
 
     config: FinetuningConfig
@@ -71,11 +69,11 @@ class Job:
     """A task to fine-tune with several seeds.
 
     Attributes:
-        config: the configuration of all seeds, but for `train.seed`.
-        output_dir: gets a directory `seed_N/` for each seed.
-        keep: which checkpoints stay when a seed is done: one of `KEEP`.
-        untrained: use the encoder's sizes and vocabulary, but random weights.
-        force: take over a remote directory that another process holds.
+        config: the configuration of all seeds, except for `train.seed`.
+        output_dir: the directory in which each seed gets a directory `seed_N/`.
+        keep: the checkpoints that stay when a seed is done: "best", "last", "all" or "none".
+        untrained: True to use the encoder's sizes and vocabulary with random weights.
+        force: True to take over a remote directory that another process holds.
     """
 
     config: FinetuningConfig
@@ -88,24 +86,21 @@ class Job:
     force: bool = False
 
     def directory(self, seed: int) -> RunDirectory:
-        """The directory of a seed."""
         return RunDirectory(os.path.join(self.output_dir, f"seed_{seed}"), flag="--output_dir")
 
     def config_of(self, seed: int) -> FinetuningConfig:
-        """The configuration of a seed."""
         return self.config.model_copy(update={"train": self.config.train.model_copy(update={"seed": seed})})
 
     def stage(self, seed: int) -> FinetuningStage:
-        """The input of a seed."""
         is_tpu = isinstance(self.strategy, tf.distribute.TPUStrategy)
         tokenizer, vocabulary = self.pretrained.tokenizer, self.pretrained.vocabulary_file
         return FinetuningStage(self.config_of(seed), self.data, tokenizer, vocabulary, static_shapes=is_tpu)
 
 
 def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | None = None) -> None:
-    """Fine-tunes every seed that is not done yet, one after another; see `results_of`.
+    """Fine-tunes each seed that is not done yet, one after another. `results_of` reads the results.
 
-    A seed that was killed continues from its checkpoint, with the same result as an uninterrupted one.
+    A killed seed continues from its checkpoint and gives the same result as an uninterrupted one.
 
     Raises: UserError: a directory holds another task or other settings. Interrupted, TrainingStopped: see `train`.
     """
@@ -133,13 +128,13 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
 
 
 def results_of(job: Job) -> dict[int, dict]:
-    """The content of `result.json` of every seed that is done, by this call or an earlier one."""
+    """Returns the content of `result.json` by seed, also for the seeds of earlier calls."""
     files = {seed: _result_file(job, seed) for seed in _started_seeds(job)}
     return {seed: read_json(file) for seed, file in files.items() if exists(file)}
 
 
 def load_seed(job: Job, seed: int) -> FinetunedModel:
-    """The model of a seed that is done, from its best checkpoint if that was kept, else from its newest.
+    """Loads the model of a finished seed, from its best checkpoint if that was kept, else from its newest.
 
     Raises: UserError: no checkpoint was kept.
     """
@@ -154,21 +149,21 @@ def load_seed(job: Job, seed: int) -> FinetunedModel:
 
 
 def _result_file(job: Job, seed: int) -> str:
-    """The last file that a seed writes: its step and its dev metrics."""
+    """The file with a seed's step and dev metrics, written last: a seed that has it is done."""
     return os.path.join(job.directory(seed).path, "result.json")
 
 
 def _started_seeds(job: Job) -> list[int]:
-    """The seeds in the output directory that are done or have a checkpoint."""
+    """The seeds in the output directory that have a result or a checkpoint."""
     numbers = [name.removeprefix("seed_") for name in names_in(job.output_dir) if name.startswith("seed_")]
     seeds = sorted(int(number) for number in numbers if number.isdecimal())
     return [seed for seed in seeds if exists(_result_file(job, seed)) or steps_in(job.directory(seed).checkpoints)]
 
 
 def _reset(loops: Loops, job: Job, seed: int) -> str:
-    """Gives a task that has been trained the initial state of a seed. Returns: a line on the weights."""
+    """Puts a trained task into the initial state of a seed. Returns: a line about the weights, for the log."""
     with tf.device("CPU:0"):
-        # Keras draws the initial values of a new model from its global seed, whatever was drawn before.
+        # A new model draws its initial values from the global seed of Keras.
         tf_keras.utils.set_random_seed(seed)
         fresh = build_finetuning_task(job.config_of(seed))
         line = "--untrained: the encoder's weights are random"
@@ -184,14 +179,14 @@ def _reset(loops: Loops, job: Job, seed: int) -> str:
 
 
 def _finish(job: Job, loops: Loops, stage: FinetuningStage, run: Run, interruption: Interruption) -> None:
-    """Writes the predictions and the result of the weights that a seed keeps, and removes other checkpoints."""
+    """Writes the predictions and the result of a seed, and removes the checkpoints that are not kept."""
     directory, seed = run.directory, run.config.train.seed
     step = int(loops.task.optimizer.iterations.numpy())
     outputs = stage.last_outputs
     if job.keep == "best" and step_of(best := newest_whole(directory.best)) != step:
         restore_strictly(tf.train.Checkpoint(task=loops.task), best)
         step, outputs = step_of(best), None
-    if outputs is None:  # of an earlier epoch, or evaluated before this process continued the seed
+    if outputs is None:  # the weights are of an earlier epoch, or were evaluated by an earlier process
         evaluation = loops.evaluator(loops.task).evaluate(stage.evaluation_batches, stage.num_evaluation_batches)
         if evaluation is None:
             raise interruption.interrupted()
@@ -200,7 +195,7 @@ def _finish(job: Job, loops: Loops, stage: FinetuningStage, run: Run, interrupti
         return
     for name, content in job.data.prediction_files(outputs).items():
         write_atomically(os.path.join(directory.path, name), content)
-    # JSON has no NaN, such as the correlation of predictions that are all equal: null.
+    # JSON has no NaN, so a metric without a value is null.
     metrics = {name: None if math.isnan(value) else value for name, value in job.data.metrics(outputs).items()}
     result = {"seed": seed, "step": step, "metrics": metrics}
     if (problem := job.data.problem(outputs)) is not None:

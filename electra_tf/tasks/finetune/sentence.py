@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -34,11 +34,11 @@ _TARGETS = {
 
 
 class SentenceTask(FinetuningTask):
-    """Classifies one text or a pair of texts: logits [B, C] float32; for regression [B, 1], the scaled target.
+    """Classifies a text or a pair of texts: logits [B, C] float32; for regression [B, 1], the scaled number.
 
-    The head is the authors', dropout and one dense layer, or Hugging Face's ElectraForSequenceClassification, with
-    another dense layer and GELU before it. It computes in float32, whatever the precision of the encoder.
-    Losses: cross-entropy; mean of the labels' binary cross-entropies; squared error.
+    The head is the authors' (dropout and a dense layer), or that of ElectraForSequenceClassification, which has another
+    dense layer and GELU before it. It computes in float32, whatever the precision of the encoder.
+    The loss is the cross-entropy, the mean of the labels' binary cross-entropies, or the squared error.
     Source: finetune/classification/classification_tasks.py of the authors' code.
     """
 
@@ -80,15 +80,15 @@ def _dense(units: int, name: str) -> tf_keras.layers.Dense:
     return tf_keras.layers.Dense(units, kernel_initializer=glorot_uniform(), dtype="float32", name=name)
 
 
-_SMALLEST_SHARE = 1e-12  # the share of a label that the training set lacks
+_SMALLEST_SHARE = 1e-12  # stands for 0, the share of a label that the training set lacks
 
 
 class SentenceData(TaskData):
     """Texts or pairs of texts with labels or numbers.
 
     Args:
-        train: None for predictions only.
-        splits: the splits to evaluate, by name; predicted only if they have no labels. The metrics of a second split
+        train: the training split; None if the data is only predicted.
+        splits: the evaluated splits, by name; without labels they are only predicted. The metrics of the second split
             have names that end in `_mm`, as Hugging Face names those of MNLI.
         metric_names: the metrics of a split, see `sentence_scores`.
         primary_metric: the metric that selects the best epoch and the best seed.
@@ -122,18 +122,17 @@ class SentenceData(TaskData):
         self.num_truncated = (of_train.num_truncated if of_train else 0), of_splits.num_truncated
 
     def metrics(self, outputs: Outputs) -> dict[str, float]:
-        metrics = {}
-        logits = self._example_logits(outputs)
-        for number, (examples, rows) in enumerate(zip(self._splits.values(), self._ranges(), strict=True)):
-            suffix = "_mm" if number else ""
-            scores = sentence_scores(self._metric_names, self._predictions(logits[rows]), self._known(examples))
-            metrics |= {f"{name}{suffix}": value for name, value in scores.items()}
+        metrics, is_regression = {}, self._task.kind == "regression"
+        for number, (_, examples, logits) in enumerate(self._split_logits(outputs)):
+            targets = np.asarray(examples.labels, np.float64) if is_regression else self._gold([examples])[1]
+            scores = sentence_scores(self._metric_names, self._predictions(logits), targets)
+            metrics |= {f"{name}{'_mm' if number else ''}": value for name, value in scores.items()}
         metrics["loss"] = float(np.mean(outputs["loss"], dtype=np.float64))
         return metrics
 
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
-        logits, splits = self._example_logits(outputs), zip(self._splits.items(), self._ranges(), strict=True)
-        return {f"predictions_{name}.tsv": self._table(each, logits[rows]).encode() for (name, each), rows in splits}
+        splits = self._split_logits(outputs)
+        return {f"predictions_{name}.tsv": self._table(examples, logits).encode() for name, examples, logits in splits}
 
     def problem(self, outputs: Outputs) -> str | None:
         if self.train is None:
@@ -144,18 +143,16 @@ class SentenceData(TaskData):
             return f"all {len(predicted)} predictions of the dev set are {self._task.labels[predicted[0]]!r}"
         of_constant, constant = _constant_predictor(kind, train_targets, gold, len(self._task.labels))
         loss = float(np.mean(outputs["loss"]))
-        # A model that has memorised its training set has a high loss, but beats the constant predictor's accuracy.
+        # A model that has memorised its training set has a high loss, but a better accuracy than the constant one.
         is_better = kind != "regression" and np.mean(predicted == gold) > np.mean(constant == gold)
         if not self._task.class_weights and loss >= of_constant and not is_better:
-            return f"the dev loss is {loss:.4f}, that of always predicting the training set's mean {of_constant:.4f}"
+            return f"the dev loss is {loss:.4f}; always predicting the training set's mean gives {of_constant:.4f}"
         return None
 
-    def predicted_labels(self, outputs: Outputs) -> dict[str, list[tuple[str, str]]]:
-        """The ids and predicted labels, or numbers, of each split's examples."""
-        logits, predicted = self._example_logits(outputs), {}
-        for (name, examples), rows in zip(self._splits.items(), self._ranges(), strict=True):
-            predicted[name] = list(zip(examples.ids, self._labels_of(logits[rows]), strict=True))
-        return predicted
+    def predicted_labels(self, outputs: Outputs) -> list[tuple[str, str]]:
+        """Returns the id and the predicted label (or number) of each example; there must be one split."""
+        ((_, examples, logits),) = self._split_logits(outputs)
+        return list(zip(examples.ids, self._labels_of(logits), strict=True))
 
     def _targets(self, examples: list[TextExamples]) -> dict[str, np.ndarray]:
         if any(each.labels is None for each in examples):
@@ -163,7 +160,7 @@ class SentenceData(TaskData):
         return dict([self._gold(examples)])
 
     def _gold(self, examples: list[TextExamples]) -> tuple[str, np.ndarray]:
-        """The name of the target tensor, and the targets of several splits, concatenated."""
+        """The name of the target tensor, and the targets of all examples."""
         task = self._task
         if task.kind == "regression":
             targets = [scaled_targets(each, task.min_value, task.max_value) for each in examples]
@@ -172,28 +169,25 @@ class SentenceData(TaskData):
         return "label_ids", np.concatenate([read(each, task.labels) for each in examples])
 
     def _predictions(self, logits: np.ndarray) -> np.ndarray:
-        """The predictions as the metrics take them: [N] or [N, C]."""
+        """[N, C] logits -> predictions for `sentence_scores`."""
         task = self._task
         if task.kind == "regression":
             return task.min_value + logits[:, 0].astype(np.float64) * (task.max_value - task.min_value)
         return (logits > 0).astype(np.int32) if task.kind == "multi_label" else logits.argmax(axis=1).astype(np.int32)
 
-    def _known(self, examples: TextExamples) -> np.ndarray:
-        """The true labels, in the same form as `_predictions`."""
-        if self._task.kind == "regression":
-            return np.asarray(examples.labels, np.float64)
-        return self._gold([examples])[1]
-
     def _example_logits(self, outputs: Outputs) -> np.ndarray:
-        """[N, C] float32: the logits of each example; for one with several windows their mean."""
+        """[N, C] float32: the logits of each example, the mean over its windows."""
         index = self.evaluation.example_index
         sums = np.zeros((index[-1] + 1, outputs["logits"].shape[1]), np.float64)
         np.add.at(sums, index, outputs["logits"])
         return (sums / np.bincount(index)[:, np.newaxis]).astype(np.float32)
 
-    def _ranges(self) -> list[slice]:
-        ends = np.cumsum([0, *map(len, self._splits.values())])
-        return [slice(begin, end) for begin, end in zip(ends[:-1], ends[1:], strict=True)]
+    def _split_logits(self, outputs: Outputs) -> Iterator[tuple[str, TextExamples, np.ndarray]]:
+        """Yields the name of each split, its examples and their logits [N, C]."""
+        logits, first = self._example_logits(outputs), 0
+        for name, examples in self._splits.items():
+            yield name, examples, logits[first : first + len(examples)]
+            first += len(examples)
 
     def _probabilities(self, logits: np.ndarray) -> np.ndarray:
         if self._task.kind == "multi_label":
@@ -204,13 +198,13 @@ class SentenceData(TaskData):
     def _labels_of(self, logits: np.ndarray) -> list[str]:
         labels, predictions = self._task.labels, self._predictions(logits)
         if self._task.kind == "regression":
-            return list(map(str, predictions.tolist()))  # all digits
+            return list(map(str, predictions.tolist()))
         if self._task.kind == "multi_label":
             return [_shown(tuple(labels[i] for i in np.flatnonzero(row))) for row in predictions]
         return [labels[i] for i in predictions]
 
     def _table(self, examples: TextExamples, logits: np.ndarray) -> str:
-        """The predictions as TSV: id, label if it is known, prediction, and the probability of each label."""
+        """The predictions as TSV: id, label (if known), prediction, and the probability of each label."""
         gold = examples.labels
         probabilities = None if self._task.kind == "regression" else self._probabilities(logits)
         stream = io.StringIO()
@@ -225,11 +219,12 @@ class SentenceData(TaskData):
 
 
 def _constant_predictor(kind: str, train: np.ndarray, gold: np.ndarray, num_labels: int) -> tuple[float, np.ndarray]:
-    """The best predictor for the training set among those with the same output for every example.
+    """Returns the loss and the prediction of the best model that gives the same output for every example.
 
     Args:
-        train, gold: the targets of the training set and of the evaluated set.
-    Returns: its loss on the evaluated set, and its prediction: a class, 0 or 1 for each label, or a number.
+        train: the targets of the training set, which determine the output.
+        gold: the targets of the evaluated set.
+    Returns: the loss on the evaluated set, and the prediction: a class, 0 or 1 for each label, or a number.
     """
     if kind == "regression":
         mean = train.mean(dtype=np.float64)

@@ -1,9 +1,9 @@
-"""SQuAD 1.1 and 2.0: questions from the official JSON layout, Hugging Face's parquet layout, or JSON lines."""
+"""Questions of SQuAD 1.1 and 2.0, from the official JSON, Hugging Face's parquet files, or JSON lines."""
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, read_bytes, read_table
@@ -14,17 +14,17 @@ SQUAD_TASKS = ("squad_v1", "squad_v2")
 
 class Answer(NamedTuple):
     text: str
-    start: int  # its first character in the context, in Unicode code points
+    start: int  # the index of its first character (Unicode code point) in the context
 
 
 class Question(NamedTuple):
-    """One question with its paragraph. The questions of a paragraph share one `context` object."""
+    """A question about a paragraph, its context."""
 
     id: str
     title: str
     question: str
     context: str
-    answers: tuple[Answer, ...]  # several people's; none if the question is impossible or the file is for prediction
+    answers: tuple[Answer, ...]  # by several people; empty if the question is impossible or unlabelled
     is_impossible: bool
 
 
@@ -51,18 +51,18 @@ class _JsonArticle(BaseModel):
 
 
 class _JsonFile(BaseModel):
-    """The official layout, that of train-v2.0.json."""
+    """The layout of train-v2.0.json."""
 
     data: list[_JsonArticle]
 
 
 def read_squad(path: str | os.PathLike) -> list[Question]:
-    """Reads the questions of a file, in its order. Answers may be missing.
+    """Reads the questions of a file, in their order. Answers may be missing.
 
     Args:
         path: a `.parquet` file with the columns id, question, context and answers {text, answer_start} of
             rajpurkar/squad; or a JSON file in the layout of train-v2.0.json.
-    Raises: UserError: the file cannot be read, has another layout, repeats an id or has no question.
+    Raises: UserError: the file cannot be read, has another layout or no question, or an id occurs twice.
     """
     is_parquet = os.fspath(path).endswith(".parquet")
     questions = _questions_of_parquet(read_table(path)) if is_parquet else _questions_of_json(path)
@@ -77,7 +77,7 @@ def read_squad(path: str | os.PathLike) -> list[Question]:
 
 
 def read_questions(path: str | os.PathLike) -> list[Question]:
-    """Reads questions to be answered: a file of `read_squad`, or `.jsonl` with `question`, `context` and maybe `id`.
+    """Reads questions to be answered: a file of `read_squad`, or `.jsonl` with `question`, `context` and possibly `id`.
 
     Raises: UserError: see `read_squad`.
     """
@@ -88,13 +88,18 @@ def read_questions(path: str | os.PathLike) -> list[Question]:
     return [Question(name, "", question, context, (), False) for name, question, context in zip(*columns, strict=True)]
 
 
-def _questions_of_json(path: str | os.PathLike) -> list[Question]:
+def read_json_as(kind: type, path: str | os.PathLike, expected: str) -> Any:
+    """Reads a JSON file of a type that pydantic validates. Raises: UserError: its content is not as `expected`."""
     try:
-        file = _JsonFile.model_validate_json(read_bytes(path))
+        return TypeAdapter(kind).validate_json(read_bytes(path))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
-        raise UserError(f"{path}: {place}: {first['msg']}; expected the layout of SQuAD's train-v2.0.json") from None
+        raise UserError(f"{path}: {place}: {first['msg']}; expected {expected}") from None
+
+
+def _questions_of_json(path: str | os.PathLike) -> list[Question]:
+    file = read_json_as(_JsonFile, path, "the layout of SQuAD's train-v2.0.json")
     return [
         Question(
             qa.id,
@@ -117,10 +122,10 @@ def _questions_of_parquet(table: Table) -> list[Question]:
     for row, (name, question, context) in enumerate(zip(*map(table.texts, names), strict=True)):
         answers = ()
         if "answers" in table.columns:
-            found = table.columns["answers"][row]
-            answers = tuple(map(Answer, found["text"], found["answer_start"]))
+            value = table.columns["answers"][row]
+            answers = tuple(map(Answer, value["text"], value["answer_start"]))
         title = table.columns["title"][row] if "title" in table.columns else ""
-        # The layout has no flag of its own: an impossible question is one without an answer.
+        # This layout marks an impossible question by its lack of answers.
         is_impossible = "answers" in table.columns and not answers
         questions.append(
             Question(name, title or "", question, contexts.setdefault(context, context), answers, is_impossible)

@@ -1,7 +1,7 @@
-"""Questions and their contexts as model input: long contexts are cut into overlapping windows.
+"""Questions with their contexts as model input; a long context is cut into overlapping windows.
 
-`context_windows` cuts them here and in the graph of a served model. The ids, windows and positions are those of the
-authors' code (finetune/qa/qa_tasks.py).
+Served models use the same `context_windows`. Ids, windows and positions are equal to those of the authors' code
+(finetune/qa/qa_tasks.py).
 """
 
 import re
@@ -16,25 +16,25 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.bucketing import Features
 from electra_tf.tasks.finetune.squad import Question
-from electra_tf.tasks.finetune.text_features import batches, encoded, joined_features
+from electra_tf.tasks.finetune.text_features import batches, joined_features
 from electra_tf.text.packing import cut, join, numbered, slices
 from electra_tf.text.tokenizer import BertTokenizer
 
-# What ends a word for the authors. U+00A0 and other spaces do not.
+# The authors end a word at these spaces, but not at U+00A0 and others.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
 
 
 class ContextWindows(NamedTuple):
-    """The windows of questions, one question after the other; a context without a token has none. [W] int64 each.
+    """The windows of several questions, one question after the other: [W] int64 each.
 
-    A window's row is [CLS] question [SEP] part of the context [SEP].
+    A window becomes a row [CLS] question [SEP] part of the context [SEP]. A context without tokens has no window.
 
     Attributes:
-        question: the question of each window.
-        position: where in the row the context begins.
-        first_token: the token that stands there, as an index into the tokens of all contexts.
-        length: tokens of the context in the window.
-        is_max_context: [W, (tokens of the context)] bool, whether no other window has more context on both sides.
+        question: the index of the window's question.
+        position: the position in the row at which the context begins.
+        first_token: the context's first token in the window, as an index into the tokens of all contexts.
+        length: the number of the context's tokens in the window.
+        is_max_context: [W, (tokens of the context)] bool, True if the token has more context in no other window.
     """
 
     question: tf.Tensor
@@ -44,7 +44,7 @@ class ContextWindows(NamedTuple):
     is_max_context: tf.RaggedTensor
 
     def parts(self, query: tf.RaggedTensor, contexts: tf.RaggedTensor) -> list[tf.RaggedTensor]:
-        """The tokens of each window's question and of its part of the context, [W, (tokens)] each."""
+        """Returns the tokens of each window's question and of its part of the context, [W, (tokens)] each."""
         return [tf.gather(query, self.question), slices(contexts.values, self.first_token, self.length)]
 
 
@@ -54,9 +54,11 @@ def context_windows(
     """Cuts the contexts of questions into windows. Each question must leave room for a token of its context.
 
     Args:
-        query: [Q, (tokens)], the questions.        contexts: [C, (tokens)].
-        context_of: [Q] int64, the context of each question.
-        max_seq_length: tokens of the longest row.        doc_stride: tokens between the starts of two windows.
+        query: [Q, (tokens)] int32, the questions.
+        contexts: [C, (tokens)] int32.
+        context_of: [Q] int64, the index of each question's context.
+        max_seq_length: tokens of the longest row.
+        doc_stride: tokens between the starts of two windows.
     """
     room = max_seq_length - 3 - query.row_lengths()  # beside [CLS] and two [SEP]
     stride = tf.minimum(room, doc_stride)
@@ -77,14 +79,14 @@ def context_windows(
 
 
 def _is_max_context(first_number: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
-    """Marks each token of a context in the one window that has most context on both sides of it.
+    """Marks each token in the window that has most context on both sides of it.
 
-    A token's score in a window is the smaller of the numbers of tokens to its left and right, plus 1 % of the window's
-    length, as in BERT's code; of equally good windows the first counts.
+    A token's score in a window is the smaller of the numbers of tokens to its left and to its right, plus 1 % of the
+    window's length, as in BERT's code. Of windows with equal scores the first is marked.
 
     Args:
         first_number: [W] int64, the number of each window's first token; a token has one number in all windows.
-        length: [W] int64, tokens of each window.
+        length: [W] int64, the number of tokens in each window.
     Returns: [W, (tokens)] bool.
     """
     left, right = tf.ragged.range(length).values, tf.ragged.range(length - 1, -1, -1).values
@@ -100,15 +102,16 @@ def _is_max_context(first_number: tf.Tensor, length: tf.Tensor) -> tf.RaggedTens
 
 @dataclass(frozen=True)
 class SquadWindows:
-    """The windows of questions, and where each of their tokens stands in the context.
+    """The windows of questions as features, and the characters of each token.
 
     Attributes:
         questions: all questions, including those without a window.
-        features: [CLS] question [SEP] context [SEP], the last two parts with segment 1. `example_index` is the index
-            in `questions`. Row targets for training: `start_positions`, `end_positions`, `is_impossible`.
-        windows: a window for each row.
-        token_starts, token_ends: int64, the first character and the end (exclusive) of each token of the distinct
-            contexts, one context after another.
+        features: a row [CLS] question [SEP] context [SEP] for each window; the last two parts have segment 1.
+            `example_index` is the index in `questions`. The row targets for training are `start_positions`,
+            `end_positions` and `is_impossible`.
+        windows: the same windows.
+        token_starts, token_ends: [tokens] int64, the first character and the end (exclusive) of each token of all
+            distinct contexts, one context after another.
     """
 
     questions: Sequence[Question]
@@ -126,11 +129,12 @@ def squad_windows(
     doc_stride: int,
     max_query_length: int,
 ) -> SquadWindows:
-    """The windows of all questions, for prediction.
+    """Returns the windows of all questions, for prediction.
 
     Args:
-        max_seq_length: tokens of the longest window.        doc_stride: tokens between the starts of two windows.
-        max_query_length: tokens after which a question is cut off.
+        max_seq_length: tokens of the longest row.
+        doc_stride: tokens between the starts of two windows.
+        max_query_length: tokens after which a question is truncated.
     Raises: UserError: the lengths leave no room for the context.
     """
     contexts = _Contexts(questions, tokenizer)
@@ -145,15 +149,15 @@ def training_windows(
     doc_stride: int,
     max_query_length: int,
 ) -> tuple[SquadWindows, list[str]]:
-    """The windows of questions with their first answers, for training.
+    """Returns the windows of questions with their first answers, for training.
 
     A window without the whole answer has both positions 0 ([CLS]) but is not impossible, as in the authors' code.
-    A question is dropped if its answer is not found where it should stand. White space within an answer may differ, but
-    an answer with a space that does not end a word (U+00A0) counts as not found, as in the authors' code.
+    A question is dropped if its answer is not at its place in the context. White space within an answer may differ, but
+    an answer with a space that ends no word (U+00A0) is dropped, as in the authors' code.
 
-    Args: as of `squad_windows`.
-    Returns: the windows, and the ids of the questions that were dropped.
-    Raises: UserError: a question has no answer and is not impossible, or the lengths leave no room for the context.
+    Args: see `squad_windows`; each question has an answer or is impossible.
+    Returns: the windows, and the ids of the dropped questions.
+    Raises: UserError: the lengths leave no room for the context.
     """
     contexts = _Contexts(questions, tokenizer)
     spans = _answer_spans(questions, contexts, tokenizer)
@@ -179,9 +183,11 @@ class _Contexts:
     """The distinct contexts of questions, each tokenized once.
 
     Attributes:
-        texts: the contexts.        of_question: [Q] int64, the context of each question.
-        tokens: [C, (tokens)] int32.        row_splits: [C + 1] int64, of these.
-        starts, ends: of all tokens, one context after another: the first character and the end (exclusive).
+        texts: the contexts.
+        of_question: [Q] int64, the index of each question's context.
+        tokens: [C, (tokens)] int32.
+        row_splits: [C + 1] int64, the row splits of `tokens`.
+        starts, ends: [tokens] int64, the first character and the end (exclusive) of each token of all contexts.
     """
 
     def __init__(self, questions: Sequence[Question], tokenizer: BertTokenizer):
@@ -191,7 +197,8 @@ class _Contexts:
         )
         self.texts = list(index_of)
         parts = [
-            tokenizer.tokenize_with_offsets(encoded(self.texts[begin:end])) for begin, end in batches(len(self.texts))
+            tokenizer.tokenize_with_offsets(tf.constant(self.texts[begin:end], tf.string))
+            for begin, end in batches(len(self.texts))
         ]
         self.tokens, starts, ends = (tf.concat(each, axis=0) for each in zip(*parts, strict=True))
         self.row_splits = self.tokens.row_splits.numpy()
@@ -207,16 +214,17 @@ def _windows(
     doc_stride: int,
     max_query_length: int,
 ) -> SquadWindows:
-    """The windows of the questions with the indices `chosen`, ascending."""
+    """The windows of the questions whose indices are `chosen`, in ascending order."""
     rows, of_batches = [], []
     for begin, end in batches(len(chosen)):
         index = np.array(chosen[begin:end], np.int64)
-        query = cut(tokenizer.tokenize(encoded([questions[i].question for i in chosen[begin:end]])), max_query_length)
+        texts = tf.constant([questions[i].question for i in chosen[begin:end]], tf.string)
+        query = cut(tokenizer.tokenize(texts), max_query_length)
         longest = max(query.row_lengths().numpy(), default=0)
         if longest + 4 > max_seq_length:
             raise UserError(
                 f"max_seq_length {max_seq_length} leaves no room beside a question of {longest} tokens; raise it, or"
-                f" lower max_query_length, now {max_query_length}"
+                f" lower max_query_length {max_query_length}"
             )
         windows = context_windows(query, contexts.tokens, contexts.of_question[index], max_seq_length, doc_stride)
         ids, segments = join(windows.parts(query, contexts.tokens), tokenizer.vocabulary)
@@ -230,17 +238,14 @@ def _windows(
 def _answer_spans(
     questions: Sequence[Question], contexts: _Contexts, tokenizer: BertTokenizer
 ) -> list[tuple[int, int] | None]:
-    """The first and last token, in its context, of each question's first answer; (0, 0) if impossible, None if lost."""
+    """The first and last token of each question's answer in its context; (0, 0) if impossible, None to drop it."""
     answered = [i for i, question in enumerate(questions) if not question.is_impossible]
-    for i in answered:
-        if not questions[i].answers:
-            raise UserError(f"question {questions[i].id} has no answer, expected one; add it or is_impossible")
     spans: list[tuple[int, int] | None] = [(0, 0)] * len(questions)
     ids, starts = contexts.tokens.values.numpy(), contexts.starts.numpy()
     words_of = {i: list(_WORD.finditer(contexts.texts[i])) for i in np.unique(contexts.of_question[answered])}
     for begin, end in batches(len(answered)):
         batch = answered[begin:end]
-        answers = tokenizer.tokenize(encoded([questions[i].answers[0].text for i in batch]))
+        answers = tokenizer.tokenize(tf.constant([questions[i].answers[0].text for i in batch], tf.string))
         answer_ids, splits = answers.values.numpy(), answers.row_splits.numpy()
         for row, i in enumerate(batch):
             context = contexts.of_question[i]
@@ -254,9 +259,9 @@ def _answer_spans(
 def _token_span(
     characters: tuple[int, int], starts: np.ndarray, ids: np.ndarray, answer: Sequence[int]
 ) -> tuple[int, int] | None:
-    """The first and last of a context's tokens between two characters, narrowed to those of the answer if possible.
+    """The first and last token between two characters of a context, or of the answer if its tokens are among them.
 
-    The words of "1895" may be "(1895-1943)". None if there is no token.
+    The answer "1895" may stand in the word "(1895-1943)", for example. None if there is no token.
     """
     first, end = np.searchsorted(starts, characters).tolist()
     candidates = ids[first:end].tolist()
@@ -267,13 +272,13 @@ def _token_span(
 
 
 def _whole_words(question: Question, words: Sequence[re.Match]) -> tuple[int, int] | None:
-    """The characters from the first word of the first answer to the word after the last; None if it is not there."""
+    """The first characters of the first answer's words and of the next word; None if the answer is not there."""
     answer = question.answers[0]
     last = answer.start + len(answer.text) - 1
     cleaned = " ".join(answer.text.split()).lower()
     if not cleaned or answer.start < 0 or last >= len(question.context):
         return None
-    # The last words that begin at or before these characters.
+    # The words in which these characters are: the last ones that begin at or before them.
     from_word, to_word = (bisect_right(words, at, key=re.Match.start) - 1 for at in (answer.start, last))
     if from_word < 0 or cleaned not in " ".join(word.group() for word in words[from_word : to_word + 1]).lower():
         return None

@@ -1,7 +1,7 @@
-"""SQuAD's scores, to the digit those of the official scripts for versions 1.1 and 2.0, and the null threshold.
+"""SQuAD's scores, equal to those of the official scripts for versions 1.1 and 2.0, and the null threshold.
 
-tf-models-official's scorers give other numbers: fractions for version 1.1, and for 2.0 the scores at the best threshold
-under the names of the plain scores.
+tf-models-official gives other numbers: for version 1.1 fractions, and for 2.0 the scores at the best threshold under
+the names of the plain scores.
 """
 
 import collections
@@ -11,15 +11,12 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-from pydantic import TypeAdapter, ValidationError
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import read_bytes
-from electra_tf.tasks.finetune.squad import Question, read_squad
+from electra_tf.tasks.finetune.squad import Question, read_json_as, read_squad
 
-OFFICIAL_NULL_THRESHOLD = 1.0  # the script's default, meant for probabilities: it empties no answer
+_OFFICIAL_NULL_THRESHOLD = 1.0  # the script's default, meant for probabilities: it keeps all answers
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -30,18 +27,16 @@ def score_files(
     data_file: str | Path,
     predictions_file: str | Path,
     null_odds_file: str | Path | None = None,
-    null_threshold: float = OFFICIAL_NULL_THRESHOLD,
 ) -> dict[str, float]:
-    """The scores of a file of predictions, with the official script's keys in its order.
+    """Scores a file of predictions. Returns the official script's keys, in its order.
 
     Args:
         task: "squad_v1" or "squad_v2".
         data_file: see `read_squad`.
-        predictions_file: JSON, the text of the answer for each question id, "" for no answer; or the JSON lines that
+        predictions_file: a JSON object with an answer for each question id, "" for no answer; or the JSON lines that
             `--predict` writes.
-        null_odds_file: JSON, a number for each question id; the larger, the likelier there is no answer. Only for
-            squad_v2.
-        null_threshold: an answer with larger null odds is replaced by "". Only with null odds.
+        null_odds_file: a JSON object with a number for each question id, for squad_v2. A larger number means that the
+            question is less likely to have an answer.
     Returns: percentages and counts; with null odds also thresholds.
     Raises: UserError: a file cannot be read, predictions or odds are missing, or a question of squad_v1 has no answer.
     """
@@ -51,12 +46,14 @@ def score_files(
         if null_odds_file is not None:
             raise UserError("--null_odds is not for squad_v1, which has no impossible questions; remove it")
         return squad_v1_scores(questions, predictions)
-    null_odds = None if null_odds_file is None else _read_by_id(null_odds_file, dict[str, float])
-    return squad_v2_scores(questions, predictions, null_odds, null_threshold)
+    null_odds = None
+    if null_odds_file is not None:
+        null_odds = read_json_as(dict[str, float], null_odds_file, "a JSON object with a number for each question id")
+    return squad_v2_scores(questions, predictions, null_odds)
 
 
 def squad_v1_scores(questions: Sequence[Question], predictions: Mapping[str, str]) -> dict[str, float]:
-    """The scores of SQuAD 1.1: `exact_match` and `f1` in percent. A missing prediction scores 0, with a warning."""
+    """Returns `exact_match` and `f1` of SQuAD 1.1, in percent. A missing prediction scores 0, with a warning."""
     exact = f1 = 0
     for question in questions:
         if not question.answers:
@@ -73,29 +70,26 @@ def squad_v2_scores(
     questions: Sequence[Question],
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float] | None = None,
-    null_threshold: float = OFFICIAL_NULL_THRESHOLD,
+    null_threshold: float = _OFFICIAL_NULL_THRESHOLD,
 ) -> dict[str, float]:
-    """The scores of SQuAD 2.0; with null odds also best_exact, best_exact_thresh, best_f1 and best_f1_thresh.
+    """Returns the scores of SQuAD 2.0; with null odds also best_exact, best_exact_thresh, best_f1 and best_f1_thresh.
 
-    The best_* are the official script's. Its search begins with threshold 0.0, which it assumes to empty all answers.
-    If odds are logits, some of them below 0, a `best_*_thresh` of 0.0 is wrong: see `choose_null_threshold`.
+    The official script assumes that the threshold 0.0 empties all answers. This is wrong for odds below 0, such as
+    logits: use `choose_null_threshold` instead of a `best_*_thresh` of 0.0.
 
     Raises: UserError: a question has no prediction or, if any odds are given, no null odds.
     """
     _require_all(questions, predictions, "prediction")
     exact, f1 = _raw_scores(questions, predictions)
     has_answer = {question.id: bool(question.answers) for question in questions}
-    if null_odds is None:
-        final_exact, final_f1 = exact, f1
-    else:
+    emptied: set[str] = set()
+    if null_odds is not None:
         _require_all(questions, null_odds, "null odds")
-        final_exact, final_f1 = (
-            {
-                key: float(not has_answer[key]) if null_odds[key] > null_threshold else value
-                for key, value in scores.items()
-            }
-            for scores in (exact, f1)
-        )
+        emptied = {key for key in has_answer if null_odds[key] > null_threshold}
+    final_exact, final_f1 = (
+        {key: float(not has_answer[key]) if key in emptied else value for key, value in scores.items()}
+        for scores in (exact, f1)
+    )
     result = _means(final_exact, final_f1, list(has_answer), prefix="")
     for prefix, wanted in (("HasAns_", True), ("NoAns_", False)):
         if keys := [key for key, has in has_answer.items() if has == wanted]:
@@ -107,28 +101,20 @@ def squad_v2_scores(
     return result
 
 
-class NullThreshold(NamedTuple):
-    """A threshold on null odds, above which an answer is replaced by "", and the resulting F1 in percent."""
-
-    threshold: float
-    f1: float
-
-
 def choose_null_threshold(
     questions: Sequence[Question], predictions: Mapping[str, str], null_odds: Mapping[str, float]
-) -> NullThreshold:
-    """The threshold with the highest F1 on these questions, of equally good ones the lowest.
+) -> float:
+    """Returns the threshold on null odds with the highest F1 on these questions; the lowest of several.
+
+    Answers with larger null odds are replaced by "".
 
     Args:
-        predictions: answers before any is replaced by "".
+        predictions: the answers before any of them is replaced by "".
         null_odds: any numbers, probabilities or logits.
-    Returns: the middle between the odds of the last answered question and the next one, so that rounding on another
-        device changes no answer; 1 below the lowest odds if no question is to be answered, 1 above the highest if all
-        are.
-    Raises: UserError: a question has no prediction or no null odds.
+    Returns: the middle between the odds of the last answered question and of the next one, so that rounding on another
+        device changes no answer; the lowest odds minus 1 if no question should be answered, the highest plus 1 if all
+        should.
     """
-    _require_all(questions, predictions, "prediction")
-    _require_all(questions, null_odds, "null odds")
     _, f1 = _raw_scores(questions, predictions)
     has_answer = {question.id: bool(question.answers) for question in questions}
     keys = sorted(has_answer, key=lambda key: null_odds[key])
@@ -136,30 +122,30 @@ def choose_null_threshold(
     threshold = null_odds[keys[0]] - 1.0
     for key, following in zip(keys, [*keys[1:], None], strict=True):
         total += f1[key] - (not has_answer[key])
-        # Equal odds cannot be told apart: no threshold lies between them.
+        # No threshold lies between equal odds.
         if total > best and (following is None or null_odds[following] > null_odds[key]):
             best = total
             threshold = null_odds[key] + 1.0 if following is None else (null_odds[key] + null_odds[following]) / 2
-    return NullThreshold(float(threshold), 100.0 * best / len(keys))
+    return float(threshold)
 
 
 def normalize_answer(text: str) -> str:
-    """Lower-cases a text, then removes ASCII punctuation, English articles and superfluous white space."""
+    """Lower-cases a text, then removes ASCII punctuation, English articles and extra white space."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
 
 
 def exact_score(gold: str, prediction: str) -> int:
-    """1 if both texts are equal once normalized, else 0."""
+    """Returns 1 if both normalized texts are equal, else 0."""
     return int(normalize_answer(gold) == normalize_answer(prediction))
 
 
 def f1_score_v1(gold: str, prediction: str) -> float:
-    """F1 over normalized words; 0 if both texts have none, as in the script for version 1.1."""
+    """Returns F1 over normalized words; 0 if both texts have no words, as in the script for version 1.1."""
     return _word_f1(normalize_answer(gold).split(), normalize_answer(prediction).split())
 
 
 def f1_score_v2(gold: str, prediction: str) -> float:
-    """F1 over normalized words; 1 if both texts have none, as in the script for version 2.0."""
+    """Returns F1 over normalized words; 1 if both texts have no words, as in the script for version 2.0."""
     gold_words, words = normalize_answer(gold).split(), normalize_answer(prediction).split()
     return _word_f1(gold_words, words) if gold_words and words else int(gold_words == words)
 
@@ -198,7 +184,7 @@ def _official_best(
     null_odds: Mapping[str, float],
     has_answer: Mapping[str, bool],
 ) -> tuple[float, float]:
-    """The best score over thresholds and its threshold, with the official script's first threshold and ties."""
+    """The best score over all thresholds, and its threshold; starts at 0.0 and resolves ties as the official script."""
     total = best = sum(not has for has in has_answer.values())
     threshold = 0.0
     for key in sorted(null_odds, key=lambda key: null_odds[key]):
@@ -221,14 +207,4 @@ def _read_predictions(path: str | Path) -> dict[str, str]:
     lines = read_bytes(path).splitlines()
     if lines and lines[0].startswith(b'{"id": '):  # as `QuestionData.prediction_table` writes
         return {each["id"]: each["text"] for each in map(json.loads, lines)}
-    return _read_by_id(path, dict[str, str])
-
-
-def _read_by_id(path: str | Path, kind: type[dict]) -> dict:
-    """A JSON object with a value for each question id."""
-    try:
-        return TypeAdapter(kind).validate_json(read_bytes(path))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise UserError(f"{path}: {place}: {first['msg']}; expected a JSON object, a value by question id") from None
+    return read_json_as(dict[str, str], path, "a JSON object with a text for each question id")

@@ -1,4 +1,4 @@
-"""The files for GLUE's site: a TSV of predictions for each test set, and the zip of them."""
+"""The files for GLUE's site: a TSV file of predictions for each test set, and a zip of them."""
 
 import io
 import logging
@@ -22,22 +22,22 @@ _WNLI_MAJORITY = "0"
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest in a zip file; equal predictions give equal bytes
 
 TestSets = dict[tuple[str, str], TextExamples]  # by task and test split
-Predictions = Mapping[tuple[str, str], Sequence[tuple[str, str]]]  # alike: the id of each row and its label or number
+Predictions = Mapping[tuple[str, str], Sequence[tuple[str, str]]]  # ids with labels or numbers
 
 
 def read_test_sets(names: Sequence[str], data_dir: str) -> TestSets:
-    """The test sets that the models of these tasks predict. Raises: UserError: one is missing."""
+    """Reads the test sets that the models of these tasks predict. Raises: UserError: one is missing."""
     tasks = [task for name in names for task in _predicted_by(name)]
     return {(task.name, split): read_glue(task, data_dir, split) for task in tasks for split in task.leaderboard}
 
 
 def write_submission(jobs: Mapping[str, Job], summaries: Sequence[dict], test_sets: TestSets, directory: str) -> None:
-    """Predicts the test sets, each with the seed that is best on the dev set, and writes the files for GLUE's site.
+    """Predicts each test set by the seed with the best dev score, and writes the files for GLUE's site.
 
     Args:
-        jobs: by task.
-        summaries: of the same tasks.
-        test_sets: see `read_test_sets`.
+        jobs: the finished jobs, by task.
+        summaries: the summaries of the same tasks.
+        test_sets: the result of `read_test_sets`.
     Raises: UserError: a seed's checkpoint was not kept, or the directory cannot be written.
     """
     predictions = {}
@@ -57,11 +57,11 @@ def write_submission(jobs: Mapping[str, Job], summaries: Sequence[dict], test_se
 
 
 def submission_files(predictions: Predictions) -> dict[str, bytes]:
-    """The TSV files of the test sets with predictions, and the zip of all of them.
+    """Returns the content of the TSV files, and of the zip with all of them, by file name.
 
-    WNLI gets its majority label in all rows, even without predictions: this is 65.1 % accuracy, more than plain
-    classifiers reach, because WNLI's test set contradicts its training set. Logs a warning for what the site refuses:
-    missing files, and files with another number of rows than its test sets.
+    WNLI gets its majority label in all rows, even without predictions: that is 65.1 % accuracy, more than plain
+    classifiers reach, because WNLI's test set contradicts its training set. A warning names the files that the site
+    would refuse: missing ones, and ones with a wrong number of rows.
     """
     _, num_rows = GLUE_TASKS["wnli"].leaderboard["test"]
     ids = [name for name, _ in predictions.get(("wnli", "test"), ())] or list(map(str, range(num_rows)))
@@ -86,7 +86,7 @@ def submission_files(predictions: Predictions) -> dict[str, bytes]:
 
 
 def _predicted_by(name: str) -> list[GlueTask]:
-    """The tasks whose test sets a task's model predicts: MNLI's model also predicts the diagnostic set."""
+    """The tasks whose test sets a model predicts: the model of MNLI also predicts the diagnostic set."""
     return [GLUE_TASKS[name], *([GLUE_TASKS["ax"]] if name == "mnli" else [])]
 
 

@@ -1,4 +1,4 @@
-"""Summaries of several seeds and tasks, and the scores of milestones. The paper reports the median over seeds."""
+"""Summaries over seeds and tasks, and the scores of milestones. The paper reports the median over seeds."""
 
 import json
 import math
@@ -14,7 +14,7 @@ SUMMARY = "summary.json"
 
 
 def summarize(name: str, primary_metric: str, results: Mapping[int, dict], init_from: str | None) -> dict:
-    """The content of a task's summary.json. It has no times, so equal runs have equal files.
+    """Returns the content of a task's summary.json. It holds no times, so equal runs have equal files.
 
     Args:
         results: by seed, the content of its result.json.
@@ -37,7 +37,7 @@ def write_summary(directory: str, summary: dict) -> None:
 
 
 def seed_scores(summary: Mapping) -> dict[int, float]:
-    """The score of each seed: its primary metric, or for `glue` the mean over the tasks; NaN if a metric has no value.
+    """Returns each seed's primary metric, or for `glue` its mean over the tasks; NaN if a value is missing.
 
     Args:
         summary: the content of a summary.json.
@@ -51,16 +51,16 @@ def seed_scores(summary: Mapping) -> dict[int, float]:
 
 
 def score_file(model_dir: str | os.PathLike, task: str) -> str:
-    """The file with the scores of a task in a pre-training run's directory."""
+    """The file in a pre-training run's directory with the scores of a fine-tuning task."""
     return os.path.join(model_dir, f"finetuning_{task}.json")
 
 
 def milestone_scores(scores: Mapping[int, Mapping[int, float]], cost: RunCost | None) -> list[dict]:
-    """The cost of each pre-training step and the scores of models fine-tuned from it, for JSON.
+    """Returns a row for each pre-training step: its cost, and the scores of the models fine-tuned from it.
 
     Args:
-        scores: by step of pre-training, then by seed of fine-tuning; NaN for no value.
-        cost: of the pre-training run; None if unknown.
+        scores: by pre-training step, then by fine-tuning seed; NaN for a missing value.
+        cost: the cost of the pre-training run; None if unknown.
     Returns: for each step its FLOPs in both conventions, None if unknown; median and range over the seeds, None if a
         seed has no value; and each seed's score.
     """
@@ -80,32 +80,31 @@ def milestone_scores(scores: Mapping[int, Mapping[int, float]], cost: RunCost | 
 
 
 def spread(values: Sequence[float]) -> dict[str, float | None]:
-    """The median and the range of some values; all None if one of them is not finite."""
+    """Returns median, lowest and highest value; all None if a value is not finite."""
     if not all(map(math.isfinite, values)):
         return dict.fromkeys(("median", "lowest", "highest"))
     return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
 
 
 def best_seed(summary: dict) -> int:
-    """The seed with the highest primary metric; of equal seeds the first."""
-    metric = summary["primary_metric"]
-    return max(summary["seeds"], key=lambda result: (_rank(result["metrics"][metric]), -result["seed"]))["seed"]
+    """Returns the seed with the highest primary metric; the lowest such seed if several are equal."""
+    scores = {result["seed"]: result["metrics"][summary["primary_metric"]] for result in summary["seeds"]}
+    return max(sorted(scores), key=lambda seed: -math.inf if scores[seed] is None else scores[seed])
 
 
 def glue_summary(summaries: Sequence[dict]) -> dict:
-    """The content of summary.json for `glue`; with the mean of the medians if the paper's eight tasks are there."""
+    """Returns the content of summary.json for `glue`; its average is None unless all eight tasks have a median."""
     medians = {each["task"]: each["statistics"][each["primary_metric"]]["median"] for each in summaries}
-    of_paper = [medians[task] for task in PAPER_TASKS if medians.get(task) is not None]
-    complete = len(of_paper) == len(PAPER_TASKS)
+    of_paper = [medians.get(task) for task in PAPER_TASKS]
     return {
-        "glue_average": statistics.fmean(of_paper) if complete else None,
+        "glue_average": None if None in of_paper else statistics.fmean(of_paper),
         "medians": medians,
         "tasks": list(summaries),
     }
 
 
 def table(summaries: Sequence[dict]) -> str:
-    """The metrics of tasks, one line each, in percent except for losses; `*` marks a task's primary metric."""
+    """Returns a line for each metric of each task, in percent except for losses; `*` marks the primary metric."""
     lines = [f"{'task':<16} {'metric':<24} {'median':>8} {'mean':>8} {'sigma':>7} {'min':>8} {'max':>8} {'n':>3}"]
     for summary in summaries:
         for metric, values in summary["statistics"].items():
@@ -123,21 +122,16 @@ def table(summaries: Sequence[dict]) -> str:
 
 def _statistics(values: Sequence[float | None]) -> dict:
     """Median, mean, sample standard deviation, range and count; only the count if a value is missing."""
-    numbers = [value for value in values if value is not None and not math.isnan(value)]
-    if len(numbers) < len(values):
+    if None in values:
         return {**dict.fromkeys(("median", "mean", "sigma", "min", "max")), "n": len(values)}
     return {
-        "median": statistics.median(numbers),
-        "mean": statistics.fmean(numbers),
-        "sigma": statistics.stdev(numbers) if len(numbers) > 1 else None,
-        "min": min(numbers),
-        "max": max(numbers),
-        "n": len(numbers),
+        "median": statistics.median(values),
+        "mean": statistics.fmean(values),
+        "sigma": statistics.stdev(values) if len(values) > 1 else None,
+        "min": min(values),
+        "max": max(values),
+        "n": len(values),
     }
-
-
-def _rank(value: float | None) -> float:
-    return -math.inf if value is None or math.isnan(value) else value
 
 
 def _shown(value: float | None, scale: float) -> str:

@@ -1,4 +1,4 @@
-"""Sentences whose words have tags, from CoNLL columns or JSON lines, and the schemes in which tags mark spans."""
+"""Sentences with a tag for each word, from CoNLL columns or JSON lines, and the tag schemes of spans."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from electra_tf.tasks.finetune.config import TagScheme
 from electra_tf.tasks.finetune.text_examples import ids_of
 
 _NEW_DOCUMENT = "-DOCSTART-"
-_SEQEVAL_NAMES = {"bioes": "IOBES"}  # of the other schemes the name in upper case
+_SEQEVAL_NAMES = {"bioes": "IOBES"}  # the other schemes have their own name there, in upper case
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class TaggedExamples:
     """The sentences of a split.
 
     Attributes:
-        words: of each sentence, one or more.
-        tags: one for each word; None if not read.
+        words: the words of each sentence, at least one.
+        tags: a tag for each word; None for untagged text.
         ids: the names of the sentences: the file's own ids, or else numbers from 0.
-        source, rows: the file and, for each word, its line (CoNLL) or row (JSON lines), from 1.
+        source, rows: the file, and the line (CoNLL) or row (JSON lines) of each word in it, from 1.
     """
 
     words: list[list[str]]
@@ -46,15 +46,15 @@ def read_tagged(path: str | os.PathLike) -> TaggedExamples:
     Args:
         path: `.jsonl` or `.json`: one object a line, with `words` or `tokens` and `tags` or `labels`. Any other ending:
             CoNLL columns, one word a line, the word first and its tag last, and an empty line after each sentence.
-    Raises: UserError: the file cannot be read or has no sentences; a line has another number of columns, a number of
-        tags that differs from the number of words, or a word with a tab or a line break.
+    Raises: UserError: the file cannot be read, or has no sentences; lines differ in their number of columns; the words
+        and the tags of a sentence differ in number; a word or tag has a tab or a line break.
     """
     path = os.fspath(path)
     return _sentences_of_json(path, ("tags", "labels")) if _is_json(path) else _read_columns(path, has_tags=True)
 
 
 def read_words(path: str | os.PathLike) -> TaggedExamples:
-    """Reads sentences for prediction: files as for `read_tagged`, in which tags may be missing."""
+    """Reads the sentences of a file as for `read_tagged`, without their tags, which may be missing."""
     path = os.fspath(path)
     return _sentences_of_json(path, ()) if _is_json(path) else _read_columns(path, has_tags=False)
 
@@ -71,7 +71,7 @@ def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
     width = 0  # the number of columns on the first line
     is_inside = False
     for line, text in enumerate(read_text(path).split("\n"), start=1):
-        # Other white space, such as a no-break space, may be part of a word.
+        # A no-break space, for example, may be part of a word.
         fields = re.split("\t" if "\t" in text else " +", text.strip(" \t\r"))
         if fields == [""] or fields[0] == _NEW_DOCUMENT:
             is_inside = False
@@ -79,7 +79,7 @@ def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
         width = width or len(fields)
         if has_tags and (len(fields) != width or width < 2):
             raise UserError(
-                f"{path}:{line} has {len(fields)} columns, expected {max(width, 2)}: a word ... and its tag"
+                f"{path}:{line} has {len(fields)} columns, expected {max(width, 2)}: the word first, its tag last"
             )
         if not is_inside:
             for column in (words, tags, rows):
@@ -117,17 +117,18 @@ def _lists_of_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
 
 
 def _refuse_breaks(texts: Sequence[Any], where: str) -> None:
-    """Predictions are written in columns."""
+    """Refuses tabs and line breaks, because predictions are written in columns."""
     for text in texts:
         if re.search("[\t\r\n]", text):
             raise UserError(f"{where} has {text!r}, expected a word or tag without tabs and line breaks")
 
 
 def tag_labels(examples: TaggedExamples, scheme: TagScheme) -> tuple[str, ...]:
-    """The tags to learn, sorted: in a scheme of spans all tags of the scheme for the types in a training split.
+    """Returns the tags to learn, sorted: for a scheme of spans, all of its tags for each type in the training split.
 
-    So a type that has only one-word spans in training may have longer ones in another file.
-    Raises: UserError: all words have the same tag, or a tag is not one of the scheme.
+    So a type that has only one-word spans in training may have longer spans in another file.
+
+    Raises: UserError: all words have the same tag, or a tag does not belong to the scheme.
     """
     tags = {tag for sentence in examples.tags for tag in sentence}
     if len(tags) < 2:
@@ -140,8 +141,8 @@ def tag_labels(examples: TaggedExamples, scheme: TagScheme) -> tuple[str, ...]:
         for word, tag in enumerate(words):
             if not fits.fullmatch(tag):
                 raise UserError(
-                    f"{examples.where(sentence, word)} has the tag {tag!r}, which task.scheme {scheme} lacks; name the "
-                    "scheme of the file, for example --set task.scheme=bioes, or plain for tags that are not spans"
+                    f"{examples.where(sentence, word)} has the tag {tag!r}, which task.scheme {scheme} lacks; name the"
+                    " file's scheme, such as --set task.scheme=bioes, or plain for tags that mark no spans"
                 )
     endings = {tag[1:] for tag in tags - {"O"}}
     return tuple(sorted({"O", *(prefix + ending for prefix in prefixes for ending in endings)}))
@@ -156,7 +157,7 @@ def _prefixes(scheme: TagScheme) -> str:
 
 
 def tag_targets(examples: TaggedExamples, labels: Sequence[str]) -> list[list[int]]:
-    """The number of each word's tag. Raises: UserError: a tag that is not in `labels`."""
+    """Returns the number of each word's tag. Raises: UserError: a tag is not in `labels`."""
     number_of = {label: number for number, label in enumerate(labels)}
     for sentence, tags in enumerate(examples.tags):
         for word, tag in enumerate(tags):

@@ -1,4 +1,4 @@
-"""Tagging: the model, its data, and the tags and predictions of words."""
+"""Tagging: the model, its data and its predictions."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext, glorot_uniform
 from electra_tf.tasks.finetune.config import FinetuningConfig, TaggingConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
-from electra_tf.tasks.finetune.metrics import PLAIN_TAGGING_METRICS, TAGGING_METRICS, tagging_scores
+from electra_tf.tasks.finetune.metrics import tagging_scores
 from electra_tf.tasks.finetune.tagged import TaggedExamples, tag_targets
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.finetune.text_features import TextFeatures, tagging_features, values_of_words
@@ -20,9 +20,9 @@ from electra_tf.text.tokenizer import BertTokenizer
 
 
 class TaggingTask(FinetuningTask):
-    """Tags the first word piece of each word: logits [B, S, C] float32 from one dense layer.
+    """Tags words by their first piece: logits [B, S, C] float32 from one dense layer, as ElectraForTokenClassification.
 
-    ElectraForTokenClassification has the same head. The loss of a sentence is the sum over its words.
+    The loss of a sentence is the sum over its words.
     Source: finetune/tagging/tagging_tasks.py of the authors' code.
     """
 
@@ -31,10 +31,7 @@ class TaggingTask(FinetuningTask):
     def __init__(self, config: FinetuningConfig, **model_options):
         super().__init__(config, **model_options)
         self.output_layer = tf_keras.layers.Dense(
-            len(config.task.labels),
-            kernel_initializer=glorot_uniform(),
-            dtype="float32",
-            name="classifier",
+            len(config.task.labels), kernel_initializer=glorot_uniform(), dtype="float32", name="classifier"
         )
 
     def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
@@ -58,8 +55,8 @@ class TaggingData(TaskData):
     """Sentences whose words have tags.
 
     Args:
-        train: None for predictions only.
-        evaluated: predicted only if it has no tags.
+        train: the training split; None if the data is only predicted.
+        evaluated: the evaluated split; without tags it is only predicted.
     """
 
     def __init__(
@@ -71,7 +68,7 @@ class TaggingData(TaskData):
     ):
         self._task: TaggingConfig = config.task
         self._evaluated = evaluated
-        self.primary_metric = (PLAIN_TAGGING_METRICS if self._task.scheme == "plain" else TAGGING_METRICS)[0]
+        self.primary_metric = "accuracy" if self._task.scheme == "plain" else "f1"
         self.source, self.num_evaluated = (train or evaluated).source, len(evaluated)
 
         def features_of(examples: TaggedExamples) -> TextFeatures:
@@ -84,7 +81,7 @@ class TaggingData(TaskData):
         self.num_truncated = (of_train.num_truncated if of_train else 0), of_evaluated.num_truncated
 
     def metrics(self, outputs: Outputs) -> dict[str, float]:
-        # Words that were cut off count as outside of any span or, with plain tags, as wrong.
+        # Truncated words count as outside of any span or, with plain tags, as wrong.
         missing = "" if self._task.scheme == "plain" else "O"
         tags = self._evaluated.tags
         predicted = [_filled(words, len(gold), missing) for words, gold in zip(self._tags(outputs), tags, strict=True)]
@@ -92,7 +89,7 @@ class TaggingData(TaskData):
         return {**tagging_scores(predicted, tags, self._task.scheme), "loss": loss}
 
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
-        """Columns with one word a line: the word, its tag if it is known, the predicted tag and its probability."""
+        """One word a line: the word, its tag (if known), the predicted tag and its probability."""
         probabilities = values_of_words(self.evaluation, outputs["probabilities"])
         stream = io.StringIO()
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE, quotechar=None)
@@ -112,7 +109,7 @@ class TaggingData(TaskData):
         return None
 
     def _tags(self, outputs: Outputs) -> list[list[str]]:
-        """The predicted tags of each sentence's words, without words that were cut off."""
+        """The predicted tags of each sentence's words; truncated words have none."""
         labels = self._task.labels
         return [[labels[i] for i in ids] for ids in values_of_words(self.evaluation, outputs["label_ids"])]
 

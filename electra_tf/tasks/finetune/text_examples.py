@@ -1,4 +1,4 @@
-"""Texts with labels: the columns of a table as examples, and labels as numbers."""
+"""Texts with labels, read from the columns of a table, and labels as numbers."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from electra_tf.data.tables import Table, listed, read_table
 
 Problem = Literal["classification", "multi_label", "regression"]
 
-ID_COLUMNS = ("id", "idx", "index")  # the first of these that a file has names its examples
+_ID_COLUMNS = ("id", "idx", "index")  # the first of these columns in a file has its ids
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class TextExamples:
 
     Attributes:
         texts: one or two columns of N texts.
-        labels: N labels: str, for regression float, for `multi_label` tuple[str, ...]; None if not read.
-        ids: the names of the examples in predictions: the file's own ids, or else numbers from 0.
-        source, rows: the file and, for each example, its row there, see `electra_tf.data.tables.Table`.
+        labels: N labels: str, for regression float, for `multi_label` tuple[str, ...]; None for unlabelled text.
+        ids: the names of the examples: the file's own ids, or else numbers from 0.
+        source, rows: the file, and the row of each example in it, see `electra_tf.data.tables.Table`.
     """
 
     texts: tuple[list[str], ...]
@@ -48,15 +48,15 @@ def read_examples(
     """Reads one or two columns of text and their labels from a file of `electra_tf.data.tables.read_table`.
 
     Args:
-        label_column: None to read no labels, for prediction. Several labels of an example are a list; in CSV and TSV
-            they are a JSON list, or names with commas between them.
-    Raises: UserError: a file that cannot be read, or a missing column, text or label.
+        label_column: None to read no labels. The labels of a `multi_label` example are a list; in CSV and TSV a JSON
+            list, or names with commas between them.
+    Raises: UserError: the file cannot be read; a column, a text or a label is missing.
     """
     return examples_of(read_table(path), text_columns, label_column, problem)
 
 
 def examples_of(table: Table, text_columns: Sequence[str], label_column: str | None, problem: Problem) -> TextExamples:
-    """The examples in a table's columns; see `read_examples`."""
+    """Returns the examples in a table's columns; see `read_examples`."""
     if not 1 <= len(text_columns) <= 2:
         raise UserError(f"--text_columns {' '.join(text_columns)}: expected one or two columns")
     texts = tuple(table.texts(name) for name in text_columns)
@@ -68,14 +68,14 @@ def examples_of(table: Table, text_columns: Sequence[str], label_column: str | N
 
 
 def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
-    """The ids of a table's rows: its own, or else numbers from 0. Columns in `used` hold something else."""
-    names = [name for name in ID_COLUMNS if name in table.columns and name not in used]
+    """Returns the ids of a table's rows, or else numbers from 0. Columns in `used` hold no ids."""
+    names = [name for name in _ID_COLUMNS if name in table.columns and name not in used]
     values = table.columns[names[0]] if names else [None] * len(table.rows)
     return [str(row if value is None else value) for row, value in enumerate(values)]
 
 
 def _with_class_names(table: Table, column: str) -> list:
-    """The values of a column of labels; where the file has class names, these and not their numbers."""
+    """The values of a column of labels; class numbers are replaced by their names if the file has them."""
     values, names = table.column(column), table.class_names.get(column)
     if names is None:
         return values
@@ -90,9 +90,9 @@ def _with_class_names(table: Table, column: str) -> list:
 def _class_label(value: Any, where: str, column: str) -> str:
     if isinstance(value, list):
         raise UserError(f"{where} has several labels in {column!r}; give --task=multi_label")
-    if value is None or value == "" or value != value:  # pandas writes NaN for a missing value
+    if value is None or value == "" or value != value:  # NaN is how pandas writes a missing value
         raise UserError(f"{where} has no label in {column!r}")
-    # pandas makes a column of integers with a missing value floats.
+    # A column of integers with a missing value becomes floats in pandas.
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
@@ -125,9 +125,9 @@ _LABEL_READERS: dict[str, Callable[[Any, str, str], Any]] = {
 
 
 def with_swapped_pairs(examples: TextExamples) -> TextExamples:
-    """The examples, followed by the same examples with their two texts exchanged.
+    """Returns the examples, followed by the same examples with their two texts swapped.
 
-    For tasks in which the order of the texts has no meaning. Source: `double_unordered` of google-research/electra.
+    Source: `double_unordered` of google-research/electra, for tasks in which the order of the texts has no meaning.
     """
     first, second = examples.texts
     return TextExamples(
@@ -140,15 +140,14 @@ def with_swapped_pairs(examples: TextExamples) -> TextExamples:
 
 
 def label_set(examples: TextExamples, given: Sequence[str] | None = None) -> tuple[str, ...]:
-    """The labels to learn, in the order of their numbers.
+    """Returns the labels to learn, in the order of their numbers.
 
     Args:
-        examples: the training split, with labels of classification or `multi_label`.
+        examples: the training split, with labels of `classification` or `multi_label`.
         given: the labels in the user's order; None for those of the examples, sorted by value if all are numbers.
-    Raises: UserError: a label is given twice or is not given; the examples have no label, or only one class.
+    Raises: UserError: a label is given twice; the examples have no label, or only one class.
     """
-    names = [[label] if isinstance(label, str) else label for label in examples.labels]
-    used = {name for each in names for name in each}
+    used = {name for each in examples.labels for name in ([each] if isinstance(each, str) else each)}
     if not used:
         raise UserError(f"{examples.source} has no labels; training needs at least one")
     if isinstance(examples.labels[0], str) and len(used) < 2:
@@ -156,13 +155,6 @@ def label_set(examples: TextExamples, given: Sequence[str] | None = None) -> tup
     labels = tuple(given) if given is not None else tuple(sorted(used, key=_sort_key(used)))
     if len(set(labels)) < len(labels):
         raise UserError(f"--labels {listed(labels)} has a label twice; give each label once")
-    known = set(labels)
-    for index, each in enumerate(names):
-        for name in each:
-            if name not in known:
-                raise UserError(
-                    f"{examples.where(index)} has the label {name!r}, which --labels lacks: {listed(labels)}"
-                )
     return labels
 
 
@@ -175,7 +167,7 @@ def _sort_key(labels: set[str]) -> Callable[[str], Any]:
 
 
 def class_targets(examples: TextExamples, labels: Sequence[str]) -> np.ndarray:
-    """The number of each example's label: [N] int32. Raises: UserError: a label that is not in `labels`."""
+    """Returns the number of each example's label: [N] int32. Raises: UserError: a label is not in `labels`."""
     number_of = {label: number for number, label in enumerate(labels)}
     targets = [number_of.get(label, -1) for label in examples.labels]
     if -1 in targets:
@@ -184,7 +176,7 @@ def class_targets(examples: TextExamples, labels: Sequence[str]) -> np.ndarray:
 
 
 def multi_label_targets(examples: TextExamples, labels: Sequence[str]) -> np.ndarray:
-    """1 where an example has a label: [N, C] int32. Raises: UserError: a label that is not in `labels`."""
+    """Returns 1 for each label of each example: [N, C] int32. Raises: UserError: a label is not in `labels`."""
     number_of = {label: number for number, label in enumerate(labels)}
     targets = np.zeros((len(examples), len(labels)), np.int32)
     for index, names in enumerate(examples.labels):
@@ -200,7 +192,7 @@ def _unknown_label(examples: TextExamples, index: int, label: str, labels: Seque
 
 
 def target_range(examples: TextExamples) -> tuple[float, float]:
-    """The smallest and largest number of a training split. Raises: UserError: they are equal."""
+    """Returns the smallest and the largest label of a training split. Raises: UserError: they are equal."""
     smallest, largest = min(examples.labels), max(examples.labels)
     if smallest == largest:
         raise UserError(f"{examples.source} has {smallest} as every label; regression needs different numbers")
@@ -208,20 +200,20 @@ def target_range(examples: TextExamples) -> tuple[float, float]:
 
 
 def scaled_targets(examples: TextExamples, smallest: float, largest: float) -> np.ndarray:
-    """The labels scaled so that `smallest` becomes 0 and `largest` becomes 1: [N] float32."""
+    """Returns the labels, scaled so that `smallest` becomes 0 and `largest` becomes 1: [N] float32."""
     return ((np.array(examples.labels, np.float64) - smallest) / (largest - smallest)).astype(np.float32)
 
 
 def class_weights(
     targets: np.ndarray, labels: Sequence[str], setting: Literal["balanced"] | Mapping[str, float]
 ) -> np.ndarray:
-    """The weight of each class in the loss: [C] float32.
+    """Returns the weight of each class in the loss: [C] float32.
 
     Args:
-        targets: [N] int32, of the training split; only used for "balanced".
+        targets: [N] int32, the class numbers of the training split; only read for "balanced".
         setting: "balanced" for N / (C * number of examples of the class), as in scikit-learn; or weights by label, 1
-            for a label that is not named.
-    Raises: UserError: a weight for an unknown label, or a class without examples where "balanced".
+            for labels without one.
+    Raises: UserError: a weight for an unknown label; "balanced" and a class without examples.
     """
     if setting == "balanced":
         counts = np.bincount(targets, minlength=len(labels))

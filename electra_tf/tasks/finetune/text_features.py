@@ -1,6 +1,5 @@
 """Texts, pairs of texts and tagged words as model input: [CLS] a [SEP], or [CLS] a [SEP] b [SEP]."""
 
-import codecs
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,14 +11,12 @@ from electra_tf.data.bucketing import Features
 from electra_tf.text.packing import cut, cut_pair, join, join_words, windows
 from electra_tf.text.tokenizer import BertTokenizer
 
-_TEXTS_PER_CALL = 16_384  # so many that the calls of TensorFlow's operations cost little beside their work
-_REPLACE = "replace_surrogates"  # one character by one, so that places in a text stay
-codecs.register_error(_REPLACE, lambda error: ("\ufffd".encode() * (error.end - error.start), error.end))
+_TEXTS_PER_CALL = 16_384  # makes the overhead of calling TensorFlow's operations small
 
 
 @dataclass(frozen=True)
 class TextFeatures:
-    """Features, and the number of examples (texts, pairs or sentences) that lost tokens."""
+    """Features, and the number of examples that lost tokens because they were too long."""
 
     features: Features
     num_truncated: int
@@ -32,17 +29,17 @@ def text_features(
     max_seq_length: int,
     stride: int | None,
 ) -> TextFeatures:
-    """The features of texts or of pairs of texts.
+    """Returns the features of texts or of pairs of texts.
 
-    A text that is too long loses its end; in a pair that is too long, the longer text (the second one of two equally
-    long ones) loses its last token until the pair fits. With a stride, a long text has several rows instead, windows of
-    as many tokens as fit, the last of which ends with the text.
+    A text that is too long loses its end. In a pair that is too long, the longer text (the second one of two equally
+    long ones) loses its last token until the pair fits. With a stride, a long text has several rows instead: windows of
+    as many tokens as fit. The last window ends with the text.
 
     Args:
         texts: one or two lists of N texts.
-        targets: by name, [N, ...]: what is learnt for an example.
+        targets: the targets of the examples, by name: [N, ...].
         max_seq_length: tokens of the longest row, special ones included; at least 3, of pairs 5.
-        stride: tokens between the starts of two windows of a text; None to truncate, and for pairs.
+        stride: tokens between the starts of two windows of a text; None to truncate, as for all pairs.
     Raises: UserError: the stride is longer than a window.
     Source: google-research/electra, finetune/classification (truncation of pairs); windows are ours.
     """
@@ -52,7 +49,7 @@ def text_features(
         raise UserError(f"stride is {stride}, expected 1 to {room}: the tokens that fit between [CLS] and [SEP]")
     rows, num_truncated = [], 0
     for begin, end in batches(len(texts[0])):
-        tokens = [tokenizer.tokenize(encoded(column[begin:end])) for column in texts]
+        tokens = [tokenizer.tokenize(tf.constant(column[begin:end], tf.string)) for column in texts]
         example = tf.range(end - begin, dtype=tf.int64)
         if stride is None:
             parts = cut_pair(*tokens, room) if len(tokens) == 2 else [cut(tokens[0], room)]
@@ -73,22 +70,22 @@ def tagging_features(
     tokenizer: BertTokenizer,
     max_seq_length: int,
 ) -> TextFeatures:
-    """The features of tagged sentences: all pieces of a word are fed, and its first piece is labelled.
+    """Returns the features of tagged sentences: the label of a word belongs to its first piece.
 
     A sentence that is too long loses its end; `values_of_words` gives one value for each word that is left. A word
-    without a piece, such as a control character, is fed as [UNK]: each word that fits has its label.
+    without a piece, such as a control character, becomes [UNK], so that it has a place for its label.
 
     Args:
         sentences: N lists of words.
         label_ids: the label of each word; None for prediction.
-    Returns: with the token targets `label_ids`, 0 where there is none, and `label_weights`, 1 on the first piece of a
-        word; without `label_ids` the weights alone.
+    Returns: features with the token targets `label_ids`, 0 elsewhere, and `label_weights`, 1 on the first
+        piece of a word; without `label_ids` the weights alone.
     """
     room = max_seq_length - 2
     rows, first_pieces, num_truncated = [], [np.zeros(0, np.int64)], 0
     num_words = np.array([len(sentence) for sentence in sentences], np.int64)
     for begin, end in batches(len(sentences)):
-        pieces = tokenizer.tokenize(encoded([word for sentence in sentences[begin:end] for word in sentence]))
+        pieces = tokenizer.tokenize(tf.constant([word for each in sentences[begin:end] for word in each], tf.string))
         sentence = np.repeat(np.arange(end - begin), num_words[begin:end])
         tokens, first_piece = join_words(pieces, sentence, end - begin, tokenizer.vocabulary.unk_id)
         rows.append((*join([cut(tokens, room)], tokenizer.vocabulary), tf.range(begin, end)))
@@ -109,23 +106,19 @@ def tagging_features(
 
 
 def values_of_words(features: Features, values: np.ndarray) -> list[np.ndarray]:
-    """What a tagging model gives for the words: an array for each sentence, with a value for each word that fits.
+    """Selects the values of the first pieces of words. Truncated words have none.
 
     Args:
-        features: of `tagging_features`.
-        values: [N, S] by token, as a tagging model gives them in the order of the rows.
+        features: the result of `tagging_features`.
+        values: [N, S], a value for each token of each row.
+    Returns: N arrays, the values of the words of each sentence.
     """
     is_word = features.token_targets["label_weights"] > 0
     return [values[row, : features.lengths[row]][is_word[features.row(row)]] for row in range(features.num_rows)]
 
 
-def encoded(texts: Sequence[str]) -> tf.Tensor:
-    """[N] string, UTF-8. A lone surrogate, which JSON can hold, becomes U+FFFD, which the tokenizer drops."""
-    return tf.constant([text.encode("utf-8", _REPLACE) for text in texts], tf.string)
-
-
 def joined_features(rows: Sequence[tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Tensor]]) -> Features:
-    """The features of one or more batches of rows: ids and segments [R, (tokens)], and the example of each row [R]."""
+    """Joins batches of rows: ids and segments [R, (tokens)], and the example of each row [R]."""
     input_ids, segment_ids = (np.concatenate([batch[part].values.numpy() for batch in rows]) for part in (0, 1))
     row_splits = np.cumsum(np.concatenate([[0], *(ids.row_lengths().numpy() for ids, _, _ in rows)]))
     example_index = np.concatenate([index.numpy() for _, _, index in rows]).astype(np.int32)
@@ -133,6 +126,6 @@ def joined_features(rows: Sequence[tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Te
 
 
 def batches(num_examples: int) -> Iterator[tuple[int, int]]:
-    """Begin and end of each batch of examples; one empty batch if there is no example."""
+    """Yields begin and end of each batch of examples; one empty batch if there are no examples."""
     for begin in range(0, max(num_examples, 1), _TEXTS_PER_CALL):
         yield begin, min(begin + _TEXTS_PER_CALL, num_examples)

@@ -1,12 +1,15 @@
-"""What the tests of the protocol share: small files of examples, and three seeds that are done."""
+"""Fixtures of several tests: files of examples, refusals, and three finished seeds."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.runs.directory import RATES
 from electra_tf.tasks.finetune.datasets import DataOptions, read_dataset
 from electra_tf.tasks.finetune.protocol import Options, configured
@@ -19,6 +22,49 @@ SETTINGS = {
     "optimizer": {"learning_rate": 1e-2},
     "train": {"num_epochs": 2, "batch_size": 4, "log_every_steps": 2, "fused_ops": False},
 }
+
+
+@pytest.fixture
+def write(tmp_path) -> Callable[[str, str | bytes], str]:
+    """`write("GLUE/train.tsv", content)`: writes a file and returns its path."""
+
+    def write_file(name: str, content: str | bytes) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    return write_file
+
+
+@pytest.fixture
+def write_parquet(tmp_path) -> Callable[..., str]:
+    """`write_parquet(name, columns, class_names)`: writes a file as the `datasets` library does; returns its path."""
+
+    def write_file(name: str, columns: dict, class_names: tuple[str, ...] | None = None) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        table = pyarrow.table(columns)
+        if class_names:
+            features = {"label": {"names": class_names, "_type": "ClassLabel"}}
+            table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+        pyarrow.parquet.write_table(table, path)
+        return str(path)
+
+    return write_file
+
+
+@pytest.fixture
+def refusal() -> Callable[..., str]:
+    """`refusal(function, *arguments)`: the message of the UserError that the call raises, one line."""
+
+    def message_of(function: Callable, *arguments) -> str:
+        with pytest.raises(UserError) as caught:
+            function(*arguments)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    return message_of
 
 
 @pytest.fixture(scope="session")

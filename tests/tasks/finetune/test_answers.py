@@ -1,4 +1,4 @@
-"""From model outputs to answers, on one context whose tokens are letters."""
+"""Answers from model outputs, on contexts whose tokens are letters."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def tokenizer():
 
 @pytest.fixture
 def windows(tokenizer):
-    """[CLS] ? [SEP] a b c d e [SEP] and [CLS] ? [SEP] d e f g h [SEP] of the first question, one of the second."""
+    """Two of the first question, [CLS] ? [SEP] a b c d e [SEP] and [CLS] ? [SEP] d e f g h [SEP]; one of the second."""
     contexts = {"q1": "A  b c d e f g h", "q2": "A é h"}
     questions = [Question(key, "", "?", context, (), False) for key, context in contexts.items()]
     return squad_windows(questions, tokenizer, max_seq_length=9, doc_stride=3, max_query_length=2)
@@ -42,7 +42,7 @@ def joint(*spans_of_windows):
 NOTHING = [(0, 0.0, (0, 0), (0.0, 0.0)), (2, 0.0, (8, 8), (0.0, 0.0))]  # [CLS] and the question's [SEP]
 
 
-def test_the_best_span_is_cut_out_of_the_context(windows):
+def test_spans_are_cut_out_of_the_context_and_the_best_is_first(windows):
     outputs = joint([(3, -1.0, (4, 3), (-0.5, -1.5)), (4, -2.0, (5, 4), (-1.0, -3.0))], NOTHING, NOTHING)
     first, second = predicted_answers(windows, outputs, **SETTINGS)
     assert [(span.text, span.start, span.end) for span in first.spans] == [
@@ -54,24 +54,27 @@ def test_the_best_span_is_cut_out_of_the_context(windows):
     assert (first.text, second.text, second.spans, first.null_odds) == ("A  b", "", (), None)
 
 
-def test_spans_that_are_not_allowed_are_left_out(windows):
+def test_impossible_spans_are_left_out(windows):
     beams = [
         (3, -1.0, (8, 2), (-0.5, -0.5)),  # ends at [SEP]; ends in the question
         (4, -1.0, (3, 7), (-0.5, -0.5)),  # ends before its start; has four tokens
     ]
-    after = [(3, -1.0, (3, 4), (-0.5, -0.5)), (0, 0.0, (3, 4), (0.0, 0.0))]  # d, most of whose context is in the first
+    after = [
+        (3, -1.0, (3, 4), (-0.5, -0.5)),
+        (0, 0.0, (3, 4), (0.0, 0.0)),
+    ]  # d, which has more context in the first window
     first, _ = predicted_answers(windows, joint(beams, after, NOTHING), **SETTINGS)
     assert first.spans == ()
 
 
-def test_equal_scores_keep_the_order_of_windows_and_beams(windows):
+def test_spans_with_equal_scores_keep_the_order_of_windows_and_beams(windows):
     beams = [(5, -1.0, (6, 5), (-0.5, -0.5)), (3, -1.0, (3, 4), (-0.5, -0.5))]
     after = [(5, -1.0, (5, 6), (-0.5, -0.5)), (6, -2.0, (7, 6), (-0.5, -0.5))]
     first, _ = predicted_answers(windows, joint(beams, after, NOTHING), **SETTINGS)
     assert [span.text for span in first.spans] == ["c d", "c", "A", "A  b", "f"]
 
 
-def test_null_odds_are_the_smallest_of_the_windows(windows):
+def test_null_odds_are_the_smallest_null_score_of_the_windows(windows):
     outputs = joint(NOTHING, NOTHING, NOTHING) | {"answerable_logits": np.array([2.5, -1.5, 0.25], np.float32)}
     first, second = predicted_answers(windows, outputs, **{**SETTINGS, "version_2": True})
     assert (first.null_odds, second.null_odds) == (-1.5, 0.25)
@@ -85,7 +88,7 @@ def independent(start_peaks, end_peaks):
     return {"start_logits": logits[0], "end_logits": logits[1]}
 
 
-def test_without_the_classifier_null_odds_are_the_score_of_cls_less_the_best_spans(windows):
+def test_without_a_classifier_null_odds_compare_cls_with_the_best_span(windows):
     starts = {(0, 3): 4.0, (0, 0): 1.0, (1, 0): 0.5, (2, 0): 2.0, (2, 4): 1.0}
     ends = {(0, 4): 2.0, (0, 0): 1.5, (1, 0): 0.25, (2, 0): 3.0, (2, 5): 1.0}
     first, second = predicted_answers(windows, independent(starts, ends), **{**SETTINGS, "version_2": True})
@@ -93,7 +96,7 @@ def test_without_the_classifier_null_odds_are_the_score_of_cls_less_the_best_spa
     assert (second.text, second.null_odds) == ("é h", 5.0 - 2.0)
 
 
-def test_logits_beyond_a_window_do_not_count(windows):
+def test_logits_beyond_a_window_are_ignored(windows):
     outputs = independent({(2, 3): -5.0, (2, 8): 0.0, (2, 7): 0.0}, {(2, 3): -5.0, (2, 8): 0.0, (2, 7): 0.0})
     _, second = predicted_answers(windows, outputs, **{**SETTINGS, "n_best_size": 1})
     assert windows.features.lengths[2] == 7
@@ -109,7 +112,7 @@ def test_a_question_without_a_window_has_no_answer(tokenizer):
     assert first.null_odds > 1000.0
 
 
-def test_predictions_are_emptied_above_the_threshold_and_the_n_best_list_is_not(windows):
+def test_predictions_are_emptied_above_the_threshold_but_not_the_n_best_list(windows):
     outputs = joint([(3, -1.0, (4, 3), (-0.5, -1.5))] * 2, NOTHING, [(3, -1.0, (3, 4), (-0.5, -1.0))] * 2)
     outputs["answerable_logits"] = np.array([-2.0, -2.0, -1.5], np.float32)
     answers = predicted_answers(windows, outputs, **{**SETTINGS, "version_2": True})
@@ -120,7 +123,7 @@ def test_predictions_are_emptied_above_the_threshold_and_the_n_best_list_is_not(
     assert (best["text"], best["start"], best["end"]) == ("A", 0, 1)
 
 
-def test_of_spans_with_one_text_the_best_counts_in_its_own_context_only():
+def test_only_the_best_span_of_equal_texts_is_listed_for_each_question():
     question = tf.constant([0, 0, 0, 1], tf.int64)
     start, end = tf.constant([0, 3, 6, 0], tf.int64), tf.constant([2, 5, 7, 2], tf.int64)
     scores = tf.constant([-2.0, -0.5, -1.5, -4.0]), tf.constant([-1.0, -0.5, -0.5, -1.0])
@@ -137,13 +140,13 @@ def test_of_spans_with_one_text_the_best_counts_in_its_own_context_only():
     np.testing.assert_allclose(listed["probability"], [[share, 1 - share, 0], [1, 0, 0], [0] * 3], atol=1e-7)
 
 
-def test_an_invalid_byte_of_a_context_is_a_character():
+def test_an_invalid_byte_in_a_context_counts_as_a_character():
     zero, one, two = (tf.constant([value], tf.int64) for value in (0, 1, 3))
     spans = Spans(zero, zero, zero, zero, one, two, tf.constant([0.0]), tf.constant([0.0]))
     assert context_texts(tf.constant([b"a\xffbc"]))(spans).numpy().tolist() == ["\ufffdb".encode()]
 
 
-def test_a_text_that_stands_in_the_context_often_does_not_hide_the_others():
+def test_many_spans_of_one_text_do_not_hide_the_others():
     start = tf.range(20, dtype=tf.int64)
     zero, score = tf.zeros_like(start), -tf.cast(start, tf.float32)
     spans = Spans(zero, zero, start, start, start, start + 1, score, score)

@@ -1,4 +1,4 @@
-"""The commands of docs/finetuning.md do what the page says, at toy size."""
+"""The commands of docs/finetuning.md work, at toy size."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def workplace(tmp_path, monkeypatch, tiny_pretrained) -> Path:
-    """The working directory of a reader: RUN, GLUE, PROBE and files of their own."""
+    """A working directory with RUN, GLUE, PROBE and the files that the page names."""
     (tmp_path / "RUN").symlink_to(tiny_pretrained)
     (tmp_path / "GLUE" / "MRPC").mkdir(parents=True)
     for name in ("train.tsv", "dev.tsv"):
@@ -35,7 +35,7 @@ def workplace(tmp_path, monkeypatch, tiny_pretrained) -> Path:
 
 
 def documented_commands() -> list[list[str]]:
-    """The arguments of each `python run_finetuning.py` in the page's blocks that name RUN or predict."""
+    """The arguments of each `python run_finetuning.py` on the page, except with --milestones."""
     blocks = re.findall(r"^```\n(.*?)^```", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     commands = [shlex.split(line) for line in lines if line.startswith("python run_finetuning.py")]

@@ -1,18 +1,10 @@
-"""The files of GLUE: the columns of each task, both layouts, and damaged files.
+"""GLUE's files: the columns of each task, both layouts, and damaged files. All rows are made up."""
 
-The rows are made up, in the layout of the official files.
-"""
-
-import json
 import logging
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 
-from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, PAPER_TASKS, read_glue, read_glue_texts
-from electra_tf.tasks.finetune.text_examples import class_targets
 
 STSB_HEADER = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
 MNLI_HEADER = "index\tpromptID\tpairID\tgenre\tb1\tb2\tp1\tp2\tsentence1\tsentence2"
@@ -69,34 +61,14 @@ TSV_FILES = [
 ]
 
 
-def written(directory, file: str, content: str):
-    path = directory / file
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content.encode())
-    return directory
-
-
-def parquet_written(directory, file: str, columns: dict, names: tuple[str, ...] | None):
-    path = directory / file
-    path.parent.mkdir(exist_ok=True)
-    table = pyarrow.table(columns)
-    if names:
-        features = {"label": {"names": names, "_type": "ClassLabel"}}
-        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
-    pyarrow.parquet.write_table(table, path)
-    return directory
-
-
-def refusal(name: str, directory, split: str) -> str:
-    with pytest.raises(UserError) as caught:
-        read_glue(GLUE_TASKS[name], directory, split)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def read(name: str, directory, split: str):
+    return read_glue(GLUE_TASKS[name], directory, split)
 
 
 @pytest.mark.parametrize("name, split, file, content, first", TSV_FILES, ids=[row[2] for row in TSV_FILES])
-def test_the_official_file_of_a_split_is_read(tmp_path, name, split, file, content, first):
-    examples = read_glue(GLUE_TASKS[name], written(tmp_path, file, content), split)
+def test_the_official_file_of_a_split_is_read(write, tmp_path, name, split, file, content, first):
+    write(file, content)
+    examples = read(name, tmp_path, split)
     texts, label, identifier, line = first
     assert [column[0] for column in examples.texts] == texts
     assert (examples.labels[0] if examples.labels else None) == label
@@ -104,63 +76,66 @@ def test_the_official_file_of_a_split_is_read(tmp_path, name, split, file, conte
 
 
 @pytest.mark.parametrize("names", [("not_equivalent", "equivalent"), None])
-def test_the_parquet_file_of_a_split_gives_labels_as_the_tsv_file_writes_them(tmp_path, names):
+def test_labels_of_a_parquet_file_are_named_as_in_the_tsv_file(write_parquet, tmp_path, names):
     columns = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [1, 0], "idx": [5, 8]}
-    parquet_written(tmp_path, "mrpc/train-00000-of-00001.parquet", columns, names)
-    examples = read_glue(GLUE_TASKS["mrpc"], tmp_path, "train")
+    write_parquet("mrpc/train-00000-of-00001.parquet", columns, names)
+    examples = read("mrpc", tmp_path, "train")
     assert (examples.texts, examples.labels, examples.ids) == ((["a", "b"], ["c", "d"]), ["1", "0"], ["5", "8"])
 
 
-def test_mismatched_mnli_is_also_found_as_a_configuration_of_its_own(tmp_path):
+def test_mismatched_mnli_may_have_a_folder_of_its_own(write_parquet, tmp_path):
     columns = {"premise": ["a"], "hypothesis": ["b"], "label": [2], "idx": [0]}
-    parquet_written(tmp_path, "mnli_mismatched/validation-00000-of-00001.parquet", columns, None)
-    assert read_glue(GLUE_TASKS["mnli"], tmp_path, "validation_mismatched").labels == ["contradiction"]
+    write_parquet("mnli_mismatched/validation-00000-of-00001.parquet", columns)
+    assert read("mnli", tmp_path, "validation_mismatched").labels == ["contradiction"]
 
 
-def test_scores_of_parquet_are_numbers_and_test_splits_have_no_labels(tmp_path):
+def test_parquet_files_of_stsb_have_numbers_and_those_of_test_splits_no_labels(write_parquet, tmp_path):
     columns = {"sentence1": ["a"], "sentence2": ["b"], "idx": [0]}
-    parquet_written(tmp_path, "stsb/train-00000-of-00001.parquet", columns | {"label": [3.5]}, None)
-    parquet_written(tmp_path, "stsb/test-00000-of-00001.parquet", columns | {"label": [-1.0]}, None)
-    assert read_glue(GLUE_TASKS["stsb"], tmp_path, "train").labels == [3.5]
-    assert read_glue(GLUE_TASKS["stsb"], tmp_path, "test").labels is None
+    write_parquet("stsb/train-00000-of-00001.parquet", columns | {"label": [3.5]})
+    write_parquet("stsb/test-00000-of-00001.parquet", columns | {"label": [-1.0]})
+    assert read("stsb", tmp_path, "train").labels == [3.5]
+    assert read("stsb", tmp_path, "test").labels is None
 
 
-def test_a_row_of_training_that_has_no_label_is_named(tmp_path):
-    columns = {"sentence": ["a", "b"], "label": [1, -1], "idx": [0, 1]}
-    names = ("unacceptable", "acceptable")
-    parquet_written(tmp_path, "cola/train-00000-of-00001.parquet", columns, names)
-    assert "parquet:2 has no label" in refusal("cola", tmp_path, "train")
+@pytest.mark.parametrize(
+    ("labels", "names", "part"),
+    [
+        ([1, -1], ("unacceptable", "acceptable"), "parquet:2 has no label"),
+        ([1, 0], ("acceptable", "unacceptable"), "acceptable, unacceptable, expected unacceptable, acceptable"),
+    ],
+)
+def test_a_parquet_file_without_a_label_or_with_other_classes_is_refused(
+    write_parquet, refusal, tmp_path, labels, names, part
+):
+    columns = {"sentence": ["a", "b"], "label": labels, "idx": [0, 1]}
+    write_parquet("cola/train-00000-of-00001.parquet", columns, names)
+    assert part in refusal(read, "cola", tmp_path, "train")
 
 
-def test_parquet_files_with_classes_in_another_order_are_refused(tmp_path):
-    columns = {"sentence": ["a"], "label": [1], "idx": [0]}
-    parquet_written(tmp_path, "cola/train-00000-of-00001.parquet", columns, ("acceptable", "unacceptable"))
-    assert "acceptable, unacceptable, expected unacceptable, acceptable" in refusal("cola", tmp_path, "train")
-
-
-def test_a_handful_of_rows_of_the_wrong_width_is_left_out_with_a_warning(tmp_path, caplog):
-    content = "sentence\tlabel\na\t1\nb\nc\t0\n"
+def test_a_few_incomplete_rows_are_left_out_with_a_warning(write, tmp_path, caplog):
+    write("SST-2/dev.tsv", "sentence\tlabel\na\t1\nb\nc\t0\n")
     with caplog.at_level(logging.WARNING):
-        examples = read_glue(GLUE_TASKS["sst2"], written(tmp_path, "SST-2/dev.tsv", content), "validation")
+        examples = read("sst2", tmp_path, "validation")
     assert (examples.texts, examples.rows, examples.ids) == ((["a", "c"],), [2, 4], ["0", "1"])
     assert "dev.tsv: left out 1 rows" in caplog.text and caplog.text.endswith(": 3\n")
 
 
-def test_a_row_of_the_wrong_width_in_a_test_split_is_refused_as_the_leaderboard_needs_every_row(tmp_path):
-    content = "id\tquestion1\tquestion2\n0\ta\tb\n1\tc\n"
-    with pytest.raises(UserError, match=r"QQP/test\.tsv .*Row #3"):
-        read_glue(GLUE_TASKS["qqp"], written(tmp_path, "QQP/test.tsv", content), "test")
-
-
-def test_more_than_a_handful_of_rows_of_the_wrong_width_are_refused(tmp_path):
-    content = "sentence\tlabel\na\t1\n" + "b\n" * 11
-    message = refusal("sst2", written(tmp_path, "SST-2/train.tsv", content), "train")
-    assert "SST-2/train.tsv" in message and "Row #13" in message
-
-
-@pytest.mark.parametrize("content", ["", "sentence\tlabel\n"])
-def test_a_file_without_examples_is_refused(tmp_path, content):
-    assert "SST-2/train.tsv" in refusal("sst2", written(tmp_path, "SST-2/train.tsv", content), "train")
+@pytest.mark.parametrize(
+    ("name", "split", "files", "parts"),
+    [
+        # The leaderboard needs every row.
+        ("qqp", "test", {"QQP/test.tsv": "id\tquestion1\tquestion2\n0\ta\tb\n1\tc\n"}, ["QQP/test.tsv", "Row #3"]),
+        ("sst2", "train", {"SST-2/train.tsv": "sentence\tlabel\na\t1\n" + "b\n" * 11}, ["train.tsv", "Row #13"]),
+        ("sst2", "train", {"SST-2/train.tsv": "sentence\tlabel\n"}, ["SST-2/train.tsv"]),
+        ("mnli", "test_matched", {}, ["mnli", "mnli/test_matched.tsv", "mnli_matched/test-00000", "--data_dir"]),
+    ],
+)
+def test_incomplete_and_missing_files_are_refused(write, refusal, tmp_path, name, split, files, parts):
+    for file, content in files.items():
+        write(file, content)
+    message = refusal(read, name, tmp_path, split)
+    for part in parts:
+        assert part in message
 
 
 @pytest.mark.parametrize(
@@ -173,25 +148,11 @@ def test_a_file_without_examples_is_refused(tmp_path, content):
         ("qqp", 'left\tright\n"a\tb"\n', ["left", "right"], (['"a'], ['b"'])),
     ],
 )
-def test_texts_to_predict_are_read_from_a_file_of_their_own(tmp_path, name, content, columns, texts):
-    (tmp_path / "new.tsv").write_text(content)
-    assert read_glue_texts(GLUE_TASKS[name], str(tmp_path / "new.tsv"), columns).texts == texts
+def test_texts_to_predict_are_read_from_a_tsv_file(write, name, content, columns, texts):
+    assert read_glue_texts(GLUE_TASKS[name], write("new.tsv", content), columns).texts == texts
 
 
-def test_the_message_on_a_missing_file_lists_the_places_searched(tmp_path):
-    message = refusal("mnli", tmp_path, "test_matched")
-    for part in ("mnli", "MNLI/test_matched.tsv", "mnli/test_matched.tsv", "mnli_matched/test-00000", "--data_dir"):
-        assert part in message
-
-
-def test_a_label_of_another_task_is_named_with_its_line(tmp_path):
-    content = "index\tsentence1\tsentence2\tlabel\n2\ta\tb\tneutral\n"
-    examples = read_glue(GLUE_TASKS["rte"], written(tmp_path, "RTE/train.tsv", content), "train")
-    with pytest.raises(UserError, match=r"RTE/train.tsv:2 has the label 'neutral'"):
-        class_targets(examples, GLUE_TASKS["rte"].labels)
-
-
-def test_labels_have_the_numbers_that_hugging_face_gives_them():
+def test_labels_have_hugging_faces_numbers():
     assert GLUE_TASKS["mnli"].labels.index("contradiction") == 2
     assert GLUE_TASKS["rte"].labels.index("entailment") == GLUE_TASKS["qnli"].labels.index("entailment") == 0
     assert GLUE_TASKS["wnli"].parquet_labels.index("not_entailment") == 0

@@ -1,4 +1,4 @@
-"""Each kind of task by its command, from a file of a user's own to predictions for new text, and to a SavedModel."""
+"""Each kind of task on a user's own file: training, --predict and a SavedModel with the same predictions."""
 
 import json
 
@@ -69,7 +69,7 @@ KINDS = {
 
 
 def predicted(kind: str, lines: list[str]) -> list:
-    """What a file of --predict says of each example: its label, labels, number, tags or answer."""
+    """The prediction for each example in the output of --predict: its label, labels, number, tags or answer."""
     if kind in ("squad_v1", "squad_v2", "independent"):
         return [json.loads(line)["text"] for line in lines]
     if kind == "tagging":
@@ -81,7 +81,7 @@ def predicted(kind: str, lines: list[str]) -> list:
 
 
 def served(saved_model: str, kind: str, examples: list[dict]) -> list:
-    """The same, by the export's own signature."""
+    """The predictions of the exported signature."""
     columns = {"pairs": ("first", "second"), "tagging": ("words",)}.get(kind, ("question", "context"))
     names = {"pairs": ("text", "text_pair"), "tagging": ("text",)}.get(kind, columns)
     if "text" in examples[0]:
@@ -104,7 +104,7 @@ def served(saved_model: str, kind: str, examples: list[dict]) -> list:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_of_task_is_trained_and_predicts(kind, tiny_pretrained, tmp_path, capsys):
+def test_a_model_of_each_kind_predicts_and_serves_the_same(kind, tiny_pretrained, tmp_path, capsys):
     flags, ending, content, new = KINDS[kind]
     train, asked, out = tmp_path / f"train{ending}", tmp_path / "new.jsonl", tmp_path / "out"
     train.write_text(content)

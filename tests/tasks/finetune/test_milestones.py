@@ -1,4 +1,4 @@
-"""Milestones of a run are fine-tuned one after the other, and their scores are written beside their FLOPs."""
+"""Fine-tuning of the milestones of a run, and their scores with FLOPs."""
 
 import json
 import math
@@ -17,15 +17,15 @@ from electra_tf.tasks.finetune.datasets import DataOptions
 from electra_tf.tasks.finetune.milestones import finetune_milestones, seed_scores
 from electra_tf.tasks.finetune.protocol import Options
 from electra_tf.tasks.pretrain import build_objective
-from tests.toy import TOKENS
+from tests.toy import VOCABULARY
 
 
 @pytest.fixture
 def pretraining_run(tmp_path, tiny_config):
-    """`pretraining_run(milestones=[2, 4], checkpoints=[7])`: a run's directory with an untrained model as of them."""
+    """`pretraining_run(milestones=[2, 4], checkpoints=[7])`: a run's directory with these, of an untrained model."""
 
-    def build(milestones: list[int], checkpoints: list[int], name: str = "run", small: bool = False) -> RunDirectory:
-        run = RunDirectory(tmp_path / name)
+    def build(milestones: list[int], checkpoints: list[int], small: bool = False) -> RunDirectory:
+        run = RunDirectory(tmp_path / "run")
         run.create()
         config = tiny_config(train={"num_steps": 8})
         task = tf.Module() if small else build_objective(config)
@@ -33,10 +33,10 @@ def pretraining_run(tmp_path, tiny_config):
         for directory, steps in ((run.milestones, milestones), (run.checkpoints, checkpoints)):
             for step in steps:
                 tf.train.Checkpoint(task=task).write(f"{directory}/step-{step}")
-        (tmp_path / name / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
-        (tmp_path / name / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS), encoding="utf-8")
+        (tmp_path / "run" / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
+        (tmp_path / "run" / "vocab.txt").write_bytes(VOCABULARY)
         settings = {"lower_case": True, "strip_accents": True}
-        (tmp_path / name / "tokenizer_settings.json").write_text(json.dumps(settings), encoding="utf-8")
+        (tmp_path / "run" / "tokenizer_settings.json").write_text(json.dumps(settings), encoding="utf-8")
         return run
 
     return build
@@ -68,7 +68,7 @@ def fine_tune(run: RunDirectory, output_dir, **changes) -> str:
     return finetune_milestones("rte", run.path, str, DataOptions(), options(output_dir, **changes), strategy)
 
 
-def test_each_milestone_and_then_the_newest_checkpoint_is_fine_tuned(pretraining_run, fine_tuned, tmp_path):
+def test_milestones_and_then_the_newest_checkpoint_are_fine_tuned(pretraining_run, fine_tuned, tmp_path):
     run, out = pretraining_run(milestones=[4, 2], checkpoints=[6, 7], small=True), tmp_path / "out"
     fine_tune(run, out)
     assert fine_tuned == [
@@ -78,12 +78,12 @@ def test_each_milestone_and_then_the_newest_checkpoint_is_fine_tuned(pretraining
     ]
 
 
-def test_a_newest_checkpoint_that_is_a_milestone_is_fine_tuned_once(pretraining_run, fine_tuned, tmp_path):
+def test_the_newest_checkpoint_is_fine_tuned_once_if_it_is_a_milestone(pretraining_run, fine_tuned, tmp_path):
     fine_tune(pretraining_run(milestones=[2, 7], checkpoints=[7], small=True), tmp_path / "out")
     assert [init_from.rpartition("/")[2] for _, init_from, _ in fine_tuned] == ["step-2", "step-7"]
 
 
-def test_the_scores_stand_in_the_output_and_in_the_run(pretraining_run, fine_tuned, tmp_path, tiny_config):
+def test_scores_are_written_to_the_output_and_to_the_run(pretraining_run, fine_tuned, tmp_path, tiny_config):
     run, out = pretraining_run(milestones=[2, 4], checkpoints=[], small=True), tmp_path / "out"
     lines = fine_tune(run, out).splitlines()
     text = (out / "scores.json").read_text()
@@ -103,7 +103,7 @@ def test_the_scores_stand_in_the_output_and_in_the_run(pretraining_run, fine_tun
     assert lines[2].split() == ["4", *flops, "0.5625", "0.5469", "0.5781", "2"]
 
 
-def test_scores_that_the_run_does_not_take_are_in_the_output_with_a_warning(
+def test_scores_that_cannot_be_written_to_the_run_are_in_the_output_with_a_warning(
     pretraining_run, fine_tuned, tmp_path, caplog
 ):
     run = pretraining_run(milestones=[2], checkpoints=[], small=True)
@@ -124,8 +124,8 @@ def test_flags_without_effect_on_milestones_are_refused(pretraining_run, fine_tu
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (None, "--milestones needs the directory of a pre-training run as --init_from, not "),
-        ("task: {kind: tagging}", "--milestones needs the directory of a pre-training run"),
+        (None, "--milestones"),
+        ("task: {kind: tagging}", "--milestones"),
         ("train: {}", "a run without a checkpoint"),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_directory_without_a_pre_training_run_is_refused(tmp_path, config, mes
         fine_tune(RunDirectory(tmp_path), tmp_path / "out")
 
 
-def test_the_score_of_several_tasks_is_the_mean_of_the_primary_metrics_for_each_seed():
+def test_a_seeds_score_of_several_tasks_is_the_mean_of_their_primary_metrics():
     def task(name, metric, *values):
         seeds = [{"seed": seed, "metrics": {metric: value, "loss": 9.0}} for seed, value in enumerate(values, 3)]
         return {"task": name, "primary_metric": metric, "seeds": seeds}
@@ -150,7 +150,7 @@ def test_the_score_of_several_tasks_is_the_mean_of_the_primary_metrics_for_each_
 @pytest.mark.parametrize(
     ("flags", "kept"), [(["--milestones"], "none"), (["--milestones", "--keep=best"], "best"), ([], "last")]
 )
-def test_milestones_keep_no_checkpoints_unless_asked_to(monkeypatch, flags, kept, tmp_path):
+def test_milestones_keep_no_checkpoints_by_default(monkeypatch, flags, kept, tmp_path):
     calls = []
 
     def start(*arguments):
@@ -165,7 +165,7 @@ def test_milestones_keep_no_checkpoints_unless_asked_to(monkeypatch, flags, kept
 
 
 @pytest.mark.slow
-def test_a_toy_run_from_its_milestones_to_the_report(pretraining_run, tmp_path, capsys):
+def test_the_milestones_of_a_toy_run_appear_in_the_report(pretraining_run, tmp_path, capsys):
     run = pretraining_run(milestones=[2, 8], checkpoints=[])
     (tmp_path / "train.csv").write_text("text,label\nw5 w6,a\nw7 w8 w9,b\nw10 w11,b\n")
     flags = [f"--{split}_file={tmp_path}/train.csv" for split in ("train", "validation")]

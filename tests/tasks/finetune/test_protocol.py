@@ -1,4 +1,4 @@
-"""The protocol under other strategies, after a kill, and of all of GLUE."""
+"""The protocol on replicas, in a remote directory, after a kill, and for all of GLUE."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 import run_finetuning
 from electra_tf.tasks.finetune.glue import GLUE_TASKS, PAPER_TASKS
@@ -20,9 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("parts", [1, 2])
-def test_two_replicas_equal_one_device_also_with_micro_batches(
-    job_in, three_seeds, record_of, tmp_path, two_replicas, parts
-):
+def test_two_replicas_give_the_results_of_one_device(job_in, three_seeds, record_of, tmp_path, two_replicas, parts):
     run_seeds(job_in(tmp_path, strategy=two_replicas, train={"gradient_accumulation_steps": parts}), (1,))
     ours, theirs = record_of(tmp_path / "seed_1"), record_of(three_seeds[0] / "seed_1")
     for one, other in zip(ours["metrics"], theirs["metrics"], strict=True):
@@ -30,18 +29,14 @@ def test_two_replicas_equal_one_device_also_with_micro_batches(
         assert one == pytest.approx(other, rel=2e-4, abs=1e-6)
 
 
-def test_a_directory_may_be_of_a_store_that_cannot_append(job_in, three_seeds, record_of, tmp_path):
-    import tensorflow as tf
-
+def test_the_output_directory_may_be_a_store_that_cannot_append(job_in, three_seeds, record_of, tmp_path):
     run_seeds(job_in("ram://finetuned"), (2,))
     for name in ("result.json", "metrics.jsonl", "predictions_validation.tsv"):
         (tmp_path / name).write_bytes(tf.io.gfile.GFile(f"ram://finetuned/seed_2/{name}", "rb").read())
     assert record_of(tmp_path) == record_of(three_seeds[0] / "seed_2")
 
 
-def test_killed_in_the_second_seed_of_three_and_called_again_the_summary_is_the_same(
-    own_files, tiny_pretrained, tmp_path
-):
+def test_a_run_killed_in_its_second_seed_and_resumed_has_the_same_summary(own_files, tiny_pretrained, tmp_path):
     settings = ["data.max_seq_length=12", "train.num_epochs=20", "train.batch_size=4", "train.fused_ops=false"]
 
     def start(name: str) -> subprocess.Popen:
@@ -68,7 +63,7 @@ def test_killed_in_the_second_seed_of_three_and_called_again_the_summary_is_the_
 
 
 def glue_folder(directory: Path) -> Path:
-    """Every task with six examples a split, in the official layout."""
+    """Writes six examples for each split of each task, in the official layout."""
     for task in GLUE_TASKS.values():
         for split, (file, *_) in task.files.items():
             labels = task.labels or ("0.5", "4.5", "3")
@@ -85,7 +80,7 @@ def glue_folder(directory: Path) -> Path:
     return directory
 
 
-def test_all_of_glue_gives_one_table_and_the_files_of_its_site(tiny_pretrained, tmp_path, capsys):
+def test_the_task_glue_gives_one_table_and_the_files_for_its_site(tiny_pretrained, tmp_path, capsys):
     settings = ["data.max_seq_length=12", "train.num_steps=1", "train.batch_size=4", "train.fused_ops=false"]
     flags = [f"--data_dir={glue_folder(tmp_path / 'glue')}", f"--init_from={tiny_pretrained}", "--task=glue"]
     flags += [f"--output_dir={tmp_path / 'out'}", "--submission", "--keep=best"]

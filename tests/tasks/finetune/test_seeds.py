@@ -1,4 +1,4 @@
-"""Seeds: each gives the same whatever came before it, finished ones stay, and what is kept is what the result is of."""
+"""Seeds: independent of each other, resumed after a kill, never repeated; their results belong to the kept weights."""
 
 import json
 import logging
@@ -19,11 +19,11 @@ from electra_tf.weights.run import load_finetuned
 
 
 class Killed(BaseException):
-    """The process would be gone."""
+    """Stands for the end of the process."""
 
 
 def kill_at(monkeypatch, owner, name: str, number: int) -> None:
-    """Has the given call of a method end as a kill does: nothing after it happens."""
+    """Makes the given call of a method end the run as a kill would."""
     original, calls = getattr(owner, name), []
 
     def killing(*arguments, **options):
@@ -40,10 +40,11 @@ def test_one_step_is_traced_for_all_seeds(three_seeds):
     assert traces == {"train_step": 1, "example_outputs": 1}
 
 
-def test_seeds_differ_and_a_result_names_its_seed_and_last_step(three_seeds, record_of):
+def test_a_result_has_its_seed_and_last_step_and_seeds_differ(three_seeds, record_of):
     records = [record_of(three_seeds[0] / f"seed_{seed}") for seed in (0, 1, 2)]
     assert [(record["result"]["seed"], record["result"]["step"]) for record in records] == [(0, 6), (1, 6), (2, 6)]
     assert len({record["result"]["metrics"]["loss"] for record in records}) == 3
+    assert steps_in(str(three_seeds[0] / "seed_2/checkpoints")) == [3, 6]  # --keep=all
 
 
 def test_every_epoch_is_evaluated_and_the_last_evaluation_is_the_result(three_seeds, record_of):
@@ -62,7 +63,7 @@ def test_predictions_have_a_row_for_each_example_with_probabilities_that_sum_to_
         assert prediction == ("even" if float(even) >= float(odd) else "odd")
 
 
-def test_killed_twice_and_called_again_in_another_order_all_seeds_are_the_same(
+def test_seeds_killed_twice_and_trained_in_another_order_have_the_same_results(
     job_in, three_seeds, record_of, tmp_path, monkeypatch, caplog
 ):
     caplog.set_level(logging.INFO)
@@ -93,32 +94,28 @@ def test_killed_twice_and_called_again_in_another_order_all_seeds_are_the_same(
 
 
 def same_tensors(one: str, other: str) -> None:
-    """Everything in two checkpoints is equal, but for how often a process has saved."""
+    """Asserts that two checkpoints are equal, except for the number of times that a process has saved."""
     first, second = map(tf.train.load_checkpoint, (one, other))
     names = {name for name in first.get_variable_to_shape_map() if not name.startswith(("_CHECK", "save_counter"))}
     assert names <= set(second.get_variable_to_shape_map())
     assert [name for name in names if not np.array_equal(first.get_tensor(name), second.get_tensor(name))] == []
 
 
-def test_all_checkpoints_of_all_epochs_stay_if_so_wished(three_seeds):
-    assert steps_in(str(three_seeds[0] / "seed_2/checkpoints")) == [3, 6]
-
-
-def test_done_seeds_are_read_only(job_in, three_seeds, caplog):
+def test_finished_seeds_are_not_trained_again(job_in, three_seeds, caplog):
     caplog.set_level(logging.INFO)
     job = job_in(three_seeds[0], keep="all")
     run_seeds(job, (2, 0))
     assert caplog.messages == []
 
 
-def test_the_results_are_those_of_all_seeds_that_are_done(job_in, three_seeds, tmp_path):
+def test_results_include_all_finished_seeds(job_in, three_seeds, tmp_path):
     assert list(results_of(job_in(three_seeds[0]))) == [0, 1, 2]
     assert results_of(job_in(tmp_path)) == {}
 
 
-def test_a_directory_with_other_data_is_refused_whichever_seed_is_asked_for(job_in, three_seeds):
+def test_a_directory_with_other_data_is_refused(job_in, three_seeds):
     job = job_in(three_seeds[0], keep="all")
-    job.data.identity = "of another file with as many rows"
+    job.data.identity = "another"
     with pytest.raises(UserError, match="seed_0 was started with another data set.* --output_dir"):
         run_seeds(job, (0, 7))
 
@@ -130,9 +127,7 @@ def test_a_directory_with_other_data_is_refused_whichever_seed_is_asked_for(job_
         ({"name": "rte"}, "has name classification, this call has rte"),
     ],
 )
-def test_a_directory_with_other_settings_or_another_task_is_refused_whichever_seed_is_asked_for(
-    job_in, three_seeds, changes, message
-):
+def test_a_directory_with_other_settings_or_another_task_is_refused(job_in, three_seeds, changes, message):
     job = job_in(three_seeds[0], **{name: values for name, values in changes.items() if isinstance(values, dict)})
     names = {name: value for name, value in changes.items() if isinstance(value, str)}
     with pytest.raises(UserError, match=f"seed_0 {message}.*give a new --output_dir"):
@@ -140,12 +135,12 @@ def test_a_directory_with_other_settings_or_another_task_is_refused_whichever_se
     assert not (three_seeds[0] / "seed_7").exists()
 
 
-def test_the_best_epoch_is_what_is_kept_evaluated_and_predicted_with(job_in, record_of, tmp_path):
+def test_keep_best_keeps_and_reports_the_best_epoch(job_in, record_of, tmp_path):
     changes = {"train": {"num_epochs": 4}, "evaluation": {"best_metric": "matthews_correlation", "patience": 1}}
     job = job_in(tmp_path, keep="best", **changes, optimizer={"learning_rate": 1e-9})
     run_seeds(job, (0,))
     record = record_of(tmp_path / "seed_0")
-    # Nothing is learnt, so the second epoch is no better and ends the training; of equal ones the first is the best.
+    # Nothing is learnt, so the second epoch is no better and ends the training; the first of equal epochs is the best.
     evaluations = [line for line in record["metrics"] if line["split"] == "held_out"]
     assert [line["step"] for line in evaluations] == [3, 6]
     assert record["result"]["step"] == 3
@@ -163,7 +158,7 @@ def test_a_metric_without_a_value_is_null_in_json(job_in, tmp_path, monkeypatch)
     assert "NaN" not in text and json.loads(text)["metrics"] == {"accuracy": None, "loss": 0.5}
 
 
-def test_the_first_lines_count_what_was_cut_off_and_what_was_loaded(job_in, tmp_path, monkeypatch, caplog):
+def test_the_log_begins_with_the_numbers_of_truncated_texts_and_loaded_variables(job_in, tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(seeds, "train", lambda *_, **__: None)
     monkeypatch.setattr(seeds, "_finish", lambda *_: None)

@@ -1,7 +1,9 @@
-"""SQuAD files in all layouts, and broken ones."""
+"""SQuAD's files in all layouts, and broken ones."""
 
 import json
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from electra_tf.config.errors import UserError
@@ -27,19 +29,15 @@ def qa(**changed):
 def test_questions_of_a_json_file_keep_its_order(tmp_path):
     answers = [{"text": "red fox", "answer_start": 4}, {"text": "fox", "answer_start": 8}]
     second = {"id": "q2", "question": "Who sat?", "answers": [], "is_impossible": True, "plausible_answers": []}
-    found = read_squad(squad_file(tmp_path, [qa(answers=answers), second]))
-    assert found == [RED_FOX, IMPOSSIBLE]
+    assert read_squad(squad_file(tmp_path, [qa(answers=answers), second])) == [RED_FOX, IMPOSSIBLE]
 
 
-def test_a_file_for_prediction_needs_no_answers(tmp_path):
+def test_questions_may_lack_answers(tmp_path):
     [question] = read_squad(squad_file(tmp_path, [{"id": "q3", "question": "Why?"}]))
     assert (question.answers, question.is_impossible) == ((), False)
 
 
-def test_the_parquet_layout_gives_the_same_questions(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
+def test_a_parquet_file_gives_the_same_questions(tmp_path):
     table = pyarrow.table(
         {
             "id": ["q1", "q2"],
@@ -49,7 +47,7 @@ def test_the_parquet_layout_gives_the_same_questions(tmp_path):
             "answers": [{"text": ["red fox", "fox"], "answer_start": [4, 8]}, {"text": [], "answer_start": []}],
         }
     )
-    parquet.write_table(table, tmp_path / "dev.parquet")
+    pyarrow.parquet.write_table(table, tmp_path / "dev.parquet")
     questions = read_squad(tmp_path / "dev.parquet")
     assert questions == [RED_FOX, IMPOSSIBLE]
     assert questions[0].context is questions[1].context
@@ -59,9 +57,7 @@ def test_the_parquet_layout_gives_the_same_questions(tmp_path):
     ("content", "message"),
     [
         ('{"data": [\n  {"title": }]}', "line 2"),
-        ("", "the file"),
         ("[]", "the file"),
-        ('{"data": {}}', "data"),
         ('{"data": [{"paragraphs": [{"qas": []}]}]}', "data.0.paragraphs.0.context"),
         ('{"data": []}', "no question"),
     ],
@@ -74,20 +70,19 @@ def test_a_file_of_another_layout_is_refused_with_the_place(tmp_path, content, m
 
 
 @pytest.mark.parametrize(
-    ("qas", "message"),
+    ("qas", "place"),
     [
-        ([{"question": "Why?"}], "qas.0.id"),
         ([qa(answers=[{"text": "fox"}])], "qas.0.answers.0.answer_start"),
         ([qa(question=None)], "qas.0.question"),
-        ([qa(), qa()], "'q1' twice"),
+        ([qa(), qa()], "'q1'"),
     ],
 )
-def test_a_question_that_lacks_something_is_named(tmp_path, qas, message):
-    with pytest.raises(UserError, match=message):
+def test_an_incomplete_or_repeated_question_is_named(tmp_path, qas, place):
+    with pytest.raises(UserError, match=place):
         read_squad(squad_file(tmp_path, qas))
 
 
-def test_questions_of_json_lines_without_an_id_are_numbered(tmp_path):
+def test_json_lines_without_ids_are_numbered(tmp_path):
     path = tmp_path / "new.jsonl"
     path.write_text('{"id": "a", "question": "Who?", "context": "A fox."}\n{"question": "Why?", "context": ""}\n')
     questions = [(each.id, each.question, each.context) for each in read_questions(path)]
@@ -95,7 +90,7 @@ def test_questions_of_json_lines_without_an_id_are_numbered(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["dev.parquet", "nothing.json"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
+def test_an_unreadable_file_is_named(tmp_path, name):
     (tmp_path / "dev.parquet").write_text("{}")
     with pytest.raises(UserError, match=name):
         read_squad(tmp_path / name)

@@ -1,4 +1,4 @@
-"""What seeds give together: median, spread, the best seed, and the paper's average over tasks."""
+"""Summaries over seeds and tasks: median, spread, the best seed, GLUE's average, and the scores of milestones."""
 
 import math
 
@@ -16,7 +16,7 @@ def results(*values: float | None) -> dict[int, dict]:
     }
 
 
-def test_median_mean_sigma_and_range():
+def test_a_summary_has_median_mean_sigma_and_range():
     summary = summarize("rte", "accuracy", results(0.5, 0.75, 0.625, 0.125), "step 9 of RUN")
     assert summary["statistics"]["accuracy"] == {
         "median": 0.5625,
@@ -28,16 +28,12 @@ def test_median_mean_sigma_and_range():
     }
 
 
-def test_one_seed_has_no_sigma():
-    assert summarize("rte", "accuracy", results(0.5), None)["statistics"]["accuracy"]["sigma"] is None
-
-
-def test_a_metric_without_a_value_has_no_statistics_but_a_count():
+def test_a_metric_with_a_missing_value_has_only_a_count():
     statistics = summarize("cola", "accuracy", results(0.5, None), None)["statistics"]["accuracy"]
     assert statistics["median"] is None and statistics["n"] == 2
 
 
-def test_of_equally_good_seeds_the_first_is_the_best():
+def test_the_best_of_equal_seeds_is_the_first():
     assert best_seed(summarize("rte", "accuracy", results(None, 0.5, 0.75, 0.75), None)) == 5
 
 
@@ -53,7 +49,7 @@ def test_the_table_marks_the_primary_metric_and_shows_percent():
     assert lines[2].split() == ["rte", "loss", "0.50", "0.50", "0.00", "0.50", "0.50", "2"]
 
 
-def test_scores_of_squad_are_in_percent_already():
+def test_the_table_leaves_squads_percent_as_they_are():
     lines = table([summarize("squad_v1", "f1", {0: {"seed": 0, "metrics": {"f1": 62.5}}}, None)]).splitlines()
     assert lines[1].split() == ["squad_v1", "f1", "*", "62.50", "62.50", "-", "62.50", "62.50", "1"]
 
@@ -64,33 +60,23 @@ def test_a_summary_is_json_without_nan(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_each_step_has_its_flops_and_the_median_and_range_over_seeds(tiny_config):
+def test_a_milestone_has_flops_and_the_median_and_range_over_seeds(tiny_config):
     cost = RunCost(tiny_config())
     last, first = cost.spent(8), cost.spent(3)
     rows = milestone_scores({8: {4: 0.75, 5: 0.5, 7: 0.625}, 3: {4: 0.25}}, cost)
     assert rows == [
         {
-            "step": 3,
-            "paper_flops": float(first.paper),
-            "hardware_flops": first.hardware.total,
-            "median": 0.25,
-            "lowest": 0.25,
-            "highest": 0.25,
-            "scores": {"4": 0.25},
+            **{"step": 3, "paper_flops": float(first.paper), "hardware_flops": first.hardware.total},
+            **{"median": 0.25, "lowest": 0.25, "highest": 0.25, "scores": {"4": 0.25}},
         },
         {
-            "step": 8,
-            "paper_flops": float(last.paper),
-            "hardware_flops": last.hardware.total,
-            "median": 0.625,
-            "lowest": 0.5,
-            "highest": 0.75,
-            "scores": {"4": 0.75, "5": 0.5, "7": 0.625},
+            **{"step": 8, "paper_flops": float(last.paper), "hardware_flops": last.hardware.total},
+            **{"median": 0.625, "lowest": 0.5, "highest": 0.75, "scores": {"4": 0.75, "5": 0.5, "7": 0.625}},
         },
     ]
 
 
-def test_unknown_flops_and_the_median_of_a_seed_without_a_score_are_null():
+def test_unknown_flops_and_statistics_with_a_missing_score_are_null():
     (row,) = milestone_scores({3: {0: 0.25, 1: math.nan}}, None)
     assert row == {
         **{"step": 3, "paper_flops": None, "hardware_flops": None},

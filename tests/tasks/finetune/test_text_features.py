@@ -26,7 +26,7 @@ def segments_of(features) -> list[list[int]]:
     return [features.segment_ids[features.row(row)].tolist() for row in range(features.num_rows)]
 
 
-def test_a_text_stands_between_cls_and_sep_and_one_too_long_loses_its_end(tokenizer):
+def test_a_text_stands_between_cls_and_sep_and_a_long_one_is_truncated(tokenizer):
     result = text_features([["a b", "", "c d e f"]], {}, tokenizer, 5, None)
     assert rows_of(result.features) == [[CLS, 5, 6, SEP], [CLS, SEP], [CLS, 7, 8, 9, SEP]]
     assert segments_of(result.features) == [[0] * 4, [0] * 2, [0] * 5]
@@ -44,7 +44,7 @@ def test_a_text_stands_between_cls_and_sep_and_one_too_long_loses_its_end(tokeni
         ("a b c d e f", "e f g h", "a b c", "e f"),
     ],
 )
-def test_the_longer_text_of_a_pair_is_cut_first(tokenizer, first, second, kept_first, kept_second):
+def test_the_longer_text_of_a_pair_is_truncated_first(tokenizer, first, second, kept_first, kept_second):
     result = text_features([[first], [second]], {}, tokenizer, 8, None)
     a, b = ([A + LETTERS.index(letter) for letter in kept.split()] for kept in (kept_first, kept_second))
     assert rows_of(result.features) == [[CLS, *a, SEP, *b, SEP]]
@@ -52,7 +52,7 @@ def test_the_longer_text_of_a_pair_is_cut_first(tokenizer, first, second, kept_f
     assert result.num_truncated == int((first, second) != (kept_first, kept_second))
 
 
-def test_windows_of_a_long_text_overlap_and_the_last_one_ends_with_it(tokenizer):
+def test_a_long_text_has_overlapping_windows_and_the_last_ends_with_it(tokenizer):
     targets = {"label_ids": np.int32([7, 8])}
     result = text_features([["a b", "a b c d e f g"]], targets, tokenizer, 6, 2)
     assert rows_of(result.features) == [
@@ -71,20 +71,16 @@ def test_a_text_that_fits_has_one_window(tokenizer):
 
 
 @pytest.mark.parametrize("stride", [0, 5])
-def test_strides_that_cannot_be_are_refused(tokenizer, stride):
+def test_an_impossible_stride_is_refused(tokenizer, stride):
     with pytest.raises(UserError, match="stride"):
         text_features([["a"]], {}, tokenizer, 6, stride)
 
 
-def test_a_lone_surrogate_is_dropped(tokenizer):
-    assert rows_of(text_features([["a\ud83db"]], {}, tokenizer, 6, None).features) == [[CLS, 5, 16, SEP]]
-
-
-def test_no_texts_give_no_rows(tokenizer):
+def test_an_empty_list_of_texts_has_no_rows(tokenizer):
     assert text_features([[]], {}, tokenizer, 6, None).features.num_rows == 0
 
 
-def test_the_first_piece_of_a_word_has_its_label(tokenizer):
+def test_the_label_of_a_word_is_at_its_first_piece(tokenizer):
     result = tagging_features([["ab", "c"], ["d"]], [[4, 2], [3]], tokenizer, 9)
     features = result.features
     assert rows_of(features) == [[CLS, 5, 16, 7, SEP], [CLS, 8, SEP]]
@@ -95,20 +91,20 @@ def test_the_first_piece_of_a_word_has_its_label(tokenizer):
     assert features.token_targets["label_weights"].dtype == np.float32
 
 
-def test_a_word_without_a_token_is_unknown_and_keeps_its_label(tokenizer):
+def test_a_word_without_pieces_becomes_unk_and_keeps_its_label(tokenizer):
     features = tagging_features([["a", "\x01", "b"], ["\x01"]], [[1, 2, 3], [4]], tokenizer, 9).features
     assert rows_of(features) == [[CLS, 5, UNK, 6, SEP], [CLS, UNK, SEP]]
     assert features.token_targets["label_ids"].tolist() == [0, 1, 2, 3, 0, 0, 4, 0]
 
 
-def test_a_long_sentence_loses_its_end_and_is_counted(tokenizer):
+def test_a_long_sentence_is_truncated_and_counted(tokenizer):
     result = tagging_features([["a", "bcd", "e"], ["f"]], [[1, 2, 3], [4]], tokenizer, 5)
     assert rows_of(result.features) == [[CLS, 5, 6, 17, SEP], [CLS, 10, SEP]]
     assert result.num_truncated == 1
     assert result.features.token_targets["label_weights"].sum() == 3
 
 
-def test_values_of_tokens_become_values_of_the_words_that_fit(tokenizer):
+def test_words_get_the_value_at_their_first_piece_and_truncated_ones_none(tokenizer):
     features = tagging_features([["ab", "c", "d", "e"], ["f"]], None, tokenizer, 5).features
     assert set(features.token_targets) == {"label_weights"}
     values = np.arange(12).reshape(2, 6)
