@@ -43,7 +43,7 @@ def test_every_objective_has_a_configuration():
     assert set(OBJECTIVES) <= {load(path).objective.name for path in FILES}
 
 
-def test_an_ablation_is_one_to_four_lines_over_its_base_and_another_run_than_every_other_file():
+def test_an_ablation_is_one_to_four_lines_over_its_base_and_a_distinct_run():
     runs = [load(path) for path in FILES]
     for path in ABLATIONS:
         text = path.read_text(encoding="utf-8")

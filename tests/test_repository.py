@@ -69,7 +69,7 @@ def test_no_tracked_text_names_a_place_on_one_machine(tracked_files):
     assert named == []
 
 
-def test_every_file_that_a_page_links_or_configures_a_run_with_exists(tracked_files):
+def test_links_and_configurations_in_pages_exist(tracked_files):
     missing = []
     for page in (path for path in tracked_files if path.suffix == ".md"):
         text = page.read_text(encoding="utf-8")
@@ -162,12 +162,12 @@ def test_the_constraints_pin_every_requirement_within_its_bounds(name):
 
 
 @pytest.mark.parametrize("option", ["beam", "report"])
-def test_what_an_option_needs_is_installed_for_the_tests(option):
+def test_the_development_requirements_include_those_of_every_option(option):
     needed = set(map(str, _requirements(f"requirements-{option}.txt")))
     assert needed <= set(map(str, _requirements("requirements-dev.txt")))
 
 
-def test_the_constraints_name_no_place_and_the_command_that_made_them():
+def test_the_constraints_name_their_command_and_no_package_index():
     text = (PROJECT / "constraints.txt").read_text(encoding="utf-8")
     assert re.search(r"://|--(?:extra-)?index-url|--find-links|@ ", text) is None
     assert "uv pip compile --universal --python-version 3.10" in text.splitlines()[1]

@@ -119,7 +119,7 @@ def read_runs(model_dirs: Iterable[str | os.PathLike], task: str | None = None) 
             logger.warning("%s is left out: it holds %s", model_dir, lacking)
     if not runs:
         remedy = "" if task is None else f"; run_finetuning.py --milestones --task={task} writes them"
-        raise UserError(f"no run is left: each holds {lacking}{remedy}")
+        raise UserError(f"all runs are left out: they hold {lacking}{remedy}")
     return runs
 
 

@@ -57,7 +57,7 @@ def test_a_closed_output_pipe_ends_a_command_without_a_stack_trace():
 @pytest.mark.parametrize(
     ("libtpu", "is_refused"), [("0.0.30", False), ("0.0.31", False), ("0.0.32.1", True), ("1.0", True), (None, True)]
 )
-def test_a_libtpu_that_aborts_the_import_is_refused_before(monkeypatch, libtpu, is_refused):
+def test_a_libtpu_that_would_abort_the_import_is_refused(monkeypatch, libtpu, is_refused):
     def version(name: str) -> str:
         if name == "libtpu" and libtpu is None:
             raise importlib.metadata.PackageNotFoundError

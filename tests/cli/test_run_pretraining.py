@@ -84,7 +84,7 @@ def test_a_dry_run_prints_the_size_of_the_run_and_writes_its_configuration(flags
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tpu", ["local", "grpc://localhost:1"])
-def test_a_missing_tpu_is_one_line_within_two_minutes(flags, tpu):
+def test_a_missing_tpu_is_an_error_of_one_line_within_two_minutes(flags, tpu):
     # The tests' own setting of TensorFlow's log level would win over the command's.
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     command = [sys.executable, PROJECT / "run_pretraining.py", *flags, "--dry_run", "--strategy=tpu", f"--tpu={tpu}"]

@@ -32,7 +32,7 @@ def test_the_formulas_need_no_tensorflow():
     assert answer.stdout == "False\n"
 
 
-def test_two_streams_cost_what_the_authors_counted_for_xlnet():
+def test_two_streams_agree_with_the_authors_count_for_xlnet():
     assert two_streams(LARGE, 2048, 500_000) == pytest.approx(float(xlnet(2048)), rel=0.004)
 
 

@@ -70,7 +70,7 @@ def test_the_most_expensive_of_two_branches_counts():
     assert flops(branch) == 2 * ONE
 
 
-def test_a_product_that_no_output_depends_on_does_not_count():
+def test_a_product_without_effect_on_an_output_does_not_count():
     def wasteful(values):
         tf.matmul(values, SQUARE)
         return values

@@ -36,7 +36,7 @@ def test_the_table_has_a_line_for_each_part_of_each_network_and_the_totals(tiny_
     assert lines[-1].startswith(f"| the run: 8 steps, 32 examples | {paper_flops(tiny_config(), 8):.4g} |")
 
 
-def test_the_cost_of_the_run_is_that_of_its_steps_and_of_its_examples(tiny_config):
+def test_the_cost_of_the_run_is_the_sum_over_steps_and_over_examples(tiny_config):
     values = cost_values(tiny_config())
     (steps,) = values["step_ranges"]
     assert (steps["first_step"], steps["last_step"]) == (0, values["num_steps"]) == (0, 8)

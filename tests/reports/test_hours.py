@@ -30,14 +30,14 @@ def test_the_hours_are_the_products_over_the_peak_times_the_utilisation(small, s
     assert hours_text(small_in_bfloat16, "a100", utilization=0.5).splitlines()[-1] == "| 0.5 | 2.05 | 0.0853 |"
 
 
-def test_a_slice_is_all_its_chips_and_several_devices_share_the_work(small_in_bfloat16):
+def test_all_chips_of_a_tpu_slice_count_and_several_devices_share_the_work(small_in_bfloat16):
     # 1.15e18 / (2 * 4 * 275e12 * 0.5 * 3600)
     lines = hours_text(small_in_bfloat16, "v4-8", device_count=2, utilization=0.5).splitlines()
     assert lines[0].endswith("; 2 x v4-8, bfloat16: 2.2e+15 FLOP/s published")
     assert lines[-1] == "| 0.5 | 0.29 | 0.0121 |"
 
 
-def test_without_a_utilisation_two_assumed_ones_are_used_and_marked_as_assumed(small_in_bfloat16):
+def test_the_default_utilisations_are_two_and_marked_as_assumed(small_in_bfloat16):
     *_, low, high, note = hours_text(small_in_bfloat16, "rtx4090").splitlines()
     # 1.15e18 / (165.2e12 * 3600) = 1.934
     assert (low, high) == ("| 0.2 | 9.67 | 0.403 |", "| 0.4 | 4.83 | 0.201 |")

@@ -33,7 +33,7 @@ def test_the_products_of_a_step_by_hand(tiny_config):
     assert {part: flops for (part, is_backward), flops in products.items() if is_backward} == backward
 
 
-def test_the_table_has_the_difference_of_every_part_also_with_fused_operations(tiny_config, one_device):
+def test_the_products_of_a_step_with_fused_operations_equal_the_formula(tiny_config, one_device):
     (electra,) = count_steps(tiny_config(train={"fused_ops": True}), one_device)
     assert electra.traced == electra.formula
     attention, backward = (line for line in products_table(electra).splitlines() if line.startswith("| attention"))
@@ -102,7 +102,7 @@ def test_two_replicas_compute_the_products_of_one_with_the_whole_batch(tiny_conf
 
 
 @pytest.mark.slow
-def test_rematerialized_layers_are_traced_twice_and_are_no_part_of_the_formula(tiny_config, one_device):
+def test_rematerialized_layers_are_traced_twice_and_count_once_in_the_formula(tiny_config, one_device):
     (step,) = count_steps(tiny_config(train={"rematerialize": True}), one_device)
     formula, traced = step.formula, step.traced
     assert {part for part in traced if traced[part] != formula[part]} == {("attention", False), ("feed_forward", False)}
