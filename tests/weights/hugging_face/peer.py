@@ -1,10 +1,10 @@
-"""transformers' side of test_peer.py, run by the Python of an environment of benchmarks/requirements-peers.txt.
+"""transformers' side of test_peer.py, for the Python of an environment with benchmarks/requirements-peers.txt.
 
     python tests/weights/hugging_face/peer.py REQUEST.json ANSWER.npz
 
-The request has `texts`, each a list of one text or two, and `folders`: names with the folders to load. The answer holds
-the ids that each folder's tokenizer gives, and the outputs of the class that its config.json names. Prints one line of
-JSON: what each folder lacked or had too much, and what its pipeline answers.
+The request has `texts`, each a list of one text or two, and `folders`, paths by name. The answer holds the ids of each
+folder's tokenizer, and the outputs of the class in its config.json, in float32 and, under `NAME|OUTPUT|exact`, in
+float64. Prints one line of JSON: for each folder missing and unexpected tensors, and the answer of its pipeline.
 """
 
 import json
@@ -44,6 +44,9 @@ def main(request_file: str, answer_file: str) -> None:
         report[name] = {"class": architecture, "problems": problems, "pipeline": None}
         if architecture in _PIPELINES:
             report[name]["pipeline"] = _pipeline(_PIPELINES[architecture], model, tokenizer, request["texts"])
+        with torch.inference_mode():
+            outputs = model.double()(**inputs)
+        arrays |= {f"{name}|{key}|exact": outputs[key].numpy() for key in _OUTPUTS if key in outputs}
     np.savez(answer_file, **arrays)
     print(json.dumps(report))
 
