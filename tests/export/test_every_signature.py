@@ -135,15 +135,17 @@ def test_ids_of_wrong_shape_or_range_are_refused(kind, loaded, name, values, mes
 @pytest.mark.parametrize("kind", SIGNATURES)
 def test_a_session_of_the_saved_graph_gives_what_the_loaded_functions_give(kind, exported, loaded):
     """TensorFlow Serving's way of running a SavedModel: TensorFlow's C++ session on the whole graph."""
+    inputs, expected = {}, {}
+    for name, function in loaded(kind).items():
+        tensors = _ids(9) if name.endswith("_ids") else _inputs(function, HARD_TEXTS, turn=1)
+        inputs[name] = {key: value.numpy() for key, value in tensors.items()}
+        expected[name] = {key: value.numpy() for key, value in function(**tensors).items()}
     with tf.compat.v1.Session(graph=tf.Graph()) as session:
-        graph = tf.compat.v1.saved_model.load(session, ["serve"], exported(kind))
-        for name, function in loaded(kind).items():
-            inputs = _ids(9) if name.endswith("_ids") else _inputs(function, HARD_TEXTS, turn=1)
-            signature = graph.signature_def[name]
-            feed = {signature.inputs[key].name: value.numpy() for key, value in inputs.items()}
-            in_session = session.run({key: info.name for key, info in signature.outputs.items()}, feed)
-            expected = {key: value.numpy() for key, value in function(**inputs).items()}
-            _assert_close(in_session, expected)
+        signatures = tf.compat.v1.saved_model.load(session, ["serve"], exported(kind)).signature_def
+        for name, values in inputs.items():
+            feed = {signatures[name].inputs[key].name: value for key, value in values.items()}
+            outputs = {key: info.name for key, info in signatures[name].outputs.items()}
+            _assert_close(session.run(outputs, feed), expected[name])
 
 
 def _ids(width: int) -> dict[str, tf.Tensor]:
