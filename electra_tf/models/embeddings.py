@@ -96,7 +96,7 @@ class DisentangledEmbeddings(Embeddings):
         return self._sum("token_type_embeddings")
 
     def merged(self) -> Embeddings:
-        """Embeddings with the sums as tables, independent of the other network; the LayerNorm is the same object."""
+        """Embeddings whose tables are the sums, independent of the other network; the LayerNorm is the same object."""
         plain = Embeddings(self.config, name=self.name, dtype=self.dtype_policy)
         with tf.name_scope(self.name):
             plain.build([None, None])

@@ -204,12 +204,12 @@ class FusedOps(ReferenceOps):
     # --- the vocabulary
 
     def exponential_sums(self, products, bias, forbidden_ids, temperature=1.0):
-        """As the reference. XLA would merge a sum over the column totals with them and read all logits once more."""
+        """As the reference; XLA must not merge a later sum over the totals with them: it would read the logits twice."""
         largest, column_totals = super().exponential_sums(products, bias, forbidden_ids, temperature)
         return largest, self._keep_once(column_totals)
 
     def column_logits(self, products, bias, column):
-        """As the reference. On a TPU it reads all logits, as a gather would first copy them into another layout."""
+        """As the reference. On a TPU it reads all logits, since a gather would first copy them into another layout."""
         if self.device != "tpu":
             return super().column_logits(products, bias, column)
         logits = in_columns(products + bias)
@@ -250,6 +250,6 @@ def _bias_gelu_gradient(product: tf.Tensor, bias: tf.Tensor, upstream: tf.Tensor
 
 
 def _cross_entropy(products, bias, token_ids, largest, column_totals) -> tuple[tf.Tensor, tf.Tensor]:
-    """-> -log p(token) [N], and the logarithms of the totals [N, 1]."""
+    """-log p(token), [N], and the logarithms of the sums of exponentials, [N, 1]."""
     log_totals = largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True))  # [N, 1]
     return log_totals[:, 0] - chosen_logits(products, bias, token_ids), log_totals

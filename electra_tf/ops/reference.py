@@ -182,7 +182,7 @@ class ReferenceOps:
     def token_losses(
         self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, other_ids: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        """-log p of the tokens, of the other tokens and of the most likely, and the log of the totals; [N] each."""
+        """-log p of the given, the other and the most likely token, and the log of the totals; [N] each."""
         largest, column_totals = self.exponential_sums(products, bias, None)
         log_totals = (largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True)))[:, 0]
         chosen, other = (chosen_logits(products, bias, ids) for ids in (token_ids, other_ids))

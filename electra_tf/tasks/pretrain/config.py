@@ -185,7 +185,7 @@ def _inherited_of_objective(old: dict, changes: dict) -> dict:
 
 
 def _inherited_of_generator(old: dict, changes: dict) -> dict:
-    """A generator of another kind inherits nothing."""
+    """A child that changes `generator.kind` inherits no settings of the generator."""
     kind = old.get("kind", "transformer")
     return old if changes.get("kind", kind) == kind else {}
 

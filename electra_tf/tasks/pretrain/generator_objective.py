@@ -63,7 +63,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         return isinstance(self.generator, TransformerGeneratorConfig)
 
     def _require_no_network(self) -> None:
-        """Raises: ValueError: for settings that need weights, or logits that differ between positions."""
+        """Raises: ValueError: for settings that only a generator with weights can have."""
         kind = self.generator.kind
         if self.needs_generator_network:
             raise ValueError(
