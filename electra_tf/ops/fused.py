@@ -204,7 +204,7 @@ class FusedOps(ReferenceOps):
     # --- the vocabulary
 
     def exponential_sums(self, products, bias, forbidden_ids, temperature=1.0):
-        """As the reference; XLA must not merge a later sum over the totals with them: it would read the logits twice."""
+        """As the reference; XLA must not merge a later sum with them, as it would read the logits twice."""
         largest, column_totals = super().exponential_sums(products, bias, forbidden_ids, temperature)
         return largest, self._keep_once(column_totals)
 
