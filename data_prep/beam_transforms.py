@@ -119,7 +119,7 @@ def _with_shard_key(example: ExampleFields, num_shards: dict[str, int]) -> tuple
 
 
 def _empty_shards(num_shards: dict[str, int]) -> Iterator[tuple[ShardKey, list[ExampleFields]]]:
-    """Yields every shard once, so that shards without examples are also written."""
+    """Yields every shard once, without examples, so that shards that stay empty are also written."""
     for split, number in num_shards.items():
         for index in range(number):
             yield (split, index, number), []

@@ -33,7 +33,7 @@ def document_hash(seed: int, lines: Sequence[str]) -> bytes:
     """Hashes a seed and a document's text, the same on every machine.
 
     Args:
-        lines: without line ends. The same text in other lines has another hash.
+        lines: the lines of the document, without line ends. The same text divided into other lines has another hash.
     """
     hasher = hashlib.blake2b(f"{seed}\0".encode(), digest_size=32, person=b"document")
     hasher.update("\n".join(lines).encode())

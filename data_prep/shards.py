@@ -189,7 +189,9 @@ def write_shard(
     """Sorts a shard's examples and writes them as a TFRecord file, atomically.
 
     Args:
-        index: entry i of `index_of` belongs to record i.
+        index: the index entries, in any order; see `index_of`.
+        records: the serialized examples, in the order of `index`.
+        vocabulary: gives the number of token counts, and the tokens that are not text.
         scratch_dir: see `storage.replaced`.
     Returns: the result, and the token counts; see `count_tokens`.
     Raises: OSError or one of TensorFlow's errors: the disk is full.

@@ -180,7 +180,7 @@ def remove(path: str | os.PathLike) -> None:
 
 
 def make_directory(path: str | os.PathLike) -> None:
-    """Makes a directory and its parents if they do not exist; object stores have none."""
+    """Makes a directory and its parents if they do not exist; object stores need none."""
     if not is_remote(path):
         os.makedirs(path, exist_ok=True)
     elif not _is_in_object_store(str(path)):

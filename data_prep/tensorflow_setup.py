@@ -1,8 +1,7 @@
 """Imports TensorFlow for the builder in two thirds of the usual time; it uses one thread and no accelerator.
 
-The import creates a few hundred thousand objects that stay, and garbage collection would take a third of the time. The
-fork server of `processes` imports this module, so nothing may run in TensorFlow at import: its threads do not survive a
-fork.
+Garbage collection is off during the import: it would take a third of the time, and the objects stay anyway. The fork
+server of `processes` imports this module, so TensorFlow must not run anything here: its threads do not survive a fork.
 """
 
 import gc

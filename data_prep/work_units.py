@@ -52,7 +52,7 @@ class FilePart:
 
     @property
     def path(self) -> str:
-        """For messages."""
+        """The path in messages: FILE, or ARCHIVE/MEMBER."""
         return f"{self.file.path}/{self.member}" if self.member else self.file.path
 
 
