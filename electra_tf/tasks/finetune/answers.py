@@ -102,6 +102,9 @@ def predicted_answers(
     if not windows.features.num_rows:
         odds = _ODDS_WITHOUT_WINDOW if version_2 else None
         return [PredictedAnswer(question.id, (), odds) for question in windows.questions]
+    index_of: dict[str, int] = {}
+    context_of = tf.constant([index_of.setdefault(each.context, len(index_of)) for each in windows.questions], tf.int64)
+    texts_in = context_texts(tf.constant(list(index_of)))  # decodes a context once for all of its questions
     answers = []
     for begin in range(0, len(windows.questions), _QUESTIONS_AT_ONCE):
         questions = windows.questions[begin : begin + _QUESTIONS_AT_ONCE]
@@ -112,7 +115,7 @@ def predicted_answers(
         best = best_positions(rows, windows.features.lengths[first:end], n_best_size)
         spans = allowed_spans(best, places, windows.token_starts, windows.token_ends, max_answer_length)
         if text_of is None:
-            texts_of = context_texts(tf.constant([question.context for question in questions]))
+            texts_of = functools.partial(_texts_of_questions, texts_in, context_of[begin:])
         else:
             texts_of = functools.partial(_given_texts, text_of, windows, first)
         listed = n_best(spans, texts_of, len(questions), n_best_size)
@@ -125,6 +128,11 @@ def predicted_answers(
     return answers
 
 
+def _texts_of_questions(texts_in: Callable[[Spans], tf.Tensor], context_of: tf.Tensor, spans: Spans) -> tf.Tensor:
+    """The texts of spans, [C] string, where `context_of` [Q] int64 is the index of each question's context."""
+    return texts_in(spans._replace(question=tf.gather(context_of, spans.question)))
+
+
 def _given_texts(text_of: TextOf, windows: SquadWindows, first_row: int, spans: Spans) -> tf.Tensor:
     """The texts of spans, [C] string, from a function of the caller."""
     columns = (spans.window.numpy() + first_row, spans.first.numpy(), spans.last.numpy())
@@ -133,7 +141,7 @@ def _given_texts(text_of: TextOf, windows: SquadWindows, first_row: int, spans: 
 
 def _span_lists(listed: Mapping[str, tf.Tensor]) -> list[tuple[AnswerSpan, ...]]:
     """The n-best list of each question, from the result of `n_best`."""
-    texts = [[text.decode() for text in texts] for texts in listed["text"].numpy()]
+    texts = [[text.decode() for text in row] for row in listed["text"].numpy()]
     columns = texts, *(listed[name].numpy().tolist() for name in AnswerSpan._fields[1:])
     return [
         tuple(map(AnswerSpan, *(values[:count] for values in lists)))
