@@ -9,7 +9,7 @@ import statistics
 import sys
 import warnings
 
-# One word of a plain sentence was swapped: "forest" stands where "time" should.
+# One word of a plain sentence was swapped: "forest" is in the place of "time".
 DEFAULT_TEXT = "We waited by the lake for a long forest, and then the professor came back to the camp."
 BAR_WIDTH = 30
 # A token stands out if its probability is this many times the median.

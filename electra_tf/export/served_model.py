@@ -32,7 +32,8 @@ class ServingShapes:
         max_seq_length: the tokens of the longest row, with the special ones. Longer texts are truncated, or cut into
             windows.
         batch_size: the number of texts in every call; None: any number.
-        pad_to_max_length: whether all rows have `max_seq_length` tokens; otherwise, as many as the call's longest.
+        pad_to_max_length: whether all rows have `max_seq_length` tokens; otherwise, rows are as long as the
+            call's longest.
     """
 
     max_seq_length: int
@@ -122,7 +123,7 @@ class ServedModel(tf.Module):
 
     def pairs(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
         """The first texts of [N] pairs, then the second ones: [2 N] string."""
-        message = "expected as many texts in the second input as in the first"
+        message = "expected the same number of texts in both inputs"
         with tf.control_dependencies([tf.debugging.assert_equal(tf.size(first), tf.size(second), message)]):
             return tf.concat([first, second], axis=0)
 

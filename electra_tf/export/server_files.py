@@ -34,7 +34,7 @@ num_batch_threads {{ value: 2 }}  # batches computed at the same time; about the
 max_enqueued_batches {{ value: 100 }}  # beyond, requests are refused as unavailable
 {sizes}
 # Do not set pad_variable_length_inputs: the server fills up with the first value of a row, and a mask filled up with
-# ones is wrong. Signatures that take texts need none of it. {ids}
+# ones is wrong. Signatures that take texts do not need it. {ids}
 """
 
 _ANY_SIZE = "# allowed_batch_sizes: batches of any size are taken as they are"

@@ -48,7 +48,7 @@ class TaggingModel(ServedModel):
             text: [N] string, UTF-8; each invalid byte counts as a character.
         Returns: with W, the largest number of words that fit:
             tokens: [N, W] string, the words.        tags: [N, W] string; "" in padding.
-            probability: [N, W] float32, that of the tag.
+            probability: [N, W] float32, the tag's probability.
             start, end: [N, W] int32, the word's first character (code point) in the text and its end (exclusive).
             num_tokens: [N] int32, the number of words.        truncated: [N] bool, whether tokens were cut.
         """
@@ -76,13 +76,13 @@ class TaggingModel(ServedModel):
         }
 
     def _tag_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
-        """A tag for each token. The tag of a word is that of its first piece.
+        """A tag for each token. A word has the tag of its first piece.
 
         Args:
             input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
         Returns:
             tags: [N, T] string, the likeliest; "" in padding.
-            probability: [N, T] float32, that of the tag; 0 in padding.
+            probability: [N, T] float32, the tag's probability; 0 in padding.
             labels: [N, C] string, all tags.        probabilities: [N, T, C] float32, in the order of `labels`.
         """
         rows = self.given(input_ids, input_mask, segment_ids)

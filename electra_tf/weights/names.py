@@ -172,7 +172,7 @@ def encoder_sizes(
 
     Args:
         source: the path of the weights, for messages.
-        scope, tables_scope: the scope of its layers, and that of its embeddings.
+        scope, tables_scope: the scope of its layers, and the one of its embeddings.
         settings: settings that no shape shows. The default of `num_heads` is one head for 64 hidden units.
     Raises: UserError: weights of an encoder are missing.
     """
@@ -197,12 +197,12 @@ def encoder_sizes(
     return validate({**sizes, **settings}, EncoderConfig, f"of {source}")
 
 
-def require_shapes(source: str, expected: Mapping[str, Shape], found: Mapping[str, Shape]) -> None:
+def require_shapes(source: str, expected: Mapping[str, Shape], shapes: Mapping[str, Shape]) -> None:
     """Raises: UserError: a weight is missing or has another shape."""
     wrong = [
-        f"{name} has shape {list(found[name])}, expected {list(shape)}" if name in found else f"there is no {name}"
+        f"{name} has shape {list(shapes[name])}, expected {list(shape)}" if name in shapes else f"there is no {name}"
         for name, shape in expected.items()
-        if tuple(found.get(name, (-1,))) != tuple(shape)
+        if name not in shapes or tuple(shapes[name]) != tuple(shape)
     ]
     if wrong:
         raise UserError(f"{source}: {list_briefly(wrong, '; ')}; give a whole checkpoint of one ELECTRA model")

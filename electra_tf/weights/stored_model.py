@@ -168,15 +168,15 @@ def _hint(missing: list[str]) -> str:
     return "is it of another objective or of fewer layers?"
 
 
-def _mismatch(name: str, found: list[int], expected: list[int]) -> str | None:
-    if found == expected:
+def _mismatch(name: str, shape: list[int], expected: list[int]) -> str | None:
+    if shape == expected:
         return None
-    problem = f"{name} has shape {found}, the model's is {expected}"
-    if found[1:] == expected[1:] and len(expected) == 2:
+    problem = f"{name} has shape {shape}, the model's is {expected}"
+    if shape[1:] == expected[1:] and len(expected) == 2:
         if name.endswith("position_embeddings"):
-            if found[0] > expected[0]:
+            if shape[0] > expected[0]:
                 return None
-            return f"{problem}: set encoder.max_position_embeddings to {found[0]} or less"
+            return f"{problem}: set encoder.max_position_embeddings to {shape[0]} or less"
         if name.endswith("word_embeddings"):
             return f"{problem}: the vocabularies differ in size; use data that was built with its vocabulary"
     return problem

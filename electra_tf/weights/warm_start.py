@@ -111,7 +111,7 @@ def _require_agreement(
 ) -> None:
     """Compares the settings that shapes do not show. With others, weights load and the model computes nonsense."""
     if vocabulary_file and model.vocabulary_file and _lines(vocabulary_file) != _lines(model.vocabulary_file):
-        raise UserError(f"{place} has another vocabulary than the data; build the data with that of the source")
+        raise UserError(f"{place} has another vocabulary than the data; build the data with the source's vocabulary")
     if not model.states_settings:
         return
     for network, sizes in (("encoder", model.encoder), ("generator", model.generator)):

@@ -56,7 +56,7 @@ def test_served_answers_equal_those_of_predict(name, served, finetuned):
 
 
 def test_different_numbers_of_questions_and_contexts_are_refused(served):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="as many texts in the second input"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the same number of texts"):
         call(served("squad_v2"), "answer", ["a", "b", "c"], ["d"])
 
 

@@ -54,7 +54,7 @@ def test_a_model_with_nan_weights_is_not_exported(tiny_config, tokenizer):
 
 
 def _run_without_the_project(version_dir, tmp_path, signature: str) -> dict:
-    """The outputs of a signature for SHORT and LONG, from a process whose path does not lead here."""
+    """The outputs of a signature for SHORT and LONG, from a process that cannot import this project."""
     program = """
 import json, sys, tensorflow as tf, tensorflow_text
 assert not any(name.split('.')[0] in ('electra_tf', 'tf_keras') for name in sys.modules)
@@ -208,7 +208,7 @@ def test_replacing_a_link_keeps_its_target(replaceable, tmp_path):
 
 
 def test_shared_embeddings_are_exported_as_one_table(tiny_config, tokenizer, tmp_path):
-    """One word table, the sum; what is computed is what was computed with the two."""
+    """The export has one word table, the sum, and computes the same vectors."""
     config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"tying": "gradient_disentangled"})
     objective = build_objective(config)
     own, theirs = objective.discriminator.embeddings, objective.generator.encoder.embeddings

@@ -131,7 +131,7 @@ def _h5(path: str, content: bytes) -> Tensors:
 def _name_in_h5(stored_name: str) -> str:
     """PyTorch's name for a tensor of a TensorFlow model.
 
-    The last of the roots begins the name; groups of the file and the model's own name stand before it.
+    The name begins at the last of the roots. Groups of the file and the model's own name come before it.
     Source: transformers 4.57, models/electra/modeling_tf_electra.py.
     """
     parts = stored_name.removesuffix(":0").split("/")

@@ -68,7 +68,7 @@ class Case:
 
 
 def built_cases(size: str) -> Iterator[Case]:
-    """Models with random weights, `tiny` or `small`: of each objective that transformers knows, and of each head."""
+    """Models with random weights, `tiny` or `small`: each objective that transformers has, and each head."""
     vocabulary = Vocabulary.load(VOCAB_FILE)
     overrides = [f"encoder.vocab_size={vocabulary.size}"]
     if size == "tiny":
