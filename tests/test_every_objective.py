@@ -6,11 +6,13 @@ What an objective computes is tested beside it, in tests/tasks/pretrain.
 import math
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+import yaml
 
 from electra_tf.data.batch import batch_specs
 from electra_tf.flops.budget import RunCost
@@ -24,6 +26,7 @@ from electra_tf.tasks.pretrain import OBJECTIVES, Objective, build_objective
 from electra_tf.train.static_step import unfit_operations
 from electra_tf.train.step import compile_task
 
+ABLATIONS = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "ablations"
 # (objective, which of its phases)
 STEPS = [(name, phase) for name in OBJECTIVES for phase in range(2 if name == "two_stage" else 1)]
 # The first of two replicas gets four times as many tokens as the second, and five times as many masked ones.
@@ -85,8 +88,10 @@ def build(config, strategy=None) -> Objective:
 @pytest.fixture(scope="module", params=STEPS, ids=lambda step: f"{step[0]}-{step[1]}")
 def step(request, tiny_config, tiny_batch) -> TracedStep:
     name, phase = request.param
+    preset = ABLATIONS / f"{name}.yaml"
+    masking = yaml.safe_load(preset.read_text(encoding="utf-8")).get("masking", {}) if preset.exists() else {}
     config = tiny_config(
-        objective={"name": name}, encoder={"initializer_range": 0.2}, optimizer={"learning_rate": 1e-3}
+        objective={"name": name}, masking=masking, encoder={"initializer_range": 0.2}, optimizer={"learning_rate": 1e-3}
     )
     objective, batch = build(config), tiny_batch(config, LENGTHS)
     task = objective.phases[phase]
