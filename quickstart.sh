@@ -5,6 +5,11 @@
 # Each finished run keeps its directory: runs/quickstart, runs/quickstart-2, ... An interrupted run is continued.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+case "${1:-}" in
+  "") ;;
+  -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' quickstart.sh && exit ;;
+  *) echo "error: unknown argument $1; $0 takes none" >&2 && exit 2 ;;
+esac
 ./setup.sh
 unset PYTHONHOME PYTHONPATH
 # Hides notes about missing GPUs and old Python versions.

@@ -78,6 +78,7 @@ case "${1:-}" in
     requirement_files+=(requirements-dev.txt)
     stamp=$VENV/installed-requirements-dev
     ;;
+  -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' setup.sh && exit ;;
   *) fail "unknown argument $1; usage: $0 [--dev]" ;;
 esac
 

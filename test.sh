@@ -6,6 +6,7 @@
 #   ./test.sh tests/text -k accents  arguments for pytest; they win over -m and -n below
 set -euo pipefail
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+case "${1:-}" in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$project/test.sh" && exit ;; esac
 "$project/setup.sh" --dev
 cd "$project"
 unset PYTHONHOME PYTHONPATH

@@ -57,6 +57,14 @@ def test_a_shell_script_is_executable_and_parses(script):
     assert subprocess.run(["bash", "-n", path], capture_output=True, text=True).stderr == ""
 
 
+@pytest.mark.parametrize("script", ["quickstart.sh", "setup.sh", "test.sh"])
+def test_a_shell_script_prints_its_help_and_does_nothing_else(script):
+    answer = subprocess.run([PROJECT / script, "--help"], capture_output=True, text=True, cwd="/")
+    comment = (PROJECT / script).read_text(encoding="utf-8").partition("\n# ")[2].partition("\nset -")[0]
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout == comment.replace("\n# ", "\n").replace("\n#\n", "\n\n") + "\n"
+
+
 def test_no_tracked_file_is_large(tracked_files):
     large = {str(path.relative_to(PROJECT)): path.stat().st_size for path in tracked_files}
     assert {name: size for name, size in large.items() if size > MAX_TRACKED_BYTES} == {}

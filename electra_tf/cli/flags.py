@@ -4,7 +4,11 @@ import argparse
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Keeps the description's line breaks and appends each flag's default."""
+    """Keeps the description's line breaks and appends the defaults of flags, except empty ones."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        is_empty = action.default in (None, "", []) or action.const is True  # the latter: store_true
+        return action.help if is_empty else super()._get_help_string(action)
 
 
 class _Parser(argparse.ArgumentParser):

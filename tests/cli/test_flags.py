@@ -1,5 +1,8 @@
 """The parser of every command's flags."""
 
+import argparse
+import re
+
 import pytest
 
 from electra_tf.cli.flags import flag_parser, positive_int
@@ -26,3 +29,13 @@ def test_an_empty_value_and_a_number_that_is_not_positive_are_refused(capsys, ar
         parser.parse_args(arguments)
     assert caught.value.code == 2
     assert named in capsys.readouterr().err
+
+
+def test_the_help_shows_defaults_except_empty_ones():
+    parser = flag_parser("what it does")
+    parser.add_argument("--seed", default=0, help="of the draw")
+    parser.add_argument("--name", help="of the run (default: the model's)")
+    parser.add_argument("--force", action="store_true", help="replace it")
+    parser.add_argument("--cased", action=argparse.BooleanOptionalAction, default=False, help="keep capitals")
+    defaults = re.findall(r"(\S+) \(default: (.*)\)", parser.format_help())
+    assert defaults == [("draw", "0"), ("run", "the model's"), ("capitals", "False")]
