@@ -79,7 +79,7 @@ def test_the_objectives_own_check_of_its_settings_is_reported(workplace, config)
 
 def test_another_module_file_of_the_same_name_is_refused(config, tmp_path):
     (tmp_path / "my_objective.py").write_text("raise AssertionError", encoding="utf-8")
-    with pytest.raises(UserError, match="another module my_objective is imported already"):
+    with pytest.raises(UserError, match="a module named my_objective is already imported"):
         load_module(str(tmp_path / "my_objective.py"))
 
 

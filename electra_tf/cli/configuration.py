@@ -1,4 +1,4 @@
-"""Loads what a command's flags name: the configuration, a module with an objective, the strategy."""
+"""Loads the configuration, the objective module and the strategy that a command's flags name."""
 
 import argparse
 import importlib
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def config_of(arguments: argparse.Namespace) -> "PretrainingConfig":
     """The configuration that --config, --set and --objective_module name. Raises: UserError: a setting is wrong."""
-    # Settings stand in the modules of the models, which import TensorFlow.
+    # Each objective's settings are in its own module, which imports TensorFlow.
     import_tensorflow(tpu=getattr(arguments, "strategy", None) == "tpu")
     from electra_tf.tasks.pretrain.config import load_config
 
@@ -41,14 +41,14 @@ def load_module(name: str) -> None:
 
     Args:
         name: as in an import statement (`my_package.my_objective`), or the path of a .py file.
-    Raises: UserError: if there is no such module or file. An error in the module keeps its trace.
+    Raises: UserError: there is no such module or file. Errors in the module itself are not caught.
     """
     path = Path(name)
     if path.suffix == ".py" and path.is_file():
         _import_file(path)
     elif path.suffix == ".py" or not _is_module(name):
         raise UserError(
-            f"--objective_module={name} is not found; give the path of a .py file, or a module on PYTHONPATH"
+            f"--objective_module={name}: no such module; give the path of a .py file, or a module on PYTHONPATH"
         )
     else:
         importlib.import_module(name)
@@ -65,7 +65,7 @@ def _import_file(path: Path) -> None:
     if path.stem in sys.modules:
         if getattr(sys.modules[path.stem], "__file__", None) == str(path.resolve()):
             return
-        raise UserError(f"--objective_module={path}: another module {path.stem} is imported already; rename the file")
+        raise UserError(f"--objective_module={path}: a module named {path.stem} is already imported; rename the file")
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module  # Autograph and dataclasses look a module up by its name

@@ -1,13 +1,13 @@
-"""Converts a model between runs of this program, the authors' TensorFlow 1 checkpoints and Hugging Face's folders.
+"""Converts a model between this project's runs, the authors' TensorFlow 1 checkpoints and Hugging Face folders.
 
     python convert_checkpoint.py --from=RUN --to=hugging_face --output_dir=DIR
     python convert_checkpoint.py --from=RUN/milestones/step-500 --to=tf1 --output_dir=DIR
     python convert_checkpoint.py --from=AUTHORS/electra_small --to=hugging_face --output_dir=DIR --vocab_file=vocab.txt
     python convert_checkpoint.py --from=FOLDER --to=run --output_dir=RUN
 
---from takes a run's directory, one of its checkpoints or milestones, a seed's directory of fine-tuning, a checkpoint of
-the authors' code, a folder with model.safetensors or tf_model.h5, or a directory with the folders discriminator/ and
-generator/. Weights are kept to the bit. See docs/interop.md.
+--from takes a run's directory, one of its checkpoints or milestones, the directory of a fine-tuned seed, a checkpoint
+of the authors' code, a folder with model.safetensors or tf_model.h5, or a directory with the folders discriminator/ and
+generator/. Weights are copied bit for bit. See docs/interop.md.
 """
 
 import argparse
@@ -29,17 +29,17 @@ def main(argv: list[str] | None = None) -> int:
 def _flags() -> argparse.ArgumentParser:
     parser = flag_parser(__doc__)
     parser.add_argument("--from", required=True, dest="source", metavar="PATH", help="the model to convert")
-    parser.add_argument("--to", required=True, choices=FORMATS, help="what to write")
-    parser.add_argument("--output_dir", required=True, metavar="DIR", help="a directory that is empty or new")
+    parser.add_argument("--to", required=True, choices=FORMATS, help="format to write")
+    parser.add_argument("--output_dir", required=True, metavar="DIR", help="new or empty directory to write to")
     parser.add_argument("--vocab_file", metavar="FILE", help="vocabulary, for sources without one")
-    parser.add_argument("--cased", action="store_true", help="text was not lower-cased")
+    parser.add_argument("--cased", action="store_true", help="the vocabulary is cased: text is not lower-cased")
     parser.add_argument(
-        "--num_heads", type=positive_int, metavar="N", help="attention heads (default: hidden size / 64)"
+        "--num_heads", type=positive_int, metavar="N", help="number of attention heads (default: hidden size / 64)"
     )
+    parser.add_argument("--generator_num_heads", type=positive_int, metavar="N", help="the same for the generator")
     parser.add_argument(
-        "--generator_num_heads", type=positive_int, metavar="N", help="attention heads of the generator"
+        "--fresh_generator", action="store_true", help="with --to=run: random weights for the generator"
     )
-    parser.add_argument("--fresh_generator", action="store_true", help="with --to=run: write a random generator")
     add_set_flag(parser)
     add_objective_module_flag(parser)
     return parser
@@ -61,15 +61,15 @@ def _convert(arguments: argparse.Namespace) -> None:
     model = read_stored_model(arguments.source, source_overrides(arguments.vocab_file, arguments.cased, *heads))
     if arguments.generator_num_heads is not None and model.generator is None:
         raise UserError(
-            f"--generator_num_heads={arguments.generator_num_heads}: {model.source} has no generator beside a "
-            "discriminator; give --num_heads for a single network"
+            f"--generator_num_heads={arguments.generator_num_heads}: {model.source} has only one network; "
+            "give --num_heads"
         )
     print(f"read {model.source}: {len(model.weights)} variables")
     print("\n".join(_write(model, arguments)))
 
 
 def _write(model, arguments: argparse.Namespace) -> list[str]:
-    """Returns: lines for the terminal."""
+    """Writes the model in the format --to. Returns: lines for the terminal."""
     if arguments.to == "run":
         from electra_tf.weights.run_writer import write_run
 

@@ -4,8 +4,8 @@
     python export_saved_model.py --model_dir=FINETUNED/seed_0 --output_dir=EXPORT --serving_config
 
 A run of run_pretraining.py gets the signatures embed (text -> vectors) and detect (text -> each token's probability of
-having been replaced). A seed's directory of run_finetuning.py gets embed and one of classify, regress, tag and answer,
-with the results of --predict. Each signature has a second one that ends in _ids, for callers with their own tokenizer.
+having been replaced). A seed of run_finetuning.py gets embed and one of classify, regress, tag and answer, which give
+the same results as --predict. Each signature has a variant with the suffix _ids, for callers with their own tokenizer.
 A program that loads EXPORT/1 needs tensorflow and tensorflow_text, but not this project. See docs/serving.md.
 """
 
@@ -18,25 +18,21 @@ from electra_tf.cli.process import run_command
 
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
-    parser.add_argument("--model_dir", required=True, metavar="DIR", help="a run's directory, or a seed's")
+    parser.add_argument("--model_dir", required=True, metavar="DIR", help="directory of a run or of a fine-tuned seed")
     parser.add_argument("--output_dir", required=True, metavar="DIR", help="the SavedModel is written to DIR/1")
     parser.add_argument(
         "--max_seq_length",
         type=int,
         metavar="N",
-        help="longest row in tokens; longer texts are truncated or cut into windows (default: the run's)",
+        help="maximum length in tokens; longer texts are truncated or split into windows (default: the run's)",
     )
     parser.add_argument(
         "--pad_to_max_length",
         action="store_true",
         help="pad every text to --max_seq_length tokens, so that shapes are static",
     )
-    parser.add_argument("--batch_size", type=int, metavar="N", help="number of texts in every call (default: any)")
-    parser.add_argument(
-        "--precision",
-        choices=["float32", "bfloat16"],
-        help="compute precision (default: the run's)",
-    )
+    parser.add_argument("--batch_size", type=int, metavar="N", help="fixed number of texts in a call (default: any)")
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], help="compute precision (default: the run's)")
     parser.add_argument(
         "--serving_config",
         action="store_true",

@@ -12,7 +12,7 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescrip
 
 
 class _Parser(argparse.ArgumentParser):
-    """Refuses empty values: with an unset variable, `--output_dir=$DIR` would mean the current directory."""
+    """Refuses empty values: `--output_dir=$DIR` with an unset variable would mean the current directory."""
 
     def parse_known_args(self, args=None, namespace=None):
         namespace, rest = super().parse_known_args(args, namespace)
@@ -20,12 +20,12 @@ class _Parser(argparse.ArgumentParser):
             given = getattr(namespace, action.dest, None)
             if given != action.default and "" in (given if isinstance(given, list) else [given]):
                 name = (action.option_strings or [action.dest])[-1]
-                self.error(f"{name} is empty; give a value, or leave the flag out")
+                self.error(f"{name} is empty; give a value or remove the flag")
         return namespace, rest
 
 
 def flag_parser(description: str) -> argparse.ArgumentParser:
-    """A parser that refuses empty values and abbreviated flags (a new flag could change what an abbreviation means).
+    """Returns a parser that refuses empty values and abbreviated flags (a new flag could make them ambiguous).
 
     Args:
         description: the script's docstring; its line breaks are kept.
@@ -34,9 +34,9 @@ def flag_parser(description: str) -> argparse.ArgumentParser:
 
 
 def positive_int(text: str) -> int:
-    """The type of a flag that takes a whole number above 0."""
+    """Parses the value of a flag that takes a positive integer."""
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"found {text!r}; expected a whole number above 0")
+        raise argparse.ArgumentTypeError(f"found {text!r}; expected a positive integer")
     return int(text)
 
 
@@ -48,12 +48,12 @@ def add_set_flag(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="overrides",
         metavar="A.B=VALUE",
-        help="changes one setting; repeatable",
+        help="change one setting; repeatable",
     )
 
 
 def add_objective_module_flag(parser: argparse.ArgumentParser) -> None:
-    """Adds --objective_module, whose value `electra_tf.cli.configuration.load_module` takes."""
+    """Adds --objective_module, for `electra_tf.cli.configuration.load_module`."""
     parser.add_argument(
         "--objective_module",
         metavar="MODULE",
@@ -70,8 +70,8 @@ def add_strategy_flags(parser: argparse.ArgumentParser) -> None:
         help="tf.distribute strategy; multi_worker_mirrored reads TF_CONFIG",
     )
     parser.add_argument(
-        "--tpu", default="local", metavar="NAME", help="local (on a TPU VM), a TPU's name, or grpc://HOST:PORT"
+        "--tpu", default="local", metavar="NAME", help="TPU: local (on a TPU VM), its name, or grpc://HOST:PORT"
     )
     parser.add_argument(
-        "--logical_cpu_devices", type=positive_int, default=1, metavar="N", help="split the CPU into N devices"
+        "--logical_cpu_devices", type=positive_int, default=1, metavar="N", help="split the CPU into N logical devices"
     )

@@ -1,4 +1,4 @@
-"""The process of a command: its exit status, its one-line errors, how TensorFlow is imported."""
+"""Exit status and one-line errors of a command, and a faster import of TensorFlow."""
 
 import contextlib
 import gc
@@ -19,7 +19,7 @@ from electra_tf.runs.interruption import Interrupted, Interruption
 # find a TPU by its name. No command uses them through Keras.
 _OPTIONAL_IMPORTS = ("pandas", "scipy", "PIL", "h5py", "googleapiclient")
 # tensorflow-tpu 2.20 aborts the process with this libtpu and later ones, without a Python error.
-_FIRST_UNFIT_LIBTPU = (0, 0, 32)
+_FIRST_BROKEN_LIBTPU = (0, 0, 32)
 
 
 class ExitStatus:
@@ -30,9 +30,9 @@ class ExitStatus:
 
 @contextlib.contextmanager
 def errors_reported() -> Iterator[ExitStatus]:
-    """Prints the error that ends a command as one line on stderr and sets the exit status. Bugs keep their trace.
+    """Prints a user's error as one line on stderr and sets the exit status. Other exceptions pass, with their trace.
 
-    This is the one place that decides how an error ends a command, see "Errors" in docs/architecture.md.
+    Only this function decides how an error ends a command, see "Errors" in docs/architecture.md.
     """
     # TensorFlow's notes at the start ("failed call to cuInit" on every machine without a GPU) hide the lines that
     # matter, and its errors arrive as Python exceptions. A user's own setting wins.
@@ -66,16 +66,16 @@ def errors_reported() -> Iterator[ExitStatus]:
 
 
 def _with_file(error: Exception) -> str:
-    """An error of a library as one line, with the file at fault in front."""
+    """The message of a library's error in one line, starting with the file if it is known."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or first_line(error)}"
     return first_line(error)
 
 
 def _store_errors() -> tuple[type[Exception], ...]:
-    """TensorFlow's errors for files that are missing, damaged, refused or do not fit; none before its import.
+    """TensorFlow's errors for files that are missing, damaged or not accessible; empty before its import.
 
-    Its other errors, such as InvalidArgumentError, may come from a wrong graph, which is a bug.
+    Its other errors, such as InvalidArgumentError, may come from a bug in a graph.
     """
     if (tf := sys.modules.get("tensorflow")) is None:
         return ()
@@ -84,7 +84,7 @@ def _store_errors() -> tuple[type[Exception], ...]:
 
 
 def run_command(command: Callable[[], None]) -> int:
-    """Runs a script's work under `errors_reported`. Returns: the exit status."""
+    """Runs a command under `errors_reported`. Returns: the exit status."""
     with errors_reported() as status:
         command()
     return status.code
@@ -92,11 +92,11 @@ def run_command(command: Callable[[], None]) -> int:
 
 @contextlib.contextmanager
 def training_process(strategy: str, ends_process: bool) -> Iterator[tuple[ExitStatus, Interruption]]:
-    """Reports the errors of a command that signals may end early, and sets its exit status.
+    """As `errors_reported`, for a training command, which signals may end early.
 
     Args:
         strategy: the name of its tf.distribute strategy.
-        ends_process: True if the process ends with the command.
+        ends_process: True to end the process after the command, without TensorFlow's teardown.
     """
     with Interruption() as interruption, errors_reported() as status:
         try:
@@ -109,7 +109,7 @@ def training_process(strategy: str, ends_process: bool) -> Iterator[tuple[ExitSt
 
 
 def import_tensorflow(tpu: bool = False) -> None:
-    """Imports TensorFlow and Keras, faster than a plain import (about 60 % of its time), and silences their notes.
+    """Imports TensorFlow and Keras in about 60 % of the time of a plain import, and silences their notes.
 
     Args:
         tpu: True if the command may use a TPU.
@@ -125,7 +125,7 @@ def import_tensorflow(tpu: bool = False) -> None:
 
 
 def _import_fast(hidden: Iterable[str]) -> None:
-    """Imports both without garbage collection (saves 0.5 s) and without the `hidden` packages (saves 0.5 s)."""
+    """Imports both without garbage collection and without the `hidden` packages; each saves 0.5 s."""
     hidden = [name for name in hidden if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # an import of a module that is None fails
     gc.disable()
@@ -142,10 +142,10 @@ def _require_fitting_libtpu() -> None:
     versions = {name: _installed_version(name) for name in ("tensorflow-tpu", "libtpu")}
     if not versions["tensorflow-tpu"]:
         return
-    if not versions["libtpu"] or versions["libtpu"] >= _FIRST_UNFIT_LIBTPU:
-        installed = ".".join(map(str, versions["libtpu"])) or "no version"
+    if not versions["libtpu"] or versions["libtpu"] >= _FIRST_BROKEN_LIBTPU:
+        installed = ".".join(map(str, versions["libtpu"])) or "none"
         raise UserError(
-            f"tensorflow-tpu needs libtpu 0.0.30, {installed} is installed; run: pip install --no-deps "
+            f"tensorflow-tpu requires libtpu 0.0.30, but {installed} is installed; run: pip install --no-deps "
             "--force-reinstall -r requirements-tpu.txt"
         )
 
@@ -160,7 +160,7 @@ def _installed_version(name: str) -> tuple[int, ...]:
 
 
 def _has_no_reader(stream: TextIO) -> bool:
-    """Whether a stream is a pipe whose reader has closed it."""
+    """True if a stream is a pipe whose reader has closed it."""
     poll = select.poll()
     poll.register(stream.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

@@ -1,4 +1,4 @@
-"""Counts the floating-point operations of a run, by formula and in its traced training step.
+"""Counts the floating-point operations of a run, by formula or in the traced training step.
 
     python profile_flops.py --config=configs/pretrain/small.yaml
     python profile_flops.py --config=configs/pretrain/small.yaml --budget=1e18 --measure_speed
@@ -6,8 +6,8 @@
     python profile_flops.py --config=configs/pretrain/small.yaml --set train.precision=bfloat16 --hours --device=a100
     python profile_flops.py --paper_table
 
-There are two conventions: `paper` (appendix E) for comparison with the paper's figures, and `hardware` for the work of
-a device. See docs/notes/flops.md.
+There are two conventions: `paper` (appendix E) for comparison with the paper's figures, and `hardware` for the
+operations that a device computes. See docs/notes/flops.md.
 """
 
 import json
@@ -23,12 +23,12 @@ from electra_tf.flops.devices import DEVICES
 _MODES = {
     "json": "print the totals of --config as one JSON object",
     "paper_flops": "print the authors' thirteen published numbers as one JSON object",
-    "paper_table": "print the FLOPs of the paper's tables 1, 2, 3 and 7 beside those computed here",
-    "measured": "trace the training step and print its matrix products beside the formula's",
-    "finetuning": "print the cost of an example in fine-tuning and in inference",
-    "hours": "print the duration of the run on --device, from its published peak",
+    "paper_table": "print tables 1, 2, 3 and 7 of the paper with its FLOPs and those computed here",
+    "measured": "trace the training step and compare its matrix products with the formula",
+    "finetuning": "print the FLOPs of one example in fine-tuning and in inference",
+    "hours": "print the run's estimated hours on --device, from its published peak",
 }
-# Each of these flags requires one of the flags in its value.
+# Each flag requires one of the flags in its value.
 _REQUIRES = {
     **dict.fromkeys(("convention", "measure_speed", "model_dir"), ("budget",)),
     **dict.fromkeys(("strategy", "logical_cpu_devices"), ("measured", "measure_speed")),
@@ -50,7 +50,7 @@ def _flags() -> ArgumentParser:
     modes = parser.add_mutually_exclusive_group()
     for flag, text in _MODES.items():
         modes.add_argument(f"--{flag}", action="store_true", help=text)
-    modes.add_argument("--budget", type=float, metavar="FLOPS", help="print how many steps so many FLOPs pay for")
+    modes.add_argument("--budget", type=float, metavar="FLOPS", help="print the number of steps that FLOPS pay for")
     parser.add_argument("--convention", default="paper", choices=["paper", "hardware"], help="for --budget")
     speed = parser.add_mutually_exclusive_group()
     speed.add_argument(
@@ -59,31 +59,31 @@ def _flags() -> ArgumentParser:
         nargs="?",
         const=5,
         metavar="STEPS",
-        help="for --budget: time this number of steps (without a number: 5)",
+        help="for --budget: time STEPS training steps (5 if no number is given)",
     )
-    speed.add_argument("--model_dir", metavar="DIR", help="for --budget: take the speed from the reports of this run")
+    speed.add_argument("--model_dir", metavar="DIR", help="for --budget: use the speed that this run reported")
     parser.add_argument(
         "--strategy",
         default="one_device",
         choices=["one_device", "mirrored"],
-        help="for --measured and --measure_speed",
+        help="for --measured and --measure_speed: tf.distribute strategy",
     )
     parser.add_argument(
         "--logical_cpu_devices",
         type=positive_int,
         default=1,
         metavar="N",
-        help="split the CPU into N devices, for --strategy=mirrored",
+        help="for --strategy=mirrored: split the CPU into N logical devices",
     )
-    parser.add_argument("--device", choices=DEVICES, help="for --hours")
+    parser.add_argument("--device", choices=DEVICES, help="for --hours: the device")
     parser.add_argument(
         "--device_count", type=positive_int, default=1, metavar="N", help="for --hours: number of devices"
     )
     parser.add_argument(
-        "--utilization", type=float, metavar="FRACTION", help="for --hours: of the peak (default: 0.2 and 0.4)"
+        "--utilization", type=float, metavar="FRACTION", help="for --hours: speed / peak (default: 0.2 and 0.4)"
     )
     parser.add_argument(
-        "--price_per_hour", type=float, metavar="PRICE", help="for --hours: of one device, to print the run's price"
+        "--price_per_hour", type=float, metavar="PRICE", help="for --hours: one device's price; prints the run's price"
     )
     return parser
 
@@ -100,17 +100,17 @@ def _answer(arguments: Namespace, parser: ArgumentParser) -> str:
 
         return "\n".join(map(paper_table, TABLES))
     if not arguments.config:
-        raise UserError("nothing to count; give --config=FILE, --paper_flops or --paper_table")
+        raise UserError("--config is missing; give --config=FILE, --paper_flops or --paper_table")
     return _profile(arguments)
 
 
 def _refuse_flags_without_effect(arguments: Namespace, parser: ArgumentParser) -> None:
-    """Raises: UserError: a flag has no effect with the others."""
+    """Raises: UserError: a flag has no effect with the others, or --hours has no --device."""
     given = {name for name, value in vars(arguments).items() if value != parser.get_default(name)}
     if given & {"paper_flops", "paper_table"}:
         for flag, name in (("config", "config"), ("set", "overrides"), ("objective_module", "objective_module")):
             if name in given:
-                raise UserError(f"--{flag} has no effect with --paper_flops and --paper_table")
+                raise UserError(f"--{flag} has no effect with --paper_flops and --paper_table; remove it")
     for flag, others in _REQUIRES.items():
         if flag in given and not given & set(others):
             raise UserError(f"--{flag} requires --{' or --'.join(others)}")
@@ -141,7 +141,7 @@ def _profile(arguments: Namespace) -> str:
 
 
 def _speed(arguments: Namespace, config) -> tuple:
-    """The last arguments of `budget_text`: a speed in FLOP/s, if a flag asks for one, and the cost of its run."""
+    """The arguments `speed` and `measured_in` of `budget_text` that the flags determine."""
     if arguments.model_dir is not None:
         from electra_tf.reports.speed import reported_speed
 

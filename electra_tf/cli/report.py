@@ -3,13 +3,13 @@
     python report.py runs/* --output=report.md --picture=report.png
     python report.py runs/* --score=glue --output=report.md --picture=report.png --data=report.json
 
-Runs that differ in their seed only (same settings, data and initial weights) share one row of the table and one line of
-the picture: the median, and the range from lowest to highest. The command reads config.yaml, metrics.jsonl, data.json
+Runs that differ only in their seed (same settings, data and initial weights) share one row of the table and one line of
+the picture, which show the median and the range. The command reads config.yaml, metrics.jsonl, data.json
 and warm_start.json in each run's directory.
 
 With --score it shows the scores of the runs' milestones after fine-tuning on a task. It reads them from
-finetuning_TASK.json in each run's directory; run_finetuning.py --milestones writes that file. The median and the range
-are then over all fine-tuning seeds of all runs in a row.
+finetuning_TASK.json in each run's directory, which run_finetuning.py --milestones writes. The median and the range are
+then over all fine-tuning seeds of the runs in a row.
 """
 
 import json
@@ -28,23 +28,23 @@ def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
     parser.add_argument("model_dirs", nargs="+", metavar="RUN", help="directory of a run")
     parser.add_argument("--output", metavar="FILE", help="Markdown file to write (default: print the table)")
-    parser.add_argument("--picture", metavar="FILE", help="PNG file to write; needs matplotlib")
+    parser.add_argument("--picture", metavar="FILE", help="PNG file to write; requires matplotlib")
     parser.add_argument("--data", metavar="FILE", help="JSON file to write: the points of the picture")
     parser.add_argument(
-        "--flops", choices=("paper", "hardware"), default="paper", help="of the picture: docs/notes/flops.md"
+        "--flops", choices=("paper", "hardware"), default="paper", help="FLOPs of the picture; see docs/notes/flops.md"
     )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument(
-        "--score", metavar="TASK", help="show the scores of the fine-tuned milestones: glue, mrpc, squad_v2, ..."
+        "--score", metavar="TASK", help="show the milestones' scores after fine-tuning on TASK (glue, mrpc, ...)"
     )
     shown.add_argument(
         "--metric",
         action="append",
         dest="metrics",
         metavar="NAME",
-        help="a metric for table and picture, repeatable (default: the usual ones that the runs have)",
+        help="metric to show; repeatable (default: the usual ones that the runs have)",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace the files that flags name")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing output files")
     add_objective_module_flag(parser)
     arguments = parser.parse_args(argv)
     return run_command(lambda: _report(arguments))
@@ -81,11 +81,11 @@ def _report(arguments: Namespace) -> None:
 
 
 def _require_free_files(arguments: Namespace) -> None:
-    """Raises: UserError: an output file exists and may not be replaced."""
+    """Raises: UserError: an output file exists, without --overwrite."""
     for flag in ("output", "picture", "data"):
         file = getattr(arguments, flag)
         if file and os.path.exists(file) and not arguments.overwrite:
-            raise UserError(f"--{flag}={file} exists; give another name, or --overwrite to replace it")
+            raise UserError(f"--{flag}={file} exists; give another name, or add --overwrite")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fine-tunes a pre-trained encoder on GLUE, SQuAD or a task of your own, with several seeds, and predicts.
+"""Fine-tunes a pre-trained encoder on GLUE, SQuAD or your own task with several seeds, and predicts.
 
     python run_finetuning.py --task=mrpc --init_from=RUN --data_dir=GLUE --output_dir=OUT --seeds 0 1 2 3 4
     python run_finetuning.py --task=glue --init_from=RUN --data_dir=GLUE --output_dir=OUT --seeds 0 1 2
@@ -9,10 +9,10 @@
     python run_finetuning.py --predict --model_dir=OUT/seed_0 --input_file=new.jsonl --output_file=predictions.tsv
     python run_finetuning.py --score --task=squad_v2 --data_file=dev-v2.0.json --predictions=predictions.json
 
-The same command continues an interrupted run: finished seeds stay, and an unfinished one continues from its checkpoint.
-OUT/seed_N has the config.yaml, metrics.jsonl, TensorBoard events and predictions of a seed; OUT/summary.json has the
-scores of all seeds. With --milestones these are in OUT/step_N, and OUT/scores.json has the scores with the FLOPs of
-pre-training. See docs/finetuning.md.
+The same command continues an interrupted run: finished seeds are kept, and an unfinished one continues from its
+checkpoint. OUT/seed_N contains the config.yaml, metrics.jsonl, TensorBoard events and predictions of a seed,
+OUT/summary.json the scores of all seeds. With --milestones these are in OUT/step_N, and OUT/scores.json contains the
+scores with the FLOPs of pre-training. See docs/finetuning.md.
 """
 
 import argparse
@@ -43,7 +43,7 @@ _NOT_FOR_FINETUNING = (_FLAGS_OF_MODE["predict"] | _FLAGS_OF_MODE["score"]) - {"
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
     with training_process(arguments.strategy, ends_process=argv is None) as (status, interruption):
-        _refuse_idle_flags(arguments)
+        _refuse_flags_without_effect(arguments)
         if arguments.score:
             _score(arguments)
         elif arguments.predict:
@@ -61,36 +61,35 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--task",
         metavar="NAME",
-        help="a GLUE task, glue, squad_v1, squad_v2, or one of your own: see docs/finetuning.md",
+        help="a GLUE task, glue (all of them), squad_v1, squad_v2, or the kind of your task; see docs/finetuning.md",
     )
     parser.add_argument(
-        "--init_from", metavar="PATH", help="run, checkpoint, milestone or Hugging Face folder with the encoder"
+        "--init_from", metavar="PATH", help="run, checkpoint, milestone or Hugging Face folder of the encoder"
     )
     parser.add_argument(
         "--milestones",
         action="store_true",
-        help="fine-tune each milestone of the run --init_from, and its newest checkpoint; for report.py --score",
+        help="fine-tune every milestone and the newest checkpoint of the run --init_from, for report.py --score",
     )
     parser.add_argument(
-        "--untrained", action="store_true", help="random weights, with the sizes and the vocabulary of --init_from"
+        "--untrained", action="store_true", help="random weights, with the sizes and vocabulary of --init_from"
     )
     parser.add_argument("--vocab_file", metavar="FILE", help="vocabulary, for a checkpoint of the authors' code")
-    parser.add_argument("--cased", action="store_true", help="--vocab_file keeps upper and lower case apart")
-    parser.add_argument("--output_dir", metavar="DIR", help="directory for the results: one per seed, and summary.json")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N")
-    parser.add_argument("--config", metavar="FILE", help="YAML file with settings, see configs/finetune")
+    parser.add_argument("--cased", action="store_true", help="--vocab_file is cased: text is not lower-cased")
+    parser.add_argument("--output_dir", metavar="DIR", help="directory for the results")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N", help="one fine-tuning run for each")
+    parser.add_argument("--config", metavar="FILE", help="YAML file with settings; see configs/finetune")
     add_set_flag(parser)
     add_objective_module_flag(parser)
     parser.add_argument(
         "--keep",
-        default=None,
         choices=["best", "last", "all", "none"],
-        help="the checkpoints of a seed to keep (default: last; with --milestones: none)",
+        help="checkpoints to keep of each seed (default: last; with --milestones: none)",
     )
     parser.add_argument(
         "--submission",
         action="store_true",
-        help="also write the files for GLUE's site, predicted by the seed with the best dev score",
+        help="also write test predictions of the seed with the best dev score, for the GLUE website",
     )
     _add_data_flags(parser)
     add_strategy_flags(parser)
@@ -106,8 +105,8 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
         "--train_file", metavar="FILE", help=".csv, .tsv, .jsonl or .parquet; for tagging .jsonl or CoNLL columns"
     )
     parser.add_argument("--validation_file", metavar="FILE", help="the dev set, in the same format")
-    parser.add_argument("--text_columns", nargs="+", metavar="NAME", help="one or two columns (default: text)")
-    parser.add_argument("--label_column", default="label", metavar="NAME")
+    parser.add_argument("--text_columns", nargs="+", metavar="NAME", help="one or two columns of text (default: text)")
+    parser.add_argument("--label_column", default="label", metavar="NAME", help="column of the label")
     parser.add_argument(
         "--labels", nargs="+", metavar="LABEL", help="all labels, in this order (default: the labels of --train_file)"
     )
@@ -115,19 +114,17 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
         "--stride", type=int, metavar="N", help="split long texts into windows that start N tokens apart"
     )
     parser.add_argument(
-        "--class_weights", nargs="+", metavar="LABEL=W", help="weights of labels in the loss, or `balanced`"
+        "--class_weights", nargs="+", metavar="LABEL=W", help="weight of each label in the loss, or `balanced`"
     )
-    parser.add_argument("--model_dir", metavar="DIR", help="--predict: a seed's directory")
-    parser.add_argument(
-        "--input_file", metavar="FILE", help="--predict: texts or questions, in a format of --train_file"
-    )
-    parser.add_argument("--output_file", metavar="FILE", help="--predict: the file to write")
-    parser.add_argument("--data_file", metavar="FILE", help="--score: a SQuAD file with answers")
+    parser.add_argument("--model_dir", metavar="DIR", help="--predict: directory of a fine-tuned seed")
+    parser.add_argument("--input_file", metavar="FILE", help="--predict: texts or questions, formatted as --train_file")
+    parser.add_argument("--output_file", metavar="FILE", help="--predict: file to write")
+    parser.add_argument("--data_file", metavar="FILE", help="--score: SQuAD file with answers")
     parser.add_argument("--predictions", metavar="FILE", help="--score: JSON with answers by id, or --predict's output")
-    parser.add_argument("--null_odds", metavar="FILE", help="--score: JSON with the odds of no answer by id")
+    parser.add_argument("--null_odds", metavar="FILE", help="--score: JSON with a no-answer score by question id")
 
 
-def _refuse_idle_flags(arguments: argparse.Namespace) -> None:
+def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
     """Raises: UserError: a flag has no effect in the chosen mode."""
     parser = _flags()
     mode = "predict" if arguments.predict else "score" if arguments.score else ""
@@ -140,18 +137,18 @@ def _refuse_idle_flags(arguments: argparse.Namespace) -> None:
 
 def _require(arguments: argparse.Namespace, *flags: str) -> None:
     if missing := [f"--{flag}" for flag in flags if getattr(arguments, flag) is None]:
-        raise UserError(f"missing: {', '.join(missing)}; see --help")
+        raise UserError(f"missing flags: {', '.join(missing)}; see --help")
 
 
 def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None:
     _require(arguments, "task", "init_from", "output_dir")
     seeds = arguments.seeds
     if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) >= 2**31:
-        raise UserError(f"--seeds {' '.join(map(str, seeds))}: expected different numbers from 0 to {2**31 - 1}")
+        raise UserError(f"--seeds {' '.join(map(str, seeds))}: expected distinct integers from 0 to {2**31 - 1}")
     stride = [] if arguments.stride is None else [f"task.stride={arguments.stride}"]
     values, source = read_values(arguments.config, [*stride, *arguments.overrides])
     if isinstance(values.get("train"), dict) and values["train"].get("seed") is not None:
-        raise UserError(f"{source}: train.seed has no effect; remove it and give --seeds")
+        raise UserError(f"{source}: train.seed has no effect; remove it and use --seeds")
     class_weights = _class_weights(arguments.class_weights)
     strategy = _strategy(arguments)
     if arguments.objective_module:
@@ -194,7 +191,7 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
 
 
 def _strategy(arguments: argparse.Namespace) -> "tf.distribute.Strategy":
-    """Imports TensorFlow and starts the strategy of the flags."""
+    """Imports TensorFlow and starts the strategy that the flags name."""
     import_tensorflow(tpu=arguments.strategy == "tpu")
     return strategy_of(arguments)
 
@@ -207,7 +204,7 @@ def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
     except ValueError:
         weights = {}
     if len(weights) < len(given) or not all(0 < weight < math.inf for weight in weights.values()):
-        raise UserError(f"--class_weights {' '.join(given)}: expected LABEL=NUMBER with numbers above 0, or balanced")
+        raise UserError(f"--class_weights {' '.join(given)}: expected LABEL=W with positive numbers, or balanced")
     return weights
 
 

@@ -1,10 +1,10 @@
-"""Pre-trains the model of a configuration file: an ELECTRA, an ablation, or the masked-LM baseline.
+"""Pre-trains the model of a configuration file: ELECTRA, an ablation, or a masked-LM baseline.
 
     python run_pretraining.py --config=configs/pretrain/small.yaml --data_dir=DATA --model_dir=RUN
 
-The same command again continues from the newest checkpoint in RUN. RUN also receives the resolved config.yaml,
-metrics.jsonl and TensorBoard events. SIGTERM, Ctrl-C or a closed terminal ends the run after the next step, with a
-checkpoint (exit status 143, 130 or 129). See docs/training.md.
+The same command again continues from the newest checkpoint in RUN. RUN also contains the resolved config.yaml,
+metrics.jsonl and TensorBoard events. After SIGTERM, Ctrl-C or a closed terminal the run finishes its step, writes a
+checkpoint and ends (exit status 143, 130 or 129). See docs/training.md.
 """
 
 import argparse
@@ -56,28 +56,28 @@ def main(argv: list[str] | None = None) -> int:
 
 def _flags() -> argparse.ArgumentParser:
     parser = flag_parser(__doc__)
-    parser.add_argument("--config", required=True, metavar="FILE", help="YAML file of the run, see docs/configs.md")
+    parser.add_argument("--config", required=True, metavar="FILE", help="YAML file of the run; see docs/configs.md")
     parser.add_argument(
         "--data_dir",
         action="append",
         default=[],
         dest="data_dirs",
         metavar="DIR",
-        help="output of build_pretraining_dataset.py; give it once for each stage of the configuration",
+        help="output of build_pretraining_dataset.py; repeat for each stage of the configuration",
     )
     parser.add_argument(
-        "--model_dir", required=True, metavar="DIR", help="the run's directory or gs:// URL; a run there is continued"
+        "--model_dir", required=True, metavar="DIR", help="the run's directory or gs:// URL; an existing run continues"
     )
     add_objective_module_flag(parser)
     parser.add_argument(
         "--init_from",
         metavar="PATH",
-        help="start a new run with the weights of a run, a checkpoint, an authors' checkpoint or a Hugging Face folder",
+        help="start a new run from the weights of a run, a checkpoint (also the authors') or a Hugging Face folder",
     )
     parser.add_argument(
         "--fresh_generator",
         action="store_true",
-        help="with --init_from: random weights for the generator; needed if the source is only a discriminator",
+        help="with --init_from: give the generator random weights; required if the source has no generator",
     )
     add_strategy_flags(parser)
     parser.add_argument(
@@ -85,21 +85,21 @@ def _flags() -> argparse.ArgumentParser:
     )
     add_set_flag(parser)
     parser.add_argument(
-        "--stop_at_step", type=positive_int, metavar="N", help="end this call after step N; the schedule stays the same"
+        "--stop_at_step", type=positive_int, metavar="N", help="stop after step N; the schedule stays the same"
     )
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--dry_run", action="store_true", help="build the model, print its size as JSON, read no data")
-    mode.add_argument("--evaluate", action="store_true", help="print held-out metrics of the newest checkpoint as JSON")
+    mode.add_argument("--dry_run", action="store_true", help="build the model and print its size as JSON")
+    mode.add_argument("--evaluate", action="store_true", help="print the newest checkpoint's held-out metrics as JSON")
     parser.add_argument(
         "--as_masked_lm",
         action="store_true",
-        help="with --evaluate: the accuracy of guessing single masked tokens (paper, appendix G)",
+        help="with --evaluate: measure the accuracy on single masked tokens (paper, appendix G)",
     )
     return parser
 
 
 def _require_flags_that_fit(arguments: argparse.Namespace) -> None:
-    """Raises: UserError: a flag is missing, or a flag that it requires."""
+    """Raises: UserError: --data_dir is missing, or a flag that another one requires."""
     if not arguments.data_dirs and not arguments.dry_run:
         raise UserError("--data_dir is missing; give the output directory of build_pretraining_dataset.py")
     if arguments.as_masked_lm and not arguments.evaluate:
@@ -109,7 +109,7 @@ def _require_flags_that_fit(arguments: argparse.Namespace) -> None:
 
 
 def _print_json(values: dict) -> None:
-    """Prints one JSON object; a metric without a value (nothing was counted) is null."""
+    """Prints a JSON object, with null for NaN (a metric without a value)."""
     print(json.dumps({name: None if value != value else value for name, value in values.items()}, indent=1))
 
 

@@ -80,8 +80,8 @@ def refused(place, tiny_pretrained, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("", "missing: --task, --init_from, --output_dir"),
-        ("--predict --model_dir=x", "missing: --input_file, --output_file"),
+        ("", "missing flags: --task, --init_from, --output_dir"),
+        ("--predict --model_dir=x", "missing flags: --input_file, --output_file"),
         ("--score --task=rte --data_file=x --predictions=x", "--task=squad_v1 or squad_v2"),
         ("--predict --model_dir={place} --input_file=x --output_file=y", "holds no config.yaml; give the directory"),
         ("--predict --model_dir={pretrained} --input_file=x --output_file=y", "has no group `task`"),
