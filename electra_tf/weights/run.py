@@ -68,12 +68,11 @@ def _read_pretrained(checkpoint: RunCheckpoint) -> StoredModel:
     run, step = checkpoint.run, checkpoint.step
     objective = _restored_objective(checkpoint)
     config, weights, source = objective.config, _weights_of(objective, run), f"step {step} of {run.path}"
-    has_generator = getattr(config.objective, "has_generator_network", False)
     is_kept = span_at(phases_of(objective), step).task.encoder is objective.encoder
     return StoredModel(
         source=source,
         encoder=config.encoder,
-        generator=config.objective.generator_encoder(config) if has_generator else None,
+        generator=config.objective.generator_encoder(config) if config.objective.has_generator_network else None,
         weights=weights,
         objective=config.objective.name,
         step=step,

@@ -18,6 +18,7 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
 from electra_tf.weights.names import list_briefly, named_variables
 from electra_tf.weights.stored_model import StoredModel, assign_weights
+from electra_tf.weights.warm_start import require_generator
 
 # Objectives with the networks of the authors' code.
 _KNOWN_OBJECTIVES = ("electra", "electra_15", "bert_mlm")
@@ -54,6 +55,8 @@ def write_run(
             kept = {name: value for name, value in model.weights.items() if not name.startswith("generator")}
             model = dataclasses.replace(model, generator=None, weights=kept)
         config = _configuration(model, fresh_generator, overrides)
+        if fresh_generator:
+            require_generator(config)
         _require_same_networks(model, config)
         tf_keras.utils.set_random_seed(config.train.seed)
         task = build_objective(config)
@@ -62,8 +65,6 @@ def write_run(
         raise UserError(f"{model.source} holds {list_briefly(unused)}, which these settings have no place for")
     fresh = sorted(set(named) - set(model.weights)) if fresh_generator else []
     fresh = [name for name in fresh if name.startswith(_MAY_BE_FRESH)]
-    if fresh_generator and not fresh:
-        raise UserError("--fresh_generator: this objective trains no generator; remove the flag")
     variables = {name: variable for name, variable in named.items() if name not in fresh}
     notes += assign_weights(model.source, model.weights, variables)
     prefix = _write(model, config, task, RunDirectory(output_dir, flag="--output_dir"))
@@ -79,7 +80,7 @@ def write_run(
 def _require_same_networks(model: StoredModel, config: PretrainingConfig) -> None:
     """Raises: UserError: settings change what the networks compute with the model's weights."""
     pairs = [("encoder", model.encoder, config.encoder)]
-    if model.generator is not None and getattr(config.objective, "has_generator_network", False):
+    if model.generator is not None and config.objective.has_generator_network:
         pairs.append(("objective.generator", model.generator, config.objective.generator_encoder(config)))
     for group, sizes, configured in pairs:
         for name, value in sizes:

@@ -10,13 +10,15 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EncoderConfig
 from electra_tf.files import read_bytes, store_errors, write_atomically
 from electra_tf.runs.checkpoints import damage
+from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.weights import names
 from electra_tf.weights.stored_model import NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
 
 # Entries beside the weights, of the authors' code and of other optimizers of TensorFlow 1.
 _TRAINING_STATE = re.compile(r"global_step$|.*/(adam_[mv]|lamb_[mv]|Adam(_1)?)$")
 _TASK_HEADS = "task_specific/"
-# The authors' names of tasks that have another name here, and their order of labels where it differs.
+# The authors' names of tasks that have another name here, and their order of labels where it differs. Source:
+# finetune/classification/classification_tasks.py and finetune/qa/qa_tasks.py of the authors' code.
 _AUTHORS_TASKS = {"sst2": "sst", "stsb": "sts", "squad_v1": "squadv1", "squad_v2": "squad"}
 _AUTHORS_LABELS = {"mnli": ("contradiction", "entailment", "neutral")}
 
@@ -100,11 +102,13 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     """
     model, notes = model.of_authors()
     tensors = {name: value for name, value in model.weights.items() if not name.startswith(_TASK_HEADS)}
-    heads = _heads_of_authors(model)
+    heads = model.part(_TASK_HEADS)
     if any("/hidden/" in name for name in heads):
         notes.append("the authors' code has no head with a hidden layer on [CLS]: the encoder alone is written")
-    else:
-        tensors |= heads
+    elif heads:
+        order, label_notes = _order_of_labels(model.finetuned)
+        tensors |= {_authors_name(name): value[..., order] for name, value in heads.items()}
+        notes += label_notes
     prefix = os.path.join(output_dir, f"model.ckpt-{model.step}")
     entries = tensors | {"global_step": np.int64(model.step)}
     # TensorFlow and their code find the newest checkpoint of a directory by this file. The path in it is relative, so
@@ -123,18 +127,26 @@ def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     return [f"wrote {prefix}: {len(tensors)} variables", *notes, *_limitations(model)]
 
 
-def _heads_of_authors(model: StoredModel) -> dict[str, np.ndarray]:
-    """The weights of a fine-tuned model's head with the authors' name of the task and their order of labels.
+def _authors_name(name: str) -> str:
+    """The name of a head's weight with the authors' name of its task."""
+    scope, task, layer = name.split("/", 2)
+    return f"{scope}/{_AUTHORS_TASKS.get(task, task)}/{layer}"
 
-    Source: finetune/classification/classification_tasks.py and finetune/qa/qa_tasks.py of the authors' code.
+
+def _order_of_labels(finetuned: FinetuningConfig) -> tuple[list[int] | slice, list[str]]:
+    """The authors' order of a task's labels, as an index of the logits, and lines for the log.
+
+    A task with the name of one of theirs and with other labels keeps its own order.
     """
-    heads = {}
-    for name, value in model.part(_TASK_HEADS).items():
-        scope, task, layer = name.split("/", 2)
-        if task in _AUTHORS_LABELS:
-            value = value[..., [model.finetuned.task.labels.index(label) for label in _AUTHORS_LABELS[task]]]
-        heads[f"{scope}/{_AUTHORS_TASKS.get(task, task)}/{layer}"] = value
-    return heads
+    labels, theirs = getattr(finetuned.task, "labels", ()), _AUTHORS_LABELS.get(finetuned.name)
+    if theirs is None:
+        return slice(None), []
+    if sorted(labels) == sorted(theirs):
+        return [labels.index(label) for label in theirs], []
+    return slice(None), [
+        f"the labels of {finetuned.name} are {', '.join(theirs)} in the authors' code: this head is written with its "
+        f"own ({', '.join(labels) or 'none'}), and their code cannot use it for that task"
+    ]
 
 
 def _limitations(model: StoredModel) -> list[str]:

@@ -11,20 +11,20 @@ from electra_tf.config.schema import EncoderConfig
 from electra_tf.files import read_bytes, read_json
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.runs.directory import RunDirectory
-from electra_tf.tasks.base import Task
+from electra_tf.tasks.pretrain import Objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.weights.names import list_briefly, named_variables
 from electra_tf.weights.source import read_source
 from electra_tf.weights.stored_model import StoredModel, assign_weights
 
 
-def initialize_run(task: Task, path: str, run: RunDirectory, fresh_generator: bool = False) -> list[str]:
+def initialize_run(task: Objective, path: str, run: RunDirectory, fresh_generator: bool = False) -> list[str]:
     """`initialize_from` for the task of a run, with the tokenizer in the run's directory."""
     return initialize_from(task, path, fresh_generator, read_bytes(run.vocab_file), read_json(run.tokenizer_file))
 
 
 def initialize_from(
-    task: Task,
+    task: Objective,
     path: str | os.PathLike,
     fresh_generator: bool = False,
     vocabulary_file: bytes | None = None,
@@ -48,16 +48,16 @@ def initialize_from(
     if model.finetuned is not None:
         origin = model.finetuned.init_from or "a pre-trained one"
         raise UserError(f"{place} is a fine-tuned model, without pre-training's heads; give {origin}")
+    if fresh_generator:
+        _require_separable(task)
     named = named_variables(task)
     fresh = [name for name in named if fresh_generator and name.startswith("generator")]
-    if fresh_generator:
-        _require_separable(task, fresh)
     if model.has_masked_lm_head and not model.has_discriminator_head and any("discriminator_" in n for n in named):
         raise UserError(
             f"{place} is a masked language model alone, such as ELECTRA's generator, and this objective trains a "
             "discriminator; give a directory with discriminator/ and generator/"
         )
-    _require_agreement(place, model, _networks_of(task, fresh_generator), vocabulary_file, text)
+    _require_agreement(place, model, _networks_of(task.config, fresh_generator), vocabulary_file, text)
     variables = {name: variable for name, variable in named.items() if name not in fresh}
     if not isinstance(task.encoder.embeddings, DisentangledEmbeddings):
         model = model.with_merged_tables()
@@ -72,10 +72,15 @@ def initialize_from(
     return [f"weights from {model.source}: {len(variables)} variables; the optimizer starts anew", *notes]
 
 
-def _require_separable(task: Task, fresh: list[str]) -> None:
-    """Raises: UserError: a task has no generator to start afresh, or its discriminator depends on the generator."""
-    if not fresh:
+def require_generator(config: PretrainingConfig) -> None:
+    """Raises: UserError: the objective trains no generator that --fresh_generator could start at random."""
+    if not config.objective.has_generator_network:
         raise UserError("--fresh_generator: this objective trains no generator; remove the flag")
+
+
+def _require_separable(task: Objective) -> None:
+    """Raises: UserError: an objective trains no generator, or its discriminator depends on the generator."""
+    require_generator(task.config)
     if isinstance(task.encoder.embeddings, DisentangledEmbeddings):
         raise UserError(
             "--fresh_generator: with objective.tying gradient_disentangled the discriminator's embeddings are "
@@ -91,13 +96,10 @@ def _shared_weights(model: StoredModel) -> dict[str, np.ndarray]:
     return {name.replace("electra/", "generator/", 1): value for name, value in model.part(scope).items()}
 
 
-def _networks_of(task: Task, fresh_generator: bool) -> dict[str, EncoderConfig]:
-    """The sizes of the networks of a task that get weights, by the names `encoder` and `generator`."""
-    config = getattr(task, "config", None)
-    if not isinstance(config, PretrainingConfig):
-        return {}
+def _networks_of(config: PretrainingConfig, fresh_generator: bool) -> dict[str, EncoderConfig]:
+    """The sizes of the networks that get weights, by the names `encoder` and `generator`."""
     networks = {"encoder": config.encoder}
-    if getattr(config.objective, "has_generator_network", False) and not fresh_generator:
+    if config.objective.has_generator_network and not fresh_generator:
         networks["generator"] = config.objective.generator_encoder(config)
     return networks
 

@@ -70,6 +70,27 @@ def test_labels_of_mnli_are_in_the_authors_order(stored_finetuned, tmp_path):
         np.testing.assert_array_equal(written, [contradiction, entailment, neutral])
 
 
+LABELS = {"labels": ["b", "a"]}
+ANSWERS = {"kind": "question_answering", "version_2": False, "joint_prediction": False, "answerable_classifier": False}
+
+
+@pytest.mark.parametrize(
+    ("task", "labels"),
+    [({"kind": "classification", **LABELS}, "b, a"), ({"kind": "tagging", **LABELS}, "b, a"), (ANSWERS, "none")],
+)
+def test_a_model_named_mnli_with_other_labels_keeps_them(stored_finetuned, tmp_path, task, labels):
+    model = stored_finetuned(task, name="mnli")
+    lines = write_tf1(model, str(tmp_path))
+    assert f"its own ({labels})" in lines[1]
+    reader, kernel = tf.train.load_checkpoint(str(tmp_path)), "task_specific/mnli/dense/kernel"
+    np.testing.assert_array_equal(reader.get_tensor(kernel), model.weights[kernel])
+
+
+def test_a_hidden_layer_on_a_model_named_mnli_is_left_out(stored_finetuned, tmp_path):
+    task = {"kind": "classification", "head": "huggingface", **LABELS}
+    assert "the encoder alone" in write_tf1(stored_finetuned(task, name="mnli"), str(tmp_path))[1]
+
+
 def test_a_head_that_the_authors_do_not_have_is_left_out(stored_finetuned, tmp_path):
     task = {"kind": "classification", "labels": ["0", "1"], "head": "huggingface"}
     lines = write_tf1(stored_finetuned(task), str(tmp_path))

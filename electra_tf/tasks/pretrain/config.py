@@ -57,6 +57,11 @@ class ObjectiveSettings(Settings):
         return (run.train.num_steps,)
 
     @property
+    def has_generator_network(self) -> bool:
+        """True if a network with weights generates tokens for another one."""
+        return False
+
+    @property
     def learns_masked_lm(self) -> bool:
         """True if a term `masked_lm` is minimised from scratch, so that its health check applies."""
         return self.loss_weights.get("masked_lm", 0.0) > 0
