@@ -14,7 +14,7 @@ from tensorflow.compiler.mlir.stablehlo import stablehlo
 from benchmarks.stablehlo_step.exported import BATCHES, MANIFEST, STATE, STEP
 from benchmarks.stablehlo_step.replicas import CompiledReplicas
 from benchmarks.train_step.batches import NUM_BATCHES, synthetic_batch
-from benchmarks.train_step.ours import batch_shape, network_sizes
+from benchmarks.train_step.ours import batch_shape
 from electra_tf import __version__
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
@@ -147,7 +147,6 @@ def _described(config: PretrainingConfig, objective: Objective, replicas: int) -
         "flops": spent
         and {"paper": float(spent.paper), "hardware": spent.hardware.total, "products": spent.hardware.products},
         "peak_flops": {pattern: 1e12 * peaks[precision] for pattern, peaks in GPU_PEAKS},  # by names of devices
-        "networks": network_sizes(config) if config.objective.name == "electra" else None,
         "versions": {"electra_tf": __version__, "tensorflow": tf.__version__},
     }
 

@@ -42,13 +42,9 @@ def peer_sizes(config_file: str | Path, overrides: Sequence[str]) -> dict:
         raise UserError(
             f"config {config_file}: objective.name is {config.objective.name!r}; the peers only have 'electra'"
         )
-    return {"shape": vars(batch_shape(config)), "networks": network_sizes(config)}
-
-
-def network_sizes(config: PretrainingConfig) -> dict[str, dict]:
-    """The sizes of the two networks of a configuration with the objective electra."""
     generator = config.objective.generator.encoder(config.encoder)
-    return {"discriminator": config.encoder.model_dump(), "generator": generator.model_dump()}
+    networks = {"discriminator": config.encoder.model_dump(), "generator": generator.model_dump()}
+    return {"shape": vars(batch_shape(config)), "networks": networks}
 
 
 class OurStep:

@@ -72,8 +72,7 @@ class PyTorchStep:
         batches: in the layout of `synthetic_batch`, used in turn.
         discriminator, generator: see `JointElectra`.
         precision: `float32`, or `bfloat16` for autocast.
-        compiled: whether to use `torch.compile`; a string is its `mode`.
-        device: `cpu` or `cuda`.
+        compiled: whether to use `torch.compile`.
     """
 
     def __init__(
@@ -82,31 +81,25 @@ class PyTorchStep:
         discriminator: dict,
         generator: dict,
         precision: str = "float32",
-        compiled: bool | str = False,
-        device: str = "cpu",
+        compiled: bool = False,
     ):
         torch.manual_seed(0)
-        self._model = JointElectra(discriminator, generator).to(device).train()
-        mode = compiled if isinstance(compiled, str) else None
-        self._losses = torch.compile(self._model, mode=mode) if compiled else self._model
-        self._precision, self._device = precision, device
+        self._model = JointElectra(discriminator, generator).train()
+        self._losses = torch.compile(self._model) if compiled else self._model
+        self._precision = precision
         self._parameters = list(self._model.parameters())
         self._optimizer = torch.optim.AdamW(_decay_groups(self._model), lr=_LEARNING_RATE, eps=1e-6, fused=True)
         self._schedule = torch.optim.lr_scheduler.LambdaLR(
             self._optimizer, lambda step: min(1.0, step / 10_000) * (1.0 - step / 1_000_000)
         )
-        self._batches = [_tensors(batch, device) for batch in batches]
+        self._batches = [_tensors(batch) for batch in batches]
         self._num_steps_run = 0
 
     def run(self) -> dict[str, float]:
         """Runs one step on the next batch. Returns: its losses, after the update."""
-        return {name: loss.item() for name, loss in self.begin().items()}
-
-    def begin(self) -> dict[str, torch.Tensor]:
-        """Starts one step on the next batch. A GPU may still be computing it on return."""
         batch = self._batches[self._num_steps_run % len(self._batches)]
         self._num_steps_run += 1
-        with torch.autocast(self._device, torch.bfloat16, enabled=self._precision == "bfloat16"):
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._precision == "bfloat16"):
             masked_lm, replaced_token = self._losses(batch)
         loss = masked_lm + _REPLACED_TOKEN_WEIGHT * replaced_token
         loss.backward()
@@ -115,7 +108,7 @@ class PyTorchStep:
         self._schedule.step()
         self._optimizer.zero_grad(set_to_none=True)
         losses = {"loss": loss, "masked_lm": masked_lm, "replaced_token": replaced_token}
-        return {name: value.detach() for name, value in losses.items()}
+        return {name: value.item() for name, value in losses.items()}
 
 
 def encoder_config(sizes: dict) -> ElectraConfig:
@@ -143,9 +136,9 @@ def _decay_groups(model: torch.nn.Module) -> list[dict]:
     return [{"params": decayed, "weight_decay": _WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0}]
 
 
-def _tensors(batch: dict[str, np.ndarray], device: str) -> dict[str, torch.Tensor]:
+def _tensors(batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
     """The arrays as tensors; integers become int64, which PyTorch's embedding lookups require."""
     return {
-        name: torch.from_numpy(values if values.dtype == np.float32 else values.astype(np.int64)).to(device)
+        name: torch.from_numpy(values if values.dtype == np.float32 else values.astype(np.int64))
         for name, values in batch.items()
     }

@@ -23,7 +23,6 @@ from electra_tf.tasks.pretrain.config import load_config
 
 PROJECT = Path(__file__).resolve().parents[2]
 JAX_PYTHON = os.environ.get("ELECTRA_TF_JAX_PYTHON")  # of an environment with JAX: docs/notes/accelerators.md
-PEERS_PYTHON = os.environ.get("ELECTRA_TF_PEERS_PYTHON")  # of an environment of benchmarks/requirements-peers.txt
 needs_jax = pytest.mark.skipif(not JAX_PYTHON, reason="ELECTRA_TF_JAX_PYTHON is not set")
 NUM_STEPS = 5
 PROGRAM = """HloModule step, is_scheduled=true
@@ -164,7 +163,7 @@ def test_files_for_other_machines_import_neither_tensorflow_nor_electra_tf():
     folder, known = PROJECT / "benchmarks", {"jax", "jaxlib", "numpy", "torch", "transformers"}
     names = ("__main__", "compile", "exported", "run")
     files = [*(f"stablehlo_step/{name}.py" for name in names), "tpu_compile/device.py"]
-    files += ["gpu_peers.py", "train_step/pytorch.py"]
+    files.append("train_step/pytorch.py")
     modules = {f"benchmarks.{name[:-3].replace('/', '.')}" for name in files}
     for file in files:
         for node in ast.walk(ast.parse((folder / file).read_text(encoding="utf-8"))):
@@ -238,14 +237,3 @@ def test_five_steps_under_jax_equal_tensorflows(size, objective, precision, tmp_
     exact_losses, exact = steps_of_tensorflow(load_config(config_file, overrides), step)
     assert math.dist(losses_of_jax, losses) <= math.sqrt(2.0) * math.dist(losses, exact_losses)
     assert distance(after, weights) <= math.sqrt(2.0) * distance(weights, exact)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not PEERS_PYTHON, reason="ELECTRA_TF_PEERS_PYTHON is not set")
-def test_pytorch_trains_on_the_exported_batches_and_reports_the_same_figures(exported, tmp_path):
-    rows = tmp_path / "rows.jsonl"
-    flags = ["--device=cpu", "--modes", "eager", "--rounds=1", "--steps=1", "--warmup=1", f"--output={rows}"]
-    run_python(PEERS_PYTHON, "benchmarks.gpu_peers", str(exported.directory), *flags)
-    row = json.loads(rows.read_text())
-    assert row["first_loss"] == pytest.approx(math.log(47) + 50 * math.log(2), rel=0.1)  # untrained networks
-    assert row["contender"] == "pytorch eager" and row["batch_size"] == 4 and row["flops_per_second"] > 0
