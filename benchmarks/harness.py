@@ -115,7 +115,7 @@ def take_turns(
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> float:
-    """The median over the rounds of `over` divided by `under`."""
+    """The median of the ratios `over` / `under` within rounds."""
     return statistics.median(one / other for one, other in zip(over, under, strict=True))
 
 

@@ -42,7 +42,7 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def measure(flags: argparse.Namespace) -> bool:
-    """Prints the report. Returns: whether the rate reaches the floor."""
+    """Measures both rates and prints the report. Returns: whether ours reaches --at_least."""
     import tensorflow as tf
 
     from electra_tf.data.corpus import open_data

@@ -19,7 +19,7 @@ STANDS_OUT = 1.5
 def read_flags(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("saved_model", help="a version directory that export_saved_model.py wrote, such as DIR/1")
-    parser.add_argument("--text", default=DEFAULT_TEXT, help="the sentence to look at (default: %(default)s)")
+    parser.add_argument("--text", default=DEFAULT_TEXT, help="the text whose tokens are scored (default: %(default)s)")
     return parser.parse_args(argv)
 
 
@@ -52,14 +52,17 @@ def as_bars(scored_tokens: list[tuple[str, float]]) -> str:
         pointer = "  <- most likely replaced" if stands_out and probability == highest else ""
         lines.append(f"  {token:<{width}}  {probability:5.3f}  {bar}{pointer}")
     if not stands_out:
-        lines.append("  No token stands out: the model guesses the average rate. It needs more training or more data.")
+        lines.append("  No token stands out. The model needs more training or more data.")
     return "\n".join(lines)
 
 
 def main(argv: list[str] | None = None) -> int:
     flags = read_flags(argv)
     if not os.path.isfile(os.path.join(flags.saved_model, "saved_model.pb")):
-        print(f"error: {flags.saved_model} holds no saved_model.pb; give DIR/1 of an export to DIR", file=sys.stderr)
+        print(
+            f"error: {flags.saved_model} holds no saved_model.pb; give the version directory, such as EXPORT/1",
+            file=sys.stderr,
+        )
         return 2
     scored_tokens = detect(flags.saved_model, flags.text)
     print(f"Text: {flags.text}")

@@ -1,18 +1,16 @@
-"""Runs the processes of an experiment side by side, each on its share of the cores, and frames its command."""
+"""Runs the processes of an experiment side by side, each on its share of the cores."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
-from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
-from electra_tf.files import is_remote
 
 PROJECT = Path(__file__).resolve().parents[1]
 _POLL_SECONDS = 0.2
@@ -43,13 +41,6 @@ def run_experiment(experiment: Callable[[], bool]) -> int:
     return status or int(not all(results))
 
 
-def local_directory(path: str) -> Path:
-    """The argparse type of a directory that must be on this machine."""
-    if is_remote(path):
-        raise ArgumentTypeError(f"{path}: expected a directory of this machine")
-    return Path(path)
-
-
 def core_shares(jobs: int) -> list[list[int]]:
     """The cores of each of `jobs` simultaneous processes. Raises: UserError: if there are fewer cores than jobs."""
     cores = sorted(os.sched_getaffinity(0))
@@ -68,7 +59,7 @@ def run_all(
     """Runs jobs in their order, one at a time on each share of the cores, and prints a line when one ends.
 
     Args:
-        is_ready: whether a job can start. A job that is not ready lets later ones pass, and may never run.
+        is_ready: whether a job can start. A job that is not ready waits while later ones run, and may never run.
         after: called with each job that succeeded.
     Returns: the reasons of failures by the jobs' names.
     """
@@ -126,7 +117,7 @@ def start(job: Job, cores: Sequence[int]) -> subprocess.Popen:
 
 
 def _failure(job: Job, status: int) -> str:
-    """The status and the last line of the log up to its advice."""
+    """The status, and the last line of the log up to its semicolon."""
     log = job.log_file.read_text(encoding="utf-8", errors="replace")
     last_line = (log.strip().splitlines() or ["no message"])[-1].strip()
     return f"status {status}, {last_line.partition(';')[0]}"

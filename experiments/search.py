@@ -1,4 +1,4 @@
-"""The search of appendix A: short runs over a grid of settings, each for the same FLOPs, and a table of their results.
+"""The search of appendix A: short runs over a grid of settings, all with equal FLOPs, and a table of their results.
 
     python -m experiments.search --config=configs/pretrain/small.yaml --data_dir=DATA --output_dir=RUNS \\
         --flops_budget=1e15 --set optimizer.warmup_steps=100 --vary optimizer.learning_rate=1e-4,2e-4,3e-4,5e-4 \\
@@ -25,7 +25,7 @@ from pathlib import Path
 from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, write_atomically
-from experiments.processes import PROJECT, core_shares, local_directory, run_all, run_experiment
+from experiments.processes import PROJECT, core_shares, run_all, run_experiment
 
 # `--set` wins over these.
 _KEEP_LITTLE = ("train.keep_checkpoints=1", "train.milestone_fractions=[]")
@@ -88,8 +88,8 @@ def _flags() -> ArgumentParser:
         help="output of build_pretraining_dataset.py; repeatable: each run takes the one with its sequence length and "
         "vocabulary size",
     )
-    add("--output_dir", required=True, type=local_directory, metavar="DIR", help="local directory of the runs")
-    add("--flops_budget", required=True, metavar="FLOPS", help="budget of each run")
+    add("--output_dir", required=True, type=Path, metavar="DIR", help="local directory of the runs")
+    add("--flops_budget", required=True, metavar="FLOPS", help="FLOPs of each run")
     add("--flops_convention", choices=("paper", "hardware"), default="paper", help="see docs/notes/flops.md")
     add(
         "--vary",
@@ -100,13 +100,13 @@ def _flags() -> ArgumentParser:
     )
     add_set_flag(parser)
     add_objective_module_flag(parser)
-    add("--seeds", type=int, nargs="+", default=[0], metavar="N", help="one run each")
+    add("--seeds", type=int, nargs="+", default=[0], metavar="N", help="one run of each combination per seed")
     add("--jobs", type=int, default=1, metavar="N", help="simultaneous runs, which share the cores; 1 on a GPU")
     add(
         "--sort",
         metavar="METRIC",
-        help="held-out metric to sort the table by: the lowest loss first, the highest value of another metric first; "
-        "without it rows have the order of the values",
+        help="held-out metric to sort the table by: the lowest loss or the highest value of another metric first "
+        "(default: rows in the order of the values)",
     )
     add("--markdown", metavar="FILE", help="file for the table; replaced if it exists")
     return parser
@@ -135,12 +135,8 @@ def plan(arguments: Namespace) -> list[SearchRun]:
         if keys.count(key) > 1:
             raise UserError(f"--vary {key} is given twice; give all values in one --vary")
     data_sets = _data_sets(arguments.data_dirs)
-    runs: dict[str, SearchRun] = {}
-    for seed, chosen in itertools.product(arguments.seeds, itertools.product(*values)):
-        run = _planned(arguments, keys, chosen, seed, data_sets)
-        if runs.setdefault(run.name, run) is not run:
-            raise UserError(f"{run.name} would be run twice; give each value and each seed once")
-    return list(runs.values())
+    grid = itertools.product(dict.fromkeys(arguments.seeds), itertools.product(*map(dict.fromkeys, values)))
+    return [_planned(arguments, keys, chosen, seed, data_sets) for seed, chosen in grid]
 
 
 def values_of(text: str) -> tuple[str, tuple[str, ...]]:
@@ -174,6 +170,7 @@ def _planned(
     arguments: Namespace, keys: Sequence[str], values: Sequence[str], seed: int, data_sets: dict[tuple[int, int], str]
 ) -> SearchRun:
     from electra_tf.cli.configuration import config_of
+    from electra_tf.runs.directory import RunDirectory
     from electra_tf.tasks.pretrain.input import plan_stages
 
     overrides = [
@@ -195,23 +192,14 @@ def _planned(
             f"{known}; give another --data_dir too"
         )
     directory, data_dirs = arguments.output_dir / f"{combination}-seed{seed}", [data_sets[each] for each in needed]
-    _require_same(directory, config, data_dirs)
+    known = RunDirectory(directory, "--output_dir")
+    if exists(known.config_file):
+        known.require_same_run(config)
     flags = [f"--config={arguments.config}", f"--model_dir={directory}"]
     flags += [f"--data_dir={data_dir}" for data_dir in data_dirs] + [f"--set={override}" for override in overrides]
     flags += [f"--objective_module={arguments.objective_module}"] if arguments.objective_module else []
     command = (sys.executable, str(PROJECT / "run_pretraining.py"), *flags)
     return SearchRun(combination, directory, config.train.num_steps, command)
-
-
-def _require_same(directory: Path, config, data_dirs: Sequence[str]) -> None:
-    """Raises: UserError: if the directory holds a run with other settings or data."""
-    from electra_tf.runs.directory import RunDirectory
-    from electra_tf.tasks.pretrain.input import open_stages
-
-    known = RunDirectory(directory, "--output_dir")
-    if exists(known.config_file):
-        known.require_same_run(config)
-        known.require_same_data([stage.identity for stage in open_stages(config, data_dirs)])
 
 
 def _data_sets(data_dirs: Sequence[str]) -> dict[tuple[int, int], str]:

@@ -111,7 +111,7 @@ def write_probe(data_dir: str, inputs: Sequence[str], output_dir: str) -> None:
     for split, counts in note.items():
         if not counts["capital_fraction"]:
             raise UserError(
-                f"{split}: {counts['num_sentences']} sentences of {len(documents[split])} documents have no capital; "
+                f"{split}: no capital in {counts['num_sentences']} sentences of {len(documents[split])} documents; "
                 "build the data set with a higher --held_out_fraction, from text with capitals"
             )
     storage.make_directory(output_dir)
@@ -134,7 +134,7 @@ def matching_files(manifest: Manifest, data_dir: str, inputs: Sequence[str]) -> 
         first = next(((given - expected) or (expected - given)).elements())
         raise UserError(
             f"--input gives {len(files)} files, {data_dir} was built from {len(manifest.inputs)}; only one of the two "
-            f"has {first.format}:{first.name} of {first.num_bytes} bytes; give the inputs of the build"
+            f"has {first.format}:{first.name} of {first.num_bytes} bytes; give the inputs of that data set"
         )
     return files
 

@@ -195,9 +195,11 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
         type=float,
         nargs="*",
         default=[20.0, 80.0, 330.0],
-        help="heads of the text; none: skip",
+        help="sizes of the texts, cut from --input, whose builds' peak memory is measured; no number: skip",
     )
-    parser.add_argument("--wikipedia", metavar="GLOB", help="raw dumps to time, in quotes")
+    parser.add_argument(
+        "--wikipedia", metavar="GLOB", help="raw Wikipedia dumps whose builds are timed; put it in quotes"
+    )
     return parser.parse_args(arguments)
 
 

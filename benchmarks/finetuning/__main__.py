@@ -66,7 +66,7 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def measure(flags: argparse.Namespace) -> bool:
-    """Prints the report. Returns: whether every limit holds."""
+    """Takes all measurements and prints the report. Returns: whether every limit holds."""
     verdicts, report = [], {}
     with tempfile.TemporaryDirectory() as directory:
         for task in flags.tasks:
@@ -177,7 +177,7 @@ def measure_squad(flags: argparse.Namespace) -> dict[str, list[float]]:
         command = [sys.executable, "-m", "benchmarks.finetuning.squad", kind, *files]
         done = subprocess.run(command, cwd=checkouts[name], capture_output=True, text=True)
         if done.returncode:
-            raise UserError(f"squad features, {name}, exit status {done.returncode}: {last_line(done.stderr)}")
+            raise UserError(f"SQuAD features of {name}: exit status {done.returncode}: {last_line(done.stderr)}")
         return json.loads(last_line(done.stdout))
 
     answers = take_turns({name: partial(featurise, name) for name in checkouts}, flags.squad_rounds, flags.patience)

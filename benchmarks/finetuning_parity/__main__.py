@@ -6,8 +6,8 @@ DIR holds golden sets, or is one set. The sets come from google-research/electra
 with config.json, init.ckpt, batches.npz, forward.npz, gradients.npz, trajectories, features.jsonl.xz and outputs for
 the dev set. Beside them are vocab.txt, inputs/, and cases for readers, scorers, spans and learning rates. The command
 loads each checkpoint into our model and compares everything that DIR holds. It prints one table, and exits 1 if a
-difference is above its tolerance. For features, texts and places the difference is the number of those that differ,
-and the tolerance is 0.
+difference is above its tolerance. For features, texts and beam entries the difference is the number of those that
+differ, and the tolerance is 0.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Comparison(NamedTuple):
     tolerance: float
 
     def verdict(self) -> tuple[Verdict, str]:
-        """The verdict on the largest difference, and its name. NaN is larger than any number."""
+        """The verdict on the largest difference, and the name of that difference. NaN is larger than any number."""
         name = max(self.differences, key=lambda name: (math.isnan(self.differences[name]), self.differences[name]))
         return Verdict(self.what, self.differences[name], self.tolerance, is_ceiling=True), name
 
@@ -82,12 +82,13 @@ def compare(arguments: argparse.Namespace) -> bool:
 
 
 def _sets(directory: Path, only: list[str] | None) -> tuple[list[Path], Path | None]:
-    """The sets to compare, and the directory of the files beside them, if these are compared too."""
+    """The sets to compare, and the directory of the files beside them; None: these are not compared."""
     if (directory / "config.json").is_file() and not only:
         return [directory.resolve()], None
     sets = {path.parent.name: path.parent for path in sorted(directory.glob("*/config.json"))}
     if not sets or set(only or ()) - sets.keys():
-        raise UserError(f"{directory} has the golden sets {', '.join(sets) or '(none)'}; expected {only or 'any'}")
+        expected = ", ".join(only) if only else "at least one"
+        raise UserError(f"{directory} has the golden sets {', '.join(sets) or '(none)'}; expected {expected}")
     return [sets[name] for name in only or sets], None if only else directory
 
 
@@ -141,7 +142,7 @@ def _of_set(directory: Path) -> Iterator[Comparison]:
 
 def _of_beams(what: str, differences: tuple[dict[str, float], ...]) -> Iterator[Comparison]:
     for part, each, tolerance in zip(
-        ("", ", masked logits", ", places in beams"), differences, (FORWARD, MASKED_LOGITS, NONE), strict=True
+        ("", ", masked logits", ", beam entries"), differences, (FORWARD, MASKED_LOGITS, NONE), strict=True
     ):
         yield Comparison(f"{what}{part}", each, tolerance)
 

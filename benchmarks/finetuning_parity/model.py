@@ -1,4 +1,4 @@
-"""Our model of a golden set, and its forward pass beside that of the authors' code.
+"""Our model of a golden set, and its forward pass compared with that of the authors' code.
 
 Functions return differences by name, with the names of the golden files.
 """
@@ -181,7 +181,7 @@ def forward_tensors(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> dict[s
 
 
 def forward_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], dict[str, float]]:
-    """The differences on batch 0 in all tensors, and apart from them in logits of masked positions."""
+    """The differences in all tensors of batch 0, and separately those in logits of masked positions."""
     batch, expected = golden.batch(0), golden.arrays("forward.npz")
     ours, real = forward_tensors(task, batch), batch["row_weights"].numpy() > 0
     terms = task.training_terms(batch, INFERENCE)
@@ -192,7 +192,7 @@ def forward_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[s
 
 
 def compare_tensors(ours: Arrays, expected: Arrays) -> tuple[dict[str, float], dict[str, float]]:
-    """The largest difference in each tensor, and apart from them in logits of masked positions.
+    """The largest difference in each tensor, and separately that in its logits of masked positions.
 
     Differences of losses are relative to the larger of 1 and the loss.
     """

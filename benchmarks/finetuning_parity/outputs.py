@@ -14,7 +14,10 @@ _ROWS = 32  # in a batch
 
 
 def dev_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], dict[str, float]]:
-    """The differences on the dev set in losses and logits with the initial weights, and the number in predictions."""
+    """Compares losses, logits and predictions for the dev set, computed with the initial weights.
+
+    Returns: the differences of losses and logits, and the number of predictions that differ.
+    """
     golden.load(task, golden.weights)
     expected = golden.arrays("dev_outputs.npz")
     targets = {name: expected[name] for name in ("label_ids", "targets", "labels", "labels_mask") if name in expected}
@@ -27,7 +30,7 @@ def dev_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, 
 
 
 def inference_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], ...]:
-    """As `beam_differences`, for the windows of the dev set and the initial weights."""
+    """`beam_differences` of the windows of the dev set, with the initial weights."""
     golden.load(task, golden.weights)
     expected = golden.arrays("inference.npz")
     batch = _dev_batch(golden, expected["eid"], {})
@@ -39,7 +42,7 @@ def inference_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict
 
 
 def variant_differences(golden: GoldenSet) -> dict[str, tuple[dict[str, float], ...]]:
-    """As `beam_differences`, on batch 0 and for each head in variants.npz."""
+    """`beam_differences` of batch 0, for each head in variants.npz."""
     differences, arrays = {}, golden.arrays("variants.npz")
     for variant, names in golden.settings["notes"]["variant_variables"].items():
         given = {name.split("|", 1)[1]: values for name, values in arrays.items() if name.startswith(f"{variant}|")}
@@ -79,10 +82,13 @@ def answers_of(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> Arrays:
 
 
 def beam_differences(ours: Arrays, expected: Arrays) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-    """The differences in logits and log-probabilities and in masked logits, and how many places in beams differ.
+    """Compares logits, log-probabilities and beams.
 
-    Not compared, because they depend on rounding: log-probabilities of masked positions, and places with equally
+    Not compared, because they depend on rounding: log-probabilities of masked positions, and beam entries with equally
     probable neighbours. The ends of a start are compared wherever the start is in the beam.
+
+    Returns: the differences of logits and log-probabilities, those of masked logits, and the numbers of beam entries
+        that differ.
     """
     logits = {name: values for name, values in ours.items() if "_top_" not in name}
     differences, masked = compare_tensors(logits, expected)
@@ -100,23 +106,23 @@ def beam_differences(ours: Arrays, expected: Arrays) -> tuple[dict[str, float], 
         mine = {name: ours[f"end_top_{name}"][row, at[0]] for name in ("log_probs", "index")}
         theirs = expected["end_top_log_probs"][row, slot]
         end_difference = max(end_difference, _log_prob_difference(mine["log_probs"], theirs))
-        differing_ends += _differing_places(mine["index"], ends[row, slot], theirs)
-    differing_starts = _differing_places(ours["start_top_index"], starts, expected["start_top_log_probs"])
+        differing_ends += _differing_entries(mine["index"], ends[row, slot], theirs)
+    differing_starts = _differing_entries(ours["start_top_index"], starts, expected["start_top_log_probs"])
     differences["end_top_log_probs"] = end_difference
     return differences, masked, {"start_top_index": differing_starts, "end_top_index": differing_ends}
 
 
 def _log_prob_difference(ours: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference at unmasked positions; infinite if only one side masks a position."""
+    """The largest difference at positions that are not masked; infinite if only one side masks a position."""
     if np.any((ours > MASKED) != (expected > MASKED)):
         return np.inf
     return float(np.max(np.abs(ours - expected), where=expected > MASKED, initial=0.0))
 
 
-def _differing_places(ours: np.ndarray, expected: np.ndarray, log_probs: np.ndarray) -> float:
-    """The number of places [..., K] that differ, except those with a neighbour of about the same probability.
+def _differing_entries(ours: np.ndarray, expected: np.ndarray, log_probs: np.ndarray) -> float:
+    """The number of beam entries [..., K] that differ, except those with a neighbour of about the same probability.
 
-    `log_probs` are those of `expected`, in falling order. The last place is not compared: its neighbour is unknown.
+    `log_probs` are those of `expected`, in falling order. The last entry is not compared: its neighbour is unknown.
     """
     steps = log_probs[..., :-1] - log_probs[..., 1:] > _SMALLEST_GAP
     last = np.zeros_like(steps[..., :1])
@@ -125,7 +131,7 @@ def _differing_places(ours: np.ndarray, expected: np.ndarray, log_probs: np.ndar
 
 
 def _differing_choices(logits: np.ndarray, ours: np.ndarray) -> float:
-    """The number of choices [...] whose expected logits [..., C] are below the best."""
+    """The number of our choices [...] whose expected logit is less than the largest of the C [..., C]."""
     chosen = np.take_along_axis(logits, ours[..., np.newaxis], axis=-1)[..., 0]
     return float(np.sum(logits.max(axis=-1) - chosen > _SMALLEST_GAP))
 

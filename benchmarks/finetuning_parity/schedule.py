@@ -17,7 +17,7 @@ _TASKS = {"sst": "sst2", "sts": "stsb"}  # the authors' names
 
 
 def rate_differences(golden: Path) -> dict[str, float]:
-    """The largest difference over all steps and layers, relative to the peak, for each case of lr_schedule.json."""
+    """For each case of lr_schedule.json, the largest difference in a learning rate, relative to the peak."""
     differences = {}
     for number, case in enumerate(read_json(golden / "lr_schedule.json")):
         decay = case["layerwise_lr_decay"]
@@ -39,7 +39,7 @@ def rate_differences(golden: Path) -> dict[str, float]:
 
 
 def multiplier_differences(file: Path) -> dict[str, float]:
-    """The differences from layerwise_lr.json in the multipliers of an encoder's variables, and of 24 layers."""
+    """Compares learning-rate multipliers with layerwise_lr.json: those of an encoder's variables, and of 24 layers."""
     golden = read_json(file)
     settings = {"optimizer": {"layerwise_decay": golden["decay"]}}
     ours = _multipliers(_config(golden["n_transformer_layers"], settings))
@@ -57,7 +57,7 @@ def multiplier_differences(file: Path) -> dict[str, float]:
 
 
 def step_differences(golden: Path) -> dict[str, float]:
-    """The differences from steps.json in numbers of steps and of warm-up steps, and in the tasks' default settings.
+    """Compares numbers of steps and of warm-up steps, and the tasks' default settings, with steps.json.
 
     The authors' rounding can give 0 steps, where ours gives 1. Their default learning rate and weight decay are not
     compared, because they differ from the paper's.

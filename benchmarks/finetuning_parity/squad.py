@@ -47,7 +47,7 @@ def bert_vocabulary_differences(golden: Path, vocabulary: Path) -> dict[str, flo
 
 
 def answer_differences(directory: Path) -> dict[str, float]:
-    """Compares answers, n-best lists, null odds and scores, computed from the model's outputs and from invented ones.
+    """Compares answers, n-best lists, null odds and scores for the model's outputs and for invented outputs.
 
     Texts are cut from the context by the authors' rule, not by ours, so they must be equal.
     """
@@ -130,13 +130,13 @@ _realign = functools.partial(get_final_text, do_lower_case=True)
 
 @functools.lru_cache(maxsize=64)
 def _words(context: str) -> tuple[list[str], list[int]]:
-    """The words of a context as the authors split it, and where each begins."""
+    """The words of a context as the authors split it, and the position at which each begins."""
     matches = list(re.finditer("[^ \t\r\n\u202f]+", context))
     return [match.group() for match in matches], [match.start() for match in matches]
 
 
 def _only_best(logits: np.ndarray, n_best_size: int) -> np.ndarray:
-    """Logits of the best positions and of [CLS] only.
+    """The logits of the best positions and of [CLS], and -inf elsewhere.
 
     The invented logits have large values in the padding, which are among the authors' best positions. Our code ignores
     padding, so it would choose further positions in their place.

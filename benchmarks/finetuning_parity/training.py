@@ -17,7 +17,7 @@ from electra_tf.weights.names import finetuned_variables
 
 
 def gradient_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[str, float], dict[str, float]]:
-    """The relative differences on batch 0 in gradients, and in their joint norms.
+    """The relative differences in the gradients of batch 0, and in their global norms.
 
     The difference in a gradient is divided by its largest entry. If the gradient is zero in theory, both sides hold
     rounding noise, so the difference is divided by the largest entry of all gradients.
@@ -40,7 +40,7 @@ def gradient_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[dict[
 
 
 def norms_of(task: FinetuningTask, batch: dict[str, tf.Tensor], gradients: list[tf.Tensor]) -> tuple[float, float]:
-    """The joint norm of gradients, and the one that the authors' code clips by.
+    """The global norm of the gradients, and the norm by which the authors' code clips.
 
     Theirs takes the norm of the word table's gradient before the entries of equal tokens are added up.
     """

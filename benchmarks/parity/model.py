@@ -17,7 +17,8 @@ from electra_tf.train.step import compile_task
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.warm_start import initialize_from
 
-# A gradient that is zero in theory holds only rounding noise. Norms below this share of the global norm count as it.
+# A gradient that is zero in theory holds only rounding noise. Differences are divided by at least this share of the
+# global norm.
 _SMALLEST_NORM_SHARE = 1e-6
 _TRAJECTORY_NAMES = {"masked_lm": "mlm_loss", "replaced_token": "disc_loss", "loss": "total_loss"}
 _GREEDY = ForwardContext(training=False)

@@ -92,7 +92,7 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def measure(flags: argparse.Namespace) -> bool:
-    """Prints the report. Returns: whether every limit holds."""
+    """Takes all measurements and prints the report. Returns: whether every limit holds."""
     with tempfile.TemporaryDirectory() as directory:
         texts = {tokens: made_up_texts(flags.vocab_file, tokens, flags.batch_size) for tokens in flags.tokens}
         encoder, export = _export(flags, PROJECT, Path(directory) / "ours")
@@ -148,13 +148,13 @@ def write_export(flags: argparse.Namespace, directory: Path) -> tuple[dict, str]
 
 
 def _export(flags: argparse.Namespace, checkout: Path, directory: Path) -> tuple[dict, str]:
-    """Runs `write_export` of a checkout in its own process."""
+    """Runs a checkout's `write_export` in a new process."""
     settings = {"config": str(in_checkout(flags.config, checkout)), "vocab_file": str(flags.vocab_file.resolve())}
     settings |= {"overrides": flags.overrides, "tokens": flags.tokens}
     command = [sys.executable, "-c", _EXPORT, json.dumps(settings), str(directory)]
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True)
     if done.returncode:
-        raise UserError(f"no export by {checkout}: {last_line(done.stderr)}")
+        raise UserError(f"{checkout} cannot export the model: {last_line(done.stderr)}")
     return json.loads(last_line(done.stdout))
 
 
@@ -198,7 +198,7 @@ def measure_calls(flags: argparse.Namespace, processes: Mapping[str, Process]) -
 
 
 def ratio_of_calls(over: Rounds, under: Rounds) -> float:
-    """The median over the rounds of the ratio of the medians of both calls."""
+    """The ratio of the median calls of both within a round; the median over all rounds."""
     return ratio(list(map(statistics.median, over)), list(map(statistics.median, under)))
 
 
@@ -209,7 +209,7 @@ def percentile(rounds: Rounds, percent: int) -> float:
 
 
 def judge(results: Results, batch_size: int) -> list[Verdict]:
-    """The verdicts on the fastest of ours against the fastest eager peer and baseline, over numbers of threads."""
+    """Compares the fastest of ours with the fastest eager peer and the fastest baseline, whatever their threads."""
     verdicts = []
     for (size, tokens), by_name in results.items():
         what = "latency of 1 text" if size == 1 else f"throughput of {batch_size} texts"

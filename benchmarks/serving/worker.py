@@ -28,7 +28,7 @@ def ours(options: dict, commands: Commands) -> None:
 
 
 def pytorch(options: dict, commands: Commands) -> None:
-    """Calls the encoder and fast tokenizer of transformers as in its documentation."""
+    """Calls the encoder and fast tokenizer of transformers as its documentation recommends."""
     import torch
     from transformers import ElectraModel, ElectraTokenizer
 

@@ -38,7 +38,9 @@ def _flags() -> argparse.ArgumentParser:
     export.add_argument(
         "--state", action="store_true", help="also write weights and moments, which run needs: 12 bytes a parameter"
     )
-    export.add_argument("--replicas", type=int, default=1, metavar="N", help="devices that share the global batch (1)")
+    export.add_argument(
+        "--replicas", type=int, default=1, metavar="N", help="devices that share the global batch (default: 1)"
+    )
 
     run = add("run", "time steps on this device", "directory that export --state wrote")
     run.add_argument("--final_state", metavar="FILE", help=".npz for the state after the last step")

@@ -112,7 +112,7 @@ def lower(function: Callable, specs: list[tf.TensorSpec]) -> tuple[bytes, dict[i
 
 
 def in_stablehlo_alone(text: str) -> str:
-    """The text of a program by TensorFlow's exporter without operations of the dialect MHLO."""
+    """The text of an exported program with its MHLO operations translated to StableHLO."""
     for pattern, replacement in (_COPY, _ERF):
         text = re.sub(pattern, replacement, text)
     left = sorted(set(re.findall(r"= \"?(mhlo\.\w+|chlo\.\w+)", text)))

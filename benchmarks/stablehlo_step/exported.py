@@ -1,4 +1,4 @@
-"""The files of an exported step, and how its time is taken and reported. Imports NumPy and the standard library alone.
+"""The files of an exported step, and the timing of steps. Imports NumPy and the standard library alone.
 
 manifest.json       arguments and results of the program in order; sizes, FLOPs of a step and peaks of devices
 step.stablehlo      the training step: (batch, state) -> (metrics, state)
@@ -32,7 +32,9 @@ class StepFiles:
         self.directory = Path(directory)
         self.manifest = json.loads((self.directory / MANIFEST).read_text(encoding="utf-8"))
         if self.manifest["replicas"] > 1:
-            raise ValueError(f"{directory} is the step of one of {self.manifest['replicas']} replicas; export one's")
+            raise ValueError(
+                f"{directory} is the step of one of {self.manifest['replicas']} replicas; export it with --replicas=1"
+            )
 
     @property
     def program(self) -> bytes:
@@ -51,10 +53,16 @@ class StepFiles:
 
 
 def add_timing_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="timed rounds; their median counts (5)")
-    parser.add_argument("--steps", type=int, default=20, metavar="N", help="steps of a round (20)")
-    parser.add_argument("--warmup", type=int, default=5, metavar="N", help="untimed steps before the rounds (5)")
-    parser.add_argument("--peak_flops", type=float, metavar="FLOP/S", help="the device's peak (as published, if known)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="timed rounds; the median is reported (default: 5)"
+    )
+    parser.add_argument("--steps", type=int, default=20, metavar="N", help="steps of a round (default: 20)")
+    parser.add_argument(
+        "--warmup", type=int, default=5, metavar="N", help="untimed steps before the rounds (default: 5)"
+    )
+    parser.add_argument(
+        "--peak_flops", type=float, metavar="FLOP/S", help="peak of the device (default: the published one)"
+    )
     parser.add_argument("--output", metavar="FILE", help="file to which lines of JSON are added")
 
 
@@ -83,7 +91,7 @@ def published_peak(manifest: dict, device: str) -> float | None:
 def report(manifest: dict, seconds: list[float], flags: argparse.Namespace, device: str, **facts) -> None:
     """Prints the median of the rounds, and adds a row to the JSON lines of --output.
 
-    Utilization counts the model's matrix products, which are the same for all contenders.
+    The utilization counts the model's matrix products only.
 
     Args:
         seconds: of `timed_rounds`.        flags: of `add_timing_flags`.

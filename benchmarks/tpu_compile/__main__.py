@@ -45,7 +45,9 @@ def main(argv: list[str] | None = None) -> int:
     sizes = [f"configs/pretrain/{size}.yaml" for size in ("small", "base")]
     parser.add_argument("--config", nargs="+", default=sizes, metavar="FILE", help="YAML files of runs")
     parser.add_argument("--precision", nargs="+", default=["bfloat16", "float32"], metavar="NAME")
-    parser.add_argument("--topology", nargs="+", default=["v5e:2x2"], metavar="NAME", help="v5e:2x2, v4:2x2x1, v6e:2x2")
+    parser.add_argument(
+        "--topology", nargs="+", default=["v5e:2x2"], metavar="NAME", help="such as v5e:2x2, v4:2x2x1 or v6e:2x2"
+    )
     parser.add_argument("--replicas", nargs="+", type=int, default=[1, 4], metavar="N", help="cores that share a batch")
     parser.add_argument("--batch_size", type=int, default=128, metavar="N", help="global batch, examples")
     add_set_flag(parser)

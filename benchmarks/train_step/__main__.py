@@ -111,12 +111,12 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
     flags = parser.parse_args(arguments)
     flags.contenders = flags.contenders.split(",")
     if unknown := sorted(set(flags.contenders) - CONTENDERS.keys()):
-        parser.error(f"--contenders: {unknown[0]!r}; expected some of {', '.join(CONTENDERS)}")
+        parser.error(f"--contenders: {unknown[0]!r} is unknown; expected some of {', '.join(CONTENDERS)}")
     return flags
 
 
 def measure(flags: argparse.Namespace) -> bool:
-    """Prints the report. Returns: whether every limit holds."""
+    """Takes all measurements and prints the report. Returns: whether every limit holds."""
     contenders = _with_baseline(flags.contenders, flags.baseline is not None)
     processes = _processes(contenders, flags)
     with running(processes, flags.patience, flags.starts) as alive:
@@ -211,7 +211,7 @@ def fastest_of(results: Results, kind: str, precision: str, compiled: bool | Non
 
 
 def judge(results: Results) -> list[Verdict]:
-    """The verdicts on all measured pairs. In each precision the fastest of ours is compared."""
+    """The verdicts on all measured pairs. In each precision the fastest of ours is compared with the peers."""
     verdicts = []
     for precision, floor in OVER_EAGER.items():
         ours = fastest_of(results, "ours", precision)

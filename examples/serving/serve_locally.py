@@ -3,8 +3,8 @@
     python examples/serving/serve_locally.py EXPORT                 # in one terminal
     python examples/serving/grpc_client.py "Some text."             # in another one
 
-With it you try clients without the server: it has the same protocols, names, batching and kinds of errors. It is
-written in Python and not for production, where tensorflow/serving belongs (docs/serving.md).
+Use it to try clients without the server: it has the same protocols, names, batching and kinds of errors. It is written
+in Python and not for production: use tensorflow/serving there (docs/serving.md).
 
 It needs tensorflow, tensorflow_text and tensorflow-serving-api, but nothing of electra_tf.
 """

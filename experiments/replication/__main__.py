@@ -4,15 +4,15 @@
         --output_dir=RUNS --jobs=2
     python -m experiments.replication --remake
 
-The runs have the configurations of configs/pretrain/replication, one run for each seed, in RUNS/ARM-seedN. The budget
-is the FLOPs of ELECTRA's steps as devices compute them (docs/notes/flops.md); every other arm gets as many steps as it
-pays for. The arm bert_mlm_paper_flops is BERT with as many steps as the paper's count of FLOPs pays for. DATA32 and
+Each arm is a configuration of configs/pretrain/replication with one run per seed, in RUNS/ARM-seedN. The budget is the
+FLOPs of ELECTRA's steps as devices compute them (docs/notes/flops.md); every other arm gets the steps that this budget
+pays for. The arm bert_mlm_paper_flops is BERT with the budget counted as in the paper. DATA32 and
 DATA64 are the data sets of the two input stages, GLUE has the folders of its tasks, PROBE is the output of
 experiments.truecasing.
 
-The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones (the
-same during training); and beside (the small tasks of GLUE). The same command continues interrupted processes and skips
-finished ones. If a process fails, the others continue and the exit status is 1. Output is in RUNS/logs.
+The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones
+(fine-tuning of earlier steps); and beside (the small tasks of GLUE). The same command continues interrupted processes
+and skips finished ones. If a process fails, the others continue and the exit status is 1. Output is in RUNS/logs.
 
 As each process ends, the results of its run are written to RUNS/records/ARM-seedN.json. With
 --record_dir=experiments/replication/records they replace the project's own records. --remake writes the results in
@@ -25,12 +25,11 @@ from pathlib import Path
 
 from electra_tf.cli.flags import flag_parser
 from electra_tf.config.errors import UserError
-from experiments.processes import PROJECT, core_shares, local_directory, run_all, run_experiment
+from experiments.processes import PROJECT, core_shares, run_all, run_experiment
 from experiments.replication.arms import ARMS, STAGES
 
 OWN_RECORDS = Path(__file__).parent / "records"
 PAGE = PROJECT / "docs" / "notes" / "replication.md"
-_MIN_STEPS = 64  # other arms get fewer steps and need eight evaluations
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -51,17 +50,22 @@ def _flags() -> ArgumentParser:
     )
     add("--glue_dir", type=Path, metavar="DIR", help="directory with GLUE's folders")
     add("--probe_dir", type=Path, metavar="DIR", help="output of experiments.truecasing")
-    add("--output_dir", type=local_directory, metavar="DIR", help="local directory of the runs")
-    add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="one run each")
-    add("--only", nargs="+", choices=ARMS, default=ARMS, metavar="ARM", help=f"of {', '.join(ARMS)}; default: all")
-    add("--stages", nargs="+", choices=STAGES, default=STAGES, metavar="STAGE", help="default: all, in their order")
+    add("--output_dir", type=Path, metavar="DIR", help="local directory of the runs")
+    add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="one run of each arm per seed")
+    add("--only", nargs="+", choices=ARMS, default=ARMS, metavar="ARM", help=f"default: {' '.join(ARMS)}")
+    add("--stages", nargs="+", choices=STAGES, default=STAGES, metavar="STAGE", help=f"default: {' '.join(STAGES)}")
     add("--jobs", type=int, default=1, metavar="N", help="simultaneous processes, which share the cores")
-    add("--budget_steps", type=int, metavar="N", help="steps of ELECTRA, which set the budget; default: its file's")
+    add(
+        "--budget_steps",
+        type=int,
+        metavar="N",
+        help="steps of ELECTRA, which set the budget: 64 or more; default: those of its configuration",
+    )
     add(
         "--record_dir",
-        type=local_directory,
+        type=Path,
         metavar="DIR",
-        help="directory of ARM-seedN.json; default: OUTPUT_DIR/records, without --output_dir the project's own",
+        help="directory of ARM-seedN.json; default: OUTPUT_DIR/records, or the project's own without --output_dir",
     )
     add("--remake", action="store_true", help="only write the results into docs/notes/replication.md")
     return parser
@@ -79,8 +83,6 @@ def _replicate(arguments: Namespace) -> bool:
     given = vars(arguments) | {"data_dir": arguments.data_dirs}
     if missing := [f"--{flag}" for flag in needed if not given[flag]]:
         raise UserError(f"{', '.join(missing)} missing; give {', '.join(f'--{flag}' for flag in needed)}, or --remake")
-    if arguments.budget_steps is not None and arguments.budget_steps < _MIN_STEPS:
-        raise UserError(f"--budget_steps={arguments.budget_steps}: expected {_MIN_STEPS} or more")
     if not arguments.glue_dir.is_dir():
         raise UserError(f"--glue_dir={arguments.glue_dir}: expected a directory with GLUE's folders")
     if not all((arguments.probe_dir / f"{split}.jsonl").is_file() for split in ("train", "dev")):
@@ -88,11 +90,9 @@ def _replicate(arguments: Namespace) -> bool:
     shares = core_shares(arguments.jobs)
 
     from experiments.replication.plan import plan
-    from experiments.replication.record import require_same_record, write_run_record
+    from experiments.replication.record import write_run_record
 
     runs, processes = plan(arguments)
-    for run in runs:
-        require_same_record(run, record_dir)
     record_dir.mkdir(parents=True, exist_ok=True)
     for run in filter(lambda run: run.is_trained(), runs):
         write_run_record(run, record_dir)

@@ -48,9 +48,9 @@ def gate_of(run: RunResults) -> Gate:
 
 
 def all_token_metrics(run: RunResults) -> dict[int, dict[str, float]]:
-    """The run's metrics by step, without those of a discriminator whose loss counts masked tokens only.
+    """The run's metrics by step, without those of a discriminator that is trained on masked tokens only.
 
-    These cannot be compared with the metrics of a discriminator of all tokens: it is another task.
+    Its task differs from that of a discriminator of all tokens, so their metrics cannot be compared.
     """
     if run.config.objective.name != "electra_15":
         return run.metrics
@@ -67,7 +67,7 @@ def arm_of(run: RunResults) -> str:
 
 
 def task_score(run: RunResults, task: str, step: int) -> float | None:
-    """The median over the seeds of fine-tuning; for `SCORE` the mean over its tasks. None: unknown."""
+    """The median score over the seeds of fine-tuning; for `SCORE`, the mean over its tasks. None: unknown."""
     if task == SCORE:
         scores = [task_score(run, each, step) for each in SCORE_TASKS]
         return None if None in scores else statistics.fmean(scores)

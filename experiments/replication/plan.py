@@ -154,7 +154,7 @@ class PlannedRun:
         return _command("run_pretraining.py", *flags, *(f"--set={override}" for override in self._overrides()))
 
     def _finetuning(self, task: str, step: int, seeds: range) -> PlannedProcess:
-        """The process that fine-tunes from the milestone of a step, for step 0 from random weights."""
+        """The process that fine-tunes the milestone of a step, or random weights for step 0."""
         prefix = checkpoint_prefix(RunDirectory(self.directory).milestones, step or self.num_steps)
         directory = self.finetuned_directory(task, step)
         flags = [f"--data_dir={self.arguments.glue_dir}", f"--task={task}"]
@@ -188,10 +188,10 @@ def plan(arguments: Namespace) -> tuple[list[PlannedRun], list[PlannedProcess]]:
 
 
 def equal_flops_steps(budget_steps: int | None = None) -> dict[str, int]:
-    """The number of steps of each arm that cost at most as much as ELECTRA's steps, in the arm's convention.
+    """For each arm, the largest number of steps that costs no more FLOPs than ELECTRA's steps.
 
     Args:
-        budget_steps: the steps of ELECTRA; None: its file's.
+        budget_steps: the steps of ELECTRA; None: those of its configuration.
     """
     electra = load_config(_config_file("electra"))
     steps = {"electra": budget_steps or electra.train.num_steps}
@@ -222,13 +222,13 @@ def _flops(config: PretrainingConfig, convention: Convention, num_steps: int) ->
 
 
 def has_seeds(directory: Path, seeds: Sequence[int]) -> bool:
-    """Whether a directory of fine-tuning holds the scores of all these seeds."""
+    """Whether a directory of fine-tuning has the scores of all these seeds."""
     summary: dict[str, Any] = read_json(directory / SUMMARY)
     return set(seeds) <= {result["seed"] for result in summary.get("seeds", ())}
 
 
 def is_json(file: Path) -> bool:
-    """Whether a file has a whole JSON value, so that its process has ended."""
+    """Whether a file holds complete JSON, which its process prints at its end."""
     try:
         return bool(read_json(file))
     except UserError:

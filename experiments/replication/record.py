@@ -18,7 +18,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import names_in, read_json, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.reports.runs import RunResults, read_run, score_metric, scores_by_step
-from electra_tf.runs.directory import RunDirectory, lasting_settings
+from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.json_lines import reports_of
 from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, seed_scores
 from electra_tf.tasks.pretrain.config import parse_config
@@ -61,15 +61,6 @@ def write_run_record(run: PlannedRun, record_dir: Path) -> None:
     finetuned = [_finetuned(run, task) for task in sorted(names_in(str(run.directory / "finetuned")))]
     results = dataclasses.replace(results, notes=notes)
     write_record(record_dir / f"{run.name}.json", results, [each for each in finetuned if each["results"]])
-
-
-def require_same_record(run: PlannedRun, record_dir: Path) -> None:
-    """Raises: UserError: if `record_dir` holds a record with the run's name and other settings."""
-    path = record_dir / f"{run.name}.json"
-    if path.is_file():
-        known, own = (lasting_settings(each.model_dump(mode="json")) for each in (read_record(path).config, run.config))
-        if known != own:
-            raise UserError(f"{path} records a run with other settings; give another --record_dir")
 
 
 def _finetuned(run: PlannedRun, task: str) -> dict:

@@ -44,7 +44,7 @@ def read_records(record_dir: Path) -> list[RunResults]:
             if len(group_runs([first, run])) > 1 or first.last_step != run.last_step:
                 raise UserError(
                     f"{record_dir} has {first.name}.json and {run.name}.json, which differ in more than the seed "
-                    "(steps, settings, data or initial weights); keep the records of one experiment there"
+                    "(steps, settings, data or initial weights); keep only records of one experiment there"
                 )
     return sorted(runs, key=lambda run: (ARMS.index(arm_of(run)), run.config.train.seed))
 
@@ -105,7 +105,7 @@ def picture_of(runs: Sequence[RunResults]) -> bytes:
 
 
 def _curve_of(runs: Sequence[RunResults], measure: str) -> dict[int, tuple[float, ...]]:
-    """A measure by step, from the runs that were fine-tuned at the most steps."""
+    """A measure by step. Only the runs with the largest number of fine-tuned milestones are included."""
     curves = []
     for run in runs:
         steps = sorted({step for by_step in run.scores.values() for step in by_step if step})
@@ -178,7 +178,7 @@ def _by_arm(runs: Sequence[RunResults]) -> dict[str, list[RunResults]]:
 
 
 def _mean(scores: Sequence[float]) -> str:
-    """The mean in %, with the single scores in brackets."""
+    """The mean in %, followed by the individual scores in brackets."""
     if not scores:
         return ""
     each = f" ({', '.join(f'{100 * score:.1f}' for score in scores)})" if len(scores) > 1 else ""

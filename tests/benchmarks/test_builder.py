@@ -63,7 +63,7 @@ def test_memory_counts_a_process_and_its_descendants():
     assert 120 * MIB <= peak <= 170 * MIB  # two interpreters hold about 10 MiB each
 
 
-def test_dumps_count_with_their_decompressed_size(tmp_path):
+def test_the_size_of_dumps_is_that_of_their_decompressed_content(tmp_path):
     (tmp_path / "a.xml").write_bytes(b"x" * 7)
     (tmp_path / "b.xml.bz2").write_bytes(bz2.compress(b"y" * 1000))
     assert builder.decompressed_size(str(tmp_path / "*.xml*")) == 1007

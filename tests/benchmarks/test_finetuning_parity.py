@@ -206,9 +206,9 @@ TIE = {"end_top_log_probs": [[[-0.70000, -0.70001], [-0.3, -1.4]]]}
         ({**TIE, "end_top_index": [[[6, 7], [1, 2]]]}, TIE, 0.0),  # equally probable
     ],
 )
-def test_places_in_beams_are_compared_if_they_are_not_masked_and_not_tied(ours, expected, differing_ends):
-    differences, masked, places = beam_differences(beam(**ours), beam(**expected))
-    assert places == {"start_top_index": 0.0, "end_top_index": differing_ends}
+def test_beam_entries_are_compared_if_they_are_not_masked_and_not_tied(ours, expected, differing_ends):
+    differences, masked, entries = beam_differences(beam(**ours), beam(**expected))
+    assert entries == {"start_top_index": 0.0, "end_top_index": differing_ends}
     assert set(differences.values()) == {0.0} and masked == {}
 
 

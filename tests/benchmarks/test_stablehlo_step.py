@@ -89,7 +89,7 @@ def test_the_manifest_lists_the_arguments_and_their_results(exported, tiny_confi
 
 
 @pytest.mark.slow
-def test_the_constants_of_lamb_have_no_result(config_file, tmp_path):
+def test_lambs_constants_have_no_new_value(config_file, tmp_path):
     step = tmp_path / "step"
     assert main(["export", str(step), f"--config={config_file}", "--set=optimizer.name=lamb"]) == 0
     assert "optimizer/beta_1" in [each["name"] for each in StepFiles(step).manifest["state"] if each["output"] is None]
@@ -135,7 +135,7 @@ def timing_flags(**changes) -> SimpleNamespace:
     return SimpleNamespace(**{"rounds": 2, "steps": 3, "peak_flops": None, "output": None, **changes})
 
 
-def test_seconds_are_taken_of_whole_rounds():
+def test_whole_rounds_are_timed():
     calls = []
     seconds = timed_rounds(lambda: calls.append("step"), lambda: calls.append("wait"), timing_flags())
     assert calls == ["wait", "step", "step", "step", "wait"] * 2

@@ -36,12 +36,12 @@ def test_each_token_comes_with_its_probability_and_pads_are_left_out(saved_model
     assert example.detect(saved_model, "an odd word") == [("an", 0.25), ("odd", 0.375), ("word", 0.5)]
 
 
-def test_the_most_suspicious_word_is_pointed_at_and_special_tokens_are_not_shown():
+def test_the_likeliest_word_is_marked_and_special_tokens_are_not_shown():
     lines = example.as_bars([("[CLS]", 0.9), ("tea", 0.1), ("window", 0.5), ("[SEP]", 0.8)]).splitlines()
     assert lines == ["  tea     0.100  ###", "  window  0.500  ###############  <- most likely replaced"]
 
 
-def test_no_token_is_pointed_at_if_none_stands_out():
+def test_no_token_is_marked_if_none_stands_out():
     lines = example.as_bars([("tea", 0.1), ("for", 0.12), ("two", 0.13)]).splitlines()
     assert lines[:3] == ["  tea  0.100  ###", "  for  0.120  ####", "  two  0.130  ####"]
     assert lines[3].startswith("  No token stands out")
@@ -51,7 +51,7 @@ def test_an_empty_text_is_reported():
     assert example.as_bars([("[CLS]", 0.9), ("[SEP]", 0.8)]) == "  (no tokens)"
 
 
-def test_the_program_prints_the_text_and_a_line_a_token(saved_model, capsys):
+def test_the_program_prints_the_text_and_one_line_for_each_token(saved_model, capsys):
     assert example.main([saved_model, "--text", "tea window"]) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[0] == "Text: tea window"
@@ -67,4 +67,5 @@ def test_the_default_text_holds_the_swapped_word(saved_model, capsys):
 
 def test_a_directory_without_a_model_is_named_in_one_line(tmp_path, capsys):
     assert example.main([str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path} holds no saved_model.pb; give DIR/1 of an export to DIR\n"
+    advice = "give the version directory, such as EXPORT/1"
+    assert capsys.readouterr().err == f"error: {tmp_path} holds no saved_model.pb; {advice}\n"

@@ -189,25 +189,12 @@ def test_records_that_were_lost_are_written_again(replicate, tmp_path):
     assert file.read_bytes() == content
 
 
-def test_the_record_of_a_run_with_other_settings_is_not_replaced(replicate, tmp_path, capsys):
-    flags = ["--stages", "train", "--only", "electra"]
-    replicate(*flags)
-    file = tmp_path / "records" / "electra-seed3.json"
-    content = file.read_bytes()
-    other = [f"--output_dir={tmp_path / 'other'}", f"--record_dir={tmp_path / 'records'}", "--budget_steps=72"]
-    assert replicate(*flags, *other) == []
-    assert replicate.status == 2
-    assert str(file) in capsys.readouterr().err
-    assert file.read_bytes() == content
-
-
 @pytest.mark.parametrize(
     ("flag", "expected"),
     [
         ("--glue_dir={}/none", "none"),
         ("--probe_dir={}/none", "none"),
         ("--probe_dir={}", "train.jsonl"),
-        ("--budget_steps=63", "--budget_steps=63"),
     ],
 )
 def test_a_mistake_is_found_before_training(replicate, tmp_path, capsys, flag, expected):

@@ -61,7 +61,7 @@ def test_the_score_is_the_mean_over_tasks_of_the_medians_over_seeds_of_fine_tuni
     assert arm_scores([run, make_run("electra", 1, qnli={8: [math.nan, 0.5]})], "qnli") == [0.6]
 
 
-def test_an_interval_is_welchs():
+def test_intervals_are_by_welchs_t():
     """Variances 4 and 1 of three values each: standard error sqrt(5 / 3), 50 / 17 degrees of freedom, t = 3.21876."""
     difference = compare([61.0, 63.0, 65.0], [60.0, 61.0, 59.0])
     assert difference == pytest.approx((3.0, 3.0 - 4.1554, 3.0 + 4.1554), abs=1e-4)

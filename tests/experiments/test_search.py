@@ -9,7 +9,6 @@ import pytest
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
-from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.text.manifest import Manifest
 from experiments import processes, search
@@ -102,7 +101,7 @@ def test_a_setting_is_named_by_the_last_part_of_its_path_unless_it_is_ambiguous(
 
 def test_every_combination_is_a_run_with_as_many_steps_as_the_budget_pays_for(command, started, tmp_path, capsys):
     vary = [f"--vary={RATES}", "--vary=train.batch_size=4,2"]
-    assert search.main(command(*vary, "--seeds", "3", "5")) == 0
+    assert search.main(command(*vary, "--seeds", "3", "5", "3")) == 0
     assert started == [
         f"learning_rate={rate},batch_size={size}-seed{seed}"
         for seed in (3, 5)
@@ -149,8 +148,6 @@ def test_a_failed_run_is_noted_and_the_others_continue(command, started, capsys)
         (["--vary=optimizer.learning_rate=1e-4,fast"], "'fast'"),
         (["--vary=encoder.num_heads=2,3"], "hidden_size 16"),
         (["--vary=data.max_seq_length=10,12"], "max_seq_length=12 "),
-        (["--vary=optimizer.learning_rate=1e-4,1e-4"], "learning_rate=1e-4-seed0"),
-        ([f"--vary={RATES}", "--seeds", "1", "1"], "seed1"),
         (["--vary=train.seed=0,1"], "--seeds"),
         ([f"--vary={RATES}", "--set=train.num_steps=5"], "--flops_budget"),
         ([f"--vary={RATES}", "--vary=optimizer.learning_rate=3e-4"], "--vary optimizer.learning_rate"),
@@ -167,21 +164,11 @@ def test_a_mistake_is_found_before_the_first_run(command, started, write_data, t
     assert started == []
 
 
-def test_runs_in_a_store_are_refused(command, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        search.main(command(f"--vary={RATES}", "--output_dir=gs://bucket/runs"))
-    assert "gs://bucket/runs" in capsys.readouterr().err
-
-
-def test_a_directory_with_a_run_of_other_settings_or_data_is_refused(command, started, tmp_path, capsys):
+def test_a_directory_with_a_run_of_other_settings_is_refused(command, started, capsys):
     flags = command(f"--vary={RATES}")
     assert search.main(flags) == 0
     assert search.main([*flags, "--set=optimizer.beta_1=0.5"]) == 2
     assert "optimizer.beta_1" in capsys.readouterr().err
-    run = tmp_path / "runs" / "learning_rate=0.02-seed0"
-    RunDirectory(run).adopt_data(["another"], is_started=False)
-    assert search.main(flags) == 2
-    assert str(run) in capsys.readouterr().err
     assert len(started) == 2
 
 
@@ -238,7 +225,7 @@ def test_rows_are_sorted_by_the_lowest_loss_or_the_highest_other_metric(searched
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:5]] == order
 
 
-def test_a_table_cannot_be_sorted_by_a_metric_of_no_run(searched):
+def test_a_table_cannot_be_sorted_by_a_metric_that_no_run_has(searched):
     with pytest.raises(UserError, match="'auc'"):
         results_markdown([searched("a=1", 0, replaced_token_loss=0.2)], {}, "auc")
 

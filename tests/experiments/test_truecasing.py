@@ -192,7 +192,7 @@ def refused(capsys, expected: str, *arguments) -> None:
 
 
 @pytest.mark.parametrize(("glob", "expected"), [("text:{}/a.txt", "text:b.txt"), ("book:{}/*.txt", "book:a.txt")])
-def test_inputs_that_differ_from_the_data_sets_are_refused(capsys, source, data_dir, tmp_path, glob, expected):
+def test_inputs_other_than_those_of_the_build_are_refused(capsys, source, data_dir, tmp_path, glob, expected):
     refused(capsys, expected, data_dir, tmp_path / "new", glob.format(source))
     assert not (tmp_path / "new").exists()
 
@@ -222,4 +222,4 @@ def test_a_data_set_with_capitals_or_without_held_out_documents_is_refused(capsy
 def test_text_without_capitals_is_refused(capsys, source, tmp_path):
     (tmp_path / "small.txt").write_text((source / "b.txt").read_text().lower())
     data_dir = built(source, tmp_path / "data", inputs=(f"text:{tmp_path}/*.txt",))
-    refused(capsys, "have no capital", data_dir, tmp_path / "new", f"text:{tmp_path}/*.txt")
+    refused(capsys, "no capital in", data_dir, tmp_path / "new", f"text:{tmp_path}/*.txt")

@@ -48,7 +48,7 @@ def test_rows_of_different_widths_are_not_merged(toy_export):
     assert [result["weight"].tolist() for result in results] == [[5.0], [8.0]]
 
 
-def test_a_call_of_no_rows_gives_no_rows(toy):
+def test_a_call_without_rows_returns_no_rows(toy):
     assert toy.call("serving_default", {"text": np.array([], object)})["num_words"].tolist() == []
 
 

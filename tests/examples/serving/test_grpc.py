@@ -39,7 +39,7 @@ def status_of(call, *arguments) -> tuple[str, str]:
     return caught.value.code().name, caught.value.details()
 
 
-def test_the_client_gives_arrays_of_every_dtype(server):
+def test_the_client_returns_arrays_of_every_dtype(server):
     with grpc_client.open_channel(f"127.0.0.1:{server.port}") as channel:
         outputs = grpc_client.predict(channel, "toy", "", {"text": ["two words", "ünd drei Wörter"]}, timeout=20)
     assert outputs["words"].tolist() == [[b"two", b"words", b""], ["ünd".encode(), b"drei", "Wörter".encode()]]
@@ -56,7 +56,7 @@ def test_the_client_prints_outputs_and_errors_in_lines(server, capsys):
     assert printed.endswith('FAILED_PRECONDITION: Serving signature key "none" not found.\n')
 
 
-def test_the_client_starts_no_tensorflow(server):
+def test_the_client_does_not_import_tensorflow(server):
     program = """
 import sys, grpc_client
 with grpc_client.open_channel(sys.argv[1]) as channel:
@@ -84,7 +84,7 @@ def test_a_wrong_request_is_answered_with_a_status(stub, sent, code, details):
     assert status[0] == code and details in status[1]
 
 
-def test_another_version_and_content_that_fills_no_shape_are_answered_with_a_status(stub):
+def test_another_version_and_content_that_does_not_fit_its_shape_are_answered_with_a_status(stub):
     sent = request(text=["a"])
     sent.model_spec.version.value = 2
     assert status_of(stub.Predict, sent) == ("NOT_FOUND", "Servable not found for request: Specific(toy, 2)")
@@ -93,7 +93,7 @@ def test_another_version_and_content_that_fills_no_shape_are_answered_with_a_sta
     assert status_of(stub.Predict, sent)[0] == "INVALID_ARGUMENT"
 
 
-def test_only_the_outputs_that_are_asked_for_come(stub):
+def test_only_requested_outputs_are_returned(stub):
     sent = request(text=["a b"])
     sent.output_filter.append("num_words")
     answer = stub.Predict(sent, timeout=20)

@@ -33,7 +33,7 @@ def predict(address: str, body: dict | bytes) -> tuple[int, dict]:
     return ask(f"{address}/v1/models/toy:predict", body)
 
 
-def test_rows_come_back_as_an_object_each_and_bytes_as_base64(address):
+def test_rows_are_returned_as_objects_and_bytes_as_base64(address):
     status, answer = predict(address, {"instances": ["a bc", {"b64": "ZA=="}]})
     assert status == 200
     rows = answer["predictions"]
@@ -42,13 +42,13 @@ def test_rows_come_back_as_an_object_each_and_bytes_as_base64(address):
     assert rows[1]["whole_bytes"] == {"b64": "ZA=="}
 
 
-def test_columns_come_back_as_columns(address):
+def test_columns_are_answered_with_columns(address):
     assert predict(address, {"inputs": ["a b", "c"]})[1]["outputs"]["num_words"] == [2, 1]
     body = {"signature_name": "weigh", "inputs": {"text": ["ab", "c"], "ids": [[3, 4], [5, 6]]}}
     assert predict(address, body) == (200, {"outputs": [9.0, 12.0]})
 
 
-def test_one_output_of_rows_comes_as_bare_values(address):
+def test_a_single_output_is_returned_as_bare_values(address):
     body = {"signature_name": "weigh", "instances": [{"text": "ab", "ids": [3]}, {"text": "c", "ids": [5]}]}
     assert predict(address, body) == (200, {"predictions": [5.0, 6.0]})
 
@@ -99,7 +99,7 @@ def test_status_and_metadata(address):
     assert signatures["weigh"]["inputs"]["ids"]["dtype"] == "DT_INT32"
 
 
-def test_the_client_prints_a_row_a_line_and_errors_in_one(address, capsys):
+def test_the_client_prints_one_line_for_each_row_and_for_an_error(address, capsys):
     flags = [f"--server={address}", "--model_name=toy", "--timeout=20"]
     assert rest_client.main([*flags, "--signature=serving_default", "a bc", "d"]) == 0
     assert [json.loads(line)["num_words"] for line in capsys.readouterr().out.splitlines()] == [2, 1]
