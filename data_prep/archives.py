@@ -1,8 +1,8 @@
 """Reads the text files in compressed files and tar archives as streams.
 
 The kind of a file is detected from its content, not from its name. Archives may contain archives, as OpenWebText's do.
-Truncated or damaged content is an error (see `reading`). The loops are ours because `bz2.open` and `lzma.open` silently
-end at garbage after a stream, and tarfile silently ends at a broken header.
+Truncated or damaged content is an error (see `reading`). This is why `bz2.open`, `lzma.open` and tarfile's own loop are
+not used: they end silently at garbage after a stream, or at a broken header.
 """
 
 import bz2
@@ -58,7 +58,7 @@ _ERRORS = (OSError, EOFError, UnicodeError, zlib.error, lzma.LZMAError, zstandar
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turns the error of a file system, or of a library that meets damaged content, into a UserError with the path."""
+    """Turns errors of file systems and of libraries that read damaged content into UserErrors that name the path."""
     try:
         yield
     except Exception as error:
@@ -110,7 +110,7 @@ def buffered(stream: BinaryIO) -> io.BufferedReader:
 
 
 def begin_of(stream: io.BufferedReader) -> bytes:
-    """Returns the next bytes of a stream and leaves them to be read."""
+    """Returns the next bytes of a stream without consuming them."""
     return stream.peek(PEEK_BYTES)[:PEEK_BYTES]
 
 
@@ -155,7 +155,7 @@ def _outputs(decompressor: Any, content: bytes, *limit: int) -> Iterator[bytes]:
 
 
 class _StrictTarInfo(tarfile.TarInfo):
-    """Raises an error at a broken or missing header, where tarfile would end without one."""
+    """Raises an error at a broken or missing header. tarfile itself would end silently there."""
 
     @classmethod
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> "_StrictTarInfo":

@@ -50,7 +50,7 @@ class BuildInputs:
         return sum(file.num_bytes for file in self.files)
 
     def configuration(self, settings: BuildSettings) -> dict[str, Any]:
-        """The settings and files that decide the output, as JSON. A build only continues one with an equal value."""
+        """The settings and files that determine the output, as JSON. A build only continues one with the same."""
         names = ("format", "compression", "name", "num_bytes", "modified")
         inputs = [{name: getattr(file, name) for name in names} for file in self.files]
         return {**settings.shaping(), "vocab_sha256": self.vocabulary.sha256, "inputs": inputs}
@@ -66,7 +66,7 @@ def build_once(
     configuration = inputs.configuration(settings)
     if manifest := output.finished_manifest(settings, configuration):
         output.remove_build_dir(settings)
-        _logger.info("%s already holds this data set, made from files of these names and sizes", settings.output_dir)
+        _logger.info("%s already holds this data set, built from files with these names and sizes", settings.output_dir)
     else:
         with output.opened(settings, configuration, [settings.vocab_file, *(file.path for file in inputs.files)]):
             manifest = build(settings, inputs)
@@ -93,7 +93,7 @@ def require_documents(settings: BuildSettings, counts: ReadCounts) -> None:
         )
     if settings.held_out_fraction > 0 and not num_held_out:
         _logger.warning(
-            "warning: --held_out_fraction=%s of %d documents is none: there is no held-out data; raise the fraction",
+            "warning: --held_out_fraction=%s held out none of %d documents; raise it to get held-out data",
             settings.held_out_fraction,
             num_train,
         )

@@ -74,7 +74,7 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
         sources: files that the build reads.
     Raises: UserError: the directory holds other files and `overwrite` is not set, it holds an unfinished build of
         another configuration, another process is writing to it, it cannot be written to, or a source is among the files
-        to remove. Then nothing is removed.
+        to remove. In all these cases, nothing is removed.
     """
     build_dir = settings.build_dir
     # Another version may split the input at other places, and several builds may use the same work_dir.
@@ -82,7 +82,7 @@ def opened(settings: BuildSettings, configuration: Configuration, sources: Itera
     configuration = {**configuration, "build_version": _BUILD_VERSION, "output_dir": output_dir}
     configuration_file = build_dir / _CONFIGURATION_FILE
     place = f"--output_dir={settings.output_dir}"
-    with store_errors(place, "is no usable directory"):
+    with store_errors(place, "cannot be used as a directory"):
         storage.make_directory(settings.output_dir)
         unfinished = json.loads(configuration_file.read_bytes()) if configuration_file.exists() else None
         is_empty = set(storage.names_in(settings.output_dir)) <= {build_dir.name}

@@ -1,8 +1,8 @@
 """Splits the token ids of a document into `[CLS] A [SEP] B [SEP]` examples, by the authors' rule.
 
 Lines are collected until they hold at least a target number of tokens, and are then distributed over two segments.
-Tokens that do not fit are dropped. B continues A: there is no next-sentence prediction. The random draws have the order
-of the authors' code, so the same `random.Random(seed)` gives the same ids.
+Tokens that do not fit are dropped. B continues A: there is no next-sentence prediction. Random numbers are drawn in the
+order of the authors' code, so the same `random.Random(seed)` gives the same ids.
 
 Source: google-research/electra, build_pretraining_dataset.py (behaviour).
 """

@@ -57,7 +57,7 @@ class TextSettings(DatasetSettings):
 class BuildSettings(TextSettings):
     """The settings of build_pretraining_dataset.py."""
 
-    vocab_file: str = Field(description="WordPiece vocabulary, a token a line (required)")
+    vocab_file: str = Field(description="WordPiece vocabulary, one token per line (required)")
     output_dir: str = Field(description="directory for shards, vocabulary and manifest, local or a URL (required)")
     work_dir: str = Field(
         "", description="local directory for intermediate files; by default they are inside output_dir"
@@ -84,8 +84,10 @@ class VocabularySettings(TextSettings):
 
     USED: ClassVar = ("lower_case", "strip_accents", "unicode_normalization", "drop_control_characters", "text_field")
 
-    output: str = Field(description="the vocabulary file, one token a line; may be a URL (required)")
-    coverage_inputs: tuple[str, ...] = Field((), description="text to measure the fit on; repeatable")
+    output: str = Field(description="the vocabulary file, one token per line; may be a URL (required)")
+    coverage_inputs: tuple[str, ...] = Field(
+        (), description="text to measure the fit on (default: --input); repeatable"
+    )
     vocab_size: int = Field(30522, description="number of tokens, the special and unused ones included")
     num_unused_tokens: int = Field(0, description="[unused...] slots for tokens of your own")
     max_num_characters: int = Field(

@@ -191,7 +191,7 @@ def write_shard(
     Args:
         index: the index entries, in any order; see `index_of`.
         records: the serialized examples, in the order of `index`.
-        vocabulary: gives the number of token counts, and the tokens that are not text.
+        vocabulary: determines the length of the token counts, and which tokens are not text.
         scratch_dir: see `storage.replaced`.
     Returns: the result, and the token counts; see `count_tokens`.
     Raises: OSError or one of TensorFlow's errors: the disk is full.

@@ -38,7 +38,7 @@ class SourceFile:
     Attributes:
         input_index: index of its --input.
         format: one of `FORMATS`.
-        name: path below the directories of the glob that have no wildcard.
+        name: path relative to the last directory of the glob before its first wildcard.
         modified: see `storage.FileStatus`.
         compression: one of `archives.COMPRESSIONS`, or "".
         is_archive: whether the decompressed file is a tar archive.
@@ -57,7 +57,7 @@ class SourceFile:
 
     @property
     def is_packed(self) -> bool:
-        """Whether the file has to be read from its beginning."""
+        """Whether the file is compressed or an archive, and so has to be read from its beginning."""
         return bool(self.compression or self.is_archive)
 
 
@@ -143,7 +143,7 @@ def _parsed(text: str) -> tuple[str, str]:
 
 
 def _name_of(path: str, root: str) -> str:
-    """Returns the path relative to `root`: the manifest identifies a file by it."""
+    """Returns the path relative to `root`, by which the manifest identifies a file."""
     name = path.removeprefix(root).lstrip("/") if is_remote(path) else os.path.relpath(path, root).replace(os.sep, "/")
     try:
         name.encode("utf-8")
@@ -193,7 +193,7 @@ def _text_format_of(begin: bytes) -> str:
 
 
 def _detected_format(text: str, paths: list[str], contents: list[_Content], undetected_format: str) -> str:
-    """Returns the format of the non-empty files of an input. Raises: UserError: it is uncertain or not the same."""
+    """Returns the format of the non-empty files of an input. Raises: UserError: it is uncertain, or files differ."""
     examples = {
         content.detected or undetected_format: path
         for path, content in zip(paths, contents, strict=True)

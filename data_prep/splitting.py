@@ -1,4 +1,4 @@
-"""Finds the places where a stream of text may be split: document boundaries, which the text before them determines."""
+"""Finds the positions where a stream of text may be split: the boundaries between documents."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
-"""Builds a vocabulary file and a report of its fit: the work of build_vocab.py.
+"""Builds a vocabulary file and a report on how well it fits a text, for build_vocab.py.
 
-Worker processes count the words of work units. The totals of all words are in memory, about 150 bytes a word: dropping
-rare words early would make totals depend on the order of the input.
+Worker processes count the words of work units. The totals of all words are in memory, about 150 bytes per word:
+dropping rare words early would make totals depend on the order of the input.
 """
 
 import heapq

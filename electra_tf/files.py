@@ -1,6 +1,6 @@
 """Reads and writes files on this machine, and at URLs that TensorFlow reads, such as `gs://` and `ram://`.
 
-Errors of a file system become UserErrors of one line here. Local paths need no TensorFlow. (The data builder also reads
+Errors of a file system become one-line UserErrors. Local paths need no TensorFlow. (The data builder also reads
 stores that TensorFlow does not support: see `data_prep.storage`.)
 """
 

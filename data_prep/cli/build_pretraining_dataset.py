@@ -3,15 +3,15 @@
     python build_pretraining_dataset.py --input='wikipedia:dumps/*.bz2' --input='book:novels/*.txt' \\
         --vocab_file=vocab.txt --output_dir=data --num_processes=8
 
-Formats (--input=FORMAT:GLOB; FORMAT may be omitted where the content shows it):
-  text           a sentence or paragraph a line, a blank line ends a document
-  sentences      a sentence a line, a document every --lines_per_document lines (BooksCorpus)
-  book           a file is a document, hard-wrapped lines are joined
+Formats (--input=FORMAT:GLOB; FORMAT may be omitted if the content shows it):
+  text           one sentence or paragraph per line, a blank line ends a document
+  sentences      one sentence per line, a document every --lines_per_document lines (BooksCorpus)
+  book           one document per file, hard-wrapped lines are joined
   wikipedia      MediaWiki's XML dump
-  wikiextractor  WikiExtractor's output, <doc> or JSON, many articles a file
-  jsonl          a JSON object a line, the text in --text_field
-  openwebtext    a file is a document, in archives of archives
-  parquet, arrow a document a row, the text in the column --text_field
+  wikiextractor  WikiExtractor's output, <doc> or JSON, many articles per file
+  jsonl          one JSON object per line, the text in --text_field
+  openwebtext    one document per file, in archives of archives
+  parquet, arrow one document per row, the text in the column --text_field
 Compression (gzip, bzip2, xz, zstd) and tar archives are detected from the content, not from the name.
 
 The same documents, settings and seed give the same bytes with any number of processes. After an interruption or a kill,

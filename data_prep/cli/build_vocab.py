@@ -45,7 +45,7 @@ def build_vocab(flags: argparse.Namespace) -> None:
     measured_on = text if isinstance(text, str) else f"{text['num_files']} other files, {text['num_words']} words"
     print(
         f"on {measured_on}: {100 * coverage['unknown_fraction']:.3f} % of the tokens are [UNK],"
-        f" {coverage['tokens_per_word']:.3f} tokens a word,"
+        f" {coverage['tokens_per_word']:.3f} tokens per word,"
         f" {100 * coverage['single_piece_fraction']:.1f} % of the words are one piece"
     )
 

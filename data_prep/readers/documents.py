@@ -1,4 +1,4 @@
-"""Documents: their lines, the cleaning of these, and the counts of what was read.
+"""Documents: their lines, their cleaning, and the counts of what was read.
 
 BERT's normalization drops control characters anyway, so dropping them here changes no token id; but they would hide the
 end of a sentence, and make equal documents differ. Format characters (category Cf) stay, because joiners spell words in

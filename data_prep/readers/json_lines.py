@@ -52,7 +52,7 @@ def _text(raw_line: bytes, path: str, offset: int, text_field: str) -> str:
     text = fields.get(text_field) if isinstance(fields, dict) else None
     if not isinstance(text, str):
         raise UserError(
-            f"{place} has no object with a string {text_field!r}; name the field with the text in --text_field:"
+            f"{place}: the line has no string field {text_field!r}; name the field with the text in --text_field:"
             f" {line.strip()[:100]}"
         )
     # An escape such as "\ud800" gives half of a surrogate pair, which UTF-8 cannot represent.
@@ -60,5 +60,5 @@ def _text(raw_line: bytes, path: str, offset: int, text_field: str) -> str:
 
 
 def begins_json_line(line: bytes) -> bool:
-    """Whether `line` is a document: a line that is not blank."""
+    """Whether a document begins at `line`: true unless the line is blank."""
     return not line.isspace()

@@ -78,7 +78,7 @@ def _first_line_length(block: bytes) -> int:
 
 
 def _cut_position(line: bytes, max_line_bytes: int) -> int:
-    """The position after the last space in the second half of the first `max_line_bytes`; without one, at their end."""
+    """The position after the last space in the second half of the first `max_line_bytes`, else about their end."""
     for white_space in (b" ", b"\t"):
         position = line.rfind(white_space, max_line_bytes // 2, max_line_bytes)
         if position >= 0:

@@ -1,6 +1,6 @@
-"""Plain text in four layouts: documents between blank lines, a sentence a line, a text a file, books.
+"""Plain text in four layouts: documents between blank lines, one sentence per line, one document per file, books.
 
-Digital books are either wrapped at 50 to 100 columns or have a paragraph a line, both with or without blank lines
+Digital books are either wrapped at 50 to 100 columns or have one paragraph per line, both with or without blank lines
 between paragraphs. A blank line always ends a paragraph. In a wrapped book without blank lines, a paragraph also ends
 at a very short line, and at a line that ends a sentence although the next word would have fitted.
 """
@@ -29,7 +29,7 @@ _HYPHENATED_END = re.compile(r"\w-$")
 def read_plain_text(
     stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
 ) -> Iterator[Document]:
-    """Documents of plain text, a sentence or paragraph a line; a blank line ends a document. See `TextFormat`."""
+    """Documents of plain text, one sentence or paragraph per line; a blank line ends a document. See `TextFormat`."""
     lines = chain(LineReader(stream, origin), [""])
     return collect_documents((line or None for line in lines), has_paragraphs=False, counts=counts)
 
@@ -67,7 +67,7 @@ def read_sentences(
 def read_whole_text(
     stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
 ) -> Iterator[Document]:
-    """The document of a file of OpenWebText, with a paragraph a line. See `TextFormat`."""
+    """The document of a file of OpenWebText, with one paragraph per line. See `TextFormat`."""
     return collect_documents(chain(LineReader(stream, origin), [None]), has_paragraphs=True, counts=counts)
 
 

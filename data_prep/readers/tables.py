@@ -61,7 +61,7 @@ def read_rows(
 
     A row without text is counted as skipped.
 
-    Raises: UserError: the file is no table, or has no column of strings with the name `settings.text_field`.
+    Raises: UserError: the file is not a table, or has no column of strings with the name `settings.text_field`.
     """
     texts = _texts(_open(stream, origin.path), origin, end, settings.text_field)
 
@@ -80,7 +80,7 @@ def read_rows(
 def row_ranges(stream: BinaryIO, path: str, unit_bytes: int, rows_per_document: int) -> list[tuple[int, int]]:
     """Splits a table into ranges (begin, end) of rows, of about `unit_bytes`, at document boundaries.
 
-    Returns: an empty list if finding the ranges would take reading all of a remote file.
+    Returns: an empty list if a remote file would have to be read to its end to find the ranges.
     """
     table = _open(stream, path)
     if not table.has_cheap_groups:

@@ -17,7 +17,7 @@ NAMES = yaml.safe_load(Path(__file__).with_name("wikipedia_names.yaml").read_tex
 
 
 def names_of(table: str) -> frozenset[str]:
-    """The names in a string of `wikipedia_names.yaml`, which `|` separates."""
+    """The names in a string of `wikipedia_names.yaml`, separated by `|`."""
     return frozenset(name.strip() for name in table.split("|"))
 
 

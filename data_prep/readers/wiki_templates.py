@@ -1,9 +1,9 @@
-"""Templates that stand for words of a sentence. Their names are in wikipedia_names.yaml.
+"""Replaces templates that are words of a sentence with their text. Their names are in wikipedia_names.yaml.
 
-In 321 pages of two English dumps, of 2014 and 2016, 4,849 templates stand within a line of prose. 2,396 of them give
-text here, above all {{convert}} (818) and {{lang}} with its variants (about 800). Nearly all others are citations and
-editors' remarks, which leave no gap; about 400 are pronunciations, which are left out. The names are those of the
-English Wikipedia; other languages use many of them.
+In 321 pages of two English dumps (2014 and 2016), 4,849 templates are within a line of prose. 2,396 of them get
+a text here: 818 {{convert}}, about 800 {{lang}} and its variants, and others. About 400 are pronunciations, which are
+dropped. Nearly all of the rest are citations and editors' remarks, without which the sentence is complete. The names
+are those of the English Wikipedia; other languages use many of them.
 """
 
 import functools
@@ -40,7 +40,7 @@ def find_template(name: str) -> TemplateText | None:
     """The function that gives the text of a template; None for a template without text.
 
     Args:
-        name: the text before the first `|`, for a parser function with its first argument ("formatnum: 5000").
+        name: the text before the first `|`; for a parser function, with its first argument ("formatnum: 5000").
     """
     name = name.replace("_", " ").strip().lower()
     if name in _TEMPLATES:

@@ -85,7 +85,7 @@ def begins_page(line: bytes) -> bool:
 def _read_pages(stream: BinaryIO, origin: Origin) -> Iterator[ElementTree.Element]:
     """The pages of an export, or of a part of one.
 
-    Raises: UserError: the stream is no such export, or a page is broken.
+    Raises: UserError: the stream is not an export, or a page is broken.
     """
     page: list[bytes] = []  # the lines of an incomplete page
     begin = offset = origin.offset

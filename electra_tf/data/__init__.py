@@ -1,1 +1,1 @@
-"""TFRecords to batches on their way to the device: reading order, masking, batching."""
+"""Builds batches from TFRecords: reading order, masking, batching."""

@@ -26,7 +26,7 @@ _PARSERS = {"compact": records.parse_examples, "fixed_length": records.parse_fix
 
 @contextlib.contextmanager
 def damaged_data_reported() -> Iterator[None]:
-    """Raises a `UserError` of an input pipeline again. TensorFlow passes it on as the text of an error of its own."""
+    """Raises a `UserError` of an input pipeline, which TensorFlow wraps in an error of its own, as a `UserError`."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -142,7 +142,7 @@ class PretrainingData:
         """
         if self.token_counts is None:
             raise UserError(
-                f"{purpose} needs the counts of tokens, which {self.directory} does not have; build the data set with "
+                f"{purpose} needs token counts, and {self.directory} has none; build the data set with "
                 "build_pretraining_dataset.py"
             )
         vocabulary, counts = self.vocabulary, self.token_counts.copy()
@@ -160,11 +160,11 @@ def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData
     """
     directory = str(data_dir)
     if not exists(directory) or not tf.io.gfile.isdir(directory):
-        raise UserError(f"--data_dir={directory} is no directory; build one with build_pretraining_dataset.py")
+        raise UserError(f"--data_dir={directory} is not a directory; build one with build_pretraining_dataset.py")
     vocab_file = config.data.vocab_file or os.path.join(directory, VOCAB_FILE)
     content = read_bytes(vocab_file)
     if content is None:
-        raise UserError(f"there is no vocabulary {vocab_file}; give one with --set data.vocab_file=PATH")
+        raise UserError(f"the vocabulary {vocab_file} does not exist; give one with --set data.vocab_file=PATH")
     vocabulary = Vocabulary.from_bytes(content, vocab_file)
     if vocabulary.size != config.encoder.vocab_size:
         raise UserError(
@@ -227,7 +227,7 @@ def _open_authors(directory: str, vocabulary: Vocabulary, vocab_content: bytes, 
     counts_and_layouts = [_inspect(file, config.data.max_seq_length) for file in files]
     layout = next((layout for _, layout in counts_and_layouts if layout), None)
     if layout is None:
-        raise UserError(f"{directory} holds {len(files)} record files without an example")
+        raise UserError(f"{directory} holds {len(files)} record files without an example; build the data set again")
     names = "\n".join(os.path.basename(file) for file in files)
     return PretrainingData(
         directory,

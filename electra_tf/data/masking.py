@@ -59,7 +59,7 @@ def mask_batch(batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabular
 
     Args:
         batch: the tensors of `TEXT_TENSORS`; S static.
-        random: the random stream of these examples; another one each time that an example is read.
+        random: the random stream of these examples; it differs each time that an example is read.
     Returns: a batch of `PRETRAINING_BATCH`. Unused slots hold zeros. The unigram losses of the other slots are NaN if
         the vocabulary lacks them.
     """
@@ -191,8 +191,8 @@ def select_words(
     """Selects whole words with all their pieces, at most k tokens in total.
 
     BERT's rule: words are taken in random order, and a word whose pieces would exceed k is skipped. So a row may give
-    fewer than k tokens, and none if every word has more than k pieces. Each token is shown independently: one piece of
-    a word may be masked and another one unchanged.
+    fewer than k tokens, and none if every word has more than k pieces. Each piece of a word is masked, replaced or left
+    unchanged independently.
 
     Args:
         candidates: [B, S] bool.
@@ -217,7 +217,7 @@ def select_words(
 def _take_in_order(sizes: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Takes entries from left to right while their sum is at most `count`, skipping those that are too big.
 
-    Each round takes everything up to the first entry that no longer fits, which will never fit again.
+    Each round takes all entries before the first one that does not fit. That one is skipped: the room only shrinks.
 
     Args:
         sizes: [B, W] int32, 0 for no entry.        count: [B] int32.

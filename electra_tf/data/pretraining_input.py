@@ -1,7 +1,7 @@
 """Batches for pre-training. Batch k is a function of (seed, k) alone.
 
 An epoch permutes the shards, and the examples within each shard, both by (seed, epoch). So reading can start directly
-at any batch of any epoch: the numbers of examples show which shard holds it. (The builder shuffles examples over all
+at any batch of any epoch: its shard follows from the numbers of examples. (The builder shuffles examples over all
 shards.) One shard is held in memory while the next one is read.
 """
 
@@ -55,7 +55,7 @@ def evaluation_batches(
 ) -> tf.data.Dataset:
     """One pass over the held-out split in the order on disk, with the same masks each time.
 
-    The last batch is filled with rows of padding, which count nowhere.
+    The last batch is filled with rows of padding, whose weights are 0.
 
     Args and returns: as `training_batches`, but at most `max_batches` steps.
     """
@@ -113,7 +113,7 @@ def _prepared(
 def shuffled_records(corpus: Corpus, seed: int, first_example: int) -> tf.data.Dataset:
     """The serialized records of an endless stream of epochs, from example `first_example` on.
 
-    Each epoch visits each shard once; visits are numbered through all epochs.
+    Each epoch visits each shard once; visits are numbered consecutively over all epochs.
     """
     num_shards, counts = len(corpus.files), tf.constant(corpus.num_examples)
 

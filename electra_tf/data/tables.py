@@ -29,7 +29,7 @@ class Table:
         columns: by name, the values of each column: text from CSV and TSV, any value from JSON and parquet; None if a
             value is missing.
         rows: the number of each row in the file, counted from 1, the header included.
-        class_names: by column, the class names that the `datasets` library stores with the numbers in a parquet file.
+        class_names: by column, the names of the integer labels in a parquet file, as stored by the `datasets` library.
     """
 
     source: str
@@ -44,11 +44,11 @@ class Table:
         return self.columns[name]
 
     def texts(self, name: str) -> list[str]:
-        """The values of a column of texts. Raises: UserError: there is no such column, or a value is not a text."""
+        """The values of a column of strings. Raises: UserError: there is no such column, or a value is not a string."""
         values = self.column(name)
         for row, value in enumerate(values):
             if not isinstance(value, str):
-                raise UserError(f"{self.where(row)} has {value!r} in column {name!r}, expected a text")
+                raise UserError(f"{self.where(row)} has {value!r} in column {name!r}, expected a string")
         return values
 
     def where(self, row: int) -> str:
@@ -57,17 +57,17 @@ class Table:
 
 
 def read_table(path: str | os.PathLike) -> Table:
-    """Reads a file in the format that the ending of its name shows.
+    """Reads a file; the extension of its name determines the format.
 
     Args:
         path: a local file, or a URL that TensorFlow reads, such as `gs://`: `.csv` or `.tsv` with a header, `.jsonl` or
-            `.json` with one object a line, or `.parquet`.
+            `.json` with one object per line, or `.parquet`.
     Raises: UserError: the format is unknown, there is no such file, pyarrow cannot parse it, or it has no rows.
     """
     path = os.fspath(path)
     ending = os.path.splitext(path)[1].lower()
     if ending not in _FORMATS:
-        raise UserError(f"{path} ends in {ending or 'nothing'!r}, expected one of {', '.join(_FORMATS)}; rename it")
+        raise UserError(f"{path} has the extension {ending!r}, expected one of {', '.join(_FORMATS)}; rename it")
     if ending in (".csv", ".tsv"):
         return read_separated(path, "," if ending == ".csv" else "\t")
     table = _read_parquet(path) if ending == ".parquet" else _read_json_lines(path)
@@ -124,7 +124,7 @@ def read_separated(
 def read_bytes(path: str | os.PathLike) -> bytes:
     """The content of a file. Raises: UserError: it does not exist or cannot be read."""
     if (content := files.read_bytes(path)) is None:
-        raise UserError(f"{path}: there is no such file")
+        raise UserError(f"{path} does not exist")
     return content
 
 
@@ -194,6 +194,6 @@ def _block_size(content: bytes) -> int:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for a message, at most 20 of them."""
+    """Joins names for a message; shows at most 20 of them."""
     more = len(names) - _SHOWN_NAMES
     return ", ".join(list(names)[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")

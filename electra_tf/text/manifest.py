@@ -50,7 +50,7 @@ class Split(_Model):
 
 
 class InputFile(_Model):
-    """A text file that was read; `name` is relative to the part of the glob before its first wildcard."""
+    """A text file that was read; `name` is relative to the last directory of the glob before its first wildcard."""
 
     format: str
     compression: str  # "" if there is none
@@ -87,23 +87,23 @@ class DatasetSettings(_Model):
     """
 
     max_seq_length: int = Field(128, description="tokens of the longest example, at least 8")
-    lower_case: bool = Field(True, description="lower all letters")
-    strip_accents: bool = Field(True, description="strip accents; as in BERT, only where letters are lowered")
-    seed: int = Field(0, description="of the shuffle, the segments and the choice of held-out documents")
+    lower_case: bool = Field(True, description="convert letters to lower case")
+    strip_accents: bool = Field(True, description="strip accents; as in BERT, only with --lower_case")
+    seed: int = Field(0, description="seed of the shuffle, the segments and the choice of held-out documents")
     held_out_fraction: float = Field(0.005, description="fraction of the documents to hold out")
     num_shards: int = Field(0, description="training shards; 0: one for every 8 MiB of records")
     sentences: Literal["auto", "line", "split"] = Field(
         "auto",
-        description="what examples are made of: line: lines as they are, as in the authors' builder; split: sentences"
-        " split from lines; auto: split where the format has paragraphs",
+        description="how lines are split into sentences: line: each line is one, as in the authors' builder; split: all"
+        " lines are split; auto: lines are split if the format has paragraphs",
     )
-    language: str = Field("en", description="language of the text whose sentences are split, as in ISO 639-1")
+    language: str = Field("en", description="language for splitting sentences: a code such as en, de or pt-br")
     unicode_normalization: Literal["NFC", "none"] = Field("NFC", description="Unicode normal form of all text")
     drop_control_characters: bool = Field(True, description="drop control characters from the text")
-    min_document_characters: int = Field(50, description="shorter documents are left out; 0 keeps all")
-    drop_duplicates: bool = Field(True, description="keep one of several documents with equal text")
-    text_field: str = Field("text", description="field or column with the text (jsonl, parquet, arrow)")
-    lines_per_document: int = Field(1000, description="number of lines in a document (sentences)")
+    min_document_characters: int = Field(50, description="documents with fewer characters are left out; 0 keeps all")
+    drop_duplicates: bool = Field(True, description="keep only one of several documents with equal text")
+    text_field: str = Field("text", description="field or column that holds the text, for jsonl, parquet and arrow")
+    lines_per_document: int = Field(1000, description="number of lines in a document of the format sentences")
     keep_disambiguation_pages: bool = Field(False, description="keep the disambiguation pages of a Wikipedia dump")
 
 
@@ -139,7 +139,7 @@ class Manifest(DatasetSettings):
             fields = json.loads(content)
         except ValueError as error:
             raise UserError(f"{path} is damaged: {error}; {_BUILD_AGAIN}") from None
-        version = fields.get("schema_version")
+        version = fields.get("schema_version") if isinstance(fields, dict) else None
         if version != SCHEMA_VERSION:
             raise UserError(f"{path} has schema_version {version}, expected {SCHEMA_VERSION}; {_BUILD_AGAIN}")
         if fields.pop(_CHECKSUM_FIELD, None) != _checksum(fields):

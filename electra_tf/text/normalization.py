@@ -1,7 +1,7 @@
 """BERT's basic tokenization, exactly, as TensorFlow ops on a batch of lines.
 
 The steps are those of BERT's BasicTokenizer, in its order: invalid bytes and control characters are deleted, white
-space separates words, letters are lowered (with Python's rule for the final sigma), accents are stripped after
+space separates words, letters become lower case (with Python's rule for the final sigma), accents are stripped after
 canonical decomposition, punctuation and CJK ideographs become separate words. Each step looks up code points in one
 table (unicode_11.txt, for Unicode 11, the version that the authors' code runs with). So the result depends neither on
 the version of Python nor on TensorFlow's Unicode library. Only the canonical decomposition is TensorFlow's; Unicode
@@ -54,7 +54,7 @@ class BasicTokenizer(tf.Module):
     """Splits lines into words, which WordPiece then splits into pieces.
 
     Args of the constructor:
-        lower_case: lower all letters.
+        lower_case: convert letters to lower case.
         strip_accents: strip accents (decompose and drop nonspacing marks); as in BERT, only if `lower_case` is set.
     """
 
@@ -84,7 +84,7 @@ class BasicTokenizer(tf.Module):
         return words, lengths, rows
 
     def words_with_offsets(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Splits lines into words, with the position in its line of each character.
+        """Splits lines into words, and finds the position of each character in its line.
 
         Args:
             texts: as in `words`.
@@ -124,7 +124,7 @@ class BasicTokenizer(tf.Module):
         return tf.gather(code_points, kept), tf.gather(rows, kept), tf.gather(known, kept), kept
 
     def _positions_in(self, lines: tf.Tensor) -> tf.Tensor:
-        """The position in its line of each character, after each dotted capital I has become two characters."""
+        """The position of each character in its line; twice for a dotted capital I, which becomes two characters."""
         characters = tf.strings.unicode_decode(lines, "UTF-8")
         positions = tf.ragged.range(characters.row_lengths()).values
         if self._lower_case:
@@ -147,7 +147,7 @@ def _decomposed_lengths(code_points: tf.Tensor) -> tf.Tensor:
 
 
 def _ends_with_marks(starts: tf.Tensor, rows: tf.Tensor, kept: tf.Tensor) -> tf.Tensor:
-    """The end in its line of each kept character, with the marks stripped after it.
+    """The end of each kept character in its line, including the stripped marks that follow it.
 
     Args:
         starts, rows: [characters] int64, of all characters.        kept: [kept characters] int64, indices into them.
@@ -161,7 +161,7 @@ def _ends_with_marks(starts: tf.Tensor, rows: tf.Tensor, kept: tf.Tensor) -> tf.
 
 
 def _lower(code_points: tf.Tensor, rows: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
-    """Lowers characters as Python's str.lower. Capital sigma has two lower cases, one of them for the end of a word.
+    """Converts characters to lower case like Python's str.lower: a capital sigma at a word's end becomes a final sigma.
 
     A sigma is final if the nearest preceding character that is not case-ignorable is cased and the nearest following
     one is not (Unicode, section 3.13, Final_Sigma). These two are its neighbours in the sequence without case-ignorable

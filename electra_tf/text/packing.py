@@ -37,7 +37,7 @@ def slices(values: tf.Tensor, start: tf.Tensor, length: tf.Tensor) -> tf.RaggedT
 
 
 def numbered(counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """For `counts[i]` items of each group i: the group of each item, and its number 0, 1, ... in the group; int64."""
+    """The group of each item and its number 0, 1, ... in the group, int64, if each group i has `counts[i]` items."""
     each = tf.ragged.range(counts)
     return each.value_rowids(), each.values
 
@@ -58,7 +58,7 @@ def cut_pair(first: tf.RaggedTensor, second: tf.RaggedTensor, room: int) -> list
 
 
 def windows(tokens: tf.RaggedTensor, room: int, stride: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Cuts texts into overlapping windows of at most `room` tokens; the last one ends with its text.
+    """Cuts texts into overlapping windows of at most `room` tokens; the last window of a text ends where the text ends.
 
     Args:
         stride: the distance between the starts of two windows in tokens, at most `room`.

@@ -44,7 +44,7 @@ class BertTokenizer(tf.Module):
 
     Args of the constructor:
         vocabulary: defines the ids.
-        lower_case: lower all letters.
+        lower_case: convert letters to lower case.
         strip_accents: strip accents; as in BERT, only if `lower_case` is set.
     Source: google-research/electra, model/tokenization.py (FullTokenizer).
     """
@@ -74,7 +74,7 @@ class BertTokenizer(tf.Module):
         return self._on_both_paths(texts, self._tokenize_plain, self._tokenize_exactly)
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Tokenizes lines, with the position of each token in its line, in characters (Unicode code points).
+        """Tokenizes lines, and finds the position of each token in its line, in characters (Unicode code points).
 
         A token ends after the accents stripped from its last character. White space and deleted characters may lie
         between tokens. Tokens are in order and do not overlap, except if one character becomes several tokens.

@@ -1,4 +1,4 @@
-"""The WordPiece vocabulary: a file with one token a line, in the order of their ids."""
+"""The WordPiece vocabulary: a file with one token per line, in the order of the ids."""
 
 import hashlib
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Vocabulary:
 
     Attributes:
         tokens: the token with id i has index i.
-        sha256: hexadecimal digest of the file's bytes, by which data sets and checkpoints name their vocabulary.
+        sha256: hexadecimal digest of the file's bytes, by which data sets and checkpoints identify their vocabulary.
     """
 
     tokens: tuple[str, ...]
@@ -34,7 +34,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Reads a file in the layout of BERT's vocab.txt: UTF-8, one token a line, white space around it ignored.
+        """Reads a file in the layout of BERT's vocab.txt: UTF-8, one token per line, white space around it ignored.
 
         Args:
             path: a file, or a URL that TensorFlow reads.
@@ -80,11 +80,11 @@ def _problem_of(tokens: tuple[str, ...]) -> str:
     if tokens[0].startswith("\ufeff"):
         return f"begins with a UTF-8 byte order mark, expected {PAD}; save it as UTF-8 without one"
     if tokens == ("",):
-        return "is empty, expected one token a line; give another file, or build one with build_vocab.py"
+        return "is empty, expected one token per line; give another file, or build one with build_vocab.py"
     line_of: dict[str, int] = {}
     for line, token in enumerate(tokens, start=1):
         if not token:
-            return f"has an empty line {line}, expected one token a line; remove the line"
+            return f"has an empty line {line}, expected one token per line; remove the line"
         if token in line_of:
             return f"has the token {token!r} on lines {line_of[token]} and {line}; remove one of them"
         line_of[token] = line

@@ -119,7 +119,7 @@ def test_missing_and_wrong_flags_are_refused(refused, flags, message):
         (OWN + "classification --stride=4 --text_columns text score", "task: stride 4 with two texts"),
         (OWN + "classification --text_columns txt", "train.csv has no column 'txt'; did you mean text?"),
         (OWN + "regression --label_column=text", "train.csv:2 has 'w5 w6' as 'text'"),
-        (OWN.replace("{train}", "nothing.csv") + "classification", "nothing.csv: there is no such file"),
+        (OWN.replace("{train}", "nothing.csv") + "classification", "nothing.csv does not exist"),
         (OWN + "classification --set task.kind=regression", "task.kind is 'regression', but --task"),
         (OWN + "classification --set name=mine", "config --set: name is 'mine', but --task"),
         (OWN + "classification --set init_from=x", "init_from is 'x', but --init_from makes it 'step 3 of RUN'"),

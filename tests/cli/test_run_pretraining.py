@@ -42,7 +42,7 @@ def refused(flags, tmp_path, capsys):
     ("more", "message"),
     [
         ([], "--data_dir is missing"),
-        (["--data_dir=nothing"], "--data_dir=nothing is no directory"),
+        (["--data_dir=nothing"], "--data_dir=nothing is not a directory"),
         (["--data_dir=.", "--as_masked_lm"], "--as_masked_lm requires --evaluate"),
         (["--dry_run", "--set", "train.batchsize=3"], "train.batchsize is not a setting; did you mean batch_size?"),
         (["--dry_run", "--logical_cpu_devices=3"], "--logical_cpu_devices=3: "),  # too late in this process

@@ -7,7 +7,7 @@ from electra_tf.data.masking import mask_batch
 from electra_tf.ops.random import RandomStream
 
 
-def test_a_pretraining_batch_has_these_tensors(tiny_config):
+def test_the_tensors_of_a_pretraining_batch(tiny_config):
     specs = batch_specs(tiny_config(), batch_size=4)
     assert {name: (spec.dtype.name, spec.shape.as_list()) for name, spec in specs.items()} == {
         **{name: ("int32", [4, 10]) for name in ("input_ids", "input_mask", "segment_ids", "masked_input_ids")},

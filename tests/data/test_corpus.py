@@ -90,9 +90,9 @@ def test_empty_shards_and_splits_are_left_out(tmp_path, write_data, tiny_config)
     ("removed", "complaint"),
     [
         ("manifest.json", "manifest.json"),
-        ("vocab.txt", "vocab.txt; give one with --set data.vocab_file=PATH"),
+        ("vocab.txt", "vocab.txt does not exist; give one with --set data.vocab_file=PATH"),
         ("train-00001-of-00003.tfrecord", "train-00001-of-00003.tfrecord"),
-        ("", "is no directory"),
+        ("", "is not a directory"),
     ],
 )
 @pytest.mark.parametrize("place", [str, copied_to_memory])

@@ -96,7 +96,7 @@ def test_an_example_read_again_is_masked_differently(data):
     assert sum(len(set(reads)) == 2 for reads in by_example.values()) >= 4
 
 
-def test_the_batches_of_the_replicas_are_the_slices_of_the_whole(data):
+def test_replicas_get_consecutive_slices_of_a_batch(data):
     """Two pipelines with two replicas each."""
     parts = [train(data, 2, 3 * 2, batch_size=8, context=context) for context in contexts(2, 4)]
     assert parts[0][0]["input_ids"].shape == (2, 10)
@@ -120,14 +120,14 @@ def test_evaluation_ends_after_max_batches(data):
     assert len(evaluation(data, batch_size=2, max_batches=3)) == num_evaluation_batches(data, 2, 3) == 3
 
 
-def test_the_evaluation_batches_of_two_workers_are_the_slices_of_the_whole(data):
+def test_workers_get_consecutive_slices_of_an_evaluation_batch(data):
     whole = evaluation(data)
     parts = [evaluation(data, context=context) for context in contexts(2, 2)]
     joined = [{name: np.concatenate([part[step][name] for part in parts]) for name in whole[0]} for step in range(2)]
     assert same(joined, whole)
 
 
-def test_the_first_twenty_batches_have_this_hash(data):
+def test_the_first_twenty_batches_are_those_of_earlier_versions(data):
     """A resumed run must read the same batches as before, also with a newer version."""
     digest, only_reported = hashlib.sha256(), {"mask_token_weights", "unigram_losses"}
     for batch in train(data, 0, 20, batch_size=5):

@@ -92,7 +92,7 @@ def read_units() -> Callable[..., list[list[str]]]:
 
 @pytest.fixture(scope="session")
 def read() -> Callable[..., list[list[str]]]:
-    """`read(format, content, counts)`: the lines of the documents in a file; `sentences` has three lines a document."""
+    """`read(format, content, counts)`: the lines of the documents in a file; three per document for `sentences`."""
 
     def lines_of_documents(
         format_name: str, content: str | bytes, counts: ReadCounts | None = None, offset: int = 0

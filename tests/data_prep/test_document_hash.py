@@ -7,7 +7,7 @@ def digests(number: int) -> list[bytes]:
     return [document_hash(1, [f"line {i}"]) for i in range(number)]
 
 
-def test_the_hash_and_its_draws_have_these_values_on_every_machine():
+def test_the_hash_and_its_random_numbers_are_the_same_on_every_machine():
     digest = document_hash(7, ["Call me Ishmael.", "Some years ago"])
     assert digest.hex() == "8ff7fca984a10f7d9b73f2c2d60e0726b99c392963af2abd2cc6ec3e1170b7a7"
     assert sort_key(digest, 3) == 11582495026702889541
@@ -25,7 +25,7 @@ def test_the_held_out_part_has_the_requested_size():
     assert abs(held_out - number * fraction) < 4 * math.sqrt(number * fraction * (1 - fraction))
 
 
-def test_a_greater_held_out_fraction_includes_the_documents_of_a_smaller_one():
+def test_a_greater_held_out_fraction_holds_out_the_same_documents_and_more():
     assert not any(is_held_out(digest, 0.0) for digest in digests(1000))
     assert all(is_held_out(digest, 0.4) for digest in digests(1000) if is_held_out(digest, 0.1))
 

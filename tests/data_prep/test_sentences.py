@@ -23,7 +23,7 @@ def without_space(texts):
 
 
 def hard_paragraphs():
-    """(language, sentences) of the fixture: "# LANGUAGE", a sentence a line, a blank line ends a paragraph."""
+    """(language, sentences) of the fixture: "# LANGUAGE", one sentence per line, a blank line ends a paragraph."""
     language = ""
     for block in HARD_SENTENCES.read_text(encoding="utf-8").split("\n\n"):
         lines = block.strip().split("\n")
@@ -33,7 +33,7 @@ def hard_paragraphs():
 
 
 def boundaries(sentences):
-    """The positions between sentences, in characters that are no space."""
+    """The positions between sentences, counted in characters without spaces."""
     positions, position = set(), 0
     for sentence in sentences[:-1]:
         position += len(without_space([sentence]))

@@ -61,6 +61,7 @@ def test_a_missing_manifest_is_a_user_error_that_names_the_file(tmp_path):
     [
         ("{", "manifest.json is damaged"),
         ('{"name": "other"}', "schema_version None"),
+        ("[]", "schema_version None"),
         (edited(schema_version=2), "schema_version 2"),
         (manifest().to_json().replace('"num_examples": 2', '"num_examples": 3'), "manifest.json .* sha256"),
     ],

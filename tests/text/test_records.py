@@ -38,7 +38,7 @@ def test_sequence_length_is_static_inside_a_pipeline():
     ],
     ids=["too long", "fixed length"],
 )
-def test_a_long_or_foreign_record_is_an_error(record, complaint):
+def test_a_record_that_is_too_long_or_of_another_format_is_an_error(record, complaint):
     with pytest.raises(tf.errors.InvalidArgumentError, match=complaint):
         records.parse_examples([record], max_seq_length=3)
 
