@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from electra_tf.cli.flags import add_set_flag, flag_parser
-from electra_tf.cli.process import run_command
 
 PROJECT = Path(__file__).resolve().parents[1]
 QUIET = 0.05  # a turn is disturbed if other programs use more than this share of the cores
@@ -41,13 +40,6 @@ class Verdict:
     def __str__(self) -> str:
         sign = "at most" if self.is_ceiling else "at least"
         return f"{'PASS' if self.holds else 'FAIL'}  {self.name}: {self.value:,.3g}, {sign} {self.limit:,.3g}"
-
-
-def run_check(check: Callable[[], bool]) -> int:
-    """Runs a benchmark. Returns the exit status: 0 if the check holds, 1 if not, 2 for a `UserError`."""
-    results: list[bool] = []
-    status = run_command(lambda: results.append(check()))
-    return status or int(not all(results))
 
 
 def conclude(verdicts: Sequence[Verdict], json_file: str | None = None, flags=None, report: dict | None = None) -> bool:

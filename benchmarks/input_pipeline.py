@@ -17,8 +17,9 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import PROJECT, ratio, run_check, take_turns
+from benchmarks.harness import PROJECT, ratio, take_turns
 from electra_tf.cli.flags import flag_parser
+from electra_tf.cli.process import run_command
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -95,7 +96,7 @@ def sequences_per_second(dataset: "tf.data.Dataset", batch_size: int, seconds: f
 
 def main(arguments: list[str] | None = None) -> int:
     flags = parse_flags(arguments)
-    return run_check(lambda: measure(flags))
+    return run_command(lambda: measure(flags))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -32,13 +31,6 @@ class Job(Protocol):
 
 
 JobT = TypeVar("JobT", bound=Job)
-
-
-def run_experiment(experiment: Callable[[], bool]) -> int:
-    """Runs an experiment. Returns the exit status: 0 if it returns True, 1 for False, 2 for a `UserError`."""
-    results: list[bool] = []
-    status = run_command(lambda: results.append(experiment()))
-    return status or int(not all(results))
 
 
 def core_shares(jobs: int) -> list[list[int]]:

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, write_atomically
-from experiments.processes import PROJECT, core_shares, run_all, run_experiment
+from experiments.processes import PROJECT, core_shares, run_all
 
 # `--set` wins over these.
 _KEEP_LITTLE = ("train.keep_checkpoints=1", "train.milestone_fractions=[]")
@@ -72,7 +73,7 @@ class SearchRun:
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
-    return run_experiment(lambda: _search(arguments))
+    return run_command(lambda: _search(arguments))
 
 
 def _flags() -> ArgumentParser:

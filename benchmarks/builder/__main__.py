@@ -36,10 +36,10 @@ from benchmarks.harness import (
     conclude,
     print_table,
     ratio,
-    run_check,
     shown,
     take_turns,
 )
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 
 ONE_PROCESS, TWO_PROCESSES = "ours, 1 process", "ours, 2 processes"
@@ -222,7 +222,7 @@ def measure(flags: argparse.Namespace) -> bool:
 
 def main(arguments: list[str] | None = None) -> int:
     flags = parse_flags(arguments)
-    return run_check(lambda: measure(flags))
+    return run_command(lambda: measure(flags))
 
 
 if __name__ == "__main__":

@@ -37,11 +37,11 @@ from benchmarks.harness import (
     print_disturbed,
     print_table,
     ratio,
-    run_check,
     running,
     shown,
     take_turns,
 )
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 
 TASKS = ("cola", "mrpc")
@@ -217,7 +217,7 @@ def _print_results(task: str, results: dict[str, dict]) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     flags = parse_flags(arguments)
-    return run_check(lambda: measure(flags))
+    return run_command(lambda: measure(flags))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.harness import Verdict, run_check
+from benchmarks.harness import Verdict
 from electra_tf.cli.flags import flag_parser
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 
 # The README of the golden sets recommends most of these. It measured by how much the authors' own numbers change when
@@ -61,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         help="BERT's uncased vocab.txt, to compare also the windows of squad_features_bert_vocab.jsonl.xz",
     )
     arguments = parser.parse_args(argv)
-    return run_check(lambda: compare(arguments))
+    return run_command(lambda: compare(arguments))
 
 
 def compare(arguments: argparse.Namespace) -> bool:

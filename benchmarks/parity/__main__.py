@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.golden import load_arrays, read_json
-from benchmarks.harness import run_check
 from electra_tf.cli.flags import flag_parser
+from electra_tf.cli.process import run_command
 
 LIMITS = {
     "forward": 2e-5,  # absolute, any entry of any tensor
@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
     parser.add_argument("directory", type=Path, metavar="DIR", help="one golden set")
     arguments = parser.parse_args(argv)
-    return run_check(lambda: compare(arguments.directory))
+    return run_command(lambda: compare(arguments.directory))
 
 
 def compare(directory: Path) -> bool:

@@ -42,11 +42,11 @@ from benchmarks.harness import (
     last_line,
     print_table,
     ratio,
-    run_check,
     running,
     take_turns,
 )
 from benchmarks.serving.clients import measure_clients
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 
 OURS, EAGER, BASELINE = "ours", "eager", "baseline"
@@ -240,7 +240,7 @@ def _print_results(results: Results) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     flags = parse_flags(arguments)
-    return run_check(lambda: measure(flags))
+    return run_command(lambda: measure(flags))
 
 
 if __name__ == "__main__":

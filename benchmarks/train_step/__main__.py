@@ -34,11 +34,11 @@ from benchmarks.harness import (
     print_disturbed,
     print_table,
     ratio,
-    run_check,
     running,
     shown,
     take_turns,
 )
+from electra_tf.cli.process import run_command
 
 OVER_EAGER = {"float32": 1.3, "bfloat16": 1.2}
 OVER_COMPILED = 1.0
@@ -243,7 +243,7 @@ def _print_results(results: Results, batch_size: int) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     flags = parse_flags(arguments)
-    return run_check(lambda: measure(flags))
+    return run_command(lambda: measure(flags))
 
 
 if __name__ == "__main__":

@@ -83,10 +83,11 @@ def _store_errors() -> tuple[type[Exception], ...]:
     return tuple(getattr(tf.errors, f"{kind}Error") for kind in (*kinds.split(), "DataLoss"))
 
 
-def run_command(command: Callable[[], None]) -> int:
-    """Runs a command under `errors_reported`. Returns: the exit status."""
+def run_command(command: Callable[[], bool | None]) -> int:
+    """Runs a command under `errors_reported`. Returns: the exit status; 1 if the command returns False."""
     with errors_reported() as status:
-        command()
+        if command() is False:
+            status.code = 1
     return status.code
 
 

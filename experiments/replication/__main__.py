@@ -24,8 +24,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from electra_tf.cli.flags import flag_parser
+from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
-from experiments.processes import PROJECT, core_shares, run_all, run_experiment
+from experiments.processes import PROJECT, core_shares, run_all
 from experiments.replication.arms import ARMS, STAGES
 
 OWN_RECORDS = Path(__file__).parent / "records"
@@ -34,7 +35,7 @@ PAGE = PROJECT / "docs" / "notes" / "replication.md"
 
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
-    return run_experiment(lambda: _replicate(arguments))
+    return run_command(lambda: _replicate(arguments))
 
 
 def _flags() -> ArgumentParser:

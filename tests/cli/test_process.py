@@ -34,8 +34,9 @@ def test_an_error_ends_a_command_with_one_line_and_its_status(capsys, error, sta
     assert capsys.readouterr().err == line
 
 
-def test_a_command_that_succeeds_has_status_zero(capsys):
+def test_a_command_has_status_zero_or_one_if_it_returns_false(capsys):
     assert run_command(lambda: None) == 0
+    assert run_command(lambda: False) == 1
     assert capsys.readouterr().err == ""
 
 
