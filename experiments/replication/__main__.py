@@ -6,9 +6,8 @@
 
 Each arm is a configuration of configs/pretrain/replication with one run per seed, in RUNS/ARM-seedN. The budget is the
 FLOPs of ELECTRA's steps as devices compute them (docs/notes/flops.md); every other arm gets the steps that this budget
-pays for. The arm bert_mlm_paper_flops is BERT with the budget counted as in the paper. DATA32 and
-DATA64 are the data sets of the two input stages, GLUE has the folders of its tasks, PROBE is the output of
-experiments.truecasing.
+pays for. The arm bert_mlm_paper_flops is BERT with the budget counted as in the paper. DATA32 and DATA64 are the data
+sets of the two input stages, GLUE has the folders of its tasks, PROBE is the output of experiments.truecasing.
 
 The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones
 (fine-tuning of earlier steps); and beside (the small tasks of GLUE). The same command continues interrupted processes
@@ -53,8 +52,8 @@ def _flags() -> ArgumentParser:
     add("--probe_dir", type=Path, metavar="DIR", help="output of experiments.truecasing")
     add("--output_dir", type=Path, metavar="DIR", help="local directory of the runs")
     add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="one run of each arm per seed")
-    add("--only", nargs="+", choices=ARMS, default=ARMS, metavar="ARM", help=f"default: {' '.join(ARMS)}")
-    add("--stages", nargs="+", choices=STAGES, default=STAGES, metavar="STAGE", help=f"default: {' '.join(STAGES)}")
+    add("--only", nargs="+", choices=ARMS, default=ARMS, metavar="ARM", help="arms to run")
+    add("--stages", nargs="+", choices=STAGES, default=STAGES, metavar="STAGE", help="stages to run")
     add("--jobs", type=int, default=1, metavar="N", help="simultaneous processes, which share the cores")
     add(
         "--budget_steps",
