@@ -201,7 +201,7 @@ def is_usable(sentence: Sequence[Word]) -> bool:
 
 
 def divided(documents: Sequence[HeldOutDocument]) -> dict[str, list[HeldOutDocument]]:
-    """The documents of both splits. Those with the lowest draws are dev's."""
+    """The documents by split. Dev has those with the lowest random numbers."""
     drawn = sorted((document.source.random(), i) for i, document in enumerate(documents))
     ranked = [documents[i] for _, i in drawn]
     num_dev = -(-len(ranked) // DOCUMENTS_PER_DEV_DOCUMENT)

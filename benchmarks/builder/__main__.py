@@ -2,11 +2,10 @@
 
     python -m benchmarks.builder --input=text:corpus.txt --vocab_file=vocab.txt --work_dir=/tmp/bench
 
-Each contender is a program, which is timed from its start to the finished shards. Rates count the tokens that it read.
-All take turns, round by round, and each ratio is the median of the ratios within rounds. `--input` is plain text with
-blank lines between documents: at least 300 MB, because start-ups dominate with less. The peer (benchmarks.builder.peer)
-uses all cores, so run this on as many cores as our builder has processes, with `taskset` if needed. --baseline adds the
-builder of another checkout of this project.
+Each contender is a program, which is timed from its start to the finished shards, in turns with the others. Rates count
+the tokens that it read. `--input` is plain text with blank lines between documents: at least 300 MB, because start-ups
+dominate with less. The peer (benchmarks.builder.peer) uses all cores, so run this on as many cores as our builder has
+processes, with `taskset` if needed.
 
 Memory is the PSS of the whole process tree, for heads of the text with --memory_megabytes. PSS divides a page among all
 programs that map it, so no other program may use TensorFlow meanwhile. --wikipedia also times raw dumps, in MB of XML
@@ -198,7 +197,7 @@ def parse_flags(arguments: list[str] | None = None) -> argparse.Namespace:
         help="sizes of the texts, cut from --input, whose builds' peak memory is measured; no number: skip",
     )
     parser.add_argument(
-        "--wikipedia", metavar="GLOB", help="raw Wikipedia dumps whose builds are timed; put it in quotes"
+        "--wikipedia", metavar="GLOB", help="raw Wikipedia dumps whose builds are timed; put the pattern in quotes"
     )
     return parser.parse_args(arguments)
 

@@ -161,7 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--input", required=True, metavar="FILE", help="plain text, blank lines between documents")
     parser.add_argument("--vocab_file", required=True, type=os.path.abspath, help="BERT's vocab.txt")
     parser.add_argument("--output_dir", required=True, type=Path, help="new directory")
-    parser.add_argument("--num_processes", type=int, default=1, help="1: the tokenizer's own threads")
+    parser.add_argument("--num_processes", type=int, default=1, help="processes; 1: the threads of the tokenizer")
     flags = parser.parse_args(arguments)
     return run_command(lambda: build(flags.input, flags.vocab_file, flags.output_dir, flags.num_processes))
 

@@ -6,15 +6,13 @@
 
 Both train ELECTRA-Small from random weights on the same tokenized examples, in float32 and in batches of 32: ours with
 the batches and loops of `run_finetuning.py`, the peer with the defaults of Trainer and DataCollatorWithPadding, which
-pads each batch to its longest row. Each runs in its own process. They take turns, round by round, so that other load
-on the machine affects both, and each ratio is the median of the ratios within rounds. A turn trains --steps_per_round
-steps on random batches and evaluates the whole dev set. Before the first round, ours trains one batch of each padded
-length: `lengths, s` is the time for this, which includes compiling. --baseline adds another checkout of this project.
+pads each batch to its longest row. In its turn each trains --steps_per_round steps on random batches and evaluates the
+whole dev set. Before the first round, ours trains one batch of each padded length: `lengths, s` is the time for this,
+which includes compiling. With --squad_file one core makes SQuAD features, from the JSON file to windows of tokens, each
+time in a new process.
 
-With --squad_file one core makes SQuAD features, from the JSON file to windows of tokens, each time in a new process.
-
-The machine must be quiet, see `benchmarks.train_step`: each turn waits up to --patience seconds for other programs to
-end. Prints tables and PASS or FAIL for each limit, and exits 1 if one fails.
+The machine must be quiet, see `benchmarks.train_step`. Prints tables and PASS or FAIL for each limit, and exits 1 if
+one fails.
 """
 
 import argparse

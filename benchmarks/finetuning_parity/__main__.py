@@ -69,7 +69,7 @@ def compare(arguments: argparse.Namespace) -> bool:
     """Runs every comparison and prints the table. Returns: whether all are within their tolerances."""
     sets, golden = _sets(arguments.directory, arguments.only)
     verdicts = []
-    print(f"{'what':54} {'difference':>10} {'tolerance':>9}        where it is the largest")
+    print(f"{'what':54} {'difference':>10} {'tolerance':>9}        largest difference")
     for comparison in _comparisons(sets, golden, arguments.bert_vocabulary):
         if not comparison.differences:
             continue

@@ -1,8 +1,8 @@
 """Compares features, answers and scores of SQuAD with those of the authors' code.
 
 Each function takes a golden set (a directory with config.json, features.jsonl.xz, ...; vocab.txt and inputs/ are beside
-it) or the directory of all sets. It returns differences by name: the number of entries that differ, or the largest
-absolute difference of a number.
+it) or the directory of all sets. It returns differences by name: numbers of entries that differ, or largest absolute
+differences.
 """
 
 import functools
@@ -109,7 +109,7 @@ def realignment_differences(golden: Path) -> dict[str, float]:
 
 
 def realigned_text(vocabulary: Vocabulary) -> TextOf:
-    """The authors' rule for the text of a span: its joined pieces are searched for in the words that hold them."""
+    """The authors' rule for the text of a span: they search for its joined pieces in the words of the span."""
 
     def text_of(windows: SquadWindows, row: int, start: int, end: int) -> str:
         context = windows.questions[windows.features.example_index[row]].context

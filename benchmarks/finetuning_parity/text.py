@@ -2,7 +2,7 @@
 
 Each function takes a golden set (a directory with config.json, features.jsonl.xz, ...; vocab.txt and inputs/ are beside
 it) or the directory of all sets. It returns differences by name: the number of entries that differ, or the largest
-absolute difference of a number. Where the authors' code is wrong, the docstring describes what is compared instead.
+absolute difference. Where the authors' code is wrong, the docstring describes what is compared instead.
 """
 
 import math

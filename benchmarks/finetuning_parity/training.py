@@ -68,9 +68,9 @@ def _is_zero_in_theory(name: str, config: FinetuningConfig) -> bool:
 
 
 def dense_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> dict[str, dict[str, float]]:
-    """Trains with the real step and compares it with trajectory_dense_norm.npz, which is clipped by the same norm.
+    """Trains with the real step and compares steps with trajectory_dense_norm.npz, which is clipped by the same norm.
 
-    Returns: by part (losses, norms, rates and, if their file exists, final variables) the differences.
+    Returns: the differences by part: losses, norms, rates and final variables (if their file exists).
     """
     expected = golden.arrays("trajectory_dense_norm.npz")
     variables = golden.load(task, golden.weights)
@@ -99,10 +99,10 @@ def dense_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> dict[str, 
 
 
 def unmerged_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> dict[str, dict[str, float]]:
-    """Trains with the authors' clipping, by the second norm of `norms_of`, and compares it with trajectory.npz.
+    """Trains with the authors' clipping, by the second norm of `norms_of`, and compares steps with trajectory.npz.
 
-    Returns: by part (losses, norms, final variables if their file exists, final norms) the differences; those of final
-        norms are relative to the larger of 1 and the norm.
+    Returns: the differences by part: losses, norms, final variables (if their file exists) and final norms, which are
+        relative to the larger of 1 and the norm.
     """
     expected = golden.arrays("trajectory.npz")
     variables = golden.load(task, golden.weights)

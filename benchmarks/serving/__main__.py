@@ -7,16 +7,14 @@ Both compute a vector for each token of raw text, with ELECTRA-Small and random 
 of an export, called with TensorFlow alone. The peer is ElectraModel in inference mode with its fast tokenizer, without
 (`eager`) and with torch.compile (`compile`; it needs a C++ compiler). For one text a second thread may cost more than
 it gains, so some contenders use one thread. Texts have 8, 32 and 128 tokens, including [CLS] and [SEP]. Latency is
-measured with one text, throughput with 32 at once. Each contender runs in its own process. They take turns, round by
-round, so that other load on the machine affects all, and each ratio is the median of the ratios within rounds.
---baseline adds another checkout of this project, which also makes its export.
+measured with one text, throughput with 32 at once. A --baseline is measured with its own export.
 
 Then 1, 4 and 16 clients send one text at a time over gRPC to examples/serving/serve_locally.py, which merges
 simultaneous requests. The answers must equal those to single requests. `padded` counts answers that are wider than
 their text, because a longer text was in the same batch.
 
-The machine must be quiet, see `benchmarks.train_step`: each turn waits up to --patience seconds for other programs to
-end. Prints tables and PASS or FAIL for each limit, and exits 1 if one fails.
+The machine must be quiet, see `benchmarks.train_step`. Prints tables and PASS or FAIL for each limit, and exits 1 if
+one fails.
 """
 
 import argparse

@@ -7,7 +7,7 @@
 All contenders train the same ELECTRA-Small jointly: batch 32, length 128, vocabulary 30,522, dropout, clipping, AdamW.
 Each runs in its own process, which is started --starts times, in turns with the others. After the last start the
 processes take turns, round by round, so that other load on the machine affects all of them. Each ratio is the median
-of the ratios within rounds. --baseline adds the step of another checkout of this project (`git worktree add`).
+of the ratios within rounds.
 
 The machine must be quiet: PyTorch's threads wait for each other at every operation, so another program slows PyTorch
 more than TensorFlow. `others` is the share of the cores that other programs used. Each turn waits up to --patience
@@ -175,7 +175,7 @@ def speed_ratio(results: Results, name: str, peer: str) -> float:
 
 
 def speed_ratios(results: Results) -> dict[str, float]:
-    """Our speed over every peer's in the same precision, and over the baseline's with the same compiler."""
+    """Our speed over each peer's in the same precision, and over the baseline's in the same precision and compiler."""
     ratios = {}
     for name, ours in ((name, each.contender) for name, each in results.items()):
         for peer, other in ((name, each.contender) for name, each in results.items()):

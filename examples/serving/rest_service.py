@@ -4,9 +4,9 @@
     GET /v1/models/NAME[/versions/V]/metadata   its signatures
     POST /v1/models/NAME[/versions/V]:predict   {"signature_name": .., "instances": ..} or {.., "inputs": ..}
 
-`instances` is a list with an object for each row, or a bare value if the signature has one input. The answer is
-`predictions`, again an object or a bare value for each row. `inputs` is an object of columns, or a bare column, and the
-answer `outputs`. Bytes are {"b64": ".."} in requests, and in answers for outputs named `.._bytes`. Errors are
+`instances` is a list with an object for each row, or with bare values if the signature has one input. The answer is
+`predictions`, also an object or a bare value for each row. `inputs` is an object of columns, or one bare column; its
+answer is `outputs`. Bytes are {"b64": ".."} in requests, and in answers for outputs named `.._bytes`. Errors are
 {"error": ".."}.
 """
 
@@ -14,7 +14,6 @@ import base64
 import binascii
 import json
 import re
-import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import grpc
@@ -32,7 +31,6 @@ _HTTP_STATUS = {
     grpc.StatusCode.NOT_FOUND: 404,
     grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
-_MAX_BODY_BYTES = 1 << 28
 
 
 def rest_server(model: BatchedModel, address: tuple[str, int]) -> ThreadingHTTPServer:
@@ -41,16 +39,7 @@ def rest_server(model: BatchedModel, address: tuple[str, int]) -> ThreadingHTTPS
     class Handler(_Handler):
         served = model
 
-    return _Server(address, Handler)
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request, client_address) -> None:
-        """Ignores a client that goes away before its answer."""
-        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
-            super().handle_error(request, client_address)
+    return ThreadingHTTPServer(address, Handler)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -70,7 +59,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, methods: dict) -> None:
         code = 200
         try:
-            body = self._body()
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             path = _PATH.fullmatch(self.path)
             if not path or path["rest"] not in methods:
                 raise invalid(f"Malformed request: {self.command} {self.path}")
@@ -81,21 +70,12 @@ class _Handler(BaseHTTPRequestHandler):
             answer = methods[path["rest"]](body)
         except ServingError as error:
             code, answer = _HTTP_STATUS.get(error.code, 500), {"error": str(error)}
-        except RecursionError:
-            code, answer = 400, {"error": "JSON Parse error: lists are nested too deeply"}
         content = json.dumps(answer).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
-
-    def _body(self) -> bytes:
-        length = self.headers.get("Content-Length", "0")
-        if not length.isdigit() or int(length) > _MAX_BODY_BYTES:
-            self.close_connection = True  # the body stays unread
-            raise invalid(f"Content-Length {length} is not a number of bytes up to {_MAX_BODY_BYTES}")
-        return self.rfile.read(int(length))
 
     def _status(self, _: bytes) -> dict:
         return MessageToDict(status(self.served), preserving_proto_field_name=True)
