@@ -1,4 +1,4 @@
-"""The speed of the pre-training input in sequences per second, beside plain reading of the same records.
+"""The speed of the pre-training input in sequences per second, compared with plain reading of the same records.
 
     python -m benchmarks.input_pipeline --data_dir=DIR --batch_size=128 --at_least=20000
 

@@ -1,4 +1,4 @@
-"""Speed and memory of the dataset builder, beside the same job on Hugging Face's tokenizer.
+"""Speed and memory of the dataset builder, compared with the same job on Hugging Face's tokenizer.
 
     python -m benchmarks.builder --input=text:corpus.txt --vocab_file=vocab.txt --work_dir=/tmp/bench
 

@@ -1,4 +1,4 @@
-"""Speed of fine-tuning and its evaluation beside Hugging Face's Trainer, and of making SQuAD features.
+"""Speed of fine-tuning, compared with Hugging Face's Trainer, and of making SQuAD features.
 
     python -m venv PEERS && PEERS/bin/pip install -r benchmarks/requirements-peers.txt
     python -m benchmarks.finetuning --peers_python=PEERS/bin/python --data_dir=GLUE --vocab_file=vocab.txt \\

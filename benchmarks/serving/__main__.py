@@ -1,4 +1,4 @@
-"""Speed of an exported encoder beside transformers on PyTorch, and of a local server with concurrent clients.
+"""Speed of an exported encoder, compared with transformers on PyTorch, and of a local server with several clients.
 
     python -m venv PEERS && PEERS/bin/pip install -r benchmarks/requirements-peers.txt
     python -m benchmarks.serving --peers_python=PEERS/bin/python --vocab_file=vocab.txt

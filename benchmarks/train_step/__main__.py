@@ -1,4 +1,4 @@
-"""Times ELECTRA's training step, and the start to the first step, beside PyTorch and another checkout.
+"""Times ELECTRA's training step and its start, compared with PyTorch and another checkout.
 
     python -m venv PEERS && PEERS/bin/pip install -r benchmarks/requirements-peers.txt
     python -m benchmarks.train_step --peers_python=PEERS/bin/python

@@ -10,8 +10,8 @@ pays for. The arm bert_mlm_paper_flops is BERT with the budget counted as in the
 sets of the two input stages, GLUE has the folders of its tasks, PROBE is the output of experiments.truecasing.
 
 The stages are train; score (fine-tuning, also of untrained encoders, and the accuracy of appendix G); milestones
-(fine-tuning of earlier steps); and beside (the small tasks of GLUE). The same command continues interrupted processes
-and skips finished ones. If a process fails, the others continue and the exit status is 1. Output is in RUNS/logs.
+(fine-tuning of earlier steps); and small_tasks (of GLUE). The same command continues interrupted processes and skips
+finished ones. If a process fails, the others continue and the exit status is 1. Output is in RUNS/logs.
 
 As each process ends, the results of its run are written to RUNS/records/ARM-seedN.json. With
 --record_dir=experiments/replication/records they replace the project's own records. --remake writes the results in

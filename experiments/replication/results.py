@@ -11,7 +11,7 @@ from electra_tf.files import write_atomically
 from electra_tf.reports.pictures import png_picture
 from electra_tf.reports.runs import RunGroup, RunResults, group_runs, score_metric
 from electra_tf.reports.tables import markdown_table
-from experiments.replication.arms import ARMS, BESIDE_TASKS, MEASURES, PAIRS, PROBE, SCORE, SCORE_TASKS, UNTRAINED
+from experiments.replication.arms import ARMS, MEASURES, PAIRS, PROBE, SCORE, SCORE_TASKS, SMALL_TASKS, UNTRAINED
 from experiments.replication.outcome import (
     MIN_AUC,
     MIN_MARGIN,
@@ -130,7 +130,7 @@ def _gate_table(runs: Sequence[RunResults]) -> str:
 
 def _score_table(runs: Sequence[RunResults], compared: Sequence[RunResults]) -> str:
     columns: dict[str, list[str]] = {}
-    for task in (*MEASURES, *SCORE_TASKS, *BESIDE_TASKS):
+    for task in (*MEASURES, *SCORE_TASKS, *SMALL_TASKS):
         by_arm = {arm: arm_scores(members, task) for arm, members in _by_arm(compared).items()}
         by_arm[UNTRAINED] = arm_scores(runs, task, step=0)
         if any(by_arm.values()):
