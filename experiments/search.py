@@ -127,7 +127,7 @@ def _search(arguments: Namespace) -> bool:
 def plan(arguments: Namespace) -> list[SearchRun]:
     """All runs, seed by seed, so that the runs of one seed can be compared if the search ends early.
 
-    Raises: UserError: if a flag or a setting of any run does not fit, or no data set does.
+    Raises: UserError: if a flag or a setting of a run is invalid, or no data set fits a run.
     """
     keys, values = zip(*map(values_of, arguments.vary), strict=True)
     for key in [*keys, *(override.partition("=")[0].strip() for override in arguments.overrides)]:

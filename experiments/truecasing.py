@@ -67,7 +67,7 @@ class HeldOutDocument:
     """A held-out document.
 
     Attributes:
-        format: the format of its file in --input.        source: its source of random draws.
+        format: the format of its file in --input.        source: its random numbers.
         sentences: all sentences with a word.
     """
 

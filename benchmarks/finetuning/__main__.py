@@ -80,8 +80,8 @@ def measure(flags: argparse.Namespace) -> bool:
 def measure_task(task: str, flags: argparse.Namespace, directory: Path) -> dict[str, dict]:
     """Trains and evaluates with all contenders in turns.
 
-    Returns: by contender `training` and `evaluation`, the examples per second of each round, and further columns of
-        the table.
+    Returns: for each contender `training` and `evaluation`, the examples per second of each round, and further columns
+        of the table.
     """
     encoder, splits = tokenized(task, flags)
     file = directory / f"{task}.npz"

@@ -94,7 +94,7 @@ class GoldenSet:
         return self.batch_of({name: values[index] for name, values in self.batches.items()})
 
     def batch_of(self, arrays: Arrays) -> dict[str, tf.Tensor]:
-        """A batch for the task from arrays [B, ...] by the names of batches.npz; targets may be missing."""
+        """A batch for the task from arrays [B, ...] with the names of batches.npz. Targets may be missing."""
         batch = {name: arrays[name] for name in _TEXT}
         num_rows = len(batch["input_ids"])
         batch["row_weights"] = np.float32(arrays.get("task_id", np.zeros(num_rows)) == 0)

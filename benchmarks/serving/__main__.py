@@ -196,7 +196,7 @@ def measure_calls(flags: argparse.Namespace, processes: Mapping[str, Process]) -
 
 
 def ratio_of_calls(over: Rounds, under: Rounds) -> float:
-    """The ratio of the median calls of both within a round; the median over all rounds."""
+    """The median, over the rounds, of the ratio of the median calls of `over` and `under`."""
     return ratio(list(map(statistics.median, over)), list(map(statistics.median, under)))
 
 

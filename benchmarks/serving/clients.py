@@ -29,7 +29,7 @@ class ClientsRun:
     Attributes:
         num_merged: the number of answers that are wider than their text, because a longer text was in the same batch.
         num_lost: the number of requests without an answer.
-        largest_difference: the largest difference in an answer from the answer to the same text alone.
+        largest_difference: the largest difference between an answer and that to the same text from a single client.
     """
 
     num_clients: int
@@ -42,7 +42,7 @@ class ClientsRun:
 def measure_clients(
     version_dir: str, texts: Sequence[str], numbers_of_clients: Sequence[int], num_requests: int
 ) -> list[ClientsRun]:
-    """Requests the vectors of texts, one text a request, from one client and from several at the same time.
+    """Requests the vectors of texts, one text per request, from one client and from several at the same time.
 
     Args:
         numbers_of_clients: must begin with 1, whose answers are compared with all others.

@@ -103,8 +103,9 @@ def build_step(config: PretrainingConfig, replicas: int) -> tuple[Objective, Cal
 def lower(function: Callable, specs: list[tf.TensorSpec]) -> tuple[bytes, dict[int, int]]:
     """Lowers a `tf.function` of tensors and variables that compiles under XLA.
 
-    Returns: a portable artifact of StableHLO, which later versions of XLA read too; and for each argument that is a
-        changed variable the index of the result that is its new value. The function's own results come first.
+    Returns: a portable artifact of StableHLO, which later versions of XLA read too, and a dictionary: from the index of
+        an argument, if it is a variable that changes, to the index of the result with its new value. The function's own
+        results are the first ones.
     """
     text = function.experimental_get_compiler_ir(*specs)(stage="stablehlo")
     artifact = stablehlo.serialize_portable_artifact_str(in_stablehlo_alone(text), stablehlo.get_current_version())

@@ -186,7 +186,7 @@ def speed_ratios(results: Results) -> dict[str, float]:
 
 
 def start_ratios(results: Results) -> dict[str, float]:
-    """The seconds from a start to the first step over PyTorch eager's in the same precision."""
+    """The seconds from start to first step, divided by those of PyTorch eager in the same precision."""
     eager = {
         each.contender.precision: each.start
         for each in results.values()

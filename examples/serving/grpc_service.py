@@ -41,7 +41,7 @@ def metadata(model: BatchedModel) -> get_model_metadata_pb2.GetModelMetadataResp
 
 
 def status(model: BatchedModel) -> get_model_status_pb2.GetModelStatusResponse:
-    """The one version, as available."""
+    """The status of the only version: AVAILABLE."""
     available = get_model_status_pb2.ModelVersionStatus(
         version=model.version, state=get_model_status_pb2.ModelVersionStatus.AVAILABLE, status={"error_code": "OK"}
     )
@@ -53,7 +53,7 @@ def _spec(model: BatchedModel, signature_name: str = "") -> model_pb2.ModelSpec:
 
 
 def _answered(method):
-    """Makes a `ServingError` that a method raises the status of the call."""
+    """Turns a `ServingError` of a method into the status of the call."""
 
     def answer(self, request, context):
         try:

@@ -83,7 +83,7 @@ def write_run(run: plan.PlannedRun) -> None:
 
 
 def write_scores(process: plan.PlannedProcess) -> None:
-    """The summary of a fine-tuning: a seed's score is a tenth of it."""
+    """The summary of a fine-tuning, in which seed n has the score n / 10."""
     flags = list(process.command)
     seeds = flags[flags.index("--seeds") + 1 :]
     directory = next(flag.removeprefix("--output_dir=") for flag in flags if flag.startswith("--output_dir="))
