@@ -95,7 +95,7 @@ def report(manifest: dict, seconds: list[float], flags: argparse.Namespace, devi
 
     Args:
         seconds: of `timed_rounds`.        flags: of `add_timing_flags`.
-        facts: further entries of the row: `contender`, `peak_bytes`, `first_loss` and `last_loss` at least.
+        facts: further entries of the row: `peak_bytes`, `first_loss` and `last_loss` at least.
     """
     median, products = statistics.median(seconds), (manifest["flops"] or {}).get("products")
     rate, peak = products and products / median, flags.peak_flops or published_peak(manifest, device)
@@ -112,7 +112,7 @@ def report(manifest: dict, seconds: list[float], flags: argparse.Namespace, devi
         "utilization": rate and peak and rate / peak,
     }
     parts = [
-        f"{row['contender']} {row['precision']}",
+        f"{row['objective']} {row['precision']}",
         f"{1e3 * median:.2f} ms a step",
         f"{row['examples_per_second']:.1f} examples/s",
         rate and f"{rate / 1e12:.3g} TFLOP/s",

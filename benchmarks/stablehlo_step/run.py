@@ -38,7 +38,6 @@ def main(arguments: argparse.Namespace) -> int:
         seconds,
         arguments,
         device.device_kind,
-        contender="electra_tf",
         versions={**files.manifest["versions"], "jax": jax.__version__},
         compile_seconds=compile_seconds,
         peak_bytes=(device.memory_stats() or {}).get("peak_bytes_in_use"),

@@ -32,8 +32,7 @@ def synthetic_batch(shape: BatchShape, seed: int) -> dict[str, np.ndarray]:
     """A masked batch of random tokens, with the keys of the input pipeline.
 
     Returns: `input_ids`, `input_mask`, `segment_ids`, `masked_input_ids`: [B, S] int32; `masked_lm_positions`,
-        `masked_lm_ids`: [B, M] int32; `masked_lm_weights`, `mask_token_weights`,
-        `unigram_losses`: [B, M] float32.
+        `masked_lm_ids`: [B, M] int32; `masked_lm_weights`, `mask_token_weights`, `unigram_losses`: [B, M] float32.
     """
     random = np.random.default_rng(seed)
     batch, slots = (shape.num_examples, shape.max_seq_length), (shape.num_examples, shape.num_slots)

@@ -154,7 +154,7 @@ def test_a_row_has_the_median_and_its_share_of_the_peak(tmp_path, device, utiliz
         "peak_flops": {r"\bH200\b": 24e12, r"\bH\d00\b": 12e12},
     }
     file, facts = tmp_path / "rows.jsonl", {"peak_bytes": None, "first_loss": 2.0, "last_loss": 1.0}
-    report(manifest, [0.25, 9.0, 0.2], timing_flags(output=file), device, contender="a test", **facts)
+    report(manifest, [0.25, 9.0, 0.2], timing_flags(output=file), device, **facts)
     row = json.loads(file.read_text())
     assert (row["seconds_a_step"], row["examples_per_second"], row["utilization"]) == (0.25, 32.0, utilization)
 

@@ -13,7 +13,7 @@ from serve_locally import Server
 
 
 class Words(tf.Module):
-    """Signatures: `words` of texts, padded to the longest; `weigh`, with two inputs; `bad`, whose output has no rows."""
+    """Signatures: `words` of texts, padded to the longest; `weigh` with two inputs; `bad`, whose output has no rows."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     def words(self, text):
