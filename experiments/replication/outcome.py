@@ -101,7 +101,7 @@ class MeanDifference(NamedTuple):
 
 
 def compare(upper: Sequence[float], lower: Sequence[float]) -> MeanDifference:
-    """The mean of `upper` minus the mean of `lower`, with the interval of Welch's t; NaN for less than two values each."""
+    """The mean of `upper` minus that of `lower`, with the interval of Welch's t; NaN if one has fewer than 2 values."""
     if min(len(upper), len(lower)) < 2:
         return MeanDifference(math.nan, math.nan, math.nan)
     interval = stats.ttest_ind(upper, lower, equal_var=False).confidence_interval(_CONFIDENCE)
