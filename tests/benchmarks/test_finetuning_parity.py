@@ -104,7 +104,7 @@ def made_up_variables() -> dict[str, tf.Variable]:
 
 
 def write_vocabulary_and_features(directory: Path) -> None:
-    """One question of one window in each split."""
+    """Writes a vocabulary, and features of one question with one window in each split."""
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", "sings", "anna", "loud"]
     (directory.parent / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     (directory.parent / "inputs").mkdir()
@@ -126,7 +126,7 @@ def write_numbers(directory: Path) -> None:
     task = golden.build()
     variables, batch = golden.load(task, golden.weights), golden.batch(0)
     forward = model.forward_tensors(task, batch)
-    rows = {name: np.concatenate([values, values[:1]]) for name, values in forward.items()}  # the third row is filling
+    rows = {name: np.concatenate([values, values[:1]]) for name, values in forward.items()}  # the third row is padding
     np.savez(directory / "forward.npz", **rows, total_loss=forward["loss"].sum())
     _, gradients = summed_gradients(task, batch, tf.constant(0, tf.int64))
     by_variable = {id(v): gradient.numpy() for v, gradient in zip(task.trained_variables, gradients, strict=True)}

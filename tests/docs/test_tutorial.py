@@ -31,7 +31,7 @@ def test_every_command_of_the_tutorial_is_a_program_of_the_project():
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_tutorial_run_and_the_server_gives_what_predict_gives(tmp_path):
+def test_the_commands_of_the_tutorial_run_and_the_server_agrees_with_predict(tmp_path):
     rest, grpc = free_port(), free_port()
     script = commands().replace("runs/tutorial", str(tmp_path))
     script = script.replace("serve_locally.py ", f"serve_locally.py --port={grpc} --rest_api_port={rest} ")

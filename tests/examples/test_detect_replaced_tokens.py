@@ -11,7 +11,7 @@ _SPEC.loader.exec_module(example)
 
 
 class _SplitsAtSpaces(tf.Module):
-    """Stands for an exported model: each word's probability is its length over eight, and two pads follow."""
+    """Replaces an exported model. A word's probability is its length divided by 8; two pads follow the words."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     def detect(self, text):

@@ -34,7 +34,7 @@ def document(i: int) -> str:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory) -> Path:
-    """The documents in two files, document 3 in both; the vocabulary has their names alone."""
+    """Two files, which both have documents 0 to 24; the vocabulary consists of the names in the documents."""
     directory = tmp_path_factory.mktemp("source")
     texts = [document(i) for i in range(NUM_DOCUMENTS)]
     (directory / "a.txt").write_text("\n\n".join(texts[:25]))
