@@ -5,9 +5,10 @@
         --vary objective.replaced_token_loss_weight=1,10,20,50,100 --seeds 0 1 --sort=replaced_token_loss
 
 Each combination of values is one run for each seed, in RUNS/COMBINATION-seedN, with as many steps as the budget pays
-for; its output is in RUNS/COMBINATION-seedN.log. All settings are checked before the first run starts. The search ends
-with a table in Markdown. The same command continues interrupted runs and skips finished ones. If a run fails, for
-example because it diverges, the others continue, the failure is noted under the table, and the exit status is 1.
+for; its output is in RUNS/COMBINATION-seedN.log. All settings are checked before the first run starts. At the end the
+search prints a table in Markdown on standard output. The same command continues interrupted runs and skips finished
+ones. If a run fails, for example because it diverges, the others continue, the failure is noted under the table, and
+the exit status is 1.
 
 Settings that change together are one value in YAML: --vary "encoder={hidden_size: 128, num_heads: 2},{hidden_size:
 192, num_heads: 3}". Runs keep one checkpoint and no milestones, unless --set changes that.
@@ -25,7 +26,7 @@ from pathlib import Path
 from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
-from electra_tf.files import exists, write_atomically
+from electra_tf.files import exists
 from experiments.processes import PROJECT, core_shares, run_all
 
 # `--set` wins over these.
@@ -109,7 +110,6 @@ def _flags() -> ArgumentParser:
         help="held-out metric to sort the table by: the lowest loss or the highest value of another metric first "
         "(default: rows in the order of the values)",
     )
-    add("--markdown", metavar="FILE", help="file for the table; replaced if it exists")
     return parser
 
 
@@ -117,10 +117,7 @@ def _search(arguments: Namespace) -> bool:
     """Returns: whether all runs have finished."""
     shares, runs = core_shares(arguments.jobs), plan(arguments)
     failures = run_all([run for run in runs if not run.is_finished()], shares)
-    text = results_markdown(runs, failures, arguments.sort)
-    print(text, end="", flush=True)
-    if arguments.markdown:
-        write_atomically(arguments.markdown, text.encode())
+    print(results_markdown(runs, failures, arguments.sort), end="", flush=True)
     return not failures
 
 

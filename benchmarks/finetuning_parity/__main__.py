@@ -1,6 +1,6 @@
 """Compares fine-tuning with what the authors' own code computed.
 
-    python -m benchmarks.finetuning_parity DIR [--only SET ...]
+    python -m benchmarks.finetuning_parity DIR
 
 DIR holds golden sets, or is one set. The sets come from google-research/electra with dropout off. Each is a directory
 with config.json, init.ckpt, batches.npz, forward.npz, gradients.npz, trajectories, features.jsonl.xz and outputs for
@@ -53,9 +53,6 @@ def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
     parser.add_argument("directory", type=Path, metavar="DIR", help="golden sets and the files beside them, or one set")
     parser.add_argument(
-        "--only", nargs="+", metavar="SET", help="compare only these sets, without the files beside them"
-    )
-    parser.add_argument(
         "--bert_vocabulary",
         type=Path,
         metavar="FILE",
@@ -67,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def compare(arguments: argparse.Namespace) -> bool:
     """Runs every comparison and prints the table. Returns: whether all are within their tolerances."""
-    sets, golden = _sets(arguments.directory, arguments.only)
+    sets, golden = _sets(arguments.directory)
     verdicts = []
     print(f"{'what':54} {'difference':>10} {'tolerance':>9}        largest difference")
     for comparison in _comparisons(sets, golden, arguments.bert_vocabulary):
@@ -82,15 +79,14 @@ def compare(arguments: argparse.Namespace) -> bool:
     return not failed
 
 
-def _sets(directory: Path, only: list[str] | None) -> tuple[list[Path], Path | None]:
+def _sets(directory: Path) -> tuple[list[Path], Path | None]:
     """The sets to compare, and the directory of the files beside them; None: these are not compared."""
-    if (directory / "config.json").is_file() and not only:
+    if (directory / "config.json").is_file():
         return [directory.resolve()], None
-    sets = {path.parent.name: path.parent for path in sorted(directory.glob("*/config.json"))}
-    if not sets or set(only or ()) - sets.keys():
-        expected = ", ".join(only) if only else "at least one"
-        raise UserError(f"{directory} has the golden sets {', '.join(sets) or '(none)'}; expected {expected}")
-    return [sets[name] for name in only or sets], None if only else directory
+    sets = [path.parent for path in sorted(directory.glob("*/config.json"))]
+    if not sets:
+        raise UserError(f"{directory} is no golden set and holds none; give one with config.json, or its directory")
+    return sets, directory
 
 
 def _comparisons(sets: list[Path], golden: Path | None, bert_vocabulary: Path | None) -> Iterator[Comparison]:
