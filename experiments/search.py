@@ -211,7 +211,9 @@ def _data_sets(data_dirs: Sequence[str]) -> dict[tuple[int, int], str]:
             raise UserError(f"--data_dir={data_dir} has no held-out split; build it with --held_out_fraction")
         other = data_sets.setdefault((manifest.max_seq_length, manifest.vocab_size), data_dir)
         if other != data_dir:
-            raise UserError(f"--data_dir={other} and {data_dir} have equal lengths and vocabulary sizes; give one")
+            raise UserError(
+                f"--data_dir={other} and {data_dir} have equal lengths and vocabulary sizes; give only one of them"
+            )
     return data_sets
 
 
