@@ -100,8 +100,8 @@ def _options(beam_arguments: list[str]) -> "PipelineOptions":
     _, unknown = parsers[0].parse_known_args(beam_arguments)
     if unknown:
         raise UserError(
-            f"unknown arguments {' '.join(unknown)}: neither this program nor Apache Beam has them; see --help and the"
-            " runner's documentation"
+            f"unknown arguments {' '.join(unknown)}: expected flags of this program or of Apache Beam; see --help and"
+            " the runner's documentation"
         )
     return options
 

@@ -30,11 +30,7 @@ _BATCH_CHARACTERS = 2**18
 
 
 def document_hash(seed: int, lines: Sequence[str]) -> bytes:
-    """Hashes a seed and a document's text, the same on every machine.
-
-    Args:
-        lines: the lines of the document, without line ends. The same text divided into other lines has another hash.
-    """
+    """Hashes a seed and a document's lines (without line ends), the same on every machine."""
     hasher = hashlib.blake2b(f"{seed}\0".encode(), digest_size=32, person=b"document")
     hasher.update("\n".join(lines).encode())
     return hasher.digest()

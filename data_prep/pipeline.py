@@ -72,11 +72,10 @@ def write_unit(task: tuple[WorkUnit, Path]) -> ReadCounts:
 
 
 def write_shard_of_spills(task: tuple[int, ShardRange]) -> ShardResult:
-    """Phase 2: writes the shard of a range of keys, from the first spills; then its result and its token counts.
+    """Phase 2: writes the shard of a range of keys; then its result and its token counts. Raises: see `write_shard`.
 
     Args:
         task: the number of spills, and the range.
-    Raises: see `write_shard`.
     """
     assert _example_builder is not None
     num_spills, shard_range = task

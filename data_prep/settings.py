@@ -1,7 +1,7 @@
 """The settings of the two dataset commands, and their flags.
 
 A setting is one field: in `DatasetSettings` if it changes the data set, else here. Its flag, its entry in the manifest
-and the comparison with an unfinished or finished build follow from the field.
+and the comparison with an earlier build are derived from the field.
 """
 
 import argparse

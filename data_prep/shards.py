@@ -62,10 +62,8 @@ def spill_path(build_dir: Path, unit_index: int) -> Path:
 
 
 def write_spill(directory: Path, examples: Iterable[Example], counts: ReadCounts) -> None:
-    """Writes the examples of a work unit to a new directory, atomically.
+    """Writes the examples and counts of a work unit to a new directory, atomically.
 
-    Args:
-        counts: the unit's counts, complete at the end of `examples`.
     Raises: OSError: for example, the disk is full. Incomplete files are removed.
     """
     by_split: dict[str, list[Example]] = {split: [] for split in SPLITS}

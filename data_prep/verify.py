@@ -20,10 +20,8 @@ _logger = logging.getLogger(__name__)
 
 
 def verify(data_dir: str) -> Manifest:
-    """Reads a whole data set and compares it with its manifest.
+    """Reads a whole data set, local or at a URL, and compares it with its manifest.
 
-    Args:
-        data_dir: a local path or a URL.
     Raises: UserError: files are missing, damaged or unknown (all are named), or the manifest is damaged.
     """
     from data_prep.tensorflow_setup import restrained_tensorflow

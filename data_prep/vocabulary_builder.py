@@ -170,7 +170,7 @@ def _train(settings: VocabularySettings, words: Counter[str]) -> tuple[tuple[str
 
     # Equally frequent words are sorted, so that the order of the input does not matter.
     most_frequent = heapq.nsmallest(MAX_TRAINING_WORDS, words.items(), key=lambda item: (-item[1], item[0]))
-    _logger.info("training %d tokens on %d of %d distinct words", settings.vocab_size, len(most_frequent), len(words))
+    _logger.info("learning %d tokens from %d of %d distinct words", settings.vocab_size, len(most_frequent), len(words))
     tokens = train_vocabulary(
         Counter(dict(most_frequent)),
         vocab_size=settings.vocab_size,
@@ -181,7 +181,6 @@ def _train(settings: VocabularySettings, words: Counter[str]) -> tuple[tuple[str
 
 
 def _measure(settings: VocabularySettings, words: Counter[str], vocabulary: "Vocabulary") -> dict[str, float]:
-    """Measures how well the vocabulary fits the words, for the report."""
     from data_prep.tensorflow_setup import restrained_tensorflow
 
     restrained_tensorflow()

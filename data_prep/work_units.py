@@ -187,7 +187,6 @@ def _with_num_bytes(
 
 
 def _packed_parts(origin: FilePart, stream: BinaryIO, unit_bytes: int, settings: DatasetSettings) -> Iterator[FilePart]:
-    """Yields the parts of the file or archive member `origin`."""
     stream = archives.unpacked(stream)
     begin = archives.begin_of(stream)
     if archives.is_archive(begin):

@@ -37,10 +37,8 @@ _SPACE_BEFORE_POINT = re.compile(r"\s+(?=[,.](?:\s|$))")
 def paragraphs_of(text: str, render: Callable[[str], str]) -> list[str]:
     """The headings, paragraphs and list items of a text, each as a clean line without its marker.
 
-    As in MediaWiki, consecutive lines form a paragraph. A heading without text under it is dropped.
-
-    Args:
-        render: (line) -> the line with the markup inside it replaced with text.
+    As in MediaWiki, consecutive lines form a paragraph. A heading without text under it is dropped. `render` replaces
+    the markup inside a line with text.
     """
     outline = _Outline()
     paragraph: list[str] = []

@@ -136,9 +136,7 @@ class PretrainingData:
     def text_token_counts(self, purpose: str) -> np.ndarray:
         """How often each vocabulary entry occurs in the training split: [V] int64, 0 for [PAD], [CLS], [SEP], [MASK].
 
-        Args:
-            purpose: the setting that needs the counts, for messages.
-        Raises: UserError: the data set has no counts.
+        Raises: UserError: the data set has no counts; `purpose` names the setting that needs them.
         """
         if self.token_counts is None:
             raise UserError(
@@ -151,10 +149,8 @@ class PretrainingData:
 
 
 def open_data(data_dir: str | os.PathLike, config: RunConfig) -> PretrainingData:
-    """Opens the output of `build_pretraining_dataset.py` or of the authors' builder.
+    """Opens the output of `build_pretraining_dataset.py` or of the authors' builder, in a directory or at a URL.
 
-    Args:
-        data_dir: a directory, or a URL that TensorFlow reads, such as `gs://`.
     Raises: UserError: there is no data set; its vocabulary, sequence length or schema does not fit the run; or the
         run's masking needs counts of tokens, which the data set lacks.
     """

@@ -96,11 +96,7 @@ def mask_batch(batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabular
 def select(
     batch: Batch, config: MaskingConfig, vocabulary: MaskingVocabulary, num_slots: int, random: RandomStream
 ) -> Selection:
-    """Selects tokens by the configured scheme. Candidates are the real tokens except [CLS], [SEP] and [MASK].
-
-    Args:
-        num_slots: M.
-    """
+    """Selects tokens by the configured scheme. Candidates are the real tokens except [CLS], [SEP] and [MASK]."""
     ids, input_mask = batch["input_ids"], batch["input_mask"]
     is_special = (ids == vocabulary.cls_id) | (ids == vocabulary.sep_id) | (ids == vocabulary.mask_id)
     candidates = (input_mask > 0) & ~is_special
@@ -130,9 +126,9 @@ def select_spans(
 ) -> Selection:
     """Selects spans of neighbouring candidates, k tokens in total; spans do not overlap or cross a special token.
 
-    Spans are drawn one after the other. The length is geometric, at most `max_span_length` and the rest of k. The first
-    position is uniform among those where the span fits; if it fits nowhere, it becomes as long as possible. All tokens
-    of a span are shown in one way (masked, replaced or unchanged), as in SpanBERT.
+    Spans are drawn one after the other. The length is geometric, at most `max_span_length`, and cut to what is left
+    of k. The first position is uniform among those where the span fits; if it fits nowhere, it becomes as long as
+    possible. All tokens of a span are shown in one way (masked, replaced or unchanged), as in SpanBERT.
 
     Args:
         candidates: [B, S] bool.        count: [B] int32, k.
@@ -217,7 +213,7 @@ def select_words(
 def _take_in_order(sizes: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Takes entries from left to right while their sum is at most `count`, skipping those that are too big.
 
-    Each round takes all entries before the first one that does not fit. That one is skipped: the room only shrinks.
+    Each round takes the entries before the first one that no longer fits, which is never taken: the room only shrinks.
 
     Args:
         sizes: [B, W] int32, 0 for no entry.        count: [B] int32.

@@ -1,8 +1,8 @@
 """Batches for pre-training. Batch k is a function of (seed, k) alone.
 
 An epoch permutes the shards, and the examples within each shard, both by (seed, epoch). So reading can start directly
-at any batch of any epoch: its shard follows from the numbers of examples. (The builder shuffles examples over all
-shards.) One shard is held in memory while the next one is read.
+at any batch of any epoch: the numbers of examples per shard determine its shard. (The builder shuffles examples over
+all shards.) One shard is held in memory while the next one is read.
 """
 
 import functools

@@ -162,8 +162,6 @@ def _checksum(fields: dict[str, Any]) -> str:
 def check_matches(manifest: Manifest, *, vocabulary: Vocabulary, max_seq_length: int) -> None:
     """Checks that a run uses the vocabulary and the sequence length of its data set.
 
-    Args:
-        max_seq_length: the sequence length of the run.
     Raises: UserError: vocabulary size, vocabulary hash or sequence length differ; names both values.
     """
     for name, in_data, in_run in (

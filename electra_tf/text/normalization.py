@@ -31,10 +31,7 @@ DOTTED_CAPITAL_I, DOTTED_SMALL_I = "\u0130", "i\u0307"
 
 
 def character_table() -> np.ndarray:
-    """The properties of each code point: the bits above, plus the distance to its lower case << LOWER_CASE_SHIFT.
-
-    Returns: [number of code points] int32.
-    """
+    """[number of code points] int32: the property bits, plus the distance to the lower case << LOWER_CASE_SHIFT."""
     table = np.zeros(sys.maxunicode + 1, np.int32)
     for line in UNICODE_FILE.read_text(encoding="ascii").splitlines():
         name, *entries = line.split()
@@ -51,12 +48,7 @@ def character_table() -> np.ndarray:
 
 
 class BasicTokenizer(tf.Module):
-    """Splits lines into words, which WordPiece then splits into pieces.
-
-    Args of the constructor:
-        lower_case: convert letters to lower case.
-        strip_accents: strip accents (decompose and drop nonspacing marks); as in BERT, only if `lower_case` is set.
-    """
+    """Splits lines into words, which WordPiece then splits into pieces. Args of the constructor: see `BertTokenizer`."""
 
     def __init__(self, lower_case: bool, strip_accents: bool) -> None:
         super().__init__(name="basic_tokenizer")
@@ -84,10 +76,8 @@ class BasicTokenizer(tf.Module):
         return words, lengths, rows
 
     def words_with_offsets(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Splits lines into words, and finds the position of each character in its line.
+        """Splits lines into words, like `words`, and finds the position of each character in its line.
 
-        Args:
-            texts: as in `words`.
         Returns: words, lengths and rows as in `words`; then, for each character of the words in order, the start and
             the end (exclusive) of its source in its line, counted in characters: two tensors [sum of lengths] int64.
             Marks that are stripped belong to the character before them.
@@ -149,9 +139,7 @@ def _decomposed_lengths(code_points: tf.Tensor) -> tf.Tensor:
 def _ends_with_marks(starts: tf.Tensor, rows: tf.Tensor, kept: tf.Tensor) -> tf.Tensor:
     """The end of each kept character in its line, including the stripped marks that follow it.
 
-    Args:
-        starts, rows: [characters] int64, of all characters.        kept: [kept characters] int64, indices into them.
-    Returns: [kept characters] int64.
+    `starts` and `rows` are those of all characters; `kept` holds indices into them. All are int64.
     """
     is_kept = tf.scatter_nd(kept[:, tf.newaxis], tf.ones_like(kept), tf.shape(starts, tf.int64))
     owner = tf.cumsum(is_kept)  # counted from 1; 0: marks before any character

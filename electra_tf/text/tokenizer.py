@@ -35,17 +35,17 @@ _Ragged = TypeVar("_Ragged", tf.RaggedTensor, tuple[tf.RaggedTensor, ...])
 
 
 class BertTokenizer(tf.Module):
-    """Maps text to the same ids as BERT's and ELECTRA's Python code, in batches, at the speed of C++.
+    """Maps text to the same ids as BERT's and ELECTRA's Python code, in batches and in C++.
 
-    Lines of plain characters are tokenized by tensorflow_text's FastBertTokenizer, all others by the exact path: our
-    normalization, then word pieces. FastBertTokenizer would give other ids for them: it folds compatibility characters
-    (an ellipsis becomes three full stops), turns control characters into spaces, keeps private-use and unassigned
-    characters, and has no final sigma.
+    A line of plain characters (see `PLAIN_UNCASED`) takes the fast path: tensorflow_text's FastBertTokenizer. Any other
+    line takes the exact path: our normalization, then word pieces. FastBertTokenizer would give it other ids: it folds
+    compatibility characters (an ellipsis becomes three full stops), turns control characters into spaces, keeps
+    private-use and unassigned characters, and has no final sigma.
 
     Args of the constructor:
         vocabulary: defines the ids.
         lower_case: convert letters to lower case.
-        strip_accents: strip accents; as in BERT, only if `lower_case` is set.
+        strip_accents: strip accents (decompose and drop nonspacing marks); as in BERT, only if `lower_case` is set.
     Source: google-research/electra, model/tokenization.py (FullTokenizer).
     """
 
@@ -87,22 +87,12 @@ class BertTokenizer(tf.Module):
         return self._on_both_paths(texts, self._tokenize_plain_with_offsets, self._tokenize_exactly_with_offsets)
 
     def is_plain(self, texts: tf.Tensor) -> tf.Tensor:
-        """Whether each line takes the fast path. Both paths give the same ids.
-
-        Args:
-            texts: [N] string.
-        Returns: [N] bool.
-        """
+        """Whether each text [N] takes the fast path: [N] bool. Both paths give the same ids."""
         plain = tf.strings.regex_full_match(texts, self._plain_line)
         return plain & ~tf.strings.regex_full_match(texts, PERHAPS_TOO_LONG_A_WORD)
 
     def tokens_of(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        """The tokens of ids.
-
-        Args:
-            ids: any shape, dense or ragged, int32 in [0, V).
-        Returns: the same shape, string.
-        """
+        """The tokens of ids (int32 in [0, V), dense or ragged), as strings in the same shape."""
         return tf.ragged.map_flat_values(lambda flat_ids: tf.gather(self._tokens, flat_ids), ids)
 
     def _word_piece_settings(self) -> dict[str, Any]:
@@ -169,12 +159,7 @@ class BertTokenizer(tf.Module):
 
 
 def _in_characters(texts: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Turns offsets in bytes into offsets in characters.
-
-    Args:
-        texts: [N] string, valid UTF-8.        byte_offsets: [N, (offsets)] int64, not within a character.
-    Returns: [N, (offsets)] int64.
-    """
+    """Turns offsets [N, (offsets)] int64 in texts [N] from bytes, not within a character, into characters."""
     content = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
     begins = tf.cast(tf.bitwise.bitwise_and(content, 0xC0) != 0x80, tf.int64)  # 0 for bytes that continue a character
     num_before = tf.concat([[0], tf.cumsum(begins)], axis=0)

@@ -34,11 +34,9 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Reads a file in the layout of BERT's vocab.txt: UTF-8, one token per line, white space around it ignored.
+        """Reads a file, or a URL that TensorFlow reads, like BERT's vocab.txt: UTF-8, one token per line, stripped.
 
-        Args:
-            path: a file, or a URL that TensorFlow reads.
-        Raises: UserError: there is no such file; or see `from_bytes`.
+        Raises: UserError: the file does not exist; or see `from_bytes`.
         """
         return cls.from_bytes(read_vocabulary_file(path), path)
 

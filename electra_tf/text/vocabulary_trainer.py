@@ -152,7 +152,7 @@ def _spelled_with_frequent_characters(
 
 
 def _num_covering(counts: list[int], vocab_size: int) -> int:
-    """The number of characters to keep, from the `counts` of all characters in descending order."""
+    """The default number of characters to keep, if all characters have these counts, in descending order."""
     most = max(MIN_NUM_CHARACTERS, int(vocab_size * MAX_CHARACTER_FRACTION))
     num_missing = CHARACTER_COVERAGE * sum(counts) - sum(counts[:MIN_NUM_CHARACTERS])
     num_characters = MIN_NUM_CHARACTERS
@@ -178,7 +178,7 @@ def measure_coverage(word_counts: Iterable[tuple[str, int]], tokenizer: BertToke
     Each punctuation mark and CJK ideograph is a word. A word that the vocabulary cannot spell is one unknown token.
 
     Args:
-        word_counts: pairs of a word from `WordCounter`, with the tokenizer's settings, and its count.
+        word_counts: pairs of a word from `WordCounter`, with the tokenizer's settings, and its count; at least one.
     """
     tokenize = tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     totals = np.zeros(4, np.int64)
@@ -197,7 +197,7 @@ def measure_coverage(word_counts: Iterable[tuple[str, int]], tokenizer: BertToke
         "num_tokens": num_tokens,
         "num_unknown_tokens": num_unknown_tokens,
         "num_single_piece_words": num_single_piece_words,
-        "unknown_fraction": num_unknown_tokens / max(1, num_tokens),
-        "tokens_per_word": num_tokens / max(1, num_words),
-        "single_piece_fraction": num_single_piece_words / max(1, num_words),
+        "unknown_fraction": num_unknown_tokens / num_tokens,
+        "tokens_per_word": num_tokens / num_words,
+        "single_piece_fraction": num_single_piece_words / num_words,
     }

@@ -11,13 +11,10 @@ import zstandard
 
 from data_prep.archives import (
     COMPRESSIONS,
-    begin_of,
-    buffered,
     compression_of,
     decompressed,
     is_archive,
     reading,
-    section,
     text_files,
 )
 from electra_tf.config.errors import UserError
@@ -115,9 +112,3 @@ def test_a_broken_header_of_an_archive_is_a_user_error_with_its_position(tar):
     content[2 * 512 : 2 * 512 + 20] = b"x" * 20
     with pytest.raises(UserError, match="^cannot read file: .* byte 1024"):
         texts_in(bytes(content))
-
-
-def test_peeking_consumes_nothing_and_a_section_has_the_given_length():
-    stream = buffered(io.BytesIO(b"0123456789"))
-    assert begin_of(stream) == b"0123456789"
-    assert section(stream, 5).read() == b"01234"

@@ -65,14 +65,6 @@ def test_overwriting_removes_an_earlier_build_and_no_other_files(output_dir):
         assert names(output_dir) == [BUILD_DIR, "mine.txt"]
 
 
-def test_the_same_command_finds_the_work_of_an_unfinished_build(tmp_path):
-    open_it(tmp_path)
-    (tmp_path / "train-00000-of-00002.tfrecord").write_text("done")
-    with output.opened(settings(tmp_path), CONFIGURATION, []):
-        assert (tmp_path / BUILD_DIR / "unit-000000").is_dir()
-        assert (tmp_path / "train-00000-of-00002.tfrecord").read_text() == "done"
-
-
 def test_partial_files_of_a_killed_process_are_removed(tmp_path):
     open_it(tmp_path)
     (tmp_path / BUILD_DIR / f"unit-000001.{PARTIAL}").mkdir()

@@ -162,10 +162,3 @@ def test_settings_that_leave_no_document_to_train_on_are_named_and_nothing_is_wr
     with pytest.raises(UserError, match=f"--{name}={value}"):
         build(settings(tmp_path / "data", **changes))
     assert list((tmp_path / "data").iterdir()) == []
-
-
-def test_overwriting_replaces_the_data_set_and_no_other_files(data_dir, tmp_path, settings):
-    (tmp_path / "mine.txt").write_text("keep")
-    (tmp_path / "train-00008-of-00009.tfrecord").write_text("of an earlier build")
-    build(settings(tmp_path, overwrite=True))
-    assert contents(tmp_path) == {**contents(data_dir), "mine.txt": b"keep"}

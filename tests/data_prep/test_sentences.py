@@ -54,7 +54,7 @@ def test_most_boundaries_of_hard_paragraphs_are_right():
     assert num_missed <= 2
 
 
-def test_abbreviations_initials_and_decimals_end_no_sentence():
+def test_abbreviations_initials_and_decimals_do_not_end_a_sentence():
     assert split("Dr. J. H. Watson paid $4.20 to Mr. Smith at 5 p.m. sharp. He left.") == [
         "Dr. J. H. Watson paid $4.20 to Mr. Smith at 5 p.m. sharp.",
         "He left.",

@@ -31,15 +31,6 @@ def test_a_wrong_path_is_a_user_error_and_nothing_is_written(tmp_path, inputs, o
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt"]
 
 
-def test_help_does_not_load_tensorflow():
-    code = "import runpy, sys; sys.argv = ['build_vocab.py', '--help']\n"
-    code += "try: runpy.run_path('build_vocab.py', run_name='__main__')\n"
-    code += "except SystemExit: sys.exit('tensorflow' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    assert "--vocab_size" in result.stdout
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", ["1", "2"])
 def test_the_vocabulary_of_the_sample_does_not_depend_on_hash_seed_and_threads(tmp_path, number):

@@ -43,15 +43,6 @@ def test_a_record_that_is_too_long_or_of_another_format_is_an_error(record, comp
         records.parse_examples([record], max_seq_length=3)
 
 
-def test_records_of_the_authors_builder_are_parsed():
-    record = fixed_length_record(input_ids=[101, 5, 102, 0], input_mask=[1, 1, 1, 0], segment_ids=[0, 0, 1, 0])
-    batch = records.parse_fixed_length_examples([record], max_seq_length=4)
-    assert batch["input_ids"].numpy().tolist() == [[101, 5, 102, 0]]
-    assert batch["input_mask"].numpy().tolist() == [[1, 1, 1, 0]]
-    assert batch["segment_ids"].numpy().tolist() == [[0, 0, 1, 0]]
-    assert {tensor.dtype for tensor in batch.values()} == {tf.int32}
-
-
 def test_the_format_of_a_record_is_detected_by_its_features():
     assert records.record_format(records.serialize_example([101, 5, 102], [3]), "file") == ("compact", 3)
     record = fixed_length_record(input_ids=[1] * 8, input_mask=[1] * 8, segment_ids=[0] * 8)

@@ -124,10 +124,6 @@ def test_coverage_weighs_words_by_their_counts():
     }
 
 
-def test_the_coverage_of_an_empty_text():
-    assert measure_coverage([], BertTokenizer(VOCABULARY))["unknown_fraction"] == 0
-
-
 @pytest.mark.parametrize(("lower_case", "strip_accents"), [(True, True), (True, False), (False, False)])
 def test_coverage_counts_the_tokens_of_the_text(lower_case, strip_accents):
     tokenizer = BertTokenizer(VOCABULARY, lower_case, strip_accents)

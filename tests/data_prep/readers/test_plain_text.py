@@ -14,27 +14,13 @@ from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
         ("openwebtext", "Title\n\nOne. Two.\n\n\nThree.\n", [["Title", "One. Two.", "Three."]]),
     ],
 )
-def test_the_document_ends_of_each_format(read, format_name, content, documents):
+def test_each_format_ends_documents_at_its_boundaries(read, format_name, content, documents):
     assert read(format_name, content) == documents
-
-
-@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
-def test_every_line_end_gives_the_same_documents(read, line_end):
-    assert read("text", line_end.join(["one", "two", "", "three", ""])) == [["one", "two"], ["three"]]
 
 
 @pytest.mark.parametrize("format_name", ["text", "sentences", "book", "openwebtext", "wikiextractor", "jsonl"])
 def test_a_file_without_text_has_no_documents(read, format_name):
     assert read(format_name, "") == read(format_name, " \n\n") == []
-
-
-def test_a_long_text_without_blank_lines_is_cut_into_documents(read):
-    report = ReadCounts()
-    line = "word " * 20_000
-    num_lines = MAX_DOCUMENT_CHARACTERS // len(line.strip())
-    documents = read("text", f"{line}\n" * (2 * num_lines + 1), report)
-    assert [len(lines) for lines in documents] == [num_lines, num_lines, 1]
-    assert report.num_documents_cut == 2
 
 
 WRAPPED = [
@@ -66,7 +52,7 @@ LONG_PARAGRAPH = "He walked on and on, past the mill and the weir. " * 9
 
 
 @pytest.mark.parametrize("separator", ["\n", "\n\n", "\r\n\r\n"], ids=["no blanks", "blanks", "CRLF"])
-def test_a_book_with_a_paragraph_a_line_keeps_its_lines(read, separator):
+def test_a_book_with_one_paragraph_per_line_keeps_its_lines(read, separator):
     long = LONG_PARAGRAPH.strip()
     paragraphs = ["CHAPTER I", "She spoke.", long, "No.", "Why not?", long, "I see."]
     assert read("book", "\ufeff" + separator.join(paragraphs)) == [paragraphs]

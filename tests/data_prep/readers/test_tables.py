@@ -115,6 +115,6 @@ def test_a_truncated_table_is_a_user_error(tmp_path, kind):
         read(path)
 
 
-def test_a_file_that_is_no_table_is_a_user_error():
+def test_a_file_of_another_format_is_a_user_error():
     with pytest.raises(UserError, match="a begins with b'Once upo'"):
         list(read_rows(io.BytesIO(b"Once upon"), Origin("a", 0), None, DatasetSettings(), ReadCounts()))

@@ -19,7 +19,7 @@ def test_both_layouts_give_the_same_lines(read):
     assert read("wikiextractor", as_json) == expected
 
 
-def test_an_article_without_text_is_no_document(read):
+def test_an_article_without_text_is_left_out(read):
     assert read("wikiextractor", '<doc id="1">\n\n</doc>\n<doc id="2">\nb\n</doc>') == [["b"]]
 
 
