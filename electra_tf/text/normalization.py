@@ -48,7 +48,7 @@ def character_table() -> np.ndarray:
 
 
 class BasicTokenizer(tf.Module):
-    """Splits lines into words, which WordPiece then splits into pieces. Args of the constructor: see `BertTokenizer`."""
+    """Splits lines into words, which WordPiece then splits into pieces. The settings are those of `BertTokenizer`."""
 
     def __init__(self, lower_case: bool, strip_accents: bool) -> None:
         super().__init__(name="basic_tokenizer")
