@@ -78,7 +78,7 @@ class Corpus:
             return tf.ensure_shape(tf.numpy_function(self._fail, [shard], tf.string), [None])
 
         # TensorFlow's errors do not name the file. A graph cannot catch one, but a data set can leave the element out.
-        # Python only runs for a damaged shard: at the interpreter's exit, an input thread in Python may block it.
+        # Python only runs for a damaged shard, because an input thread in Python may block the interpreter's exit.
         source = tf.data.Dataset.from_tensors(shard)
         return source.map(read).ignore_errors().concatenate(source.map(fail)).take(1).get_single_element()
 

@@ -69,7 +69,7 @@ class Counts(_Model):
     num_documents_skipped: dict[str, int]  # by reason, e.g. "redirects"; not included in num_documents_read
     num_documents_cut: int  # cuts in documents longer than the limit; each cut makes one more document
     num_documents_read: int
-    num_documents_normalized: int  # changed by Unicode normalisation
+    num_documents_normalized: int  # changed by Unicode normalization
     num_control_characters_dropped: int
     num_documents_too_short: int
     num_documents_without_tokens: int

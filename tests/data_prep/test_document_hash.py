@@ -15,8 +15,8 @@ def test_the_hash_and_its_random_numbers_are_the_same_on_every_machine():
 
 
 def test_the_hash_depends_on_the_seed_and_on_every_line():
-    identities = [(1, ["a", "b"]), (2, ["a", "b"]), (1, ["a"]), (1, ["b", "a"]), (1, ["ab"]), (1, ["a b"]), (11, [])]
-    assert len({document_hash(seed, lines) for seed, lines in identities}) == len(identities)
+    hashed = [(1, ["a", "b"]), (2, ["a", "b"]), (1, ["a"]), (1, ["b", "a"]), (1, ["ab"]), (1, ["a b"]), (11, [])]
+    assert len({document_hash(seed, lines) for seed, lines in hashed}) == len(hashed)
 
 
 def test_the_held_out_part_has_the_requested_size():
