@@ -26,7 +26,7 @@ class ContextFreeLogits:
 
     @property
     def logits(self) -> tf.Tensor:
-        """[B, M, V] float32, the logarithms of the counts. In training, take losses and samples instead."""
+        """[B, M, V] float32, the logarithms of the counts. Large: training uses `losses` and `sample` instead."""
         logits = tf.where(self._counts > 0, tf.math.log(self._counts), NEVER)
         return tf.broadcast_to(logits, [self._num_examples, self._num_slots, logits.shape[0]])
 
@@ -54,8 +54,8 @@ class ContextFreeLogits:
     ) -> tf.Tensor:
         """Draws a token for each position, with probabilities proportional to counts ** (1 / temperature).
 
-        First the column, then the entry in it, as `VocabularyLogits`: in float32 one cumulative sum over a large
-        vocabulary would lose the rarest tokens, two shorter sums do not.
+        Draws the column and then the entry in it, as `VocabularyLogits` does: a single float32 cumulative sum over a
+        large vocabulary would lose the rarest tokens.
 
         Args:
             context: with the random stream to draw from.

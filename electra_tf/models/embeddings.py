@@ -84,7 +84,7 @@ class DisentangledEmbeddings(Embeddings):
 
     @property
     def word_embeddings(self) -> tf.Tensor:
-        """[V, E], the shared table plus the difference; likewise the two tables below."""
+        """[V, E], the sum of the shared table and this network's difference."""
         return self._sum("word_embeddings")
 
     @property
@@ -117,7 +117,7 @@ class DisentangledEmbeddings(Embeddings):
 def tied_embeddings(
     tying: str, generator: EncoderConfig, discriminator: EncoderConfig, dtype
 ) -> tuple[Embeddings, Embeddings]:
-    """The embeddings of generator and discriminator, which share weights by being the same layer object.
+    """The embeddings of generator and discriminator: one layer object if they share all weights.
 
     Args:
         tying: `embeddings` or `all`: one layer for both, with its three tables and its LayerNorm; the encoders project

@@ -138,7 +138,7 @@ class TransformerLayer(_EncoderPart):
         return tf.nest.map_structure(tf.convert_to_tensor, weights)
 
     def _draws(self, context: ForwardContext) -> dict[str, Draw | None]:
-        """The dropout masks of the layer."""
+        """The random bits of the layer's dropout masks; None where nothing is dropped."""
         attention_dropout, hidden_dropout = self.config.attention_dropout, self.config.hidden_dropout
         return {
             "attention": context.scope("attention").draw(attention_dropout, "probs"),
@@ -241,5 +241,5 @@ class Encoder(_EncoderPart):
 
 
 def build_encoder(config: EncoderConfig, dtype) -> Encoder:
-    """An encoder with embeddings of its own, named as the discriminator's."""
+    """An encoder with embeddings of its own; its variables have the names of a discriminator's."""
     return Encoder(config, Embeddings(config, name="embeddings", dtype=dtype), name="electra", dtype=dtype)

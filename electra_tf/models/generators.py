@@ -20,8 +20,8 @@ class GeneratorOutput(NamedTuple):
         scores: the logits of every vocabulary entry at each masked position.
         hidden: [B, M, G], the vectors that the logits were computed from; only of a `TransformerGenerator`.
         encoder_output: the encoder's output for the whole sequence; only of a `TransformerGenerator`.
-        everywhere: the logits at all S positions, for losses alone, as they rarely exist all at once; only of a
-            `TwoTowerGenerator`, whose `scores` send no gradient.
+        everywhere: the logits at all S positions, for losses only, which need not compute them all at once; only of a
+            `TwoTowerGenerator`, whose `scores` have no gradient.
     """
 
     scores: VocabularyLogits | ContextFreeLogits

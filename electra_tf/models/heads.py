@@ -31,7 +31,7 @@ class MaskedLmHead(tf_keras.layers.Layer):
         dtype: policy of the layers before the product. The product is always float32: the softmax over V and the
             sampling need more than eight bits of mantissa.
     Call:
-        hidden: [B, M, G], gathered at the masked positions, so that [B, S, V] logits never exist.
+        hidden: [B, M, G], the encoder's output at M positions, as a rule the masked ones.
     Returns: `VocabularyLogits`.
     """
 

@@ -1,4 +1,4 @@
-"""Trained encoders in the form that TensorFlow runs fastest without compilation, as in a server.
+"""Trained encoders rearranged for the fastest inference without XLA, as in a server.
 
 The concatenated kernel of queries, keys and values, with the scale of the queries, depends on the weights alone and is
 computed once, not in each call. Each layer multiplies matrices of two axes and adds the bias by `BiasAdd`; TensorFlow's
@@ -24,7 +24,7 @@ def prepare_for_inference(encoder: Encoder) -> None:
 
 
 def stand_alone(encoder: Encoder) -> None:
-    """Gives an encoder with disentangled embeddings tables of its own; its results stay the same.
+    """Replaces disentangled embeddings by plain ones with the summed tables; the encoder's results stay the same.
 
     For serving and export, not for an encoder that is trained further together with the generator.
     """
@@ -33,7 +33,7 @@ def stand_alone(encoder: Encoder) -> None:
 
 
 class InferenceLayer(tf_keras.layers.Layer):
-    """A trained `TransformerLayer` without dropout, called like it. Kernels are stored in the compute dtype.
+    """A trained `TransformerLayer` without dropout; same call. Kernels are stored in the compute dtype.
 
     Args:
         layer: the layer to copy the weights of.

@@ -30,7 +30,7 @@ class ForwardContext:
     ops: ReferenceOps = REFERENCE
 
     def scope(self, name: str) -> "ForwardContext":
-        """The context of a named part of the model, with random numbers of its own."""
+        """The context of a named part of the model, whose random numbers are independent of other parts'."""
         return replace(self, random=self.random and self.random.scope(name))
 
     def frozen(self) -> "ForwardContext":

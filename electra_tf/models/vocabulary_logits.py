@@ -32,7 +32,7 @@ class VocabularyLogits:
 
     @functools.cached_property
     def logits(self) -> tf.Tensor:
-        """[B, M, V] float32. A large tensor of its own: in training, take losses and samples instead."""
+        """[B, M, V] float32. Large: training uses `losses` and `sample` instead."""
         flat = tf.reshape(self._vectors, [-1, self._vectors.shape[-1]])  # [B*M, E]
         logits = tf.matmul(flat, self._table, transpose_b=True) + self._bias
         num_vectors = self._vectors.shape[1] or tf.shape(self._vectors)[1]
@@ -47,7 +47,7 @@ class VocabularyLogits:
     def token_losses(self, token_ids: tf.Tensor, other_ids: tf.Tensor) -> TokenLosses:
         """-log p of two tokens and of the most likely one, with never more than 256 MiB of logits at once.
 
-        For all positions of a sequence, see `electra_tf.ops.vocabulary`.
+        For losses at all positions of a sequence; see `electra_tf.ops.vocabulary`.
 
         Args:
             token_ids, other_ids: [B, M] int32.
@@ -74,7 +74,7 @@ class VocabularyLogits:
     ) -> tf.Tensor:
         """Draws a token for each vector from softmax(logits / temperature). No gradient flows through the draw.
 
-        First the column, then the entry in it, each by inverting its cumulative distribution.
+        Draws the column and then the entry in it, each by inverting its cumulative distribution.
 
         Args:
             context: with the random stream to draw from.
@@ -105,7 +105,7 @@ class VocabularyLogits:
 
     @property
     def _constants(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Products and bias without gradient."""
+        """`_products` and `_padded_bias` without gradient."""
         return tf.stop_gradient(self._products), tf.stop_gradient(self._padded_bias)
 
     @functools.cached_property

@@ -56,7 +56,7 @@ class FusedOps(ReferenceOps):
     # --- how formulas are compiled
 
     def shared(self, formula: Callable, **options) -> Callable:
-        """As the reference, but as one function in the graph unless the step is compiled as a whole."""
+        """As the reference; unless the step is compiled as a whole, all layers call one function in the graph."""
         return super().shared(formula, **options) if self.whole_step else _function(formula, **options)
 
     def _compiled(self, formula: Callable, **options) -> Callable:
@@ -166,7 +166,7 @@ class FusedOps(ReferenceOps):
         return tf.cast(apply_dropout(float32(values), draw, rate, self._keep_once), values.dtype)
 
     def dropout_add_layer_norm(self, product, bias, residual, gamma, beta, *, epsilon, rate, draw):
-        """As the reference; keeps the normalised sum and one number a row, and draws the same mask again."""
+        """As the reference; the gradient keeps the normalised sum and one number a row, and draws the mask again."""
         forward = self._compiled(self._add_layer_norm, rate=rate, epsilon=epsilon)
         gradient = self._compiled(self._add_layer_norm_gradient, rate=rate)
 
@@ -204,7 +204,7 @@ class FusedOps(ReferenceOps):
     # --- the vocabulary
 
     def exponential_sums(self, products, bias, forbidden_ids, temperature=1.0):
-        """As the reference; XLA must not merge a later sum with them, as it would read the logits twice."""
+        """As the reference; a later sum is kept apart, because XLA would merge the two and read the logits twice."""
         largest, column_totals = super().exponential_sums(products, bias, forbidden_ids, temperature)
         return largest, self._keep_once(column_totals)
 
@@ -218,7 +218,7 @@ class FusedOps(ReferenceOps):
         return tf.reshape(chosen, [-1, logits.shape[2]])
 
     def cross_entropy(self, products, bias, token_ids, sums):
-        """As the reference, from the given sums; keeps only log-sum-exp for the gradient."""
+        """As the reference, from the given sums; for its gradient only log-sum-exp is kept."""
 
         @tf.custom_gradient
         def operation(products, bias):
@@ -233,7 +233,7 @@ class FusedOps(ReferenceOps):
 
 
 def _rows(values: tf.Tensor) -> tf.Tensor:
-    """[..., H] -> [N, H] float32."""
+    """The rows of a tensor in float32: [..., H] -> [N, H]."""
     return tf.reshape(float32(values), [-1, _last_size(values)])
 
 

@@ -32,7 +32,7 @@ _ROUNDS = 13
 
 
 class Draw(NamedTuple):
-    """A dropout mask to be drawn, as a tensor: an argument of a function that many layers share.
+    """The random bits of a dropout mask, not drawn yet: the argument of a function that many layers share.
 
     Attributes:
         words: [3] uint32: two words of the key, a hash of (seed, name) xor the step; and the index of row 0 in the
@@ -82,7 +82,7 @@ class RandomStream:
 
         Args:
             num_examples: rows of this replica's batch, B.
-            shape: the static shape for one example. Two draws from one stream start with the same numbers: use `scope`.
+            shape: the static shape for one example. Each use needs its own `scope`, or it gets the same numbers.
         Returns: [B, *shape] float32 in [0, 1).
         """
         size = math.prod(shape)
@@ -98,7 +98,7 @@ class RandomStream:
         return tf.reshape(_to_unit_interval(bits)[:, :size], [num_examples, *shape])
 
     def draw(self) -> Draw:
-        """A dropout mask of this stream, by Threefry."""
+        """The random bits of a dropout mask, by Threefry."""
         digest = int.from_bytes(self._digest(), "little")
         key = tf.constant([digest % 2**32, digest // 2**32, 0], tf.uint32)
         return Draw(tf.bitwise.bitwise_xor(key, self._words))

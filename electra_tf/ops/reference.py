@@ -45,7 +45,7 @@ class ReferenceOps:
     """
 
     def shared(self, formula: Callable, **options) -> Callable:
-        """The formula with its options; called for several layers with the tensors of each."""
+        """The formula with its options, as a function that several layers call with their own tensors."""
         return functools.partial(formula, **options)
 
     def add_bias(self, product: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
@@ -182,7 +182,7 @@ class ReferenceOps:
     def token_losses(
         self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, other_ids: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        """-log p of the given, the other and the most likely token, and the log of the totals; [N] each."""
+        """-log p of `token_ids`, `other_ids` and the most likely token, and log-sum-exp of the logits: [N] each."""
         largest, column_totals = self.exponential_sums(products, bias, None)
         log_totals = (largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True)))[:, 0]
         chosen, other = (chosen_logits(products, bias, ids) for ids in (token_ids, other_ids))
@@ -196,7 +196,11 @@ class ReferenceOps:
         log_totals: tf.Tensor,
         upstream: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The gradients of products [N, V'] and bias [V'] from the one of -log p(token) [N]; `log_totals` is [N, 1]."""
+        """The gradients of products [N, V'] and bias [V'].
+
+        Args:
+            log_totals: [N, 1], log-sum-exp of the logits.        upstream: [N], the gradient of -log p(token).
+        """
         probs = tf.exp(products + bias - log_totals)
         chosen = tf.cast(tf.range(products.shape[1]) == token_ids[:, tf.newaxis], tf.float32)
         gradient = (probs - chosen) * upstream[:, tf.newaxis]
@@ -226,7 +230,7 @@ def apply_dropout(values: tf.Tensor, draw: Draw | None, rate: float, keep_once=t
     """[B, ...] float32 -> the same, with a share `rate` set to zero and the rest scaled up.
 
     Args:
-        keep_once: applied to the mask, see `FusedOps`.
+        keep_once: a function that is applied to the mask; see `FusedOps`.
     """
     if draw is None:
         return values

@@ -48,7 +48,7 @@ def token_losses(
     token_ids: tf.Tensor,
     other_ids: tf.Tensor,
 ) -> TokenLosses:
-    """-log p of two tokens and of the most likely one for each vector.
+    """-log p of `token_ids`, `other_ids` and the most likely token for each vector.
 
     Args:
         vectors: [B, S, E] float32, B and S static.        table: [V', E] float32.        bias: [V'] float32.
@@ -72,7 +72,7 @@ def token_losses(
 
 
 def _losses_in_parts(ops: ReferenceOps, vectors, token_ids, other_ids, table, bias) -> tuple[tf.Tensor, ...]:
-    """[K, N, E], [K, N] int32 twice, [V', E], [V'] -> [K, N] float32 three times, as in `TokenLosses`, in K parts."""
+    """`token_losses` of K parts with N vectors each: three tensors [K, N]; vectors [K, N, E], both ids [K, N]."""
 
     @tf.custom_gradient
     def operation(vectors, table, bias):

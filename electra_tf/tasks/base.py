@@ -25,7 +25,7 @@ _PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 class Evaluated:
-    """Base of what `electra_tf.train.trainer.Evaluator` evaluates: tasks, and their networks in another use."""
+    """Base of tasks and of other uses of their networks, for `electra_tf.train.trainer.Evaluator`."""
 
     config: RunConfig
 

@@ -108,7 +108,7 @@ def check_discriminator(metrics: dict[str, float], specials_fraction: float) -> 
 
 
 class MaskedLmCheck:
-    """Compares the masked LM with token frequencies, or else with chance, and with its best values so far."""
+    """Compares the masked LM with token frequencies, with equal probabilities, and with its best values so far."""
 
     def __init__(self, vocab_size: int):
         self._uniform_loss = math.log(vocab_size)
@@ -177,7 +177,10 @@ def plateau_verdict(config: "PretrainingConfig", metrics: dict[str, float]) -> s
 
 
 def _discriminator_progress(config: "PretrainingConfig", metrics: dict[str, float]) -> tuple[str, int | None] | None:
-    """The discriminator's result in words, and its index in `_PROGRESS`; None for that if frequencies prove nothing."""
+    """The discriminator's result in words, and its index in `_PROGRESS`.
+
+    The index is None if a token's frequency alone reveals whether it was replaced.
+    """
     names = ("replaced_token_loss", "constant_predictor_loss", "replaced_fraction", "replaced_token_auc")
     loss, constant, replaced_fraction, auc = values = [metrics.get(name, math.nan) for name in names]
     if not (config.objective.learns_replaced_tokens and all(map(math.isfinite, values)) and constant > 0.0):

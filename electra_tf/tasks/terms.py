@@ -23,7 +23,7 @@ class Total(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """A mean before its division: `total / weight`, after both have been summed over replicas and batches.
+    """A mean, `total / weight`; both are summed over replicas and batches before the division.
 
     Attributes:
         total: scalar float32, the sum of weighted values.

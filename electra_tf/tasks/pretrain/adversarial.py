@@ -45,8 +45,8 @@ class AdversarialConfig(ElectraConfig):
         super().require_fit(run)
         if self.tying == "all":
             raise ValueError(
-                "objective.tying 'all' makes generator and discriminator one network, which adversarial would train "
-                "for and against the same loss; set it to 'embeddings' or 'none'"
+                "objective.tying 'all' makes generator and discriminator one network, but objective.name 'adversarial' "
+                "trains them against each other; set it to 'embeddings' or 'none'"
             )
         self.require_samples_of_the_generator()
 

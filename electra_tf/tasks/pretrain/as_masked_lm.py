@@ -134,7 +134,7 @@ class MaskedLmByDiscriminator(MaskedLmByArgmax):
 
 
 def with_questions(stage: PretrainingStage) -> PretrainingStage:
-    """The same held-out split with every token masked, in an order independent of the run's settings.
+    """The stage with every held-out token masked, in an order independent of the run's other settings.
 
     Two runs on the same data and with the same evaluation batch, for example ELECTRA and BERT, predict the same tokens.
     """
@@ -186,10 +186,10 @@ def _require_appendix_g(objective: Objective) -> None:
         if value == unfit:
             raise UserError(
                 f"--as_masked_lm: {setting} is {str(value).lower()}, but the formula requires samples of the "
-                "generator's distribution at positions selected with equal probability; give a run without it"
+                "generator's distribution at positions selected with equal probability; give a run with another value"
             )
     if math.isinf(objective.originals_per_sample):
         raise UserError(
-            f"--as_masked_lm: the discriminator of objective.name {name!r} learnt from originals alone, but the "
-            "formula requires one that learnt from samples too"
+            f"--as_masked_lm: the discriminator of objective.name {name!r} was trained without replaced tokens, but "
+            "the formula requires some; give a run of electra"
         )

@@ -31,7 +31,7 @@ class ObjectiveSettings(Settings):
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The weight of each loss by its term."""
+        """The weight of each loss, by the name of its term."""
         return {name.removesuffix("_loss_weight"): value for name, value in self if name.endswith("_loss_weight")}
 
     @model_validator(mode="after")
@@ -138,7 +138,7 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
         ):
             if value != expected:
                 where = "the stages together" if name == "train.num_steps" else "the last of the stages"
-                raise ValueError(f"{name} is {value}, and {expected} in {where}; set it to {expected}")
+                raise ValueError(f"{name} is {value}, but {expected} in {where}; set it to {expected}")
 
     @property
     def max_predictions(self) -> int:
@@ -151,8 +151,8 @@ def load_config(path: str | os.PathLike, overrides: list[str] | tuple[str, ...] 
 
     Args:
         path: a YAML file; its `base:`, if any, names a parent file relative to it.
-        overrides: `a.b=value` texts; the value is YAML. Of two for one setting the later is used. Together they
-            change the file as a child file would.
+        overrides: `a.b=value` texts; the value is YAML. The last one for a setting is used. Together they change
+            the file as a child file would.
 
     Raises: UserError: for a missing file, broken YAML, an unknown key, a wrong type or an impossible combination.
     """

@@ -32,8 +32,8 @@ class Electra15Config(ElectraConfig):
         super().require_fit(run)
         if self.disallow_correct and self.loss_positions == "masked":
             raise ValueError(
-                "objective.disallow_correct true replaces every masked token, and objective.name 'electra_15' "
-                "counts only these, so there is one class to learn; set it to false"
+                "objective.disallow_correct true replaces every masked token, and these are the only tokens in the "
+                "loss of objective.name 'electra_15', so it has a single class; set it to false"
             )
 
     def specials_fraction(self, run: PretrainingConfig) -> float:

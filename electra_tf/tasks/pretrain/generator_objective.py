@@ -53,8 +53,8 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
         if self.tying != "none" and generator.embedding_size != run.encoder.embedding_size:
             raise ValueError(
                 f"objective.tying {self.tying!r} shares the embeddings, but objective.generator.embedding_size is "
-                f"{generator.embedding_size} and encoder.embedding_size {run.encoder.embedding_size}; leave the first "
-                "out or set objective.tying to 'none'"
+                f"{generator.embedding_size} and encoder.embedding_size {run.encoder.embedding_size}; leave "
+                "objective.generator.embedding_size out or set objective.tying to 'none'"
             )
 
     @property
@@ -106,7 +106,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
             )
 
     def generator_encoder(self, run: PretrainingConfig) -> EncoderConfig:
-        """The sizes of the generator's encoder, which with `tying: all` is the discriminator's."""
+        """The sizes of the generator's encoder; with `tying: all` both networks have the same encoder."""
         return run.encoder if self.tying == "all" else self.generator.encoder(run.encoder)
 
     def generator_passes(self, run: PretrainingConfig, trained: bool = True) -> tuple[NetworkPass, ...]:

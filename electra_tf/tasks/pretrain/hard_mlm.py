@@ -137,7 +137,7 @@ class HardMlm(BertMlm):
     def with_hard_masks(self, batch: Batch, predicted: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
         """The batch with its masks drawn again: equally many in each row, hard tokens with a higher probability.
 
-        Each slot still shows what it showed: [MASK], a random token or the original.
+        Each slot keeps its kind of replacement: [MASK], a random token or the original.
 
         Args:
             predicted: [B, S] float32, the predicted losses; no gradient flows into them.

@@ -104,7 +104,7 @@ def register_objective(settings: type[ObjectiveSettings]) -> Callable[[type[Obje
 
     def register(objective: type[Objective]) -> type[Objective]:
         if name in OBJECTIVES:
-            raise ValueError(f"{OBJECTIVES[name].__name__} has the name {name!r} already; choose another")
+            raise ValueError(f"objective {name!r} is already registered, by {OBJECTIVES[name].__name__}; rename one")
         OBJECTIVES[name], OBJECTIVE_SETTINGS[name] = objective, settings
         return objective
 

@@ -1,4 +1,4 @@
-"""Two-stage training: the generator alone; then the discriminator, from its weights, with the generator frozen.
+"""Two-stage training: the generator alone; then, with it frozen, the discriminator, initialised with its weights.
 
 Source: paper, section 3.2, "Training Algorithms".
 """
@@ -21,7 +21,7 @@ from electra_tf.tasks.terms import Term, Total
 
 
 class TwoStageConfig(ElectraConfig):
-    """The generator alone; then the discriminator, from its weights, with the generator frozen (paper, section 3.2)."""
+    """First the generator is trained, then, with it frozen, the discriminator (paper, section 3.2)."""
 
     needs_generator_network: ClassVar[bool] = True
 
