@@ -56,7 +56,7 @@ def test_no_two_draws_of_a_forward_pass_share_a_name(tiny_config, tiny_batch, mo
     assert len(set(drawn)) == len(drawn)
 
 
-def test_the_encoder_drops_only_in_training(encoder):
+def test_the_encoder_applies_dropout_only_in_training(encoder):
     inference = encode(encoder, 4, INFERENCE)
     assert np.array_equal(inference, encode(encoder, 4, ForwardContext(training=False, random=RandomStream(3, 0, 0))))
     assert np.abs(encode(encoder, 4, training()) - inference).max() > 0.01

@@ -1,4 +1,4 @@
-"""Losses, samples and metrics from logits over the vocabulary: of a network, and of one table for all positions."""
+"""Losses, samples and metrics from logits over the vocabulary: of a network, and of counts for all positions."""
 
 import math
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf.models.context_free_logits import ContextFreeLogits
 from electra_tf.models.layers import ForwardContext
-from electra_tf.models.vocabulary_logits import VocabularyLogits, sample_categorical, sample_greedy, sample_gumbel
+from electra_tf.models.vocabulary_logits import VocabularyLogits, sample_categorical, sample_gumbel
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
 from tests.toy import follows, log_softmax, logits_of
@@ -21,14 +21,14 @@ def of_network(logits, shape=SAMPLES) -> VocabularyLogits:
     return logits_of(np.broadcast_to(logits, [*shape, len(logits)]))
 
 
-def of_table(logits, shape=SAMPLES) -> ContextFreeLogits:
+def of_counts(logits, shape=SAMPLES) -> ContextFreeLogits:
     return ContextFreeLogits(tf.exp(tf.constant(logits, tf.float32)), tf.zeros(shape, tf.int32))
 
 
-KINDS = pytest.mark.parametrize("distribution", [of_network, of_table])
+KINDS = pytest.mark.parametrize("distribution", [of_network, of_counts])
 SAMPLERS = pytest.mark.parametrize(
     ("distribution", "sample"),
-    [(of_network, sample_categorical), (of_network, sample_gumbel), (of_table, sample_categorical)],
+    [(of_network, sample_categorical), (of_network, sample_gumbel), (of_counts, sample_categorical)],
 )
 
 
@@ -79,7 +79,7 @@ def test_each_position_has_its_own_forbidden_token(distribution):
 
 
 @KINDS
-def test_a_vocabulary_of_several_rows_of_columns_is_sampled_in_its_proportions(distribution):
+def test_a_vocabulary_of_more_than_128_tokens_is_sampled_in_proportion(distribution):
     """261 entries are three rows of 128 columns, the last almost empty; one token is in each corner."""
     logits = np.full(261, -60.0, np.float32)
     likely = {0: 1.0, 127: 0.0, 128: 2.0, 255: -1.0, 256: 1.5, 260: 0.5}
@@ -90,8 +90,8 @@ def test_a_vocabulary_of_several_rows_of_columns_is_sampled_in_its_proportions(d
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_a_forbidden_token_with_nearly_all_the_mass_of_a_table_is_never_drawn(temperature):
-    """130 and 2 are in one column of the table, and 130 is 10^9 times as likely."""
+def test_a_forbidden_token_with_nearly_all_the_counts_is_never_drawn(temperature):
+    """130 and 2 are in one of the 128 columns, and 130 is 10^9 times as likely."""
     counts = np.zeros(140, np.float32)
     counts[[2, 130, 139]] = 1.0, 1e9, 1.0
     scores = ContextFreeLogits(tf.constant(counts), tf.zeros(SAMPLES, tf.int32))
@@ -100,7 +100,7 @@ def test_a_forbidden_token_with_nearly_all_the_mass_of_a_table_is_never_drawn(te
     assert abs(np.mean(drawn == 2) - 0.5) < 5 * 0.5 / math.sqrt(drawn.size)
 
 
-def test_the_rarest_tokens_of_a_large_table_are_drawn():
+def test_the_rarest_tokens_of_a_large_vocabulary_are_drawn():
     """A single running sum in float32 would stop growing at 2^24."""
     counts = np.ones(30_000, np.float32)
     counts[77] = 1e8
@@ -109,7 +109,7 @@ def test_the_rarest_tokens_of_a_large_table_are_drawn():
     assert abs(np.count_nonzero(drawn != 77) - expected) < 5 * math.sqrt(expected)
 
 
-def test_a_token_with_all_the_mass_is_always_drawn():
+def test_a_token_of_probability_one_is_always_drawn():
     ids = [0, 1, 127, 128, 200, 259, 260]
     logits = tf.one_hot([ids], 261, on_value=300.0, off_value=-300.0)
     for step in range(20):
@@ -123,11 +123,6 @@ def test_samples_are_in_the_vocabulary_also_for_logits_that_are_not_finite(value
     assert set(np.unique(scores.sample(context()))) <= {0, 1, 2, 3}
     losses = scores.losses(tf.ones([20, 30], tf.int32)).numpy()
     assert np.isfinite(losses).all() == np.isfinite(value)
-
-
-def test_greedy_sampling_takes_the_most_likely_token():
-    logits = tf.constant([[[0.0, 3.0, 2.0], [-1.0, -3.0, -2.0]]])
-    assert sample_greedy(logits_of(logits), ForwardContext()).numpy().tolist() == [[1, 0]]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +168,7 @@ def test_losses_and_their_gradients_are_those_of_the_softmax():
 COUNTS = [0, 3, 8, 0, 1, 4]
 
 
-def test_a_table_of_counts_gives_the_metrics_of_the_frequencies():
+def test_metrics_from_counts_are_those_of_the_frequencies():
     scores = ContextFreeLogits(tf.constant(COUNTS, tf.float32), tf.zeros([2, 3], tf.int32))
     shares = np.array(COUNTS) / 16
     assert tf.nn.softmax(scores.logits).numpy() == pytest.approx(np.broadcast_to(shares, (2, 3, 6)), abs=1e-7)
@@ -214,7 +209,7 @@ def test_top1_is_true_for_the_most_likely_tokens_also_when_tied():
     assert logits.is_top1(tf.constant([[0, 0, 1], [0, 1, 0]])).numpy().tolist() == [[0, 1, 0], [1, 1, 0]]
 
 
-def test_entropies_and_top1_send_no_gradient():
+def test_entropies_and_top1_have_no_gradient():
     vectors = tf.Variable(REPORTED)
     with tf.GradientTape() as tape:
         logits = VocabularyLogits(vectors + 0.0, tf.eye(3), tf.zeros([3]))
@@ -222,8 +217,8 @@ def test_entropies_and_top1_send_no_gradient():
     assert tape.gradient(total, vectors) is None
 
 
-def test_a_table_makes_no_tensor_of_the_size_of_all_logits_in_training():
-    """B * M * V would be 6 * 5 * 30,000 numbers; the largest tensor is the table itself."""
+def test_training_with_counts_never_computes_all_logits():
+    """B * M * V would be 6 * 5 * 30,000 numbers; the largest tensor is the counts themselves."""
     counts = tf.ones([30_000])
 
     def losses_and_samples(ids, step):

@@ -1,4 +1,4 @@
-"""The two towers of Electric: which tokens a prediction depends on, and on which not."""
+"""The two towers of Electric: which tokens a prediction depends on."""
 
 import numpy as np
 import pytest
@@ -40,9 +40,9 @@ def inputs_of(batch, **changes) -> dict[str, tf.Tensor]:
     return {**{name: batch[name] for name in ("input_ids", "input_mask", "segment_ids")}, **changes}
 
 
-def with_another_token(batch, row: int, place: int) -> tf.Tensor:
+def with_another_token(batch, row: int, position: int) -> tf.Tensor:
     ids = batch["input_ids"].numpy().copy()
-    ids[row, place] = 5 + (ids[row, place] + 1) % 42
+    ids[row, position] = 5 + (ids[row, position] + 1) % 42
     return tf.constant(ids)
 
 
@@ -59,16 +59,16 @@ def test_a_token_affects_its_own_vector_and_the_vectors_on_one_side(encoders, ba
 
 
 def test_a_prediction_depends_on_every_real_token_but_the_predicted_one(generator, batch):
-    every_place = tf.tile(tf.range(10)[tf.newaxis], [3, 1])
+    every_position = tf.tile(tf.range(10)[tf.newaxis], [3, 1])
 
     def logits(ids):
-        return generator(**inputs_of(batch, input_ids=ids), positions=every_place).logits.numpy()
+        return generator(**inputs_of(batch, input_ids=ids), positions=every_position).logits.numpy()
 
     before = logits(batch["input_ids"])
-    for place in range(7):
-        difference = np.abs(logits(with_another_token(batch, 1, place)) - before)[1, :7].max(axis=-1)
-        assert difference[place] == 0.0
-        assert (np.delete(difference, place) > 0).all()
+    for position in range(7):
+        difference = np.abs(logits(with_another_token(batch, 1, position)) - before)[1, :7].max(axis=-1)
+        assert difference[position] == 0.0
+        assert (np.delete(difference, position) > 0).all()
 
 
 def test_a_text_has_the_same_predictions_with_and_without_padding(generator, batch):
@@ -79,17 +79,17 @@ def test_a_text_has_the_same_predictions_with_and_without_padding(generator, bat
 
 
 def test_logits_at_given_positions_equal_those_at_all_positions(generator, batch):
-    proposal = generator(**inputs_of(batch), positions=batch["masked_lm_positions"])
-    assert proposal.logits.shape == (3, 3, 47) and proposal.everywhere.logits.shape == (3, 10, 47)
-    expected = tf.gather(proposal.everywhere.logits, batch["masked_lm_positions"], batch_dims=1)
-    np.testing.assert_allclose(proposal.logits, expected, rtol=1e-5, atol=1e-5)
+    output = generator(**inputs_of(batch), positions=batch["masked_lm_positions"])
+    assert output.logits.shape == (3, 3, 47) and output.everywhere.logits.shape == (3, 10, 47)
+    expected = tf.gather(output.everywhere.logits, batch["masked_lm_positions"], batch_dims=1)
+    np.testing.assert_allclose(output.logits, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_logits_to_sample_from_send_no_gradient(generator, batch):
+def test_the_logits_at_given_positions_have_no_gradient(generator, batch):
     with tf.GradientTape() as tape:
         context = ForwardContext(training=True, random=RandomStream(0, 0, 0))
-        proposal = generator(**inputs_of(batch), positions=batch["masked_lm_positions"], context=context)
-        total = tf.reduce_sum(proposal.scores.losses(batch["masked_lm_ids"]))
+        output = generator(**inputs_of(batch), positions=batch["masked_lm_positions"], context=context)
+        total = tf.reduce_sum(output.scores.losses(batch["masked_lm_ids"]))
     towers = (generator.left_to_right, generator.right_to_left)
     kernels = [tower.transformer_layers[0].intermediate.kernel for tower in towers]
     assert tape.gradient(total, kernels) == [None, None]

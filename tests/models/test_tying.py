@@ -66,7 +66,7 @@ def test_a_change_of_the_shared_table_reaches_both_inputs_and_the_output(build, 
 
 @pytest.fixture
 def disentangled(tiny_config):
-    """An objective with differences that training has moved."""
+    """An objective whose differences are not 0, as after training."""
     config = tiny_config(
         encoder={"hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.3},
         objective={"tying": "gradient_disentangled", "sampling": "greedy"},
@@ -79,7 +79,7 @@ def disentangled(tiny_config):
     return objective
 
 
-def test_disentangled_embeddings_begin_as_the_generators_tables_with_a_layer_norm_of_their_own(build):
+def test_disentangled_embeddings_begin_as_the_generators_tables_with_their_own_layer_norm(build):
     objective = build("gradient_disentangled")
     generator, discriminator = objective.generator.encoder.embeddings, objective.discriminator.embeddings
     for name in TABLES:
@@ -103,7 +103,7 @@ def test_each_loss_trains_only_its_own_networks_part_of_disentangled_embeddings(
         assert tf.convert_to_tensor(tape.gradient(losses["replaced_token"], difference)).numpy().any()
 
 
-def test_an_encoder_that_stands_alone_gives_the_same_results_from_summed_tables(disentangled, tiny_batch):
+def test_stand_alone_gives_the_same_results_from_summed_tables(disentangled, tiny_batch):
     batch = tiny_batch(disentangled.config, [10, 7, 5, 8])
     before = disentangled(batch).sequence_output.numpy()
     sums = [
@@ -123,7 +123,7 @@ def test_an_encoder_that_stands_alone_gives_the_same_results_from_summed_tables(
     assert {"_difference" in variable.name for variable in disentangled.encoder.variables} == {False}
 
 
-def test_an_encoder_without_disentangled_embeddings_keeps_them_when_it_stands_alone(build):
+def test_stand_alone_does_not_change_an_encoder_without_disentangled_embeddings(build):
     objective = build("embeddings")
     embeddings = objective.encoder.embeddings
     stand_alone(objective.encoder)

@@ -81,7 +81,7 @@ def test_attention_probs(dtype, rate, attention_mask):
     assert_alike(probs, [normal(2, 3, 5, 5, seed=0, dtype=dtype)], normal(2, 3, 5, 5, seed=1), dtype)
 
 
-def test_probabilities_before_dropout_send_no_gradient():
+def test_probabilities_before_dropout_have_no_gradient():
     scores = normal(2, 3, 5, 5, seed=0)
     with tf.GradientTape() as tape:
         tape.watch(scores)

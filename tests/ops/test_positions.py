@@ -1,4 +1,4 @@
-"""Positions are drawn as they should be, and values are written at positions."""
+"""Drawing positions, and writing values at positions."""
 
 import math
 

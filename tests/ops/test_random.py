@@ -38,7 +38,7 @@ def test_numbers_differ_between_seeds_steps_names_and_examples(draw, change):
     assert not np.isin(draw(**change), draw()).any()
 
 
-def test_a_scope_has_numbers_of_its_own_that_repeat():
+def test_each_scope_has_its_own_reproducible_numbers():
     stream = RandomStream(5, 2, 0)
     scopes = (stream, stream.scope("a"), stream.scope("b"), stream.scope("a").scope("b"))
     draws = [part.uniform(6, (11,)).numpy() for part in scopes]

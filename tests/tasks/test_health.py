@@ -45,7 +45,7 @@ def test_an_alarm_is_raised_once_for_each_time_that_a_check_fails_for_long_enoug
     assert alarms(reports) == expected
 
 
-def test_an_alarm_is_due_also_where_reports_are_further_apart_than_its_steps():
+def test_an_alarm_is_raised_also_if_reports_are_further_apart_than_its_steps():
     assert alarms([GOOD, BAD, BAD], after=4) == [(2, "since step 11 the loss is 3")]
 
 
@@ -60,7 +60,7 @@ def test_alarms_of_a_short_run_are_due_after_half_of_its_steps_but_not_in_its_fi
     assert alarm_after(train) == expected
 
 
-def test_with_zero_steps_there_are_no_alarms():
+def test_alarm_after_steps_0_switches_alarms_off():
     assert alarms([BAD] * 9, after=0) == []
 
 
@@ -107,7 +107,7 @@ def test_the_alarm_of_a_discriminator_names_its_numbers_and_the_settings_to_chan
         assert part in problem and "\n" not in problem
 
 
-def test_specials_are_counted_in_the_shortest_sequences(tiny_config):
+def test_the_share_of_special_tokens_is_that_of_the_shortest_sequences(tiny_config):
     stages = [{"num_steps": steps, "max_seq_length": length, "batch_size": 4} for steps, length in ((3, 8), (4, 10))]
     config = tiny_config(stages=stages, train={"num_steps": 7, "batch_size": 4})
     assert config.objective.specials_fraction(config) == 0.25
@@ -186,7 +186,7 @@ BELOW, ABOVE = "discriminator loss 20.0% below the constant predictor, AUC 0.78"
         ({"constant_predictor_loss": 0.0, "replaced_fraction": 1.0}, "has left", ["masked-LM loss 1.10 nat below"]),
     ],
 )
-def test_the_verdict_is_how_far_each_network_has_come(tiny_config, changes, reached, shown):
+def test_the_verdict_describes_how_far_each_network_has_come(tiny_config, changes, reached, shown):
     verdict = plateau_verdict(tiny_config(), {**LEFT, **changes})
     assert verdict.startswith(f"the run {reached} {PLATEAU}")
     assert all(part in verdict for part in shown)

@@ -109,7 +109,7 @@ def test_electra_predicts_the_candidate_with_the_highest_value_of_the_formula(mo
     assert (others["masked_tokens"], others["masked_lm_accuracy"]) == (3.0, 0.0)
 
 
-def test_electric_predicts_the_candidate_of_the_lowest_energy(model, batch):
+def test_electric_predicts_the_candidate_with_the_lowest_energy(model, batch):
     objective, asked = model("electric", 3), one_masked_token_each(batch, 2)
     candidates, _ = candidates_of(objective, asked, 3)
     energies = [at_masked(objective.energies(with_candidate(asked, candidate)), asked) for candidate in candidates.T]

@@ -25,7 +25,7 @@ def test_a_clean_input_is_the_original(build, batch, sampling, clean_fraction, i
     assert corrupted.is_replaced.numpy().tolist() == is_replaced
 
 
-def test_a_fifth_of_the_inputs_is_clean_and_others_at_another_step(build, batch):
+def test_a_fifth_of_the_inputs_is_clean_and_another_fifth_at_the_next_step(build, batch):
     objective, n = build("contrastive"), 1000
     many = {name: tf.repeat(rows[1:], n, axis=0) for name, rows in batch.items()}
 

@@ -55,7 +55,7 @@ def counted(objective, batch, context, count: int = 1) -> np.ndarray:
     return objective.counted_tokens(copies, context).numpy().reshape([count, 2, 6])
 
 
-def test_random_loss_positions_are_words_drawn_equally_often_as_many_as_are_masked(build, batch, sampling):
+def test_random_loss_positions_are_equally_likely_words_as_many_as_are_masked(build, batch, sampling):
     tokens = counted(build("electra_15", loss_positions="random"), batch, sampling, 300)
     assert tokens.sum(axis=2).tolist() == [[2, 1]] * 300
     assert not tokens[:, np.array(WORDS) == 0].any()

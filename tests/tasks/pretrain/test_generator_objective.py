@@ -82,7 +82,7 @@ def test_only_a_unigram_generator_requires_data_with_token_counts(build, data):
 
 
 @pytest.mark.parametrize("name", ["replace_mlm", "all_tokens_mlm"])
-def test_every_masked_lm_beside_a_generator_can_use_a_uniform_one(build, batch, sampling, name):
+def test_replace_mlm_and_all_tokens_mlm_can_use_a_uniform_generator(build, batch, sampling, name):
     terms = training_values(build(name, generator={"kind": "uniform"}), batch, sampling)
     assert terms["masked_lm"] == pytest.approx(math.log(47), rel=1e-6)
     assert all(map(math.isfinite, terms.values()))
