@@ -13,7 +13,7 @@ from electra_tf.ops.vocabulary import inverse_cdf_sample
 
 
 class ContextFreeLogits:
-    """Probabilities proportional to `counts` at each of B * M positions. No gradient flows through it.
+    """Probabilities proportional to `counts` at each of B * M positions, without gradient.
 
     Args:
         counts: [V] float32, 0 for tokens that are never drawn; at least one is above 0.

@@ -144,7 +144,7 @@ def _indices(shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
 def _to_unit_interval(bits: tf.Tensor) -> tf.Tensor:
     """The upper 24 of 32 random bits as float32 in [0, 1), exactly.
 
-    TensorFlow's own uniform operation takes the lower bits, XLA's the upper ones: compiled, it gives other numbers.
+    TensorFlow's own uniform operation would give other numbers under XLA: it takes the lower bits, XLA the upper ones.
     """
     upper = tf.bitwise.right_shift(bits, tf.constant(8, tf.uint32))
     return tf.cast(tf.bitcast(upper, tf.int32), tf.float32) * 2.0**-24

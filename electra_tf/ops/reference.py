@@ -41,7 +41,8 @@ class ReferenceOps:
     """Operations of the encoder and of the vocabulary's logits; an object without state.
 
     In the operations of the vocabulary, `products` [N, V'] float32 are the products of N vectors with a word table of
-    V' rows, where V' is V rounded up to a multiple of 128; `bias` is [V'], `NEVER` in the added entries.
+    V' rows, where V' is V rounded up to a multiple of 128; `bias` is [V'], `NEVER` in the added entries. The V' logits
+    of a row form a table of 128 columns; a column of a row is one of these.
     """
 
     def shared(self, formula: Callable, **options) -> Callable:
@@ -92,7 +93,7 @@ class ReferenceOps:
         return tf.stop_gradient(probs), tf.cast(apply_dropout(probs, draw, rate), scores.dtype)
 
     def dropout(self, values: tf.Tensor, *, rate: float, draw: Draw) -> tf.Tensor:
-        """[B, ...] -> the same, a share `rate` set to zero and the rest scaled by 1 / (1 - rate)."""
+        """`apply_dropout` in float32; the result has the dtype of `values`."""
         return tf.cast(apply_dropout(float32(values), draw, rate), values.dtype)
 
     def dropout_add_layer_norm(
@@ -127,7 +128,7 @@ class ReferenceOps:
     def exponential_sums(
         self, products: tf.Tensor, bias: tf.Tensor, forbidden_ids: tf.Tensor | None, temperature: float = 1.0
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The largest logit of each row [N, 1], and the sums of exp(logit - largest) down each column [N, 128].
+        """The largest logit of each row, [N, 1], and the sum of exp(logit - largest) in each of its columns, [N, 128].
 
         Args:
             forbidden_ids: [N] int32, tokens that must not be drawn; None for none.
@@ -150,7 +151,7 @@ class ReferenceOps:
         column: tf.Tensor,
         temperature: float = 1.0,
     ) -> tf.Tensor:
-        """exp(logit - largest) down one column of each row: [N, V' / 128]. `column` is [N] int32."""
+        """exp(logit - largest) of the entries of one column of each row: [N, V' / 128]. `column` is [N] int32."""
         logits = self.column_logits(products, bias, column) * (1.0 / temperature)
         if forbidden_ids is not None:
             ids = tf.range(products.shape[1] // COLUMNS) * COLUMNS + column[:, tf.newaxis]
@@ -158,7 +159,7 @@ class ReferenceOps:
         return tf.exp(logits - largest)
 
     def column_logits(self, products: tf.Tensor, bias: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
-        """products + bias down one column of each row: [N, V'], [V'], [N] int32 -> [N, V' / 128]."""
+        """products + bias of the entries of one column of each row: [N, V'], [V'], [N] int32 -> [N, V' / 128]."""
         rows = products.shape[1] // COLUMNS
         chosen = tf.gather(tf.reshape(products, [-1, rows, COLUMNS]), column, axis=2, batch_dims=1)
         return chosen + tf.transpose(tf.gather(tf.reshape(bias, [rows, COLUMNS]), column, axis=1))
@@ -176,7 +177,7 @@ class ReferenceOps:
     def cross_entropy(
         self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, sums: tuple[tf.Tensor, tf.Tensor]
     ) -> tf.Tensor:
-        """-log p(token): [N, V'], [V'], [N] int32 -> [N]. `sums` is the result of `exponential_sums` for them."""
+        """-log p(token): [N, V'], [V'], [N] int32 -> [N]. `sums`: `exponential_sums` of `products` and `bias`."""
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=token_ids, logits=products + bias)
 
     def token_losses(
@@ -227,7 +228,7 @@ def masked_scores(scores: tf.Tensor, key_mask: tf.Tensor, attention_mask: str) -
 
 
 def apply_dropout(values: tf.Tensor, draw: Draw | None, rate: float, keep_once=tf.identity) -> tf.Tensor:
-    """[B, ...] float32 -> the same, with a share `rate` set to zero and the rest scaled up.
+    """Sets a share `rate` of the values to 0 and scales the rest by 1 / (1 - rate): [B, ...] float32 -> [B, ...].
 
     Args:
         keep_once: a function that is applied to the mask; see `FusedOps`.

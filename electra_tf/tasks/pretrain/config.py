@@ -53,7 +53,7 @@ class ObjectiveSettings(Settings):
         raise NotImplementedError
 
     def schedule_steps(self, run: "PretrainingConfig") -> tuple[int, ...]:
-        """The steps of each part of the schedule, with its own warm-up and decay; they add up to the run's."""
+        """The steps of each part of the schedule, the whole run in total; each part has its own warm-up and decay."""
         return (run.train.num_steps,)
 
     @property
@@ -114,8 +114,8 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
             if part.batch_size % micro_batches:
                 raise ValueError(
                     f"{name}.batch_size {part.batch_size} does not divide into train.gradient_accumulation_steps "
-                    f"{micro_batches}; set the first to {max(1, part.batch_size // micro_batches) * micro_batches}, "
-                    "for example"
+                    f"{micro_batches}; set {name}.batch_size to a multiple of it, for example "
+                    f"{max(1, part.batch_size // micro_batches) * micro_batches}"
                 )
         for name, stage in stages.items():
             if stage.max_seq_length > longest:

@@ -61,11 +61,11 @@ class Electra(GeneratorObjective):
         )
 
     def counted_tokens(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
-        """[B, S] int32: 1 for the tokens in the discriminator's loss and metrics: all real tokens."""
+        """[B, S] int32: 1 for the tokens in the discriminator's loss and metrics; here all real tokens."""
         return batch["input_mask"]
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """With the number of counted tokens, `counted_tokens`."""
+        """Adds `counted_tokens`, the number of tokens in the discriminator's loss."""
         return {**super().denominators(batch), "counted_tokens": count_of(batch["input_mask"])}
 
     def forward(self, batch: Batch, context: ForwardContext) -> ElectraForward:

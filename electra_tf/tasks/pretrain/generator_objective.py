@@ -133,7 +133,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
 
 
 class CorruptedInput(NamedTuple):
-    """The input of the encoder above the generator.
+    """The input of the encoder that reads the generator's samples.
 
     Attributes:
         sampled_ids: [B, M] int32, the generator's samples.
@@ -159,7 +159,7 @@ class GeneratorObjective(Objective):
         self.generator, self.discriminator = self.build_networks()
 
     def build_networks(self) -> tuple[tf_keras.layers.Layer, Encoder]:
-        """The generator, and the encoder above it."""
+        """The generator, and the encoder that reads its samples."""
         config, settings, dtype = self.config, self.config.objective, self.layer_dtype
         if not settings.has_generator_network:
             generator = FIXED_GENERATORS[settings.generator.kind](config.encoder.vocab_size, name="generator_network")
@@ -219,7 +219,7 @@ def masked_tokens(batch: Batch) -> tf.Tensor:
 
 
 def generator_metrics(batch: Batch, generated: GeneratorOutput, corrupted: CorruptedInput) -> dict[str, Total]:
-    """`replaced_fraction`, over the real tokens, `sampled_masked_lm_accuracy`, and `mask_token_metrics`."""
+    """`replaced_fraction` (of the real tokens), `sampled_masked_lm_accuracy`, and `mask_token_metrics`."""
     return {
         "replaced_fraction": weighted_total(corrupted.is_replaced, batch["input_mask"], "tokens"),
         "sampled_masked_lm_accuracy": over_masked_tokens(corrupted.sampled_ids == batch["masked_lm_ids"], batch),

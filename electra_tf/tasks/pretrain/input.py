@@ -136,7 +136,7 @@ def open_stages(config: PretrainingConfig, data_dirs: Sequence[str | os.PathLike
 
 
 def _input_seed(seed: int, index: int) -> int:
-    """The seed of a stage's order and masks; the first stage has the run's seed, as a run without stages has."""
+    """The seed of a stage's order and masks; the first stage has the run's seed, like a run without stages."""
     if index == 0:
         return seed
     digest = hashlib.sha256(f"stage {index} of {seed}".encode()).digest()

@@ -38,7 +38,7 @@ class Objective(Task):
         return self.config.objective.loss_weights
 
     def denominators(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """The numbers of selected tokens, `masked_tokens`, of those shown as [MASK], `mask_tokens`, and of `tokens`."""
+        """The numbers of selected tokens (`masked_tokens`), tokens shown as [MASK] (`mask_tokens`) and real tokens."""
         return {
             "masked_tokens": count_of(batch["masked_lm_weights"]),
             "mask_tokens": count_of(batch["mask_token_weights"]),
