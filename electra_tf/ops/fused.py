@@ -250,6 +250,6 @@ def _bias_gelu_gradient(product: tf.Tensor, bias: tf.Tensor, upstream: tf.Tensor
 
 
 def _cross_entropy(products, bias, token_ids, largest, column_totals) -> tuple[tf.Tensor, tf.Tensor]:
-    """-log p(token), [N], and the logarithms of the sums of exponentials, [N, 1]."""
+    """-log p(token), [N], and log-sum-exp of the logits, [N, 1]."""
     log_totals = largest + tf.math.log(tf.reduce_sum(column_totals, axis=1, keepdims=True))  # [N, 1]
     return log_totals[:, 0] - chosen_logits(products, bias, token_ids), log_totals

@@ -72,7 +72,7 @@ class RandomStream:
         self._words = tf.cast(tf.stack([self._step, upper, self._first_example]), tf.uint32)
 
     def scope(self, name: str) -> "RandomStream":
-        """The stream of a named part, independent of its parent's and its siblings'."""
+        """The stream of a named part, independent of the streams of its parent and its siblings."""
         part = copy.copy(self)
         part._name = f"{self._name}/{name}"
         return part

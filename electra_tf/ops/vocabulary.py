@@ -1,9 +1,9 @@
 """Losses and samples from logits over the vocabulary, with either implementation of the operations.
 
 The logits of all positions of 128 sequences of 128 tokens, with 30,522 entries, take 2 GiB, and their gradient 2 GiB
-more. So `token_losses` processes the vectors in parts of at most 256 MiB of logits. It keeps only the logarithms of the
-totals and computes the logits again for the gradient, a third more work in products. If there is only one part, its
-logits are kept.
+more. So `token_losses` processes the vectors in parts of at most 256 MiB of logits. It keeps only their log-sum-exp and
+computes the logits again for the gradient, a third more work in products. If there is only one part, its logits are
+kept.
 """
 
 import math

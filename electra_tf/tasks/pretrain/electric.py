@@ -134,7 +134,7 @@ class Electric(Electra):
         return [*super().detection_layers, self.generator]
 
     def loss_totals(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
-        """The generator's loss over all tokens except [CLS] and [SEP]; the other as in ELECTRA."""
+        """The generator's loss over all tokens except [CLS] and [SEP], and the discriminator's loss of ELECTRA."""
         masked_lm = weighted_total(forward.token_losses, word_tokens(batch), "words")
         return {**super().loss_totals(batch, forward), "masked_lm": masked_lm}
 

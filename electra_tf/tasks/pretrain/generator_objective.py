@@ -92,7 +92,7 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
                 )
 
     def _require_equal_sizes(self, run: PretrainingConfig, names: Iterable[str], setting: str) -> None:
-        """Raises: ValueError: if one of these sizes of the generator is not the discriminator's."""
+        """Raises: ValueError: unless generator and discriminator agree in these sizes."""
         generator = self.generator.encoder(run.encoder)
         different = [
             f"its {name} is {getattr(generator, name)}, the discriminator's {getattr(run.encoder, name)}"

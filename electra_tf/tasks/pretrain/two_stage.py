@@ -48,8 +48,8 @@ class TwoStageConfig(ElectraConfig):
         steps = self.phase_steps(run)
         if min(steps) < 1:
             raise ValueError(
-                f"objective.generator_steps {steps[0]} and train.num_steps {run.train.num_steps} leave a phase without "
-                "steps; each of the two phases needs one or more"
+                f"objective.generator_steps {steps[0]} and train.num_steps {run.train.num_steps} give one phase no "
+                "steps; each of the two phases needs at least one"
             )
         if self.initialize_from_generator:
             names = type(run.encoder).model_fields
