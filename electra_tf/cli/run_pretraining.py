@@ -27,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
         from electra_tf.runs.directory import RunDirectory
         from electra_tf.runs.evaluation import evaluate
         from electra_tf.tasks.pretrain import build_objective
-        from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_questions
+        from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_all_tokens_masked
         from electra_tf.tasks.pretrain.input import open_stages, plan_stages
         from electra_tf.weights.warm_start import initialize_run
 
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
             stages = [stage.model_dump() for stage in config.stages]
             _print_json({**runs.describe(run), **({"stages": stages} if stages else {})})
         elif arguments.evaluate:
-            changes = {"model_of": as_masked_lm, "input_of": with_questions} if arguments.as_masked_lm else {}
+            changes = {"model_of": as_masked_lm, "input_of": with_all_tokens_masked} if arguments.as_masked_lm else {}
             _print_json(evaluate(run, open_stages(config, arguments.data_dirs), **changes))
         else:
             runs.train(

@@ -15,7 +15,7 @@ from electra_tf.runs.directory import RunDirectory
 from electra_tf.runs.evaluation import evaluate
 from electra_tf.runs.run import Run
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_questions
+from electra_tf.tasks.pretrain.as_masked_lm import as_masked_lm, with_all_tokens_masked
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.tasks.pretrain.input import open_stages, plan_stages
 from electra_tf.train.step import compile_task
@@ -99,7 +99,7 @@ def test_electra_as_a_masked_lm_reports_its_generator_and_an_upper_bound(command
         config = load_config(directory / "config.yaml", overrides)
         one_device = tf.distribute.OneDeviceStrategy("CPU:0")
         run = Run(config, RunDirectory(directory), strategy or one_device, lambda: build_objective(config))
-        return evaluate(run, open_stages(config, [data_dir]), model_of=as_masked_lm, input_of=with_questions)
+        return evaluate(run, open_stages(config, [data_dir]), model_of=as_masked_lm, input_of=with_all_tokens_masked)
 
     metrics = evaluated()
     assert list(metrics) == ["step", "masked_tokens", "masked_lm_accuracy", "generator_accuracy", "candidates_accuracy"]
@@ -111,7 +111,7 @@ def test_electra_as_a_masked_lm_reports_its_generator_and_an_upper_bound(command
 
 def test_masked_lm_questions_do_not_depend_on_the_objective(tiny_config, data_dir):
     def questions(**changes) -> list:
-        stage = with_questions(open_stages(tiny_config(**changes), [data_dir])[0])
+        stage = with_all_tokens_masked(open_stages(tiny_config(**changes), [data_dir])[0])
         batches = stage.evaluation_batches(tf.distribute.InputContext())
         return [batch["masked_lm_positions"].numpy().tolist() for batch in batches]
 

@@ -54,12 +54,12 @@ def one_masked_token_each(batch: Batch, tokens_per_example: int) -> dict[str, tf
     Returns: a batch of B * T rows with one slot each; slots that an example lacks have weight 0.
     """
     num_tokens = min(tokens_per_example, batch["masked_lm_ids"].shape[1])
-    slots = [name for name, (axes, _) in PRETRAINING_BATCH.tensors.items() if axes == "M"]
-    asked = {name: tf.reshape(batch[name][:, :num_tokens], [-1, 1]) for name in slots}
-    whole = {name: tf.repeat(values, num_tokens, axis=0) for name, values in batch.items() if name not in slots}
-    shown = tf.gather(whole["masked_input_ids"], asked["masked_lm_positions"], batch_dims=1)
-    masked_ids = put_at_positions(whole["input_ids"], shown, asked["masked_lm_positions"], asked["masked_lm_weights"])
-    return {**whole, **asked, "masked_input_ids": masked_ids}
+    names = [name for name, (axes, _) in PRETRAINING_BATCH.tensors.items() if axes == "M"]
+    slots = {name: tf.reshape(batch[name][:, :num_tokens], [-1, 1]) for name in names}
+    whole = {name: tf.repeat(values, num_tokens, axis=0) for name, values in batch.items() if name not in names}
+    shown = tf.gather(whole["masked_input_ids"], slots["masked_lm_positions"], batch_dims=1)
+    masked_ids = put_at_positions(whole["input_ids"], shown, slots["masked_lm_positions"], slots["masked_lm_weights"])
+    return {**whole, **slots, "masked_input_ids": masked_ids}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,9 +78,9 @@ class MaskedLmByArgmax(Evaluated):
         Args:
             batch: with every masked token shown as [MASK].
         """
-        asked = one_masked_token_each(batch, self.config.evaluation.as_masked_lm.tokens_per_example)
-        weights = asked["masked_lm_weights"][:, 0]
-        correct = self.correct(asked, self.objective.generate(asked, context).logits[:, 0])
+        rows = one_masked_token_each(batch, self.config.evaluation.as_masked_lm.tokens_per_example)
+        weights = rows["masked_lm_weights"][:, 0]
+        correct = self.correct(rows, self.objective.generate(rows, context).logits[:, 0])
         shares = {name: weighted_sum(values, weights) for name, values in correct.items()}
         return {"masked_tokens": Count(tf.reduce_sum(weights)), **shares}
 
@@ -133,7 +133,7 @@ class MaskedLmByDiscriminator(MaskedLmByArgmax):
         }
 
 
-def with_questions(stage: PretrainingStage) -> PretrainingStage:
+def with_all_tokens_masked(stage: PretrainingStage) -> PretrainingStage:
     """The stage with every held-out token masked, in an order independent of the run's other settings.
 
     Two runs on the same data and with the same evaluation batch, for example ELECTRA and BERT, predict the same tokens.

@@ -25,8 +25,8 @@ def model(build):
     """`model("electra", num_candidates)`: a tiny objective that predicts two tokens of each example."""
 
     def objective(name: str, num_candidates: int = 47, **settings) -> Objective:
-        questions = {"num_candidates": num_candidates, "tokens_per_example": 2}
-        return build(name, {"evaluation": {"as_masked_lm": questions}}, **settings)
+        evaluation = {"num_candidates": num_candidates, "tokens_per_example": 2}
+        return build(name, {"evaluation": {"as_masked_lm": evaluation}}, **settings)
 
     return objective
 
@@ -65,43 +65,43 @@ def test_a_certain_discriminator_gives_finite_values():
 
 def test_one_token_is_masked_in_each_sequence(batch):
     masked = {**batch, "masked_input_ids": tf.constant([[2, MASK, 12, 3, MASK, 3], [2, 21, MASK, 3, 0, 0]])}
-    asked = one_masked_token_each(masked, 2)
-    assert asked["masked_input_ids"].numpy().tolist() == [
+    rows = one_masked_token_each(masked, 2)
+    assert rows["masked_input_ids"].numpy().tolist() == [
         [2, 11, 12, 3, MASK, 3],
         [2, MASK, 12, 3, 13, 3],
         [2, 21, MASK, 3, 0, 0],
         [2, 21, 22, 3, 0, 0],
     ]
-    assert asked["masked_lm_ids"].numpy().tolist() == [[13], [11], [22], [0]]
-    assert asked["masked_lm_weights"].numpy().tolist() == [[1], [1], [1], [0]]
-    assert {tuple(rows.shape) for rows in asked.values()} == {(4, 6), (4, 1)}
+    assert rows["masked_lm_ids"].numpy().tolist() == [[13], [11], [22], [0]]
+    assert rows["masked_lm_weights"].numpy().tolist() == [[1], [1], [1], [0]]
+    assert {tuple(values.shape) for values in rows.values()} == {(4, 6), (4, 1)}
     assert one_masked_token_each(masked, 1)["masked_lm_ids"].numpy().tolist() == [[13], [22]]
 
 
-def candidates_of(objective, asked, num_candidates: int, temperature: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def candidates_of(objective, masked, num_candidates: int, temperature: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """[B, K]: the generator's most likely tokens, and their probabilities."""
-    probs = tf.nn.softmax(objective.generate(asked, INFERENCE).logits[:, 0] / temperature)
+    probs = tf.nn.softmax(objective.generate(masked, INFERENCE).logits[:, 0] / temperature)
     top = tf.math.top_k(probs, num_candidates)
     return top.indices.numpy(), top.values.numpy()
 
 
-def with_candidate(asked, candidate: np.ndarray) -> dict[str, tf.Tensor]:
-    ids = asked["input_ids"].numpy().copy()
-    ids[np.arange(len(ids)), asked["masked_lm_positions"].numpy()[:, 0]] = candidate
-    return {**asked, "input_ids": tf.constant(ids)}
+def with_candidate(masked, candidate: np.ndarray) -> dict[str, tf.Tensor]:
+    ids = masked["input_ids"].numpy().copy()
+    ids[np.arange(len(ids)), masked["masked_lm_positions"].numpy()[:, 0]] = candidate
+    return {**masked, "input_ids": tf.constant(ids)}
 
 
-def at_masked(rows, asked) -> np.ndarray:
-    return np.array(rows)[np.arange(len(rows)), asked["masked_lm_positions"].numpy()[:, 0]]
+def at_masked(rows, masked) -> np.ndarray:
+    return np.array(rows)[np.arange(len(rows)), masked["masked_lm_positions"].numpy()[:, 0]]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
 def test_electra_predicts_the_candidate_with_the_highest_value_of_the_formula(model, batch, temperature):
-    objective, asked = model("electra", 5, temperature=temperature), one_masked_token_each(batch, 2)
-    candidates, probs = candidates_of(objective, asked, 5, temperature)
+    objective, masked = model("electra", 5, temperature=temperature), one_masked_token_each(batch, 2)
+    candidates, probs = candidates_of(objective, masked, 5, temperature)
     scores = []
     for candidate, prob in zip(candidates.T, probs.T, strict=True):
-        original = 1.0 - at_masked(objective.detect(with_candidate(asked, candidate)), asked)
+        original = 1.0 - at_masked(objective.detect(with_candidate(masked, candidate)), masked)
         scores.append(original * prob / (0.7 / 0.3 * (1.0 - original) + prob))
     answers = candidates[np.arange(4), np.argmax(scores, axis=0)]
     assert accuracies(objective, with_originals(batch, answers))["masked_lm_accuracy"] == 1.0
@@ -110,9 +110,9 @@ def test_electra_predicts_the_candidate_with_the_highest_value_of_the_formula(mo
 
 
 def test_electric_predicts_the_candidate_with_the_lowest_energy(model, batch):
-    objective, asked = model("electric", 3), one_masked_token_each(batch, 2)
-    candidates, _ = candidates_of(objective, asked, 3)
-    energies = [at_masked(objective.energies(with_candidate(asked, candidate)), asked) for candidate in candidates.T]
+    objective, masked = model("electric", 3), one_masked_token_each(batch, 2)
+    candidates, _ = candidates_of(objective, masked, 3)
+    energies = [at_masked(objective.energies(with_candidate(masked, candidate)), masked) for candidate in candidates.T]
     answers = candidates[np.arange(4), np.argmin(energies, axis=0)]
     assert accuracies(objective, with_originals(batch, answers))["masked_lm_accuracy"] == 1.0
 
