@@ -153,6 +153,9 @@ def test_a_masked_lm_fails_at_chance_at_token_frequencies_and_far_from_its_best(
         ({"replaced_token_loss_weight": 0.0}, 1),
         ({"masked_lm_loss_weight": 0.0}, 1),
         ({"name": "bert_mlm"}, 1),
+        ({"name": "electra_15", "loss_positions": "random"}, 2),
+        # No counted token is ever replaced.
+        ({"name": "electra_15", "loss_positions": "random_unmasked"}, 1),
     ],
 )
 def test_only_losses_that_are_minimised_are_checked(tiny_config, objective, count):

@@ -19,9 +19,8 @@ OBJECTIVES: "dict[str, type[Objective]]" = {}
 class Objective(Task):
     """A pre-training task. Its batches are those of `electra_tf.data.batch`.
 
-    A new objective is one file in this folder: settings (`ObjectiveSettings`) and a subclass with `encoder`, `forward`,
-    `loss_totals` and its own metrics, registered by `register_objective`; beside it a YAML, a test and a row in
-    docs/configs.md.
+    A subclass defines `encoder`, `forward`, `loss_totals` and its own metrics, and is registered by
+    `register_objective`. See "Adding an objective" in docs/configs.md.
 
     Attributes:
         config: a `PretrainingConfig`, whose `objective` group has the settings class that the objective registered.

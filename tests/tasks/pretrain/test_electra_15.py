@@ -89,12 +89,3 @@ def test_a_token_that_is_selected_twice_counts_once(build, batch, sampling, loss
         "masked_lm_ids": tf.constant([[13, 13], [22, 0]]),
     }
     assert counted(build("electra_15", loss_positions=loss_positions), twice, sampling).sum(axis=2).tolist() == [[1, 1]]
-
-
-@pytest.mark.parametrize(
-    ("loss_positions", "has_check"), [("masked", True), ("random", True), ("random_unmasked", False)]
-)
-def test_a_discriminator_without_replaced_tokens_has_no_health_check(build, loss_positions, has_check):
-    objective = build("electra_15", loss_positions=loss_positions)
-    alarms = [check({"replaced_token": 1e-6, "replaced_fraction": 0.0}) for check in objective.health_checks]
-    assert any(alarms) == has_check
