@@ -175,8 +175,8 @@ def _require_appendix_g(objective: Objective) -> None:
     config, name = objective.config, objective.config.objective.name
     if not isinstance(objective, Electra):
         raise UserError(
-            f"--as_masked_lm: objective.name {name!r} has neither a masked language model nor a discriminator beside a "
-            "generator; give a run of electra or bert_mlm"
+            f"--as_masked_lm: objective.name {name!r} is neither bert_mlm nor hard_mlm nor an objective with generator "
+            "and discriminator; give a run of electra or bert_mlm"
         )
     for setting, value, unfit in (
         ("objective.disallow_correct", config.objective.disallow_correct, True),

@@ -48,7 +48,7 @@ class MaskedLm(Objective):
 
 @register_objective(BertMlmConfig)
 class BertMlm(MaskedLm):
-    """Masked language modelling alone: a generator's network at full size."""
+    """A masked language model: the network of a generator, at full size."""
 
     def __init__(self, config: PretrainingConfig, **model_options):
         super().__init__(config, **model_options)
