@@ -48,14 +48,14 @@ def assert_alike(operation, inputs, upstream, dtype, ops=FUSED):
 
 
 @DTYPES
-def test_bias_gelu(dtype):
+def test_bias_gelu_equals_the_reference(dtype):
     inputs = [normal(2, 5, 12, seed=0, dtype=dtype), normal(12, seed=1, dtype=dtype)]
     assert_alike(lambda ops, *values: ops.bias_gelu(*values), inputs, normal(2, 5, 12, seed=2), dtype)
 
 
 @DTYPES
 @RATES
-def test_dropout_add_layer_norm(dtype, rate):
+def test_dropout_add_layer_norm_equals_the_reference(dtype, rate):
     shapes = [(2, 5, 24), (24,), (2, 5, 24)]
     inputs = [normal(*shape, seed=index, dtype=dtype) for index, shape in enumerate(shapes)]
     inputs += [normal(24, seed=3), normal(24, seed=4)]
@@ -65,7 +65,7 @@ def test_dropout_add_layer_norm(dtype, rate):
 
 
 @DTYPES
-def test_dropout(dtype):
+def test_dropout_equals_the_reference(dtype):
     values = normal(2, 5, 24, seed=0, dtype=dtype)
     drop = lambda ops, values: ops.dropout(values, rate=0.4, draw=draw_at(0.4))  # noqa: E731
     assert_alike(drop, [values], normal(2, 5, 24, seed=1), dtype)
@@ -74,7 +74,7 @@ def test_dropout(dtype):
 @DTYPES
 @RATES
 @pytest.mark.parametrize("attention_mask", ["bidirectional", "left_to_right"])
-def test_attention_probs(dtype, rate, attention_mask):
+def test_attention_probs_equals_the_reference(dtype, rate, attention_mask):
     mask = tf.constant([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
     options = {"rate": rate, "draw": draw_at(rate), "attention_mask": attention_mask}
     probs = lambda ops, scores: ops.attention_probs(scores, mask, **options)[1]  # noqa: E731
@@ -90,7 +90,7 @@ def test_probabilities_before_dropout_have_no_gradient():
     assert tape.gradient(probs, scores) is None
 
 
-def test_cross_entropy():
+def test_cross_entropy_equals_the_reference():
     bias = tf.concat([normal(200, seed=1), tf.fill([56], NEVER)], axis=0)  # 56 entries that cannot be drawn
     ids = tf.constant([0, 7, 199, 128, 3, 3])
 

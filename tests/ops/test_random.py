@@ -75,7 +75,7 @@ def test_neighbouring_examples_and_steps_are_uncorrelated(draw):
         ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
     ],
 )
-def test_threefry_gives_its_known_answers(key, counter, expected):
+def test_threefry_gives_the_published_answers(key, counter, expected):
     words = [tuple(tf.constant([word], tf.uint32) for word in pair) for pair in (key, counter)]
     assert tuple(int(word[0]) for word in threefry(*words, rounds=20)) == expected
 
