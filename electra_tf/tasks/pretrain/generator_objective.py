@@ -26,7 +26,7 @@ from electra_tf.tasks.terms import Total, weighted_total
 
 
 class GeneratorObjectiveSettings(ObjectiveSettings):
-    """Base of the objectives whose encoder reads an input that a generator has corrupted."""
+    """Base of the settings of objectives whose encoder reads an input that a generator has corrupted."""
 
     # True if the objective requires a trainable generator.
     needs_generator_network: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Two-stage training: the generator alone; then, with it frozen, the discriminator, initialised with its weights.
+"""Two-stage training: first the generator, then the discriminator, which begins with the frozen generator's weights.
 
 Source: paper, section 3.2, "Training Algorithms".
 """
