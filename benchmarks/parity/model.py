@@ -110,12 +110,12 @@ def forward_differences(objective: Objective, batches: Arrays, directory: Path) 
 def _forward_tensors(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     is_electra = objective.config.objective.name == "electra"
     forward = objective.forward(batch, _GREEDY)
-    proposal = forward.generated if is_electra else forward
+    generated = forward.generated if is_electra else forward
     losses = _losses(objective, batch)
     tensors = {
-        **_encoder_tensors("generator", proposal.encoder_output),
-        "mlm_logits": proposal.logits,
-        "mlm_per_position_loss": proposal.scores.losses(batch["masked_lm_ids"]),
+        **_encoder_tensors("generator", generated.encoder_output),
+        "mlm_logits": generated.logits,
+        "mlm_per_position_loss": generated.distribution.losses(batch["masked_lm_ids"]),
         "mlm_loss": losses["masked_lm"],
         "total_loss": tf.add_n([objective.loss_weights[name] * loss for name, loss in losses.items()]),
     }

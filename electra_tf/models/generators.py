@@ -17,22 +17,22 @@ class GeneratorOutput(NamedTuple):
     """The output of a generator.
 
     Attributes:
-        scores: the logits of every vocabulary entry at each masked position.
+        distribution: over the vocabulary, at each masked position.
         hidden: [B, M, G], the vectors that the logits were computed from; only of a `TransformerGenerator`.
         encoder_output: the encoder's output for the whole sequence; only of a `TransformerGenerator`.
         everywhere: the logits at all S positions, for losses only, which need not compute them all at once; only of a
-            `TwoTowerGenerator`, whose `scores` have no gradient.
+            `TwoTowerGenerator`, whose `distribution` has no gradient.
     """
 
-    scores: VocabularyLogits | ContextFreeLogits
+    distribution: VocabularyLogits | ContextFreeLogits
     hidden: tf.Tensor | None = None
     encoder_output: EncoderOutput | None = None
     everywhere: VocabularyLogits | None = None
 
     @property
     def logits(self) -> tf.Tensor:
-        """[B, M, V] float32."""
-        return self.scores.logits
+        """[B, M, V] float32, the logits of `distribution`."""
+        return self.distribution.logits
 
 
 class TransformerGenerator(tf_keras.layers.Layer):

@@ -51,5 +51,4 @@ class TwoTowerGenerator(tf_keras.layers.Layer):
         after = tf.pad(after[:, 1:], [[0, 0], [0, 1], [0, 0]])
         hidden = tf.concat([before, after], axis=-1)  # [B, S, 2 G]
         selected = tf.gather(tf.stop_gradient(hidden), positions, batch_dims=1)  # [B, M, 2 G]
-        scores = self.head(selected, context=context)
-        return GeneratorOutput(scores, everywhere=self.head(hidden, context=context))
+        return GeneratorOutput(self.head(selected, context=context), everywhere=self.head(hidden, context=context))

@@ -100,7 +100,7 @@ def weighted_total(values: tf.Tensor, weights: tf.Tensor, over: str) -> Total:
     return Total(tf.reduce_sum(tf.cast(values, tf.float32) * tf.cast(weights, tf.float32)), over)
 
 
-def weighted_sum(values: tf.Tensor, weights: tf.Tensor) -> Ratio:
+def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> Ratio:
     """The mean of `values` weighted by `weights`, of one shape and any type, as a `Ratio`."""
     return Ratio(weighted_total(values, weights, "").value, count_of(weights))
 

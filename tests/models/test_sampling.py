@@ -94,8 +94,8 @@ def test_a_forbidden_token_with_nearly_all_the_counts_is_never_drawn(temperature
     """130 and 2 are in one of the 128 columns, and 130 is 10^9 times as likely."""
     counts = np.zeros(140, np.float32)
     counts[[2, 130, 139]] = 1.0, 1e9, 1.0
-    scores = ContextFreeLogits(tf.constant(counts), tf.zeros(SAMPLES, tf.int32))
-    drawn = scores.sample(context(), temperature=temperature, forbidden_ids=tf.fill(SAMPLES, 130)).numpy()
+    distribution = ContextFreeLogits(tf.constant(counts), tf.zeros(SAMPLES, tf.int32))
+    drawn = distribution.sample(context(), temperature=temperature, forbidden_ids=tf.fill(SAMPLES, 130)).numpy()
     assert set(np.unique(drawn)) == {2, 139}
     assert abs(np.mean(drawn == 2) - 0.5) < 5 * 0.5 / math.sqrt(drawn.size)
 
@@ -119,9 +119,9 @@ def test_a_token_of_probability_one_is_always_drawn():
 @pytest.mark.parametrize("value", [-np.inf, -3e38, -2e9, np.inf, np.nan])
 def test_samples_are_in_the_vocabulary_also_for_logits_that_are_not_finite(value):
     """The entries that fill up the 128 columns are never drawn."""
-    scores = VocabularyLogits(tf.zeros([20, 30, 3]), tf.zeros([4, 3]), tf.constant([value] * 4))
-    assert set(np.unique(scores.sample(context()))) <= {0, 1, 2, 3}
-    losses = scores.losses(tf.ones([20, 30], tf.int32)).numpy()
+    distribution = VocabularyLogits(tf.zeros([20, 30, 3]), tf.zeros([4, 3]), tf.constant([value] * 4))
+    assert set(np.unique(distribution.sample(context()))) <= {0, 1, 2, 3}
+    losses = distribution.losses(tf.ones([20, 30], tf.int32)).numpy()
     assert np.isfinite(losses).all() == np.isfinite(value)
 
 
@@ -169,14 +169,16 @@ COUNTS = [0, 3, 8, 0, 1, 4]
 
 
 def test_metrics_from_counts_are_those_of_the_frequencies():
-    scores = ContextFreeLogits(tf.constant(COUNTS, tf.float32), tf.zeros([2, 3], tf.int32))
+    distribution = ContextFreeLogits(tf.constant(COUNTS, tf.float32), tf.zeros([2, 3], tf.int32))
     shares = np.array(COUNTS) / 16
-    assert tf.nn.softmax(scores.logits).numpy() == pytest.approx(np.broadcast_to(shares, (2, 3, 6)), abs=1e-7)
-    assert scores.entropies().numpy() == pytest.approx(-sum(p * math.log(p) for p in shares if p), rel=1e-6)
+    assert tf.nn.softmax(distribution.logits).numpy() == pytest.approx(np.broadcast_to(shares, (2, 3, 6)), abs=1e-7)
+    assert distribution.entropies().numpy() == pytest.approx(-sum(p * math.log(p) for p in shares if p), rel=1e-6)
     ids = tf.constant([[1, 2, 4], [2, 5, 0]])
-    assert scores.is_top1(ids).numpy().tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert distribution.is_top1(ids).numpy().tolist() == [[0, 1, 0], [1, 0, 0]]
     # A token without a count has the loss of a count of 1.
-    assert scores.losses(ids).numpy() == pytest.approx(-np.log([[3 / 16, 8 / 16, 1 / 16], [8 / 16, 4 / 16, 1 / 16]]))
+    assert distribution.losses(ids).numpy() == pytest.approx(
+        -np.log([[3 / 16, 8 / 16, 1 / 16], [8 / 16, 4 / 16, 1 / 16]])
+    )
 
 
 REPORTED = np.array(
@@ -222,9 +224,9 @@ def test_training_with_counts_never_computes_all_logits():
     counts = tf.ones([30_000])
 
     def losses_and_samples(ids, step):
-        scores = ContextFreeLogits(counts, ids)
+        distribution = ContextFreeLogits(counts, ids)
         random = ForwardContext(training=True, random=RandomStream(0, step, 0))
-        return scores.losses(ids), scores.sample(random, temperature=1.5, forbidden_ids=ids)
+        return distribution.losses(ids), distribution.sample(random, temperature=1.5, forbidden_ids=ids)
 
     specs = tf.TensorSpec([6, 5], tf.int32), tf.TensorSpec([], tf.int64)
     graph = tf.function(losses_and_samples).get_concrete_function(*specs).graph

@@ -89,7 +89,7 @@ def test_the_logits_at_given_positions_have_no_gradient(generator, batch):
     with tf.GradientTape() as tape:
         context = ForwardContext(training=True, random=RandomStream(0, 0, 0))
         output = generator(**inputs_of(batch), positions=batch["masked_lm_positions"], context=context)
-        total = tf.reduce_sum(output.scores.losses(batch["masked_lm_ids"]))
+        total = tf.reduce_sum(output.distribution.losses(batch["masked_lm_ids"]))
     towers = (generator.left_to_right, generator.right_to_left)
     kernels = [tower.transformer_layers[0].intermediate.kernel for tower in towers]
     assert tape.gradient(total, kernels) == [None, None]

@@ -81,7 +81,7 @@ class Adversarial(Electra):
         `reward` is the discriminator's loss, -R; `advantage` is `reward` minus the baseline's prediction of it;
         `generator_entropy` is the entropy of the generator's distribution, in nats.
         """
-        scores, corrupted = forward.generated.scores, forward.corrupted
+        distribution, corrupted = forward.generated.distribution, forward.corrupted
         detection_losses = tf.nn.sigmoid_cross_entropy_with_logits(
             labels=tf.cast(corrupted.is_replaced, tf.float32), logits=tf.stop_gradient(forward.replaced_token_logits)
         )
@@ -92,12 +92,12 @@ class Adversarial(Electra):
         # Where a position is selected twice, the sample in the discriminator's input.
         tokens = at_masked_positions(corrupted.input_ids, batch)
         values = {
-            "policy": scores.losses(tokens) * advantage,
+            "policy": distribution.losses(tokens) * advantage,
             "baseline": tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.exp(-reward), logits=baseline_logits),
             "reward": reward,
             "advantage": advantage,
-            "generator_entropy": scores.entropies(),
-            "masked_lm_accuracy": scores.is_top1(batch["masked_lm_ids"]),
+            "generator_entropy": distribution.entropies(),
+            "masked_lm_accuracy": distribution.is_top1(batch["masked_lm_ids"]),
         }
         totals = {name: over_masked_tokens(value, batch) for name, value in values.items()}
         return {**super().extra_metrics(batch, forward), **totals}

@@ -26,7 +26,7 @@ from electra_tf.tasks.pretrain.losses import (
     over_masked_tokens,
 )
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import Term, Total, count_of, weighted_sum, weighted_total
+from electra_tf.tasks.terms import Term, Total, count_of, weighted_mean, weighted_total
 
 
 class AllTokensMlmConfig(GeneratorObjectiveSettings):
@@ -84,7 +84,7 @@ class AllTokensMlm(GeneratorObjective):
     def forward(self, batch: Batch, context: ForwardContext) -> AllTokensMlmForward:
         """Generator, sampling and the encoder's predictions, in that order."""
         generated = self.generate(batch, context)
-        corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
+        corrupted = self.corrupt(batch, generated.distribution, context.scope("sampling"))
         hidden = self.encode(batch, corrupted, context).sequence_output
         losses = self.prediction_head(hidden, context=context).token_losses(batch["input_ids"], corrupted.input_ids)
         if self.copy_head is None:
@@ -101,7 +101,7 @@ class AllTokensMlm(GeneratorObjective):
 
     def loss_totals(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
         return {
-            "masked_lm": masked_lm_loss(forward.generated.scores, batch),
+            "masked_lm": masked_lm_loss(forward.generated.distribution, batch),
             "all_tokens_lm": weighted_total(forward.losses, batch["input_mask"], "tokens"),
         }
 
@@ -123,13 +123,13 @@ class AllTokensMlm(GeneratorObjective):
         at_masked = at_masked_positions(forward.losses, batch)
         terms = {
             "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
-            "all_tokens_lm_accuracy": weighted_sum(forward.is_correct, batch["input_mask"]),
-            "encoder_masked_lm_loss": weighted_sum(at_masked, batch["masked_lm_weights"]),
+            "all_tokens_lm_accuracy": weighted_mean(forward.is_correct, batch["input_mask"]),
+            "encoder_masked_lm_loss": weighted_mean(at_masked, batch["masked_lm_weights"]),
         }
         if forward.copy_probability is not None:
             copy, replaced = forward.copy_probability, forward.corrupted.is_replaced
-            terms["copy_probability_replaced"] = weighted_sum(copy, replaced)
-            terms["copy_probability_kept"] = weighted_sum(copy, batch["input_mask"] - replaced)
+            terms["copy_probability_replaced"] = weighted_mean(copy, replaced)
+            terms["copy_probability_kept"] = weighted_mean(copy, batch["input_mask"] - replaced)
         return terms
 
 

@@ -25,7 +25,7 @@ from electra_tf.tasks.pretrain.electric import Electric
 from electra_tf.tasks.pretrain.input import PretrainingStage
 from electra_tf.tasks.pretrain.objective import Objective
 from electra_tf.tasks.pretrain.two_stage import DiscriminatorPhase, GeneratorPhase
-from electra_tf.tasks.terms import Count, Term, weighted_sum
+from electra_tf.tasks.terms import Count, Term, weighted_mean
 
 
 def data_probabilities(
@@ -81,7 +81,7 @@ class MaskedLmByArgmax(Evaluated):
         rows = one_masked_token_each(batch, self.config.evaluation.as_masked_lm.tokens_per_example)
         weights = rows["masked_lm_weights"][:, 0]
         correct = self.correct(rows, self.objective.generate(rows, context).logits[:, 0])
-        shares = {name: weighted_sum(values, weights) for name, values in correct.items()}
+        shares = {name: weighted_mean(values, weights) for name, values in correct.items()}
         return {"masked_tokens": Count(tf.reduce_sum(weights)), **shares}
 
     def correct(self, batch: Batch, logits: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -37,10 +37,10 @@ class MaskedLm(Objective):
         return self.generate(batch, context)
 
     def loss_totals(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
-        return {"masked_lm": masked_lm_loss(forward.scores, batch)}
+        return {"masked_lm": masked_lm_loss(forward.distribution, batch)}
 
     def extra_metrics(self, batch: Batch, forward: GeneratorOutput) -> dict[str, Total]:
-        return mask_token_metrics(forward.scores, batch)
+        return mask_token_metrics(forward.distribution, batch)
 
     def held_out_metrics(self, batch: Batch, forward: GeneratorOutput, context: ForwardContext) -> dict[str, Term]:
         return {"masked_lm_accuracy": masked_lm_accuracy(forward.logits, batch)}

@@ -74,7 +74,7 @@ class Electra(GeneratorObjective):
 
     def discriminate(self, batch: Batch, generated: GeneratorOutput, context: ForwardContext) -> ElectraForward:
         """The steps after the generator: sampling and the discriminator."""
-        corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
+        corrupted = self.corrupt(batch, generated.distribution, context.scope("sampling"))
         output = self.encode(batch, corrupted, context)
         logits = self.replaced_token_head(output.sequence_output, context=context)
         return ElectraForward(generated, corrupted, self.counted_tokens(batch, context), output, logits)
@@ -82,7 +82,7 @@ class Electra(GeneratorObjective):
     def loss_totals(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
         logits, is_replaced = forward.replaced_token_logits, forward.corrupted.is_replaced
         return {
-            "masked_lm": masked_lm_loss(forward.generated.scores, batch),
+            "masked_lm": masked_lm_loss(forward.generated.distribution, batch),
             "replaced_token": replaced_token_loss(logits, is_replaced, forward.counted, "counted_tokens"),
         }
 

@@ -223,5 +223,5 @@ def generator_metrics(batch: Batch, generated: GeneratorOutput, corrupted: Corru
     return {
         "replaced_fraction": weighted_total(corrupted.is_replaced, batch["input_mask"], "tokens"),
         "sampled_masked_lm_accuracy": over_masked_tokens(corrupted.sampled_ids == batch["masked_lm_ids"], batch),
-        **mask_token_metrics(generated.scores, batch),
+        **mask_token_metrics(generated.distribution, batch),
     }

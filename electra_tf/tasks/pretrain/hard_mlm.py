@@ -22,7 +22,7 @@ from electra_tf.tasks.pretrain.losses import (
     over_masked_tokens,
 )
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import Term, Total, count_of, weighted_sum, weighted_total
+from electra_tf.tasks.terms import Term, Total, count_of, weighted_mean, weighted_total
 
 
 class HardMlmConfig(BertMlmConfig):
@@ -73,7 +73,7 @@ class HardMlmForward(NamedTuple):
 
     batch: Batch
     predicted: tf.Tensor
-    scores: VocabularyLogits
+    distribution: VocabularyLogits
     losses: tf.Tensor
 
 
@@ -102,8 +102,8 @@ class HardMlm(BertMlm):
         predicted = self.predict_losses(batch, context)
         if context.training:
             batch = self.with_hard_masks(batch, predicted, context)
-        scores = self.generate(batch, context).scores
-        return HardMlmForward(batch, predicted, scores, scores.losses(batch["masked_lm_ids"]))
+        distribution = self.generate(batch, context).distribution
+        return HardMlmForward(batch, predicted, distribution, distribution.losses(batch["masked_lm_ids"]))
 
     def loss_totals(self, batch: Batch, forward: HardMlmForward) -> dict[str, Total]:
         predicted = at_masked_positions(forward.predicted, forward.batch)
@@ -122,12 +122,12 @@ class HardMlm(BertMlm):
 
     def held_out_metrics(self, batch: Batch, forward: HardMlmForward, context: ForwardContext) -> dict[str, Term]:
         hard = self.with_hard_masks(batch, forward.predicted, context)
-        losses = self.generate(hard, context).scores.losses(hard["masked_lm_ids"])
+        losses = self.generate(hard, context).distribution.losses(hard["masked_lm_ids"])
         return {
-            "hard_masked_lm_loss": weighted_sum(losses, hard["masked_lm_weights"]),
-            "masked_lm_accuracy": masked_lm_accuracy(forward.scores.logits, batch),
+            "hard_masked_lm_loss": weighted_mean(losses, hard["masked_lm_weights"]),
+            "masked_lm_accuracy": masked_lm_accuracy(forward.distribution.logits, batch),
             # Not in training, where the batch has the unigram losses of other masks.
-            **self.as_ratios(batch, mask_token_metrics(forward.scores, batch)),
+            **self.as_ratios(batch, mask_token_metrics(forward.distribution, batch)),
         }
 
     def predict_losses(self, batch: Batch, context: ForwardContext) -> tf.Tensor:

@@ -16,7 +16,7 @@ from electra_tf.tasks.terms import (
     Total,
     count_of,
     ranking_counts,
-    weighted_sum,
+    weighted_mean,
     weighted_total,
 )
 
@@ -31,21 +31,21 @@ def masked_lm_loss(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -
     return over_masked_tokens(logits.losses(batch["masked_lm_ids"]), batch)
 
 
-def mask_token_metrics(scores: VocabularyLogits | ContextFreeLogits, batch: Batch) -> dict[str, Total]:
+def mask_token_metrics(logits: VocabularyLogits | ContextFreeLogits, batch: Batch) -> dict[str, Total]:
     """Loss and accuracy on the masked tokens that are shown as [MASK], and the loss of predicting by frequency alone.
 
     The masked-LM loss and accuracy are over all selected tokens, and some of these are shown unchanged: a model that
     copies them, and predicts the others by frequency, has an accuracy of 0.19 and has learnt nothing about context.
 
     Args:
-        scores: the logits of the B x M masked positions.
+        logits: of the B x M masked positions.
     Returns: `mask_token_loss`, `mask_token_accuracy` and `unigram_loss`, losses in nats. `unigram_loss` is the loss of
         predicting by the token frequencies of the training text; NaN if they are unknown.
     """
     ids, weights = batch["masked_lm_ids"], batch["mask_token_weights"]
     values = {
-        "mask_token_loss": tf.stop_gradient(scores.losses(ids)),
-        "mask_token_accuracy": scores.is_top1(ids),
+        "mask_token_loss": tf.stop_gradient(logits.losses(ids)),
+        "mask_token_accuracy": logits.is_top1(ids),
         "unigram_loss": batch["unigram_losses"],
     }
     return {name: weighted_total(value, weights, "mask_tokens") for name, value in values.items()}
@@ -67,7 +67,7 @@ def masked_lm_accuracy(logits: tf.Tensor, batch: Batch) -> Ratio:
     Of several equal logits the first counts as the most likely.
     """
     correct = tf.argmax(logits, axis=-1, output_type=tf.int32) == batch["masked_lm_ids"]
-    return weighted_sum(correct, batch["masked_lm_weights"])
+    return weighted_mean(correct, batch["masked_lm_weights"])
 
 
 def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.Tensor, over: str) -> Total:
@@ -93,10 +93,10 @@ def replaced_token_metrics(logits: tf.Tensor, is_replaced: tf.Tensor, weights: t
     """
     weights, actual = tf.cast(weights, tf.float32), tf.cast(is_replaced, tf.float32)
     predicted = tf.cast(logits > 0.0, tf.float32)
-    replaced_fraction = weighted_sum(actual, weights)
+    replaced_fraction = weighted_mean(actual, weights)
     true_positives = tf.reduce_sum(predicted * actual * weights)
     return {
-        "replaced_token_accuracy": weighted_sum(predicted == actual, weights),
+        "replaced_token_accuracy": weighted_mean(predicted == actual, weights),
         "replaced_token_precision": Ratio(true_positives, count_of(predicted * weights)),
         "replaced_token_recall": Ratio(true_positives, count_of(actual * weights)),
         "replaced_token_auc": ranking_counts(logits, is_replaced, weights),

@@ -53,14 +53,14 @@ class ReplaceMlm(GeneratorObjective):
     def forward(self, batch: Batch, context: ForwardContext) -> ReplaceMlmForward:
         """Generator, sampling and the encoder's predictions, in that order."""
         generated = self.generate(batch, context)
-        corrupted = self.corrupt(batch, generated.scores, context.scope("sampling"))
+        corrupted = self.corrupt(batch, generated.distribution, context.scope("sampling"))
         output = self.encode(batch, corrupted, context)
         hidden = at_masked_positions(output.sequence_output, batch)  # [B, M, H]
         return ReplaceMlmForward(generated, corrupted, self.prediction_head(hidden, context=context))
 
     def loss_totals(self, batch: Batch, forward: ReplaceMlmForward) -> dict[str, Total]:
         return {
-            "masked_lm": masked_lm_loss(forward.generated.scores, batch),
+            "masked_lm": masked_lm_loss(forward.generated.distribution, batch),
             "encoder_masked_lm": masked_lm_loss(forward.logits, batch),
         }
 

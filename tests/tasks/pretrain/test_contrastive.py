@@ -51,7 +51,7 @@ def test_the_loss_over_inputs_equals_its_formula(build, batch, sampling):
 
 def test_an_input_whose_samples_all_equal_the_originals_counts_as_clean(build, batch, sampling):
     objective = build("contrastive", clean_fraction=0.0)
-    generated = objective.generate(batch, sampling)._replace(scores=certain([[13, 11], [34, 0]]))
+    generated = objective.generate(batch, sampling)._replace(distribution=certain([[13, 11], [34, 0]]))
     terms = objective.extra_metrics(batch, objective.discriminate(batch, generated, sampling))
     assert float(terms["corrupted_input_fraction"].value) == 1.0
 

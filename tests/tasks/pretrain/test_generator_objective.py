@@ -52,7 +52,7 @@ def test_unigram_samples_are_words_of_the_training_text_and_never_special_tokens
     sampled: set[int] = set()
     for step in range(40):
         context = ForwardContext(random=RandomStream(0, step, 0))
-        corrupted = objective.corrupt(batch, objective.generate(batch, context).scores, context)
+        corrupted = objective.corrupt(batch, objective.generate(batch, context).distribution, context)
         used = batch["masked_lm_weights"].numpy() > 0
         assert (corrupted.sampled_ids.numpy()[used] != batch["masked_lm_ids"].numpy()[used]).all()
         sampled |= set(corrupted.sampled_ids.numpy()[used].tolist())
@@ -62,7 +62,7 @@ def test_unigram_samples_are_words_of_the_training_text_and_never_special_tokens
 def test_bfloat16_leaves_the_counts_exact(build, batch, data):
     objective = build("electra", {"train": {"precision": "bfloat16"}}, generator={"kind": "unigram"})
     objective.adopt_data(with_counts(data, {11: 257, 13: 256}))  # in bfloat16 both are 256
-    losses = objective.generate(batch, ForwardContext()).scores.losses(tf.constant([[11, 13], [11, 13]])).numpy()
+    losses = objective.generate(batch, ForwardContext()).distribution.losses(tf.constant([[11, 13], [11, 13]])).numpy()
     assert losses[0] == pytest.approx(-np.log([257 / 513, 256 / 513]), rel=1e-5)
 
 
