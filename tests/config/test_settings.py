@@ -151,10 +151,10 @@ def test_slots_for_masked_positions(settings, length, fraction, slots):
 @pytest.mark.parametrize(
     ("index", "changes", "named"),
     [
-        (0, {"num_steps": 6}, "train.num_steps is 8, and 9 in the stages together; set it to 9"),
+        (0, {"num_steps": 6}, "train.num_steps is 8, but 9 in the stages together; set it to 9"),
         (0, {"max_seq_length": 513}, "stages.0.max_seq_length 513 is longer than the position table"),
-        (1, {"max_seq_length": 9}, "data.max_seq_length is 10, and 9 in the last of the stages; set it to 9"),
-        (1, {"batch_size": 5}, "train.batch_size is 4, and 5 in the last of the stages; set it to 5"),
+        (1, {"max_seq_length": 9}, "data.max_seq_length is 10, but 9 in the last of the stages; set it to 9"),
+        (1, {"batch_size": 5}, "train.batch_size is 4, but 5 in the last of the stages; set it to 5"),
     ],
 )
 def test_stages_that_contradict_the_whole_run_are_refused(load, refusal, index, changes, named):
