@@ -10,9 +10,9 @@ from electra_tf.export.served_model import Outputs, Served, ServedModel, Serving
 from electra_tf.tasks.finetune.answers import (
     allowed_spans,
     best_positions,
-    context_texts,
     n_best,
     null_odds,
+    span_texts,
     window_null_scores,
 )
 from electra_tf.tasks.finetune.config import QuestionAnsweringConfig
@@ -78,7 +78,8 @@ class AnsweringModel(ServedModel):
         rows = self.pack(windows.parts(query, tokens), least_width=self._beam)
         best = in_blocks(self._best_of_windows, rows, self._shapes_of_best())
         spans = allowed_spans(best, windows, token_starts.values, token_ends.values, self._config.max_answer_length)
-        listed = n_best(spans, context_texts(context), num_questions, self._config.n_best_size)
+        texts = span_texts(context, spans.question, spans.start, spans.end)
+        listed = n_best(spans, texts, num_questions, self._config.n_best_size)
         types = {"start": tf.int32, "end": tf.int32, "probability": tf.float32}
         listed |= {name: tf.cast(listed[name], dtype) for name, dtype in types.items()}
         outputs = {name: listed[name][:, 0] for name in ("text", "start", "end", "score")}

@@ -1,10 +1,9 @@
 """Answers from the outputs of a question-answering model: the best spans of each question, and its null odds.
 
 `--predict` and the graph of a served model share these TensorFlow operations. In shapes, W is the number of windows, Q
-of questions, and K of starts, and of ends for each start, that are considered in a window.
+the number of questions, and K the beam size: the number of starts in a window, and of ends for each start.
 """
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from electra_tf.tasks.finetune.squad_features import ContextWindows, SquadWindows
-from electra_tf.text.packing import cut, slices
+from electra_tf.text.packing import slices
 
-_QUESTIONS_AT_ONCE = 2048
+_QUESTIONS_AT_ONCE = 512
 _ODDS_WITHOUT_WINDOW = 1e6  # a context without tokens has no answer
 
 
@@ -57,27 +56,31 @@ class PredictedAnswer(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """C spans of the contexts of questions: [C] int64 each, the scores [C] float32.
+    """C spans: [C] int64 each, the scores [C] float32.
 
     Attributes:
-        window, question: the indices of the span's window and question.
-        first, last: the first and the last token, as positions in the window's row.
+        question: the index of the span's question.
         start, end: the first character in the context, and the end (exclusive).
         start_score, end_score: the two parts of the span's score, which is their sum.
     """
 
-    window: tf.Tensor
     question: tf.Tensor
-    first: tf.Tensor
-    last: tf.Tensor
     start: tf.Tensor
     end: tf.Tensor
     start_score: tf.Tensor
     end_score: tf.Tensor
 
 
-# Returns the text of a span: (windows, row of the window, position of the first token, of the last token) -> text.
-TextOf = Callable[[SquadWindows, int, int, int], str]
+def span_texts(contexts: tf.Tensor, context: tf.Tensor, start: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+    """Cuts the texts of C spans out of their contexts: [C] string.
+
+    Args:
+        contexts: [N] string, UTF-8; an invalid byte counts as a character.
+        context, start, end: [C] int64, the index of each span's context, its first character and its end (exclusive).
+    """
+    characters = tf.strings.unicode_decode(contexts, "UTF-8")
+    first = tf.gather(characters.row_starts(), context) + start
+    return tf.strings.unicode_encode(slices(characters.values, first, end - start), "UTF-8")
 
 
 def predicted_answers(
@@ -87,7 +90,7 @@ def predicted_answers(
     version_2: bool,
     max_answer_length: int,
     n_best_size: int,
-    text_of: TextOf | None = None,
+    texts_of: Callable[..., tf.Tensor] = span_texts,
 ) -> list[PredictedAnswer]:
     """Returns the answers to all questions of the windows, in their order.
 
@@ -96,15 +99,12 @@ def predicted_answers(
         version_2: True for null odds.
         max_answer_length: tokens of the longest answer.
         n_best_size: spans of a question; also K of the independent head.
-        text_of: returns the texts of spans instead of the characters of their tokens, for comparisons.
+        texts_of: replaces `span_texts`, for comparisons.
     Source: finetune/qa/qa_metrics.py of the authors' code, which answers "empty" if no span is allowed.
     """
     if not windows.features.num_rows:
         odds = _ODDS_WITHOUT_WINDOW if version_2 else None
         return [PredictedAnswer(question.id, (), odds) for question in windows.questions]
-    index_of: dict[str, int] = {}
-    context_of = tf.constant([index_of.setdefault(each.context, len(index_of)) for each in windows.questions], tf.int64)
-    texts_in = context_texts(tf.constant(list(index_of)))  # decodes a context once for all of its questions
     answers = []
     for begin in range(0, len(windows.questions), _QUESTIONS_AT_ONCE):
         questions = windows.questions[begin : begin + _QUESTIONS_AT_ONCE]
@@ -114,11 +114,10 @@ def predicted_answers(
         places = places._replace(question=places.question - begin)
         best = best_positions(rows, windows.features.lengths[first:end], n_best_size)
         spans = allowed_spans(best, places, windows.token_starts, windows.token_ends, max_answer_length)
-        if text_of is None:
-            texts_of = functools.partial(_texts_of_questions, texts_in, context_of[begin:])
-        else:
-            texts_of = functools.partial(_given_texts, text_of, windows, first)
-        listed = n_best(spans, texts_of, len(questions), n_best_size)
+        index_of: dict[str, int] = {}  # each context is decoded once for all of its questions
+        context_of = tf.constant([index_of.setdefault(each.context, len(index_of)) for each in questions], tf.int64)
+        texts = texts_of(tf.constant(list(index_of)), tf.gather(context_of, spans.question), spans.start, spans.end)
+        listed = n_best(spans, texts, len(questions), n_best_size)
         odds = [None] * len(questions)
         if version_2:
             has_classifier = "answerable_logits" in rows
@@ -126,17 +125,6 @@ def predicted_answers(
         lists = zip(questions, odds, _span_lists(listed), strict=True)
         answers += [PredictedAnswer(question.id, of_question, odd) for question, odd, of_question in lists]
     return answers
-
-
-def _texts_of_questions(texts_in: Callable[[Spans], tf.Tensor], context_of: tf.Tensor, spans: Spans) -> tf.Tensor:
-    """The texts of spans, [C] string, where `context_of` [Q] int64 is the index of each question's context."""
-    return texts_in(spans._replace(question=tf.gather(context_of, spans.question)))
-
-
-def _given_texts(text_of: TextOf, windows: SquadWindows, first_row: int, spans: Spans) -> tf.Tensor:
-    """The texts of spans, [C] string, from a function of the caller."""
-    columns = (spans.window.numpy() + first_row, spans.first.numpy(), spans.last.numpy())
-    return tf.constant([text_of(windows, *each) for each in zip(*columns, strict=True)], tf.string)
 
 
 def _span_lists(listed: Mapping[str, tf.Tensor]) -> list[tuple[AnswerSpan, ...]]:
@@ -208,7 +196,7 @@ def allowed_spans(
 ) -> Spans:
     """Returns the spans that may be answers, in the order of windows, starts and ends.
 
-    A span lies in the context, begins in the window where its first token has most context, has at most
+    Such a span lies in the context, begins in the window in which its first token has the most context, has at most
     `max_answer_length` tokens, and a finite score.
 
     Args:
@@ -231,31 +219,14 @@ def allowed_spans(
     )
     shift = tf.gather(windows.first_token - windows.position, window)
     start, end = tf.gather(token_starts, first + shift), tf.gather(token_ends, last + shift)
-    return Spans(window, tf.gather(windows.question, window), first, last, start, end, start_score, end_score)
+    return Spans(tf.gather(windows.question, window), start, end, start_score, end_score)
 
 
-def context_texts(contexts: tf.Tensor) -> Callable[[Spans], tf.Tensor]:
-    """Returns a function from spans to their texts, [C] string.
-
-    Args:
-        contexts: [Q] string, UTF-8, of each question; an invalid byte counts as a character.
-    """
-    characters = tf.strings.unicode_decode(contexts, "UTF-8")
-
-    def texts_of(spans: Spans) -> tf.Tensor:
-        start = tf.gather(characters.row_starts(), spans.question) + spans.start
-        return tf.strings.unicode_encode(slices(characters.values, start, spans.end - spans.start), "UTF-8")
-
-    return texts_of
-
-
-def n_best(
-    spans: Spans, texts_of: Callable[[Spans], tf.Tensor], num_questions: int | tf.Tensor, n_best_size: int
-) -> dict[str, tf.Tensor]:
+def n_best(spans: Spans, texts: tf.Tensor, num_questions: int | tf.Tensor, n_best_size: int) -> dict[str, tf.Tensor]:
     """Returns the n-best list of each question. Of spans with equal texts only the best is listed.
 
     Args:
-        texts_of: returns the texts of spans, [C] string; see `context_texts`.
+        texts: [C] string, the result of `span_texts`.
     Returns: with N, `n_best_size`, the best first and equal scores in the order of `spans`: `text` [Q, N] string,
         `start` and `end` [Q, N] int64, `start_score`, `end_score` and their sum `score` [Q, N] float32, `probability`
         [Q, N] float64, the softmax of the scores, and `num_answers` [Q] int64, the length of the list. Beyond that
@@ -263,41 +234,17 @@ def n_best(
     """
     order = tf.argsort(spans.start_score + spans.end_score, direction="DESCENDING", stable=True)
     order = tf.gather(order, tf.argsort(tf.gather(spans.question, order), stable=True))
-    spans = Spans(*(tf.gather(values, order) for values in spans))
-    num_questions = tf.cast(num_questions, tf.int64)
-    places = tf.range(tf.size(order, tf.int64))
-    by_question = tf.RaggedTensor.from_value_rowids(places, spans.question, num_questions, validate=False)
-    num_spans = by_question.row_lengths()
-
-    def distinct(limit: tf.Tensor) -> tf.RaggedTensor:
-        """The spans with distinct texts among the best `limit` [Q] of each question."""
-        best = cut(by_question, limit).values
-        question, texts = tf.gather(spans.question, best), texts_of(Spans(*(tf.gather(each, best) for each in spans)))
-        text = tf.unique(texts, tf.int64).idx
-        text = tf.unique(question * tf.size(texts, tf.int64) + text, tf.int64).idx  # questions share no texts
-        first = tf.math.unsorted_segment_min(best, text, tf.size(texts))
-        is_first = best == tf.gather(first, text)
-        values = tf.boolean_mask(best, is_first), tf.boolean_mask(question, is_first)
-        return tf.RaggedTensor.from_value_rowids(*values, num_questions, validate=False)
-
-    def lacking(limit: tf.Tensor, chosen: tf.RaggedTensor) -> tf.Tensor:
-        """[Q] bool, the questions with too few texts that have more spans."""
-        return (chosen.row_lengths() < n_best_size) & (num_spans > limit)
-
-    def with_larger_limit(limit: tf.Tensor, chosen: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
-        limit = tf.where(lacking(limit, chosen), 4 * limit, limit)
-        return limit, distinct(limit)
-
-    # Most spans have different texts, so the best few are usually enough.
-    limit = tf.fill([num_questions], tf.constant(2 * n_best_size, tf.int64))
-    _, chosen = tf.while_loop(
-        lambda limit, chosen: tf.reduce_any(lacking(limit, chosen)), with_larger_limit, (limit, distinct(limit))
-    )
-    chosen = chosen.to_tensor(tf.size(places, tf.int64), shape=[None, n_best_size])
-    return _listed(spans, texts_of, chosen)
+    spans, texts = Spans(*(tf.gather(values, order) for values in spans)), tf.gather(texts, order)
+    num_spans = tf.size(texts, tf.int64)
+    place = tf.range(num_spans)
+    text = tf.unique(spans.question * num_spans + tf.unique(texts, tf.int64).idx, tf.int64).idx  # of one question
+    is_best = place == tf.gather(tf.math.unsorted_segment_min(place, text, num_spans), text)
+    values = tf.boolean_mask(place, is_best), tf.boolean_mask(spans.question, is_best)
+    chosen = tf.RaggedTensor.from_value_rowids(*values, tf.cast(num_questions, tf.int64), validate=False)
+    return _listed(spans, texts, chosen.to_tensor(num_spans, shape=[None, n_best_size]))
 
 
-def _listed(spans: Spans, texts_of: Callable[[Spans], tf.Tensor], chosen: tf.Tensor) -> dict[str, tf.Tensor]:
+def _listed(spans: Spans, texts: tf.Tensor, chosen: tf.Tensor) -> dict[str, tf.Tensor]:
     """The result of `n_best` for the spans `chosen` [Q, N] int64; indices beyond the spans are padding."""
     is_span = chosen < tf.size(spans.question, tf.int64)
     index = tf.boolean_mask(chosen, is_span)
@@ -310,7 +257,7 @@ def _listed(spans: Spans, texts_of: Callable[[Spans], tf.Tensor], chosen: tf.Ten
     score = dense(best.start_score + best.end_score, tf.float32.min)  # JSON has no infinity
     weights = tf.where(is_span, tf.exp(tf.cast(score - score[:, :1], tf.float64)), 0.0)
     return {
-        "text": dense(texts_of(best), ""),
+        "text": dense(tf.gather(texts, index), ""),
         "start": dense(best.start, 0),
         "end": dense(best.end, 0),
         "start_score": dense(best.start_score, tf.float32.min),
