@@ -7,15 +7,16 @@ differences.
 
 import functools
 import re
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 from official.nlp.data.squad_lib import get_final_text
 
 from benchmarks.golden import Arrays, load_arrays, read_json, read_lines
-from electra_tf.tasks.finetune.answers import PredictedAnswer, TextOf, predicted_answers
+from electra_tf.tasks.finetune.answers import PredictedAnswer, predicted_answers
 from electra_tf.tasks.finetune.squad import Answer, Question, read_squad
 from electra_tf.tasks.finetune.squad_features import SquadWindows, squad_windows, training_windows
 from electra_tf.tasks.finetune.squad_scores import (
@@ -52,19 +53,19 @@ def answer_differences(directory: Path) -> dict[str, float]:
     Texts are cut from the context by the authors' rule, not by ours, so they must be equal.
     """
     differences, config = {}, read_json(directory / "config.json")
-    vocabulary = Vocabulary.load(directory.parent / "vocab.txt")
+    tokenizer = BertTokenizer(Vocabulary.load(directory.parent / "vocab.txt"))
     questions = read_squad(directory.parent / "inputs" / f"{config['task']}_dev.json")
     window_sizes = {name: config[name] for name in _WINDOW_SETTINGS}
-    windows = squad_windows(questions, BertTokenizer(vocabulary), **window_sizes)
+    windows = squad_windows(questions, tokenizer, **window_sizes)
     for kind, outputs in (("model", "inference.npz"), ("planted", "planted_raw.npz")):
         golden = read_json(directory / f"postprocess_{kind}.json.xz")
-        answers = _answers(config, windows, load_arrays(directory / outputs), realigned_text(vocabulary))
+        answers = _answers(config, windows, load_arrays(directory / outputs), realigned_texts(tokenizer))
         for name, value in _compare_answers(golden, windows.questions, answers, config).items():
             differences[f"{kind}/{name}"] = value
     return differences
 
 
-def _answers(config: dict, windows: SquadWindows, outputs: Arrays, text_of: TextOf) -> list[PredictedAnswer]:
+def _answers(config: dict, windows: SquadWindows, outputs: Arrays, texts_of: Callable) -> list[PredictedAnswer]:
     """Our answers from outputs by their golden names, with the settings of a golden set."""
     by_name = {_OUTPUT_NAMES.get(name, name): values for name, values in outputs.items()}
     if not config["answerable_classifier"]:
@@ -73,7 +74,7 @@ def _answers(config: dict, windows: SquadWindows, outputs: Arrays, text_of: Text
         for name in ("start_logits", "end_logits"):
             by_name[name] = _only_best(by_name[name], config["n_best_size"])
     settings = {name: config[name] for name in ("max_answer_length", "n_best_size")}
-    return predicted_answers(windows, by_name, version_2=config["task"] == "squad", text_of=text_of, **settings)
+    return predicted_answers(windows, by_name, version_2=config["task"] == "squad", texts_of=texts_of, **settings)
 
 
 def answer_metric_differences(golden: Path) -> dict[str, float]:
@@ -103,25 +104,28 @@ def official_score_differences(golden: Path) -> dict[str, float]:
 
 
 def realignment_differences(golden: Path) -> dict[str, float]:
-    """Counts texts in final_text.jsonl.xz that the rule of `realigned_text` cuts differently."""
+    """Counts texts in final_text.jsonl.xz that the rule of `realigned_texts` cuts differently."""
     cases = read_lines(golden / "final_text.jsonl.xz")
     return {"texts": sum(_realign(case["pred_text"], case["orig_text"]) != case["final_text"] for case in cases)}
 
 
-def realigned_text(vocabulary: Vocabulary) -> TextOf:
-    """The authors' rule for the text of a span: they search for its joined pieces in the words of the span."""
+def realigned_texts(tokenizer: BertTokenizer) -> Callable[..., tf.Tensor]:
+    """The authors' rule for the texts of spans: they search for the joined pieces in the words of the span."""
+    names = tokenizer.vocabulary.tokens
 
-    def text_of(windows: SquadWindows, row: int, start: int, end: int) -> str:
-        context = windows.questions[windows.features.example_index[row]].context
-        shift = int(windows.windows.first_token[row] - windows.windows.position[row])
-        words, begins = _words(context)
-        first, last = (bisect_right(begins, int(windows.token_starts[at + shift])) - 1 for at in (start, end))
-        ids = windows.features.input_ids[windows.features.row(row)][start : end + 1]
-        pieces = " ".join(vocabulary.tokens[i] for i in ids)
-        joined = pieces.replace(f" {CONTINUATION_PREFIX}", "").replace(CONTINUATION_PREFIX, "")
-        return _realign(" ".join(joined.split()), " ".join(words[first : last + 1]))
+    def texts_of(contexts: tf.Tensor, context: tf.Tensor, start: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+        ids, starts, _ = (each.to_list() for each in tokenizer.tokenize_with_offsets(contexts))
+        contexts, texts = [each.decode() for each in contexts.numpy()], []
+        for of_span, *characters in zip(*(each.numpy().tolist() for each in (context, start, end)), strict=True):
+            first, last = (bisect_left(starts[of_span], at) for at in characters)
+            words, begins = _words(contexts[of_span])
+            first_word, last_word = (bisect_right(begins, starts[of_span][at]) for at in (first, last - 1))
+            pieces = " ".join(names[i] for i in ids[of_span][first:last])
+            joined = pieces.replace(f" {CONTINUATION_PREFIX}", "").replace(CONTINUATION_PREFIX, "")
+            texts.append(_realign(" ".join(joined.split()), " ".join(words[first_word - 1 : last_word])))
+        return tf.constant(texts, tf.string)
 
-    return text_of
+    return texts_of
 
 
 # BERT's function, which the authors have copied.
