@@ -91,7 +91,7 @@ def official_score_differences(golden: Path) -> dict[str, float]:
     """Compares scores with squad_official_eval.json, the results of the official script for version 2, key for key."""
     official = read_json(golden / "squad_official_eval.json")
     questions = [
-        Question(qa["id"], "", "", "", tuple(Answer(answer["text"], 0) for answer in qa["answers"]), not qa["answers"])
+        Question(qa["id"], "", "", tuple(Answer(answer["text"], 0) for answer in qa["answers"]), not qa["answers"])
         for qa in official["questions"]
     ]
     preds, odds = official["preds"], official["null_odds"]

@@ -30,7 +30,7 @@ OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("squad_v1", "i
 def test_served_answers_equal_those_of_predict(name, served, finetuned):
     outputs = call(served(name), "answer", QUESTIONS, CONTEXTS)
     questions = [
-        Question(str(i), "", question, context, (), False)
+        Question(str(i), question, context, (), False)
         for i, (question, context) in enumerate(zip(QUESTIONS, CONTEXTS, strict=True))
     ]
     model = finetuned(name)

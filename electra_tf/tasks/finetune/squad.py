@@ -21,7 +21,6 @@ class Question(NamedTuple):
     """A question about a paragraph, its context."""
 
     id: str
-    title: str
     question: str
     context: str
     answers: tuple[Answer, ...]  # by several people; empty if the question is impossible or unlabelled
@@ -46,7 +45,6 @@ class _JsonParagraph(BaseModel):
 
 
 class _JsonArticle(BaseModel):
-    title: str = ""
     paragraphs: list[_JsonParagraph]
 
 
@@ -85,11 +83,11 @@ def read_questions(path: str | os.PathLike) -> list[Question]:
         return read_squad(path)
     table = read_table(path)
     columns = ids_of(table), table.texts("question"), table.texts("context")
-    return [Question(name, "", question, context, (), False) for name, question, context in zip(*columns, strict=True)]
+    return [Question(name, question, context, (), False) for name, question, context in zip(*columns, strict=True)]
 
 
 def read_json_as(kind: type, path: str | os.PathLike, expected: str) -> Any:
-    """Reads a JSON file of a type that pydantic validates. Raises: UserError: its content is not as `expected`."""
+    """Reads a JSON file and checks its type by pydantic. Raises: UserError: its content is not as `expected`."""
     try:
         return TypeAdapter(kind).validate_json(read_bytes(path))
     except ValidationError as error:
@@ -103,7 +101,6 @@ def _questions_of_json(path: str | os.PathLike) -> list[Question]:
     return [
         Question(
             qa.id,
-            article.title,
             qa.question,
             paragraph.context,
             tuple(Answer(answer.text, answer.answer_start) for answer in qa.answers),
@@ -124,10 +121,7 @@ def _questions_of_parquet(table: Table) -> list[Question]:
         if "answers" in table.columns:
             value = table.columns["answers"][row]
             answers = tuple(map(Answer, value["text"], value["answer_start"]))
-        title = table.columns["title"][row] if "title" in table.columns else ""
         # This layout marks an impossible question by its lack of answers.
         is_impossible = "answers" in table.columns and not answers
-        questions.append(
-            Question(name, title or "", question, contexts.setdefault(context, context), answers, is_impossible)
-        )
+        questions.append(Question(name, question, contexts.setdefault(context, context), answers, is_impossible))
     return questions

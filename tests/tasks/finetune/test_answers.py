@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.tasks.finetune.answers import Spans, context_texts, n_best, nbest_of, predicted_answers, predictions_of
+from electra_tf.tasks.finetune.answers import Spans, n_best, nbest_of, predicted_answers, predictions_of, span_texts
 from electra_tf.tasks.finetune.squad import Question
 from electra_tf.tasks.finetune.squad_features import squad_windows
 from electra_tf.text.tokenizer import BertTokenizer
@@ -23,7 +23,7 @@ def tokenizer():
 def windows(tokenizer):
     """Two of the first question, [CLS] ? [SEP] a b c d e [SEP] and [CLS] ? [SEP] d e f g h [SEP]; one of the second."""
     contexts = {"q1": "A  b c d e f g h", "q2": "A é h"}
-    questions = [Question(key, "", "?", context, (), False) for key, context in contexts.items()]
+    questions = [Question(key, "?", context, (), False) for key, context in contexts.items()]
     return squad_windows(questions, tokenizer, max_seq_length=9, doc_stride=3, max_query_length=2)
 
 
@@ -104,7 +104,7 @@ def test_logits_beyond_a_window_are_ignored(windows):
 
 
 def test_a_question_without_a_window_has_no_answer(tokenizer):
-    questions = [Question("q1", "", "?", " ", (), False), Question("q2", "", "?", "a", (), False)]
+    questions = [Question("q1", "?", " ", (), False), Question("q2", "?", "a", (), False)]
     windows = squad_windows(questions, tokenizer, max_seq_length=9, doc_stride=3, max_query_length=2)
     outputs = joint([(3, -1.0, (3, 3), (-1.0, -1.0))] * 2) | {"answerable_logits": np.array([-3.0], np.float32)}
     first, second = predicted_answers(windows, outputs, **{**SETTINGS, "version_2": True})
@@ -127,9 +127,9 @@ def test_only_the_best_span_of_equal_texts_is_listed_for_each_question():
     question = tf.constant([0, 0, 0, 1], tf.int64)
     start, end = tf.constant([0, 3, 6, 0], tf.int64), tf.constant([2, 5, 7, 2], tf.int64)
     scores = tf.constant([-2.0, -0.5, -1.5, -4.0]), tf.constant([-1.0, -0.5, -0.5, -1.0])
-    spans = Spans(question, question, start, end, start, end, *scores)
-    texts_of = context_texts(tf.constant(["ab ab é", "ab", "no span"]))
-    listed = {name: values.numpy().tolist() for name, values in n_best(spans, texts_of, 3, n_best_size=3).items()}
+    texts = span_texts(tf.constant(["ab ab é", "ab", "no span"]), question, start, end)
+    listed = n_best(Spans(question, start, end, *scores), texts, 3, n_best_size=3)
+    listed = {name: values.numpy().tolist() for name, values in listed.items()}
     assert listed["text"] == [[b"ab", "é".encode(), b""], [b"ab", b"", b""], [b""] * 3]
     assert listed["start"] == [[3, 6, 0], [0, 0, 0], [0, 0, 0]]
     assert listed["end"] == [[5, 7, 0], [2, 0, 0], [0, 0, 0]]
@@ -141,15 +141,5 @@ def test_only_the_best_span_of_equal_texts_is_listed_for_each_question():
 
 
 def test_an_invalid_byte_in_a_context_counts_as_a_character():
-    zero, one, two = (tf.constant([value], tf.int64) for value in (0, 1, 3))
-    spans = Spans(zero, zero, zero, zero, one, two, tf.constant([0.0]), tf.constant([0.0]))
-    assert context_texts(tf.constant([b"a\xffbc"]))(spans).numpy().tolist() == ["\ufffdb".encode()]
-
-
-def test_many_spans_of_one_text_do_not_hide_the_others():
-    start = tf.range(20, dtype=tf.int64)
-    zero, score = tf.zeros_like(start), -tf.cast(start, tf.float32)
-    spans = Spans(zero, zero, start, start, start, start + 1, score, score)
-    listed = n_best(spans, context_texts(tf.constant(["a" * 18 + "bc"])), 1, n_best_size=2)
-    assert listed["text"].numpy().tolist() == [[b"a", b"b"]]
-    assert listed["start"].numpy().tolist() == [[0, 18]]
+    texts = span_texts(tf.constant([b"a\xffbc"]), *(tf.constant([value], tf.int64) for value in (0, 1, 3)))
+    assert texts.numpy().tolist() == ["\ufffdb".encode()]

@@ -19,7 +19,7 @@ def tokenizer():
 
 def question(text, context, answer=None, *, question_id="q1", start=None, impossible=False):
     answers = () if answer is None else (Answer(answer, context.index(answer) if start is None else start),)
-    return Question(question_id, "", text, context, answers, impossible)
+    return Question(question_id, text, context, answers, impossible)
 
 
 def tokens_of(windows, tokenizer):

@@ -18,7 +18,7 @@ from electra_tf.tasks.finetune.squad_scores import (
 
 
 def question(question_id, *answers):
-    return Question(question_id, "", "?", "", tuple(Answer(text, 0) for text in answers), not answers)
+    return Question(question_id, "?", "", tuple(Answer(text, 0) for text in answers), not answers)
 
 
 FOX, DOG, NOTHING = question("fox", "the red fox", "fox"), question("dog", "dog"), question("nothing")
