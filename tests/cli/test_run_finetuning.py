@@ -114,18 +114,18 @@ def test_missing_and_wrong_flags_are_refused(refused, flags, message):
         (OWN + "classification --class_weights maybe=2", "--class_weights: the label 'maybe'"),
         (OWN + "multi_label --class_weights balanced", "--class_weights=balanced"),
         (OWN + "classification --labels yes", "train.csv:3 has the label 'no'"),
-        (OWN + "classification --submission", "--submission is for GLUE's tasks"),
+        (OWN + "classification --submission", "--submission needs a GLUE task"),
         (OWN + "classification --stride=100", "stride is 100, expected 1 to "),
-        (OWN + "classification --stride=4 --text_columns text score", "task: stride 4 with two texts"),
+        (OWN + "classification --stride=4 --text_columns text score", "task: stride is 4, but only single texts"),
         (OWN + "classification --text_columns txt", "train.csv has no column 'txt'; did you mean text?"),
         (OWN + "regression --label_column=text", "train.csv:2 has 'w5 w6' as 'text'"),
         (OWN.replace("{train}", "nothing.csv") + "classification", "nothing.csv does not exist"),
         (OWN + "classification --set task.kind=regression", "task.kind is 'regression', but --task"),
         (OWN + "classification --set name=mine", "config --set: name is 'mine', but --task"),
-        (OWN + "classification --set init_from=x", "init_from is 'x', but --init_from makes it 'step 3 of RUN'"),
+        (OWN + "classification --set init_from=x", "init_from is 'x', but --init_from gives 'step 3 of RUN'"),
     ],
 )
-def test_a_task_with_unfit_flags_or_data_is_refused(refused, flags, message):
+def test_flags_and_data_that_do_not_suit_the_task_are_refused(refused, flags, message):
     settings = FAST[1:] if "stride=100" in flags else FAST
     assert message in refused(f"{flags} {HERE} {SET.join(['', *settings])}")
 
@@ -152,20 +152,20 @@ def test_a_task_with_unfit_flags_or_data_is_refused(refused, flags, message):
         ("--init_from={pretrained} --set evaluation.max_batches=2", "evaluation.max_batches is 2; "),
         (
             "--init_from={pretrained} --set train.gradient_accumulation_steps=3",
-            "train.batch_size is 4, which does not divide among 1 replicas x 3 micro-batches",
+            "train.batch_size is 4, expected a multiple of 3: 1 replicas x 3 micro-batches",
         ),
         ("--init_from={pretrained} --submission", "has no test split of rte; looked for RTE/test.tsv, "),
-        ("--init_from={pretrained} --submission --keep=none", "--submission is for GLUE's tasks, with --keep=last"),
+        ("--init_from={pretrained} --submission --keep=none", "--submission needs a GLUE task, and --keep=last"),
     ],
 )
-def test_unfit_encoders_and_settings_are_refused(refused, flags, message):
+def test_unsuitable_encoders_and_settings_are_refused(refused, flags, message):
     assert message in refused(
         f"--task=rte --data_dir={{place}}/glue --output_dir={{out}} {SET.join(['', *FAST])} {flags}"
     )
 
 
 @pytest.mark.parametrize("command", ["run_finetuning", "report", "build_vocab", "build_pretraining_dataset"])
-def test_a_python_without_tensorflow_is_one_line(command):
+def test_the_error_without_tensorflow_is_one_line(command):
     answer = subprocess.run([sys.executable, "-S", f"{command}.py"], capture_output=True, text=True, cwd=PROJECT)
     assert answer.returncode == 2
     assert answer.stderr.startswith(f"error: tensorflow is not installed in this Python ({sys.executable}); run ")

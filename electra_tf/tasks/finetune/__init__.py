@@ -1,4 +1,4 @@
-"""Fine-tuning: a model, its data and its metrics for each kind of task, and the protocol of seeds."""
+"""Fine-tuning: a model, its data and its metrics for each kind of task, and training with several seeds."""
 
 from typing import TYPE_CHECKING
 

@@ -58,7 +58,7 @@ class SentenceConfig(Settings):
         if self.kind == "regression" and self.max_value <= self.min_value:
             raise ValueError(f"max_value {self.max_value} is not above min_value {self.min_value}")
         if self.stride is not None and len(self.text_columns) == 2:
-            raise ValueError(f"stride {self.stride} with two texts; remove it: pairs are truncated")
+            raise ValueError(f"stride is {self.stride}, but only single texts have windows; remove it for pairs")
         if self.class_weights and len(self.class_weights) != len(self.labels):
             raise ValueError(
                 f"{len(self.class_weights)} class_weights for {len(self.labels)} labels; give one for each"
@@ -94,13 +94,13 @@ class QuestionAnsweringConfig(Settings):
     max_query_length: Count = 64
     max_answer_length: Count = 30  # word pieces
     n_best_size: Count = 20
-    # Questions with larger null odds stay unanswered; null: chosen on the dev set.
+    # The answer is "" if the null odds are larger; null: chosen on the dev set.
     null_threshold: Real | None = None
 
     @model_validator(mode="after")
     def _can_leave_questions_unanswered(self) -> "QuestionAnsweringConfig":
         if self.version_2 and self.joint_prediction and not self.answerable_classifier:
-            raise ValueError("joint_prediction with version_2 needs answerable_classifier; set it to true")
+            raise ValueError("version_2 with joint_prediction needs answerable_classifier: true")
         return self
 
 
@@ -108,7 +108,7 @@ TaskConfig = Annotated[SentenceConfig | TaggingConfig | QuestionAnsweringConfig,
 
 
 class FinetuningOptimizerConfig(OptimizerConfig):
-    """Adds layerwise decay to the optimizer of pre-training; the warm-up is a fraction of the steps."""
+    """The optimizer of pre-training, with layerwise learning rates and a warm-up over a fraction of the steps."""
 
     warmup_steps: CountOrZero = 0
     warmup_fraction: Fraction = 0.1
@@ -129,7 +129,7 @@ class FinetuningOptimizerConfig(OptimizerConfig):
 
 
 class FinetuningTrainConfig(TrainConfig):
-    """Adds epochs to the settings of pre-training; `num_steps` is computed from `num_epochs` unless it is given."""
+    """The settings of pre-training, and `num_epochs`, from which `num_steps` is computed unless it is given."""
 
     num_epochs: Positive
     flops_budget: None = None
@@ -209,13 +209,11 @@ def resolve(
 
 
 def _refuse_changed_facts(config: FinetuningConfig, facts: dict, source: str) -> None:
-    """Refuses settings that contradict flags. A seed's config.yaml has them too, so equal values are allowed."""
+    """Refuses settings that contradict flags. Equal values are allowed: --config may be a seed's config.yaml."""
     for setting, flag, value, fact in (
         ("name", "--task", config.name, facts["name"]),
         ("init_from", "--init_from", config.init_from, facts["init_from"]),
         ("task.kind", "--task", config.task.kind, facts["task"]["kind"]),
     ):
         if value != fact:
-            raise UserError(
-                f"config {source}: {setting} is {value!r}, but {flag} makes it {fact!r}; remove the setting"
-            )
+            raise UserError(f"config {source}: {setting} is {value!r}, but {flag} gives {fact!r}; remove the setting")

@@ -24,7 +24,7 @@ Outputs = dict[str, np.ndarray]  # by name [N, ...], one row for each row of the
 
 
 class TaskData(ABC):
-    """A training split and evaluated splits, with a subclass for each kind of task.
+    """The training split and the evaluated splits of a task. Each kind of task has a subclass.
 
     Attributes:
         train: the training split; None if the data is only predicted.
@@ -56,7 +56,7 @@ class TaskData(ABC):
         return content
 
     def problem(self, outputs: Outputs) -> str | None:
-        """Returns a clause that describes why the model seems to have learnt nothing, or None."""
+        """Returns a sign that the model has learnt nothing, as a clause for a warning; None without such a sign."""
         return None
 
     @cached_property
@@ -72,7 +72,7 @@ class TaskData(ABC):
 
 
 class FinetuningStage(InputStage):
-    """The input of a fine-tuning run: the batches of one seed.
+    """The batches of one seed.
 
     Args:
         tokenizer, vocabulary_file: written into the run's directory, see `InputStage`.
@@ -148,7 +148,7 @@ class FinetuningStage(InputStage):
             f"{share:.0%} of the computed tokens are padding ({to_longest:.0%} if all were padded to {longest})"
         )
         if any(self.data.num_truncated):
-            line += "; {} of training and {} of evaluation were longer than {} tokens and lost their end".format(
+            line += "; {} training and {} evaluated examples were truncated to {} tokens".format(
                 *self.data.num_truncated, self.config.data.max_seq_length
             )
         return line

@@ -1,4 +1,4 @@
-"""The data sets that `--task` names: their examples, and the settings that these determine."""
+"""The data sets of all tasks: their examples, and the settings that follow from the examples."""
 
 import os
 from abc import ABC, abstractmethod
@@ -67,7 +67,11 @@ class TaskDataset(ABC):
 
     @abstractmethod
     def settings(self, chosen: dict) -> dict:
-        """Returns settings of the `task` group from the data. Args: chosen: the user's settings of that group."""
+        """Returns the settings of the `task` group that follow from the examples.
+
+        Args:
+            chosen: the user's settings of that group.
+        """
 
     @abstractmethod
     def data(self, config: FinetuningConfig, tokenizer: BertTokenizer) -> TaskData:
@@ -128,7 +132,7 @@ class TableDataset(TaskDataset):
         settings["labels"] = list(labels)
         if weights is not None:
             if self.name == "multi_label" and weights == "balanced":
-                raise UserError("--class_weights=balanced is for --task=classification; give weights by label")
+                raise UserError("--class_weights=balanced needs --task=classification; give a weight for each label")
             targets = class_targets(self._train, labels) if weights == "balanced" else None
             settings["class_weights"] = class_weights(targets, labels, weights).tolist()
         return settings
@@ -191,7 +195,7 @@ def _answered_questions(path: str, version_2: bool) -> list[Question]:
         if question.is_impossible and not version_2:
             raise UserError(f"{path}: question {question.id} has no answer, as in SQuAD 2.0; give --task=squad_v2")
         if not question.answers and not question.is_impossible:
-            raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible")
+            raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")
     return questions
 
 

@@ -38,7 +38,7 @@ class GlueTask:
         smallest, largest: the range of the labels of a regression.
         num_epochs: the number of epochs in the authors' code.
         paper_metric: the metric that the paper reports.
-        metrics: the metrics of the leaderboard and of Hugging Face.
+        metrics: the metrics that the leaderboard and Hugging Face report.
         unordered: True if the order of the two texts has no meaning, so that training uses both orders.
     """
 
@@ -217,7 +217,7 @@ def _parquet_files(task: GlueTask, split: str) -> list[str]:
 
 
 def read_glue_texts(task: GlueTask, path: str, text_columns: Sequence[str] | None) -> TextExamples:
-    """Reads texts to be predicted from a TSV file in which quotes are characters like any other, as in GLUE's files.
+    """Reads texts to predict from a TSV file. As in GLUE's files, quotes are ordinary characters.
 
     Args:
         text_columns: None for the columns of the task's parquet files if the file has them, else of its TSV files.
@@ -243,7 +243,7 @@ def _tsv_table(path: str, header: Sequence[str] | None = None, max_wrong_rows: i
 
 def _read_parquet(task: GlueTask, path: str, split: str) -> TextExamples:
     table = read_table(path)
-    is_test = split.startswith("test")  # whose labels are all -1
+    is_test = split.startswith("test")  # the labels of test splits are all -1
     names = table.class_names.get("label", task.parquet_labels)
     if names != task.parquet_labels:
         expected = ", ".join(task.parquet_labels)

@@ -1,7 +1,7 @@
 """Scores computed by scikit-learn, scipy and seqeval, under the names that Hugging Face uses.
 
-All scores are fractions, not percent. They are no sums over examples, so they need all predictions of a split at once.
-Without predictions every score is NaN; so is a correlation if all predictions are equal.
+All scores are fractions, not percent. They cannot be summed over batches, so they are computed from all predictions of
+a split at once. Without predictions every score is NaN. A correlation is also NaN if all predictions are equal.
 """
 
 import math
@@ -25,8 +25,8 @@ def sentence_scores(names: Sequence[str], predictions: np.ndarray, targets: np.n
 
     Args:
         names: metrics of `OWN_METRICS`, or `combined_score`, the mean of the scores before it.
-        predictions, targets: [N] int32 class numbers; [N, C] int32, 0 or 1 for each label, where `f1` counts all labels
-            together and `accuracy` is the fraction of examples with all labels right; or [N] float32 numbers.
+        predictions, targets: [N] int32, class numbers; [N] float32, numbers; or for several labels [N, C] int32, 0 or 1
+            for each. Then `f1` counts all labels together, and `accuracy` the examples with all labels right.
     """
     assert predictions.shape == targets.shape, (predictions.shape, targets.shape)
     scores: dict[str, float] = {}
@@ -70,7 +70,7 @@ def _as_bioes(tag: str) -> str:
 
 
 def _score(name: str, predictions: np.ndarray, targets: np.ndarray) -> float:
-    """One score of `sentence_scores`. Imports its library here, because that takes one to two seconds."""
+    """One score of `sentence_scores`. The libraries are imported here, because that takes one to two seconds."""
     if name == "mse":
         return np.mean(np.square(predictions - targets))
     if name in ("pearson", "spearmanr"):

@@ -35,10 +35,10 @@ def finetune_milestones(
     strategy: tf.distribute.Strategy,
     interruption: Interruption | None = None,
 ) -> str:
-    """Fine-tunes each milestone of a run, and its newest checkpoint, by `finetune` in `step_N/`.
+    """Fine-tunes each milestone of a run, and its newest checkpoint. Calls `finetune` with the directory `step_N/`.
 
-    After each of them it writes `scores.json`, and a copy into the run's directory for report.py. Finished milestones
-    are not trained again.
+    After each step it writes `scores.json`, and a copy into the run's directory for report.py. Finished steps are not
+    trained again.
 
     Args:
         init_from: the run's directory.
@@ -75,7 +75,7 @@ def finetune_milestones(
 def _pretraining_run(init_from: str) -> RunDirectory:
     run = RunDirectory(init_from.rstrip("/"))
     if not exists(run.config_file) or run.is_finetuned:
-        raise UserError(f"--milestones needs the directory of a pre-training run as --init_from, not {init_from}")
+        raise UserError(f"--init_from={init_from} is not the directory of a pre-training run, which --milestones needs")
     if not steps_in(run.milestones) and not steps_in(run.checkpoints):
         raise UserError(f"--init_from={init_from} is a run without a checkpoint; train it first")
     return run
@@ -98,7 +98,7 @@ def _write(run: RunDirectory, task: str, output_dir: str, content: dict) -> None
     try:
         write_atomically(score_file(run.path, task), text)
     except UserError as error:
-        logger.warning("%s; copy %s there for report.py", error, scores)
+        logger.warning("%s; copy %s to that path for report.py", error, scores)
 
 
 def _table(rows: list[dict]) -> str:

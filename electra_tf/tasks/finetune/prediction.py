@@ -32,11 +32,11 @@ def predict_file(
 
     Args:
         text_columns: the names of the columns with text; None for those of the training file.
-        null_threshold: questions with larger null odds stay unanswered; None for the threshold in the settings.
+        null_threshold: the answer is "" if the null odds are larger; None for the threshold in the settings.
     Raises: UserError: the input cannot be read, or the output cannot be written.
     """
     data = _data_of(model, input_file, text_columns, null_threshold)
-    if directory := os.path.dirname(output_file):  # before hours of predictions
+    if directory := os.path.dirname(output_file):  # fails now, not after hours of predictions
         with store_errors(f"--output_file={output_file}", "cannot be written"):
             tf.io.gfile.makedirs(directory)
     write_atomically(output_file, data.prediction_table(outputs_of(model, data, strategy)))

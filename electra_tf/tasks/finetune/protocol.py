@@ -26,7 +26,7 @@ class Options:
     """The flags of `run_finetuning.py` other than task, encoder and data.
 
     Attributes:
-        values, values_source: the settings in `--config` and `--set`, and what messages call them.
+        values, values_source: the settings in `--config` and `--set`, and their source for messages.
         keep, untrained, force: see `electra_tf.tasks.finetune.seeds.Job`.
         submission: True to write the files for GLUE's site as well.
     """
@@ -93,9 +93,11 @@ def _require_same_task(output_dir: str, task: str) -> None:
 
 def _require_submission(names: tuple[str, ...], options: Options, strategy: tf.distribute.Strategy) -> None:
     if options.keep == "none" or not set(names) <= set(GLUE_TASKS):
-        raise UserError("--submission is for GLUE's tasks, with --keep=last, best or all")
+        raise UserError("--submission needs a GLUE task, and --keep=last, best or all")
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        raise UserError("--submission needs a single process; give it with another --strategy once all seeds are done")
+        raise UserError(
+            "--submission needs a single process; first train without it, then add it with --strategy=mirrored"
+        )
 
 
 def _job(
@@ -113,8 +115,8 @@ def _job(
     ):
         if size % among:
             raise UserError(
-                f"{name} is {size}, which does not divide among {replicas} replicas x {among // replicas} "
-                f"micro-batches; give a multiple of {among} with --set {name}=N"
+                f"{name} is {size}, expected a multiple of {among}: {replicas} replicas x {among // replicas} "
+                f"micro-batches; change it with --set {name}=N"
             )
     return Job(config, data, pretrained, directory, strategy, options.keep, options.untrained, options.force)
 
@@ -122,7 +124,7 @@ def _job(
 def configured(
     dataset: TaskDataset, pretrained: PretrainedEncoder, options: Options
 ) -> tuple[FinetuningConfig, TaskData]:
-    """Returns a task's resolved configuration, and its data as features."""
+    """Returns a task's configuration with all defaults filled in, and its data as features."""
     # Resolved twice: the features depend on the settings, and the number of steps depends on the features.
     data = dataset.data(_resolved(dataset, pretrained, options, num_rows=1), pretrained.tokenizer)
     config = _resolved(dataset, pretrained, options, data.train.num_rows)

@@ -11,7 +11,7 @@ import tf_keras
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
-from electra_tf.models.layers import ForwardContext, glorot_uniform
+from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.finetune.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
 from electra_tf.tasks.finetune.config import FinetuningConfig, QuestionAnsweringConfig
@@ -19,13 +19,13 @@ from electra_tf.tasks.finetune.data import Outputs, TaskData
 from electra_tf.tasks.finetune.squad import Question
 from electra_tf.tasks.finetune.squad_features import squad_windows, training_windows
 from electra_tf.tasks.finetune.squad_scores import choose_null_threshold, squad_v1_scores, squad_v2_scores
-from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
 from electra_tf.text.tokenizer import BertTokenizer
 
 logger = logging.getLogger(__name__)
 
 _NOT_ALLOWED = 1000.0  # subtracted from the logits of the question's tokens, of the first [SEP] and of padding
-_MAX_DROPPED = 0.05  # of the training questions, as their answers are not in their contexts; of SQuAD it is below 0.001
+_MAX_DROPPED = 0.05  # the largest share of training questions without their answer in the context; SQuAD: below 0.001
 
 
 class SpanLogits(NamedTuple):
@@ -67,14 +67,14 @@ class QuestionAnsweringTask(FinetuningTask):
     def __init__(self, config: FinetuningConfig, **model_options):
         super().__init__(config, **model_options)
         task = config.task
-        self.start_layer, self.end_layer = _dense(1, "start"), _dense(1, "end")
+        self.start_layer, self.end_layer = head_layer(1, "start"), head_layer(1, "end")
         self.end_hidden_layer = self.answerable_hidden_layer = self.answerable_layer = None
         if task.joint_prediction:
-            self.end_hidden_layer = _dense(task.head_size, "end_hidden")
+            self.end_hidden_layer = head_layer(task.head_size, "end_hidden")
         if task.answerable_classifier:
-            self.answerable_layer = _dense(1, "answerable")
+            self.answerable_layer = head_layer(1, "answerable")
             if task.answerable_uses_start_logits:
-                self.answerable_hidden_layer = _dense(task.head_size, "answerable_hidden")
+                self.answerable_hidden_layer = head_layer(task.head_size, "answerable_hidden")
 
     def forward(self, batch: Batch, context: ForwardContext) -> SpanLogits:
         hidden = tf.cast(self.encode(batch, context).sequence_output, tf.float32)
@@ -141,10 +141,6 @@ class QuestionAnsweringTask(FinetuningTask):
         return logits + _NOT_ALLOWED * (allowed - 1.0)
 
 
-def _dense(units: int, name: str) -> tf_keras.layers.Dense:
-    return tf_keras.layers.Dense(units, kernel_initializer=glorot_uniform(), dtype="float32", name=name)
-
-
 def _products(layer: tf_keras.layers.Dense, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Two tensors whose sum is layer([first ; second]): [..., H] each -> [..., F] each."""
     size = first.shape[-1]
@@ -161,8 +157,8 @@ class QuestionData(TaskData):
         train: the training questions; None if the data is only predicted.
         evaluated: the evaluated questions; without answers they are only predicted.
         source: the file, for messages.
-        null_threshold: questions with larger null odds stay unanswered; None: the threshold in the settings or, without
-            one, that with the highest F1 on the evaluated questions.
+        null_threshold: the answer is "" if the null odds are larger; None: the threshold in the settings or, if that is
+            null, the one with the highest F1 on the evaluated questions.
     """
 
     primary_metric = "f1"
@@ -215,7 +211,7 @@ class QuestionData(TaskData):
         return {name: json.dumps(content, indent=1, ensure_ascii=False).encode() for name, content in files.items()}
 
     def prediction_table(self, outputs: Outputs) -> bytes:
-        """JSON lines: id, the answer ("" for none), its place in the context, probability, score and null odds."""
+        """JSON lines: id, the answer ("" for none), its start and end, probability, score and null odds."""
         lines = []
         for answer in self.answers(outputs):
             best = answer.spans[0] if answer.spans else None
@@ -261,8 +257,8 @@ class QuestionData(TaskData):
 def _warn_of_dropped(dropped: Sequence[str], num_questions: int, source: str) -> None:
     if not dropped:
         return
-    what = f"{source}: the answers of {len(dropped)} of {num_questions} questions are not in their contexts"
+    what = f"{source}: the answers of {len(dropped)} of {num_questions} questions are not at answer_start"
     what += f" ({', '.join(dropped[:3])})"
     if len(dropped) > max(1, math.floor(_MAX_DROPPED * num_questions)):
-        raise UserError(f"{what}, expected at most {_MAX_DROPPED:.0%}; correct answer_start")
+        raise UserError(f"{what}, expected at most {_MAX_DROPPED:.0%}; correct the file")
     logger.warning("%s; they are left out", what)

@@ -141,7 +141,9 @@ def load_seed(job: Job, seed: int) -> FinetunedModel:
     directory, config = job.directory(seed), job.config_of(seed)
     prefix = newest_whole(directory.best) or newest_whole(directory.checkpoints)
     if prefix is None:
-        raise UserError(f"{directory.path} holds no checkpoint; fine-tune this seed with --keep=last or best")
+        raise UserError(
+            f"{directory.path} holds no checkpoint; remove it and fine-tune this seed again, with --keep=last or best"
+        )
     with job.strategy.scope():
         task = build_finetuning_task(config)
     restore_strictly(tf.train.Checkpoint(task=task), prefix)
@@ -200,7 +202,9 @@ def _finish(job: Job, loops: Loops, stage: FinetuningStage, run: Run, interrupti
     result = {"seed": seed, "step": step, "metrics": metrics}
     if (problem := job.data.problem(outputs)) is not None:
         result["alarm"] = problem
-        logger.warning("%s, seed %d has learnt nothing: %s; see docs/finetuning.md", job.config.name, seed, problem)
+        logger.warning(
+            "%s, seed %d seems to have learnt nothing: %s; see docs/finetuning.md", job.config.name, seed, problem
+        )
     write_atomically(_result_file(job, seed), json.dumps(result, indent=1, allow_nan=False).encode())
     kept = {"best": [directory.best], "none": []}.get(job.keep, [directory.checkpoints])
     for path in (directory.best, directory.checkpoints):

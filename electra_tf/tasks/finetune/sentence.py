@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.data.batch import Batch
-from electra_tf.models.layers import ForwardContext, glorot_uniform
+from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.finetune.config import FinetuningConfig, SentenceConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
 from electra_tf.tasks.finetune.metrics import sentence_scores
-from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
 from electra_tf.tasks.finetune.text_examples import (
     TextExamples,
     class_targets,
@@ -31,6 +30,7 @@ _TARGETS = {
     "multi_label": {"label_ids": ("C", tf.int32)},
     "regression": {"targets": ("", tf.float32)},
 }
+_SMALLEST_SHARE = 1e-12  # replaces 0, the share of a label without training examples
 
 
 class SentenceTask(FinetuningTask):
@@ -45,10 +45,10 @@ class SentenceTask(FinetuningTask):
     def __init__(self, config: FinetuningConfig, **model_options):
         super().__init__(config, **model_options)
         self.target_tensors = _TARGETS[config.task.kind]
-        self.output_layer = _dense(config.task.num_outputs, "classifier")
+        self.output_layer = head_layer(config.task.num_outputs, "classifier")
         self.hidden_layer = None
         if config.task.head == "huggingface":
-            self.hidden_layer = _dense(config.encoder.hidden_size, "hidden")
+            self.hidden_layer = head_layer(config.encoder.hidden_size, "hidden")
 
     def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """[B, C] float32 logits."""
@@ -74,13 +74,6 @@ class SentenceTask(FinetuningTask):
 
     def predictions(self, batch: Batch, forward: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"logits": forward}
-
-
-def _dense(units: int, name: str) -> tf_keras.layers.Dense:
-    return tf_keras.layers.Dense(units, kernel_initializer=glorot_uniform(), dtype="float32", name=name)
-
-
-_SMALLEST_SHARE = 1e-12  # stands for 0, the share of a label that the training set lacks
 
 
 class SentenceData(TaskData):
@@ -146,7 +139,7 @@ class SentenceData(TaskData):
         # A model that has memorised its training set has a high loss, but a better accuracy than the constant one.
         is_better = kind != "regression" and np.mean(predicted == gold) > np.mean(constant == gold)
         if not self._task.class_weights and loss >= of_constant and not is_better:
-            return f"the dev loss is {loss:.4f}; always predicting the training set's mean gives {of_constant:.4f}"
+            return f"the dev loss is {loss:.4f}; the best constant prediction has {of_constant:.4f}"
         return None
 
     def predicted_labels(self, outputs: Outputs) -> list[tuple[str, str]]:
@@ -219,10 +212,10 @@ class SentenceData(TaskData):
 
 
 def _constant_predictor(kind: str, train: np.ndarray, gold: np.ndarray, num_labels: int) -> tuple[float, np.ndarray]:
-    """Returns the loss and the prediction of the best model that gives the same output for every example.
+    """Returns the loss and the prediction of the best model that ignores its input.
 
     Args:
-        train: the targets of the training set, which determine the output.
+        train: the targets of the training set, whose mean is the output.
         gold: the targets of the evaluated set.
     Returns: the loss on the evaluated set, and the prediction: a class, 0 or 1 for each label, or a number.
     """

@@ -34,7 +34,7 @@ class ContextWindows(NamedTuple):
         position: the position in the row at which the context begins.
         first_token: the context's first token in the window, as an index into the tokens of all contexts.
         length: the number of the context's tokens in the window.
-        is_max_context: [W, (tokens of the context)] bool, True if the token has more context in no other window.
+        is_max_context: [W, (tokens of the context)] bool, True in the window in which the token has the most context.
     """
 
     question: tf.Tensor
@@ -109,7 +109,7 @@ class SquadWindows:
         features: a row [CLS] question [SEP] context [SEP] for each window; the last two parts have segment 1.
             `example_index` is the index in `questions`. The row targets for training are `start_positions`,
             `end_positions` and `is_impossible`.
-        windows: the same windows.
+        windows: the positions of the same windows.
         token_starts, token_ends: [tokens] int64, the first character and the end (exclusive) of each token of all
             distinct contexts, one context after another.
     """
@@ -152,7 +152,7 @@ def training_windows(
     """Returns the windows of questions with their first answers, for training.
 
     A window without the whole answer has both positions 0 ([CLS]) but is not impossible, as in the authors' code.
-    A question is dropped if its answer is not at its place in the context. White space within an answer may differ, but
+    A question is dropped if its answer is not at its start in the context. White space within an answer may differ, but
     an answer with a space that ends no word (U+00A0) is dropped, as in the authors' code.
 
     Args: see `squad_windows`; each question has an answer or is impossible.
@@ -259,9 +259,10 @@ def _answer_spans(
 def _token_span(
     characters: tuple[int, int], starts: np.ndarray, ids: np.ndarray, answer: Sequence[int]
 ) -> tuple[int, int] | None:
-    """The first and last token between two characters of a context, or of the answer if its tokens are among them.
+    """The first and last token of an answer, which lies between two characters of a context.
 
-    The answer "1895" may stand in the word "(1895-1943)", for example. None if there is no token.
+    The answer may be a part of a word, as "1895" in "(1895-1943)". If its tokens are not found, all tokens between the
+    characters are the answer. None if there are no tokens.
     """
     first, end = np.searchsorted(starts, characters).tolist()
     candidates = ids[first:end].tolist()
@@ -272,7 +273,7 @@ def _token_span(
 
 
 def _whole_words(question: Question, words: Sequence[re.Match]) -> tuple[int, int] | None:
-    """The first characters of the first answer's words and of the next word; None if the answer is not there."""
+    """The characters from the first answer's first word to the next word; None if the answer is not at its start."""
     answer = question.answers[0]
     last = answer.start + len(answer.text) - 1
     cleaned = " ".join(answer.text.split()).lower()

@@ -1,7 +1,7 @@
 """SQuAD's scores, equal to those of the official scripts for versions 1.1 and 2.0, and the null threshold.
 
-tf-models-official gives other numbers: for version 1.1 fractions, and for 2.0 the scores at the best threshold under
-the names of the plain scores.
+tf-models-official differs: its scores of version 1.1 are fractions, and its `exact` and `f1` of version 2.0 are those
+at the best threshold.
 """
 
 import collections
@@ -44,7 +44,7 @@ def score_files(
     predictions = _read_predictions(predictions_file)
     if task == "squad_v1":
         if null_odds_file is not None:
-            raise UserError("--null_odds is not for squad_v1, which has no impossible questions; remove it")
+            raise UserError("--null_odds has no effect with --task=squad_v1; remove it")
         return squad_v1_scores(questions, predictions)
     null_odds = None
     if null_odds_file is not None:
@@ -104,7 +104,7 @@ def squad_v2_scores(
 def choose_null_threshold(
     questions: Sequence[Question], predictions: Mapping[str, str], null_odds: Mapping[str, float]
 ) -> float:
-    """Returns the threshold on null odds with the highest F1 on these questions; the lowest of several.
+    """Returns the threshold on null odds with the highest F1 on these questions; the lowest of equal ones.
 
     Answers with larger null odds are replaced by "".
 
@@ -184,7 +184,7 @@ def _official_best(
     null_odds: Mapping[str, float],
     has_answer: Mapping[str, bool],
 ) -> tuple[float, float]:
-    """The best score over all thresholds, and its threshold; starts at 0.0 and resolves ties as the official script."""
+    """The best score over all thresholds, and its threshold; 0.0 if no answer is best. Ties are the official script's."""
     total = best = sum(not has for has in has_answer.values())
     threshold = 0.0
     for key in sorted(null_odds, key=lambda key: null_odds[key]):
@@ -200,7 +200,7 @@ def _official_best(
 def _require_all(questions: Sequence[Question], by_id: Mapping[str, object], what: str) -> None:
     missing = [question.id for question in questions if question.id not in by_id]
     if missing:
-        raise UserError(f"{len(missing)} of {len(questions)} questions have no {what}, the first is {missing[0]}")
+        raise UserError(f"{len(missing)} of {len(questions)} questions have no {what}; the first is {missing[0]}")
 
 
 def _read_predictions(path: str | Path) -> dict[str, str]:

@@ -19,20 +19,19 @@ logger = logging.getLogger(__name__)
 
 ZIP_FILE = "submission.zip"
 _WNLI_MAJORITY = "0"
-_ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest in a zip file; equal predictions give equal bytes
 
 TestSets = dict[tuple[str, str], TextExamples]  # by task and test split
 Predictions = Mapping[tuple[str, str], Sequence[tuple[str, str]]]  # ids with labels or numbers
 
 
 def read_test_sets(names: Sequence[str], data_dir: str) -> TestSets:
-    """Reads the test sets that the models of these tasks predict. Raises: UserError: one is missing."""
+    """Reads the test sets for the models of these tasks. Raises: UserError: one is missing."""
     tasks = [task for name in names for task in _predicted_by(name)]
     return {(task.name, split): read_glue(task, data_dir, split) for task in tasks for split in task.leaderboard}
 
 
 def write_submission(jobs: Mapping[str, Job], summaries: Sequence[dict], test_sets: TestSets, directory: str) -> None:
-    """Predicts each test set by the seed with the best dev score, and writes the files for GLUE's site.
+    """Predicts each test set with the model of the best seed on the dev set, and writes the files for GLUE's site.
 
     Args:
         jobs: the finished jobs, by task.
@@ -59,9 +58,9 @@ def write_submission(jobs: Mapping[str, Job], summaries: Sequence[dict], test_se
 def submission_files(predictions: Predictions) -> dict[str, bytes]:
     """Returns the content of the TSV files, and of the zip with all of them, by file name.
 
-    WNLI gets its majority label in all rows, even without predictions: that is 65.1 % accuracy, more than plain
-    classifiers reach, because WNLI's test set contradicts its training set. A warning names the files that the site
-    would refuse: missing ones, and ones with a wrong number of rows.
+    WNLI gets its majority label in all rows, even without predictions. The accuracy is 65.1 %, more than plain
+    classifiers reach, because WNLI's test set contradicts its training set. A warning names missing files and files
+    with a wrong number of rows, which the site would refuse.
     """
     _, num_rows = GLUE_TASKS["wnli"].leaderboard["test"]
     ids = [name for name, _ in predictions.get(("wnli", "test"), ())] or list(map(str, range(num_rows)))
@@ -81,7 +80,7 @@ def submission_files(predictions: Predictions) -> dict[str, bytes]:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         for file, content in contents.items():
-            archive.writestr(zipfile.ZipInfo(file, _ZIP_DATE), content, zipfile.ZIP_DEFLATED)
+            archive.writestr(file, content, zipfile.ZIP_DEFLATED)
     return contents | {ZIP_FILE: stream.getvalue()}
 
 

@@ -37,7 +37,7 @@ def write_summary(directory: str, summary: dict) -> None:
 
 
 def seed_scores(summary: Mapping) -> dict[int, float]:
-    """Returns each seed's primary metric, or for `glue` its mean over the tasks; NaN if a value is missing.
+    """Returns the primary metric by seed; for `glue`, the mean over the tasks; NaN if a value is missing.
 
     Args:
         summary: the content of a summary.json.
@@ -51,7 +51,7 @@ def seed_scores(summary: Mapping) -> dict[int, float]:
 
 
 def score_file(model_dir: str | os.PathLike, task: str) -> str:
-    """The file in a pre-training run's directory with the scores of a fine-tuning task."""
+    """Returns the path of a fine-tuning task's scores in a pre-training run's directory."""
     return os.path.join(model_dir, f"finetuning_{task}.json")
 
 

@@ -54,7 +54,7 @@ def read_tagged(path: str | os.PathLike) -> TaggedExamples:
 
 
 def read_words(path: str | os.PathLike) -> TaggedExamples:
-    """Reads the sentences of a file as for `read_tagged`, without their tags, which may be missing."""
+    """Reads the sentences of a file for `read_tagged` without their tags, which may be missing."""
     path = os.fspath(path)
     return _sentences_of_json(path, ()) if _is_json(path) else _read_columns(path, has_tags=False)
 
@@ -102,7 +102,9 @@ def _sentences_of_json(path: str, tag_names: Sequence[str]) -> TaggedExamples:
         if not sentence:
             raise UserError(f"{table.where(row)} has no words")
         if tags is not None and len(tags[row]) != len(sentence):
-            raise UserError(f"{table.where(row)} has {len(sentence)} words and {len(tags[row])} tags")
+            raise UserError(
+                f"{table.where(row)} has {len(sentence)} words and {len(tags[row])} tags; give one for each"
+            )
     rows = [[number] * len(sentence) for number, sentence in zip(table.rows, words, strict=True)]
     return TaggedExamples(words, tags, ids_of(table), path, rows)
 
@@ -124,9 +126,9 @@ def _refuse_breaks(texts: Sequence[Any], where: str) -> None:
 
 
 def tag_labels(examples: TaggedExamples, scheme: TagScheme) -> tuple[str, ...]:
-    """Returns the tags to learn, sorted: for a scheme of spans, all of its tags for each type in the training split.
+    """Returns the tags to learn, sorted. In a scheme of spans, each type in the training split has all prefixes.
 
-    So a type that has only one-word spans in training may have longer spans in another file.
+    For example, B-PER in training gives B-PER and I-PER, so I-PER is known in the dev set.
 
     Raises: UserError: all words have the same tag, or a tag does not belong to the scheme.
     """
@@ -141,15 +143,15 @@ def tag_labels(examples: TaggedExamples, scheme: TagScheme) -> tuple[str, ...]:
         for word, tag in enumerate(words):
             if not fits.fullmatch(tag):
                 raise UserError(
-                    f"{examples.where(sentence, word)} has the tag {tag!r}, which task.scheme {scheme} lacks; name the"
-                    " file's scheme, such as --set task.scheme=bioes, or plain for tags that mark no spans"
+                    f"{examples.where(sentence, word)} has the tag {tag!r}, which is not in task.scheme {scheme}; give"
+                    " the file's scheme, such as --set task.scheme=bioes, or plain for tags without spans"
                 )
     endings = {tag[1:] for tag in tags - {"O"}}
     return tuple(sorted({"O", *(prefix + ending for prefix in prefixes for ending in endings)}))
 
 
 def _prefixes(scheme: TagScheme) -> str:
-    """The letters with which a tag of a span may begin."""
+    """The prefixes of a scheme's tags, such as "BI" for B-PER and I-PER."""
     from seqeval import scheme as schemes
 
     allowed = getattr(schemes, _SEQEVAL_NAMES.get(scheme, scheme.upper())).allowed_prefix

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from electra_tf.data.batch import Batch
-from electra_tf.models.layers import ForwardContext, glorot_uniform
+from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.config import FinetuningConfig, TaggingConfig
 from electra_tf.tasks.finetune.data import Outputs, TaskData
 from electra_tf.tasks.finetune.metrics import tagging_scores
 from electra_tf.tasks.finetune.tagged import TaggedExamples, tag_targets
-from electra_tf.tasks.finetune.task import FinetuningTask
+from electra_tf.tasks.finetune.task import FinetuningTask, head_layer
 from electra_tf.tasks.finetune.text_features import TextFeatures, tagging_features, values_of_words
 from electra_tf.text.tokenizer import BertTokenizer
 
@@ -30,9 +29,7 @@ class TaggingTask(FinetuningTask):
 
     def __init__(self, config: FinetuningConfig, **model_options):
         super().__init__(config, **model_options)
-        self.output_layer = tf_keras.layers.Dense(
-            len(config.task.labels), kernel_initializer=glorot_uniform(), dtype="float32", name="classifier"
-        )
+        self.output_layer = head_layer(len(config.task.labels), "classifier")
 
     def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """[B, S, C] float32 logits."""
@@ -81,7 +78,7 @@ class TaggingData(TaskData):
         self.num_truncated = (of_train.num_truncated if of_train else 0), of_evaluated.num_truncated
 
     def metrics(self, outputs: Outputs) -> dict[str, float]:
-        # Truncated words count as outside of any span or, with plain tags, as wrong.
+        # A truncated word counts as outside of all spans or, with plain tags, as wrong.
         missing = "" if self._task.scheme == "plain" else "O"
         tags = self._evaluated.tags
         predicted = [_filled(words, len(gold), missing) for words, gold in zip(self._tags(outputs), tags, strict=True)]

@@ -4,11 +4,12 @@ import re
 from typing import Any
 
 import tensorflow as tf
+import tf_keras
 
 from electra_tf.data.batch import TEXT_TENSORS, Batch, BatchSchema, mask_and_segments
 from electra_tf.models.embeddings import Embeddings
 from electra_tf.models.encoder import Encoder, EncoderOutput
-from electra_tf.models.layers import ForwardContext
+from electra_tf.models.layers import ForwardContext, glorot_uniform
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune.config import FinetuningConfig
@@ -16,6 +17,11 @@ from electra_tf.tasks.terms import Term, Total
 
 _ROW_TENSORS = {"row_weights": ("", tf.float32), "row_index": ("", tf.int32)}  # see `electra_tf.data.bucketing`
 _LAYER = re.compile(r"electra/layer_(\d+)/")
+
+
+def head_layer(units: int, name: str) -> tf_keras.layers.Dense:
+    """Returns a dense layer that computes in float32, whatever the precision of the encoder."""
+    return tf_keras.layers.Dense(units, kernel_initializer=glorot_uniform(), dtype="float32", name=name)
 
 
 class FinetuningTask(Task):
@@ -46,7 +52,7 @@ class FinetuningTask(Task):
         return self.electra
 
     def forward(self, batch: Batch, context: ForwardContext) -> Any:
-        """Computes the argument `forward` of `row_losses` and `predictions`."""
+        """Returns the head's outputs, the argument `forward` of `row_losses` and `predictions`."""
         raise NotImplementedError
 
     def row_losses(self, batch: Batch, forward: Any) -> tf.Tensor:
@@ -54,7 +60,7 @@ class FinetuningTask(Task):
         raise NotImplementedError
 
     def predictions(self, batch: Batch, forward: Any) -> dict[str, tf.Tensor]:
-        """Returns the outputs of each row that metrics and predictions are computed from: [B, ...] by name."""
+        """Returns what metrics and predictions are computed from: [B, ...] by name."""
         raise NotImplementedError
 
     def encode(self, batch: Batch, context: ForwardContext) -> EncoderOutput:

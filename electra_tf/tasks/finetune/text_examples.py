@@ -113,7 +113,9 @@ def _number(value: Any, where: str, column: str) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise UserError(f"{where} has {value!r} as {column!r}, expected a number; names are for --task=classification")
+        raise UserError(
+            f"{where} has {value!r} as {column!r}, expected a number; for names, give --task=classification"
+        )
     return number
 
 
@@ -176,7 +178,7 @@ def class_targets(examples: TextExamples, labels: Sequence[str]) -> np.ndarray:
 
 
 def multi_label_targets(examples: TextExamples, labels: Sequence[str]) -> np.ndarray:
-    """Returns 1 for each label of each example: [N, C] int32. Raises: UserError: a label is not in `labels`."""
+    """Returns [N, C] int32, 1 where an example has a label. Raises: UserError: a label is not in `labels`."""
     number_of = {label: number for number, label in enumerate(labels)}
     targets = np.zeros((len(examples), len(labels)), np.int32)
     for index, names in enumerate(examples.labels):
@@ -195,7 +197,7 @@ def target_range(examples: TextExamples) -> tuple[float, float]:
     """Returns the smallest and the largest label of a training split. Raises: UserError: they are equal."""
     smallest, largest = min(examples.labels), max(examples.labels)
     if smallest == largest:
-        raise UserError(f"{examples.source} has {smallest} as every label; regression needs different numbers")
+        raise UserError(f"{examples.source} has only the label {smallest}; regression needs different numbers")
     return smallest, largest
 
 
@@ -218,7 +220,9 @@ def class_weights(
     if setting == "balanced":
         counts = np.bincount(targets, minlength=len(labels))
         if not counts.all():
-            raise UserError(f"--class_weights balanced: no training example has {labels[int(np.argmin(counts))]!r}")
+            raise UserError(
+                f"--class_weights balanced: no training example has the label {labels[int(np.argmin(counts))]!r}"
+            )
         return (len(targets) / (len(labels) * counts)).astype(np.float32)
     if unknown := [label for label in setting if label not in labels]:
         raise UserError(f"--class_weights: the label {unknown[0]!r} is unknown, expected one of {listed(labels)}")

@@ -73,7 +73,7 @@ def tagging_features(
     """Returns the features of tagged sentences: the label of a word belongs to its first piece.
 
     A sentence that is too long loses its end; `values_of_words` gives one value for each word that is left. A word
-    without a piece, such as a control character, becomes [UNK], so that it has a place for its label.
+    without a piece, such as a control character, becomes [UNK], so that its label has a position.
 
     Args:
         sentences: N lists of words.
@@ -126,6 +126,6 @@ def joined_features(rows: Sequence[tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Te
 
 
 def batches(num_examples: int) -> Iterator[tuple[int, int]]:
-    """Yields begin and end of each batch of examples; one empty batch if there are no examples."""
+    """Yields the begin and the end (exclusive) of each batch of examples; without examples, one empty batch."""
     for begin in range(0, max(num_examples, 1), _TEXTS_PER_CALL):
         yield begin, min(begin + _TEXTS_PER_CALL, num_examples)

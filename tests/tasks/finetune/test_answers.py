@@ -112,7 +112,7 @@ def test_a_question_without_a_window_has_no_answer(tokenizer):
     assert first.null_odds > 1000.0
 
 
-def test_predictions_are_emptied_above_the_threshold_but_not_the_n_best_list(windows):
+def test_the_threshold_empties_predictions_but_not_the_n_best_list(windows):
     outputs = joint([(3, -1.0, (4, 3), (-0.5, -1.5))] * 2, NOTHING, [(3, -1.0, (3, 4), (-0.5, -1.0))] * 2)
     outputs["answerable_logits"] = np.array([-2.0, -2.0, -1.5], np.float32)
     answers = predicted_answers(windows, outputs, **{**SETTINGS, "version_2": True})

@@ -42,7 +42,7 @@ def documented_commands() -> list[list[str]]:
     return [arguments[2:] for arguments in commands if "--milestones" not in arguments]
 
 
-def test_the_pages_commands_fine_tune_and_predict(workplace):
+def test_the_commands_of_the_page_fine_tune_and_predict(workplace):
     commands = documented_commands()
     assert len(commands) == 4
     for arguments in commands:

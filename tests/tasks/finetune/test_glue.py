@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from electra_tf.tasks.finetune.glue import GLUE_TASKS, PAPER_TASKS, read_glue, read_glue_texts
+from electra_tf.tasks.finetune.glue import GLUE_TASKS, read_glue, read_glue_texts
 
 STSB_HEADER = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
 MNLI_HEADER = "index\tpromptID\tpairID\tgenre\tb1\tb2\tp1\tp2\tsentence1\tsentence2"
@@ -156,9 +156,3 @@ def test_labels_have_hugging_faces_numbers():
     assert GLUE_TASKS["mnli"].labels.index("contradiction") == 2
     assert GLUE_TASKS["rte"].labels.index("entailment") == GLUE_TASKS["qnli"].labels.index("entailment") == 0
     assert GLUE_TASKS["wnli"].parquet_labels.index("not_entailment") == 0
-
-
-def test_the_leaderboard_has_eleven_files_and_the_paper_eight_tasks():
-    files = [file for task in GLUE_TASKS.values() for file, _ in task.leaderboard.values()]
-    assert len(set(files)) == 11
-    assert set(GLUE_TASKS) - set(PAPER_TASKS) == {"wnli", "ax"}

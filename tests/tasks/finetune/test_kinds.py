@@ -104,7 +104,7 @@ def served(saved_model: str, kind: str, examples: list[dict]) -> list:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_of_each_kind_predicts_and_serves_the_same(kind, tiny_pretrained, tmp_path, capsys):
+def test_the_served_model_of_each_kind_gives_the_same_predictions(kind, tiny_pretrained, tmp_path, capsys):
     flags, ending, content, new = KINDS[kind]
     train, asked, out = tmp_path / f"train{ending}", tmp_path / "new.jsonl", tmp_path / "out"
     train.write_text(content)

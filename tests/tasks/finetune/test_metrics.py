@@ -99,7 +99,7 @@ def test_tags_that_break_the_scheme_form_spans_as_in_conlleval():
     assert scores["f1"] == 1
 
 
-def test_plain_tags_have_accuracy_alone():
+def test_plain_tags_have_only_accuracy():
     assert tagging_scores([["NN", "VB"], ["NN"]], [["NN", "NN"], ["NN"]], "plain") == {"accuracy": 2 / 3}
 
 

@@ -56,7 +56,7 @@ def test_the_huggingface_head_has_another_layer_with_gelu():
 
 
 @pytest.mark.parametrize(("head", "dropouts"), [("linear", ["head"]), ("huggingface", ["head", "hidden"])])
-def test_dropout_stands_before_each_layer_of_the_head(monkeypatch, head, dropouts):
+def test_dropout_precedes_each_layer_of_the_head(monkeypatch, head, dropouts):
     task, batch = headed({**CLASSES, "head": head, "dropout": 0.3}, [[[1.0, 2.0]]])
     seen = []
     monkeypatch.setattr(ForwardContext, "dropout", lambda self, x, rate, name: seen.append((name, rate)) or x)

@@ -80,7 +80,7 @@ def glue_folder(directory: Path) -> Path:
     return directory
 
 
-def test_the_task_glue_gives_one_table_and_the_files_for_its_site(tiny_pretrained, tmp_path, capsys):
+def test_the_task_glue_prints_one_table_and_writes_the_submission(tiny_pretrained, tmp_path, capsys):
     settings = ["data.max_seq_length=12", "train.num_steps=1", "train.batch_size=4", "train.fused_ops=false"]
     flags = [f"--data_dir={glue_folder(tmp_path / 'glue')}", f"--init_from={tiny_pretrained}", "--task=glue"]
     flags += [f"--output_dir={tmp_path / 'out'}", "--submission", "--keep=best"]

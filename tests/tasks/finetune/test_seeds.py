@@ -40,7 +40,7 @@ def test_one_step_is_traced_for_all_seeds(three_seeds):
     assert traces == {"train_step": 1, "example_outputs": 1}
 
 
-def test_a_result_has_its_seed_and_last_step_and_seeds_differ(three_seeds, record_of):
+def test_results_have_the_seed_and_the_last_step_and_differ_between_seeds(three_seeds, record_of):
     records = [record_of(three_seeds[0] / f"seed_{seed}") for seed in (0, 1, 2)]
     assert [(record["result"]["seed"], record["result"]["step"]) for record in records] == [(0, 6), (1, 6), (2, 6)]
     assert len({record["result"]["metrics"]["loss"] for record in records}) == 3
@@ -164,7 +164,6 @@ def test_the_log_begins_with_the_numbers_of_truncated_texts_and_loaded_variables
     monkeypatch.setattr(seeds, "_finish", lambda *_: None)
     run_seeds(job_in(tmp_path), (0,))
     first, seed, loaded = caplog.messages
-    assert "10 sequences of " in first and first.endswith(
-        "; 1 of training and 0 of evaluation were longer than 12 tokens and lost their end"
-    )
+    assert "10 sequences of " in first
+    assert first.endswith("; 1 training and 0 evaluated examples were truncated to 12 tokens")
     assert (seed, loaded[:45]) == ("classification, seed 0", "loaded 23 of 23 encoder variables from step 3")

@@ -134,7 +134,7 @@ def test_the_output_of_predict_is_scored(tmp_path, data_file, num_lines):
     assert score_files("squad_v1", data_file, tmp_path / "answers") == {"exact_match": 100.0, "f1": 100.0}
 
 
-def test_a_prediction_that_is_no_text_is_refused(tmp_path, data_file):
+def test_a_prediction_that_is_not_a_text_is_refused(tmp_path, data_file):
     (tmp_path / "predictions.json").write_text('{"fox": null}')
     with pytest.raises(UserError, match="predictions.json: fox"):
         score_files("squad_v1", data_file, tmp_path / "predictions.json")

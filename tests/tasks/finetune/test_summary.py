@@ -49,7 +49,7 @@ def test_the_table_marks_the_primary_metric_and_shows_percent():
     assert lines[2].split() == ["rte", "loss", "0.50", "0.50", "0.00", "0.50", "0.50", "2"]
 
 
-def test_the_table_leaves_squads_percent_as_they_are():
+def test_squads_scores_are_percent_already_in_the_table():
     lines = table([summarize("squad_v1", "f1", {0: {"seed": 0, "metrics": {"f1": 62.5}}}, None)]).splitlines()
     assert lines[1].split() == ["squad_v1", "f1", "*", "62.50", "62.50", "-", "62.50", "62.50", "1"]
 

@@ -13,7 +13,7 @@ def tagged(*sentences: str) -> TaggedExamples:
     return TaggedExamples([["w"] * len(sentence) for sentence in tags], tags, [], "dev.txt", rows)
 
 
-def test_conll_columns_give_the_first_as_word_and_the_last_as_tag(write):
+def test_the_first_conll_column_is_the_word_and_the_last_is_the_tag(write):
     examples = read_tagged(write("a.txt", CONLL))
     assert examples.words == [["Old", "harbour\u00a0x"], ["fell"]]
     assert examples.tags == [["B-NP", "I-NP"], ["O"]]

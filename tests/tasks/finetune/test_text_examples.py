@@ -59,7 +59,7 @@ def test_an_unknown_class_number_in_parquet_is_refused(write_parquet, refusal, n
 
 
 @pytest.mark.parametrize(("labels", "names"), [("1 2.5", ["1", "2.5"]), ('"1" "2"', ["1", "2"]), ("true", ["True"])])
-def test_numbers_and_booleans_are_classes_too(write, labels, names):
+def test_numbers_and_booleans_are_classes(write, labels, names):
     path = write("a.jsonl", "".join(f'{{"text": "a", "label": {label}}}\n' for label in labels.split()))
     assert read_examples(path, ["text"], "label", "classification").labels == names
 

@@ -26,7 +26,7 @@ def segments_of(features) -> list[list[int]]:
     return [features.segment_ids[features.row(row)].tolist() for row in range(features.num_rows)]
 
 
-def test_a_text_stands_between_cls_and_sep_and_a_long_one_is_truncated(tokenizer):
+def test_a_row_is_cls_text_sep_and_a_long_text_is_truncated(tokenizer):
     result = text_features([["a b", "", "c d e f"]], {}, tokenizer, 5, None)
     assert rows_of(result.features) == [[CLS, 5, 6, SEP], [CLS, SEP], [CLS, 7, 8, 9, SEP]]
     assert segments_of(result.features) == [[0] * 4, [0] * 2, [0] * 5]
