@@ -61,7 +61,7 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--task",
         metavar="NAME",
-        help="a GLUE task, glue (the paper's eight), squad_v1, squad_v2 or the kind of your own; see docs/finetuning.md",
+        help="a GLUE task, glue (the paper's eight tasks), squad_v1, squad_v2 or your own; see docs/finetuning.md",
     )
     parser.add_argument(
         "--init_from", metavar="PATH", help="run, checkpoint, milestone or Hugging Face folder of the encoder"

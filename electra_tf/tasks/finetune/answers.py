@@ -98,7 +98,7 @@ def predicted_answers(
         outputs: the model's outputs, a row for each window: see `best_positions` and `window_null_scores`.
         version_2: True for null odds.
         max_answer_length: tokens of the longest answer.
-        n_best_size: spans of a question; also K of the independent head.
+        n_best_size: the most spans of a question; also K of the independent head.
         texts_of: replaces `span_texts`, for comparisons.
     Source: finetune/qa/qa_metrics.py of the authors' code, which answers "empty" if no span is allowed.
     """

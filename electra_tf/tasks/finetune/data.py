@@ -48,7 +48,7 @@ class TaskData(ABC):
 
     @abstractmethod
     def prediction_files(self, outputs: Outputs) -> dict[str, bytes]:
-        """Returns files with the predictions for the evaluated splits and their probabilities: contents by name."""
+        """Returns the files with the predictions for the evaluated splits: contents by name."""
 
     def prediction_table(self, outputs: Outputs) -> bytes:
         """Returns the content of the file that `--predict` writes; there must be one evaluated split."""

@@ -193,7 +193,9 @@ def _answered_questions(path: str, version_2: bool) -> list[Question]:
     questions = read_squad(path)
     for question in questions:
         if question.is_impossible and not version_2:
-            raise UserError(f"{path}: question {question.id} has no answer, as in SQuAD 2.0; give --task=squad_v2")
+            raise UserError(
+                f"{path}: question {question.id} has no answer, which only SQuAD 2.0 allows; give --task=squad_v2"
+            )
         if not question.answers and not question.is_impossible:
             raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")
     return questions

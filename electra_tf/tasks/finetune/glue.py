@@ -248,6 +248,6 @@ def _read_parquet(task: GlueTask, path: str, split: str) -> TextExamples:
     if names != task.parquet_labels:
         expected = ", ".join(task.parquet_labels)
         raise UserError(f"{path} has the classes {', '.join(names)}, expected {expected} as in nyu-mll/glue")
-    # The class numbers in the parquet file become the names in the TSV files.
+    # The class ids in the parquet file become the names in the TSV files.
     table = Table(table.source, table.columns, table.rows, {"label": task.labels} if task.labels else {})
     return examples_of(table, task.parquet_texts, None if is_test else "label", task.problem)

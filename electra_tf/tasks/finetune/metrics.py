@@ -25,7 +25,7 @@ def sentence_scores(names: Sequence[str], predictions: np.ndarray, targets: np.n
 
     Args:
         names: metrics of `OWN_METRICS`, or `combined_score`, the mean of the scores before it.
-        predictions, targets: [N] int32, class numbers; [N] float32, numbers; or for several labels [N, C] int32, 0 or 1
+        predictions, targets: [N] int32, class ids; [N] float32, numbers; or for several labels [N, C] int32, 0 or 1
             for each. Then `f1` counts all labels together, and `accuracy` the examples with all labels right.
     """
     assert predictions.shape == targets.shape, (predictions.shape, targets.shape)
@@ -46,7 +46,7 @@ def tagging_scores(
     """Returns F1, precision and recall of spans, counted as conlleval does, and the accuracy of tags.
 
     Conlleval begins a span at B, S or U, and at any tag after O, after another type, or after E, S, L or U. So it finds
-    spans also where a model's tags break the scheme. Tags of the scheme `plain` have the accuracy alone.
+    spans also where a model's tags break the scheme. Tags of the scheme `plain` have only the accuracy.
 
     Args:
         predictions, tags: N sentences, a tag for each word.

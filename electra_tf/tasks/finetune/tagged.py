@@ -113,7 +113,7 @@ def _lists_of_texts(table: Table, names: Sequence[str]) -> list[list[str]]:
     values = table.column(next((name for name in names if name in table.columns), names[0]))
     for row, value in enumerate(values):
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-            raise UserError(f"{table.where(row)}: expected {names[0]!r} or {names[1]!r} with a list of texts")
+            raise UserError(f"{table.where(row)}: expected a list of texts as {names[0]!r} or {names[1]!r}")
         _refuse_breaks(value, table.where(row))
     return values
 
@@ -159,7 +159,7 @@ def _prefixes(scheme: TagScheme) -> str:
 
 
 def tag_targets(examples: TaggedExamples, labels: Sequence[str]) -> list[list[int]]:
-    """Returns the number of each word's tag. Raises: UserError: a tag is not in `labels`."""
+    """Returns the label id of each word's tag. Raises: UserError: a tag is not in `labels`."""
     number_of = {label: number for number, label in enumerate(labels)}
     for sentence, tags in enumerate(examples.tags):
         for word, tag in enumerate(tags):

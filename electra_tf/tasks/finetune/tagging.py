@@ -19,7 +19,7 @@ from electra_tf.text.tokenizer import BertTokenizer
 
 
 class TaggingTask(FinetuningTask):
-    """Tags words by their first piece: logits [B, S, C] float32 from one dense layer, as ElectraForTokenClassification.
+    """Tags words at their first piece: logits [B, S, C] float32 of one dense layer, as in ElectraForTokenClassification.
 
     The loss of a sentence is the sum over its words.
     Source: finetune/tagging/tagging_tasks.py of the authors' code.

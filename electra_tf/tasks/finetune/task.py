@@ -103,7 +103,7 @@ class FinetuningTask(Task):
         return RandomStream(0, seeded, first_example, name)
 
     def learning_rate_multiplier(self, variable: tf.Variable) -> float:
-        """decay ** (number of layers above), or one power more as in the authors' code (model/optimization.py)."""
+        """Returns decay ** (layers above), or one power more as in the authors' code (model/optimization.py)."""
         optimizer, num_layers = self.config.optimizer, self.config.encoder.num_layers
         if not variable.name.startswith("electra/"):
             return 1.0

@@ -1,4 +1,4 @@
-"""Texts with labels, read from the columns of a table, and labels as numbers."""
+"""Texts with labels, read from the columns of a table, and the ids of labels."""
 
 import json
 import math
@@ -75,15 +75,13 @@ def ids_of(table: Table, used: Sequence[str | None] = ()) -> list[str]:
 
 
 def _with_class_names(table: Table, column: str) -> list:
-    """The values of a column of labels; class numbers are replaced by their names if the file has them."""
+    """The values of a column of labels; class ids are replaced by the names, if the file has these."""
     values, names = table.column(column), table.class_names.get(column)
     if names is None:
         return values
     for row, value in enumerate(values):
         if value is not None and (not isinstance(value, int) or value >= len(names)):
-            raise UserError(
-                f"{table.where(row)} has {value!r} as {column!r}, expected a class number of {listed(names)}"
-            )
+            raise UserError(f"{table.where(row)} has {value!r} as {column!r}, expected a class id of: {listed(names)}")
     return [names[value] if value is not None and value >= 0 else None for value in values]
 
 
@@ -142,7 +140,7 @@ def with_swapped_pairs(examples: TextExamples) -> TextExamples:
 
 
 def label_set(examples: TextExamples, given: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Returns the labels to learn, in the order of their numbers.
+    """Returns the labels to learn, in the order of their ids.
 
     Args:
         examples: the training split, with labels of `classification` or `multi_label`.
@@ -169,7 +167,7 @@ def _sort_key(labels: set[str]) -> Callable[[str], Any]:
 
 
 def class_targets(examples: TextExamples, labels: Sequence[str]) -> np.ndarray:
-    """Returns the number of each example's label: [N] int32. Raises: UserError: a label is not in `labels`."""
+    """Returns the id of each example's label: [N] int32. Raises: UserError: a label is not in `labels`."""
     number_of = {label: number for number, label in enumerate(labels)}
     targets = [number_of.get(label, -1) for label in examples.labels]
     if -1 in targets:
@@ -212,7 +210,7 @@ def class_weights(
     """Returns the weight of each class in the loss: [C] float32.
 
     Args:
-        targets: [N] int32, the class numbers of the training split; only read for "balanced".
+        targets: [N] int32, the class ids of the training split; only read for "balanced".
         setting: "balanced" for N / (C * number of examples of the class), as in scikit-learn; or weights by label, 1
             for labels without one.
     Raises: UserError: a weight for an unknown label; "balanced" and a class without examples.

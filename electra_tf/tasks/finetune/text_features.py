@@ -46,7 +46,7 @@ def text_features(
     room = max_seq_length - 1 - len(texts)  # beside [CLS] and one [SEP] a text
     assert room >= len(texts), f"max_seq_length {max_seq_length} is too small"
     if stride is not None and not 1 <= stride <= room:
-        raise UserError(f"stride is {stride}, expected 1 to {room}: the tokens that fit between [CLS] and [SEP]")
+        raise UserError(f"stride is {stride}, expected 1 to {room}, the number of tokens between [CLS] and [SEP]")
     rows, num_truncated = [], 0
     for begin, end in batches(len(texts[0])):
         tokens = [tokenizer.tokenize(tf.constant(column[begin:end], tf.string)) for column in texts]

@@ -152,7 +152,7 @@ def test_texts_to_predict_are_read_from_a_tsv_file(write, name, content, columns
     assert read_glue_texts(GLUE_TASKS[name], write("new.tsv", content), columns).texts == texts
 
 
-def test_labels_have_hugging_faces_numbers():
+def test_labels_have_hugging_faces_ids():
     assert GLUE_TASKS["mnli"].labels.index("contradiction") == 2
     assert GLUE_TASKS["rte"].labels.index("entailment") == GLUE_TASKS["qnli"].labels.index("entailment") == 0
     assert GLUE_TASKS["wnli"].parquet_labels.index("not_entailment") == 0

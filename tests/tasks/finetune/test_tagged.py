@@ -91,7 +91,7 @@ def test_a_file_with_one_tag_is_refused(refusal):
     assert "dev.txt has only the tag 'O'" in refusal(tag_labels, tagged("O O"), "bioes")
 
 
-def test_targets_are_the_numbers_of_tags():
+def test_targets_are_the_ids_of_tags():
     labels = ("B-A", "I-A", "O")
     assert tag_targets(tagged("B-A I-A I-A", "O B-A"), labels) == [[0, 1, 1], [2, 0]]
 

@@ -46,13 +46,13 @@ def test_a_remote_file_is_read():
     assert read_examples("ram://tables/a.csv", ["text"], "label", "classification").labels == ["x"]
 
 
-def test_class_numbers_in_parquet_get_their_names(write_parquet):
+def test_class_ids_in_parquet_become_names(write_parquet):
     path = write_parquet("a.parquet", {"text": ["a", "b"], "label": [1, 0]}, ("no", "yes"))
     assert read_examples(path, ["text"], "label", "classification").labels == ["yes", "no"]
 
 
 @pytest.mark.parametrize("numbers", [[0, 2], [0.0, 1.5], ["no", "yes"]])
-def test_an_unknown_class_number_in_parquet_is_refused(write_parquet, refusal, numbers):
+def test_an_unknown_class_id_in_parquet_is_refused(write_parquet, refusal, numbers):
     path = write_parquet("a.parquet", {"text": ["a", "b"], "label": numbers}, ("no", "yes"))
     message = refusal(read_examples, path, ["text"], "label", "classification")
     assert "a.parquet:" in message and "no, yes" in message
@@ -133,7 +133,7 @@ def test_equal_labels_are_refused(refusal):
     assert "2.0" in refusal(target_range, labelled(2.0, 2.0))
 
 
-def test_targets_are_the_numbers_of_labels():
+def test_targets_are_the_ids_of_labels():
     assert class_targets(labelled("b", "a", "b"), ("a", "b")).tolist() == [1, 0, 1]
     assert multi_label_targets(labelled(("c",), (), ("a", "c")), ("a", "b", "c")).tolist() == [
         [0, 0, 1],
