@@ -194,7 +194,7 @@ def _answered_questions(path: str, version_2: bool) -> list[Question]:
     for question in questions:
         if question.is_impossible and not version_2:
             raise UserError(
-                f"{path}: question {question.id} has no answer, which only SQuAD 2.0 allows; give --task=squad_v2"
+                f"{path}: question {question.id} has no answer, as only SQuAD 2.0 allows; give --task=squad_v2"
             )
         if not question.answers and not question.is_impossible:
             raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")

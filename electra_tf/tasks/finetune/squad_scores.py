@@ -184,7 +184,7 @@ def _official_best(
     null_odds: Mapping[str, float],
     has_answer: Mapping[str, bool],
 ) -> tuple[float, float]:
-    """The best score over all thresholds, and its threshold; 0.0 if no answer is best. Ties as in the official script."""
+    """The best score over all thresholds, and its threshold; 0.0 if no answer is best. Ties as in the script."""
     total = best = sum(not has for has in has_answer.values())
     threshold = 0.0
     for key in sorted(null_odds, key=lambda key: null_odds[key]):

@@ -19,7 +19,7 @@ from electra_tf.text.tokenizer import BertTokenizer
 
 
 class TaggingTask(FinetuningTask):
-    """Tags words at their first piece: logits [B, S, C] float32 of one dense layer, as in ElectraForTokenClassification.
+    """Tags words at their first piece: logits [B, S, C] float32 of a dense layer, as in ElectraForTokenClassification.
 
     The loss of a sentence is the sum over its words.
     Source: finetune/tagging/tagging_tasks.py of the authors' code.
