@@ -171,13 +171,11 @@ class SquadDataset(TaskDataset):
     max_seq_length: int = 512
 
     def __post_init__(self):
-        options = self.options
-        paths = options.train_file, options.validation_file
-        if None in paths:
-            if options.data_dir is None:
-                raise UserError(f"--task={self.name} needs --data_dir, or --train_file and --validation_file")
-            official = (_squad_file(options.data_dir, self.name, split) for split in ("train", "validation"))
-            paths = tuple(given or file for given, file in zip(paths, official, strict=True))
+        directory, files = self.options.data_dir, (self.options.train_file, self.options.validation_file)
+        if directory is None and None in files:
+            raise UserError(f"--task={self.name} needs --data_dir, or --train_file and --validation_file")
+        given = zip(files, ("train", "validation"), strict=True)
+        paths = [file or _squad_file(directory, self.name, split) for file, split in given]
         self._train_file = paths[0]
         self._train, self._validation = (_answered_questions(path, self.name == "squad_v2") for path in paths)
 
@@ -193,9 +191,7 @@ def _answered_questions(path: str, version_2: bool) -> list[Question]:
     questions = read_squad(path)
     for question in questions:
         if question.is_impossible and not version_2:
-            raise UserError(
-                f"{path}: question {question.id} has no answer, as only SQuAD 2.0 allows; give --task=squad_v2"
-            )
+            raise UserError(f"{path}: question {question.id} has no answer; give --task=squad_v2")
         if not question.answers and not question.is_impossible:
             raise UserError(f"{path}: question {question.id} has neither answers nor is_impossible; add one")
     return questions

@@ -1,7 +1,7 @@
 """Scores computed by scikit-learn, scipy and seqeval, under the names that Hugging Face uses.
 
 All scores are fractions, not percent. They cannot be summed over batches, so they are computed from all predictions of
-a split at once. Without predictions every score is NaN. A correlation is also NaN if all predictions are equal.
+a split at once. A correlation is NaN if all predictions are equal.
 """
 
 import math
@@ -36,7 +36,7 @@ def sentence_scores(names: Sequence[str], predictions: np.ndarray, targets: np.n
             if name == "combined_score":
                 scores[name] = sum(scores.values()) / len(scores)
             else:
-                scores[name] = float(_score(name, predictions, targets)) if len(targets) else math.nan
+                scores[name] = float(_score(name, predictions, targets))
     return scores
 
 
@@ -52,11 +52,9 @@ def tagging_scores(
         predictions, tags: N sentences, a tag for each word.
     """
     right = [ours == gold for pair in zip(predictions, tags, strict=True) for ours, gold in zip(*pair, strict=True)]
-    accuracy = {"accuracy": sum(right) / len(right) if right else math.nan}
+    accuracy = {"accuracy": sum(right) / len(right)}
     if scheme == "plain":
         return accuracy
-    if not right:
-        return dict.fromkeys(("f1", "precision", "recall"), math.nan) | accuracy
     from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
     pair = [[[_as_bioes(tag) for tag in sentence] for sentence in sentences] for sentences in (tags, predictions)]

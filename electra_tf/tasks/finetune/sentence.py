@@ -106,7 +106,9 @@ class SentenceData(TaskData):
 
         def features_of(examples: list[TextExamples]) -> TextFeatures:
             texts = [sum(columns, []) for columns in zip(*(each.texts for each in examples), strict=True)]
-            return text_features(texts, self._targets(examples), tokenizer, length, stride)
+            has_labels = all(each.labels is not None for each in examples)
+            targets = dict([self._gold(examples)]) if has_labels else {}
+            return text_features(texts, targets, tokenizer, length, stride)
 
         of_train = features_of([train]) if train is not None else None
         of_splits = features_of(list(splits.values()))
@@ -146,11 +148,6 @@ class SentenceData(TaskData):
         """Returns the id and the predicted label (or number) of each example; there must be one split."""
         ((_, examples, logits),) = self._split_logits(outputs)
         return list(zip(examples.ids, self._labels_of(logits), strict=True))
-
-    def _targets(self, examples: list[TextExamples]) -> dict[str, np.ndarray]:
-        if any(each.labels is None for each in examples):
-            return {}
-        return dict([self._gold(examples)])
 
     def _gold(self, examples: list[TextExamples]) -> tuple[str, np.ndarray]:
         """The name of the target tensor, and the targets of all examples."""

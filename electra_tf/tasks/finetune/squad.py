@@ -113,15 +113,11 @@ def _questions_of_json(path: str | os.PathLike) -> list[Question]:
 
 
 def _questions_of_parquet(table: Table) -> list[Question]:
-    names = ("id", "question", "context")
     contexts: dict[str, str] = {}
     questions = []
-    for row, (name, question, context) in enumerate(zip(*map(table.texts, names), strict=True)):
-        answers = ()
-        if "answers" in table.columns:
-            value = table.columns["answers"][row]
-            answers = tuple(map(Answer, value["text"], value["answer_start"]))
-        # This layout marks an impossible question by its lack of answers.
-        is_impossible = "answers" in table.columns and not answers
-        questions.append(Question(name, question, contexts.setdefault(context, context), answers, is_impossible))
+    columns = *map(table.texts, ("id", "question", "context")), table.column("answers")
+    for name, question, context, value in zip(*columns, strict=True):
+        answers = tuple(map(Answer, value["text"], value["answer_start"]))
+        # In this layout, a question without answers is impossible.
+        questions.append(Question(name, question, contexts.setdefault(context, context), answers, not answers))
     return questions

@@ -142,12 +142,7 @@ def squad_windows(
 
 
 def training_windows(
-    questions: Sequence[Question],
-    tokenizer: BertTokenizer,
-    *,
-    max_seq_length: int,
-    doc_stride: int,
-    max_query_length: int,
+    questions: Sequence[Question], tokenizer: BertTokenizer, **lengths: int
 ) -> tuple[SquadWindows, list[str]]:
     """Returns the windows of questions with their first answers, for training.
 
@@ -155,14 +150,16 @@ def training_windows(
     A question is dropped if its answer is not at its start in the context. White space within an answer may differ, but
     an answer with a space that ends no word (U+00A0) is dropped, as in the authors' code.
 
-    Args: see `squad_windows`; each question has an answer or is impossible.
+    Args:
+        questions: each has an answer or is impossible.
+        lengths: see `squad_windows`.
     Returns: the windows, and the ids of the dropped questions.
     Raises: UserError: the lengths leave no room for the context.
     """
     contexts = _Contexts(questions, tokenizer)
     spans = _answer_spans(questions, contexts, tokenizer)
     kept = [i for i, span in enumerate(spans) if span is not None]
-    windows = _windows(questions, contexts, tokenizer, kept, max_seq_length, doc_stride, max_query_length)
+    windows = _windows(questions, contexts, tokenizer, kept, **lengths)
     of_row = windows.features.example_index
     first, last = np.array([span or (0, 0) for span in spans], np.int64).reshape(-1, 2)[of_row].T
     is_impossible = np.array([question.is_impossible for question in questions], bool)[of_row]

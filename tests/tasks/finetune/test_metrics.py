@@ -60,18 +60,6 @@ def test_equal_predictions_have_no_correlation_and_a_matthews_correlation_of_zer
     assert own_scores("classification", [0, 0, 0], [0, 1, 1])["matthews_correlation"] == 0
 
 
-def test_without_predictions_every_score_is_nan():
-    nothing = np.zeros(0, np.int32)
-    for scores in (
-        own_scores("classification", nothing, nothing),
-        own_scores("regression", nothing, nothing),
-        own_scores("multi_label", np.zeros((0, 2)), np.zeros((0, 2))),
-        tagging_scores([], [], "bioes"),
-        sentence_scores(GLUE_TASKS["mrpc"].metrics, nothing, nothing),
-    ):
-        assert scores and all(map(math.isnan, scores.values()))
-
-
 def test_a_single_prediction_has_no_correlation():
     assert math.isnan(own_scores("regression", np.float32([1]), np.float32([2]))["pearson"])
 

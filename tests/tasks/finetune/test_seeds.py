@@ -101,13 +101,6 @@ def same_tensors(one: str, other: str) -> None:
     assert [name for name in names if not np.array_equal(first.get_tensor(name), second.get_tensor(name))] == []
 
 
-def test_finished_seeds_are_not_trained_again(job_in, three_seeds, caplog):
-    caplog.set_level(logging.INFO)
-    job = job_in(three_seeds[0], keep="all")
-    run_seeds(job, (2, 0))
-    assert caplog.messages == []
-
-
 def test_results_include_all_finished_seeds(job_in, three_seeds, tmp_path):
     assert list(results_of(job_in(three_seeds[0]))) == [0, 1, 2]
     assert results_of(job_in(tmp_path)) == {}

@@ -76,10 +76,6 @@ def test_an_impossible_stride_is_refused(tokenizer, stride):
         text_features([["a"]], {}, tokenizer, 6, stride)
 
 
-def test_an_empty_list_of_texts_has_no_rows(tokenizer):
-    assert text_features([[]], {}, tokenizer, 6, None).features.num_rows == 0
-
-
 def test_the_label_of_a_word_is_at_its_first_piece(tokenizer):
     result = tagging_features([["ab", "c"], ["d"]], [[4, 2], [3]], tokenizer, 9)
     features = result.features
