@@ -132,7 +132,8 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
         is_read = name in _FLAGS_OF_ALL_MODES | _FLAGS_OF_MODE[mode] if mode else name not in _NOT_FOR_FINETUNING
         if not is_read and name != mode and value != parser.get_default(name):
             flag = "--set" if name == "overrides" else f"--{name}"
-            raise UserError(f"{flag} has no effect {f'with --{mode}' if mode else 'on fine-tuning'}; remove it")
+            owner = next((other for other, names in _FLAGS_OF_MODE.items() if name in names), "")
+            raise UserError(f"{flag} has no effect {f'with --{mode}' if mode else f'without --{owner}'}; remove it")
 
 
 def _require(arguments: argparse.Namespace, *flags: str) -> None:

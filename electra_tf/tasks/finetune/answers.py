@@ -176,7 +176,7 @@ def best_positions(outputs: Mapping[str, tf.Tensor], lengths: tf.Tensor, size: i
 
 
 def window_null_scores(outputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Returns [W] float32, large for windows without an answer: `answerable_logits`, or else the score of [CLS].
+    """Returns the score of "no answer" in each window, [W] float32: the classifier's logit, or else the score of [CLS].
 
     Args:
         outputs: the model's outputs, with `answerable_logits` [W], positive for "no answer", or with `start_logits` and

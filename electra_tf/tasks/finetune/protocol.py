@@ -1,4 +1,4 @@
-"""Fine-tunes a task, or all of GLUE, with several seeds, and summarises their scores."""
+"""Fine-tunes a task, or eight tasks of GLUE, with several seeds, and summarises their scores."""
 
 import logging
 import os
