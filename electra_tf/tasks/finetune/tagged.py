@@ -60,10 +60,7 @@ def read_words(path: str | os.PathLike) -> TaggedExamples:
 
 
 def _is_json(path: str) -> bool:
-    ending = os.path.splitext(path)[1].lower()
-    if ending in (".csv", ".parquet"):
-        raise UserError(f"{path} ends in {ending!r}; tagging reads .jsonl, or CoNLL columns under any other ending")
-    return ending in (".jsonl", ".json")
+    return path.lower().endswith((".jsonl", ".json"))
 
 
 def _read_columns(path: str, has_tags: bool) -> TaggedExamples:
