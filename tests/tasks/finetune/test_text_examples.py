@@ -127,7 +127,7 @@ def test_given_labels_keep_their_order(refusal):
     assert "a, b, a" in refusal(label_set, labelled("a", "b"), ["a", "b", "a"])
 
 
-def test_equal_labels_are_refused(refusal):
+def test_a_single_label_is_refused(refusal):
     assert "'a'" in refusal(label_set, labelled("a", "a", "a"))
     assert "train.csv has no labels" in refusal(label_set, labelled((), ()))
     assert "2.0" in refusal(target_range, labelled(2.0, 2.0))
