@@ -26,7 +26,7 @@ def sentence_scores(names: Sequence[str], predictions: np.ndarray, targets: np.n
     Args:
         names: metrics of `OWN_METRICS`, or `combined_score`, the mean of the scores before it.
         predictions, targets: [N] int32, class ids; [N] float32, numbers; or for several labels [N, C] int32, 0 or 1
-            for each. Then `f1` counts all labels together, and `accuracy` the examples with all labels right.
+            for each. Then `f1` counts all labels together, and `accuracy` is the share of examples with all right.
     """
     assert predictions.shape == targets.shape, (predictions.shape, targets.shape)
     scores: dict[str, float] = {}

@@ -81,7 +81,9 @@ def _with_class_names(table: Table, column: str) -> list:
         return values
     for row, value in enumerate(values):
         if value is not None and (not isinstance(value, int) or value >= len(names)):
-            raise UserError(f"{table.where(row)} has {value!r} as {column!r}, expected a class id of: {listed(names)}")
+            raise UserError(
+                f"{table.where(row)} has {value!r} as {column!r}, expected the id of one of: {listed(names)}"
+            )
     return [names[value] if value is not None and value >= 0 else None for value in values]
 
 
