@@ -106,7 +106,7 @@ class _BlockStream(io.RawIOBase):
 
 def buffered(stream: BinaryIO) -> io.BufferedReader:
     """Returns `stream` with a buffer, and so with a `peek` method."""
-    return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, BUFFER_BYTES)  # type: ignore[type-var]
+    return stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream, BUFFER_BYTES)
 
 
 def begin_of(stream: io.BufferedReader) -> bytes:
