@@ -25,10 +25,10 @@ _NO_ANSWER = {"text": "", "start": 0, "end": 0}
 
 
 class AnsweringModel(ServedModel):
-    """`answer` and `embed`.
+    """Serves a question-answering model: `answer` and `embed`.
 
     Args:
-        null_threshold: null odds above which a question gets no answer; None: every question gets one.
+        null_threshold: a question gets no answer if its null odds are above it; None: every question gets an answer.
     """
 
     default = "answer"
@@ -60,7 +60,7 @@ class AnsweringModel(ServedModel):
                 without an answer.
             score: [N] float32, the sum of the log-probabilities of the start and the end of the best span (with the
                 independent head, of their logits); the lowest float32 without a span.
-            null_score: [N] float32, only of version 2: above the threshold, there is no answer.
+            null_score: [N] float32, only for version 2; above the threshold there is no answer.
             nbest_text [N, K] string, nbest_start, nbest_end [N, K] int32, nbest_score [N, K] float32: the K best spans
                 (`n_best_size`), whatever the null score is. Beyond `num_answers` a score is the lowest float32.
             nbest_probability: [N, K] float32, the softmax of these scores.
@@ -106,7 +106,7 @@ class AnsweringModel(ServedModel):
         With the classifier:
             answerable_logits: [N] float32, positive for "no answer".
         """
-        return self._head(self.given(input_ids, input_mask, segment_ids))
+        return self._head(self.checked_rows(input_ids, input_mask, segment_ids))
 
     def _head(self, rows: Rows) -> Outputs:
         task, batch = self.get_task(), rows._asdict()
@@ -119,7 +119,7 @@ class AnsweringModel(ServedModel):
         return min(size, self.shapes.max_seq_length)
 
     def _shapes_of_best(self) -> dict[str, tuple[list[int], tf.DType]]:
-        """The shapes and types of the outputs of `_best_of_windows`, without the axis of windows."""
+        """The shape, without the axis of windows, and the type of each output of `_best_of_windows`."""
         starts, ends = [self._beam], [self._beam if self._config.joint_prediction else 1, self._beam]
         shapes = {
             "start": (starts, tf.int32),

@@ -27,7 +27,8 @@ _VERSION = "1"
 _UNFINISHED = ".unfinished"  # the name of a version until it is complete
 # The path of TF Serving's warm-up requests below the version's directory.
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
-# Warm-up: a batch of one short text, and one of two lengths. The letter is outside the tokenizer's fast path.
+# Warm-up: the first batch is one short text, the second has texts of two lengths. U+01C6 is outside the tokenizer's
+# fast path.
 _TEXTS = (
     "The quick brown fox jumps over the lazy dog.",
     "\u01c6 ELECTRA learns from every token.",
@@ -44,15 +45,15 @@ def load_served_model(
     pad_to_max_length: bool = False,
     precision: Precision | None = None,
 ) -> ServedModel:
-    """Loads the model of a pre-training run, or of a seed's directory of fine-tuning, to be served.
+    """Loads the model of a pre-training run, or of a fine-tuned seed's directory, for serving.
 
     Args:
         max_seq_length: None for the run's own.        batch_size, pad_to_max_length: see `ServingShapes`.
-        precision: the dtype of products and activations; None for the run's own.
+        precision: the dtype of matrix products and activations; None for the run's own.
     Raises: UserError: there is no such run or no whole checkpoint in it, or the model does not allow the length.
     """
     if batch_size is not None and batch_size < 1:
-        raise UserError(f"--batch_size={batch_size}: expected 1 or more; leave it out for any number of texts")
+        raise UserError(f"--batch_size={batch_size}: expected 1 or more; without the flag any number is accepted")
     model = load_finetuned(model_dir, precision=precision) if run_in(model_dir).is_finetuned else None
     task = model.task if model else load_objective(model_dir, precision=precision)
     longest = task.config.data.max_seq_length if max_seq_length is None else max_seq_length
@@ -90,7 +91,8 @@ def export_saved_model(
         tf.io.gfile.makedirs(output_dir)
         names = set(names_in(output_dir)) - {_UNFINISHED}
     if others := names - {_VERSION, *server_files}:
-        raise UserError(f"--output_dir={output_dir} also holds {', '.join(sorted(others))}; give a new directory")
+        listed = ", ".join(sorted(others))
+        raise UserError(f"--output_dir={output_dir} also holds {listed}, which no export writes; give a new directory")
     if names and not overwrite:
         raise UserError(
             f"--output_dir={output_dir} already holds {', '.join(sorted(names))}; give a new directory, or --overwrite"
@@ -113,7 +115,7 @@ def export_saved_model(
 
 
 def _remove(directory: str) -> None:
-    """Removes a directory with its content, if it exists; of a link, only the link."""
+    """Removes a directory with its content, or a link without its target, if there is one."""
     if os.path.islink(directory):
         os.remove(directory)
     elif tf.io.gfile.exists(directory):
@@ -122,7 +124,7 @@ def _remove(directory: str) -> None:
 
 
 def _write_warmup_requests(version_dir: str, signatures: Mapping[str, tf.types.experimental.ConcreteFunction]) -> None:
-    """Writes requests for each signature.
+    """Writes warm-up requests for each signature.
 
     Source: the SavedModel warm-up page of TensorFlow Serving's documentation.
     """

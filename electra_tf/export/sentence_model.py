@@ -15,7 +15,7 @@ from electra_tf.text.tokenizer import BertTokenizer
 
 
 class SentenceModel(ServedModel):
-    """`embed`, and `classify` (one label or several) or `regress`."""
+    """Serves a model for sentences: `classify` (one label or several) or `regress`, and `embed`."""
 
     def __init__(self, task: SentenceTask, tokenizer: BertTokenizer, shapes: ServingShapes):
         self._config: SentenceConfig = task.config.task
@@ -24,8 +24,8 @@ class SentenceModel(ServedModel):
         stride, longest = self._config.stride, shapes.max_seq_length - 2
         if stride is not None and stride > longest:
             raise UserError(
-                f"--max_seq_length={shapes.max_seq_length} leaves {longest} tokens between [CLS] and [SEP], expected "
-                f"{stride} or more, the stride of the fine-tuning"
+                f"--max_seq_length={shapes.max_seq_length}: expected {stride + 2} or more: [CLS], [SEP] and the "
+                f"{stride} tokens of the fine-tuning's stride"
             )
         super().__init__(task, task.layers, tokenizer, shapes)
 
@@ -76,7 +76,7 @@ class SentenceModel(ServedModel):
         For several labels `predicted` [N, C] bool in place of `label`, and independent probabilities. For regression:
             value: [N] float32, in the unit of the training file.
         """
-        return self._predicted(self.given(input_ids, input_mask, segment_ids))
+        return self._predicted(self.checked_rows(input_ids, input_mask, segment_ids))
 
     def _mean_logits(self, text: tf.Tensor) -> tf.Tensor:
         """[N, C] float32: the mean over the windows of each text."""

@@ -1,4 +1,4 @@
-"""Served models: functions of a trained model that take raw text or token ids, each one TensorFlow graph."""
+"""The functions of a SavedModel: a trained model on raw text or token ids."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from electra_tf.text.packing import Rows, cut, pack
 from electra_tf.text.tokenizer import BertTokenizer
 from electra_tf.weights.stored_model import sound_weights
 
-# Rows that the model computes at once if a text has many windows, so that a long text takes time and not memory.
+# The largest number of windows in one forward pass, which bounds the memory that a long text needs.
 _ROWS_AT_ONCE = 32
 
 Outputs = dict[str, tf.Tensor]
@@ -29,8 +29,8 @@ class ServingShapes:
     """The shapes of the served functions' inputs.
 
     Attributes:
-        max_seq_length: the tokens of the longest row, with the special ones. Longer texts are truncated, or cut into
-            windows.
+        max_seq_length: the largest number of tokens in a row, special tokens included. Longer texts are truncated, or
+            cut into windows.
         batch_size: the number of texts in every call; None: any number.
         pad_to_max_length: whether all rows have `max_seq_length` tokens; otherwise, rows are as long as the
             call's longest.
@@ -42,7 +42,7 @@ class ServingShapes:
 
     @property
     def width(self) -> int | None:
-        """T if it is the same for all calls, else None."""
+        """The number of tokens in every row; None if each call has its own."""
         return self.max_seq_length if self.pad_to_max_length else None
 
 
@@ -58,7 +58,7 @@ class ServedModel(tf.Module):
         tokenizer: the tokenizer of the training.
 
     Attributes:
-        default: the name of the function that answers requests without a signature's name.
+        default: the name of the function for requests that name no signature.
 
     Raises: UserError: a weight is NaN or infinite, or the model does not allow the shapes.
     """
@@ -84,7 +84,7 @@ class ServedModel(tf.Module):
         sound_weights("the model", {variable.name: variable.numpy() for variable in self._weights})
         self.tokenizer = tokenizer
         self.shapes = shapes
-        # One graph for all functions. A function hides it, because it is not a signature.
+        # All served functions share this graph. A lambda hides it from TensorFlow, because it is not a signature.
         texts = [tf.TensorSpec([None], tf.string)]
         tokenize = tf.function(tokenizer.tokenize, input_signature=texts, autograph=False)
         self._get_tokenize = lambda: tokenize
@@ -104,16 +104,16 @@ class ServedModel(tf.Module):
         return {"embed": (self._embed, self.texts("text")), "embed_ids": (self._embed_ids, self.ids())}
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
-        """The served functions by name, the default one under TF Serving's name for it too."""
+        """The served functions by name; the default function also under TF Serving's name for it."""
         served = {name: getattr(self, name).get_concrete_function() for name in self.names}
         return {tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: served[self.default], **served}
 
     def texts(self, *names: str) -> list[tf.TensorSpec]:
-        """Inputs that are texts, [N] string each."""
+        """The specs of inputs that are texts, [N] string each."""
         return [tf.TensorSpec([self.shapes.batch_size], tf.string, name=name) for name in names]
 
     def ids(self) -> list[tf.TensorSpec]:
-        """Inputs that are token ids, for callers with their own tokenizer, [N, T] int32 each."""
+        """The specs of inputs that are token ids, [N, T] int32 each, for callers with their own tokenizer."""
         shape = [self.shapes.batch_size, self.shapes.width]
         return [tf.TensorSpec(shape, tf.int32, name=name) for name in TEXT_TENSORS]
 
@@ -122,22 +122,22 @@ class ServedModel(tf.Module):
         return self._get_tokenize()(text)
 
     def pairs(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
-        """The first texts of [N] pairs, then the second ones: [2 N] string."""
+        """Concatenates the first texts of [N] pairs and the second texts: [2 N] string."""
         message = "expected the same number of texts in both inputs"
         with tf.control_dependencies([tf.debugging.assert_equal(tf.size(first), tf.size(second), message)]):
             return tf.concat([first, second], axis=0)
 
     def rows(self, text: tf.Tensor) -> tuple[Rows, tf.Tensor]:
-        """The row [CLS] text [SEP] for each of [N] texts, and whether the text was cut: [N] bool."""
+        """A row [CLS] text [SEP] for each of [N] texts, and whether the text was cut: [N] bool."""
         tokens, room = self.tokenize(text), self.shapes.max_seq_length - 2
         return self.pack([cut(tokens, room)]), tokens.row_lengths() > room
 
     def pack(self, parts: Sequence[tf.RaggedTensor], least_width: int = 2) -> Rows:
-        """Rows of parts that are short enough."""
+        """Joins parts to rows, see `electra_tf.text.packing.pack`. The parts must fit into `max_seq_length`."""
         return pack(parts, self.tokenizer.vocabulary, self.shapes.width, least_width)
 
-    def given(self, *tensors: tf.Tensor) -> Rows:
-        """The rows of a call with ids, after a check of their shapes and ranges."""
+    def checked_rows(self, *tensors: tf.Tensor) -> Rows:
+        """The inputs of a call as rows, after a check of their shapes and ranges."""
         sizes, rows = self.get_task().config.encoder, Rows(*tensors)
         longest, shape = sizes.max_position_embeddings, tf.shape(rows.input_ids)
         message = f"input_ids has rows of more than {longest} tokens, the model's number of positions"
@@ -152,8 +152,8 @@ class ServedModel(tf.Module):
         with tf.control_dependencies(checks):
             return Rows(*map(tf.identity, tensors))
 
-    def of_tokens(self, compute: Callable[[Rows], Outputs], text: tf.Tensor) -> Outputs:
-        """The outputs of a function for the rows of texts, with the tokens. T is the length of the longest row.
+    def with_tokens(self, compute: Callable[[Rows], Outputs], text: tf.Tensor) -> Outputs:
+        """The outputs of a function for texts, and their tokens. T is the length of the longest row.
 
         Args:
             text: [N] string, UTF-8.
@@ -170,9 +170,9 @@ class ServedModel(tf.Module):
 
         Args:
             text: [N] string, UTF-8.
-        Returns: the outputs of `_embed_ids` and `of_tokens`.
+        Returns: the outputs of `_embed_ids` and `with_tokens`.
         """
-        return self.of_tokens(self._vectors, text)
+        return self.with_tokens(self._vectors, text)
 
     def _embed_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
         """Vectors for token ids.
@@ -183,7 +183,7 @@ class ServedModel(tf.Module):
             pooled_output: [N, H] float32, the vector of [CLS].
             sequence_output: [N, T, H] float32, the vector of each token; 0 in padding.
         """
-        return self._vectors(self.given(input_ids, input_mask, segment_ids))
+        return self._vectors(self.checked_rows(input_ids, input_mask, segment_ids))
 
     def _vectors(self, rows: Rows) -> Outputs:
         encoder: Encoder = self.get_task().encoder
@@ -196,7 +196,7 @@ class ServedModel(tf.Module):
 
 
 class TextEncoder(ServedModel):
-    """The model of a pre-training run: `embed`, and `detect` if the objective has a discriminator."""
+    """Serves a pre-trained model: `embed`, and `detect` if the objective has a discriminator."""
 
     def __init__(self, objective: Objective, tokenizer: BertTokenizer, shapes: ServingShapes):
         self._has_discriminator = isinstance(objective, Electra)
@@ -208,23 +208,23 @@ class TextEncoder(ServedModel):
         return {**super().served(), **(detect if self._has_discriminator else {})}
 
     def _detect(self, text: tf.Tensor) -> Outputs:
-        """The probability for each token of texts that it was replaced.
+        """The probability that a token was replaced, for each token of texts.
 
         Args:
             text: [N] string, UTF-8.
-        Returns: the outputs of `_detect_ids` and `of_tokens`.
+        Returns: the outputs of `_detect_ids` and `with_tokens`.
         """
-        return self.of_tokens(self._detected, text)
+        return self.with_tokens(self._detected, text)
 
     def _detect_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Outputs:
-        """The probability for each token that it was replaced.
+        """The probability that a token was replaced, for each token id.
 
         Args:
             input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
         Returns:
             replaced_probability: [N, T] float32; 0 in padding.
         """
-        return self._detected(self.given(input_ids, input_mask, segment_ids))
+        return self._detected(self.checked_rows(input_ids, input_mask, segment_ids))
 
     def _detected(self, rows: Rows) -> Outputs:
         probability = self.get_task().detect(rows._asdict())
@@ -232,11 +232,11 @@ class TextEncoder(ServedModel):
 
 
 def in_blocks(function: Callable[[Rows], Outputs], rows: Rows, shapes: dict[str, tuple[list, tf.DType]]) -> Outputs:
-    """Computes `function(rows)` for a few rows at a time.
+    """Computes `function(rows)` for a few rows at a time, to save memory.
 
     Args:
-        function: gives one output row for each row.
-        shapes: the shape, without the axis of rows, and the type of each output.
+        function: returns tensors with one output for each row.
+        shapes: the shape of each output, without the axis of rows, and its type.
     """
     num_rows = tf.shape(rows.input_ids)[0]
     num_blocks = -(-num_rows // _ROWS_AT_ONCE)

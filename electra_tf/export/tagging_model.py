@@ -27,7 +27,7 @@ class Words(NamedTuple):
 
 
 class TaggingModel(ServedModel):
-    """`tag` and `embed`."""
+    """Serves a tagging model: `tag` and `embed`."""
 
     default = "tag"
 
@@ -85,7 +85,7 @@ class TaggingModel(ServedModel):
             probability: [N, T] float32, the tag's probability; 0 in padding.
             labels: [N, C] string, all tags.        probabilities: [N, T, C] float32, in the order of `labels`.
         """
-        rows = self.given(input_ids, input_mask, segment_ids)
+        rows = self.checked_rows(input_ids, input_mask, segment_ids)
         labels = tf.tile(tf.constant(self._labels)[tf.newaxis], [tf.shape(input_ids)[0], 1])
         return {**self._tagged(rows), "labels": labels}
 

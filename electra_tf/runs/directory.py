@@ -1,7 +1,7 @@
 """A run's directory on any filesystem that TensorFlow reads: its files, and whether a call may continue the run.
 
 config.yaml               the resolved configuration, itself a configuration
-data.json                 the identity of the data set that each input stage reads
+data.json                 a hash of the data set of each input stage
 vocab.txt                 the model's vocabulary
 tokenizer_settings.json   the normalisation of its text
 warm_start.json           the source of the initial weights, if they were not random
@@ -90,7 +90,7 @@ class RunDirectory:
 
         Args:
             is_started: whether the run has a checkpoint.
-        Raises: UserError: if the run there has other settings, or its checkpoints are gone.
+        Raises: UserError: if the directory's run has other settings, or its checkpoints are gone.
         """
         if is_started:
             self.require_same_run(config)
@@ -106,7 +106,7 @@ class RunDirectory:
             write_atomically(file, content)
 
     def adopt_data(self, identities: Sequence[str], is_started: bool) -> None:
-        """Writes the identity of each stage's data set. Raises: UserError: if a started run has another one."""
+        """Writes the hash of each stage's data set. Raises: UserError: if a started run has another one."""
         if is_started:
             self.require_same_data(identities)
         write_atomically(self.data_file, _data_record(identities))
@@ -115,8 +115,8 @@ class RunDirectory:
         """Raises: UserError: if the run was started with another data set."""
         if read_bytes(self.data_file) not in (None, _data_record(identities)):
             raise UserError(
-                f"the run in {self.path} was started with another data set, see {self.data_file}; give that one, or a "
-                f"new {self.flag}"
+                f"the run in {self.path} was started with another data set ({self.data_file} has its hash); give that "
+                f"data set, or a new {self.flag}"
             )
 
     def require_same_tokenizer(self, vocabulary: bytes, lower_case: bool, strip_accents: bool) -> None:
@@ -124,8 +124,8 @@ class RunDirectory:
         for file, content in self._tokenizer_files(vocabulary, lower_case, strip_accents).items():
             if read_bytes(file) not in (None, content):
                 raise UserError(
-                    f"{file} differs from the data set's: the run was started with another tokenizer; give its data, "
-                    f"or a new {self.flag}"
+                    f"{file} differs from that of the data set: the run was started with another tokenizer; give the "
+                    f"run's data set, or a new {self.flag}"
                 )
 
     @property

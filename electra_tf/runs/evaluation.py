@@ -25,9 +25,9 @@ def evaluate(
 
     Args:
         stages: all input stages of the run.
-        model_of: makes the model to evaluate from the restored phase.
-        input_of: makes the input of the evaluation from the stage.
-    Raises: UserError: without a checkpoint, without a held-out split, or if settings or data are not the run's.
+        model_of: makes the evaluated model from the restored task of the phase.
+        input_of: makes the evaluated input from the input stage.
+    Raises: UserError: if there is no checkpoint or no held-out split, or if settings or data differ from the run's.
     """
     with damaged_data_reported():
         if not steps_in(run.directory.checkpoints):

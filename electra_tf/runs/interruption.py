@@ -1,7 +1,8 @@
 """Signals that end a run early: SIGTERM (a preempted machine), SIGINT (the keyboard), SIGHUP (a closed terminal).
 
-The first signal ends the run at its next step, with a checkpoint. A second signal ends the process at once; so does the
-first one while nothing new can be saved (the model is built, or its first step compiled). Files stay whole either way.
+The first signal ends the run at its next step, with a checkpoint. A second signal ends the process at once. The first
+one also does if there is nothing new to save (the model is being built, or its first step compiled). Files stay whole
+either way.
 
 A Python handler would run too late, because it waits for the main thread, which is in TensorFlow for all the steps of
 a loop on the device. The interpreter's own handler, in C, writes the signal's number to a file descriptor at once, and
@@ -31,7 +32,7 @@ class Interrupted(Exception):
 
 
 class Interruption:
-    """A context, entered on the main thread, that receives signals. Not entered, it ignores them."""
+    """A context manager that receives signals. Enter it on the main thread; until then, no signal is received."""
 
     def __init__(self):
         self._signal_number: int | None = None
@@ -70,7 +71,7 @@ class Interruption:
             request_stop: makes the run end at its next step and raise `interrupted()`. Called from another thread.
             has_progress: whether there is anything to save since the last checkpoint. Called from another thread.
         """
-        self._set_handlers()  # again, because TensorFlow's cluster runtime replaces that of SIGTERM
+        self._set_handlers()  # again, because TensorFlow's cluster runtime replaces the handler of SIGTERM
         with self._lock:
             self._request_stop, self._has_progress = request_stop, has_progress
         try:
@@ -80,7 +81,7 @@ class Interruption:
                 self._request_stop = self._has_progress = None
 
     def interrupted(self) -> Interrupted:
-        """The exception for the signal of this process; for SIGTERM if another worker received the signal."""
+        """The exception for the received signal; for SIGTERM if only another worker received one."""
         return Interrupted(self._signal_number or signal.SIGTERM)
 
     def _set_handlers(self) -> None:
@@ -99,12 +100,13 @@ class Interruption:
             if self._request_stop is None or not self._has_progress():
                 _end_now(received, "ended at once, as there is nothing new to save")
             self._signal_number = received
-            logger.info("%s: ending at the next step, with a checkpoint; once more ends it at once", received.name)
+            name = received.name
+            logger.info("%s: ending at the next step, with a checkpoint; a second signal ends the run at once", name)
             self._request_stop()
 
 
 def _do_nothing(number: int, frame) -> None:
-    """Only for signals with a handler in Python does the interpreter write to the descriptor."""
+    """The interpreter writes to the descriptor only for signals that have a handler in Python."""
 
 
 def _end_now(received: signal.Signals, why: str) -> None:

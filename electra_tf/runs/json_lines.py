@@ -1,4 +1,4 @@
-"""Files of JSON objects, one a line: metrics.jsonl, the record of a run, and alarms.jsonl. Written and read here."""
+"""Writes and reads files of JSON objects, one a line: metrics.jsonl and alarms.jsonl of a run."""
 
 import json
 import os
@@ -11,7 +11,7 @@ class JsonLines:
     """Appends JSON objects to a file, one a line. First removes the lines of steps that a continued run repeats.
 
     Lines are appended to a local file at once, so a kill cuts off at most the last one. A remote store cannot append:
-    there `flush`, which comes before each checkpoint, writes the whole file again.
+    there `flush`, which is called before each checkpoint, writes the whole file again.
 
     Args:
         last_step: lines of later steps are removed.
@@ -28,7 +28,7 @@ class JsonLines:
         self._num_written = len(kept)
 
     def append(self, values: dict) -> None:
-        """Raises: UserError: the line cannot be written."""
+        """Adds a line. Raises: UserError: it cannot be written."""
         line = json.dumps(values).encode() + b"\n"
         if is_remote(self._path):
             self._lines.append(line)

@@ -23,7 +23,7 @@ def locked(run: RunDirectory, force: bool = False) -> Iterator[None]:
 
     Args:
         force: take over a remote directory from the process that its file names.
-    Raises: UserError: if another process holds the directory, with process and machine.
+    Raises: UserError: if another process holds the directory; the message names it and its machine.
     """
     with _owner_file(run, force) if is_remote(run.path) else _flock(run):
         yield
@@ -32,7 +32,9 @@ def locked(run: RunDirectory, force: bool = False) -> Iterator[None]:
 def require_held(run: RunDirectory) -> None:
     """Call this before writing to a run. Raises: UserError: if another process has taken over its remote directory."""
     if run.owner is not None and (holder := read_bytes(run.lock_file)) != run.owner:
-        raise UserError(f"{run.flag}={run.path} was taken over by {_describe(holder)} with --force")
+        raise UserError(
+            f"{run.flag}={run.path} was taken over by {_describe(holder)} with --force; this process stops training"
+        )
 
 
 @contextlib.contextmanager
@@ -60,7 +62,7 @@ def _flock(run: RunDirectory) -> Iterator[None]:
             descriptor = stack.enter_context(locked_file(run.lock_file))
         except BlockingIOError:
             holder = _describe(read_bytes(run.lock_file))
-            raise UserError(f"{run.flag}={run.path} is in use by {holder}; wait for it, or give another one") from None
+            raise UserError(f"{run.flag}={run.path} is in use by {holder}; wait, or give another directory") from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, _identify(), 0)
         yield

@@ -74,7 +74,7 @@ class Reporter:
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """A context whose duration no rate includes: an evaluation or a checkpoint."""
+        """Leaves the duration of a `with` block (an evaluation or a checkpoint) out of all rates."""
         started = time.monotonic()
         yield
         seconds = time.monotonic() - started
@@ -142,7 +142,7 @@ class Reporter:
     def _report(self, step: int, split: str, metrics: dict[str, float]) -> None:
         if not self._is_on:
             return
-        # JSON has no NaN, such as a precision if nothing was predicted: null.
+        # JSON has no NaN, which a precision is if nothing was predicted; null is written.
         values = {name: value if value == value else None for name, value in metrics.items()}
         self._metrics.append({"step": step, "split": split, **values})
         with self._events[split].as_default(step):

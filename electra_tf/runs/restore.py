@@ -65,11 +65,13 @@ def find_checkpoint(path: str | os.PathLike, flag: str) -> RunCheckpoint | None:
     for folder in folders:
         if (prefix := newest_whole(folder)) is not None:
             return RunCheckpoint(run, prefix)
-    raise UserError(f"{flag}={path} is a run without a checkpoint; train it first (--keep=none keeps none)")
+    raise UserError(
+        f"{flag}={path} is a run without a checkpoint; train it first (fine-tuning with --keep=none keeps none)"
+    )
 
 
 def _run_around(folder: str) -> RunDirectory | None:
-    """The run whose folder of checkpoints this is, or to which it is a local link; None if there is none."""
+    """The run of a folder of checkpoints, or of a local link to one; None for another folder."""
     for each in (folder,) if is_remote(folder) else (folder, os.path.realpath(folder)):
         directory, name = os.path.split(each)
         run = RunDirectory(directory)

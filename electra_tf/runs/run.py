@@ -37,8 +37,8 @@ class Run:
     Attributes:
         build_task: builds the task with its variables; called under the strategy's scope.
         force: take over a remote directory that another process holds.
-        loops: the loops of a task that is built and in its initial state, so that several runs that differ in their
-            seed trace a step once; None: call `build_task`.
+        loops: the loops of a built task in its initial state. Runs that differ only in their seed share them, so a step
+            is traced once. None: `build_task` is called.
     """
 
     config: RunConfig

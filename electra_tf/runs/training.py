@@ -42,8 +42,7 @@ class Training:
     steps; the call that continues the run repeats the evaluation with the same weights.
 
     Attributes:
-        loops: of the task, which is restored with its metrics.
-        directory: of the run.
+        loops: the loops of the task. Its variables and metrics are restored already.
         writes: whether this process writes reports.
     """
 
@@ -106,7 +105,8 @@ class Training:
                         self._evaluate(step)
                 if self._best.has_stalled() and step > self._first_step:
                     self._save(step)  # as after the last step of a run
-                    logger.info("step %d: training ends: no better evaluation for evaluation.patience", step)
+                    patience = self.task.config.evaluation.patience
+                    logger.info("step %d: training ends: none of the last %d evaluations was better", step, patience)
                 if verdict := self._evaluation and self.task.verdict(self._evaluation):
                     logger.info(verdict)
                 return self._evaluation

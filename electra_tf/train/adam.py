@@ -115,10 +115,10 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         )
 
     def _second_moment_deviation(self) -> float:
-        """sqrt(v) of the kernel divided by sqrt(v) of the formula.
+        """sqrt(v) in TensorFlow's kernel divided by sqrt(v) in the formula.
 
-        The kernel computes 1 - beta_2 in float32, which for 0.999 is too small by a fraction of 1.3e-5, and so is its v
-        at every step. Scaling the learning rate and epsilon by the square root restores the update.
+        The kernel computes 1 - beta_2 in float32. For 0.999 the result is too small by a fraction of 1.3e-5, and v is
+        proportional to it. Scaling the learning rate and epsilon by the square root restores the update.
         """
         kernel_share = np.float32(1.0) - np.float32(self.beta_2)
         return float(np.sqrt(np.float64(kernel_share) / (1.0 - self.beta_2)))
@@ -131,6 +131,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 def in_cross_replica_context(function: Callable, *args) -> None:
     """Calls function(strategy, *args) in the context where a strategy updates variables.
 
-    That is once for the copies of all replicas. Inside a compiled program, each replica calls it for its own copy.
+    There, one call updates the copies of all replicas. Inside a compiled function, each replica calls it for its own
+    copy.
     """
     tf.__internal__.distribute.interim.maybe_merge_call(function, tf.distribute.get_strategy(), *args)

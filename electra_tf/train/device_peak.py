@@ -48,7 +48,7 @@ def peak_of_run(train: TrainConfig, strategy: tf.distribute.Strategy) -> Peak | 
     try:
         rate = measured_rate(train.precision, device)
     except tf.errors.OpError as error:
-        logger.warning("the speed of %s cannot be measured (%s); give train.peak_flops", device, error.message)
+        logger.warning("the speed of %s cannot be measured (%s); set train.peak_flops", device, error.message)
         return None
     # The logical CPU devices of a process share one processor, and the product has used all of it.
     measured = replicas // len(strategy.extended.worker_devices) if kind == "CPU" else replicas
@@ -61,7 +61,7 @@ def _lacks_bfloat16() -> bool:
 
 
 def _published(kind: str, precision: str) -> tuple[str, float | None]:
-    """The name of this machine's devices of a kind, and the published peak of one; None if it is unknown."""
+    """The name of this machine's devices, and the published FLOP/s of one of them; None if unknown."""
     if kind == "GPU":
         details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
         name = details.get("device_name", "")

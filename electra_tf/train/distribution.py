@@ -32,7 +32,9 @@ def split_cpu(num_devices: int) -> None:
     try:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num_devices)
     except RuntimeError as error:
-        raise UserError(f"--logical_cpu_devices={num_devices}: {error}; set it before anything else runs") from None
+        raise UserError(
+            f"--logical_cpu_devices={num_devices}: TensorFlow has started already ({error}); use a new process"
+        ) from None
 
 
 def one_device(tpu: str) -> tf.distribute.Strategy:
@@ -53,8 +55,8 @@ def multi_worker_mirrored(tpu: str) -> tf.distribute.Strategy:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (ValueError, TypeError, tf.errors.OpError, RuntimeError) as error:
         raise UserError(
-            f"--strategy=multi_worker_mirrored: the cluster of TF_CONFIG does not start ({first_line(error)}); it is, "
-            f"for example, {_TF_CONFIG_EXAMPLE}; every worker must run, and its port must be free"
+            f"--strategy=multi_worker_mirrored: the cluster of TF_CONFIG does not start ({first_line(error)}); start "
+            f"every worker, with a free port and a TF_CONFIG such as {_TF_CONFIG_EXAMPLE}"
         ) from None
     if not strategy.cluster_resolver.cluster_spec():  # TensorFlow would train on this machine alone
         raise UserError(
@@ -80,7 +82,7 @@ def tpu(tpu: str) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
-        raise UserError(f"--strategy=tpu: no TPU answers as {tpu!r} ({first_line(error)}); {_TPU_HELP}") from None
+        raise UserError(f"--strategy=tpu: cannot connect to a TPU {tpu!r} ({first_line(error)}); {_TPU_HELP}") from None
 
 
 STRATEGIES = {

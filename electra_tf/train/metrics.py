@@ -118,7 +118,7 @@ class BestScore:
             return
         if self._metric not in metrics:
             known = [name for name in metrics if name not in ("step", "split")]
-            raise UserError(f"evaluation.best_metric={self._metric} is no metric{did_you_mean(self._metric, known)}")
+            raise UserError(f"evaluation.best_metric={self._metric} is not a metric{did_you_mean(self._metric, known)}")
         value = metrics[self._metric]
         if value is None or math.isnan(value):
             self._scores[step] = -math.inf

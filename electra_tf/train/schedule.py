@@ -14,8 +14,8 @@ class WarmupTimesDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     the peak is 0.99 of `learning_rate`. (In other schedules the decay usually starts after the warm-up.)
 
     Args:
-        learning_rate: the factor in front.
-        warmup_steps: the `warmup_steps` of each part of the training, 0 for none. Usually there is one part.
+        learning_rate: the rate without warm-up and decay.
+        warmup_steps: the `warmup_steps` of each part of the training; 0: no warm-up. Usually there is one part.
         part_steps: the `num_steps` of each part. `step` counts from the beginning of its part.
     """
 
@@ -51,13 +51,14 @@ def missed_peak(warmup_steps: Sequence[float], part_steps: Sequence[int]) -> str
     for warmup, steps in zip(warmup_steps, part_steps, strict=True):
         if warmup >= steps:
             return (
-                f"the warm-up has {warmup:g} steps and the schedule {steps}: the learning rate never reaches its peak"
+                f"the warm-up has {warmup:g} steps and the schedule {steps}: the learning rate never reaches its peak; "
+                "lower optimizer.warmup_steps"
             )
     return None
 
 
 def steps_since(first_steps: Sequence[int], step: tf.Tensor) -> tf.Tensor:
-    """The number of steps from the latest of `first_steps` at or before `step` to `step`.
+    """`step` minus the last of `first_steps` that is not larger.
 
     Args:
         first_steps: ascending; the first is 0.

@@ -63,7 +63,7 @@ class StepTriggers:
     last_step: int
 
     def reports(self, step: int) -> bool:
-        """True also at step 1, for the untrained model's loss, and at the end of a span, so that no mean covers two."""
+        """True at multiples of `log_every_steps`, at step 1 (the untrained model's loss), and at the end of a span."""
         return step == 1 or step % self.train.log_every_steps == 0 or step in self.span_ends
 
     def evaluates(self, step: int) -> bool:

@@ -166,8 +166,8 @@ class Evaluator:
     def _distributed(self, batches: BatchesFunction):
         """The distributed batches; for one device the pipeline as it is.
 
-        tf.distribute adds a tuned buffer, whose iterator ends only at one of the tuner's turns: 1.3, 2.5, 5.1, ...
-        seconds after its start (TensorFlow 2.20). The evaluation of a small set takes less time.
+        tf.distribute adds an autotuned buffer. Its iterator ends only when the tuner wakes: 1.3, 2.5, 5.1, ... seconds
+        after its start (TensorFlow 2.20). The evaluation of a small set takes less time.
         """
         if self._strategy.num_replicas_in_sync == 1:
             return batches(tf.distribute.InputContext())
@@ -214,14 +214,14 @@ class Loops:
 
 
 def first_replica(strategy: tf.distribute.Strategy, results):
-    """The results of `strategy.run` on the first replica, if they are equal on all replicas."""
+    """The first replica's results of `strategy.run`, for results that are equal on all replicas."""
     return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
 
 
 def _traced_once(method: Callable) -> Callable:
     """A `tf.function` of a method, without TensorFlow's warning of repeated tracing.
 
-    TensorFlow counts the traces of a method over all objects, though each object's method is traced once. It counts a
-    partial as a function of its own.
+    TensorFlow counts the traces of a method for all objects together, although it is traced once for each. It counts
+    each partial separately.
     """
     return tf.function(functools.partial(method), autograph=False)

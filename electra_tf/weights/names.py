@@ -54,7 +54,7 @@ _FINETUNED_HEADS = {
     "end_layer": "dense_1",
 }
 _TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
-# The parts of a transformer layer: products with their input and output size, LayerNorms with their size; H hidden, F
+# The parts of a transformer layer: kernels with their input and output size, LayerNorms with their size; H hidden, F
 # feed-forward.
 _LAYER_PARTS = {
     "attention/self/query": "HH",

@@ -23,11 +23,11 @@ from electra_tf.weights.stored_model import StoredModel, sound_weights
 
 
 def load_objective(path: str | os.PathLike, precision: str | None = None) -> Objective:
-    """The objective of a pre-training run with its weights. Before the last phase, it is the objective of the phase.
+    """The objective of a pre-training run with its weights; before the last phase, that of the checkpoint's phase.
 
     Args:
         path: see `electra_tf.runs.restore.find_checkpoint`.
-        precision: the dtype of products and activations; None for the run's own.
+        precision: the dtype of matrix products and activations; None for the run's own.
     Raises: UserError: there is no such checkpoint, or it does not fit.
     """
     checkpoint = _checkpoint_at(path)
@@ -47,9 +47,11 @@ def load_finetuned(path: str | os.PathLike, precision: str | None = None) -> Fin
 
 
 def finetuning_config(run: RunDirectory) -> FinetuningConfig:
-    """The configuration of a seed's directory of fine-tuning. Raises: UserError: it is another kind of run."""
+    """The configuration of a fine-tuned seed. Raises: UserError: it is another kind of run."""
     if not run.is_finetuned:
-        raise UserError(f"{run.config_file} has no group `task`; give a seed's directory of fine-tuning, OUTPUT/seed_0")
+        raise UserError(
+            f"{run.config_file} has no group `task`; give the directory of a fine-tuned seed, OUTPUT/seed_0"
+        )
     return validate(yaml.safe_load(read_bytes(run.config_file)), FinetuningConfig, run.config_file)
 
 

@@ -48,7 +48,9 @@ def write_run(
     model, notes = model.of_authors()
     if model.finetuned is not None:
         if overrides or fresh_generator:
-            raise UserError("--set and --fresh_generator are for runs of pre-training; the source is fine-tuned")
+            raise UserError(
+                "--set and --fresh_generator require a pre-trained source, this one is fine-tuned; remove them"
+            )
         config, task = model.finetuned, build_finetuning_task(model.finetuned)
     else:
         if fresh_generator and model.has_discriminator_head:
@@ -62,7 +64,7 @@ def write_run(
         task = build_objective(config)
     named = named_variables(task)
     if unused := sorted(set(model.weights) - set(named)):
-        raise UserError(f"{model.source} holds {list_briefly(unused)}, which these settings have no place for")
+        raise UserError(f"{model.source} holds {list_briefly(unused)}, which the run would not have; remove --set")
     fresh = sorted(set(named) - set(model.weights)) if fresh_generator else []
     fresh = [name for name in fresh if name.startswith(_MAY_BE_FRESH)]
     variables = {name: variable for name, variable in named.items() if name not in fresh}
@@ -86,8 +88,8 @@ def _require_same_networks(model: StoredModel, config: PretrainingConfig) -> Non
         for name, value in sizes:
             if name not in _FREE and getattr(configured, name) != value:
                 raise UserError(
-                    f"{group}.{name} would be {getattr(configured, name)}, but {model.source} has {value}, without "
-                    "which its weights are useless; remove --set, or give two networks of one model"
+                    f"{group}.{name} would be {getattr(configured, name)}, but {model.source} has {value}, which its "
+                    "weights require; remove --set, or give two networks of one model"
                 )
 
 
@@ -106,7 +108,7 @@ def _write(model: StoredModel, config, task: Task, run: RunDirectory) -> str:
 
 
 def _configuration(model: StoredModel, fresh_generator: bool, overrides: Sequence[str]) -> PretrainingConfig:
-    """The source's own settings if it was a run, else the paper's for a model of its sizes."""
+    """The settings of the run that the source comes from, if any; else the paper's for its sizes."""
     changes, _ = read_values(None, overrides)
     encoder = model.encoder
     fraction, learning_rate = _PAPER.get(encoder.hidden_size, _OTHERWISE)

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 def read_stored_model(
     path: str | os.PathLike, overrides: SourceOverrides = NO_OVERRIDES, flag: str = "--from"
 ) -> StoredModel:
-    """Reads a trained model for other uses than its own training, and logs which weights are left out.
+    """Reads a trained model to convert it or to fine-tune it, and logs which weights are not read.
 
     Args:
         path: see `read_source`.        overrides: settings of the source that the user gives; none for a run.
@@ -77,10 +77,10 @@ def _registered_prefix(directory: str, place: str) -> str:
     if (prefix := tf.train.latest_checkpoint(directory)) is not None:
         return prefix
     if seeds := sorted(name for name in names_in(directory) if name.startswith("seed_")):
-        raise UserError(f"{place} holds seeds of a fine-tuning; give one of them: {directory}/{seeds[0]}")
+        raise UserError(f"{place} holds the seeds of a fine-tuning; give one, for example {directory}/{seeds[0]}")
     raise UserError(
         f"{place} holds neither config.yaml (a run), nor a checkpoint that TensorFlow's file `checkpoint` names, nor "
-        "config.json (a Hugging Face folder)"
+        "config.json (a Hugging Face folder); give one of these"
     )
 
 

@@ -1,4 +1,4 @@
-"""A trained model between two formats: plain arrays by name, sizes, tokenizer and other facts."""
+"""A trained model in no particular format: arrays by name, sizes, tokenizer and other facts."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class StoredModel:
         source: the checkpoint or folder, for messages and records.
         encoder: the sizes of ELECTRA's discriminator, or of the only encoder.
         generator: the sizes of ELECTRA's generator; None without one.
-        weights: float32 and finite, by the names of `electra_tf.weights.names`, products as [in, out]; without the
+        weights: float32 and finite, by the names of `electra_tf.weights.names`, kernels as [in, out]; without the
             optimizer's state. Embeddings that both networks use are there once, in `electra/`.
         vocabulary_file: the content of vocab.txt; empty if the source has none.
         lower_case, strip_accents: how text was tokenized.
@@ -86,18 +86,21 @@ class StoredModel:
         return BertTokenizer(vocabulary, self.lower_case, self.strip_accents)
 
     def part(self, scope: str) -> dict[str, np.ndarray]:
-        """The weights whose names begin with a scope, such as `electra/`."""
+        """The weights whose names begin with `scope`, for example `electra/`."""
         return {name: value for name, value in self.weights.items() if name.startswith(scope)}
 
     def finished(self) -> "StoredModel":
-        """The model for other uses than its own training: its encoder with embeddings of its own."""
+        """The model for conversion and fine-tuning.
+
+        Embeddings are whole tables. In the first phase of two_stage, only the generator's encoder is left.
+        """
         if self.kept_scope == "electra/":
             return self.with_merged_tables()
         kept = {name.replace(self.kept_scope, "electra/"): each for name, each in self.part(self.kept_scope).items()}
         return dataclasses.replace(self, encoder=self.generator, generator=None, weights=kept, kept_scope="electra/")
 
     def with_merged_tables(self) -> "StoredModel":
-        """The model with sums in place of differences to the generator's tables, see `DisentangledEmbeddings`."""
+        """The model with whole tables in place of `DisentangledEmbeddings`' differences to the generator's."""
         weights = {}
         for name, value in self.weights.items():
             if name.endswith(_DIFFERENCE):
@@ -107,7 +110,7 @@ class StoredModel:
         return dataclasses.replace(self, weights=weights)
 
     def of_authors(self) -> tuple["StoredModel", list[str]]:
-        """The part that other formats have names for: the whole model, or the encoder and a line for the log."""
+        """The part that other formats can hold: the whole model, or its encoder and a line for the log."""
         unknown = [name for name in self.weights if not name.startswith(AUTHORS_SCOPES)]
         if not unknown:
             return self, []
@@ -126,7 +129,7 @@ class StoredModel:
             )
 
     def assign_encoder(self, encoder: Encoder) -> str:
-        """Gives an encoder of the same sizes these weights. Returns: a line for the log."""
+        """Copies the encoder's weights into an encoder of the same sizes. Returns: a line for the log."""
         variables, weights = encoder_variables(encoder), self.part("electra/")
         if unused := sorted(set(weights) - set(variables)):
             raise UserError(
@@ -165,7 +168,7 @@ def _hint(missing: list[str]) -> str:
             "give both networks of the pre-training with the sizes of objective.generator, or start a random generator "
             "with --fresh_generator"
         )
-    return "is it of another objective or of fewer layers?"
+    return "its objective or its number of layers differs; give another model, or its own settings"
 
 
 def _mismatch(name: str, shape: list[int], expected: list[int]) -> str | None:

@@ -76,7 +76,9 @@ def _tensors_in(prefix: str) -> tuple[dict[str, np.ndarray], int]:
     reader = tf.train.load_checkpoint(prefix)
     stored = sorted(name for name in reader.get_variable_to_shape_map() if not _TRAINING_STATE.match(name))
     if any(name.startswith("task/") for name in stored):
-        raise UserError(f"{prefix} is a checkpoint of this program; put it into checkpoints/ below its config.yaml")
+        raise UserError(
+            f"{prefix} is a checkpoint of this program; move it to RUN/checkpoints/, beside RUN/config.yaml"
+        )
     step = int(reader.get_tensor("global_step")) if reader.has_tensor("global_step") else 0
     return {name: reader.get_tensor(name) for name in stored}, step
 
@@ -136,7 +138,7 @@ def _authors_name(name: str) -> str:
 def _order_of_labels(finetuned: FinetuningConfig) -> tuple[list[int] | slice, list[str]]:
     """The authors' order of a task's labels, as an index of the logits, and lines for the log.
 
-    A task with the name of one of theirs and with other labels keeps its own order.
+    If the labels of a task of that name are others, they keep their order.
     """
     labels, theirs = getattr(finetuned.task, "labels", ()), _AUTHORS_LABELS.get(finetuned.name)
     if theirs is None:
@@ -150,7 +152,7 @@ def _order_of_labels(finetuned: FinetuningConfig) -> tuple[list[int] | slice, li
 
 
 def _limitations(model: StoredModel) -> list[str]:
-    """Lines about unusual settings that the format does not keep."""
+    """Lines for the log: unusual settings that the format does not keep."""
     notes, flags = [], []
     usual = names.default_num_heads(model.encoder.hidden_size)
     if model.encoder.num_heads != usual:
@@ -161,12 +163,12 @@ def _limitations(model: StoredModel) -> list[str]:
         if model.generator.num_heads != usual:
             flags.append(f"--generator_num_heads={model.generator.num_heads}")
     if flags:
-        notes.append(f"a TF1 checkpoint does not keep the number of heads: convert it with {' '.join(flags)}")
-    epsilon = model.encoder.layer_norm_epsilon
-    if epsilon != EncoderConfig.model_fields["layer_norm_epsilon"].default:
-        notes.append(f"layer_norm_epsilon {epsilon} is lost in the TF1 format, and the authors' code has another one")
+        notes.append(f"a TF1 checkpoint does not keep the number of heads: to read it, give {' '.join(flags)}")
+    epsilon, usual = model.encoder.layer_norm_epsilon, EncoderConfig.model_fields["layer_norm_epsilon"].default
+    if epsilon != usual:
+        notes.append(f"layer_norm_epsilon {epsilon} is lost in the TF1 format; the authors' code uses {usual}")
     if not model.lower_case:
-        notes.append("a TF1 checkpoint does not keep the casing: convert it with --cased")
+        notes.append("a TF1 checkpoint does not keep the casing: to read it, give --cased")
     elif not model.strip_accents:
-        notes.append("strip_accents false is lost in the TF1 format, and the authors' code strips accents")
+        notes.append("strip_accents false is lost in the TF1 format; the authors' code strips accents")
     return notes

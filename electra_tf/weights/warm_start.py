@@ -46,8 +46,8 @@ def initialize_from(
     place = f"--init_from={os.fspath(path)}"
     model, notes = read_source(path, flag="--init_from")
     if model.finetuned is not None:
-        origin = model.finetuned.init_from or "a pre-trained one"
-        raise UserError(f"{place} is a fine-tuned model, without pre-training's heads; give {origin}")
+        origin = model.finetuned.init_from or "a pre-trained model"
+        raise UserError(f"{place} is a fine-tuned model, which lacks the heads of pre-training; give {origin}")
     if fresh_generator:
         _require_separable(task)
     named = named_variables(task)
@@ -111,7 +111,7 @@ def _require_agreement(
     vocabulary_file: bytes | None,
     text: Mapping[str, bool],
 ) -> None:
-    """Compares the settings that shapes do not show. With others, weights load and the model computes nonsense."""
+    """Raises: UserError: settings differ that no shape shows, so that the model would compute something else."""
     if vocabulary_file and model.vocabulary_file and _lines(vocabulary_file) != _lines(model.vocabulary_file):
         raise UserError(f"{place} has another vocabulary than the data; build the data with the source's vocabulary")
     if not model.states_settings:
@@ -127,7 +127,7 @@ def _require_agreement(
     for name in ("lower_case", "strip_accents") if model.lower_case else ("lower_case",):
         value = getattr(model, name)
         if text.get(name, value) != value:
-            raise UserError(f"{place} was trained with {name} {value}, the data with {text[name]}; build the data anew")
+            raise UserError(f"{place} was trained with {name} {value}, the data with {text[name]}; rebuild the data")
 
 
 def _lines(vocabulary_file: bytes) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Served answers are those of --predict, and the n-best list by hand."""
+"""Served answers equal those of --predict."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_different_numbers_of_questions_and_contexts_are_refused(served):
 
 
 @pytest.mark.slow
-def test_an_answer_is_empty_where_the_null_score_is_above_the_threshold(finetuned, served):
+def test_an_answer_is_empty_if_the_null_score_is_above_the_threshold(finetuned, served):
     model = finetuned("squad_v2")
     free = call(served("squad_v2"), "answer", QUESTIONS, CONTEXTS)
     threshold = float(np.sort(free["null_score"])[2])  # four are above; of the other three one has no span

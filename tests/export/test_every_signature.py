@@ -46,7 +46,7 @@ def loaded(exported):
 
 
 @every_kind
-def test_the_signatures_are_those_of_the_kind_and_the_default_is_its_own(kind, loaded):
+def test_each_kind_has_its_signatures_and_its_default(kind, loaded):
     own, embed = SIGNATURES[kind]
     assert set(loaded(kind)) == {"serving_default", own, f"{own}_ids", embed, f"{embed}_ids"}
     default = "embed" if kind == "pretraining" else own
@@ -90,7 +90,7 @@ def _inputs(function, texts: list, turn: int = 0) -> dict[str, tf.Tensor]:
 
 @every_kind
 @pytest.mark.parametrize("texts", [HARD_TEXTS, LONG_TEXTS, []], ids=["hard", "long", "none"])
-def test_a_signature_answers_any_texts(kind, texts, loaded):
+def test_every_signature_accepts_any_texts(kind, texts, loaded):
     for name in SIGNATURES[kind]:
         function = loaded(kind)[name]
         for turn in (0, 1):
@@ -133,7 +133,7 @@ def test_ids_of_wrong_shape_or_range_are_refused(kind, loaded, name, values, mes
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SIGNATURES)
-def test_a_session_of_the_saved_graph_gives_what_the_loaded_functions_give(kind, exported, loaded):
+def test_a_session_of_the_saved_graph_equals_the_loaded_functions(kind, exported, loaded):
     """TensorFlow Serving's way of running a SavedModel: TensorFlow's C++ session on the whole graph."""
     inputs, expected = {}, {}
     for name, function in loaded(kind).items():

@@ -79,7 +79,7 @@ def test_a_process_without_the_project_detects_from_raw_text(version_dir, text_e
     np.testing.assert_allclose(outputs["replaced_probability"], expected, atol=1e-6)
 
 
-def test_detect_gives_what_the_objective_computes_from_the_ids(text_encoder, tiny_config):
+def test_detect_equals_the_objective_on_the_ids(text_encoder, tiny_config):
     ids = [[2, 5, 7, 3, 0, 0], [2, 5, 6, 7, 8, 3]]
     inputs = {
         "input_ids": tf.constant(ids),
@@ -93,7 +93,7 @@ def test_detect_gives_what_the_objective_computes_from_the_ids(text_encoder, tin
     assert served[0, 4:].tolist() == [0.0, 0.0]
 
 
-def test_embed_gives_the_first_vector_as_pooled_and_zeros_in_padding(text_encoder):
+def test_embed_returns_the_first_vector_as_pooled_and_zeros_in_padding(text_encoder):
     outputs = {name: value.numpy() for name, value in text_encoder.embed(tf.constant([SHORT, LONG])).items()}
     assert outputs["sequence_output"].shape == (2, 6, 16)
     np.testing.assert_array_equal(outputs["pooled_output"], outputs["sequence_output"][:, 0])
@@ -227,7 +227,7 @@ def test_shared_embeddings_are_exported_as_one_table(tiny_config, tokenizer, tmp
     assert served["pooled_output"].numpy() == pytest.approx(before, abs=1e-5)
 
 
-def test_an_export_goes_to_any_filesystem_of_tensorflow(text_encoder):
+def test_an_export_is_written_to_any_filesystem_of_tensorflow(text_encoder):
     version_dir = export_saved_model(text_encoder, "ram://exports/model")
     assert (version_dir, tf.io.gfile.listdir("ram://exports/model")) == ("ram://exports/model/1", ["1"])
     assert "detect" in tf.saved_model.load(version_dir).signatures

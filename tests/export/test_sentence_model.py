@@ -1,4 +1,4 @@
-"""Served labels and numbers are those of --predict."""
+"""Served labels and numbers equal those of --predict."""
 
 import json
 
@@ -55,7 +55,7 @@ def test_served_numbers_equal_those_of_predict(served, finetuned):
     assert np.ptp(value) > 0.1
 
 
-def test_ids_give_what_the_text_gives(served):
+def test_ids_and_texts_give_the_same_outputs(served):
     model = served("pairs")
     of_text = call(model, "classify", ["Old sea"], ["who"])
     vocabulary = model.tokenizer.vocabulary
@@ -79,5 +79,5 @@ def test_lengths_too_short_for_the_task_are_refused(finetuned):
     pairs, windows = finetuned("pairs"), finetuned("windows")
     with pytest.raises(UserError, match="--max_seq_length=4: expected 5 to 40"):
         SentenceModel(pairs.task, pairs.tokenizer, ServingShapes(4))
-    with pytest.raises(UserError, match="leaves 3 tokens between .* expected 4 or more"):
+    with pytest.raises(UserError, match="--max_seq_length=5: expected 6 or more"):
         SentenceModel(windows.task, windows.tokenizer, ServingShapes(5))

@@ -1,4 +1,4 @@
-"""Every signature through examples/serving: both clients get what the served function computes."""
+"""Every signature through examples/serving: both clients get the outputs of the served function."""
 
 import sys
 from pathlib import Path
@@ -29,7 +29,7 @@ CASES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind, signature, names", CASES, ids=[f"{kind}-{name}" for kind, name, _ in CASES])
-def test_both_clients_get_what_the_function_computes(served, exported, kind, signature, names):
+def test_both_clients_get_the_outputs_of_the_function(served, exported, kind, signature, names):
     inputs = dict(zip(names, (TEXTS, TEXTS[::-1]), strict=False))
     expected = getattr(served(kind), signature)(*(tf.constant(inputs[name]) for name in names))
     expected = {name: value.numpy() for name, value in expected.items()}

@@ -48,14 +48,14 @@ def test_the_server_finds_the_model_by_its_configuration():
     assert model.model_version_policy.latest.num_versions == 1
 
 
-def test_batches_of_a_model_without_a_static_size_may_have_any():
+def test_without_a_static_batch_size_any_size_is_allowed():
     parameters = text_format.Parse(server_files(ServingShapes(16))["batching.config"], batching_parameters())
     assert parameters.max_batch_size.value == 32
     assert list(parameters.allowed_batch_sizes) == []
     assert not parameters.pad_variable_length_inputs  # the server would fill up a mask with ones
 
 
-def test_batches_of_a_model_with_a_static_size_are_filled_up_to_it():
+def test_with_a_static_batch_size_no_other_size_is_allowed():
     text = server_files(ServingShapes(24, batch_size=5, pad_to_max_length=True))["batching.config"]
     parameters = text_format.Parse(text, batching_parameters())
     assert (parameters.max_batch_size.value, list(parameters.allowed_batch_sizes)) == (5, [5])

@@ -1,4 +1,4 @@
-"""Served tags are those of --predict for the same words, with their places in the text."""
+"""Served tags and the positions of words equal those of --predict."""
 
 import numpy as np
 import tensorflow as tf
@@ -40,7 +40,7 @@ def test_served_tags_equal_those_of_predict(served, finetuned):
     assert outputs["truncated"].tolist() == [False, False, True, True, False]
 
 
-def test_words_are_what_white_space_separates_and_an_invalid_byte_is_a_character():
+def test_white_space_separates_words_and_an_invalid_byte_is_a_character():
     words = words_of(tf.constant([b" a\xff  b\r\n", b"", b"\t", "é c\u3000d".encode()]))
     assert words.texts.numpy().tolist() == ["a\ufffd".encode(), b"b", "é".encode(), "c\u3000d".encode()]
     assert words.row.numpy().tolist() == [0, 0, 3, 3]

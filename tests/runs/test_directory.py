@@ -17,7 +17,7 @@ from electra_tf.runs.lock import locked
 from tests.toy import toy_config
 
 
-def test_new_directory_and_one_of_a_killed_start_are_accepted(tmp_path):
+def test_new_directory_and_one_left_by_a_killed_start_are_accepted(tmp_path):
     RunDirectory(tmp_path / "new" / "run").create()
     (tmp_path / "new" / "run" / ".config.yaml.tmp").write_text("enc")
     (tmp_path / "new" / "run" / ".lock").write_text("{}")

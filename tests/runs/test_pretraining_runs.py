@@ -74,14 +74,14 @@ def test_finished_run_measures_no_peak(bert, command, caplog):
     assert not any("utilisation is relative to" in message for message in caplog.messages)
 
 
-def test_command_evaluates_on_standard_output(bert, command, capsys):
+def test_evaluate_prints_the_reported_metrics(bert, command, capsys):
     assert run_pretraining.main(command("bert_mlm", "--evaluate")[0]) == 0
     printed = json.loads(capsys.readouterr().out)
     reported = json.loads((bert / "metrics.jsonl").read_text().splitlines()[-1])
     assert printed == {name: value for name, value in reported.items() if name != "split"}
 
 
-def test_command_evaluates_as_a_masked_lm(bert, command, capsys):
+def test_as_masked_lm_prints_the_accuracy_at_masked_tokens(bert, command, capsys):
     assert run_pretraining.main(command("bert_mlm", "--evaluate", "--as_masked_lm")[0]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert list(printed) == ["step", "masked_tokens", "masked_lm_accuracy"]
@@ -151,7 +151,7 @@ def test_second_stage_reads_its_data_from_the_start_in_another_order(tiny_config
     assert batches[0][:4] != batches[1]
 
 
-def test_each_stage_needs_a_data_set_and_all_the_same_vocabulary(tiny_config, data_dir, write_data, tmp_path):
+def test_each_stage_requires_a_data_set_with_the_same_vocabulary(tiny_config, data_dir, write_data, tmp_path):
     config = tiny_config(stages=STAGES)
     with pytest.raises(UserError, match="^--data_dir"):
         open_stages(config, [data_dir])

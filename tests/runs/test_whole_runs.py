@@ -267,7 +267,7 @@ def test_more_than_max_nonfinite_steps_end_the_run_with_a_checkpoint(train_toy, 
         train_toy(tmp_path, config, ToyStage(config))
 
 
-def test_alarm_is_raised_once_also_by_a_run_in_two_parts(train_toy, tmp_path, monkeypatch, capsys):
+def test_alarm_is_raised_once_also_in_an_interrupted_run(train_toy, tmp_path, monkeypatch, capsys):
     def learns_nothing(metrics):
         return f"its loss is {metrics['loss']:.0f}"
 

@@ -47,7 +47,7 @@ def fake_tpu(monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "connections"), [("local", []), ("my-tpu", ["resolver"])])
-def test_remote_tpu_is_connected_to_and_local_one_is_not(fake_tpu, name, connections):
+def test_only_a_remote_tpu_is_connected_to(fake_tpu, name, connections):
     connected = fake_tpu()
     assert build_strategy("tpu", name) == "strategy of resolver"
     assert connected == connections

@@ -59,7 +59,7 @@ def test_nonfinite_step_is_counted_and_left_out_of_the_means(add):
     assert stops == [False, False, False, False, True]
 
 
-def test_without_skipping_a_nonfinite_step_ends_the_run_and_changes_no_sum(add):
+def test_unskipped_nonfinite_step_ends_the_run_and_changes_no_sum(add):
     ours, without = accumulator(), accumulator()
     assert not add(ours, metrics(4.0, 1.0, 0.5))
     add(without, metrics(4.0, 1.0, 0.5))

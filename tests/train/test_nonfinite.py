@@ -40,14 +40,14 @@ def explained(two_replicas):
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_nonfinite_weight_is_named_and_so_are_nonfinite_gradients(explained, replicas):
+def test_nonfinite_weights_and_gradients_are_named(explained, replicas):
     message = explained(lambda task: task.output_layer.bias.assign([math.nan]), replicas)
     assert "step 8 is not finite (squared_error nan, noise " in message
     assert "weights not finite before it: output/bias; " in message
     assert "gradients not finite: output/bias, output/kernel, hidden/bias, hidden/kernel; usual causes" in message
 
 
-def test_nonfinite_data_blames_no_weight(explained):
+def test_nonfinite_data_names_no_weight(explained):
     message = explained(nan_steps=(7,))
     assert "step 8 is not finite (squared_error nan, noise " in message
     assert "weights not finite" not in message

@@ -54,7 +54,7 @@ def assert_same(found: StoredModel, expected: StoredModel) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_run_by_way_of_another_format_is_the_same_run(model, tmp_path, way):
+def test_a_run_converted_to_another_format_and_back_is_the_same(model, tmp_path, way):
     write, given = WAYS[way]
     write(model, str(tmp_path / way))
     between = read_stored_model(tmp_path / way, given)
@@ -64,7 +64,7 @@ def test_a_run_by_way_of_another_format_is_the_same_run(model, tmp_path, way):
     assert_same(read_stored_model(tmp_path / "run"), model)
 
 
-def test_an_authors_checkpoint_by_way_of_hugging_face_is_the_same(model, tmp_path):
+def test_an_authors_checkpoint_converted_to_hugging_face_and_back_is_the_same(model, tmp_path):
     write_tf1(model, str(tmp_path / "first"))
     write_hugging_face(read_stored_model(tmp_path / "first", HEADS), str(tmp_path / "folder"))
     write_tf1(read_stored_model(tmp_path / "folder"), str(tmp_path / "second"))
@@ -83,7 +83,7 @@ def test_an_authors_checkpoint_by_way_of_hugging_face_is_the_same(model, tmp_pat
         ({"name": "electra_15"}, 50),
     ],
 )
-def test_every_way_of_tying_and_the_baseline_come_back(run_of, tmp_path, objective, num_weights):
+def test_every_tying_and_bert_mlm_keep_their_weights_in_other_formats(run_of, tmp_path, objective, num_weights):
     model = read_stored_model(run_of(objective=objective))
     assert len(model.weights) == num_weights
     heads = HEADS._replace(generator_num_heads=None) if objective.get("tying") == "all" else HEADS
@@ -115,14 +115,14 @@ def test_differences_to_the_generators_embeddings_become_sums(run_of, tmp_path):
     assert_same_weights(read_stored_model(tmp_path / "run").weights, model.weights)
 
 
-def test_only_the_encoder_of_an_objective_of_ours_is_converted(run_of, tmp_path):
+def test_only_the_encoder_is_converted_if_the_authors_lack_the_objective(run_of, tmp_path):
     model = read_stored_model(run_of(objective={"name": "contrastive"}))
     lines = write_tf1(model, str(tmp_path / "tf1"))
     assert "corrupted_input_head/kernel" in lines[1]
     assert_same_weights(read_stored_model(tmp_path / "tf1", HEADS).weights, model.part("electra/"))
 
 
-def test_the_hash_of_the_data_is_kept_by_way_of_hugging_face(model, tmp_path):
+def test_a_hugging_face_folder_keeps_the_hash_of_the_data(model, tmp_path):
     write_hugging_face(dataclasses.replace(model, facts={"data": ["abc", "def"]}), str(tmp_path / "folder"))
     write_run(read_stored_model(tmp_path / "folder"), str(tmp_path / "run"))
     assert read_stored_model(tmp_path / "run").facts["data"] == ["abc", "def"]
@@ -191,7 +191,7 @@ def test_every_command_takes_a_written_run(model, tiny_config, tmp_path):
 
 
 @pytest.mark.parametrize("left", ["discriminator", "encoder"])
-def test_a_part_becomes_a_run_only_with_a_fresh_generator(model, tmp_path, left):
+def test_a_discriminator_or_encoder_alone_requires_a_fresh_generator(model, tmp_path, left):
     scopes = ("electra/", "discriminator_predictions/") if left == "discriminator" else ("electra/",)
     weights = {name: value for name, value in model.weights.items() if name.startswith(scopes)}
     part = StoredModel("there", model.encoder, None, weights, model.vocabulary_file, objective="electra", step=3)
@@ -237,13 +237,12 @@ def test_fine_tuning_starts_from_a_folder(pair, tiny_pretrained, place):
     [
         ("", {"objective": {"generator": {"num_heads": 1}}}, "num_heads of its generator is 3"),
         ("", {"encoder": {"hidden_size": 24}}, "embeddings_project/kernel has shape"),
-        ("", {"objective": {"generator": {"kind": "uniform"}}}, "--fresh_generator: .* trains no "),
         ("/generator", {}, "pair.*/generator is a masked language model alone"),
     ],
 )
 def test_a_folder_that_does_not_fit_an_objective_is_refused(pair, tiny_config, place, change, message):
     with pytest.raises(UserError, match=message):
-        initialize_from(build_objective(tiny_config(**change)), pair + place, fresh_generator="trains" in message)
+        initialize_from(build_objective(tiny_config(**change)), pair + place)
 
 
 LABELS = {"labels": ["a", "b", "c"]}
@@ -258,7 +257,7 @@ PLAIN_ANSWERS = {"joint_prediction": False, "answerable_classifier": False}
         {"kind": "question_answering", "version_2": True, **PLAIN_ANSWERS},
     ],
 )
-def test_a_fine_tuned_model_by_way_of_hugging_face_is_the_same(stored_finetuned, tmp_path, task):
+def test_a_fine_tuned_model_converted_to_hugging_face_and_back_is_the_same(stored_finetuned, tmp_path, task):
     expected = stored_finetuned(task)
     write_hugging_face(expected, str(tmp_path / "folder"))
     write_run(read_stored_model(tmp_path / "folder"), str(tmp_path / "seed_0"))
@@ -269,7 +268,7 @@ def test_a_fine_tuned_model_by_way_of_hugging_face_is_the_same(stored_finetuned,
     assert (found.finetuned.name, found.finetuned.data.max_seq_length, found.step) == ("made_up", 12, 4)
 
 
-def test_a_linear_head_by_way_of_hugging_face_gives_the_same_logits(stored_finetuned, tmp_path):
+def test_a_linear_head_converted_to_hugging_face_and_back_gives_the_same_logits(stored_finetuned, tmp_path):
     write_run(stored_finetuned({"kind": "classification", **LABELS}), str(tmp_path / "first"))
     write_hugging_face(read_stored_model(tmp_path / "first"), str(tmp_path / "folder"))
     write_run(read_stored_model(tmp_path / "folder"), str(tmp_path / "second"))

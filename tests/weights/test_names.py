@@ -63,7 +63,7 @@ def test_a_variable_without_a_rule_is_named_by_its_attributes(tiny_config):
     assert {"more/kernel", "more/bias"} <= named_variables(objective).keys()
 
 
-def test_a_strategys_variables_have_names(tiny_config, two_replicas):
+def test_mirrored_variables_have_names(tiny_config, two_replicas):
     with two_replicas.scope():
         objective = build_objective(tiny_config(train={"precision": "bfloat16"}))
     assert {id(each) for each in named_variables(objective).values()} == {
@@ -91,5 +91,5 @@ def test_computed_shapes_equal_those_of_built_networks(tiny_config, tying):
 
 
 @pytest.mark.parametrize(("hidden_size", "num_heads"), [(24, 1), (64, 1), (256, 4), (1024, 16)])
-def test_a_head_has_64_units_by_default(hidden_size, num_heads):
+def test_an_attention_head_has_64_units_by_default(hidden_size, num_heads):
     assert default_num_heads(hidden_size) == num_heads

@@ -82,7 +82,7 @@ def test_a_run_without_a_checkpoint_is_refused(run):
 
 
 @pytest.mark.parametrize("name", ["model.ckpt-9", ".", "model.ckpt-9.meta"])
-def test_a_checkpoint_outside_of_a_run_is_one_of_tensorflow_1(tmp_path, name):
+def test_a_checkpoint_outside_of_a_run_is_read_as_tensorflow_1(tmp_path, name):
     prefix = write_checkpoint(tmp_path / "model.ckpt-9")
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-9"\n')
     assert find_checkpoint(tmp_path / name, "--from") is None
@@ -119,6 +119,6 @@ def test_a_damaged_checkpoint_that_the_path_names_is_refused(tiny_pretrained, tm
     "overrides",
     [SourceOverrides(vocabulary=b"x"), SourceOverrides(lower_case=False), SourceOverrides(generator_num_heads=3)],
 )
-def test_settings_that_a_run_states_cannot_be_given(tiny_pretrained, overrides):
+def test_overrides_of_a_runs_own_settings_are_refused(tiny_pretrained, overrides):
     with pytest.raises(UserError, match=f"--from={tiny_pretrained} is a run.*--vocab_file, --cased, --num_heads"):
         read_stored_model(tiny_pretrained, overrides)

@@ -86,14 +86,10 @@ def test_a_model_named_mnli_with_other_labels_keeps_them(stored_finetuned, tmp_p
     np.testing.assert_array_equal(reader.get_tensor(kernel), model.weights[kernel])
 
 
-def test_a_hidden_layer_on_a_model_named_mnli_is_left_out(stored_finetuned, tmp_path):
+@pytest.mark.parametrize("name", ["made_up", "mnli"])
+def test_a_head_that_the_authors_do_not_have_is_left_out(stored_finetuned, tmp_path, name):
     task = {"kind": "classification", "head": "huggingface", **LABELS}
-    assert "the encoder alone" in write_tf1(stored_finetuned(task, name="mnli"), str(tmp_path))[1]
-
-
-def test_a_head_that_the_authors_do_not_have_is_left_out(stored_finetuned, tmp_path):
-    task = {"kind": "classification", "labels": ["0", "1"], "head": "huggingface"}
-    lines = write_tf1(stored_finetuned(task), str(tmp_path))
+    lines = write_tf1(stored_finetuned(task, name=name), str(tmp_path))
     assert "hidden layer" in lines[1]
     names = {name for name, _ in tf.train.list_variables(str(tmp_path))}
     assert not any(name.startswith("task_specific/") for name in names) and "global_step" in names
@@ -103,13 +99,6 @@ def test_one_encoder_in_both_roles_has_two_heads(stored, tmp_path):
     weights = stored(objective={"tying": "all", "generator": EQUAL_SIZES}).weights
     read, _ = read_tf1(write_tf1_checkpoint(tmp_path / "model.ckpt", weights), SourceOverrides(num_heads=2))
     assert read.generator == read.encoder and "generator_predictions/output_bias" in read.weights
-
-
-def test_slots_of_optimizers_are_no_weights(model, tmp_path):
-    slots = {f"{name}/{slot}": value for name, value in model.weights.items() for slot in ("adam_m", "adam_v")}
-    read, _ = read_tf1(write_tf1_checkpoint(tmp_path / "model.ckpt", model.weights | slots), HEADS)
-    assert_same_weights(read.weights, model.weights)
-    assert read.step == 0
 
 
 def test_only_the_encoder_of_a_fine_tuned_checkpoint_is_read(stored, tmp_path):

@@ -145,11 +145,6 @@ def test_text_with_another_casing_is_refused(source_run, target, text, name):
     assert f"{source_run} was trained with {name} " in refusal(target(), source_run, text=text)
 
 
-def test_a_run_is_loaded_from_each_of_its_checkpoints(source, source_run):
-    loaded = load_objective(os.path.join(source_run, "milestones/step-7"))
-    assert_same_weights(weights_of(loaded), weights_of(source))
-
-
 def test_a_directory_without_a_run_is_refused(source_run):
     with pytest.raises(UserError, match="holds no config.yaml; give the directory of a run"):
         load_objective(os.path.dirname(source_run))
@@ -169,7 +164,7 @@ def test_differences_of_embeddings_are_kept_and_go_to_other_objectives_as_sums(t
 @pytest.mark.parametrize(
     "name", ["contrastive", "electric", "hard_mlm", "replace_mlm", "all_tokens_mlm", "adversarial"]
 )
-def test_an_objective_of_ours_starts_from_its_own_run(target, tiny_config, tmp_path, name):
+def test_every_objective_starts_from_a_run_of_its_own(target, tiny_config, tmp_path, name):
     source, started = target(objective={"name": name}), build_objective(tiny_config(objective={"name": name}))
     assert len(initialize_from(started, write_run_of(source, tmp_path).path)) == 1
     assert_same_weights(weights_of(started), weights_of(source))

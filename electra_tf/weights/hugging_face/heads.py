@@ -1,4 +1,4 @@
-"""The heads of fine-tuned models: this program's tasks as transformers' classes, and back."""
+"""Converts the heads of fine-tuned models: tasks of this program to transformers' classes, and back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -69,7 +69,6 @@ def read_head(
 
 
 def _task(layers: _Layers, config: dict, noted: dict, num_outputs: int) -> dict:
-    """The settings of the task."""
     names = config.get("id2label") or {str(index): f"LABEL_{index}" for index in range(num_outputs)}
     labels = [str(names[index]) for index in sorted(names, key=int)]
     if layers is _TAGGING:
@@ -181,25 +180,25 @@ def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray]
         hidden_size, num_labels = kernel.shape
         if 2 * num_labels > hidden_size:
             note = (
-                f"transformers' head of {hidden_size} hidden units cannot compute a single product with {num_labels} "
+                f"transformers' head of {hidden_size} hidden units cannot compute a linear layer of {num_labels} "
                 "labels: this is the encoder alone. With task.head huggingface, fine-tuning trains transformers' head."
             )
             return TaskHead(None, notes=(note,))
         tensors = linear_as_pairs(kernel, bias, scale, offset)
         config["classifier_dropout"] = 0.0
         notes.append(
-            "The head was trained as one product. The two layers of ElectraForSequenceClassification hold weights that "
-            "compute the same; to fine-tune further, start from the pre-trained encoder."
+            "The head was trained as one linear layer. The two layers of ElectraForSequenceClassification have weights "
+            "that compute the same; to fine-tune further, start from the pre-trained encoder."
         )
     tensors = {name: np.ascontiguousarray(value, np.float32) for name, value in tensors.items()}
     return TaskHead("ElectraForSequenceClassification", config, tensors, tuple(notes))
 
 
 def linear_as_pairs(kernel: np.ndarray, bias: np.ndarray, scale: float, offset: float) -> dict[str, np.ndarray]:
-    """One product as two with GELU between: scale * z + offset with z = x kernel + bias.
+    """One linear layer as two with GELU between them. They compute scale * z + offset with z = x kernel + bias.
 
-    The first product gives z and -z for each label, and GELU(z) - GELU(-z) = z. The other hidden units stay 0. The
-    error is a few roundings of z, whatever x is.
+    The first layer computes z and -z for each label; GELU(z) - GELU(-z) = z. The other hidden units stay 0. The error
+    is a few roundings of z, for any x.
 
     Args:
         kernel: [H, C] float32 with 2 C <= H.        bias: [C] float32.

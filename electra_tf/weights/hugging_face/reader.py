@@ -1,4 +1,4 @@
-"""Hugging Face folders as stored models: one network, or `discriminator/` and `generator/` beside each other."""
+"""Reads Hugging Face folders as stored models: one network, or `discriminator/` and `generator/` side by side."""
 
 import os
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class _Network:
 
 
 def is_hugging_face(path: str) -> bool:
-    """Whether a path is such a folder, or a directory of two."""
+    """Whether a path is a Hugging Face folder, or a directory of two."""
     return bool(_folders(path))
 
 
@@ -116,22 +116,22 @@ def _read_network(folder: str, num_heads: int | None) -> _Network:
     if sizes.num_heads != usual and num_heads is None and not ours:
         notes.append(
             f"warning: {config_file} has num_attention_heads {sizes.num_heads} for hidden_size {sizes.hidden_size}; "
-            f"published ELECTRA models have one head for {names.HEAD_SIZE} units, here {usual}. No tensor shows a "
-            "wrong number"
+            f"published ELECTRA models have one head for {names.HEAD_SIZE} units, here {usual}. The tensors do not "
+            "show which is right"
         )
     notes += tokenizer.notes
     return _Network(folder, sizes, weights | head_weights, finetuned, ours, tokenizer, notes)
 
 
 def _require_known(config: dict, path: str) -> None:
-    """Raises: UserError: it is another kind of model, or computes something else."""
+    """Raises: UserError: the model is not an ELECTRA, or has another activation or kind of positions."""
     for key, expected in (("model_type", "electra"), ("hidden_act", "gelu"), ("position_embedding_type", "absolute")):
         if (value := config.get(key, expected)) != expected:
             raise UserError(f"{path}: {key} is {value!r:.80}, ELECTRA's is {expected!r}; give another folder")
 
 
 def _split(tensors: Tensors, source: str) -> tuple[Tensors, Tensors]:
-    """The tensors of the pre-trained networks, named as below a head, and those of a fine-tuned head."""
+    """The tensors of the pre-trained networks, the encoder's below `electra.`, and those of a fine-tuned head."""
     if _TABLE not in tensors and _TABLE.removeprefix("electra.") in tensors:  # an ElectraModel
         tensors = {f"electra.{name}": tensor for name, tensor in tensors.items()}
     head = {name: tensor for name, tensor in tensors.items() if name.startswith(TASK_HEADS)}
@@ -166,7 +166,10 @@ def _require_pair(discriminator: _Network, generator: _Network) -> None:
         (generator, _MASKED_LM_HEAD, "ElectraForMaskedLM"),
     ):
         if weight not in network.weights:
-            raise UserError(f"{network.folder} is no {name}: it has no such head; give the folder of the other alone")
+            raise UserError(
+                f"{network.folder} is not an {name}, whose head it lacks; give a discriminator and a generator, or one "
+                "folder alone"
+            )
     if discriminator.tokenizer[:3] != generator.tokenizer[:3]:
         raise UserError(
             f"{discriminator.folder} and {generator.folder} differ in vocabulary or casing; give the two networks of "

@@ -1,7 +1,7 @@
 """The tensors of a Hugging Face folder, and their names.
 
 ElectraForPreTraining is the authors' discriminator, ElectraForMaskedLM the generator, each with an `electra.` of its
-own. Products are stored transposed, as `weight` [out, in].
+own. Kernels are stored transposed, as `weight` [out, in].
 Source: transformers 5, models/electra/modeling_electra.py.
 """
 

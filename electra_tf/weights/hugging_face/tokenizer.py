@@ -52,13 +52,13 @@ def _listed_tokens(fast: dict, path: str) -> bytes | None:
     """The tokens of a tokenizer.json as lines, in the order of their ids."""
     model = fast.get("model") or {}
     if model.get("type", "WordPiece") != "WordPiece":
-        raise UserError(f"{path} is a {model['type']} tokenizer, ELECTRA's is WordPiece; give another folder")
+        raise UserError(f"{path} is a {model['type']} tokenizer, expected WordPiece; give another folder")
     if not model.get("vocab"):
         return None
     ids = model["vocab"] | {token["content"]: token["id"] for token in fast.get("added_tokens") or []}
     tokens = sorted(ids, key=ids.__getitem__)
     if [ids[token] for token in tokens] != list(range(len(tokens))):
-        raise UserError(f"{path}: ids are not 0 to {len(tokens) - 1}, each once; give another folder")
+        raise UserError(f"{path}: an id from 0 to {len(tokens) - 1} is missing or repeated; give another folder")
     return "".join(f"{token}\n" for token in tokens).encode()
 
 

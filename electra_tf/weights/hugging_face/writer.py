@@ -1,4 +1,4 @@
-"""Stored models as Hugging Face folders that `from_pretrained` reads, one for each network."""
+"""Writes stored models as Hugging Face folders for `from_pretrained`, one for each network."""
 
 import os
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ def sequence_classification(layers, x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
-def test_pairs_give_a_product_of_any_size_within_its_rounding(size):
+def test_two_layers_equal_a_linear_layer_within_its_rounding(size):
     random = np.random.default_rng(3)
     kernel, bias = (random.normal(size=shape).astype(np.float32) for shape in ([7, 3], [3]))
     x = (size * random.normal(size=[500, 7])).astype(np.float32)
@@ -33,7 +33,7 @@ def test_pairs_give_a_product_of_any_size_within_its_rounding(size):
     assert np.all(np.abs(computed - z) <= 5 * ROUNDING * np.abs(z) + sums)
 
 
-def test_pairs_scale_and_shift_a_product():
+def test_two_layers_scale_and_shift_a_linear_layer():
     kernel, bias = np.array([[2.0], [-1.0], [0.5]], np.float32), np.array([0.25], np.float32)
     layers = linear_as_pairs(kernel, bias, scale=4.0, offset=1.0)
     x = np.array([[1.0, 0.5, -1.0], [0.0, 0.0, 0.0]], np.float32)

@@ -15,7 +15,7 @@ OURS = {"electra_tf": {"objective": "electra_15", "step": 9, "data": ["5ea"]}}
 
 @pytest.fixture
 def electra(stored):
-    """`electra(("generator",))`: the model of the folders, without the weights whose names begin so."""
+    """`electra(("generator",))`: the model of the folders, without weights whose names begin with `generator`."""
     return lambda without=(): stored(without, encoder=TWO_LAYERS)
 
 
@@ -37,7 +37,7 @@ def pair(folder, tmp_path):
     return write
 
 
-def test_a_pair_that_shares_its_embeddings(pair, electra):
+def test_equal_embeddings_of_a_pair_become_shared(pair, electra):
     expected = electra()
     model, notes = read_hugging_face(str(pair()))
     assert_same_weights(model.weights, expected.weights)
@@ -46,7 +46,7 @@ def test_a_pair_that_shares_its_embeddings(pair, electra):
     assert model.vocabulary_file == expected.vocabulary_file
 
 
-def test_a_pair_whose_embeddings_differ_in_one_bit(pair, networks):
+def test_embeddings_that_differ_in_one_bit_stay_separate(pair, networks):
     table = networks["generator"].tensors[TABLE].copy()
     table[3, 2] = np.nextafter(table[3, 2], np.float32(9))
     model, _ = read_hugging_face(str(pair({TABLE: table})))
@@ -54,7 +54,7 @@ def test_a_pair_whose_embeddings_differ_in_one_bit(pair, networks):
     assert len([name for name in model.weights if name.startswith("generator/embeddings/")]) == 5
 
 
-def test_a_discriminator_alone(folder, electra):
+def test_a_discriminator_alone_is_read(folder, electra):
     model, _ = read_hugging_face(str(folder("discriminator", OURS)))
     assert_same_weights(model.weights, electra(("generator",)).weights)
     assert model.generator is None
@@ -67,7 +67,7 @@ def test_a_masked_language_model_alone_gives_a_warning(folder, electra):
 
 
 @pytest.mark.parametrize("prefix", ["", "electra."])
-def test_an_encoder_alone_with_and_without_the_prefix(folder, networks, electra, prefix):
+def test_an_encoder_alone_is_read_with_and_without_the_prefix(folder, networks, electra, prefix):
     tensors = dict.fromkeys(networks["discriminator"].tensors)
     for name, value in networks["discriminator"].tensors.items():
         if name.startswith("electra."):
@@ -111,7 +111,7 @@ def test_only_the_encoder_of_a_model_with_another_head_is_read(finetuned, electr
         (LABELS | {"problem_type": "multi_label_classification"}, "multi_label", ("O", "B-X", "I-X")),
     ],
 )
-def test_a_classifier_is_a_task_with_hugging_faces_head(finetuned, config, kind, labels):
+def test_a_sequence_classifier_is_read_with_hugging_faces_head(finetuned, config, kind, labels):
     model, notes = read_hugging_face(str(finetuned(SENTENCE_HEAD, config)))
     task, scope = model.finetuned.task, f"task_specific/{kind}"
     assert (task.kind, task.labels, task.head, notes) == (kind, labels, "huggingface", [])
@@ -120,7 +120,7 @@ def test_a_classifier_is_a_task_with_hugging_faces_head(finetuned, config, kind,
     assert model.weights[f"{scope}/dense/bias"].tolist() == [0, 1, 2]
 
 
-def test_one_output_is_a_number_in_the_unit_of_the_data(finetuned):
+def test_one_output_is_read_as_a_regression_in_the_unit_of_the_data(finetuned):
     head = SENTENCE_HEAD | {name: SENTENCE_HEAD[name][:1] for name in SENTENCE_HEAD if "out_proj" in name}
     task = read_hugging_face(str(finetuned(head)))[0].finetuned.task
     assert (task.kind, task.labels, task.min_value, task.max_value) == ("regression", (), 0, 1)
@@ -129,13 +129,13 @@ def test_one_output_is_a_number_in_the_unit_of_the_data(finetuned):
 @pytest.mark.parametrize(
     ("labels", "scheme"), [("O B-X I-X", "iob2"), ("S-X B-X I-X", "bioes"), ("NOUN VERB X", "plain")]
 )
-def test_a_classifier_of_tokens_is_tagging(finetuned, labels, scheme):
+def test_a_token_classifier_is_read_as_tagging(finetuned, labels, scheme):
     config = {"id2label": dict(zip("012", labels.split(), strict=True)), "classifier_dropout": 0.3}
     task = read_hugging_face(str(finetuned(TAGGING_HEAD, config)))[0].finetuned.task
     assert (task.kind, task.labels, task.scheme, task.dropout) == ("tagging", tuple(labels.split()), scheme, 0.3)
 
 
-def test_an_answering_head_is_question_answering_with_independent_ends(finetuned):
+def test_an_answering_head_is_read_with_independent_starts_and_ends(finetuned):
     head = {"qa_outputs.weight": np.arange(32, dtype=np.float32).reshape(2, 16), "qa_outputs.bias": np.float32([3, 4])}
     model, notes = read_hugging_face(str(finetuned(head)))
     task, scope = model.finetuned.task, "task_specific/question_answering"
@@ -145,12 +145,12 @@ def test_an_answering_head_is_question_answering_with_independent_ends(finetuned
         assert model.weights[f"{scope}/{layer}/bias"].tolist() == [3 + column]
 
 
-def test_tensors_that_electra_does_not_have_are_left_out_with_a_line(folder):
+def test_tensors_that_electra_does_not_have_are_left_out_and_logged(folder):
     place = folder("discriminator", OURS, {"electra.pooler.dense.bias": np.ones(2, np.float32)})
     assert read_hugging_face(str(place))[1] == [f"{place}/model.safetensors: not read: electra.pooler.dense.bias"]
 
 
-def test_a_stored_tied_table_is_left_out_and_another_one_refused(folder, networks):
+def test_a_stored_tied_table_is_left_out_and_an_untied_one_refused(folder, networks):
     table = networks["generator"].tensors[TABLE]
     model, _ = read_hugging_face(str(folder("generator", OURS, {"generator_lm_head.weight": table})))
     assert len(model.weights) == len(networks["generator"].tensors)
@@ -207,7 +207,7 @@ def test_two_folders_of_one_kind_are_refused(folder, tmp_path, wrong):
     folder(right, OURS)
     folder(right, OURS, name=wrong)
     network = {"discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}[wrong]
-    assert f"{tmp_path}/{wrong} is no {network}" in refusal(tmp_path)
+    assert f"{tmp_path}/{wrong} is not an {network}" in refusal(tmp_path)
 
 
 def test_networks_with_different_tokens_are_refused(pair):
@@ -218,6 +218,6 @@ def test_networks_with_different_tokens_are_refused(pair):
     assert "differ in vocabulary or casing" in refusal(place)
 
 
-def test_a_folder_has_a_config_json(folder, tmp_path):
+def test_a_folder_is_recognized_by_its_config_json(folder, tmp_path):
     assert not is_hugging_face(str(tmp_path))
     assert is_hugging_face(str(folder("generator"))) and is_hugging_face(str(tmp_path))

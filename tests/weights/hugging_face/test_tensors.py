@@ -47,14 +47,14 @@ def refusal(folder) -> str:
     return str(caught.value)
 
 
-def test_a_file_of_safetensors(tmp_path):
+def test_model_safetensors_is_read(tmp_path):
     safetensors.numpy.save_file(TENSORS, tmp_path / "model.safetensors")
     file, found = read_tensors(str(tmp_path))
     assert file == f"{tmp_path}/model.safetensors"
     assert_same(found)
 
 
-def test_an_old_file_of_tensorflow(tmp_path):
+def test_tf_model_h5_is_read(tmp_path):
     with h5py.File(tmp_path / "tf_model.h5", "w") as file:
         for name, values in IN_H5.items():
             file[name] = np.array(values, np.float32)
@@ -71,13 +71,13 @@ def test_an_old_file_of_tensorflow(tmp_path):
         ("embeddings_project/bias:0", "embeddings_project.bias"),
     ],
 )
-def test_names_of_an_old_file_of_tensorflow(tmp_path, name, expected):
+def test_names_in_tf_model_h5_become_those_of_pytorch(tmp_path, name, expected):
     with h5py.File(tmp_path / "tf_model.h5", "w") as file:
         file[f"electra/tf_electra_model_1/electra/{name}"] = np.ones([3], np.float32)
     assert list(read_tensors(str(tmp_path))[1]) == [f"electra.{expected}"]
 
 
-def test_old_names_are_made_new_and_numbers_of_positions_are_no_weights(tmp_path):
+def test_old_names_are_renamed_and_position_ids_are_left_out(tmp_path):
     stored = {
         "electra.embeddings.LayerNorm.gamma": np.ones(2, np.float32),
         "electra.embeddings.LayerNorm.beta": np.zeros(2, np.float32),

@@ -42,7 +42,7 @@ def both(tmp_path, transformers):
 
 
 @pytest.mark.parametrize(("lower_case", "strip_accents"), MODES)
-def test_transformers_lowers_and_strips_as_the_training_did(both, lower_case, strip_accents):
+def test_transformers_lowers_and_strips_as_our_tokenizer(both, lower_case, strip_accents):
     theirs, ours = both(TOKENS, lower_case, strip_accents)
     texts = ["Café Paris!", "paris", "a" * 150, "a" * 200, "a" * 201, "Paris\u00a0cafe\u0301"]
     ids = ours.tokenize(texts).to_list()
@@ -62,7 +62,7 @@ def test_texts_and_pairs_have_special_tokens_and_segments(both):
     assert theirs.decode([5, 9, 10]) == "paris aa"
 
 
-def test_the_settings_are_in_the_older_files_too(both, tmp_path):
+def test_the_settings_are_also_in_the_older_files(both, tmp_path):
     both(TOKENS, False, True)
     settings = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))
     assert (settings["do_lower_case"], settings["strip_accents"]) == (False, False)
@@ -70,7 +70,7 @@ def test_the_settings_are_in_the_older_files_too(both, tmp_path):
 
 
 @pytest.mark.parametrize(("strip_accents", "expected"), [(True, "tokens"), (False, "tokens_keep_accents")])
-def test_only_hard_lines_have_other_tokens_than_the_authors_code_gives(both, strip_accents, expected):
+def test_only_hard_lines_have_other_tokens_than_in_the_authors_code(both, strip_accents, expected):
     lines = [json.loads(line) for line in FIXTURE.read_text(encoding="utf-8").splitlines()]
     special = TOKENS[:5]
     tokens = special + sorted({token for line in lines for token in line[expected]} - set(special))
@@ -111,7 +111,7 @@ def test_casing_and_accents_of_a_folder_are_read(folder, files, expected):
     assert (model.lower_case, model.strip_accents) == expected
 
 
-def test_the_tokens_of_tokenizer_json_come_before_vocab_txt(folder):
+def test_tokens_of_tokenizer_json_take_precedence_over_vocab_txt(folder):
     place = folder("discriminator", OURS)
     tokens = (place / "vocab.txt").read_text().split()
     (place / "vocab.txt").write_text("another\n")
@@ -128,7 +128,7 @@ def test_the_tokens_of_tokenizer_json_come_before_vocab_txt(folder):
     ("content", "message"),
     [
         ({"model": {"type": "BPE", "vocab": {}}}, "tokenizer.json is a BPE tokenizer"),
-        ({"model": {"vocab": {"a": 0, "b": 2}}}, "tokenizer.json: ids are not 0 to 1"),
+        ({"model": {"vocab": {"a": 0, "b": 2}}}, "tokenizer.json: an id from 0 to 1 is missing"),
     ],
 )
 def test_a_tokenizer_json_that_electra_cannot_have_is_refused(folder, content, message):

@@ -1,4 +1,4 @@
-"""Folders for Hugging Face: classes, tensors and sizes as transformers has them, the files, and the model card."""
+"""Written Hugging Face folders: the classes, tensors and sizes of transformers, the files, and the model card."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ def shapes(network) -> dict[str, list[int]]:
     return {name: list(tensor.shape) for name, tensor in network.tensors.items()}
 
 
-def test_electra_is_a_discriminator_and_a_generator(stored, shapes_of):
+def test_electra_is_written_as_a_discriminator_and_a_generator(stored, shapes_of):
     networks = hugging_face_networks(stored())
     assert [(each.name, each.architecture) for each in networks] == [
         ("discriminator", "ElectraForPreTraining"),
@@ -81,17 +81,17 @@ def test_config_holds_each_networks_own_sizes_as_whole_numbers(stored):
     assert discriminator["electra_tf"] == {"objective": "electra", "step": 3, "data": ["abc"]}
 
 
-def test_without_a_generator_network_there_is_only_the_discriminator(stored):
+def test_without_a_generator_network_only_the_discriminator_is_written(stored):
     (network,) = hugging_face_networks(stored(objective={"generator": {"kind": "uniform"}}))
     assert network.architecture == "ElectraForPreTraining"
 
 
-def test_the_masked_lm_baseline_is_a_masked_language_model(stored):
+def test_bert_mlm_is_written_as_a_masked_language_model(stored):
     (network,) = hugging_face_networks(stored(objective={"name": "bert_mlm"}))
     assert (network.architecture, network.config["hidden_size"]) == ("ElectraForMaskedLM", 16)
 
 
-def test_only_the_encoder_of_an_objective_of_ours_is_written(stored, shapes_of):
+def test_only_the_encoder_is_written_if_the_authors_lack_the_objective(stored, shapes_of):
     model, notes = stored(objective={"name": "all_tokens_mlm"}).of_authors()
     (network,) = hugging_face_networks(model)
     assert "copy_head" in notes[0]
@@ -130,7 +130,9 @@ def test_only_the_encoder_of_an_objective_of_ours_is_written(stored, shapes_of):
         ({"kind": "question_answering", "version_2": True, **PLAIN_ANSWERS}, "ElectraForQuestionAnswering", {}),
     ],
 )
-def test_a_fine_tuned_model_is_the_class_of_its_head(stored_finetuned, shapes_of, task, architecture, settings):
+def test_a_fine_tuned_model_is_written_as_the_class_of_its_head(
+    stored_finetuned, shapes_of, task, architecture, settings
+):
     (network,) = hugging_face_networks(stored_finetuned(task))
     assert network.architecture == architecture
     assert shapes(network) == shapes_of[architecture]
