@@ -149,7 +149,7 @@ def _sizes(generator: EncoderConfig, encoder: EncoderConfig) -> dict:
 
 
 def _tying(model: StoredModel) -> str:
-    """How the two networks share weights."""
+    """The setting `objective.tying` of the model: how its networks share weights."""
     if not model.part("generator/"):
         return "all"
     return "none" if model.part("generator/embeddings/") else "embeddings"

@@ -162,7 +162,7 @@ def _question_answering(task: QuestionAnsweringConfig, weights: Mapping[str, np.
 
 
 def _sentence(name: str, task: SentenceConfig, weights: Mapping[str, np.ndarray]) -> TaskHead:
-    """A head for texts. Its logits of a regression are in the unit of the data, not scaled to [0, 1]."""
+    """The head of a model for texts. The logit of a regression is in the unit of the data, not in [0, 1]."""
     labels, scale, offset, notes = task.labels, 1.0, 0.0, []
     if task.kind == "regression":
         labels, scale, offset = (name,), task.max_value - task.min_value, task.min_value
