@@ -153,7 +153,7 @@ class ServedModel(tf.Module):
             return Rows(*map(tf.identity, tensors))
 
     def with_tokens(self, compute: Callable[[Rows], Outputs], text: tf.Tensor) -> Outputs:
-        """The outputs of a function for texts, and their tokens. T is the length of the longest row.
+        """The outputs of a function for texts, and their tokens. T is the length of the rows.
 
         Args:
             text: [N] string, UTF-8.
