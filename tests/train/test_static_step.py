@@ -42,10 +42,6 @@ def print_and_return(values):
 @pytest.mark.parametrize(
     ("function", "fault"),
     [
-        (
-            lambda values: tf.boolean_mask(values, values[:, 0] > 0),
-            "(Where): the size of its output depends on the data",
-        ),
         (lambda values: tf.unique(tf.reshape(values, [-1]))[0], "(Unique): the size of its output depends on the data"),
         (lambda values: tf.dynamic_partition(values, [0, 1, 0], 2)[0], "(DynamicPartition): the size of its output"),
         (lambda values: tf.py_function(tf.square, [values], tf.float32), "(EagerPyFunc): calls the host"),

@@ -30,13 +30,13 @@ _KINDS = {theirs: ours for ours, theirs in _PROBLEM_TYPES.items()}
 _MAX_SEQ_LENGTH = 512
 _PARTS = ("weight", "bias")  # of a layer
 # Settings of a task that transformers' config.json has no names for.
-_NOTED = ("text_columns", "stride", "version_2")
+_NOTED_OF_SENTENCES, _NOTED_OF_ANSWERS = ("text_columns", "stride"), ("version_2",)
 
 
 def noted_task(config: FinetuningConfig) -> dict:
     """The settings of a fine-tuned model that `read_head` needs and transformers' own entries lack."""
     settings = config.task.model_dump(mode="json")
-    noted = {name: settings[name] for name in _NOTED if name in settings}
+    noted = {name: settings[name] for name in (*_NOTED_OF_SENTENCES, *_NOTED_OF_ANSWERS) if name in settings}
     return {"name": config.name, "max_seq_length": config.data.max_seq_length, **noted}
 
 
@@ -73,16 +73,19 @@ def _task(layers: _Layers, config: dict, noted: dict, num_outputs: int) -> dict:
     labels = [str(names[index]) for index in sorted(names, key=int)]
     if layers is _TAGGING:
         return {"kind": "tagging", "labels": labels, "scheme": _scheme(labels)}
+    # Of the note only what fits the head: transformers keeps the note when it trains another head.
     if layers is _ANSWERS:
+        kept = _NOTED_OF_ANSWERS
         task = {"kind": "question_answering", "version_2": False}
         task |= {"joint_prediction": False, "answerable_classifier": False}
     else:
+        kept = _NOTED_OF_SENTENCES
         default = "regression" if num_outputs == 1 else "single_label_classification"  # as transformers
         kind = _KINDS[config.get("problem_type") or default]
         # A number is predicted in the unit of the data, so the range of targets is left at its default, 0 to 1.
         labels = [] if kind == "regression" else labels
         task = {"kind": kind, "head": "huggingface", "text_columns": ["text"], "labels": labels}
-    return task | {name: noted[name] for name in _NOTED if name in noted}
+    return task | {name: noted[name] for name in kept if name in noted}
 
 
 def _scheme(labels: list[str]) -> str:

@@ -120,6 +120,12 @@ def test_a_sequence_classifier_is_read_with_hugging_faces_head(finetuned, config
     assert model.weights[f"{scope}/dense/bias"].tolist() == [0, 1, 2]
 
 
+def test_a_note_on_another_kind_of_task_is_ignored(finetuned):
+    noted = {"electra_tf": {"finetuned": {"name": "squad_v2", "max_seq_length": 12, "version_2": True}}}
+    model, _ = read_hugging_face(str(finetuned(SENTENCE_HEAD, noted)))
+    assert (model.finetuned.task.kind, model.finetuned.name) == ("classification", "squad_v2")
+
+
 def test_one_output_is_read_as_a_regression_in_the_unit_of_the_data(finetuned):
     head = SENTENCE_HEAD | {name: SENTENCE_HEAD[name][:1] for name in SENTENCE_HEAD if "out_proj" in name}
     task = read_hugging_face(str(finetuned(head)))[0].finetuned.task
