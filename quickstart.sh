@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Sets up the environment if needed, then takes the bundled sample all the way: text -> TFRecords -> a small ELECTRA ->
-# a SavedModel -> the swapped word of a sentence.
+# Sets up the environment if needed, then runs the whole pipeline on the bundled sample: text -> TFRecords -> a small
+# ELECTRA -> a SavedModel -> detection of a replaced word.
 #
-# Each finished run keeps its directory: runs/quickstart, runs/quickstart-2, ... An interrupted run is continued.
+# Each finished run has its own directory: runs/quickstart, runs/quickstart-2, ... An interrupted run is continued.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 case "${1:-}" in
@@ -12,7 +12,7 @@ case "${1:-}" in
 esac
 ./setup.sh
 unset PYTHONHOME PYTHONPATH
-# Hides notes about missing GPUs and old Python versions.
+# Hides TensorFlow's messages about missing GPUs and warnings about old Python versions.
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-3}
 export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore:You are using a:FutureWarning}
 
@@ -30,7 +30,7 @@ choose_run() {
   echo "$run"
 }
 
-as_typed() { # COMMAND...: prints the command as one line to type, with quoted patterns
+as_typed() { # COMMAND...: prints the command as it is typed, with quoted patterns
   local word line=
   for word in "${@/#$PYTHON_PROGRAM/python}"; do
     case "$word" in *[*\ ]*) word="'$word'" ;; esac
@@ -41,7 +41,7 @@ as_typed() { # COMMAND...: prints the command as one line to type, with quoted p
 
 timings=()
 part_number=0
-part() { # TITLE COMMAND...: runs one part of the job under a heading and times it
+part() { # TITLE COMMAND...: runs one part of the pipeline under a heading and times it
   local title=$1 started=$SECONDS
   shift
   part_number=$((part_number + 1))
@@ -50,7 +50,7 @@ part() { # TITLE COMMAND...: runs one part of the job under a heading and times 
   timings+=("$(printf '%5d s  %s' $((SECONDS - started)) "$title")")
 }
 
-skip_part() { # TITLE WHY
+skip_part() { # TITLE REASON
   part_number=$((part_number + 1))
   printf '\n== %d/%d %s: skipped, %s\n' "$part_number" "$NUM_PARTS" "$1" "$2"
 }
@@ -72,7 +72,7 @@ part "Pre-train a small ELECTRA, then evaluate it on held-out text" \
   --strategy=one_device
 part "Export a SavedModel" \
   "$PYTHON_PROGRAM" export_saved_model.py --model_dir="$run/model" --output_dir="$run/saved_model" --overwrite
-part "Load it in a fresh process and look for the swapped word" \
+part "Load it in a new process and detect the replaced word" \
   "$PYTHON_PROGRAM" examples/detect_replaced_tokens.py "$run/saved_model/1"
 touch "$run/finished"
 
@@ -84,7 +84,7 @@ cat <<END
    $run/model         config.yaml (resolved), metrics.jsonl, TensorBoard events, checkpoints
    $run/saved_model   the SavedModel, in TensorFlow Serving's layout
 
-What to type next:
+Next commands:
    source .venv/bin/activate
    python examples/detect_replaced_tokens.py $run/saved_model/1 --text "A sentence of your own."
    tensorboard --logdir $run/model

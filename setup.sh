@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Makes .venv with the pinned requirements; ends in less than a second if it is complete.
+# Makes .venv with the pinned requirements. If it is complete, this takes less than a second.
 #
-#   ./setup.sh          the requirements of quickstart.sh and the programs
+#   ./setup.sh          the requirements of the commands and quickstart.sh
 #   ./setup.sh --dev    also the requirements of the tests and the style check (test.sh calls this)
 #
-# PYTHON=/path/to/python chooses the interpreter. Without it an existing .venv stays, and a new one uses the newest
-# supported Python on the PATH. The script installs again when a requirement file, constraints.txt or the Python version
-# has changed, and from scratch after an interruption.
+# PYTHON=/path/to/python chooses the interpreter. Without it, an existing .venv keeps its own, and a new one uses the
+# newest supported Python on the PATH. The script installs again if a requirement file, constraints.txt or the Python
+# version has changed, and from scratch after an interruption.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-# Only packages of the environment.
+# Use only the packages of the environment.
 unset PYTHONHOME PYTHONPATH
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 
@@ -50,7 +50,7 @@ choose_python() {
     "on Debian: apt-get install python3 python3-venv; elsewhere: PYTHON=/path/to/python $0"
 }
 
-# A hash of the environment's Python version and of its requirement files; empty if it has no Python.
+# A hash of the environment's Python version and of the requirement files; empty without an environment.
 fingerprint() {
   "$VENV/bin/python" -I -S -c '
 import hashlib, pathlib, sys
@@ -107,7 +107,7 @@ started=$SECONDS
 # --use-pep517: otherwise the pip of Python 3.10 cannot build the few source packages.
 "$VENV/bin/python" -m pip install ${quiet[@]+"${quiet[@]}"} --use-pep517 --constraint constraints.txt \
   "${requirement_files[@]/#/--requirement=}" </dev/null ||
-  fail "pip could not install the requirements; the reason is above. Mend it and run $0 again"
+  fail "pip could not install the requirements; see above; fix the cause and run $0 again"
 fingerprint requirements.txt >"$VENV/installed-requirements"
 if [ "$stamp" != "$VENV/installed-requirements" ]; then fingerprint "${requirement_files[@]}" >"$stamp"; fi
 echo "Installed in $((SECONDS - started)) s."

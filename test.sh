@@ -3,7 +3,7 @@
 #
 #   ./test.sh                        the default tests: some minutes on two cores
 #   ./test.sh --all                  also the slow ones: kills, workers, Beam, whole runs, compiled steps, benchmarks
-#   ./test.sh tests/text -k accents  arguments for pytest; they win over -m and -n below
+#   ./test.sh tests/text -k accents  arguments for pytest, which may override -m and -n
 set -euo pipefail
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 case "${1:-}" in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$project/test.sh" && exit ;; esac

@@ -30,7 +30,7 @@ class ExitStatus:
 
 @contextlib.contextmanager
 def errors_reported() -> Iterator[ExitStatus]:
-    """Prints a user's error as one line on stderr and sets the exit status. Other exceptions pass, with their trace.
+    """Prints an expected error as one line on stderr and sets the exit status. Bugs pass through, with their trace.
 
     Only this function decides how an error ends a command, see "Errors" in docs/architecture.md.
     """

@@ -1,1 +1,1 @@
-"""What a run is: the schema with every default and check, and the YAML loader."""
+"""The configuration of a run: schema, defaults, checks and YAML loader."""

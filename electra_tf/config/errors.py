@@ -30,7 +30,7 @@ class TrainingStopped(Exception):
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, without the nodes and operations that TensorFlow puts around it."""
+    """The first line of an error's message, without the node and operation names that TensorFlow adds."""
     text = re.sub(r"\{\{.*?\}\}\s*|\s*\[Op:.*", "", str(getattr(error, "message", None) or error)).strip()
     return text.splitlines()[0] if text else type(error).__name__
 
@@ -38,13 +38,13 @@ def first_line(error: Exception) -> str:
 def did_you_mean(unknown: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: "; did you mean ...?", or the known names if none is similar."""
     names = sorted(map(str, known))
-    match = close_name(unknown, names, likeness=0.5)
+    match = close_name(unknown, names, cutoff=0.5)
     return f"; did you mean {match}?" if match else f"; there are: {', '.join(names)}"
 
 
-def close_name(unknown: str, known: Iterable[str], likeness: float = 0.8) -> str | None:
-    """The known name most similar to an unknown one (difflib's ratio); None if no ratio reaches `likeness`."""
-    return next(iter(difflib.get_close_matches(unknown, list(known), n=1, cutoff=likeness)), None)
+def close_name(unknown: str, known: Iterable[str], cutoff: float = 0.8) -> str | None:
+    """The known name most similar to an unknown one (difflib's ratio); None if all ratios are below `cutoff`."""
+    return next(iter(difflib.get_close_matches(unknown, list(known), n=1, cutoff=cutoff)), None)
 
 
 def end_without_teardown(exit_code: int) -> None:

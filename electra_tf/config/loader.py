@@ -14,7 +14,7 @@ Inherit = Callable[[dict, dict], dict]
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """A safe loader that refuses a key given twice; plain YAML silently keeps the last."""
+    """A safe loader that refuses duplicate keys; PyYAML silently keeps the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
@@ -29,13 +29,13 @@ class _StrictLoader(yaml.SafeLoader):
 def read_values(
     path: str | os.PathLike | None, overrides: Sequence[str] = (), inherit: Mapping[str, Inherit] = MappingProxyType({})
 ) -> tuple[dict, str]:
-    """Reads a run's YAML file, its parents and `--set` overrides. Checks no setting.
+    """Reads a run's YAML file, its parents and `--set` overrides, without checking the settings.
 
     Args:
-        path, overrides: see `electra_tf.tasks.pretrain.config.load_config`; without a path only the overrides count.
+        path, overrides: see `electra_tf.tasks.pretrain.config.load_config`; None: read only the overrides.
         inherit: see `merge`.
-    Returns: the settings, and a name of their source for errors.
-    Raises: UserError: a file is missing or no YAML, or an override is not `a.b=value`.
+    Returns: the settings, and the name of their source for error messages.
+    Raises: UserError: a file is missing or not valid YAML, or an override is not `a.b=value`.
     """
     values = {} if path is None else _read_with_base(os.fspath(path), (), inherit)
     changes: dict = {}
@@ -60,7 +60,7 @@ def _read_with_base(path: str, seen: tuple[str, ...], inherit: Mapping[str, Inhe
         raise UserError(f"config {path}: base is {base!r}; expected the path of one YAML file, relative to this one")
     resolved = path if is_remote(path) else os.path.realpath(path)
     if resolved in seen:
-        raise UserError(f"config {path}: its base leads back to itself; remove one of the `base:` lines")
+        raise UserError(f"config {path}: the `base:` lines form a circle; remove one of them")
     base_path = os.path.join(os.path.dirname(path), base)
     return merge(_read_with_base(base_path, (*seen, resolved), inherit), values, inherit)
 
@@ -71,18 +71,18 @@ def _read_yaml(path: str) -> dict:
     try:
         values = yaml.load(content, Loader=_StrictLoader)
     except yaml.YAMLError as error:
-        raise UserError(f"config {path}: not readable as YAML: {' '.join(str(error).split())}") from None
+        raise UserError(f"config {path}: invalid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
-        raise UserError(f"config {path}: holds {type(values).__name__}; expected a mapping such as `train: ...`")
+        raise UserError(f"config {path}: contains a {type(values).__name__}; expected a mapping such as `train: ...`")
     return values
 
 
 def merge(base: dict, changes: dict, inherit: Mapping[str, Inherit] = MappingProxyType({})) -> dict:
-    """`base` with `changes` on top, mapping by mapping.
+    """Returns `base` updated with `changes`, recursively in nested mappings.
 
     Args:
-        inherit: by a group's name, a function of (the base's settings in that group, the changes to them) that returns
-            the settings which the group inherits. A group without a function inherits all.
+        inherit: functions by the names of groups. A function gets the base's settings of its group and the changes to
+            them, and returns the settings to inherit. Other groups inherit all settings.
     """
     merged = dict(base)
     for key, value in changes.items():
@@ -95,7 +95,7 @@ def merge(base: dict, changes: dict, inherit: Mapping[str, Inherit] = MappingPro
 
 
 def _add_override(changes: dict, override: str, values: dict, inherit: Mapping[str, Inherit]) -> None:
-    """Writes one override into `changes`, which are later merged into `values`."""
+    """Adds one override to `changes`, which are later merged into `values`."""
     path, separator, text = override.partition("=")
     if not separator or not path:
         raise UserError(f"--set {override!r}: expected a.b=value, for example --set train.num_steps=1000")
@@ -103,7 +103,7 @@ def _add_override(changes: dict, override: str, values: dict, inherit: Mapping[s
         value = yaml.load(text, Loader=_StrictLoader)
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"--set {override!r}: the value is not readable as YAML: {reason}") from None
+        raise UserError(f"--set {override!r}: the value is invalid YAML: {reason}") from None
     *parents, last = path.strip().split(".")
     node, below = changes, values
     for parent in parents:

@@ -1,7 +1,7 @@
-"""The settings that every kind of run has, with their checks. Only this package has default values.
+"""The settings that all kinds of runs have in common, with their defaults and checks.
 
 Settings that depend on the model's size (widths, learning rate, batch, sequence length, generator fraction) have no
-default. A run takes all of them from one preset (configs/pretrain/*.yaml), so that values of two sizes are not mixed.
+default: a run takes all of them from one preset (configs/pretrain/*.yaml), not from presets of different sizes.
 """
 
 import contextlib
@@ -84,7 +84,7 @@ class EncoderConfig(Settings):
     @model_validator(mode="after")
     def _heads_divide_the_hidden_size(self) -> "EncoderConfig":
         if self.hidden_size % self.num_heads:
-            raise ValueError(f"hidden_size {self.hidden_size} does not divide into num_heads {self.num_heads}")
+            raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}")
         return self
 
 
@@ -121,7 +121,7 @@ class TransformerGeneratorConfig(Settings):
         try:
             return EncoderConfig(**{**discriminator.model_dump(), **sizes})
         except ValidationError as error:
-            # One line: a validator calls this, and its message takes the text over.
+            # One line, because the message of the calling validator contains it.
             problem = error.errors()[0]
             where = ".".join(str(part) for part in (setting, *problem["loc"]))
             value = f" is {problem['input']!r}" if problem["loc"] else ""
@@ -135,7 +135,7 @@ class UnigramGeneratorConfig(Settings):
 
 
 class UniformGeneratorConfig(Settings):
-    """A generator that samples all tokens equally often, as `uniform_generator` in the authors' code."""
+    """A generator that samples all tokens with equal probability (`uniform_generator` in the authors' code)."""
 
     kind: Literal["uniform"]
 
@@ -179,12 +179,11 @@ class MaskingConfig(Settings):
         if self.mask_token_fraction + self.random_token_fraction > 1.0 + 1e-9:
             raise ValueError(
                 f"mask_token_fraction {self.mask_token_fraction} and random_token_fraction "
-                f"{self.random_token_fraction} sum to more than 1"
+                f"{self.random_token_fraction} have a sum above 1; lower one of them"
             )
         if self.selection == "with_replacement" and self.scheme != "uniform":
             raise ValueError(
-                f"selection 'with_replacement' requires scheme 'uniform'; with scheme {self.scheme!r} no token is "
-                "selected twice: leave it out"
+                f"selection 'with_replacement' requires scheme 'uniform', not scheme {self.scheme!r}; remove selection"
             )
         return self
 
@@ -228,7 +227,7 @@ class OptimizerConfig(Settings):
     exclude_from_weight_decay: tuple[str, ...] = ("LayerNorm", "layer_norm", "bias")  # regular expressions on names
 
     def warmups(self, part_steps: Sequence[int]) -> list[float]:
-        """The warm-up of each part of a schedule, in steps and not rounded, for parts with these numbers of steps."""
+        """The warm-up of each part of a schedule in steps (not rounded), from the number of steps of each part."""
         return [self.warmup_fraction * num_steps or self.warmup_steps for num_steps in part_steps]
 
     @field_validator("exclude_from_weight_decay")
@@ -238,12 +237,12 @@ class OptimizerConfig(Settings):
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ValueError(f"the pattern {pattern!r} is not a regular expression: {error}") from None
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
         return patterns
 
 
 class TrainConfig(Settings):
-    """Length, size and bookkeeping of the run. Steps are optimizer updates."""
+    """Length, batch size, reports and checkpoints of the run. Steps are optimizer updates."""
 
     num_steps: Count
     # A budget in FLOPs that determines num_steps, which is then left out or null. Counted as in the paper (appendix E),
@@ -263,7 +262,7 @@ class TrainConfig(Settings):
     # After a loss or gradient that is not finite: stop before the update, or skip at most max_nonfinite_steps updates.
     on_nonfinite: Literal["stop", "skip"] = "stop"
     max_nonfinite_steps: CountOrZero = 10
-    # Steps without learning before the run raises an alarm, or half of a shorter run; 0: never. See
+    # Steps without learning before the run logs an alarm (at most half of the run); 0: never. See
     # electra_tf/tasks/health.py.
     alarm_after_steps: CountOrZero = 5000
     # FLOP/s of one device, for model_flops_utilization. null: the published value of a known device; for others the
@@ -272,12 +271,12 @@ class TrainConfig(Settings):
     log_every_steps: Count = 100
     save_every_steps: Count = 1000
     keep_checkpoints: Count = 5
-    # The fractions of the training after which a checkpoint is kept for ever; these are from the paper's table 1.
+    # The fractions of the training after which a checkpoint is kept for good; the default is from the paper's table 1.
     milestone_fractions: tuple[Fraction, ...] = (0.0625, 0.125, 0.25, 0.5, 1.0)
 
 
 class AsMaskedLmConfig(Settings):
-    """`--evaluate --as_masked_lm`: the accuracy of guessing single masked tokens (paper, appendix G)."""
+    """Settings of `--evaluate --as_masked_lm`, the accuracy on single masked tokens (paper, appendix G)."""
 
     max_examples: Count = 1000  # the first ones of the held-out split, rounded up to whole batches
     tokens_per_example: Count = 1  # masked one at a time, so batches grow by this factor
@@ -300,14 +299,14 @@ class EvaluationConfig(Settings):
     @model_validator(mode="after")
     def _patience_needs_a_metric(self) -> "EvaluationConfig":
         if self.patience and self.best_metric is None:
-            raise ValueError(f"patience {self.patience} without best_metric; name the metric")
+            raise ValueError(f"patience {self.patience} requires best_metric; give the name of a held-out metric")
         return self
 
     as_masked_lm: AsMaskedLmConfig = AsMaskedLmConfig()
 
 
 class RunConfig(Settings):
-    """The settings of every run. Kinds of tasks add their own groups in subclasses."""
+    """The settings of every run. Subclasses add the groups of pre-training and fine-tuning."""
 
     encoder: EncoderConfig
     data: DataConfig
@@ -319,8 +318,7 @@ class RunConfig(Settings):
     def _sequences_fit_the_position_table(self) -> "RunConfig":
         if self.data.max_seq_length > self.encoder.max_position_embeddings:
             raise ValueError(
-                f"data.max_seq_length {self.data.max_seq_length} is longer than the position table, "
-                f"encoder.max_position_embeddings {self.encoder.max_position_embeddings}; lower the first or raise the "
-                "second"
+                f"data.max_seq_length {self.data.max_seq_length} is larger than encoder.max_position_embeddings "
+                f"{self.encoder.max_position_embeddings}; lower the first or raise the second"
             )
         return self

@@ -1,4 +1,4 @@
-"""Checks settings against a schema, and describes in one line what is wrong with them."""
+"""Checks settings against a schema, and describes mistakes in one line."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar, get_args, get_origin
@@ -11,7 +11,7 @@ ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
 
 def validate(values: dict, model: type[ConfigT], source: str) -> ConfigT:
-    """Checks a mapping against a schema. Raises: UserError: a setting is wrong; `source` names the mapping."""
+    """Checks a mapping against a schema. Raises: UserError, with the mapping's name `source`: a setting is wrong."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -20,7 +20,7 @@ def validate(values: dict, model: type[ConfigT], source: str) -> ConfigT:
 
 
 def _describe(problem: Any, model: type[BaseModel]) -> str:
-    """One of pydantic's errors in words: which setting, its value, what was expected."""
+    """Describes one of pydantic's errors: which setting, its value, what was expected."""
     models, path = [model], []
     for part in map(str, problem["loc"]):
         children = [child for parent in models for child in _groups_in(parent, part)]
@@ -44,7 +44,7 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
 
 
 def _nearest_setting(path: str, fields: Iterable[str], model: type[BaseModel]) -> str:
-    """As `did_you_mean`, for a similar name in this group, else in any group, else all names in this group."""
+    """As `did_you_mean` for this group, but prefers a similar name in another group to the list of all names."""
     group, _, unknown = path.rpartition(".")
     if not close_name(unknown, fields):
         others = [setting for setting in reversed(_setting_paths(model)) if setting.rpartition(".")[0] != group]
@@ -74,5 +74,5 @@ def _groups_in(model: type[BaseModel], field: str) -> list[type[BaseModel]]:
 
 
 def _kinds(model: type[BaseModel]) -> tuple[str, ...]:
-    """The values of `kind` that choose this group of settings in a union; empty outside of a union."""
+    """The allowed values of a group's setting `kind`; empty if it has none."""
     return get_args(model.model_fields["kind"].annotation) if "kind" in model.model_fields else ()

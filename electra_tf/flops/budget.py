@@ -1,7 +1,8 @@
 """The cost of a run by its steps, and the number of steps that a FLOPs budget pays for.
 
 The cost is an exact function of the configuration and the step, so checkpoints do not store it. `run` is always a
-`PretrainingConfig`: `run.objective.phases(run)` are the training phases, `run.stages` the input stages (empty for one).
+`PretrainingConfig`: `run.objective.phases(run)` are the training phases, `run.stages` the input stages (empty if
+there is only one).
 
 In a configuration with `train.flops_budget`, the file leaves out `train.num_steps` and the `num_steps` of the last
 stage. The validated configuration has the budget and both numbers.
@@ -21,7 +22,7 @@ from electra_tf.flops.passes import NetworkPass
 
 Convention = Literal["paper", "hardware"]
 MAX_STEPS = 2**31 - 1
-_REMEDY = "leave it out (null in a file with a base, and with --set) or leave out train.flops_budget"
+_REMEDY = "remove it (with a base or --set: set it to null), or remove train.flops_budget"
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,12 @@ class RunCost:
         return sum(costs, Spent())
 
     def of_step(self, step: int) -> Spent:
-        """The cost of one step; the first step is 1."""
+        """The cost of the step with this number, counted from 1."""
         index = bisect.bisect_left([each.last_step for each in self.ranges], step)
         return self._steps[min(index, len(self._steps) - 1)]
 
     def steps_within(self, budget: float, convention: Convention) -> int:
-        """The number of the run's steps that `budget` FLOPs pay for."""
+        """The number of steps that `budget` FLOPs pay for, at most all of the run."""
         left, steps = Fraction(budget), 0
         for each, cost in zip(self.ranges, self._steps, strict=True):
             affordable = int(left // cost.flops(convention))
@@ -123,7 +124,7 @@ def known_cost(run: RunConfig) -> RunCost | None:
 
 
 def _step_ranges(run: RunConfig) -> Iterator[StepRange]:
-    """Splits the run at the end of each phase and of each stage."""
+    """Splits a run at the end of each training phase and of each input stage."""
     phases = run.objective.phases(run)
     stages = [(stage.num_steps, stage.max_seq_length, stage.batch_size) for stage in run.stages]
     stages = stages or [(run.train.num_steps, run.data.max_seq_length, run.train.batch_size)]
@@ -172,8 +173,8 @@ def _steps_within_budget(run: RunConfig) -> int:
     shortest = 1 + sum(stage.num_steps for stage in run.stages[:-1])  # one step for the last stage
     if known_cost(_lengthened(run, shortest)) is None:
         raise ValueError(
-            f"train.flops_budget requires an objective that defines `phases`, which {run.objective.name!r} does not; "
-            "give train.num_steps"
+            f"train.flops_budget requires an objective that defines `phases`, but {run.objective.name!r} does not; "
+            "give train.num_steps instead"
         )
 
     def cost(num_steps: int) -> Fraction:
@@ -182,17 +183,17 @@ def _steps_within_budget(run: RunConfig) -> int:
     if cost(shortest) > budget:
         raise ValueError(
             f"train.flops_budget {budget:g} is too small: {shortest} steps cost {float(cost(shortest)):.4g} FLOPs by "
-            f"the convention {convention!r}"
+            f"the convention {convention!r}; raise it"
         )
     # A search, because the cost of a step may depend on the length of the run.
     too_long = bisect.bisect_right(range(MAX_STEPS + 1), budget, lo=shortest, key=cost)
     if too_long > MAX_STEPS:
-        raise ValueError(f"train.flops_budget {budget:g} pays for more than {MAX_STEPS:,} steps; give less")
+        raise ValueError(f"train.flops_budget {budget:g} pays for more than {MAX_STEPS:,} steps; lower it")
     return too_long - 1
 
 
 def _lengthened(run: RunConfig, num_steps: int) -> RunConfig:
-    """The run with another number of steps, not validated; the last stage gets the steps after the other stages."""
+    """Returns the run with another number of steps, not validated. The last stage gets the remaining steps."""
     changes: dict[str, Any] = {"train": run.train.model_copy(update={"num_steps": num_steps})}
     if run.stages:
         *others, last = run.stages
@@ -202,7 +203,7 @@ def _lengthened(run: RunConfig, num_steps: int) -> RunConfig:
 
 
 def _with_most_steps(values: dict) -> dict:
-    """The settings with `MAX_STEPS` steps. Raises: ValueError: the last stage has a number of steps."""
+    """Returns the settings with `MAX_STEPS` steps. Raises: ValueError: the last stage has a number of steps."""
     values = {**values, "train": {**values["train"], "num_steps": MAX_STEPS}}
     stages = values.get("stages")
     if not stages or not all(isinstance(stage, dict) for stage in stages):

@@ -1,6 +1,6 @@
 """Published peaks of devices: FLOP/s of dense matrix products in the precisions of a run.
 
-Where a data sheet has a number with sparsity only, half of it is used. Sources:
+If a data sheet has only the number with sparsity, half of it is used. Sources:
 
 - H100, H200: nvidia.com/en-us/data-center/h100 and /h200        - A100: nvidia.com/en-us/data-center/a100
 - L4, T4, V100: nvidia.com/en-us/data-center/l4, /tesla-t4 and /v100
@@ -48,17 +48,17 @@ DEVICES = {
 
 
 def published_gpu_peak(device_name: str, precision: str) -> float | None:
-    """FLOP/s of a GPU by its driver's name, such as `NVIDIA A100-SXM4-40GB`; None for an unknown one."""
+    """Peak FLOP/s of a GPU by the name from its driver, such as `NVIDIA A100-SXM4-40GB`; None if it is unknown."""
     return next((1e12 * peaks[precision] for name, peaks in GPU_PEAKS if re.search(name, device_name)), None)
 
 
 def published_tpu_peak(accelerator_type: str) -> float | None:
-    """FLOP/s of a TPU core by its type, such as `v5litepod-8`; None for an unknown one."""
+    """Peak FLOP/s of a TPU core by the type of its slice, such as `v5litepod-8`; None if it is unknown."""
     peak = _TPU_PEAKS.get(accelerator_type.partition("-")[0])
     return None if peak is None else 1e12 * peak
 
 
 def published_peak(device: str, precision: str) -> float:
-    """FLOP/s of all cores of a device in `DEVICES` together."""
+    """Peak FLOP/s of a device in `DEVICES`: the sum over its cores."""
     replicas, reported_name = DEVICES[device]
     return replicas * (published_gpu_peak(reported_name, precision) or published_tpu_peak(reported_name))

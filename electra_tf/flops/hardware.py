@@ -5,7 +5,7 @@ matrix products for each one of the forward pass, frozen networks have no backwa
 positions. Layers computed again to save memory (`train.rematerialize`) and padding of the vocabulary do not count.
 
 Matrix products are exact. Everything else (biases, activations, softmax, dropout, LayerNorm) is counted by the paper's
-rules of thumb, and its gradient as twice as much.
+rules of thumb, and its gradient counts twice as much.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ Counted = TypeVar("Counted", bound="Countable")
 
 
 class Countable:
-    """A dataclass of numbers with addition, and multiplication by an integer, field by field."""
+    """Base of dataclasses of numbers: addition and multiplication by an integer, field by field."""
 
     def __add__(self: Counted, other: Counted) -> Counted:
         return type(self)(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
@@ -117,7 +117,7 @@ def _embeddings(encoder: EncoderConfig, seq_length: int) -> Flops:
 
 
 def _attention(encoder: EncoderConfig, seq_length: int) -> Flops:
-    """FLOPs of one layer's attention."""
+    """FLOPs of the attention of one layer, for a sequence."""
     hidden = encoder.hidden_size
     products = 4 * (2 * hidden * hidden) + 2 * (2 * hidden * seq_length)
     scores = (1 + SOFTMAX + DROPOUT) * seq_length * encoder.num_heads  # 1: the padding mask
@@ -125,7 +125,7 @@ def _attention(encoder: EncoderConfig, seq_length: int) -> Flops:
 
 
 def _feed_forward(encoder: EncoderConfig, seq_length: int) -> Flops:
-    """FLOPs of one layer's feed-forward network."""
+    """FLOPs of the feed-forward network of one layer, for a sequence."""
     hidden, inner = encoder.hidden_size, encoder.intermediate_size
     return seq_length * Flops(2 * (2 * hidden * inner), (1 + GELU) * inner + _residual(hidden))
 

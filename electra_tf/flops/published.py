@@ -25,7 +25,7 @@ Number = int | Fraction
 
 
 def _encoder(hidden_size: int, num_layers: int, **sizes: int) -> EncoderConfig:
-    """A transformer with BERT's vocabulary and proportions, except for the given sizes."""
+    """An encoder with BERT's vocabulary and proportions, except for the given sizes."""
     like_bert = {
         "vocab_size": 30_522,
         "embedding_size": hidden_size,
@@ -57,7 +57,7 @@ def _masked_lm(model: EncoderConfig, positions: Literal["masked", "all"] = "mask
 
 
 def bert(model: EncoderConfig, batch_size: int, num_steps: int, seq_length: int = 512) -> Fraction:
-    """FLOPs of training a masked language model."""
+    """FLOPs of training a masked language model, in the paper's convention."""
     return batch_size * num_steps * paper.example_flops([_masked_lm(model)], seq_length)
 
 
@@ -153,7 +153,7 @@ _inference = functools.partial(paper.inference_flops, seq_length=_INFERENCE_LENG
 
 
 def _spanbert() -> Fraction:
-    """FLOPs of Joshi et al. 2019: BERT-Large and the span boundary objective, with a second softmax over all words."""
+    """FLOPs of training SpanBERT (Joshi et al. 2019): BERT-Large and a second softmax, for span boundaries."""
     hidden = LARGE.hidden_size
     boundary = 2 * (3 * hidden) * hidden + 2 * hidden * hidden + 2 * hidden * LARGE.vocab_size
     boundaries = paper.PREDICTED_FRACTION * 512 * boundary
@@ -161,7 +161,7 @@ def _spanbert() -> Fraction:
 
 
 def two_streams(model: EncoderConfig, batch_size: int, num_steps: int) -> int:
-    """FLOPs of Yang et al. 2019: matrix products of an XLNet without memory, the backward pass as much as forward."""
+    """FLOPs of training an XLNet (Yang et al. 2019) without memory: twice the matrix products of a forward pass."""
     hidden, length, predicted, vocab_size = model.hidden_size, 512, 85, 32_000  # one of six positions is predicted
     position_keys = 2 * length * 2 * hidden * hidden
     keys_and_values = length * 2 * (2 * hidden * hidden)
@@ -173,7 +173,7 @@ def two_streams(model: EncoderConfig, batch_size: int, num_steps: int) -> int:
 
 
 def _tinybert() -> Fraction:
-    """FLOPs of Jiao et al. 2019: the part that does not depend on a task."""
+    """FLOPs of training TinyBERT (Jiao et al. 2019), without the distillation for each task."""
     sequences = 3 * 2_500_000_000 // _INFERENCE_LENGTH
     student = _encoder(312, 4, intermediate_size=1200, num_heads=12)
     passes = [NetworkPass("teacher", BASE, (), trained=False), NetworkPass("student", student, ())]

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 _LOOPS = ("While", "StatelessWhile")
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
-# Attributes that name an operation's derivatives, which do not run with it.
+# Attributes with functions that do not run with the operation: its derivatives.
 _NOT_CALLED = ("forward_function_name", "backward_function_name")
 # Parts of a network, by the names of its layers. All other products are in heads.
 _PARTS = {
@@ -34,7 +34,7 @@ class Product(NamedTuple):
 
     @property
     def is_backward(self) -> bool:
-        """True if it belongs to the gradient."""
+        """True if the product is part of the backward pass."""
         return "gradient_tape" in self.name or "gradients/" in self.name
 
 
@@ -43,13 +43,13 @@ def traced_products(traced: tf.types.experimental.ConcreteFunction) -> list[Prod
 
     Only the most expensive of several branches counts. Operations on which no output depends do not count.
 
-    Raises: ValueError: a shape is not static, or the length of a loop is unknown.
+    Raises: ValueError: a shape or the number of iterations of a loop is not static.
     """
     return list(_products(traced.graph, {}))
 
 
 def by_part(products: Iterable[Product]) -> Counter:
-    """FLOPs by (part of the network, True for the gradient); all heads are the part `heads`."""
+    """FLOPs by (part of the network, True for the backward pass); all heads are the part `heads`."""
     flops: Counter = Counter()
     for product in products:
         part = next((part for part, pattern in _PARTS.items() if pattern.search(product.name)), "heads")
@@ -58,7 +58,7 @@ def by_part(products: Iterable[Product]) -> Counter:
 
 
 def _products(graph: tf.Graph, known: dict[int, object]) -> Iterator[Product]:
-    """The products of a graph. `known` has the values of its constant inputs, by the id of the tensor."""
+    """The products of a graph. `known`: the values of its constant inputs, by the tensor's id."""
     for operation in _operations_that_run(graph):
         flops = _flops(operation)
         if flops:
@@ -96,7 +96,7 @@ def _flops(operation: tf.Operation) -> int:
 
 def _sizes(tensor: tf.Tensor) -> list[int]:
     if not tensor.shape.is_fully_defined():
-        raise ValueError(f"{tensor.name} has the shape {tensor.shape}; trace for batches of a static shape")
+        raise ValueError(f"{tensor.name} has the shape {tensor.shape}; trace it with static batch shapes")
     return tensor.shape.as_list()
 
 
@@ -104,7 +104,7 @@ def _einsum_sizes(operation: tf.Operation) -> dict[str, int]:
     """The size of each label in the equation of an einsum."""
     terms = operation.get_attr("equation").decode().split("->")[0].split(",")
     if any("." in term for term in terms):
-        raise ValueError(f"{operation.name}: einsum with an ellipsis is not counted")
+        raise ValueError(f"{operation.name}: an einsum with an ellipsis is not supported")
     pairs = zip(terms, operation.inputs, strict=True)
     return {label: size for term, tensor in pairs for label, size in zip(term, _sizes(tensor), strict=True)}
 
@@ -155,5 +155,5 @@ def _iterations(loop: tf.Operation, known: dict[int, object]) -> int:
             if first is not None and last is not None:
                 iterations.append(int(last) - int(first) + (operation.type == "LessEqual"))
     if not iterations:
-        raise ValueError(f"the number of iterations of the loop {loop.name} is not known from the graph")
+        raise ValueError(f"the number of iterations of the loop {loop.name} is not static")
     return max(0, min(iterations))

@@ -1,1 +1,1 @@
-"""What runs have come to, side by side: read from their directories, as a table and as a picture."""
+"""Reports: results of several runs in a table or a picture, and the cost and speed of a run."""

@@ -1,4 +1,4 @@
-"""The cost of a configuration as tables, by network and part; and the steps that a budget pays for, as text."""
+"""Texts about the cost of a configuration: FLOPs by network and part, and the steps that a budget pays for."""
 
 import math
 from fractions import Fraction
@@ -26,7 +26,7 @@ def cost_tables(config: PretrainingConfig) -> str:
     rows = []
     for each in cost.ranges:
         steps = f"steps {each.first_step + 1} to {each.last_step}"
-        rows += [(f"an example, {steps}", each.example()), ("a step of them", each.step())]
+        rows += [(f"one example, {steps}", each.example()), (f"one step, {steps}", each.step())]
     run = cost.spent(num_steps)
     rows.append((f"the run: {num_steps:,} steps, {run.examples:,} examples", run))
     totals = markdown_table(
@@ -84,7 +84,7 @@ def finetuning_table(config: PretrainingConfig) -> str:
         passes = [NetworkPass("encoder", encoder, heads, trained) for trained in (False, True)]
         counts = [hardware.example_flops([each], seq_length, max_predictions=0) for each in passes]
         rows.append([task, *(cell for flops in counts for cell in _totals(flops))])
-    products = "of it matrix products"
+    products = "of that, matrix products"
     return (
         f"an example of {seq_length} tokens, in the hardware convention; the paper, which counts the discriminator's "
         f"head for every task, counts {_shown(paper.inference_flops(encoder, seq_length))} FLOPs in inference\n"
@@ -99,13 +99,13 @@ def budget_text(
     speed: float | None = None,
     measured_in: RunCost | None = None,
 ) -> str:
-    """The number of steps that a number of FLOPs pays for, and the time that they take.
+    """Describes the steps that a number of FLOPs pays for, and the time that they take.
 
-    The number exceeds `train.num_steps` only if all steps cost the same; several stages or phases have an end.
+    A run whose steps all cost the same may be longer than `train.num_steps`; stages and phases are not extended.
 
     Args:
-        speed: FLOP/s in matrix products of the model; None: the text has no time.
-        measured_in: the cost of the run that reached this speed; None: of this configuration.
+        speed: FLOP/s in matrix products of the model; None: describe no time.
+        measured_in: the cost of the run that reached this speed; None: the speed is of this configuration.
     Raises: UserError: the budget pays for no step.
     """
     cost, run_steps = cost_of(config), config.train.num_steps
@@ -117,8 +117,8 @@ def budget_text(
     ]
     if len(cost.ranges) > 1:
         done = ", ".join(f"{each.steps_until(num_steps):,} of {each.num_steps:,}" for each in cost.ranges)
-        whole = "; the whole run, the rest of the budget stays unused" if num_steps == run_steps else ""
-        lines.append(f"steps in its stages and phases, in their order: {done}{whole}")
+        whole = "; this is the whole run, and the rest of the budget is unused" if num_steps == run_steps else ""
+        lines.append(f"steps of each stage and phase: {done}{whole}")
     lines.append(
         f"they cost {_shown(spent.paper)} FLOPs in the paper's convention, {_totals(spent.hardware)[0]} on the hardware"
     )
@@ -133,14 +133,14 @@ def budget_text(
 
 
 def _affordable(cost: RunCost, run_steps: int, budget: float, convention: Convention) -> tuple[int, Spent]:
-    """The number of steps that a budget pays for, and their cost."""
+    """The number of steps that a budget pays for, and their cost. Raises: UserError: it pays for none."""
     if not 0.0 < budget < math.inf:
         raise UserError(f"--budget is {budget:g}; expected a positive number")
     num_steps, step = cost.steps_within(budget, convention), cost.of_step(1)
     if num_steps == 0:
         raise UserError(
             f"--budget {budget:g} is too small: a step costs {_shown(step.flops(convention))} FLOPs by the convention "
-            f"{convention!r}; give more"
+            f"{convention!r}; raise it"
         )
     if num_steps < run_steps or len(cost.ranges) > 1:
         return num_steps, cost.spent(num_steps)

@@ -11,8 +11,8 @@ from electra_tf.tasks.pretrain.input import plan_stages
 # (DeepLearningExamples, TensorFlow2/LanguageModeling/ELECTRA): 24 % and 19 % of its peak.
 ASSUMED_UTILIZATIONS = (0.2, 0.4)
 _ASSUMED = (
-    "the utilisations are assumed, not measured: only CPUs were timed here; a run reports its own as "
-    "model_flops_utilization, give that to --utilization"
+    "the utilisations are assumed, not measured; a run reports its own as model_flops_utilization: give that to "
+    "--utilization"
 )
 
 
@@ -23,15 +23,15 @@ def hours_text(
     utilization: float | None = None,
     price_per_hour: float | None = None,
 ) -> str:
-    """Hours of a whole run: its matrix products, over the peak of all devices times the utilisation.
+    """Describes the hours of a whole run: its matrix products / (peak of all devices * utilisation).
 
-    Not included: reading data, evaluations, checkpoints, and sums over devices.
+    Reading data, evaluations, checkpoints and sums over devices are not included.
 
     Args:
         device: a name in `DEVICES`.
         utilization: fraction of the peak, in (0, 1]; None: the assumed ones.
         price_per_hour: of one device, in any currency.
-    Raises: UserError: a number is out of range, or a batch does not divide among the devices.
+    Raises: UserError: a number is out of range, or the devices do not divide a batch.
     """
     if utilization is not None and not 0.0 < utilization <= 1.0:
         raise UserError(f"--utilization is {utilization:g}; expected a fraction of the peak, above 0 and at most 1")

@@ -1,4 +1,4 @@
-"""Results of runs as a picture: metrics over the FLOPs of pre-training, as in figures 1, 3 and 4 of the paper."""
+"""Draws results of runs: metrics over the FLOPs of pre-training, as in figures 1, 3 and 4 of the paper."""
 
 import io
 import logging
@@ -25,7 +25,7 @@ def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: 
     Raises: UserError: matplotlib is not installed, or there is nothing to draw.
     """
     if not metrics:
-        raise UserError("no run has one of the usual metrics to draw; name one with --metric")
+        raise UserError("--picture: no run has any of the usual metrics; choose one with --metric")
     groups = _with_known_cost(groups)
     try:
         from matplotlib.figure import Figure
@@ -60,7 +60,7 @@ def _with_known_cost(groups: Sequence[RunGroup]) -> list[RunGroup]:
     if not known:
         raise UserError(f"--picture requires FLOPs, but the objectives of {unknown} define no `phases`")
     if unknown:
-        logger.warning("not in the picture, as their objectives define no `phases`: %s", unknown)
+        logger.warning("the picture omits %s: their objectives define no `phases`", unknown)
     return known
 
 

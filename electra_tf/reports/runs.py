@@ -1,4 +1,4 @@
-"""Results of runs, read from their directories. Runs that differ in their seed only form a group."""
+"""Reads the results of runs, and groups the runs that differ only in their seed."""
 
 import json
 import logging
@@ -40,11 +40,11 @@ class RunResults:
 
     Attributes:
         name: the name of its directory.
-        metrics: held-out metrics by step, in rising order, then by name; without metrics that have no value.
+        metrics: held-out metrics by step (ascending), then by name, without null values.
         data: the data set of each input stage; None if the directory does not record it.
         init_from: the source of the initial weights; None: random.
-        scores: by metric (see `score_metric`), then by step: one score for each seed of fine-tuning.
-        notes: further JSON values; empty for a run that was read from its directory.
+        scores: one score for each fine-tuning seed, by metric (see `score_metric`), then by step.
+        notes: further JSON values of a caller; `read_run` leaves it empty.
     """
 
     name: str
@@ -65,7 +65,7 @@ class RunResults:
         return max(self.metrics)
 
     def values(self, metric: str) -> dict[int, tuple[float, ...]]:
-        """The values of a metric by step: one value, or for scores one for each seed of fine-tuning."""
+        """The values of a metric by step: a single one, or the scores of all fine-tuning seeds."""
         if metric in self.scores:
             return self.scores[metric]
         return {step: (values[metric],) for step, values in self.metrics.items() if metric in values}
@@ -75,7 +75,7 @@ def read_run(model_dir: str | os.PathLike, task: str | None = None) -> RunResult
     """Reads a run's directory, finished or not.
 
     Args:
-        task: reads the scores after fine-tuning on this task too.
+        task: also read the scores after fine-tuning on this task.
     Raises: UserError: there is no run in the directory.
     """
     directory = run_in(model_dir)
@@ -103,10 +103,10 @@ def scores_by_step(rows: Sequence[Mapping]) -> dict[int, tuple[float, ...]]:
 
 
 def read_runs(model_dirs: Iterable[str | os.PathLike], task: str | None = None) -> list[RunResults]:
-    """Reads runs, with a warning for each that is left out because it has no evaluation or no scores yet.
+    """Reads runs. Skips runs without an evaluation or scores, with a warning.
 
     Args:
-        task: reads the runs with scores after fine-tuning on this task; None: the runs with an evaluation.
+        task: read the runs with scores after fine-tuning on this task; None: the runs with an evaluation.
     Raises: UserError: there is no run in a directory, or no run is left.
     """
     lacking = "no evaluation yet" if task is None else f"no scores of {task}"
@@ -116,15 +116,15 @@ def read_runs(model_dirs: Iterable[str | os.PathLike], task: str | None = None) 
         if run.metrics if task is None else run.scores:
             runs.append(run)
         else:
-            logger.warning("%s is left out: it holds %s", model_dir, lacking)
+            logger.warning("%s is skipped: it has %s", model_dir, lacking)
     if not runs:
-        remedy = "" if task is None else f"; run_finetuning.py --milestones --task={task} writes them"
-        raise UserError(f"all runs are left out: they hold {lacking}{remedy}")
+        remedy = "" if task is None else f"; get them with run_finetuning.py --milestones --task={task}"
+        raise UserError(f"nothing to report: all runs have {lacking}{remedy}")
     return runs
 
 
 class Point(NamedTuple):
-    """The values of one metric at one step, over all runs of a group and their fine-tuning seeds."""
+    """Median and range of one metric at one step, over all runs of a group and their fine-tuning seeds."""
 
     step: int
     median: float
@@ -134,7 +134,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs that differ in their seed only; so they have the same cost."""
+    """Runs that differ only in their seed, and so have the same cost."""
 
     label: str
     runs: tuple[RunResults, ...]
@@ -172,10 +172,10 @@ class RunGroup:
 
 
 def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
-    """Groups runs that differ in their seed only, in the order of each group's first run.
+    """Groups runs that differ only in their seed, in the order of each group's first run.
 
-    Runs of a group have the same data, initial weights, and settings that affect the weights. The label of a group is
-    the common beginning of its directories' names, without the seed at the end.
+    Runs of a group have the same data, initial weights, and settings that affect the weights. A group's label is the
+    common beginning of the names of its directories, without the seed at the end.
 
     Raises: UserError: two runs of a group have the same seed.
     """
@@ -193,7 +193,7 @@ def group_runs(runs: Iterable[RunResults]) -> list[RunGroup]:
 
 
 def _distinct_labels(groups: list[list[RunResults]]) -> list[str]:
-    """The label of each group. Equal labels are made different by the runs' names, or else by a number."""
+    """The label of each group. The runs' names, or if need be a number, are appended to equal labels."""
     labels = [_label(members) for members in groups]
     names = [", ".join(run.name for run in members) for members in groups]
     for additions in (names, range(1, len(groups) + 1)):

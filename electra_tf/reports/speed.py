@@ -1,4 +1,4 @@
-"""The training speed of a configuration on this machine: measured on random batches, or read from a run's reports."""
+"""The training speed of a configuration: measured here on random batches, or read from a run's reports."""
 
 import os
 import statistics
@@ -20,11 +20,11 @@ from electra_tf.train.step import compile_task
 def measured_speed(config: PretrainingConfig, strategy: tf.distribute.Strategy, num_steps: int) -> float:
     """Times training steps on random tokens in memory, without padding.
 
-    The steps are of the longest range of equal steps. Reading data, reports, evaluations and checkpoints do not count.
+    The steps are those of the longest `StepRange`. Reading data, reports, evaluations and checkpoints are not included.
 
     Args:
         num_steps: number of timed steps; two more run before them, to compile and to warm up.
-    Returns: FLOP/s in matrix products of the model, the median over the timed steps.
+    Returns: the median FLOP/s in matrix products of the model.
     """
     longest = max(RunCost(config).ranges, key=lambda steps: steps.num_steps)
     with strategy.scope():
@@ -48,14 +48,14 @@ def measured_speed(config: PretrainingConfig, strategy: tf.distribute.Strategy, 
 def reported_speed(model_dir: str | os.PathLike) -> tuple[float, RunCost]:
     """Reads a run's speed from its reports. The first report does not count, because it includes the compilation.
 
-    Returns: FLOP/s in matrix products of the model, the median over the reports; and the cost of the run.
-    Raises: UserError: there is no run, or it has less than two reports.
+    Returns: the median FLOP/s in matrix products of the model, and the cost of the run.
+    Raises: UserError: there is no run, or it has fewer than two reports.
     """
     directory = run_in(model_dir)
     cost = cost_of(load_config(directory.config_file))
     reports = reports_of(directory.metrics_file, "train")[1:]
     if not reports:
-        raise UserError(f"{directory.metrics_file} holds no second report yet; give --measure_speed")
+        raise UserError(f"{directory.metrics_file} has fewer than two reports; use --measure_speed instead")
     rates = []
     for report in reports:
         spent = cost.of_step(report["step"])

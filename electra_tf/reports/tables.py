@@ -1,4 +1,4 @@
-"""Results of runs as Markdown tables, and as data; `markdown_table` writes every table of the project."""
+"""Results of runs as Markdown tables and as JSON values."""
 
 from collections.abc import Sequence
 
@@ -10,18 +10,18 @@ HEADINGS = {
     "masked_lm_loss": "masked-LM loss",
     "masked_lm_accuracy": "masked-LM accuracy",
     "mask_token_loss": "loss on [MASK]",
-    "unigram_loss": "of token frequencies",
+    "unigram_loss": "unigram loss",
     "mask_token_accuracy": "accuracy on [MASK]",
-    "encoder_masked_lm_accuracy": "of the encoder",
+    "encoder_masked_lm_accuracy": "encoder's masked-LM accuracy",
     "replaced_token_loss": "replaced-token loss",
-    "constant_predictor_loss": "of a constant",
+    "constant_predictor_loss": "constant predictor's loss",
     "replaced_token_auc": "replaced-token AUC",
 }
 _COST_HEADINGS = ("run", "seeds", "steps", "FLOPs", "hardware", "tokens")
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, with a line break at its end."""
+    """Formats a Markdown table, with a line break at its end."""
     lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}", *(f"| {' | '.join(row)} |" for row in rows)]
     return "\n".join(lines) + "\n"
 
@@ -39,15 +39,15 @@ def chosen_metrics(groups: Sequence[RunGroup], names: Sequence[str] | None = Non
     """
     known = {metric for group in groups for run in group.runs for values in run.metrics.values() for metric in values}
     if unknown := next((name for name in names or () if name not in known), None):
-        raise UserError(f"no run has a metric {unknown!r}; there are: {', '.join(sorted(known))}")
+        raise UserError(f"--metric: no run has {unknown!r}; there are: {', '.join(sorted(known))}")
     return list(names or (metric for metric in HEADINGS if any(group.points(metric) for group in groups)))
 
 
 def runs_table(groups: Sequence[RunGroup], metrics: Sequence[str]) -> str:
-    """One row for each group, at its last step: median over seeds, then lowest and highest value.
+    """One row for each group, at its last step: the median over seeds, and the range.
 
-    The columns `FLOPs` (the paper's convention), `hardware` and `tokens` (padding included) are empty for an objective
-    without `phases`.
+    The columns `FLOPs` (paper convention), `hardware` and `tokens` (with padding) are empty for an objective without
+    `phases`.
     """
     rows = [
         [*_cost_cells(group, group.last_step), *(_cell(group.last(metric)) for metric in metrics)] for group in groups

@@ -1,4 +1,4 @@
-"""Compares the matrix products of a training step by formula with those in TensorFlow's trace of the step."""
+"""Compares the matrix products of a traced training step with the formula."""
 
 import functools
 from collections import Counter
@@ -24,9 +24,9 @@ class StepProducts:
     """FLOPs of the matrix products of one training step, over all replicas.
 
     Attributes:
-        formula: FLOPs by formula, by (part of the network, True for the gradient), with padding of the vocabulary.
+        formula: FLOPs by formula, by (part of the network, True for the backward pass), with padding of the vocabulary.
         traced: the same, counted in the traced step.
-        padding: FLOPs in `formula` that are padding of the vocabulary.
+        padding: FLOPs in `formula` due to padding of the vocabulary.
     """
 
     formula: Counter
@@ -35,11 +35,11 @@ class StepProducts:
 
 
 def count_steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> Iterator[StepProducts]:
-    """Traces and counts one training step of each phase, with batches as in the phase's last input stage.
+    """Traces a training step of each phase and counts its products, with batches of the phase's last input stage.
 
     Args:
         strategy: one or several replicas in this process.
-    Raises: ValueError: the trace leaves a shape or the length of a loop open.
+    Raises: ValueError: a shape or the number of iterations of a loop is not static.
     """
     config = config.model_copy(update={"train": config.train.model_copy(update={"xla": False})})
     with strategy.scope():
@@ -61,7 +61,7 @@ def count_steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> 
 
 
 def expected_products(steps: StepRange) -> Counter:
-    """FLOPs of the matrix products of a step by formula, by (part, True for the gradient).
+    """FLOPs of the matrix products of a step by formula, by (part, True for the backward pass).
 
     The step pads the vocabulary to whole rows of `COLUMNS` (see `VocabularyLogits`); this padding is included.
     """

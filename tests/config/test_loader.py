@@ -91,12 +91,12 @@ def test_an_override_with_a_mistake_is_refused_with_the_nearest_name(refusal, ov
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"base": "run.yaml"}, "leads back to itself"),
+        ({"base": "run.yaml"}, "form a circle"),
         ({"base": 3}, "base is 3"),
         ({"base": "nowhere.yaml"}, "nowhere.yaml"),
         ("train:\n  num_steps: 3\n  num_steps: 4\n", "the key 'num_steps' is given twice"),
         ("", "expected a mapping"),
-        ("train: [3\n", "not readable as YAML"),
+        ("train: [3\n", "invalid YAML"),
         ({"encoder": {}}, "data is missing"),
     ],
 )

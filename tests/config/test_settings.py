@@ -73,7 +73,7 @@ EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
         ),
         (
             "objective={name: hard_mlm, difficulty: {size_fraction: 0.5, num_heads: 5}}",
-            "objective.difficulty: hidden_size 8 does not divide into num_heads 5",
+            "objective.difficulty: hidden_size 8 is not a multiple of num_heads 5",
         ),
     ],
 )
@@ -152,7 +152,7 @@ def test_slots_for_masked_positions(settings, length, fraction, slots):
     ("index", "changes", "named"),
     [
         (0, {"num_steps": 6}, "train.num_steps is 8, but 9 in the stages together; set it to 9"),
-        (0, {"max_seq_length": 513}, "stages.0.max_seq_length 513 is longer than the position table"),
+        (0, {"max_seq_length": 513}, "stages.0.max_seq_length 513 is larger than encoder.max"),
         (1, {"max_seq_length": 9}, "data.max_seq_length is 10, but 9 in the last of the stages; set it to 9"),
         (1, {"batch_size": 5}, "train.batch_size is 4, but 5 in the last of the stages; set it to 5"),
     ],

@@ -84,7 +84,7 @@ def test_an_unknown_shape_and_a_loop_of_unknown_length_are_errors():
 
     with pytest.raises(ValueError, match="the number of iterations of the loop"):
         flops(loop)
-    with pytest.raises(ValueError, match=r"has the shape \(None, 5\); trace for batches of a static shape"):
+    with pytest.raises(ValueError, match=r"has the shape \(None, 5\); trace it with static batch shapes"):
         flops(lambda values: tf.matmul(values, SQUARE), tf.TensorSpec([None, 5], tf.float32))
 
 

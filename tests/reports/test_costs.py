@@ -72,7 +72,7 @@ def test_a_speed_from_examples_of_other_cost_is_noted(tiny_config, changes, is_n
         ({"stages": STAGES}, 2, 2, "2 of 6, 0 of 2"),
         ({"stages": STAGES}, 7, 7, "6 of 6, 1 of 2"),
         # A run of several stages is not lengthened.
-        ({"stages": STAGES}, 80, 8, "6 of 6, 2 of 2; the whole run, the rest of the budget stays unused"),
+        ({"stages": STAGES}, 80, 8, "6 of 6, 2 of 2; this is the whole run, and the rest of the budget is unused"),
         # The first four of eight steps train the generator alone; a run of four would do so for two.
         ({"objective": TWO_STAGE}, 4, 4, "4 of 4, 0 of 4"),
     ],
@@ -82,7 +82,7 @@ def test_a_budget_ends_in_the_stage_or_phase_that_it_reaches(tiny_config, change
     budget = 1.001 * paper_flops(config, paid) if paid <= 8 else 10 * paper_flops(config, 8)
     lines = budget_text(config, budget, "paper").splitlines()
     assert f"pay for {num_steps} steps of this configuration, {num_steps / 8:.4g} times" in lines[0]
-    assert lines[1] == f"steps in its stages and phases, in their order: {parts}"
+    assert lines[1] == f"steps of each stage and phase: {parts}"
 
 
 @pytest.mark.parametrize("budget", [float("nan"), float("inf"), -5.0, 10.0])

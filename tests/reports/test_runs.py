@@ -25,7 +25,7 @@ def test_a_directory_without_a_run_is_refused(tmp_path):
 def test_a_run_without_an_evaluation_is_left_out_with_a_warning_unless_there_is_no_other(write_run, caplog):
     young, other = write_run("young", {}), write_run("other", HELD_OUT)
     assert [run.name for run in read_runs([young, other])] == ["other"]
-    assert caplog.messages == [f"{young} is left out: it holds no evaluation yet"]
+    assert caplog.messages == [f"{young} is skipped: it has no evaluation yet"]
     with pytest.raises(UserError, match="no evaluation yet"):
         read_runs([young])
 

@@ -120,7 +120,7 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
         for name, stage in stages.items():
             if stage.max_seq_length > longest:
                 raise ValueError(
-                    f"{name}.max_seq_length {stage.max_seq_length} is longer than the position table, "
+                    f"{name}.max_seq_length {stage.max_seq_length} is larger than "
                     f"encoder.max_position_embeddings {longest}; lower the first or raise the second"
                 )
         if self.stages:

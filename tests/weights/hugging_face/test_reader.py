@@ -167,7 +167,7 @@ def test_a_stored_tied_table_is_left_out_and_an_untied_one_refused(folder, netwo
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"num_attention_heads": 5}, "hidden_size 6 does not divide into num_heads 5"),
+        ({"num_attention_heads": 5}, "hidden_size 6 is not a multiple of num_heads 5"),
         ({"hidden_size": None}, "config.json: hidden_size is missing"),
         ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new'"),
         ({"model_type": "bert"}, "model_type is 'bert'"),
