@@ -31,7 +31,7 @@ def name_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_a_configuration_is_costed_at_its_full_size(path):
+def test_the_cost_of_every_shipped_configuration_is_known(path):
     config = load(path)
     cost = RunCost(config)
     whole, half = cost.spent(config.train.num_steps), cost.spent(config.train.num_steps // 2)
@@ -43,7 +43,7 @@ def test_every_objective_has_a_configuration():
     assert set(OBJECTIVES) <= {load(path).objective.name for path in FILES}
 
 
-def test_an_ablation_is_one_to_four_lines_over_its_base_and_a_distinct_run():
+def test_an_ablation_changes_its_base_in_at_most_four_lines_and_differs_from_all_other_files():
     runs = [load(path) for path in FILES]
     for path in ABLATIONS:
         text = path.read_text(encoding="utf-8")
@@ -53,7 +53,7 @@ def test_an_ablation_is_one_to_four_lines_over_its_base_and_a_distinct_run():
         assert runs.count(load(path)) == 1, path
 
 
-def test_the_documentation_has_every_configuration_and_every_objective():
+def test_the_documentation_lists_every_configuration_and_every_objective():
     text = (PROJECT / "docs" / "configs.md").read_text(encoding="utf-8")
     assert [name_of(path) for path in FILES if f"`{name_of(path)}.yaml`" not in text] == []
     assert [name for name in OBJECTIVES if f"\n### {name}\n" not in text] == []
@@ -116,7 +116,7 @@ def data(tmp_path_factory, tiny_config, write_data) -> PretrainingData:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", DISTINCT, ids=name_of)
-def test_a_reduced_configuration_trains_alike_on_one_replica_and_on_two(
+def test_a_reduced_configuration_trains_equally_on_one_and_two_replicas(
     path, data, tiny_config, tiny_batch, two_replicas, run_on_replicas
 ):
     config = reduced(path)

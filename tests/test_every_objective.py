@@ -175,7 +175,7 @@ def without_direction(products: Counter) -> Counter:
     return total
 
 
-def test_the_step_has_no_operation_unfit_for_a_tpu(step):
+def test_the_step_has_only_operations_that_a_tpu_supports(step):
     assert unfit_operations(step.function) == []
 
 
@@ -191,7 +191,7 @@ def test_evaluation_computes_the_terms_of_training(step):
     assert undefined <= {"replaced_token_precision", "replaced_token_auc", "copy_probability_replaced"}
 
 
-def test_an_example_of_padding_changes_no_term(step):
+def test_an_example_that_is_all_padding_changes_no_term(step):
     context = ForwardContext(random=RandomStream(4, 0, 0))
     padded = {name: tf.pad(values, [[0, 1], [0, 0]]) for name, values in step.batch.items()}
     terms, with_padding = (
@@ -220,7 +220,7 @@ def test_a_checkpoint_restores_every_variable_and_moment(step, tmp_path):
     indirect=True,
     ids=lambda case: f"{case[0]}-{case[1]}",
 )
-def test_micro_batches_on_two_replicas_train_like_one_batch(step, two_replicas, run_on_replicas):
+def test_micro_batches_on_two_replicas_give_the_metrics_of_one_batch(step, two_replicas, run_on_replicas):
     config = step.objective.config
     train = config.train.model_copy(update={"gradient_accumulation_steps": 2})
     objective = build(config.model_copy(update={"train": train}), two_replicas)

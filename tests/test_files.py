@@ -31,7 +31,7 @@ def test_a_path_below_a_file_does_not_exist(tmp_path):
 
 
 @pytest.mark.parametrize("use", [exists, read_bytes, lambda path: write_atomically(path, b"")])
-def test_a_store_that_cannot_be_reached_is_a_user_error_with_the_path(use):
+def test_an_unsupported_url_is_a_user_error_with_the_path(use):
     with pytest.raises(UserError, match="nothing://there"):
         use("nothing://there")
 

@@ -41,7 +41,7 @@ def workplace(tmp_path_factory, write_data, tiny_config) -> Path:
             names.pop(name, None)
 
 
-def test_a_configuration_of_an_unknown_objective_is_refused_with_the_flag_that_names_its_module(workplace):
+def test_the_error_for_an_unknown_objective_names_the_flag_objective_module(workplace):
     with pytest.raises(UserError) as caught:
         load_config(workplace / "run.yaml")
     message = str(caught.value)
@@ -71,13 +71,13 @@ def test_a_user_defined_objective_is_trained_and_evaluated(config, tiny_batch):
     assert math.isfinite(terms["replaced_token_loss"].value())
 
 
-def test_the_objectives_own_check_of_its_settings_is_reported(workplace, config):
+def test_the_error_of_an_objectives_own_check_is_reported(workplace, config):
     overrides = ["masking.mask_token_fraction=0.2", "masking.random_token_fraction=0.5"]
     with pytest.raises(UserError, match=r"a \[MASK\] is always a replaced token"):
         load_config(workplace / "run.yaml", overrides)
 
 
-def test_another_module_file_of_the_same_name_is_refused(config, tmp_path):
+def test_a_second_module_file_with_the_same_name_is_refused(config, tmp_path):
     (tmp_path / "my_objective.py").write_text("raise AssertionError", encoding="utf-8")
     with pytest.raises(UserError, match="a module named my_objective is already imported"):
         load_module(str(tmp_path / "my_objective.py"))

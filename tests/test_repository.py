@@ -70,7 +70,7 @@ def test_no_tracked_file_is_large(tracked_files):
     assert {name: size for name, size in large.items() if size > MAX_TRACKED_BYTES} == {}
 
 
-def test_no_tracked_text_names_a_place_on_one_machine(tracked_files):
+def test_no_tracked_text_has_a_path_of_one_machine(tracked_files):
     place = re.compile(r"(?<![\w.$}])/(?:work|home|root)" + "/")
     texts = [path for path in tracked_files if path.suffix in TEXT_SUFFIXES or path.name == "run"]
     named = [str(path.relative_to(PROJECT)) for path in texts if place.search(path.read_text(encoding="utf-8"))]
@@ -90,7 +90,7 @@ def test_links_and_configurations_in_pages_exist(tracked_files):
     assert missing == []
 
 
-def test_every_module_of_the_packages_is_short(tracked_modules):
+def test_no_module_is_longer_than_the_limit(tracked_modules):
     packages = {"electra_tf", "data_prep", "benchmarks", "experiments", "examples"}
     lengths = {
         str(path.relative_to(PROJECT)): len(path.read_text(encoding="utf-8").splitlines())
@@ -110,7 +110,7 @@ def test_an_installation_has_every_program_as_a_command():
 @pytest.mark.parametrize(
     "program", [*PROGRAMS, "benchmarks.train_step", "experiments.replication", "benchmarks.stablehlo_step"]
 )
-def test_help_answers_at_once_and_without_tensorflow(program):
+def test_help_is_fast_and_does_not_import_tensorflow(program):
     # Processor time, which a busy machine does not change.
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     named = [PROJECT / program] if program in PROGRAMS else ["-m", program]

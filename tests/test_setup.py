@@ -52,7 +52,7 @@ def installed(template, tmp_path) -> Path:
     return shutil.copytree(template, tmp_path / "my project", symlinks=True)
 
 
-def test_the_development_set_up_adds_to_the_plain_one_and_a_repeated_one_ends_at_once(installed):
+def test_dev_adds_to_the_plain_set_up_and_a_repeated_set_up_ends_at_once(installed):
     added = output_of(set_up(installed, "--dev"))
     assert "Installing " in added and "Making .venv" not in added
     started = time.monotonic()

@@ -47,7 +47,9 @@ def test_a_conversion_prints_the_source_and_the_result(formats, tmp_path, capsys
         ("--from={formats}/hugging_face --to=run --output_dir={here}/out --set train.batch_sise=3", "batch_sise"),
     ],
 )
-def test_an_impossible_conversion_is_an_error_of_one_line(formats, tiny_pretrained, tmp_path, capsys, flags, message):
+def test_a_conversion_with_wrong_flags_is_an_error_of_one_line(
+    formats, tiny_pretrained, tmp_path, capsys, flags, message
+):
     places = {"run": tiny_pretrained, "formats": formats, "here": tmp_path}
     assert convert_checkpoint.main(flags.format(**places).split()) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
@@ -55,7 +57,7 @@ def test_an_impossible_conversion_is_an_error_of_one_line(formats, tiny_pretrain
     assert not (tmp_path / "out").exists()
 
 
-def test_an_authors_checkpoint_without_a_vocabulary_needs_vocab_file(formats, tiny_pretrained, tmp_path, capsys):
+def test_an_authors_checkpoint_without_a_vocabulary_requires_vocab_file(formats, tiny_pretrained, tmp_path, capsys):
     shutil.copytree(formats / "tf1", tmp_path / "tf1")
     (tmp_path / "tf1/vocab.txt").unlink()
     flags = [f"--from={tmp_path}/tf1", "--to=hugging_face", f"--output_dir={tmp_path}/out"]
@@ -67,7 +69,7 @@ def test_an_authors_checkpoint_without_a_vocabulary_needs_vocab_file(formats, ti
 
 
 @pytest.mark.slow
-def test_training_starts_from_a_discriminator_alone_with_a_fresh_generator(
+def test_a_discriminator_alone_starts_a_training_with_fresh_generator(
     formats, write_data, tiny_config, tmp_path, capsys
 ):
     data = write_data(tmp_path / "data")

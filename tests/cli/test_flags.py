@@ -17,7 +17,7 @@ from electra_tf.cli.flags import flag_parser, positive_int
         (["--steps=1.5"], "--steps: found '1.5'"),
     ],
 )
-def test_an_empty_value_and_a_number_that_is_not_positive_are_refused(capsys, arguments, named):
+def test_empty_values_and_numbers_that_are_not_positive_are_refused(capsys, arguments, named):
     parser = flag_parser("what it does")
     parser.add_argument("--output_dir", default="out")
     parser.add_argument("--work_dir", default="")

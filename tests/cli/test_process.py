@@ -41,7 +41,7 @@ def test_a_command_has_status_zero_or_one_if_it_returns_false(capsys):
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), tf.errors.InvalidArgumentError(None, None, "shapes differ")])
-def test_a_bug_keeps_its_stack_trace(error):
+def test_an_unexpected_exception_keeps_its_stack_trace(error):
     with pytest.raises(type(error)):
         run_command(raising(error))
 
@@ -58,7 +58,7 @@ def test_a_closed_output_pipe_ends_a_command_without_a_stack_trace():
 @pytest.mark.parametrize(
     ("libtpu", "is_refused"), [("0.0.30", False), ("0.0.31", False), ("0.0.32.1", True), ("1.0", True), (None, True)]
 )
-def test_a_libtpu_that_would_abort_the_import_is_refused(monkeypatch, libtpu, is_refused):
+def test_a_libtpu_that_aborts_the_import_of_tensorflow_is_refused(monkeypatch, libtpu, is_refused):
     def version(name: str) -> str:
         if name == "libtpu" and libtpu is None:
             raise importlib.metadata.PackageNotFoundError

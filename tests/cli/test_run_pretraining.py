@@ -63,7 +63,7 @@ def test_a_vocabulary_without_mask_is_refused(refused, tmp_path, write_data):
     assert "lacks [MASK]" in refused(f"--data_dir={data_dir}")
 
 
-def test_a_foreign_directory_is_refused(refused, tmp_path):
+def test_a_directory_with_other_files_is_refused(refused, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("mine")
     assert "is not empty and holds no run" in refused("--dry_run")

@@ -13,7 +13,7 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
 MASKED_LM = {"name": "bert_mlm", "masked_lm_loss_weight": 1.0}
 
 
-def test_a_child_changes_only_what_it_names_and_a_base_is_relative_to_its_file(write, settings, tmp_path):
+def test_a_child_changes_only_its_own_settings_and_a_base_is_relative_to_its_file(write, settings, tmp_path):
     (tmp_path / "presets").mkdir()
     write(settings(), "presets/parent.yaml")
     write({"base": "parent.yaml", "train": {"num_steps": 9}}, "presets/child.yaml")
@@ -82,7 +82,7 @@ def test_overrides_are_yaml_values_applied_in_order_to_settings_and_groups(load)
         ("objective={name: bert_mlm, temperature: 0.5}", "objective.temperature is not a setting"),
     ],
 )
-def test_an_override_with_a_mistake_is_refused_with_the_nearest_name(refusal, override, named):
+def test_the_error_for_a_wrong_override_names_the_nearest_setting(refusal, override, named):
     line = refusal(override)
     assert named in line
     assert line.startswith(("--set", "config ")) and ("--set" in line)
@@ -100,7 +100,7 @@ def test_an_override_with_a_mistake_is_refused_with_the_nearest_name(refusal, ov
         ({"encoder": {}}, "data is missing"),
     ],
 )
-def test_a_file_that_is_no_configuration_is_refused(refusal, content, message):
+def test_a_file_that_is_not_a_configuration_is_refused(refusal, content, message):
     assert message in refusal(content=content)
 
 

@@ -28,7 +28,7 @@ def test_a_shipped_configuration_loads_and_reads_back_equal(path, tmp_path):
 
 
 @pytest.mark.parametrize("path", PRETRAINING_FILES, ids=lambda path: path.stem)
-def test_a_shipped_configuration_opens_with_a_description_and_its_command(path):
+def test_a_shipped_configuration_begins_with_a_description_and_its_command(path):
     lines = path.read_text(encoding="utf-8").splitlines()
     comments = lines[: next(index for index, line in enumerate(lines) if not line.startswith("#"))]
     assert len(comments) >= 2
@@ -59,7 +59,7 @@ SIZES = ("vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads
         ("ablations/hidden_size_128", (30522, 128, 128, 12, 2, 512), (30522, 128, 32, 12, 1, 128)),
     ],
 )
-def test_sizes_of_the_networks(name, discriminator, generator):
+def test_the_sizes_of_the_networks_in_the_presets(name, discriminator, generator):
     encoder = preset(name).encoder
     assert tuple(getattr(encoder, size) for size in SIZES) == discriminator
     assert encoder.max_position_embeddings == 512
@@ -83,7 +83,7 @@ def test_sizes_of_the_networks(name, discriminator, generator):
         ("bert_large", (2e-4, 464_000, 2048, 512, 0.15, 79)),
     ],
 )
-def test_training_numbers(name, numbers):
+def test_the_training_settings_of_the_presets(name, numbers):
     config = preset(name)
     assert numbers == (
         config.optimizer.learning_rate,
@@ -96,7 +96,7 @@ def test_training_numbers(name, numbers):
 
 
 @pytest.mark.parametrize("name", ["small", "base", "large"])
-def test_settings_that_the_paper_has_for_all_sizes(name):
+def test_settings_common_to_all_sizes_are_those_of_the_paper(name):
     config = preset(name)
     optimizer, objective = config.optimizer, config.objective
     assert (optimizer.name, optimizer.warmup_steps, optimizer.decay_power) == ("adamw", 10_000, 1.0)
@@ -112,7 +112,7 @@ def test_settings_that_the_paper_has_for_all_sizes(name):
 
 
 @pytest.mark.parametrize(("electra", "bert"), PAIRS)
-def test_a_bert_differs_from_the_electra_of_its_size_in_objective_masking_rule_and_steps(electra, bert):
+def test_bert_and_electra_presets_of_a_size_differ_only_in_objective_masking_and_steps(electra, bert):
     electra, bert = preset(electra).model_dump(), preset(bert).model_dump()
     assert (electra.pop("objective")["name"], bert.pop("objective")["name"]) == ("electra", "bert_mlm")
     rule = {"mask_token_fraction": 0.8, "random_token_fraction": 0.1}
@@ -123,7 +123,7 @@ def test_a_bert_differs_from_the_electra_of_its_size_in_objective_masking_rule_a
 
 # The steps are rounded to thousands.
 @pytest.mark.parametrize(("electra", "bert"), PAIRS[3:])
-def test_a_bert_of_another_width_costs_the_same_as_its_electra_in_the_paper_convention(electra, bert):
+def test_bert_and_electra_ablations_of_a_width_cost_the_same_in_the_paper_convention(electra, bert):
     one, other = (float(cost_of(preset(name)).paper) for name in (electra, bert))
     assert other == pytest.approx(one, rel=500 / 1_013_000)
 

@@ -77,12 +77,12 @@ EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
         ),
     ],
 )
-def test_a_wrong_setting_is_refused_by_its_name(refusal, override, named):
+def test_the_error_for_a_wrong_setting_names_it(refusal, override, named):
     assert named in refusal(override)
 
 
 @pytest.mark.parametrize("masking", ["scheme=span", "selection=with_replacement"])
-def test_hard_mlm_chooses_the_masks_itself(refusal, masking):
+def test_hard_mlm_refuses_settings_of_the_random_masking(refusal, masking):
     assert f"masking.{masking.split('=')[0]} is " in refusal("objective.name=hard_mlm", f"masking.{masking}")
 
 
@@ -113,7 +113,7 @@ def test_a_generator_of_another_kind_drops_the_sizes_of_the_base(load):
 
 
 @pytest.mark.parametrize("kind", ["unigram", "uniform"])
-def test_a_generator_without_weights_has_no_pass_and_learns_nothing(load, kind):
+def test_a_generator_without_weights_is_neither_run_nor_trained(load, kind):
     config = load(f"objective.generator.kind={kind}")
     assert [[network.name for network in phase.passes] for phase in config.objective.phases(config)] == [
         ["discriminator"]
@@ -143,7 +143,7 @@ def test_tying_all_weights_requires_equal_sizes(load, refusal):
     ("length", "fraction", "slots"),
     [(128, 0.15, 19), (512, 0.15, 79), (512, 0.25, 130), (128, 0.25, 32), (9, 0.15, 1), (300, 1.0, 300)],
 )
-def test_slots_for_masked_positions(settings, length, fraction, slots):
+def test_the_number_of_slots_for_masked_positions(settings, length, fraction, slots):
     data = {"max_seq_length": length}
     assert parse_config(settings(data=data, masking={"masked_fraction": fraction}), "test").max_predictions == slots
 
@@ -157,7 +157,7 @@ def test_slots_for_masked_positions(settings, length, fraction, slots):
         (1, {"batch_size": 5}, "train.batch_size is 4, but 5 in the last of the stages; set it to 5"),
     ],
 )
-def test_stages_that_contradict_the_whole_run_are_refused(load, refusal, index, changes, named):
+def test_stages_that_contradict_the_settings_of_the_run_are_refused(load, refusal, index, changes, named):
     assert [stage.num_steps for stage in load(f"stages={json.dumps(STAGES)}").stages] == [5, 3]
     stages = [{**stage, **changes} if number == index else stage for number, stage in enumerate(STAGES)]
     assert named in refusal(f"stages={json.dumps(stages)}")
@@ -165,4 +165,4 @@ def test_stages_that_contradict_the_whole_run_are_refused(load, refusal, index, 
 
 def test_the_batch_of_every_stage_divides_into_micro_batches(refusal):
     line = refusal(f"stages={json.dumps(STAGES)}", "train.gradient_accumulation_steps=4")
-    assert "stages.0.batch_size 6 does not divide" in line
+    assert "stages.0.batch_size 6 is not a multiple of" in line

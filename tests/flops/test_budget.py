@@ -78,7 +78,7 @@ def test_a_budget_determines_the_number_of_steps(tiny_config, cost_of_eight, con
         assert budgeted(tiny_config, share * budget, flops_convention=convention).train.num_steps == num_steps
 
 
-def test_two_objectives_with_one_budget_cost_the_same_within_a_step(tiny_config):
+def test_two_objectives_with_equal_budgets_cost_the_same_within_one_step(tiny_config):
     budget = 1e9
     for name in ("electra", "bert_mlm"):
         config = tiny_config(objective={"name": name}, train={"num_steps": None, "flops_budget": budget})
@@ -86,14 +86,14 @@ def test_two_objectives_with_one_budget_cost_the_same_within_a_step(tiny_config)
         assert cost.spent(num_steps).paper <= budget < cost.spent(num_steps).paper + cost.of_step(1).paper
 
 
-def test_the_resolved_configuration_states_the_steps_and_reads_back_equal(tiny_config, cost_of_eight):
+def test_the_resolved_configuration_has_the_number_of_steps_and_reads_back_equal(tiny_config, cost_of_eight):
     config = budgeted(tiny_config, 3 * cost_of_eight["paper"])
     text = config_to_yaml(config)
     assert yaml.safe_load(text)["train"]["num_steps"] == 24
     assert parse_config(yaml.safe_load(text), source="resolved") == config
 
 
-def test_the_last_stage_gets_the_steps_that_the_other_stages_leave(tiny_config):
+def test_the_last_stage_gets_the_remaining_steps(tiny_config):
     config = tiny_config(stages=STAGES, train={"num_steps": None, "flops_budget": 1e8})
     first, last = (stage.num_steps for stage in config.stages)
     assert (first, last) == (3, config.train.num_steps - 3)

@@ -41,7 +41,7 @@ def test_an_unknown_device_has_no_peak(name):
     assert published_tpu_peak("") is None
 
 
-def test_every_name_of_a_device_has_the_peak_of_all_its_cores():
+def test_the_peak_of_a_named_device_is_the_sum_over_its_cores():
     peaks = {name: published_peak(name, "bfloat16") for name in DEVICES}
     assert all(peaks.values())
     assert (peaks["h100"], peaks["v3-8"], peaks["v4-8"]) == (989.4e12, 8 * 61.5e12, 4 * 275e12)

@@ -81,11 +81,11 @@ def test_the_products_of_a_head_by_hand(head, forward):
     assert products(head)[f"{head.kind}_head"] == (forward, 2 * forward)
 
 
-def test_a_head_that_does_not_train_the_encoder_needs_no_gradient_by_its_inputs():
+def test_a_head_that_does_not_train_the_encoder_computes_no_gradient_of_its_inputs():
     assert products(HeadPass("unit", "masked", trains_encoder=False))["unit_head"] == (6 * 2 * 4, 6 * 2 * 4)
 
 
-def test_only_trained_networks_have_a_backward_pass_which_costs_as_much_as_forward_in_the_paper():
+def test_frozen_networks_have_no_backward_pass_and_the_paper_counts_backward_as_forward():
     assert {backward for _, backward in products(HeadPass("token", "all"), trained=False).values()} == {0}
     passes = [NetworkPass("network", ENCODER, (), trained) for trained in (True, False)]
     forward = sum(paper.forward_parts(passes[0], 7).values())
@@ -103,7 +103,7 @@ def test_the_paper_counts_a_look_up_as_a_product():
     assert paper.embeddings(ENCODER, 7) == 7 * (2 * 3 * 11 + 2 * 3 * (7 + 2) + 2 * 3 + 5 * 3 + 4 * 3 + 2 * 3 * 4 + 4)
 
 
-def test_the_paper_predicts_80_of_512_positions_whatever_the_length():
+def test_the_paper_counts_80_of_512_predicted_positions_for_every_length():
     head = paper.head_flops(ENCODER, HeadPass("vocabulary", "masked"), 7)
     assert head == Fraction(80, 512) * 7 * (2 * 4 * 3 + (1 + 8 + 5) * 3 + 2 * 3 * 11 + 7 * 11)
 

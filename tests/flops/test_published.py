@@ -26,7 +26,7 @@ def test_the_thirteen_published_numbers_are_reproduced_to_every_digit():
     }
 
 
-def test_the_formulas_need_no_tensorflow():
+def test_the_formulas_do_not_import_tensorflow():
     program = "import sys, electra_tf.flops.published, electra_tf.flops.budget; print('tensorflow' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout == "False\n"
@@ -36,7 +36,7 @@ def test_two_streams_agree_with_the_authors_count_for_xlnet():
     assert two_streams(LARGE, 2048, 500_000) == pytest.approx(float(xlnet(2048)), rel=0.004)
 
 
-def test_rows_that_differ_from_the_paper_are_known_and_have_a_reason():
+def test_rows_that_differ_from_the_paper_have_a_reason():
     small = {f"{share}% trained" for share in (50, 25, 12.5, 6.25)} | {"ELECTRA-Small"}
     assert [(table.title[:7], len(table.rows)) for table in TABLES] == [
         *(("table 1", 11), ("table 2", 7), ("table 3", 10), ("table 7", 6)),

@@ -36,7 +36,7 @@ def test_the_table_has_a_line_for_each_part_of_each_network_and_the_totals(tiny_
     assert lines[-1].startswith(f"| the run: 8 steps, 32 examples | {paper_flops(tiny_config(), 8):.4g} |")
 
 
-def test_the_cost_of_the_run_is_the_sum_over_steps_and_over_examples(tiny_config):
+def test_the_cost_of_a_run_is_a_multiple_of_a_step_and_of_an_example(tiny_config):
     values = cost_values(tiny_config())
     (steps,) = values["step_ranges"]
     assert (steps["first_step"], steps["last_step"]) == (0, values["num_steps"]) == (0, 8)
@@ -48,7 +48,7 @@ def test_the_cost_of_the_run_is_the_sum_over_steps_and_over_examples(tiny_config
     ("seconds", "shown"),
     [(5, "5.0 s"), (600, "10.0 minutes"), (7200, "2.0 hours"), (864_000, "10.0 days")],
 )
-def test_a_budget_is_turned_into_steps_and_a_speed_into_time(tiny_config, seconds, shown):
+def test_a_budget_gives_steps_and_a_speed_gives_their_duration(tiny_config, seconds, shown):
     config = tiny_config()
     products = 24 * RunCost(config).of_step(1).hardware.products
     lines = budget_text(config, 3 * paper_flops(config, 8), "paper", speed=products / seconds).splitlines()
@@ -60,7 +60,7 @@ def test_a_budget_is_turned_into_steps_and_a_speed_into_time(tiny_config, second
     ("changes", "is_noted"),
     [({"objective": {"name": "bert_mlm"}}, True), ({"train": {"num_steps": 80, "batch_size": 8}}, False)],
 )
-def test_a_speed_from_examples_of_other_cost_is_noted(tiny_config, changes, is_noted):
+def test_a_speed_measured_with_other_flops_per_example_is_noted(tiny_config, changes, is_noted):
     run, budget = RunCost(tiny_config(**changes)), paper_flops(tiny_config(), 8)
     text = budget_text(tiny_config(), budget, "paper", 1e9, measured_in=run)
     assert ("--measure_speed measures this one" in text) == is_noted
@@ -86,12 +86,12 @@ def test_a_budget_ends_in_the_stage_or_phase_that_it_reaches(tiny_config, change
 
 
 @pytest.mark.parametrize("budget", [float("nan"), float("inf"), -5.0, 10.0])
-def test_a_budget_that_is_no_number_or_pays_for_no_step_is_refused(tiny_config, budget):
+def test_a_budget_that_is_not_positive_or_pays_for_no_step_is_refused(tiny_config, budget):
     with pytest.raises(UserError, match=f"--budget .*{budget:g}"):
         budget_text(tiny_config(), budget, "hardware")
 
 
-def test_an_objective_without_phases_is_refused_by_name(tiny_config, monkeypatch):
+def test_the_error_for_an_objective_without_phases_names_it(tiny_config, monkeypatch):
     config = tiny_config()
     monkeypatch.setattr(type(config.objective), "phases", ObjectiveSettings.phases)
     with pytest.raises(UserError, match="objective 'electra'"):
@@ -112,12 +112,12 @@ def test_an_objective_without_phases_is_refused_by_name(tiny_config, monkeypatch
         (3, "| TinyBERT | 6.64e19+ | 6.4e19+ | - | - | 51.3x | 45x+ | bound | a lower bound"),
     ],
 )
-def test_a_row_of_a_paper_table_has_both_figures_speed_ups_and_a_verdict(table, line):
+def test_a_row_of_a_paper_table_compares_flops_and_speed_ups(table, line):
     assert any(printed.startswith(line) for printed in paper_table(TABLES[table]).splitlines())
 
 
 @pytest.mark.slow
-def test_the_measured_speed_is_products_over_the_median_time_of_real_steps(tiny_config, monkeypatch):
+def test_the_measured_speed_is_products_over_the_median_time_of_a_step(tiny_config, monkeypatch):
     clock = iter([0.0, 9.0, 10.0, 15.0, 20.0, 22.0, 30.0, 33.0, 40.0, 48.0])  # steps of 9, 5, 2, 3 and 8 seconds
     monkeypatch.setattr(speed.time, "perf_counter", lambda: next(clock))
     objectives, build = [], speed.build_objective
@@ -149,6 +149,6 @@ def test_the_reported_speed_is_the_median_without_the_first_report(run_with, tin
     assert cost.of_step(1).hardware.products / 4 == products_of_an_example
 
 
-def test_a_run_without_a_second_report_is_refused(run_with):
+def test_a_speed_from_a_single_report_is_refused(run_with):
     with pytest.raises(UserError, match="metrics.jsonl"):
         speed.reported_speed(run_with(1.0))

@@ -30,14 +30,14 @@ def test_the_hours_are_the_products_over_the_peak_times_the_utilisation(small, s
     assert hours_text(small_in_bfloat16, "a100", utilization=0.5).splitlines()[-1] == "| 0.5 | 2.05 | 0.0853 |"
 
 
-def test_all_chips_of_a_tpu_slice_count_and_several_devices_share_the_work(small_in_bfloat16):
+def test_the_peaks_of_all_chips_and_devices_are_added(small_in_bfloat16):
     # 1.15e18 / (2 * 4 * 275e12 * 0.5 * 3600)
     lines = hours_text(small_in_bfloat16, "v4-8", device_count=2, utilization=0.5).splitlines()
     assert lines[0].endswith("; 2 x v4-8, bfloat16: 2.2e+15 FLOP/s published")
     assert lines[-1] == "| 0.5 | 0.29 | 0.0121 |"
 
 
-def test_the_default_utilisations_are_two_and_marked_as_assumed(small_in_bfloat16):
+def test_two_assumed_utilisations_are_the_default_and_noted(small_in_bfloat16):
     *_, low, high, note = hours_text(small_in_bfloat16, "rtx4090").splitlines()
     # 1.15e18 / (165.2e12 * 3600) = 1.934
     assert (low, high) == ("| 0.2 | 9.67 | 0.403 |", "| 0.4 | 4.83 | 0.201 |")
@@ -74,7 +74,7 @@ def in_bfloat16(name: str):
 
 
 @pytest.mark.parametrize("name", ["small", "base_two_phases", "base", "large"])
-def test_the_recipes_name_the_hours_and_tokens_of_the_presets(name):
+def test_the_recipes_have_the_hours_and_tokens_of_the_presets(name):
     config, cells = in_bfloat16(name), []
     for device in ("rtx3090", "rtx4090", "a100", "h100", "v4-8"):
         low, high = (

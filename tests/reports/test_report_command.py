@@ -55,7 +55,7 @@ def test_the_table_has_median_and_range_of_every_group_at_its_last_step(runs, ro
     assert (bert[0], bert[1], bert[6:]) == ("bert", "0", ["0.250", ""])
 
 
-def test_only_the_metrics_of_the_flags_are_columns_and_a_bar_in_a_name_is_escaped(write_run, capsys):
+def test_the_flag_metric_selects_the_columns_and_a_bar_in_a_name_is_escaped(write_run, capsys):
     run = write_run("a|b", {8: {"masked_lm_accuracy": 0.25, "replaced_token_auc": 0.5}})
     assert report.main([str(run), "--metric=masked_lm_accuracy"]) == 0
     heading, _, row = capsys.readouterr().out.splitlines()
@@ -104,7 +104,7 @@ def test_scores_have_a_row_for_each_step_with_median_and_range_over_all_seeds(sc
     assert caplog.messages == [f"{scored_runs[3]} is skipped: it has no scores of rte"]
 
 
-def test_the_data_are_the_points_of_the_table_with_their_flops_and_values(scored_runs, tmp_path, tiny_config):
+def test_the_data_file_has_the_points_of_the_table_with_flops_and_values(scored_runs, tmp_path, tiny_config):
     file = tmp_path / "a.json"
     assert report.main([*scored_runs[:3], "--score=rte", f"--data={file}"]) == 0
     electra, bert = json.loads(file.read_text())["groups"]
@@ -119,7 +119,7 @@ def test_the_data_are_the_points_of_the_table_with_their_flops_and_values(scored
     }
 
 
-def test_the_picture_of_scores_has_a_bar_at_each_point(scored_runs, tmp_path, monkeypatch):
+def test_the_picture_of_scores_has_error_bars(scored_runs, tmp_path, monkeypatch):
     from matplotlib.axes import Axes
 
     drawn, draw = [], Axes.errorbar

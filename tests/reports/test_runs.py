@@ -22,7 +22,7 @@ def test_a_directory_without_a_run_is_refused(tmp_path):
         read_run(tmp_path)
 
 
-def test_a_run_without_an_evaluation_is_left_out_with_a_warning_unless_there_is_no_other(write_run, caplog):
+def test_a_run_without_an_evaluation_is_skipped_with_a_warning_or_refused_if_it_is_the_only_one(write_run, caplog):
     young, other = write_run("young", {}), write_run("other", HELD_OUT)
     assert [run.name for run in read_runs([young, other])] == ["other"]
     assert caplog.messages == [f"{young} is skipped: it has no evaluation yet"]
@@ -30,7 +30,7 @@ def test_a_run_without_an_evaluation_is_left_out_with_a_warning_unless_there_is_
         read_runs([young])
 
 
-def test_runs_that_differ_in_their_seed_only_are_one_group(write_run):
+def test_runs_that_differ_only_in_their_seed_are_one_group(write_run):
     runs = [read_run(write_run(f"electra-seed{seed}", HELD_OUT, train={"seed": seed})) for seed in (3, 0, 5)]
     other = read_run(write_run("hot-0", HELD_OUT, objective={"temperature": 2.0}))
     assert [(group.label, group.seeds) for group in group_runs([*runs, other])] == [
@@ -50,12 +50,12 @@ def test_runs_that_differ_in_their_seed_only_are_one_group(write_run):
         (["0", "1"], "0"),
     ],
 )
-def test_a_label_leaves_out_the_seed_at_the_end_of_the_names(write_run, names, label):
+def test_a_label_omits_the_seed_at_the_end_of_the_names(write_run, names, label):
     runs = [read_run(write_run(name, HELD_OUT, train={"seed": seed})) for seed, name in enumerate(names)]
     assert [group.label for group in group_runs(runs)] == [label]
 
 
-def test_a_group_has_the_median_and_the_range_where_all_its_runs_have_a_value(write_run):
+def test_a_group_has_median_and_range_at_steps_where_all_runs_have_a_value(write_run):
     values = {0: {4: 0.5, 8: 0.1}, 1: {4: 0.7, 8: 0.4}, 2: {8: 0.2}}
     runs = []
     for seed, by_step in values.items():
@@ -89,7 +89,7 @@ def test_runs_on_other_data_or_from_other_weights_are_separate_groups(write_run,
     ]
 
 
-def test_groups_of_equal_names_are_numbered(write_run):
+def test_groups_with_equal_labels_and_names_are_numbered(write_run):
     runs = [read_run(write_run(f"run{steps}", HELD_OUT, train={"num_steps": steps})) for steps in (8, 16)]
     labels = [group.label for group in group_runs(dataclasses.replace(run, name="run") for run in runs)]
     assert labels == ["run (run) (1)", "run (run) (2)"]
@@ -101,7 +101,7 @@ def test_settings_that_a_continued_run_may_change_do_not_separate_seeds(write_ru
     assert group.seeds == [0, 1]
 
 
-def test_one_run_given_twice_is_refused(write_run):
+def test_a_run_given_twice_is_refused(write_run):
     run = read_run(write_run("run", HELD_OUT))
     with pytest.raises(UserError, match="run, run have the same configuration and seed"):
         group_runs([run, run])
