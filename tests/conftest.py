@@ -25,7 +25,7 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
 from electra_tf.text import manifest, records
 from electra_tf.train.step import compile_task
-from tests.toy import ENCODER, EQUAL_SIZES, VOCAB_SIZE, VOCABULARY, step_on_replicas
+from tests.toy import ENCODER, EQUAL_SIZES, VOCAB_SIZE, VOCABULARY
 
 # Before anything runs on a device. Tolerances are those of float32 on a CPU; a GPU multiplies in TF32, so it is hidden.
 tf.config.set_visible_devices([], "GPU")
@@ -72,7 +72,7 @@ def masking_vocabulary() -> MaskingVocabulary:
 
 @pytest.fixture(scope="session")
 def tiny_batch(masking_vocabulary) -> Callable[..., dict[str, tf.Tensor]]:
-    """`tiny_batch(config, lengths)`: a masked batch, one `[CLS] ... [SEP] ... [SEP]` row of each length (5 or more)."""
+    """`tiny_batch(config, lengths)`: a masked batch, with one row `[CLS] ... [SEP] ... [SEP]` of each length (from 5)."""
 
     def build(config: PretrainingConfig, lengths: Sequence[int], seed: int = 0) -> dict[str, tf.Tensor]:
         words = np.random.default_rng(seed)
@@ -96,12 +96,6 @@ _ROWS = ("input_ids", "input_mask", "segment_ids")
 def two_replicas() -> tf.distribute.Strategy:
     """Two replicas on the two logical CPU devices."""
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-
-
-@pytest.fixture(scope="session")
-def run_on_replicas() -> Callable:
-    """`tests.toy.step_on_replicas`."""
-    return step_on_replicas
 
 
 @pytest.fixture(scope="session")
@@ -171,7 +165,7 @@ def _manifest(splits: dict[str, manifest.Split], vocab_sha256: str, token_counts
 
 @pytest.fixture(scope="session")
 def tiny_pretrained(tiny_config, tmp_path_factory) -> str:
-    """The directory of a run of the tiny configuration of 20 positions at step 3."""
+    """A run of the tiny configuration, with 20 positions and a checkpoint of step 3: its directory."""
     config = tiny_config(encoder={"max_position_embeddings": 20})
     run = RunDirectory(tmp_path_factory.mktemp("pretrained") / "run")
     run.create()

@@ -1,4 +1,4 @@
-"""Every configuration file that ships: loaded and costed; in the slow tier also trained at a reduced size."""
+"""Every shipped configuration file is loaded and its cost computed; slow tests also train it at a reduced size."""
 
 import functools
 import math
@@ -18,6 +18,7 @@ from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config, par
 from electra_tf.tasks.pretrain.input import plan_stages
 from electra_tf.train.step import compile_task, evaluation_step
 from electra_tf.train.timeline import phases_of, span_after
+from tests.toy import step_on_replicas
 
 PROJECT = Path(__file__).resolve().parents[1]
 CONFIGS = PROJECT / "configs" / "pretrain"
@@ -81,7 +82,7 @@ def _file(cell: str) -> Path:
 
 
 def reduced(path: Path) -> PretrainingConfig:
-    """A file's run with the sizes of a test."""
+    """The configuration of a file, with small sizes."""
     values = load(path).model_dump()
     encoder = values["encoder"]
     values["encoder"] |= {
@@ -117,7 +118,7 @@ def data(tmp_path_factory, tiny_config, write_data) -> PretrainingData:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", DISTINCT, ids=name_of)
 def test_a_reduced_configuration_trains_equally_on_one_and_two_replicas(
-    path, data, tiny_config, tiny_batch, two_replicas, run_on_replicas
+    path, data, tiny_config, tiny_batch, two_replicas
 ):
     config = reduced(path)
     runs = []
@@ -135,7 +136,7 @@ def test_a_reduced_configuration_trains_equally_on_one_and_two_replicas(
         text = tiny_batch(tiny_config(data={"max_seq_length": length}), [length, 8, 5, 7], seed=step)
         text = {name: text[name] for name in ("input_ids", "input_mask", "segment_ids")}
         batch = mask_batch(text, stage.masking, data.masking_vocabulary, RandomStream(step, 0, 0))
-        one, two = (_step(*run, step, batch, run_on_replicas) for run in runs)
+        one, two = (_step(*run, step, batch) for run in runs)
         assert all(map(math.isfinite, one.values())) and one["gradient_norm"] > 0.0 == one["nonfinite"]
         assert two == pytest.approx(one, rel=1e-5, abs=1e-7)
     task = span_after(phases_of(runs[0][0]), 1).task
@@ -143,10 +144,10 @@ def test_a_reduced_configuration_trains_equally_on_one_and_two_replicas(
     assert all(math.isfinite(term.value()) for name, term in terms.items() if name.endswith("_loss"))
 
 
-def _step(task, functions, strategy, step: int, batch, run_on_replicas) -> dict[str, float]:
-    """One update, of the phase whose turn it is."""
+def _step(task, functions, strategy, step: int, batch) -> dict[str, float]:
+    """Runs an update of the phase to which the step belongs."""
     phase = span_after(phases_of(task), step)
     if step == phase.first_step:
         phase.task.begin()
-    metrics = run_on_replicas(strategy, functions[phase.task], batch)
+    metrics = step_on_replicas(strategy, functions[phase.task], batch)
     return {name: float(value) for name, value in metrics.items()}

@@ -1,6 +1,6 @@
-"""One training step of every objective, traced once; each test looks at one property of that step.
+"""One training step of every objective, traced once; each test checks one property of it.
 
-What an objective computes is tested beside it, in tests/tasks/pretrain.
+The tests in tests/tasks/pretrain check the values that an objective computes.
 """
 
 import math
@@ -25,6 +25,7 @@ from electra_tf.runs.directory import RunDirectory
 from electra_tf.tasks.pretrain import OBJECTIVES, Objective, build_objective
 from electra_tf.train.static_step import unfit_operations
 from electra_tf.train.step import compile_task
+from tests.toy import step_on_replicas
 
 ABLATIONS = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "ablations"
 # (objective, which of its phases)
@@ -61,7 +62,7 @@ class TracedStep:
     """The training step of one phase of an objective, traced and executed once.
 
     Attributes:
-        objective: the whole one.        task: its phase of index `phase`, which the step trains.
+        objective: the whole objective.        task: its phase of index `phase`, which the step trains.
         function: the step, of the tensors of `batch`.
         metrics: of the first execution.
         moved: whether the first execution changed each variable, by its id.
@@ -130,7 +131,7 @@ def owners(objective: Objective) -> dict[int, str]:
 
 
 def has_gradient(variable: tf.Variable) -> bool:
-    """A key's bias shifts all scores of a query equally, so its gradient is zero up to rounding."""
+    """False for a key's bias: it shifts all scores of a query equally, so its gradient is zero up to rounding."""
     return "key/bias" not in variable.name
 
 
@@ -220,10 +221,10 @@ def test_a_checkpoint_restores_every_variable_and_moment(step, tmp_path):
     indirect=True,
     ids=lambda case: f"{case[0]}-{case[1]}",
 )
-def test_micro_batches_on_two_replicas_give_the_metrics_of_one_batch(step, two_replicas, run_on_replicas):
+def test_micro_batches_on_two_replicas_give_the_metrics_of_one_batch(step, two_replicas):
     config = step.objective.config
     train = config.train.model_copy(update={"gradient_accumulation_steps": 2})
     objective = build(config.model_copy(update={"train": train}), two_replicas)
     task = objective.phases[step.phase]
-    metrics = run_on_replicas(two_replicas, tf.function(task.train_step), step.batch)
+    metrics = step_on_replicas(two_replicas, tf.function(task.train_step), step.batch)
     assert {name: float(value) for name, value in metrics.items()} == pytest.approx(step.metrics, rel=1e-5)

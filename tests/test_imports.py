@@ -1,4 +1,4 @@
-"""Which module may import which, read from the source of every module. docs/architecture.md has the table."""
+"""The modules import each other only as docs/architecture.md allows; the imports are read from the sources."""
 
 import ast
 import functools
@@ -50,7 +50,7 @@ ALLOWED = {
 def imported_modules(path: Path) -> set[str]:
     """Every module that a source file imports, also in its functions. (ruff forbids relative imports.)
 
-    For `from a import b` both `a` and `a.b` are given, because `b` may be a module. Imports under `if TYPE_CHECKING` do
+    For `from a import b` both `a` and `a.b` are returned, because `b` may be a module. Imports under `if TYPE_CHECKING` do
     not count.
     """
     modules = set()
@@ -81,7 +81,7 @@ def imports_of(*packages: str) -> dict[str, set[str]]:
 
 
 def room_of(module: str) -> str:
-    """The longest name in `RANKS` with which a module's name begins: `electra_tf.models` for its file `heads`."""
+    """The longest name in `RANKS` that contains a module: `electra_tf.models` for `electra_tf.models.heads`."""
     while module not in RANKS and "." in module:
         module = module.rpartition(".")[0]
     return module

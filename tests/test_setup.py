@@ -1,4 +1,4 @@
-"""setup.sh: when it installs, and what it refuses. The tests' requirement files are empty."""
+"""setup.sh: when it installs and which environments it refuses, with empty requirement files."""
 
 import os
 import shutil
@@ -41,7 +41,7 @@ def project(tmp_path) -> Path:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory) -> Path:
-    """A project that is set up, to be copied: making an environment takes seconds."""
+    """A project with an environment, for copies: making an environment takes seconds."""
     project = make_project(tmp_path_factory.mktemp("template"))
     assert "Making .venv" in output_of(set_up(project))
     return project

@@ -1,8 +1,8 @@
-"""Small models for tests: sizes, a vocabulary and random weights; a smallest task; formulas of several tests.
+"""Small sizes, a small vocabulary, random weights, a minimal task, and helper functions for several tests.
 
-`electra_tf.train` and `electra_tf.runs` do not depend on any objective, so their tests train the smallest task.
+`electra_tf.train` and `electra_tf.runs` do not depend on any objective, so their tests train the minimal task.
 
-python -m tests.toy MODEL_DIR NUM_STEPS [STRATEGY]      trains it, as run_pretraining.py trains an objective
+python -m tests.toy MODEL_DIR NUM_STEPS [STRATEGY]      trains the task, as run_pretraining.py trains an objective
 """
 
 import math
@@ -44,7 +44,7 @@ TOKENIZER = (b"[PAD]\n[UNK]\n", True, False)
 
 
 def randomize(named: Mapping[str, tf.Variable], seed: int) -> dict[str, np.ndarray]:
-    """Gives variables random weights of the size of trained ones, so that a swapped axis or a lost bias shows.
+    """Gives variables random weights of the size of trained ones, so that a swapped axis or a missing bias changes results.
 
     Returns: the new values.
     """
@@ -60,7 +60,7 @@ def randomize(named: Mapping[str, tf.Variable], seed: int) -> dict[str, np.ndarr
 
 
 def toy_config(**groups: dict) -> RunConfig:
-    """Eight steps, a report every 2, saved and evaluated every 4, milestones at 2, 3 and 8; some groups changed."""
+    """A run of 8 steps: reports every 2, checkpoints and evaluations every 4, milestones at 2, 3 and 8."""
     fractions = (0.25, 0.375, 1.0)
     values = {
         "encoder": ENCODER,  # a run needs them; the toy has none
@@ -76,7 +76,7 @@ def toy_config(**groups: dict) -> RunConfig:
 
 
 def toy_finetuning_config(task: dict, num_rows: int = 10, **groups: dict) -> FinetuningConfig:
-    """Fine-tuning of the toy's encoder on `num_rows` examples of 12 tokens, for 2 epochs; some groups changed."""
+    """Fine-tuning of the toy's encoder on `num_rows` examples of 12 tokens, for 2 epochs."""
     encoder = toy_config(encoder=groups.pop("encoder", {})).encoder
     sizes = {"num_epochs": 2, "max_seq_length": 12, "num_rows": num_rows}
     return resolve(groups, "a test", name="made_up", task=task, encoder=encoder, init_from=None, **sizes)
@@ -86,7 +86,7 @@ class Regression(Task):
     """Learns the sum of each example's numbers from a noisy copy: 6 inputs, 3 hidden units, 1 output.
 
     Attributes:
-        after_step: called on the host with the number of each step that is done; None for nothing.
+        after_step: called on the host with the number of each finished step, if it is not None.
     """
 
     after_step: Callable[[int], None] | None = None
@@ -190,7 +190,7 @@ def step_on_replicas(strategy: tf.distribute.Strategy, step: Callable, batch: di
 
 
 def main(model_dir: str, num_steps: str, strategy: str = "one_device") -> int:
-    """Reports every 7 steps, saves every 10."""
+    """Trains the toy task, with a report every 7 steps and a checkpoint every 10. Returns: the exit status."""
     periods = {"num_steps": int(num_steps), "log_every_steps": 7, "save_every_steps": 10}
     config = toy_config(train={**periods, "milestone_fractions": (1.0,)}, evaluation={"every_steps": 0})
     with Interruption() as interruption:
@@ -202,7 +202,7 @@ def main(model_dir: str, num_steps: str, strategy: str = "one_device") -> int:
 
 
 def logits_of(logits) -> VocabularyLogits:
-    """Given logits, [B, M, V], as a network returns them."""
+    """Wraps given logits, [B, M, V], in the type that a network returns."""
     logits = tf.convert_to_tensor(logits, tf.float32)
     return VocabularyLogits(logits, tf.eye(logits.shape[-1]), tf.zeros([logits.shape[-1]]))
 
@@ -213,20 +213,20 @@ def certain(token_ids, vocab_size: int = 47) -> VocabularyLogits:
 
 
 def log_softmax(logits) -> np.ndarray:
-    """In float64, over the last axis."""
+    """Log-softmax over the last axis, in float64."""
     logits = np.asarray(logits, np.float64)
     logits = logits - logits.max(axis=-1, keepdims=True)
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
 
 def training_values(task: Task, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, float]:
-    """The training terms, divided."""
+    """The training terms, each divided by its denominator."""
     ratios = task.as_ratios(batch, task.training_terms(batch, context))
     return {name: ratio.value() for name, ratio in ratios.items()}
 
 
 def evaluation_values(task: Evaluated, batch: dict[str, tf.Tensor], context: ForwardContext) -> dict[str, float]:
-    """The evaluation terms, divided."""
+    """The evaluation terms, each divided by its denominator."""
     return {name: term.value() for name, term in task.evaluation_terms(batch, context).items()}
 
 
@@ -235,9 +235,9 @@ def softplus(value: float) -> float:
 
 
 def follows(drawn: np.ndarray, masses) -> bool:
-    """Whether tokens were drawn in these proportions, by a chi-squared test.
+    """True if tokens were drawn in these proportions, by a chi-squared test.
 
-    The bound is five standard deviations above the mean of that distribution.
+    The bound is five standard deviations above the mean of the chi-squared distribution.
     """
     expected = drawn.size * np.array(masses, np.float64) / np.sum(masses)
     counts, possible = np.bincount(drawn.ravel(), minlength=len(expected)), expected > 0

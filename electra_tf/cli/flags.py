@@ -57,7 +57,7 @@ def add_objective_module_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--objective_module",
         metavar="MODULE",
-        help="your own Python module that registers the configuration's objective, see docs/configs.md",
+        help="Python module that registers your own objective; see docs/configs.md",
     )
 
 

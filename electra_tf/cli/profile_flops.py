@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _flags() -> ArgumentParser:
     parser = flag_parser(__doc__)
-    parser.add_argument("--config", metavar="FILE", help="YAML file of a run, see docs/configs.md")
+    parser.add_argument("--config", metavar="FILE", help="YAML file of a run; see docs/configs.md")
     add_set_flag(parser)
     add_objective_module_flag(parser)
     modes = parser.add_mutually_exclusive_group()

@@ -4,8 +4,8 @@
     python report.py runs/* --score=glue --output=report.md --picture=report.png --data=report.json
 
 Runs that differ only in their seed (same settings, data and initial weights) share one row of the table and one line of
-the picture, which show the median and the range. The command reads config.yaml, metrics.jsonl, data.json
-and warm_start.json in each run's directory.
+the picture, which show the median and the range. The command reads config.yaml, metrics.jsonl, data.json and
+warm_start.json in each run's directory.
 
 With --score it shows the scores of the runs' milestones after fine-tuning on a task. It reads them from
 finetuning_TASK.json in each run's directory, which run_finetuning.py --milestones writes. The median and the range are

@@ -91,8 +91,9 @@ class EncoderConfig(Settings):
 class TransformerGeneratorConfig(Settings):
     """A generator that is a masked language model. Sizes that are not given follow from the discriminator's.
 
-    The hidden size is the discriminator's times `size_fraction`, the feed-forward size four times that, with one head
-    for 64 hidden units. A generator as wide as the discriminator has its heads and feed-forward size instead.
+    The hidden size is `size_fraction` times the discriminator's. The feed-forward size is four times the hidden size,
+    and there is one head per 64 hidden units. If the hidden sizes are equal, the discriminator's heads and feed-forward
+    size are used instead.
 
     Source: configure_pretraining.py and paper table 5.
     """
@@ -107,7 +108,7 @@ class TransformerGeneratorConfig(Settings):
     embedding_size: Count | None = None  # another size than the discriminator's only if embeddings are not shared
 
     def encoder(self, discriminator: EncoderConfig, setting: str = "objective.generator") -> EncoderConfig:
-        """The generator's encoder. `setting` is the path of these settings in the configuration, for messages."""
+        """The sizes of the generator's encoder. `setting`: the path of these settings in the file, for messages."""
         hidden_size = self.hidden_size or round(discriminator.hidden_size * self.size_fraction)
         same_width = hidden_size == discriminator.hidden_size
         sizes = {
@@ -141,7 +142,7 @@ class UniformGeneratorConfig(Settings):
 
 
 def _kind(generator: Any) -> str:
-    """The kind of a generator's settings (a mapping or an object); transformer if they have no `kind`."""
+    """The `kind` of a generator's settings (a mapping or an object); by default transformer."""
     kind = generator.get("kind", "transformer") if isinstance(generator, dict) else getattr(generator, "kind", None)
     return "transformer" if kind is None else str(kind)
 

@@ -55,7 +55,7 @@ def _nearest_setting(path: str, fields: Iterable[str], model: type[BaseModel]) -
 
 
 def _setting_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """The dotted path of every setting below a group."""
+    """The dotted paths of all settings of a group and its subgroups."""
     paths = []
     for field in model.model_fields:
         paths.append(f"{prefix}{field}")

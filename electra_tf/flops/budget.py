@@ -69,7 +69,7 @@ class StepRange:
         return self.last_step - self.first_step
 
     def steps_until(self, step: int) -> int:
-        """The number of these steps among the first `step` steps of the run."""
+        """The number of steps of this range among the first `step` steps of the run."""
         return max(0, min(step, self.last_step) - self.first_step)
 
     def example(self) -> Spent:
@@ -146,7 +146,7 @@ def validate_within_budget(values: Any, validate: Callable[[Any], RunConfig]) ->
         values: the settings, as in the file.
         validate: validates settings that have a number of steps.
     Returns: the run, with its number of steps.
-    Raises: ValueError: the budget pays for no step, or for another number of steps than the settings have.
+    Raises: ValueError: the budget pays for no step, or the settings have another number of steps.
     """
     train = values.get("train") if isinstance(values, dict) else None
     if not isinstance(train, dict) or train.get("flops_budget") is None:

@@ -33,9 +33,9 @@ def heading(metric: str) -> str:
 
 
 def chosen_metrics(groups: Sequence[RunGroup], names: Sequence[str] | None = None) -> list[str]:
-    """The metrics to show: these names, or without names the metrics of `HEADINGS` that a group has.
+    """The metrics to show: `names`, or by default the metrics of `HEADINGS` that a group has.
 
-    Raises: UserError: no run has a metric of one of these names.
+    Raises: UserError: no run has one of these metrics.
     """
     known = {metric for group in groups for run in group.runs for values in run.metrics.values() for metric in values}
     if unknown := next((name for name in names or () if name not in known), None):

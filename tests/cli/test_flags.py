@@ -1,4 +1,4 @@
-"""The parser of every command's flags."""
+"""The flag parser of the commands: refused values, and defaults in the help."""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""How a command's process ends, and the versions of libtpu that it refuses."""
+"""The exit status and the error output of a command, and the versions of libtpu that it refuses."""
 
 import importlib.metadata
 import subprocess

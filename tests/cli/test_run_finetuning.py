@@ -1,4 +1,4 @@
-"""run_finetuning.py: refusals of flags, training, predictions and scores."""
+"""run_finetuning.py: mistakes in its flags, training, predictions and scores."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def squad(num_questions: int, num_wrong: int) -> str:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, tiny_pretrained) -> Path:
-    """A directory with the files above, RTE in `glue`, and checkpoints that no encoder fits."""
+    """A directory with the files above, RTE in `glue`, and runs without usable weights."""
     directory = tmp_path_factory.mktemp("place")
     for name, text in FILES.items():
         (directory / name).write_text(text)

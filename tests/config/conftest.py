@@ -53,7 +53,7 @@ def load(write, settings) -> Callable[..., PretrainingConfig]:
 
 @pytest.fixture
 def refusal(write, settings) -> Callable[..., str]:
-    """`refusal("a.b=value", ..., content=...)`: the one line with which the small run or another file is refused."""
+    """`refusal("a.b=value", ..., content=...)`: the one-line error for the small run, or for another file."""
 
     def message(*overrides: str, content: dict | str | None = None) -> str:
         with pytest.raises(UserError) as caught:

@@ -1,4 +1,4 @@
-"""The configurations that ship with the project: they load, and their numbers are the paper's or the authors'."""
+"""The shipped configurations load, and have the numbers of the paper or of the authors' code."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The range of each setting, and settings that contradict each other."""
+"""The range of each setting, and settings that exclude each other."""
 
 import json
 

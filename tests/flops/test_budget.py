@@ -1,4 +1,4 @@
-"""The cost of runs in stages and phases, and runs with a FLOPs budget in place of a number of steps."""
+"""The cost of runs with stages and phases, and runs with a FLOPs budget in place of a number of steps."""
 
 import pytest
 import yaml
@@ -12,7 +12,7 @@ from electra_tf.tasks.pretrain.config import parse_config
 
 @pytest.fixture
 def in_phases(tiny_config, monkeypatch):
-    """Eight steps: a generator for five, then a discriminator; stages of 3 steps of 4 x 10 and 5 of 6 x 8 tokens."""
+    """A run of 5 generator and 3 discriminator steps, in stages of 3 steps with 4 x 10 and 5 with 6 x 8 tokens."""
     stages = [
         {"num_steps": 3, "batch_size": 4, "max_seq_length": 10},
         {"num_steps": 5, "batch_size": 6, "max_seq_length": 8},

@@ -1,4 +1,4 @@
-"""FLOPs by formula: the shipped sizes against the authors' and independent figures, and small networks by hand."""
+"""FLOPs by formula: the presets against published numbers, and small networks against counts by hand."""
 
 from fractions import Fraction
 from pathlib import Path

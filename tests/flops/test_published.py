@@ -1,4 +1,4 @@
-"""The paper's own figures: the authors' thirteen numbers, and its tables, with a reason wherever they disagree."""
+"""The authors' thirteen numbers and the paper's tables are reproduced, or have a reason for a difference."""
 
 import subprocess
 import sys

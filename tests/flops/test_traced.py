@@ -1,4 +1,4 @@
-"""Matrix products in all parts of a traced function are counted, each time that they run."""
+"""Matrix products in all parts of a traced function are counted as often as they run."""
 
 import pytest
 import tensorflow as tf

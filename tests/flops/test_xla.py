@@ -1,4 +1,4 @@
-"""The count of operations in XLA's program of a step, on small programs."""
+"""`count_program`, on small programs."""
 
 import pytest
 import tensorflow as tf

@@ -1,8 +1,8 @@
-"""XLA's cost analysis of a program, by the rules of its `HloCostAnalysis`: TensorFlow has no call for it.
+"""Counts the operations of an XLA program by the rules of `HloCostAnalysis`, which TensorFlow does not expose.
 
 It counts two operations for each multiplication of a matrix product, and one for each element of an elementwise
-operation of any type and for each input of a reduction. Other kinds of operations, which XLA adds to these, are
-separate here. The program is XLA's before any optimisation.
+operation of any type and for each input of a reduction. XLA adds other kinds of operations to these; here they are
+separate. The program is the one before XLA's optimisations.
 """
 
 import functools
@@ -42,7 +42,7 @@ _KIND_OF = {
 
 
 def count_program(program: bytes) -> Counter:
-    """Counts an `HloModuleProto`, as `experimental_get_compiler_ir(...)(stage="hlo_serialized")` gives it.
+    """Counts an `HloModuleProto`, as `experimental_get_compiler_ir(...)(stage="hlo_serialized")` returns it.
 
     A loop counts once, as in XLA where the number of iterations is unknown; all branches of a conditional count.
 
@@ -52,7 +52,7 @@ def count_program(program: bytes) -> Counter:
         `integer`: on integers and truth values, such as indices;
         `running_sums`: over a window, as XLA writes a cumulative sum; devices compute fewer;
         `idle_conversions`: of a type to itself; TensorFlow writes them around every sum, and XLA removes them;
-        and an opcode, for an instruction without a rule here.
+        and the opcode of each instruction without a rule here.
     """
     module = hlo_pb2.HloModuleProto.FromString(program)
     computations = {computation.id: computation for computation in module.computations}

@@ -11,7 +11,7 @@ from electra_tf.tasks.finetune.summary import milestone_scores
 def write_run(tmp_path, tiny_config):
     """`write_run("electra-0", held_out={4: {...}}, train={"seed": 1})`: a run's directory.
 
-    `rte` are the scores after fine-tuning on RTE: by step, a list over seeds.
+    rte: scores after fine-tuning on RTE, a list over seeds for each step.
     """
 
     def build(name: str, held_out: dict[int, dict], rte: dict[int, list] | None = None, **changes) -> Path:

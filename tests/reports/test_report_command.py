@@ -1,4 +1,4 @@
-"""report.py for three runs; two of them differ in their seed only."""
+"""report.py for three runs, of which two differ only in their seed."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Runs are read from their directories, and grouped if they differ in their seed only."""
+"""Runs are read from their directories, and grouped if they differ only in their seed."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The formulas agree with the traced training step; tests/test_every_objective.py checks it for every objective."""
+"""The formulas agree with the traced training step; tests/test_every_objective.py checks this for every objective."""
 
 import pytest
 import tensorflow as tf

@@ -10,7 +10,7 @@ import tf_keras
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import step as training
 from electra_tf.train.step import compile_task
-from tests.toy import Regression, ToyStage, toy_config
+from tests.toy import Regression, ToyStage, step_on_replicas, toy_config
 
 # The first of two replicas has four times the second one's tokens, and five times its masked tokens.
 UNEQUAL_LENGTHS = [10, 10, 5, 0]
@@ -44,14 +44,14 @@ def as_floats(metrics) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", pytest.param("lamb", marks=pytest.mark.slow)])
-def test_two_replicas_with_unequal_token_counts_equal_one(build, tiny_batch, two_replicas, run_on_replicas, optimizer):
+def test_two_replicas_with_unequal_token_counts_equal_one(build, tiny_batch, two_replicas, optimizer):
     changes = {"encoder": {"hidden_dropout": 0.2}, "optimizer": {"name": optimizer}, "train": {"num_steps": 20}}
     single, double = build(**changes), build(two_replicas, **changes)
     one_step, two_step = tf.function(single.train_step), tf.function(double.train_step)
     start = weights(single)
     for step in range(6):
         batch = tiny_batch(single.config, UNEQUAL_LENGTHS if step % 2 else [7, 10, 6, 5], seed=step)
-        one, two = as_floats(one_step(batch)), as_floats(run_on_replicas(two_replicas, two_step, batch))
+        one, two = as_floats(one_step(batch)), as_floats(step_on_replicas(two_replicas, two_step, batch))
         assert one["gradient_norm"] > single.config.optimizer.clip_norm
         assert two == pytest.approx(one, rel=1e-5), step
     assert largest_difference(start, weights(single)) > 3e-3
@@ -62,9 +62,7 @@ IN_MICRO_BATCHES = {"precision": "bfloat16", "gradient_accumulation_steps": 2}
 
 
 @pytest.mark.parametrize("train", [{}, pytest.param(IN_MICRO_BATCHES, marks=pytest.mark.slow)])
-def test_each_gradient_is_summed_over_replicas_once_and_in_float32(
-    build, tiny_batch, two_replicas, run_on_replicas, monkeypatch, train
-):
+def test_each_gradient_is_summed_over_replicas_once_and_in_float32(build, tiny_batch, two_replicas, monkeypatch, train):
     """docs/notes/accelerators.md computes the traffic between devices from this."""
     summed, sum_over_replicas = [], training.sum_over_replicas  # both replicas call it
 
@@ -74,7 +72,7 @@ def test_each_gradient_is_summed_over_replicas_once_and_in_float32(
 
     monkeypatch.setattr(training, "sum_over_replicas", recorded)
     task = build(two_replicas, train=train)
-    run_on_replicas(two_replicas, tf.function(task.train_step), tiny_batch(task.config, [7, 10, 6, 5]))
+    step_on_replicas(two_replicas, tf.function(task.train_step), tiny_batch(task.config, [7, 10, 6, 5]))
     parameters = sum(variable.shape.num_elements() for variable in task.trainable_variables)
     scalars = sum(tensor.shape.rank == 0 for tensor in summed) // 2
     assert {tensor.dtype for tensor in summed} == {tf.float32}

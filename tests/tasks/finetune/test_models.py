@@ -12,7 +12,7 @@ from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.tasks.finetune import build_finetuning_task
 from electra_tf.train.step import compile_task
-from tests.toy import toy_finetuning_config
+from tests.toy import step_on_replicas, toy_finetuning_config
 
 CLASSES = {"kind": "classification", "labels": ("no", "maybe", "yes")}
 LOG_2 = math.log(2.0)
@@ -367,12 +367,12 @@ def assert_same_step(task, metrics, expected) -> None:
     assert max(differences) < 1e-5
 
 
-def test_two_replicas_train_like_one(two_replicas, run_on_replicas, steps_of_one_device):
+def test_two_replicas_train_like_one(two_replicas, steps_of_one_device):
     task = build(two_replicas)
     step = tf.function(task.train_step)
     for (length, seed), expected in list(zip(LENGTHS_AND_SEEDS, steps_of_one_device, strict=True))[:2]:
         task.seed.assign(seed)
-        assert_same_step(task, run_on_replicas(two_replicas, step, text_batch(length)), expected)
+        assert_same_step(task, step_on_replicas(two_replicas, step, text_batch(length)), expected)
 
 
 def test_micro_batches_train_like_one_batch_in_one_trace_for_all_lengths(steps_of_one_device):
