@@ -72,7 +72,7 @@ def masking_vocabulary() -> MaskingVocabulary:
 
 @pytest.fixture(scope="session")
 def tiny_batch(masking_vocabulary) -> Callable[..., dict[str, tf.Tensor]]:
-    """`tiny_batch(config, lengths)`: a masked batch, with one row `[CLS] ... [SEP] ... [SEP]` of each length (from 5)."""
+    """`tiny_batch(config, lengths)`: a masked batch, one row `[CLS] ... [SEP] ... [SEP]` of each length (from 5)."""
 
     def build(config: PretrainingConfig, lengths: Sequence[int], seed: int = 0) -> dict[str, tf.Tensor]:
         words = np.random.default_rng(seed)

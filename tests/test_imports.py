@@ -50,7 +50,7 @@ ALLOWED = {
 def imported_modules(path: Path) -> set[str]:
     """Every module that a source file imports, also in its functions. (ruff forbids relative imports.)
 
-    For `from a import b` both `a` and `a.b` are returned, because `b` may be a module. Imports under `if TYPE_CHECKING` do
+    For `from a import b` both `a` and `a.b` count, because `b` may be a module. Imports under `if TYPE_CHECKING` do
     not count.
     """
     modules = set()

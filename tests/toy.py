@@ -44,7 +44,7 @@ TOKENIZER = (b"[PAD]\n[UNK]\n", True, False)
 
 
 def randomize(named: Mapping[str, tf.Variable], seed: int) -> dict[str, np.ndarray]:
-    """Gives variables random weights of the size of trained ones, so that a swapped axis or a missing bias changes results.
+    """Gives variables random weights of the size of trained ones, so that a swapped axis or a missing bias is noticed.
 
     Returns: the new values.
     """

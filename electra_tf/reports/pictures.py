@@ -19,7 +19,7 @@ _AXIS = {"paper": "pre-training FLOPs, as the paper counts", "hardware": "pre-tr
 def png_picture(groups: Sequence[RunGroup], metrics: Sequence[str], convention: Convention) -> bytes:
     """Draws a PNG with a panel for each metric.
 
-    Each group of runs is a line through the medians over its seeds. A band shows the range; for scores after fine-tuning,
+    Each group of runs is a line through the medians over its seeds. A band shows the range; for fine-tuning scores,
     error bars show it instead.
 
     Raises: UserError: matplotlib is not installed, or there is nothing to draw.
