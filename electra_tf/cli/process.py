@@ -58,21 +58,21 @@ def errors_reported() -> Iterator[ExitStatus]:
         if isinstance(error, BrokenPipeError) and _has_no_reader(sys.stdout):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
             status.code = errors.EXIT_READER_GONE
-        elif isinstance(error, (OSError, *_store_errors())):
-            print("error:", _with_file(error), file=sys.stderr)
+        elif isinstance(error, (OSError, *_file_errors())):
+            print("error:", _library_message(error), file=sys.stderr)
             status.code = errors.EXIT_USER_ERROR
         else:
             raise
 
 
-def _with_file(error: Exception) -> str:
+def _library_message(error: Exception) -> str:
     """The message of a library's error in one line, starting with the file if it is known."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or first_line(error)}"
     return first_line(error)
 
 
-def _store_errors() -> tuple[type[Exception], ...]:
+def _file_errors() -> tuple[type[Exception], ...]:
     """TensorFlow's errors for files that are missing, damaged or not accessible; empty before its import.
 
     Its other errors, such as InvalidArgumentError, may come from a bug in a graph.
@@ -117,7 +117,7 @@ def import_tensorflow(tpu: bool = False) -> None:
     Raises: UserError: the import would abort the process because of the installed libtpu.
     """
     if "tensorflow" not in sys.modules:
-        _require_fitting_libtpu()
+        _require_supported_libtpu()
         _import_fast(hidden=() if tpu else _OPTIONAL_IMPORTS)
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL") != "0":
         import tensorflow as tf
@@ -139,7 +139,7 @@ def _import_fast(hidden: Iterable[str]) -> None:
         del sys.modules[name]
 
 
-def _require_fitting_libtpu() -> None:
+def _require_supported_libtpu() -> None:
     versions = {name: _installed_version(name) for name in ("tensorflow-tpu", "libtpu")}
     if not versions["tensorflow-tpu"]:
         return

@@ -39,7 +39,7 @@ _REQUIRES = {
 def main(argv: list[str] | None = None) -> int:
     parser = _flags()
     arguments = parser.parse_args(argv)
-    return run_command(lambda: print(_answer(arguments, parser), end=""))
+    return run_command(lambda: print(_output(arguments, parser), end=""))
 
 
 def _flags() -> ArgumentParser:
@@ -88,7 +88,7 @@ def _flags() -> ArgumentParser:
     return parser
 
 
-def _answer(arguments: Namespace, parser: ArgumentParser) -> str:
+def _output(arguments: Namespace, parser: ArgumentParser) -> str:
     _refuse_flags_without_effect(arguments, parser)
     if arguments.paper_flops:
         from electra_tf.flops.published import PUBLISHED

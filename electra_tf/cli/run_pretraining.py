@@ -20,7 +20,7 @@ from electra_tf.config.errors import UserError
 def main(argv: list[str] | None = None) -> int:
     arguments = _flags().parse_args(argv)
     with training_process(arguments.strategy, ends_process=argv is None) as (status, interruption):
-        _require_flags_that_fit(arguments)
+        _check_flags(arguments)
         config = config_of(arguments)
 
         from electra_tf.runs import run as runs
@@ -98,7 +98,7 @@ def _flags() -> argparse.ArgumentParser:
     return parser
 
 
-def _require_flags_that_fit(arguments: argparse.Namespace) -> None:
+def _check_flags(arguments: argparse.Namespace) -> None:
     """Raises: UserError: --data_dir is missing, or a flag that another one requires."""
     if not arguments.data_dirs and not arguments.dry_run:
         raise UserError("--data_dir is missing; give the output directory of build_pretraining_dataset.py")

@@ -67,7 +67,7 @@ class EncoderConfig(Settings):
 
     @field_validator("initializer_range", mode="plain")
     @classmethod
-    def _is_a_number_or_follows_from_the_width(cls, value: Any) -> float | str:
+    def _parse_initializer_range(cls, value: Any) -> float | str:
         if value == "width_scaled":
             return value
         with contextlib.suppress(TypeError, ValueError):
@@ -82,7 +82,7 @@ class EncoderConfig(Settings):
         return 0.02 * math.sqrt(768 / self.hidden_size) if scaled else self.initializer_range
 
     @model_validator(mode="after")
-    def _heads_divide_the_hidden_size(self) -> "EncoderConfig":
+    def _require_divisible_hidden_size(self) -> "EncoderConfig":
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}")
         return self
@@ -176,7 +176,7 @@ class MaskingConfig(Settings):
     random_token_fraction: Fraction = 0.0
 
     @model_validator(mode="after")
-    def _settings_fit_together(self) -> "MaskingConfig":
+    def _require_compatible_settings(self) -> "MaskingConfig":
         if self.mask_token_fraction + self.random_token_fraction > 1.0 + 1e-9:
             raise ValueError(
                 f"mask_token_fraction {self.mask_token_fraction} and random_token_fraction "
@@ -233,7 +233,7 @@ class OptimizerConfig(Settings):
 
     @field_validator("exclude_from_weight_decay")
     @classmethod
-    def _patterns_compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    def _require_regular_expressions(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
         for pattern in patterns:
             try:
                 re.compile(pattern)
@@ -298,7 +298,7 @@ class EvaluationConfig(Settings):
     patience: CountOrZero = 0
 
     @model_validator(mode="after")
-    def _patience_needs_a_metric(self) -> "EvaluationConfig":
+    def _require_metric_for_patience(self) -> "EvaluationConfig":
         if self.patience and self.best_metric is None:
             raise ValueError(f"patience {self.patience} requires best_metric; give the name of a held-out metric")
         return self
@@ -316,7 +316,7 @@ class RunConfig(Settings):
     evaluation: EvaluationConfig = EvaluationConfig()
 
     @model_validator(mode="after")
-    def _sequences_fit_the_position_table(self) -> "RunConfig":
+    def _require_enough_positions(self) -> "RunConfig":
         if self.data.max_seq_length > self.encoder.max_position_embeddings:
             raise ValueError(
                 f"data.max_seq_length {self.data.max_seq_length} is larger than encoder.max_position_embeddings "

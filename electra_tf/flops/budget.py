@@ -152,10 +152,10 @@ def validate_within_budget(values: Any, validate: Callable[[Any], RunConfig]) ->
     if not isinstance(train, dict) or train.get("flops_budget") is None:
         return validate(values)
     follows_budget = train.get("num_steps") is None
-    run = validate(_with_most_steps(values) if follows_budget else values)
+    run = validate(_with_max_steps(values) if follows_budget else values)
     affordable = _steps_within_budget(run)
     if follows_budget:
-        return _lengthened(run, affordable)
+        return _with_num_steps(run, affordable)
     if affordable != run.train.num_steps:
         raise ValueError(
             f"train.num_steps is {run.train.num_steps}, but train.flops_budget {run.train.flops_budget:g} "
@@ -171,14 +171,14 @@ def _steps_within_budget(run: RunConfig) -> int:
     """
     budget, convention = run.train.flops_budget, run.train.flops_convention
     shortest = 1 + sum(stage.num_steps for stage in run.stages[:-1])  # one step for the last stage
-    if known_cost(_lengthened(run, shortest)) is None:
+    if known_cost(_with_num_steps(run, shortest)) is None:
         raise ValueError(
             f"train.flops_budget requires an objective that defines `phases`, but {run.objective.name!r} does not; "
             "give train.num_steps instead"
         )
 
     def cost(num_steps: int) -> Fraction:
-        return RunCost(_lengthened(run, num_steps)).spent(num_steps).flops(convention)
+        return RunCost(_with_num_steps(run, num_steps)).spent(num_steps).flops(convention)
 
     if cost(shortest) > budget:
         raise ValueError(
@@ -192,7 +192,7 @@ def _steps_within_budget(run: RunConfig) -> int:
     return too_long - 1
 
 
-def _lengthened(run: RunConfig, num_steps: int) -> RunConfig:
+def _with_num_steps(run: RunConfig, num_steps: int) -> RunConfig:
     """Returns the run with another number of steps, not validated. The last stage gets the remaining steps."""
     changes: dict[str, Any] = {"train": run.train.model_copy(update={"num_steps": num_steps})}
     if run.stages:
@@ -202,7 +202,7 @@ def _lengthened(run: RunConfig, num_steps: int) -> RunConfig:
     return run.model_copy(update=changes)
 
 
-def _with_most_steps(values: dict) -> dict:
+def _with_max_steps(values: dict) -> dict:
     """Returns the settings with `MAX_STEPS` steps. Raises: ValueError: the last stage has a number of steps."""
     values = {**values, "train": {**values["train"], "num_steps": MAX_STEPS}}
     stages = values.get("stages")

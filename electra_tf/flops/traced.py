@@ -63,7 +63,7 @@ def _products(graph: tf.Graph, known: dict[int, object]) -> Iterator[Product]:
         flops = _flops(operation)
         if flops:
             yield Product(operation.name, flops)
-        for times, body in _called(operation, known):
+        for times, body in _called_graphs(operation, known):
             for product in _products(body, _known_inputs(operation, body, known)):
                 yield Product(f"{operation.name}/{product.name}", times * product.flops)
 
@@ -109,8 +109,8 @@ def _einsum_sizes(operation: tf.Operation) -> dict[str, int]:
     return {label: size for term, tensor in pairs for label, size in zip(term, _sizes(tensor), strict=True)}
 
 
-def _called(operation: tf.Operation, known: dict[int, object]) -> Iterator[tuple[int, tf.Graph]]:
-    """The functions that an operation calls: (number of executions, graph) of each."""
+def _called_graphs(operation: tf.Operation, known: dict[int, object]) -> Iterator[tuple[int, tf.Graph]]:
+    """The functions that an operation calls, each as (number of executions, graph)."""
     if operation.type in _LOOPS:
         yield _iterations(operation, known), _graph_of(operation, operation.get_attr("body").name)
         return
