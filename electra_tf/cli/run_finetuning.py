@@ -20,7 +20,6 @@ import functools
 import json
 import math
 import sys
-from typing import TYPE_CHECKING
 
 from electra_tf.cli.configuration import load_module, strategy_of
 from electra_tf.cli.flags import add_objective_module_flag, add_set_flag, add_strategy_flags, flag_parser
@@ -28,9 +27,6 @@ from electra_tf.cli.process import import_tensorflow, training_process
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.runs.interruption import Interruption
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 _FLAGS_OF_ALL_MODES = {"strategy", "tpu", "logical_cpu_devices"}
 _FLAGS_OF_MODE = {
@@ -151,7 +147,7 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
     if isinstance(values.get("train"), dict) and values["train"].get("seed") is not None:
         raise UserError(f"{source}: train.seed has no effect; remove it and use --seeds")
     class_weights = _class_weights(arguments.class_weights)
-    strategy = _strategy(arguments)
+    strategy = strategy_of(arguments)
     if arguments.objective_module:
         load_module(arguments.objective_module)
 
@@ -191,12 +187,6 @@ def _finetune(arguments: argparse.Namespace, interruption: Interruption) -> None
     print(table)
 
 
-def _strategy(arguments: argparse.Namespace) -> "tf.distribute.Strategy":
-    """Imports TensorFlow and starts the strategy that the flags name."""
-    import_tensorflow(tpu=arguments.strategy == "tpu")
-    return strategy_of(arguments)
-
-
 def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
     if given is None or given == ["balanced"]:
         return given and given[0]
@@ -211,7 +201,7 @@ def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
 
 def _predict(arguments: argparse.Namespace) -> None:
     _require(arguments, "model_dir", "input_file", "output_file")
-    strategy = _strategy(arguments)
+    strategy = strategy_of(arguments)
     from electra_tf.files import exists
     from electra_tf.tasks.finetune.prediction import predict_file
     from electra_tf.weights.run import load_finetuned, null_threshold

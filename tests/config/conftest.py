@@ -5,15 +5,7 @@ import yaml
 
 from electra_tf.config.errors import UserError
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
-
-ENCODER = {
-    "vocab_size": 47,
-    "embedding_size": 12,
-    "hidden_size": 16,
-    "num_layers": 3,
-    "num_heads": 2,
-    "intermediate_size": 20,
-}
+from tests.toy import ENCODER
 
 
 @pytest.fixture
@@ -22,7 +14,7 @@ def settings() -> Callable[..., dict]:
 
     def build(**changes) -> dict:
         return {
-            "encoder": ENCODER,
+            "encoder": {**ENCODER, "num_layers": 3, "max_position_embeddings": 512},
             "objective": {"name": "electra", "generator": {"size_fraction": 0.5}},
             "data": {"max_seq_length": 10},
             "optimizer": {"learning_rate": 1e-3},

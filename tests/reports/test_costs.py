@@ -19,10 +19,6 @@ STAGES = [
     {"num_steps": 6, "batch_size": 4, "max_seq_length": 8},
     {"num_steps": 2, "batch_size": 4, "max_seq_length": 10},
 ]
-TWO_STAGE = {
-    "name": "two_stage",
-    "generator": {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None},
-}
 
 
 def paper_flops(config, num_steps: int) -> float:
@@ -74,7 +70,7 @@ def test_a_speed_measured_with_other_flops_per_example_is_noted(tiny_config, cha
         # A run of several stages is not lengthened.
         ({"stages": STAGES}, 80, 8, "6 of 6, 2 of 2; this is the whole run, and the rest of the budget is unused"),
         # The first four of eight steps train the generator alone; a run of four would do so for two.
-        ({"objective": TWO_STAGE}, 4, 4, "4 of 4, 0 of 4"),
+        ({"objective": {"name": "two_stage"}}, 4, 4, "4 of 4, 0 of 4"),
     ],
 )
 def test_a_budget_ends_in_the_stage_or_phase_that_it_reaches(tiny_config, changes, paid, num_steps, parts):
