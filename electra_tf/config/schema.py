@@ -224,7 +224,7 @@ class OptimizerConfig(Settings):
     beta_1: DropoutRate = 0.9
     beta_2: DropoutRate = 0.999
     epsilon: Positive = 1e-6
-    clip_norm: Positive = 1.0  # of all gradients together, after the sum over replicas
+    clip_norm: Positive = 1.0  # global norm of the gradients, after the sum over replicas
     exclude_from_weight_decay: tuple[str, ...] = ("LayerNorm", "layer_norm", "bias")  # regular expressions on names
 
     def warmups(self, part_steps: Sequence[int]) -> list[float]:

@@ -13,7 +13,7 @@ import re
 
 # TFLOP/s by patterns of the driver's device names. On GPUs since Ampere, float32 is TensorFloat-32, as in TensorFlow.
 # T4 and V100 have neither TensorFloat-32 nor bfloat16, and no run trains in float16 (65 and 125 TFLOP/s). The peaks of
-# GeForce are with sums in float32; with sums in float16 they are twice as high.
+# GeForce are for accumulation in float32; with accumulation in float16 they are twice as high.
 GPU_PEAKS = (
     (r"\bH[12]00 NVL\b", {"bfloat16": 835.5, "float32": 417.7}),
     (r"\bH200\b|\bGH200\b|\bH100\b.*(SXM|HBM3)|\bH800\b.*SXM", {"bfloat16": 989.4, "float32": 494.7}),

@@ -106,7 +106,7 @@ class Row:
 
     Attributes:
         printed_train, printed_inference: the paper's FLOPs, such as "1.4e18" or the lower bound "6.4e19+"; or empty.
-        printed_factors: the paper's speed-ups.
+        printed_factors: the paper's speed-ups or relative costs.
         train, inference: FLOPs as computed here; None if the paper has no number or it cannot be derived.
         note: the assumptions, and the reason for a difference.
     """
@@ -138,8 +138,9 @@ class PaperTable:
     """One of the paper's tables.
 
     Attributes:
-        reference: the model with a speed-up of 1.
-        counts_savings: True if a speed-up is reference / model (table 1), False if it is model / reference.
+        reference: the model with the factor 1.
+        counts_savings: True if the factors are speed-ups, reference / model (table 1); False if they are relative
+            costs, model / reference.
     """
 
     title: str

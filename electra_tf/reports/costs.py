@@ -86,8 +86,8 @@ def finetuning_table(config: PretrainingConfig) -> str:
         rows.append([task, *(cell for flops in counts for cell in _totals(flops))])
     products = "of that, matrix products"
     return (
-        f"an example of {seq_length} tokens, in the hardware convention; the paper, which counts the discriminator's "
-        f"head for every task, counts {_shown(paper.inference_flops(encoder, seq_length))} FLOPs in inference\n"
+        f"FLOPs of an example of {seq_length} tokens, in the hardware convention. In the paper's, which counts the "
+        f"discriminator's head for every task: {_shown(paper.inference_flops(encoder, seq_length))} in inference\n"
         + markdown_table(["task", "inference", products, "fine-tuning, forward and backward", products], rows)
     )
 
@@ -153,7 +153,7 @@ def _example_products(cost: RunCost) -> set[int]:
 
 
 def paper_table(table: PaperTable) -> str:
-    """One of the paper's tables: its FLOPs and speed-ups beside those computed here, in Markdown."""
+    """One of the paper's tables, with its FLOPs and factors and those computed here, in Markdown."""
     (reference,) = (row for row in table.rows if row.model == table.reference)
     rows = []
     for row in table.rows:
@@ -166,7 +166,9 @@ def paper_table(table: PaperTable) -> str:
         inference = (rounded(row.inference), row.printed_inference or "-")
         rows.append([row.model, *train, *inference, factors, row.printed_factors, verdict, row.note])
     columns = [f"{name}, {source}" for name in ("train", "infer", "x") for source in ("here", "paper")]
-    return f"{table.title}; x against {table.reference}\n" + markdown_table(["model", *columns, "agrees", "note"], rows)
+    return f"{table.title}; x: relative to {table.reference}\n" + markdown_table(
+        ["model", *columns, "agrees", "note"], rows
+    )
 
 
 def _factor(number: Number | None, reference: Number, counts_savings: bool) -> str:

@@ -25,7 +25,7 @@ def hours_text(
 ) -> str:
     """Describes the hours of a whole run: its matrix products / (peak of all devices * utilisation).
 
-    Reading data, evaluations, checkpoints and sums over devices are not included.
+    Reading data, evaluations, checkpoints and all-reduces are not included.
 
     Args:
         device: a name in `DEVICES`.

@@ -44,7 +44,7 @@ def count_steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> 
     config = config.model_copy(update={"train": config.train.model_copy(update={"xla": False})})
     with strategy.scope():
         objective = compile_task(build_objective(config))
-    # Not the operations for a CPU, which compute sums as products.
+    # Not the fused ops for a CPU, which compute sums as matrix products.
     ops, replicas = FusedOps("tpu", whole_step=True), strategy.num_replicas_in_sync
     last_ranges = {steps.phase: steps for steps in RunCost(config).ranges}
     for phase, steps in zip(objective.phases, last_ranges.values(), strict=True):

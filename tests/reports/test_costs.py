@@ -108,7 +108,7 @@ def test_the_error_for_an_objective_without_phases_names_it(tiny_config, monkeyp
         (3, "| TinyBERT | 6.64e19+ | 6.4e19+ | - | - | 51.3x | 45x+ | bound | a lower bound"),
     ],
 )
-def test_a_row_of_a_paper_table_compares_flops_and_speed_ups(table, line):
+def test_a_row_of_a_paper_table_compares_flops_and_factors(table, line):
     assert any(printed.startswith(line) for printed in paper_table(TABLES[table]).splitlines())
 
 
