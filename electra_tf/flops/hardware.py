@@ -95,7 +95,7 @@ def example_flops(passes: Iterable[NetworkPass], seq_length: int, max_prediction
 
 
 def classifier_heads(num_classes: int) -> tuple[HeadPass, ...]:
-    """The head for GLUE: a linear classifier on [CLS]; one class is a regression."""
+    """The head for GLUE: a linear layer on [CLS], with `num_classes` 1 for a regression."""
     return (HeadPass("unit", "first", num_outputs=num_classes),)
 
 

@@ -109,17 +109,17 @@ def read_runs(model_dirs: Iterable[str | os.PathLike], task: str | None = None) 
         task: read the runs with scores after fine-tuning on this task; None: the runs with an evaluation.
     Raises: UserError: there is no run in a directory, or no run is left.
     """
-    lacking = "no evaluation yet" if task is None else f"no scores of {task}"
+    lacking = "an evaluation" if task is None else f"scores of {task}"
     runs = []
     for model_dir in model_dirs:
         run = read_run(model_dir, task)
         if run.metrics if task is None else run.scores:
             runs.append(run)
         else:
-            logger.warning("%s is skipped: it has %s", model_dir, lacking)
+            logger.warning("%s is skipped: it lacks %s", model_dir, lacking)
     if not runs:
         remedy = "" if task is None else f"; get them with run_finetuning.py --milestones --task={task}"
-        raise UserError(f"nothing to report: all runs have {lacking}{remedy}")
+        raise UserError(f"nothing to report: all runs lack {lacking}{remedy}")
     return runs
 
 

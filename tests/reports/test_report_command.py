@@ -101,7 +101,7 @@ def test_scores_have_a_row_for_each_step_with_median_and_range_over_all_seeds(sc
     ]
     spent = RunCost(tiny_config()).spent(2)
     assert table[0][3:5] == [f"{float(spent.paper):.3g}", f"{spent.hardware.total:.3g}"]
-    assert caplog.messages == [f"{scored_runs[3]} is skipped: it has no scores of rte"]
+    assert caplog.messages == [f"{scored_runs[3]} is skipped: it lacks scores of rte"]
 
 
 def test_the_data_file_has_the_points_of_the_table_with_flops_and_values(scored_runs, tmp_path, tiny_config):

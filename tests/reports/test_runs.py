@@ -25,8 +25,8 @@ def test_a_directory_without_a_run_is_refused(tmp_path):
 def test_a_run_without_an_evaluation_is_skipped_with_a_warning_or_refused_if_it_is_the_only_one(write_run, caplog):
     young, other = write_run("young", {}), write_run("other", HELD_OUT)
     assert [run.name for run in read_runs([young, other])] == ["other"]
-    assert caplog.messages == [f"{young} is skipped: it has no evaluation yet"]
-    with pytest.raises(UserError, match="no evaluation yet"):
+    assert caplog.messages == [f"{young} is skipped: it lacks an evaluation"]
+    with pytest.raises(UserError, match="all runs lack an evaluation"):
         read_runs([young])
 
 
