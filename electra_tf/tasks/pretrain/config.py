@@ -113,7 +113,7 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
         for name, part in {"train": self.train, **stages}.items():
             if part.batch_size % micro_batches:
                 raise ValueError(
-                    f"{name}.batch_size {part.batch_size} does not divide into train.gradient_accumulation_steps "
+                    f"{name}.batch_size {part.batch_size} is not a multiple of train.gradient_accumulation_steps "
                     f"{micro_batches}; set {name}.batch_size to a multiple of it, for example "
                     f"{max(1, part.batch_size // micro_batches) * micro_batches}"
                 )
