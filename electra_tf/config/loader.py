@@ -1,29 +1,62 @@
 """Reads a run's YAML file, its optional parents and `--set` overrides; `validation` checks them."""
 
+import copy
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import yaml
 from pydantic import BaseModel
+from yaml.constructor import ConstructorError
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, read_bytes
 
 Inherit = Callable[[dict, dict], dict]
 
+_MAX_INTEGER_CHARACTERS = 100  # a budget of FLOPs may have 20 or more; Python refuses to print 4,300
+
 
 class _StrictLoader(yaml.SafeLoader):
-    """A safe loader that refuses duplicate keys; PyYAML silently keeps the last one."""
+    """A safe loader that refuses duplicate keys, aliases and very long integers.
+
+    PyYAML silently keeps the last of duplicate keys. A few lines with aliases can stand for billions of values.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node:
+        if self.check_event(yaml.AliasEvent):
+            alias = self.peek_event()
+            raise ConstructorError(None, None, f"*{alias.anchor}: aliases are not supported", alias.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, OverflowError):  # PyYAML lets these of int("") etc. through
+            kind = node.tag.rpartition(":")[2]
+            raise ConstructorError(None, None, f"{node.value!r:.100} is not a valid {kind}", node.start_mark) from None
+
+    def construct_integer(self, node: yaml.ScalarNode) -> int:
+        if len(node.value) > _MAX_INTEGER_CHARACTERS:
+            raise ConstructorError(
+                None, None, f"the integer {node.value[:20]}... has {len(node.value)} characters", node.start_mark
+            )
+        return self.construct_yaml_int(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
-        repeated = {key for key in keys if keys.count(key) > 1}
-        if repeated:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {sorted(map(str, repeated))[0]!r} is given twice", node.start_mark
-            )
+        keys = set()
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                break  # PyYAML's own error
+            if key in keys:
+                raise ConstructorError(None, None, f"the key {str(key)!r} is given twice", key_node.start_mark)
+            keys.add(key)
         return super().construct_mapping(node, deep)
+
+
+_StrictLoader.add_constructor("tag:yaml.org,2002:int", _StrictLoader.construct_integer)
 
 
 def read_values(
@@ -68,13 +101,20 @@ def _read_with_base(path: str, seen: tuple[str, ...], inherit: Mapping[str, Inhe
 def _read_yaml(path: str) -> dict:
     if (content := read_bytes(path)) is None:
         raise UserError(f"config {path}: no such file")
-    try:
-        values = yaml.load(content, Loader=_StrictLoader)
-    except yaml.YAMLError as error:
-        raise UserError(f"config {path}: invalid YAML: {' '.join(str(error).split())}") from None
+    values = _load_yaml(content, f"config {path}")
     if not isinstance(values, dict):
         raise UserError(f"config {path}: contains a {type(values).__name__}; expected a mapping such as `train: ...`")
     return values
+
+
+def _load_yaml(content: bytes | str, source: str) -> Any:
+    """Reads YAML. Raises: UserError: it is invalid; `source` names it."""
+    try:
+        return yaml.load(content, Loader=_StrictLoader)
+    except RecursionError:
+        raise UserError(f"{source}: invalid YAML: lists or mappings are nested too deeply") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two for broken escapes and %YAML lines
+        raise UserError(f"{source}: invalid YAML: {' '.join(str(error).split())}") from None
 
 
 def merge(base: dict, changes: dict, inherit: Mapping[str, Inherit] = MappingProxyType({})) -> dict:
@@ -99,16 +139,31 @@ def _add_override(changes: dict, override: str, values: dict, inherit: Mapping[s
     path, separator, text = override.partition("=")
     if not separator or not path:
         raise UserError(f"--set {override!r}: expected a.b=value, for example --set train.num_steps=1000")
-    try:
-        value = yaml.load(text, Loader=_StrictLoader)
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"--set {override!r}: the value is invalid YAML: {reason}") from None
+    value = _load_yaml(text, f"--set {override!r:.100}")
     *parents, last = path.strip().split(".")
     node, below = changes, values
-    for parent in parents:
-        node, below = node.setdefault(parent, {}), below.get(parent, {})
-        if not (isinstance(node, dict) and isinstance(below, dict)):
-            raise UserError(f"--set {override!r}: {parent} is a value, not a group of settings")
-    old = node.get(last)
-    node[last] = merge(old, value, inherit) if isinstance(old, dict) and isinstance(value, dict) else value
+    for number, parent in enumerate(parents, start=1):
+        group = ".".join(parents[:number])
+        if isinstance(node, list):
+            node, below = node[_index(node, parent, override, parents[: number - 1])], {}
+        else:
+            below = below.get(parent, {})
+            # Merging replaces a list as a whole, so that an entry is changed in a copy of the list.
+            node = node.setdefault(parent, copy.deepcopy(below) if isinstance(below, list) else {})
+            below = {} if isinstance(node, list) else below
+        if not (isinstance(node, dict | list) and isinstance(below, dict)):
+            raise UserError(f"--set {override!r}: {group} is a value, not a group of settings")
+    key = _index(node, last, override, parents) if isinstance(node, list) else last
+    old = node[key] if isinstance(node, list) else node.get(key)
+    node[key] = merge(old, value, inherit) if isinstance(old, dict) and isinstance(value, dict) else value
+
+
+def _index(entries: list, text: str, override: str, parents: Sequence[str]) -> int:
+    """The index that a part of an override's path names. Raises: UserError: there is no such entry."""
+    indices = [str(index) for index in range(len(entries))]
+    if text in indices:
+        return indices.index(text)
+    raise UserError(
+        f"--set {override!r}: {'.'.join(parents)} is a list, and {text!r} is not one of its indices; there are: "
+        f"{', '.join(indices) or 'none'}"
+    )

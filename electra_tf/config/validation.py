@@ -40,7 +40,9 @@ def _describe(problem: Any, model: type[BaseModel]) -> str:
         return f"{name} is missing; start from a preset with `base:` or give it"
     message = problem["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
-    return f"{name}: {message}" if problem["type"] == "value_error" else f"{name} is {problem['input']!r}; {message}"
+    if problem["type"] == "value_error":
+        return f"{name}: {message}"
+    return f"{name} is {problem['input']!r:.100}; {message}"
 
 
 def _nearest_setting(path: str, fields: Iterable[str], model: type[BaseModel]) -> str:

@@ -3,9 +3,9 @@
 import os
 
 import tensorflow as tf
-import yaml
 
 from electra_tf.config.errors import UserError
+from electra_tf.config.loader import read_values
 from electra_tf.config.validation import validate
 from electra_tf.files import read_bytes, read_json
 from electra_tf.runs.checkpoints import restore_strictly
@@ -52,7 +52,7 @@ def finetuning_config(run: RunDirectory) -> FinetuningConfig:
         raise UserError(
             f"{run.config_file} has no group `task`; give the directory of a fine-tuned seed, OUTPUT/seed_0"
         )
-    return validate(yaml.safe_load(read_bytes(run.config_file)), FinetuningConfig, run.config_file)
+    return validate(read_values(run.config_file)[0], FinetuningConfig, run.config_file)
 
 
 def null_threshold(model_dir: str | os.PathLike, config: FinetuningConfig) -> float | None:

@@ -1,5 +1,6 @@
 """Configuration files: parents, overrides, and mistakes in them."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ from electra_tf.config.loader import config_to_yaml
 from electra_tf.tasks.pretrain.config import load_config
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "pretrain"
+STAGES = [
+    {"num_steps": 5, "max_seq_length": 8, "batch_size": 6},
+    {"num_steps": 3, "max_seq_length": 10, "batch_size": 4},
+]
 MASKED_LM = {"name": "bert_mlm", "masked_lm_loss_weight": 1.0}
 
 
@@ -61,6 +66,20 @@ def test_overrides_are_yaml_values_applied_in_order_to_settings_and_groups(load)
     assert (config.train.batch_size, config.masking.masked_fraction) == (6, 0.4)
 
 
+def test_an_override_reaches_into_a_list_of_the_file_or_of_an_earlier_override(load, write, settings):
+    path = write(settings(stages=STAGES), "stages.yaml")
+    overrides = ["stages.0.batch_size=63", "stages.1={max_seq_length: 9}", "data.max_seq_length=9"]
+    assert [stage.model_dump() for stage in load_config(path, overrides).stages] == [
+        {"num_steps": 5, "max_seq_length": 8, "batch_size": 63},
+        {"num_steps": 3, "max_seq_length": 9, "batch_size": 4},
+    ]
+    assert [stage.batch_size for stage in load_config(path).stages] == [6, 4]
+    given = f"stages={json.dumps(STAGES)}"
+    assert [stage.batch_size for stage in load(given, "stages.0.batch_size=7").stages] == [7, 4]
+    patterns = ["optimizer.exclude_from_weight_decay=[a, b]", "optimizer.exclude_from_weight_decay.1=c"]
+    assert list(load(*patterns).optimizer.exclude_from_weight_decay) == ["a", "c"]
+
+
 @pytest.mark.parametrize(
     ("override", "named"),
     [
@@ -80,10 +99,14 @@ def test_overrides_are_yaml_values_applied_in_order_to_settings_and_groups(load)
         ("data.size_fraction=1", "did you mean objective.generator.size_fraction?"),
         ("evaluation.zzz=3", "evaluation.zzz is not a setting; there are: as_masked_lm, batch_size, best_metric, "),
         ("objective={name: bert_mlm, temperature: 0.5}", "objective.temperature is not a setting"),
+        ("stages.2.batch_size=3", "stages is a list, and '2' is not one of its indices; there are: 0, 1"),
+        ("stages.-1.batch_size=3", "'-1' is not one"),
+        ("stages.last=3", "'last' is not one"),
+        ("stages.0.batch_size.more=3", "stages.0.batch_size is a value"),
     ],
 )
-def test_the_error_for_a_wrong_override_names_the_nearest_setting(refusal, override, named):
-    line = refusal(override)
+def test_the_error_for_a_wrong_override_names_the_place_or_the_nearest_setting(refusal, settings, override, named):
+    line = refusal(override, content=settings(stages=STAGES))
     assert named in line
     assert line.startswith(("--set", "config ")) and ("--set" in line)
 
@@ -98,10 +121,33 @@ def test_the_error_for_a_wrong_override_names_the_nearest_setting(refusal, overr
         ("", "expected a mapping"),
         ("train: [3\n", "invalid YAML"),
         ({"encoder": {}}, "data is missing"),
+        ("a: " + 3000 * "[" + 3000 * "]", "nested too deeply"),
+        ("a: " + 5000 * "9", "the integer 99999999999999999999... has 5000 characters"),
+        ("a: 0x" + 5000 * "f", "has 5002 characters"),
+        ("b: 1\na: 2001-13-45", "'2001-13-45' is not a valid timestamp in \"<byte string>\", line 2"),
+        ("a: !!int ''", "'' is not a valid int"),
+        ("a: !!bool maybe", "'maybe' is not a valid bool"),
+        ("a: !!timestamp noon", "'noon' is not a valid timestamp"),
+        ("a: !!map b", "expected a mapping node"),
+        ("a: 1" + 300 * ":59" + ".5", "is not a valid float"),
+        ("? [1]\n: 2", "unhashable key"),
+        ('a: "\\UFFFFFFFF"', "invalid YAML"),
+        ("a: &a [1]\nb: [*a, *a]", "*a: aliases are not supported"),
     ],
 )
 def test_a_file_that_is_not_a_configuration_is_refused(refusal, content, message):
-    assert message in refusal(content=content)
+    line = refusal(content=content)
+    assert message in line and line.startswith("config ") and ".yaml: " in line
+
+
+def test_a_value_that_cannot_be_printed_is_refused_in_an_override(refusal):
+    line = refusal("train.num_steps=" + 5000 * "9")
+    assert line.startswith("--set 'train.num_steps=999") and "has 5000 characters" in line
+
+
+def test_the_error_for_a_long_value_is_short(refusal):
+    line = refusal("train.num_steps='" + 5000 * "x" + "'")
+    assert "train.num_steps is 'xxx" in line and len(line) < 400
 
 
 def test_the_resolved_configuration_reads_back_equal_and_cannot_be_changed(load, write):

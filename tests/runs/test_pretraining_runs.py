@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -171,3 +172,18 @@ def test_each_stage_requires_a_data_set_with_the_same_vocabulary(tiny_config, da
 def test_batch_that_does_not_divide_among_replicas_and_micro_batches_is_an_error(tiny_config, train, message):
     with pytest.raises(UserError, match=message):
         plan_stages(tiny_config(train=train))[0].require_divisible(2)
+
+
+def test_the_advice_for_a_stage_that_does_not_divide_is_accepted_by_set(tiny_config, tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text(config_to_yaml(tiny_config(stages=STAGES)))
+    overrides = []
+    for setting in ("stages.0.batch_size", "stages.1.batch_size"):
+        with pytest.raises(UserError, match=f"^{setting}") as caught:
+            for plan in plan_stages(load_config(path, overrides)):
+                plan.require_divisible(5)
+        overrides += re.findall(r"--set (\S+)", str(caught.value))
+    # The run's batch size is that of its last stage.
+    assert overrides == ["stages.0.batch_size=5", "stages.1.batch_size=5", "train.batch_size=5"]
+    plans = plan_stages(load_config(path, overrides))
+    assert [plan.batch_size for plan in plans] == [5, 5]

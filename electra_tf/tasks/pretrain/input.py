@@ -42,15 +42,19 @@ class StagePlan:
     def require_divisible(self, num_replicas: int) -> None:
         """Raises: UserError: unless batches divide among replicas, and training batches into micro-batches."""
         micro_batches = self.config.train.gradient_accumulation_steps
-        for setting, size, parts in (
-            (f"{self.name or 'train'}.batch_size", self.batch_size, num_replicas * micro_batches),
-            ("evaluation.batch_size", self.evaluation_batch_size, num_replicas),
+        names = [f"{self.name or 'train'}.batch_size"]
+        if self.name and self.last_step == self.config.train.num_steps:
+            names.append("train.batch_size")  # must equal the last stage's
+        for settings, size, parts in (
+            (names, self.batch_size, num_replicas * micro_batches),
+            (["evaluation.batch_size"], self.evaluation_batch_size, num_replicas),
         ):
             if size % parts:
                 each = f" with {micro_batches} micro-batches each" if parts > num_replicas else ""
+                advised = max(parts, size // parts * parts)
                 raise UserError(
-                    f"{setting} is {size}, which does not divide among {num_replicas} replicas{each}; "
-                    f"give --set {setting}={max(parts, size // parts * parts)}"
+                    f"{settings[0]} is {size}, which does not divide among {num_replicas} replicas{each}; give "
+                    + " ".join(f"--set {name}={advised}" for name in settings)
                 )
 
 
