@@ -7,6 +7,8 @@ import re
 import sys
 from collections.abc import Iterable
 
+_MAX_LISTED_NAMES = 50
+
 EXIT_TRAINING_STOPPED = 1
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -36,10 +38,12 @@ def first_line(error: Exception) -> str:
 
 
 def did_you_mean(unknown: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: "; did you mean ...?", or the known names if none is similar."""
+    """The end of a message about an unknown name: "; did you mean ...?", or known names if none is similar."""
     names = sorted(map(str, known))
-    match = close_name(unknown, names, cutoff=0.5)
-    return f"; did you mean {match}?" if match else f"; there are: {', '.join(names)}"
+    if match := close_name(unknown, names, cutoff=0.5):
+        return f"; did you mean {match}?"
+    more = len(names) - _MAX_LISTED_NAMES
+    return f"; there are: {', '.join(names[:_MAX_LISTED_NAMES])}" + (f" and {more} more" if more > 0 else "")
 
 
 def close_name(unknown: str, known: Iterable[str], cutoff: float = 0.8) -> str | None:

@@ -178,10 +178,11 @@ def _parse_errors(path: str) -> Iterator[None]:
 def _as_table(path: str, table: "pyarrow.Table", rows: Sequence[int]) -> Table:
     if not table.num_rows:
         raise UserError(f"{path} has no examples; expected at least one row")
-    names = table.column_names
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise UserError(f"{path} has the column {repeated[0]!r} twice; rename one of them")
-    columns = {name: table.column(name).to_pylist() for name in names}
+    columns: dict[str, list] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):  # pyarrow finds a name in linear time
+        if name in columns:
+            raise UserError(f"{path} has the column {name!r} twice; rename one of them")
+        columns[name] = column.to_pylist()
     # The metadata that the `datasets` library writes into a parquet file.
     metadata = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = metadata.get("info", {}).get("features", {})

@@ -1,6 +1,7 @@
 """Texts with labels, read from the columns of a table, and the ids of labels."""
 
 import json
+import logging
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,8 @@ import numpy as np
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import Table, listed, read_table
+
+logger = logging.getLogger(__name__)
 
 Problem = Literal["classification", "multi_label", "regression"]
 
@@ -50,9 +53,26 @@ def read_examples(
     Args:
         label_column: None to read no labels. The labels of a `multi_label` example are a list; in CSV and TSV a JSON
             list, or names with commas between them.
-    Raises: UserError: the file cannot be read; a column, a text or a label is missing.
+    Raises: UserError: the file cannot be read; a column, a text or a label is missing. A warning is logged about empty
+        texts and repeated ids.
     """
-    return examples_of(read_table(path), text_columns, label_column, problem)
+    examples = examples_of(read_table(path), text_columns, label_column, problem)
+    _warn_about_oddities(examples)
+    return examples
+
+
+def _warn_about_oddities(examples: TextExamples) -> None:
+    rows = range(len(examples))
+    empty = [row for row in rows if not all(column[row].strip() for column in examples.texts)]
+    known: set[str] = set()
+    repeated = [row for row in rows if examples.ids[row] in known or known.add(examples.ids[row])]
+    found = [
+        f"{len(those)} of {len(examples)} {name}, first in {examples.where(those[0])}"
+        for those, name in ((empty, "examples have an empty text"), (repeated, "ids repeat an earlier one"))
+        if those
+    ]
+    if found:
+        logger.warning("warning: %s", "; ".join(found))
 
 
 def examples_of(table: Table, text_columns: Sequence[str], label_column: str | None, problem: Problem) -> TextExamples:

@@ -92,6 +92,7 @@ def test_the_labels_of_regression_are_numbers(write):
         ("a.csv", "text,label\n", "classification", ["a.csv has no examples"]),
         ("a.csv", "text,label\na,x\nb,c,y\n", "classification", ["a.csv", "Row #3", "b,c,y"]),
         ("a.csv", "text,text\na,x\n", "classification", ["'text' twice"]),
+        ("a.csv", "text,id,label,id\na,1,x,2\n", "classification", ["'id' twice"]),
         ("a.csv", "text,label\na,x\nb,\n", "classification", ["a.csv:3", "'label'"]),
         ("a.csv", "text,label\na,high\n", "regression", ["a.csv:2", "'high'", "'label'"]),
         ("a.csv", "text,label\na,nan\n", "regression", ["a.csv:2", "'nan'"]),
@@ -109,6 +110,26 @@ def test_a_mistake_in_a_file_is_reported_with_its_place(write, refusal, name, co
     message = refusal(read_examples, write(name, content), ["text"], "label", problem)
     for part in parts:
         assert part in message, (part, message)
+
+
+def test_empty_texts_and_repeated_ids_are_counted_in_one_warning_with_their_first_rows(write, caplog):
+    path = write("a.csv", "id,text,more,label\n7,a,b,x\n8, ,c,y\n7,d,e,x\n9,f,,x\n7,g,h,y\n")
+    examples = read_examples(path, ["text", "more"], "label", "classification")
+    assert examples.ids == ["7", "8", "7", "9", "7"]
+    (line,) = caplog.messages
+    assert f"2 of 5 examples have an empty text, first in {path}:3" in line
+    assert f"2 of 5 ids repeat an earlier one, first in {path}:4" in line
+
+
+def test_examples_without_empty_texts_and_repeated_ids_give_no_warning(write, caplog):
+    read_examples(write("a.csv", "text,label\na,x\na,y\n"), ["text"], "label", "classification")
+    assert not caplog.messages
+
+
+def test_the_message_for_an_unknown_column_of_a_wide_table_is_short(write, refusal):
+    path = write("a.csv", ",".join(f"{number:05d}" for number in range(3000)) + "\n" + 2999 * ",")
+    message = refusal(read_examples, path, ["text"], None, "classification")
+    assert "'text'; there are: 00000, 00001" in message and "and 2950 more" in message and len(message) < 600
 
 
 def test_more_than_two_text_columns_are_refused(write, refusal):
