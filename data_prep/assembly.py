@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from data_prep import output, storage
-from data_prep.readers.documents import ReadCounts
+from data_prep.readers.documents import ReadCounts, require_readable
 from data_prep.settings import BuildSettings
 from data_prep.shards import SPLITS, ShardResult
 from data_prep.source_files import SourceFile, find_files
@@ -74,10 +74,13 @@ def build_once(
 
 
 def require_documents(settings: BuildSettings, counts: ReadCounts) -> None:
-    """Checks that there are documents to train on.
+    """Checks that the input could be read, and that there are documents to train on.
 
-    Raises: UserError: no document is left, or all are held out.
+    Args:
+        counts: the sum over all work units. Only with it is the share of unreadable documents known.
+    Raises: UserError: too many documents are unreadable, no document is left, or all are held out.
     """
+    require_readable(counts)
     num_train, num_held_out = (counts.split_documents[split] for split in (TRAIN_SPLIT, HELD_OUT_SPLIT))
     if not num_train + num_held_out:
         too_short = f"shorter than --min_document_characters={settings.min_document_characters}"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from data_prep import processes, storage
 from data_prep.assembly import speed
 from data_prep.pipeline import progress_bar
-from data_prep.readers.documents import ReadCounts, clean_document
+from data_prep.readers.documents import ReadCounts, clean_document, require_readable
 from data_prep.settings import VocabularySettings
 from data_prep.source_files import SourceFile, find_files
 from data_prep.work_units import WorkUnit, plan_units, read_unit
@@ -154,6 +154,7 @@ def _count(
             words.update(words_of_unit)
             counts.add(unit_counts)
             progress.update(unit_counts.num_bytes)
+    require_readable(counts)
     if not (num_words := words.total()):
         raise UserError(f"{' '.join(inputs)}: {len(files)} file(s) without a word; give files with text in them")
     _logger.info("%d words | %s", num_words, speed(num_words, time.monotonic() - begin, "words"))

@@ -6,15 +6,26 @@ Persian, Hindi and other languages. Normalization to NFC ("e" + combining acute 
 stripped, and unifies spellings if they are kept.
 """
 
+import logging
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, first_line
 from electra_tf.text.manifest import DatasetSettings
+
+_logger = logging.getLogger(__name__)
+
+Content = TypeVar("Content")
+Result = TypeVar("Result")
+
+UNREADABLE = "unreadable"  # why a document was skipped: a key of `ReadCounts.num_documents_skipped`
+# A build ends if more documents are unreadable than this number and than this fraction.
+_MAX_UNREADABLE = 10
+_MAX_UNREADABLE_FRACTION = 0.001
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _REPLACEMENT_CHARACTER = "\ufffd"  # some programs write it for bytes that they cannot decode
@@ -58,6 +69,7 @@ class ReadCounts:
         num_documents_too_short: includes documents without any character.
         num_documents_without_tokens: documents whose characters are all dropped by the tokenizer.
         split_documents, split_record_bytes: by split; include duplicates.
+        first_unreadable: (file, offset, description) of the first unreadable document; None without one.
     """
 
     num_bytes: int = 0
@@ -72,16 +84,20 @@ class ReadCounts:
     num_unknown_tokens: int = 0
     split_documents: Counter[str] = field(default_factory=Counter)
     split_record_bytes: Counter[str] = field(default_factory=Counter)
+    first_unreadable: tuple[str, int, str] | None = None
 
     def add(self, other: "ReadCounts") -> None:
-        """Adds `other`, field by field."""
+        """Adds `other`, field by field. The order of several calls does not matter."""
         for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
+            if name != "first_unreadable":
+                setattr(self, name, getattr(self, name) + value)
+        self.first_unreadable = min(filter(None, (self.first_unreadable, other.first_unreadable)), default=None)
 
     @classmethod
     def from_json(cls, fields: dict) -> "ReadCounts":
         """Creates the counts from `vars(counts)`, read from JSON."""
-        return cls(**{name: Counter(value) if isinstance(value, dict) else value for name, value in fields.items()})
+        types = {dict: Counter, list: tuple}
+        return cls(**{name: types.get(type(value), lambda value: value)(value) for name, value in fields.items()})
 
 
 @dataclass(frozen=True)
@@ -97,6 +113,50 @@ class TextFormat:
 
     documents: Callable[[BinaryIO, Origin, DatasetSettings, ReadCounts], Iterator[Document]]
     begins_document: Callable[[bytes], bool] | None
+
+
+def read_or_skip(
+    convert: Callable[[Content], Result], content: Content, origin: Origin, name: str, counts: ReadCounts
+) -> Result | None:
+    """Returns `convert(content)`; None, and counts the document as unreadable, if that raises.
+
+    One page of a dump that a parser cannot read must not end a build of hours. See `require_readable`.
+
+    Args:
+        convert: converts the content of one document, which is in memory; it must not read files.
+        origin: the file and where the document begins in it; `name`: the document's name, or "".
+    Raises: UserError: of `convert`; the file is not in its format.
+    """
+    try:
+        return convert(content)
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # parsers raise ValueError, RecursionError, IndexError and others
+        counts.num_documents_skipped[UNREADABLE] += 1
+        description = " ".join(f"{name[:100]} ({type(error).__name__}: {first_line(error)})".split())
+        place = (origin.path, origin.offset, description)
+        counts.first_unreadable = min(place, counts.first_unreadable or place)
+        return None
+
+
+def require_readable(counts: ReadCounts) -> None:
+    """Logs a warning if documents were unreadable.
+
+    Args:
+        counts: of the whole input.
+    Raises: UserError: these are more than 10, and more than one in a thousand.
+    """
+    if counts.first_unreadable is None:
+        return
+    number = counts.num_documents_skipped[UNREADABLE]
+    num_documents = counts.num_documents_read + number
+    path, offset, description = counts.first_unreadable
+    message = (
+        f"{number} of {num_documents} documents cannot be read; the first: {path} at offset {offset}, {description}"
+    )
+    if number > max(_MAX_UNREADABLE, _MAX_UNREADABLE_FRACTION * num_documents):
+        raise UserError(f"{message}; more than one in a thousand are too many: correct or remove them")
+    _logger.warning("warning: %s; they are left out", message)
 
 
 def decode(content: bytes, path: str, offset: int) -> str:

@@ -1,10 +1,11 @@
 """JSON lines: each line is an object with a field that holds the text of a document."""
 
+import functools
 import json
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import Document, Origin, ReadCounts, decode
+from data_prep.readers.documents import Document, Origin, ReadCounts, decode, read_or_skip
 from data_prep.readers.lines import LineReader, collect_documents, split_lines
 from electra_tf.config.errors import UserError
 from electra_tf.text.manifest import DatasetSettings
@@ -27,7 +28,9 @@ def read_json_lines(
             offset = reader.offset - len(block)
             for raw_line in block.split(b"\n"):
                 if raw_line and not raw_line.isspace():
-                    yield from split_lines(_text(raw_line, origin.path, offset, settings.text_field))
+                    place = Origin(origin.path, offset)
+                    read = functools.partial(_text, place=place, text_field=settings.text_field)
+                    yield from split_lines(read_or_skip(read, raw_line, place, "", counts) or "")
                     yield None
                 offset += len(raw_line) + 1
 
@@ -37,22 +40,22 @@ def read_json_lines(
 def is_json(raw_line: bytes) -> bool:
     try:
         json.loads(raw_line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 
 
-def _text(raw_line: bytes, path: str, offset: int, text_field: str) -> str:
-    line = decode(raw_line, path, offset)
-    place = f"{path} at offset {offset}"
+def _text(raw_line: bytes, place: Origin, text_field: str) -> str:
+    line = decode(raw_line, place.path, place.offset)
+    where = f"{place.path} at offset {place.offset}"
     try:
         fields = json.loads(line)
-    except ValueError as error:
-        raise UserError(f"{place}: the line is not JSON ({error})") from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"{where}: the line is not JSON ({error})") from None
     text = fields.get(text_field) if isinstance(fields, dict) else None
     if not isinstance(text, str):
         raise UserError(
-            f"{place}: the line has no string field {text_field!r}; name the field with the text in --text_field:"
+            f"{where}: the line has no string field {text_field!r}; name the field with the text in --text_field:"
             f" {line.strip()[:100]}"
         )
     # An escape such as "\ud800" gives half of a surrogate pair, which UTF-8 cannot represent.

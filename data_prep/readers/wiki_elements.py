@@ -42,6 +42,8 @@ _EXTENSION_TAG = re.compile(rf"<!--|<(nowiki|{_DROPPED_TAGS})(?=[\s/>])([^<>]*)>
 _CLOSING_TAGS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("nowiki", *_DROPPED_TAGS.split("|"))}
 # <math>n</math> is kept as a word of its sentence; <math>\frac{1}{2}</math> is dropped.
 _PLAIN_FORMULA = re.compile(r"[\w+=,. ]{1,20}")
+# A number beyond Unicode, as which `html.unescape` reads it; Python converts at most 4,300 digits.
+_LONG_REFERENCE = re.compile("&#[0-9]{1000,};?")
 _MARKUP_CHARACTER = re.compile(r"[\[\]{}|'*#:;=<>_~!-]")
 
 # HTML tags whose content is kept: those that wikitext allows, extension tags around text, unclosed tags.
@@ -95,7 +97,7 @@ def without_extension_tags(text: str) -> str:
 
 def _kept_content(name: str, content: str) -> str:
     if name == "nowiki" or (name == "math" and _PLAIN_FORMULA.fullmatch(content.strip())):
-        return _MARKUP_CHARACTER.sub(_as_entity, html.unescape(content))
+        return _MARKUP_CHARACTER.sub(_as_entity, html.unescape(_LONG_REFERENCE.sub("\ufffd", content)))
     return ""
 
 

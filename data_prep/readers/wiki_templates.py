@@ -81,7 +81,7 @@ _MONTHS = (
 
 def _day_month_year(numbers: list[str]) -> list[str]:
     year, month, day = [*numbers[:3], "", "", ""][:3]
-    if month.isdecimal() and 1 <= int(month) <= 12:
+    if month.isdecimal() and len(month) <= 2 and 1 <= int(month) <= 12:
         month = _MONTHS[int(month) - 1]
     return [part for part in (day.lstrip("0"), month, year) if part]
 
@@ -91,7 +91,7 @@ _UNITS |= {"cumi": "cu mi", "cuin": "cu in", "kph": "km/h", "impgal": "imp gal",
 _SMALLER_UNITS = ("in", "oz", "lb", "ft", "yd")
 _RANGE_WORDS = {"-": "–", "–": "–", "to": " to ", "and": " and ", "or": " or ", "by": " by ", "x": " × ", "×": " × "}
 _RANGE_WORDS |= {"+/-": " ± ", "±": " ± ", "to(-)": " to ", "to about": " to about ", "and(-)": " and "}
-_INTEGER = re.compile(r"\d{5,}")
+_INTEGER = re.compile(r"\d{5,1000}")  # Python converts at most 4,300 digits
 
 
 def _convert(arguments: Arguments) -> str:
@@ -110,7 +110,7 @@ def _convert(arguments: Arguments) -> str:
 
 
 def _with_commas(number: str) -> str:
-    """Groups the digits of an integer with five digits or more; other text stays as it is."""
+    """Groups the digits of an integer with 5 to 1,000 digits; other text stays as it is."""
     return f"{int(number):,}" if _INTEGER.fullmatch(number) else number
 
 

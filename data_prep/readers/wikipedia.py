@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts
+from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, ReadCounts, read_or_skip
 from data_prep.readers.wiki_elements import CATEGORY_NAMES, FILE_NAMES, NAMES, names_of
 from data_prep.readers.wikitext import plain_text
 from electra_tf.config.errors import UserError
@@ -40,14 +40,14 @@ def read_wikipedia(
     Other pages are counted as skipped. This depends on the page alone, not on the header of the export, so that a part
     of a file gives the same documents as the whole. See `TextFormat`.
     """
-    for page in _read_pages(stream, origin):
+    for offset, page in _read_pages(stream, origin):
         title = page.findtext("title", "").strip()
         text = page.findtext("revision[last()]/text") or ""  # empty if it was suppressed or is stored elsewhere
         if reason := _reason_to_skip(page, title, text, settings):
             counts.num_documents_skipped[reason] += 1
-        elif paragraphs := plain_text(text):
+        elif paragraphs := read_or_skip(plain_text, text, Origin(origin.path, offset), title, counts):
             yield Document([title, *paragraphs] if title else paragraphs, has_paragraphs=True)
-        else:
+        elif paragraphs is not None:
             counts.num_documents_skipped["pages without text"] += 1
 
 
@@ -82,8 +82,8 @@ def begins_page(line: bytes) -> bool:
     return line.lstrip().startswith(_PAGE_BEGIN)
 
 
-def _read_pages(stream: BinaryIO, origin: Origin) -> Iterator[ElementTree.Element]:
-    """The pages of an export, or of a part of one.
+def _read_pages(stream: BinaryIO, origin: Origin) -> Iterator[tuple[int, ElementTree.Element]]:
+    """The pages of an export, or of a part of one, each with the offset of its first line in the file.
 
     Raises: UserError: the stream is not an export, or a page is broken.
     """
@@ -104,11 +104,11 @@ def _read_pages(stream: BinaryIO, origin: Origin) -> Iterator[ElementTree.Elemen
         if page or stripped.startswith(_PAGE_BEGIN):
             page.append(line)
             if stripped.endswith(_PAGE_END):
-                yield _parsed(page, origin.path, begin)
+                yield begin, _parsed(page, origin.path, begin)
                 page = []
         offset += len(line)
     if page:
-        yield _parsed(page, origin.path, begin)
+        yield begin, _parsed(page, origin.path, begin)
 
 
 def _parsed(page: list[bytes], path: str, begin: int) -> ElementTree.Element:

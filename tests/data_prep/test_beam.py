@@ -1,4 +1,5 @@
 import gzip
+import json
 import os
 import sys
 
@@ -22,19 +23,25 @@ TWO_PROCESSES = [*IN_PROCESS, "--direct_running_mode=multi_processing", "--direc
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory, one_word_documents):
-    """Plain and compressed text, WikiExtractor's articles and a book. One document occurs three times, in two files."""
+    """Plain and compressed text, WikiExtractor's articles, a book and JSON. One document occurs three times.
+
+    One JSON document is unreadable.
+    """
     directory = tmp_path_factory.mktemp("source")
-    documents = one_word_documents(NUM_DOCUMENTS)
+    documents = one_word_documents(NUM_DOCUMENTS + 1)
     (directory / "a.txt").write_text("\n\n".join([*documents[:13], documents[3]]))
     (directory / "b.txt").write_bytes(gzip.compress("\n\n".join([*documents[13:22], documents[3]]).encode(), mtime=0))
     (directory / "wiki_00").write_text("".join(f'<doc id="1">\n{text}\n</doc>\n' for text in documents[22:36]))
     (directory / "novel.txt").write_text(documents[36].replace("\n", "\n\n"))
+    lines = [json.dumps({"text": documents[37]}), f'{{"text": "w0", "number": {5000 * "9"}}}']
+    (directory / "c.jsonl").write_text("\n".join(lines))
     return directory
 
 
 @pytest.fixture(scope="module")
 def make_settings(build_settings, source):
     inputs = [f"text:{source}/?.txt", f"wikiextractor:{source}/wiki_*", f"book:{source}/novel.txt"]
+    inputs.append(f"jsonl:{source}/c.jsonl")
     return lambda output_dir, **changes: build_settings(changes.pop("inputs", inputs), output_dir, **changes)
 
 
@@ -60,7 +67,8 @@ def refusal(settings, arguments) -> str:
 def test_beam_and_the_local_builder_write_the_same_bytes(make_settings, expected, tmp_path):
     manifest = beam.run(make_settings(tmp_path / "data"), IN_PROCESS)
     assert contents(str(tmp_path / "data")) == expected
-    assert manifest.counts.num_documents == NUM_DOCUMENTS and manifest.counts.num_documents_duplicate == 2
+    assert manifest.counts.num_documents == NUM_DOCUMENTS + 1 and manifest.counts.num_documents_duplicate == 2
+    assert manifest.counts.num_documents_skipped == {"unreadable": 1}
 
 
 def test_two_worker_processes_give_the_same_bytes(make_settings, expected, tmp_path, monkeypatch):
@@ -85,6 +93,7 @@ def test_shards_without_an_example_are_also_written(make_settings, tmp_path):
 def test_inputs_and_outputs_may_be_urls(make_settings, source, expected):
     fsspec.filesystem("memory").put(str(source), "/remote", recursive=True)
     inputs = ["text:memory://remote/?.txt", "wikiextractor:memory://remote/wiki_*", "book:memory://remote/novel.txt"]
+    inputs.append("jsonl:memory://remote/c.jsonl")
     try:
         beam.run(make_settings("memory://built", inputs=inputs), IN_PROCESS)
         assert contents("memory://built") == expected
@@ -120,7 +129,7 @@ def test_the_counts_are_metrics_of_beam(make_settings, tmp_path):
     counters = result.metrics().query(MetricsFilter().with_namespace("electra_tf"))["counters"]
     manifest = Manifest.load(tmp_path)
     assert {counter.key.metric.name: counter.committed for counter in counters} == {
-        "documents_read": NUM_DOCUMENTS + 2,
+        "documents_read": NUM_DOCUMENTS + 3,
         "tokens_read": manifest.counts.num_tokens_read,
         "examples": sum(split.num_examples for split in manifest.splits.values()),
         "shards_written": sum(len(split.shards) for split in manifest.splits.values()),

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -162,3 +164,19 @@ def test_settings_that_leave_no_document_to_train_on_are_named_and_nothing_is_wr
     with pytest.raises(UserError, match=f"--{name}={value}"):
         build(settings(tmp_path / "data", **changes))
     assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_one_unreadable_document_of_fifty_is_left_out_and_eleven_are_an_error(tmp_path, build_settings, caplog):
+    def build_with(number):
+        lines = [json.dumps({"text": f"w{index % 40} " * (index + 1)}) for index in range(49)]
+        lines[20:20] = number * [f'{{"text": "w1", "number": {5000 * "9"}}}']
+        (tmp_path / "a.jsonl").write_text("\n".join(lines))
+        return build(build_settings([f"jsonl:{tmp_path}/a.jsonl"], tmp_path / f"with-{number}"))
+
+    manifest = build_with(1)
+    assert manifest.counts.num_documents_skipped == {"unreadable": 1}
+    assert manifest.counts.num_documents_read == 49
+    assert "1 of 50 documents cannot be read; the first: " in caplog.text and "a.jsonl at offset" in caplog.text
+    with pytest.raises(UserError, match=f"^11 of 60 .*{tmp_path}/a.jsonl at offset"):
+        build_with(11)
+    assert list((tmp_path / "with-11").glob("*")) == []

@@ -1,6 +1,7 @@
 import pytest
 
 from data_prep.readers import json_lines
+from data_prep.readers.documents import ReadCounts
 from electra_tf.config.errors import UserError
 
 
@@ -29,6 +30,15 @@ def test_a_line_is_a_document_whose_lines_are_paragraphs(read, content, document
 def test_a_wrong_line_is_a_user_error_with_its_offset(read, line, complaint):
     with pytest.raises(UserError, match=f"file.txt at offset 1014.*{complaint}"):
         read("jsonl", f'{{"text": "a"}}\n{line}\n{{"text": "b"}}\n', offset=1000)
+
+
+@pytest.mark.parametrize("value", [5000 * "9", 100_000 * "[" + 100_000 * "]"])
+def test_a_line_that_the_parser_cannot_read_is_left_out_and_counted(read, value):
+    counts = ReadCounts()
+    content = f'{{"text": "a"}}\n{{"text": "b", "number": {value}}}\n{{"text": "c"}}\n'
+    assert read("jsonl", content, counts, offset=1000) == [["a"], ["c"]]
+    assert counts.num_documents_skipped == {"unreadable": 1}
+    assert counts.first_unreadable[:2] == ("file.txt", 1014)
 
 
 def test_a_line_longer_than_the_limit_is_a_user_error(read, monkeypatch):

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from data_prep.readers import wikipedia
 from data_prep.readers.documents import Origin, ReadCounts
 from data_prep.readers.wikipedia import begins_page, read_wikipedia
 from electra_tf.config.errors import UserError
@@ -45,6 +46,20 @@ def test_an_article_is_a_document_whose_first_line_is_its_title():
         ["Cat", "A cat."],
         ["Dog & bone", "A", "One.", "Two 2."],
     ]
+
+
+def test_a_page_whose_wikitext_cannot_be_cleaned_is_left_out_and_named(monkeypatch):
+    def clean(text):
+        return [text] if text != "hostile" else int("x")
+
+    monkeypatch.setattr(wikipedia, "plain_text", clean)
+    first = page("Cat", "One.")
+    documents, counts = read(first + page("Dog", "hostile") + page("Elk", "Two."), offset=1000)
+    assert documents == [["Cat", "One."], ["Elk", "Two."]]
+    assert counts.num_documents_skipped == {"unreadable": 1}
+    path, offset, description = counts.first_unreadable
+    assert (path, offset) == ("dump.xml", 1000 + len(first))
+    assert description.startswith("Dog (ValueError: ")
 
 
 def test_a_part_of_an_export_without_its_header_is_read():

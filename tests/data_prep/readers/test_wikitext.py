@@ -59,6 +59,24 @@ def test_markup_within_a_line_becomes_its_visible_text(wikitext, text):
 @pytest.mark.parametrize(
     ("wikitext", "text"),
     [
+        ("{{convert|N|m}}", "N m"),
+        ("{{convert|1|to|N|m}}", "1 to N m"),
+        ("{{formatnum:N}}", "N"),
+        ("{{format number|N}}", "N"),
+        ("{{val|N}}", "N"),
+        ("{{as of|2015|N|3}}", "As of 3 N 2015"),
+        ("{{birth date|1879|N|14}}", "14 N 1879"),
+        ("<nowiki>&#N;</nowiki>", "\ufffd"),
+    ],
+)
+def test_a_number_too_long_for_python_stays_as_it_is(wikitext, text):
+    # With 4,400 nines, int() raises ValueError.
+    assert plain_text(f"a {wikitext} b".replace("N", 4400 * "9")) == [f"a {text} b".replace("N", 4400 * "9")]
+
+
+@pytest.mark.parametrize(
+    ("wikitext", "text"),
+    [
         ("{{lang|fr|''chat''}} {{lang-ru|кот}} {{transl|ar|ALA|qiṭṭ}}", "chat кот qiṭṭ"),
         ("{{nowrap|[[Apollo 7|seven]]}} {{abbr|Dr|Doctor}}", "seven Dr"),
         ("{{nowrap|1=a=b}} {{math|{{!}}''x''{{!}} {{=}} 2}}", "a=b |x| = 2"),
